@@ -1,0 +1,2 @@
+//! bothends-agent
+fn main() {}

@@ -1,0 +1,2 @@
+//! bothends
+fn main() {}

@@ -1,0 +1,168 @@
+//! The words host and device exchange: session, job, completion, capabilities, statistics.
+//!
+//! A job is one batch; its result is `samples.len()` samples at the cut, one behind the
+//! other, `Session::sample_bytes` each. Devices are stateless between jobs: the host's
+//! ledger alone decides what counts, so a late or repeated completion is harmless.
+//! Nothing here knows a byte order: `wire` does.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use serde::{Deserialize, Serialize};
+
+/// Version of the wire format and of these words; both sides must have the same.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// A submission, unique within a run (a batch claimed twice has two job ids).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u64);
+
+/// What a device says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// The device's `PROTOCOL_VERSION`.
+    pub protocol_version: u32,
+    /// For people: `newport`, `agent on nas`, …
+    pub name: String,
+    /// Whether models stand in for hardware. Never reported as a device when true.
+    pub emulated: bool,
+    /// Names of the ops it has, as in a recipe (`random_resized_crop`, …).
+    pub ops: Vec<String>,
+    /// Record formats it reads (`jpeg`, `png`, `raw`).
+    pub formats: Vec<String>,
+    /// Jobs it accepts before one is finished (≥ 1).
+    pub slots: u32,
+    /// Names of its power states, the idle one first; empty when unknown.
+    #[serde(default)]
+    pub power_states: Vec<String>,
+}
+
+/// What both sides agree on before the first job. Control plane: sent once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// The recipe as JSON, exactly as hashed.
+    pub recipe: String,
+    /// `Recipe::hash` of the host; a device with another hash refuses.
+    pub recipe_hash: u128,
+    /// The run's seed.
+    pub seed: u64,
+    /// Bytes of one sample at the cut.
+    pub sample_bytes: u32,
+    /// Most samples any job of this session has.
+    pub max_batch: u32,
+    /// The extent table (`dataset::Table::encode`); paths are relative to the device's
+    /// data root.
+    pub manifest: Vec<u8>,
+}
+
+/// One batch to preprocess. Fixed-size header, then the sample ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Names this submission.
+    pub id: JobId,
+    /// The epoch, part of every sample's key.
+    pub epoch: EpochIdx,
+    /// The batch, for logs and faults only.
+    pub batch: BatchIdx,
+    /// The samples, in slot order; at most `Session::max_batch`.
+    pub samples: Vec<SampleId>,
+}
+
+/// A sample the device could not preprocess. Its bytes in the result are zero; the host
+/// redoes it to apply the bad-sample policy and to say what is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadSample {
+    /// Its place in the job.
+    pub slot: u32,
+}
+
+/// Where a result's bytes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// `len` bytes wait in the transport: `Transport::read_result` before the next `poll`.
+    Inline {
+        /// Length in bytes.
+        len: u64,
+    },
+    /// `len` bytes from `offset` in a file that the host can read; only the feed reads it.
+    /// Offset and allocated length are multiples of 4 KiB. The file is the host's to remove.
+    Extent {
+        /// The file, as the host names it.
+        path: PathBuf,
+        /// First byte of the samples.
+        offset: u64,
+        /// Length of the samples in bytes.
+        len: u64,
+    },
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The samples are made.
+    Done {
+        /// Where they are.
+        payload: Payload,
+        /// XXH3-64 of the samples' bytes as the device made them. The host verifies.
+        checksum: u64,
+        /// Samples that could not be made, in slot order.
+        bad: Vec<BadSample>,
+    },
+    /// The device would not or could not do the job; the batch goes back to the plan.
+    Failed {
+        /// One line for the user.
+        reason: String,
+    },
+}
+
+/// The answer to a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completion {
+    /// The submission it answers.
+    pub job: JobId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Nanoseconds from the device's start on the job to its end, as the device counts
+    /// them (modelled time in an emulated device).
+    pub device_ns: u64,
+    /// Nanoseconds by which an emulated device missed its modelled end; 0 when on time.
+    pub lateness_ns: u64,
+}
+
+/// What a device has counted since it started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceStats {
+    /// Jobs finished.
+    pub jobs: u64,
+    /// Samples made.
+    pub samples: u64,
+    /// Jobs accepted and not finished.
+    pub queued: u32,
+    /// CPU seconds of the device process.
+    pub cpu_seconds: f64,
+    /// Bytes read from the device's media.
+    pub media_read_bytes: u64,
+    /// Seconds in which it had a job (modelled in an emulated device).
+    pub busy_seconds: f64,
+    /// Completions after their modelled time, and the largest such delay.
+    pub late_completions: u64,
+    /// Largest lateness in seconds.
+    pub max_lateness_seconds: f64,
+    /// Energy by domain in microjoules, with where the figure comes from.
+    pub energy: Vec<EnergyReading>,
+}
+
+/// One energy figure of a device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EnergyReading {
+    /// `device`, `nand`, `compute`, …
+    pub domain: String,
+    /// Microjoules since start.
+    pub energy_uj: u64,
+    /// `measured(…)` or `modelled(…)`.
+    pub source: String,
+}
+
+/// How long a transport may wait for an answer on the control plane.
+pub const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,0 +1,219 @@
+//! The device seam: what host and device say to each other, and the ways to say it.
+//!
+//! A [`Transport`] carries jobs to a device; [`Serve`] is the device's side of the same
+//! conversation. This crate does not decode, does not spawn a thread, and never reads a
+//! result's extent (only the feed does). Read `job.rs` first, then `loopback.rs`, the
+//! reference transport.
+
+pub mod job;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+pub use job::{
+    BadSample, Capabilities, Completion, DeviceStats, EnergyReading, Job, JobId, Outcome,
+    PROTOCOL_VERSION, Payload, Session,
+};
+
+/// A job that was not taken; it comes back with the reason.
+#[derive(Debug, thiserror::Error)]
+#[error("the device did not take a job")]
+pub struct Refused {
+    /// The job, untouched.
+    pub job: Job,
+    /// Why.
+    pub source: CsdError,
+}
+
+/// What can go wrong between host and device, by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CsdError {
+    /// The device is gone: give its claims back, use it no more.
+    #[error("lost the device while doing `{doing}`")]
+    LinkLost {
+        /// The step that failed.
+        doing: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Nobody answers at the address.
+    #[error("cannot reach a device at {address}; is the agent running there?")]
+    Unreachable {
+        /// The address as given.
+        address: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// No answer in time.
+    #[error("the device did not answer `{doing}` within {waited:?}")]
+    Timeout {
+        /// The step that waited.
+        doing: &'static str,
+        /// For how long.
+        waited: Duration,
+    },
+    /// The other side speaks another version.
+    #[error(
+        "the device speaks protocol version {theirs}, this host version {ours}; \
+         use the same release on both sides"
+    )]
+    Version {
+        /// This side's.
+        ours: u32,
+        /// The other side's.
+        theirs: u32,
+    },
+    /// The device will not work with this session (recipe hash, missing op, unreadable data).
+    #[error("the device refused the session: {reason}")]
+    SessionRefused {
+        /// The device's own words.
+        reason: String,
+    },
+    /// All the device's job slots are taken: submit again after a completion.
+    #[error("the device has no free job slot")]
+    Full,
+    /// Bytes that are not of this protocol: treat as a lost link.
+    #[error("the device sent bytes that are not of this protocol: {what}")]
+    Malformed {
+        /// The field or rule that failed.
+        what: &'static str,
+    },
+    /// A key is needed beyond this machine, or the key was wrong.
+    #[error("{what}; give both sides the same key file")]
+    Unauthenticated {
+        /// What was missing.
+        what: String,
+    },
+    /// The device SPEC cannot be understood.
+    #[error("cannot understand the device address `{address}`: {why}")]
+    Address {
+        /// As given.
+        address: String,
+        /// What is wrong and what is expected.
+        why: String,
+    },
+}
+
+/// The host's end of a device.
+///
+/// # Contract
+///
+/// 1. `hello` comes first, then `open`, then jobs. `open` may be called again (next run).
+/// 2. A submitted job is its own credit: the host submits only what it has a slot for, and
+///    at most `Capabilities::slots` at a time; one more is refused with [`CsdError::Full`]
+///    and comes back.
+/// 3. Completions come in any order. After an inline completion the next call is
+///    `read_result` for that job; any other call throws the bytes away.
+/// 4. A completion may be late, repeated or of a revoked job: callers match by [`JobId`].
+/// 5. No call blocks longer than its timeout ([`job::CONTROL_TIMEOUT`] where none is given).
+/// 6. After [`CsdError::LinkLost`] or [`CsdError::Malformed`] every call fails the same way.
+/// 7. Dropping a transport tells the device that the host is gone.
+///
+/// `conformance` holds these as callable checks.
+pub trait Transport: Send + Debug {
+    /// Exchanges versions and learns what the device can do.
+    ///
+    /// # Errors
+    /// [`CsdError::Version`], [`CsdError::Unauthenticated`], [`CsdError::Timeout`],
+    /// [`CsdError::LinkLost`].
+    fn hello(&mut self) -> Result<Capabilities, CsdError>;
+
+    /// Agrees on recipe, data and seed.
+    ///
+    /// # Errors
+    /// [`CsdError::SessionRefused`] with the device's reason; link errors.
+    fn open(&mut self, session: &Session) -> Result<(), CsdError>;
+
+    /// Hands a job over; returns at once.
+    ///
+    /// # Errors
+    /// [`Refused`] with the job in it.
+    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>>;
+
+    /// Waits up to `timeout` for a completion; `None` when none came.
+    ///
+    /// # Errors
+    /// Link errors; the device is then gone.
+    fn poll(&mut self, timeout: Duration) -> Result<Option<Completion>, CsdError>;
+
+    /// Reads the inline payload of the completion just polled into `dst`
+    /// (`dst.len()` = the completion's `len`).
+    ///
+    /// # Errors
+    /// Link errors; [`CsdError::Malformed`] when `job` has no pending payload.
+    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<(), CsdError>;
+
+    /// Tells the device that a job's result is not wanted any more. Its completion may
+    /// still come.
+    ///
+    /// # Errors
+    /// Link errors.
+    fn revoke(&mut self, job: JobId) -> Result<(), CsdError>;
+
+    /// Asks what the device has counted.
+    ///
+    /// # Errors
+    /// Link errors; [`CsdError::Timeout`].
+    fn stats(&mut self) -> Result<DeviceStats, CsdError>;
+}
+
+/// A finished job on the device's side, with its bytes.
+#[derive(Debug)]
+pub struct Finished {
+    /// The submission.
+    pub job: JobId,
+    /// The samples, or one line that says why there are none.
+    pub result: Result<Product, String>,
+    /// As in [`Completion::device_ns`].
+    pub device_ns: u64,
+    /// As in [`Completion::lateness_ns`].
+    pub lateness_ns: u64,
+}
+
+/// A batch as the device made it.
+#[derive(Debug)]
+pub struct Product {
+    /// The samples, one behind the other.
+    pub bytes: Vec<u8>,
+    /// XXH3-64 of `bytes`, taken when they were made.
+    pub checksum: u64,
+    /// Samples that could not be made; their bytes are zero.
+    pub bad: Vec<BadSample>,
+}
+
+/// The device's end: what a listener (or `loopback`) drives.
+///
+/// # Contract
+///
+/// `open` before `submit`; `submit` returns at once (work happens on the implementer's own
+/// threads or inside `poll`); `poll` waits up to its timeout for any finished job; a
+/// revoked job may still finish. `close` drops all queued work.
+pub trait Serve: Send + Debug {
+    /// What this device is and can do.
+    fn hello(&mut self) -> Capabilities;
+
+    /// Takes a session, replacing the one before.
+    ///
+    /// # Errors
+    /// One line for the host's user.
+    fn open(&mut self, session: Session) -> Result<(), String>;
+
+    /// Queues a job.
+    ///
+    /// # Errors
+    /// The job comes back when all slots are taken or no session is open.
+    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>>;
+
+    /// Waits up to `timeout` for a finished job.
+    fn poll(&mut self, timeout: Duration) -> Option<Finished>;
+
+    /// Forgets a job if it has not started.
+    fn revoke(&mut self, job: JobId);
+
+    /// What has been counted since start.
+    fn stats(&mut self) -> DeviceStats;
+
+    /// The host is gone: drop queued jobs and finished results.
+    fn close(&mut self);
+}

@@ -1,0 +1,2 @@
+//! firmware-sim
+fn main() {}
