@@ -1,9 +1,28 @@
 //! The words of the project and its pure decisions: no I/O, no clock, no thread, no unsafe.
 //!
-//! Reading order: `ids`, `sample` and `tensor` are the nouns; `rng` and `permutation` the
-//! keyed numbers; `recipe` what is done to a sample; `plan` the order of an epoch;
-//! `ledger` who has which batch; `select` who claims what and what is delivered next.
+//! Reading order: `ids`, `sample` and `tensor` are the nouns; `rng`, `arith` and
+//! `permutation` the keyed numbers; `recipe` is what is done to a sample; `plan` the order
+//! of an epoch; `claim` and `ledger` who has which batch; `select` who claims what and what
+//! is delivered next; `epoch` puts these together for one epoch; `resume` and `digest`
+//! say how far an epoch has come and what it was.
 
 pub mod ids;
 pub mod sample;
 pub mod tensor;
+
+pub mod arith;
+pub mod permutation;
+pub mod rng;
+
+pub mod plan;
+pub mod recipe;
+
+pub mod claim;
+pub mod ledger;
+pub mod rates;
+pub mod select;
+
+pub mod epoch;
+
+pub mod digest;
+pub mod resume;
