@@ -1,0 +1,44 @@
+//! The reference accelerator: takes every batch at once and computes nothing.
+//!
+//! With it a run measures what the feed can deliver. Read `sim.rs` next.
+
+use std::time::Instant;
+
+use crate::timeline::Timeline;
+use crate::{Accelerator, Step};
+
+/// Consumes a batch in no time; the batch stays in host memory.
+#[derive(Debug)]
+pub struct Host {
+    origin: Instant,
+    timeline: Timeline,
+}
+
+impl Host {
+    /// An accelerator that has not been given a batch yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { origin: Instant::now(), timeline: Timeline::default() }
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Accelerator for Host {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn step(&mut self, _n_samples: u32, ready: Instant) -> Step {
+        let ready_ns = crate::sim::ns_since(self.origin, ready.min(Instant::now()));
+        self.timeline.place(ready_ns, 0).0
+    }
+
+    fn samples_per_s(&self) -> Option<f64> {
+        None
+    }
+}

@@ -1,0 +1,153 @@
+//! The ring of slots: all memory that batches are made in, allocated once.
+//!
+//! A ring bounds the run: whoever wants to make a batch takes a slot or waits. It does not
+//! know what lies in a slot. Read `slot.rs` next.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::AccelError;
+use crate::slot::{Memory, Slot};
+
+/// How much memory a ring has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingConfig {
+    /// Slots; at least 1.
+    pub n_slots: u32,
+    /// Bytes of one slot; at least 1.
+    pub slot_bytes: usize,
+}
+
+/// A fixed number of equal slots. Cloning gives another handle on the same slots; the
+/// memory is freed when the last handle and the last slot are gone.
+#[derive(Debug, Clone)]
+pub struct Ring {
+    shared: Arc<Shared>,
+}
+
+/// What the handles and the slots of one ring share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    config: RingConfig,
+    free: Mutex<Vec<Memory>>,
+    returned: Condvar,
+}
+
+impl Ring {
+    /// Allocates and zeroes all slots.
+    ///
+    /// # Errors
+    /// [`AccelError::RingSize`] for a size of 0 or beyond the address space,
+    /// [`AccelError::OutOfMemory`].
+    pub fn new(config: RingConfig) -> Result<Self, AccelError> {
+        let RingConfig { n_slots, slot_bytes } = config;
+        if n_slots == 0 {
+            return Err(AccelError::RingSize { n_slots, slot_bytes });
+        }
+        let free = (0..n_slots)
+            .map(|_| Memory::zeroed(config))
+            .collect::<Result<Vec<_>, AccelError>>()?;
+        let shared = Shared { config, free: Mutex::new(free), returned: Condvar::new() };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Takes a free slot, waiting up to `timeout` for one; `None` when all stayed taken.
+    ///
+    /// The slot holds whatever the batch before left in it.
+    #[must_use]
+    pub fn take(&self, timeout: Duration) -> Option<Slot> {
+        let (mut free, _) = self
+            .shared
+            .returned
+            .wait_timeout_while(self.shared.lock(), timeout, |free| free.is_empty())
+            .unwrap_or_else(PoisonError::into_inner);
+        let memory = free.pop()?;
+        Some(Slot::new(memory, Arc::clone(&self.shared)))
+    }
+
+    /// Slots that nobody has at this moment.
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        u32::try_from(self.shared.lock().len()).unwrap_or(u32::MAX)
+    }
+
+    /// All slots, free and taken.
+    #[must_use]
+    pub fn n_slots(&self) -> u32 {
+        self.shared.config.n_slots
+    }
+
+    /// Bytes of one slot.
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        self.shared.config.slot_bytes
+    }
+}
+
+impl Shared {
+    /// Takes a slot's memory back and wakes one who waits.
+    pub(crate) fn put_back(&self, memory: Memory) {
+        self.lock().push(memory);
+        self.returned.notify_one();
+    }
+
+    /// The free slots. Nobody can panic while holding this lock with the list half
+    /// changed, so a poisoned lock is as good as any.
+    fn lock(&self) -> MutexGuard<'_, Vec<Memory>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(n_slots: u32, slot_bytes: usize) -> Ring {
+        Ring::new(RingConfig { n_slots, slot_bytes }).unwrap()
+    }
+
+    #[test]
+    fn a_ring_has_as_many_slots_as_it_says() {
+        let ring = ring(3, 100);
+        let slots: Vec<_> =
+            (0..3).map(|_| ring.take(Duration::ZERO).expect("a free slot")).collect();
+        assert_eq!(ring.free(), 0);
+        assert!(ring.take(Duration::ZERO).is_none());
+        drop(slots);
+        assert_eq!(ring.free(), 3);
+    }
+
+    #[test]
+    fn who_waits_gets_the_slot_that_comes_back() {
+        let ring = ring(1, 8);
+        let mut slot = ring.take(Duration::ZERO).unwrap();
+        slot[0] = 42;
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| ring.take(Duration::from_secs(60)));
+            drop(slot);
+            assert_eq!(waiting.join().unwrap().expect("the slot")[0], 42);
+        });
+    }
+
+    #[test]
+    fn a_slot_may_outlive_its_ring() {
+        let slot = {
+            let ring = ring(2, 5000);
+            ring.take(Duration::ZERO).unwrap()
+        };
+        assert!(slot.iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        for (n_slots, slot_bytes) in
+            [(0, 1), (1, 0), (1, usize::MAX), (1, usize::MAX / 2)]
+        {
+            let error = Ring::new(RingConfig { n_slots, slot_bytes }).unwrap_err();
+            assert!(matches!(error, AccelError::RingSize { .. }), "{error}");
+        }
+        let error =
+            Ring::new(RingConfig { n_slots: 1, slot_bytes: 1 << 60 }).unwrap_err();
+        assert!(matches!(error, AccelError::OutOfMemory { .. }), "{error}");
+    }
+}

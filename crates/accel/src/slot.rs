@@ -1,0 +1,348 @@
+//! A slot's memory and the exclusive rights to it: the whole [`Slot`], or disjoint
+//! [`Part`]s that several workers fill at once and a [`Joiner`] puts together again.
+//!
+//! The only unsafe code of this crate. It does not wait and does not know batches; it
+//! keeps one rule: at any moment every byte of a slot has one owner.
+#![allow(
+    unsafe_code,
+    reason = "aligned memory split among threads at run-time bounds; `split_at_mut` would \
+              borrow, and workers outlive any borrow"
+)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+
+use crate::AccelError;
+use crate::ring::{RingConfig, Shared};
+
+/// Every slot begins at a multiple of this many bytes and its allocation is a multiple of
+/// it: what O_DIRECT reads and page-locked copies need.
+pub const SLOT_ALIGN: usize = 4096;
+
+/// One slot's allocation; whoever owns the value owns the bytes.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    base: NonNull<u8>,
+    len: usize,
+    layout: Layout,
+}
+
+// SAFETY: `base` is the only pointer to an allocation that this value owns, so the bytes
+// move between threads with it, as a `Box<[u8]>` would.
+unsafe impl Send for Memory {}
+
+// SAFETY: a shared `Memory` gives read access only (`as_slice`), as a `Box<[u8]>` would.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Allocates `config.slot_bytes` zeros, rounded up to [`SLOT_ALIGN`].
+    pub(crate) fn zeroed(config: RingConfig) -> Result<Self, AccelError> {
+        let RingConfig { n_slots, slot_bytes } = config;
+        let size_error = || AccelError::RingSize { n_slots, slot_bytes };
+        let padded =
+            slot_bytes.checked_next_multiple_of(SLOT_ALIGN).ok_or_else(size_error)?;
+        let layout =
+            Layout::from_size_align(padded, SLOT_ALIGN).map_err(|_| size_error())?;
+        if layout.size() == 0 {
+            return Err(size_error());
+        }
+        // SAFETY: the layout has a size above 0, checked on the line before.
+        let base = unsafe { alloc_zeroed(layout) };
+        let base = NonNull::new(base).ok_or(AccelError::OutOfMemory { slot_bytes })?;
+        Ok(Self { base, len: slot_bytes, layout })
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        // SAFETY: `base` points to at least `len` bytes that are initialised (zeroed at
+        // the start) and that `self`, borrowed here, owns.
+        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+
+    /// The first `len` bytes, which may reach into the padding behind the slot.
+    fn as_mut_slice(&mut self, len: usize) -> &mut [u8] {
+        assert!(len <= self.layout.size(), "{len} bytes of a slot of {}", self.len);
+        // SAFETY: the allocation has at least `len` initialised bytes, checked above, and
+        // `self`, borrowed mutably here, owns them.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), len) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: `base` came from `alloc_zeroed` with this very layout and is freed once,
+        // because `Memory` cannot be copied.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+/// The exclusive owner of one slot. Dropping it puts the slot back into its ring.
+#[derive(Debug)]
+pub struct Slot {
+    /// Some until `drop` gives it back.
+    memory: Option<Memory>,
+    ring: Arc<Shared>,
+}
+
+impl Slot {
+    pub(crate) fn new(memory: Memory, ring: Arc<Shared>) -> Self {
+        Self { memory: Some(memory), ring }
+    }
+
+    /// Splits the slot's first `n * part_bytes` bytes into `n` pieces that can be filled by
+    /// different threads at once. The slot comes back from [`Joiner::join`]; it goes back
+    /// to the ring by itself once the joiner and every part are dropped.
+    ///
+    /// # Panics
+    /// When `n` pieces of `part_bytes` do not fit into the slot: a mistake of the caller,
+    /// who chose both sizes.
+    #[must_use]
+    pub fn into_parts(self, part_bytes: usize, n: usize) -> (Joiner, Vec<Part>) {
+        let memory = self.memory();
+        let fits = n.checked_mul(part_bytes).is_some_and(|bytes| bytes <= memory.len);
+        assert!(fits, "{n} parts of {part_bytes} bytes in a slot of {}", memory.len);
+        let base = memory.base;
+        let slot = Arc::new(self);
+        let part = |index| {
+            // SAFETY: index < n, and n * part_bytes lies within the allocation, as checked.
+            let base = unsafe { base.add(index * part_bytes) };
+            Part { base, len: part_bytes, index, _slot: Arc::clone(&slot) }
+        };
+        let parts = (0..n).map(part).collect();
+        (Joiner { slot }, parts)
+    }
+
+    /// The slot's bytes with the padding behind them: what a read in whole pages may
+    /// write to. Its length is a multiple of [`SLOT_ALIGN`].
+    pub(crate) fn padded_mut(&mut self) -> &mut [u8] {
+        let padded = self.memory().layout.size();
+        self.memory_mut().as_mut_slice(padded)
+    }
+
+    fn memory(&self) -> &Memory {
+        self.memory.as_ref().expect("a slot has its memory until it is dropped")
+    }
+
+    fn memory_mut(&mut self) -> &mut Memory {
+        self.memory.as_mut().expect("a slot has its memory until it is dropped")
+    }
+}
+
+impl Deref for Slot {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.memory().as_slice()
+    }
+}
+
+impl DerefMut for Slot {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let memory = self.memory_mut();
+        memory.as_mut_slice(memory.len)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.ring.put_back(memory);
+        }
+    }
+}
+
+/// A slot in pieces: waits, without blocking, for its parts to be done with.
+#[derive(Debug)]
+pub struct Joiner {
+    slot: Arc<Slot>,
+}
+
+impl Joiner {
+    /// The whole slot again, with what the parts wrote, once every [`Part`] is dropped.
+    ///
+    /// # Errors
+    /// Comes back itself while a part is still held. Never blocks.
+    pub fn join(self) -> Result<Slot, Self> {
+        Arc::try_unwrap(self.slot).map_err(|slot| Self { slot })
+    }
+}
+
+/// The exclusive owner of one piece of a slot; dropping it says that the piece is done.
+///
+/// It keeps the slot's memory alive and out of the ring. It cannot be cloned, and the bytes
+/// cannot be borrowed for longer than the part lives:
+///
+/// ```compile_fail,E0505
+/// # use bothends_accel::{Ring, RingConfig};
+/// # let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 8 }).unwrap();
+/// let (_joiner, mut parts) =
+///     ring.take(std::time::Duration::ZERO).unwrap().into_parts(8, 1);
+/// let mut part = parts.remove(0);
+/// let bytes: &mut [u8] = &mut part;
+/// drop(part);
+/// bytes[0] = 1; // the slot may be somebody else's by now
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use bothends_accel::{Ring, RingConfig};
+/// # let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 8 }).unwrap();
+/// let (_joiner, parts) =
+///     ring.take(std::time::Duration::ZERO).unwrap().into_parts(8, 1);
+/// let alias = parts[0].clone(); // two owners of the same bytes
+/// ```
+#[derive(Debug)]
+pub struct Part {
+    base: NonNull<u8>,
+    len: usize,
+    index: usize,
+    /// Holds the memory; never looked into while parts live.
+    _slot: Arc<Slot>,
+}
+
+// SAFETY: a part is the only owner of its bytes until it is dropped, and `_slot` can be
+// used and dropped by any thread.
+unsafe impl Send for Part {}
+
+impl Part {
+    /// Its place in the slot: 0 for the first `part_bytes` bytes.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+}
+
+impl Deref for Part {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range lies in the slot that `_slot` keeps, its bytes are initialised,
+        // and no other part and no `Slot` (it is inside the `Arc`, unread) reaches them.
+        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Part {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; `self` is borrowed mutably, so this is the only access.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ring;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn slot(slot_bytes: usize) -> (Ring, Slot) {
+        let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).unwrap();
+        let slot = ring.take(Duration::ZERO).unwrap();
+        (ring, slot)
+    }
+
+    #[test]
+    fn slots_are_aligned_and_padded() {
+        for slot_bytes in [1, 4095, 4096, 4097, 150_528 * 64] {
+            let (_ring, mut slot) = slot(slot_bytes);
+            assert_eq!(slot.len(), slot_bytes);
+            assert_eq!(slot.as_ptr().addr() % SLOT_ALIGN, 0);
+            assert_eq!(slot.padded_mut().len() % SLOT_ALIGN, 0);
+            assert!(slot.padded_mut().len() - slot_bytes < SLOT_ALIGN);
+        }
+    }
+
+    #[test]
+    fn a_joiner_waits_for_every_part() {
+        let (ring, slot) = slot(12);
+        let (mut joiner, mut parts) = slot.into_parts(4, 3);
+        while let Some(part) = parts.pop() {
+            joiner = joiner.join().expect_err("a part is held");
+            drop(part);
+        }
+        assert_eq!(ring.free(), 0);
+        drop(joiner.join().expect("all parts are dropped"));
+        assert_eq!(ring.free(), 1);
+    }
+
+    #[test]
+    fn parts_keep_a_slot_out_of_the_ring_after_their_joiner() {
+        let (ring, slot) = slot(12);
+        let (joiner, mut parts) = slot.into_parts(4, 3);
+        drop(joiner);
+        parts[2].fill(7);
+        assert_eq!(ring.free(), 0, "a part outlived its slot");
+        drop(parts);
+        assert_eq!(ring.free(), 1);
+        assert_eq!(ring.take(Duration::ZERO).unwrap()[8..], [7; 4]);
+    }
+
+    #[test]
+    fn no_parts_and_empty_parts_are_fine() {
+        let (_ring, slot) = slot(12);
+        let (joiner, parts) = slot.into_parts(4, 0);
+        assert!(parts.is_empty());
+        let (joiner, parts) = joiner.join().unwrap().into_parts(0, 5);
+        assert!(parts.iter().all(|part| part.is_empty()));
+        drop(parts);
+        assert!(joiner.join().is_ok());
+    }
+
+    #[test]
+    #[should_panic(expected = "3 parts of 5 bytes in a slot of 12")]
+    fn parts_beyond_the_slot_are_refused() {
+        let (_ring, slot) = slot(12);
+        let _ = slot.into_parts(5, 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "parts of")]
+    fn a_product_that_overflows_is_refused() {
+        let (_ring, slot) = slot(12);
+        let _ = slot.into_parts(usize::MAX / 2, 3);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 200 }))]
+        /// Threads fill parts of any size in any order, dealt at random: the joined slot
+        /// holds each part's bytes in its place and the rest untouched.
+        #[test]
+        fn threads_fill_disjoint_parts(
+            part_bytes in 1usize..300,
+            owners in prop::collection::vec(0usize..4, 0..24),
+            spare_bytes in 0usize..50,
+        ) {
+            let n = owners.len();
+            let (_ring, mut slot) = slot(part_bytes * n + spare_bytes + 1);
+            slot.fill(0xEE);
+            let (mut joiner, parts) = slot.into_parts(part_bytes, n);
+            let mut hands: [Vec<Part>; 4] = Default::default();
+            for (part, &owner) in parts.into_iter().zip(&owners) {
+                hands[owner].push(part);
+            }
+            std::thread::scope(|scope| {
+                for hand in hands {
+                    scope.spawn(move || {
+                        for mut part in hand.into_iter().rev() {
+                            let byte = u8::try_from(part.index()).unwrap();
+                            part.iter_mut().for_each(|b| *b = byte);
+                        }
+                    });
+                }
+                // Joining early must fail or be right; it can never tear.
+                joiner = match joiner.join() {
+                    Ok(slot) => slot.into_parts(part_bytes, 0).0,
+                    Err(joiner) => joiner,
+                };
+            });
+            let slot = joiner.join().expect("all threads are done");
+            let (filled, spare) = slot.split_at(part_bytes * n);
+            for (index, part) in filled.chunks(part_bytes).enumerate() {
+                prop_assert!(part.iter().all(|&b| usize::from(b) == index));
+            }
+            prop_assert!(spare.iter().all(|&b| b == 0xEE));
+        }
+    }
+}
