@@ -1,1 +1,17 @@
-//! bothends-agent
+//! The program that runs beside the data, as a library: it serves batches to a host.
+//!
+//! [`Server`] is the device's end of `csd`'s conversation. It takes two seams from its
+//! caller: a [`Store`] says where bytes come from, [`Costs`] what a job costs. The agent's
+//! own binary joins it to the files of this machine and to no costs at all; `firmware-sim`
+//! joins the same server to models. This crate never models anything, imports nothing of
+//! the host's side, and runs nothing from the wire but the declared ops of a recipe.
+//!
+//! Reading order: `store` and `costs` are the seams, `session` what was agreed with the
+//! host, `job` how one job is done, `server` who does it and when it is answered, `door`
+//! where hosts come in.
+
+pub mod costs;
+pub mod store;
+
+pub use costs::{Cost, Costs, Hold, NoCosts, SampleWork, ThreadClock, Work};
+pub use store::{FileStore, Store, StoreError};
