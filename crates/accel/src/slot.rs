@@ -317,12 +317,12 @@ mod tests {
             let n = owners.len();
             let (_ring, mut slot) = slot(part_bytes * n + spare_bytes + 1);
             slot.fill(0xEE);
-            let (mut joiner, parts) = slot.into_parts(part_bytes, n);
+            let (joiner, parts) = slot.into_parts(part_bytes, n);
             let mut hands: [Vec<Part>; 4] = Default::default();
             for (part, &owner) in parts.into_iter().zip(&owners) {
                 hands[owner].push(part);
             }
-            std::thread::scope(|scope| {
+            let joiner = std::thread::scope(|scope| {
                 for hand in hands {
                     scope.spawn(move || {
                         for mut part in hand.into_iter().rev() {
@@ -332,10 +332,10 @@ mod tests {
                     });
                 }
                 // Joining early must fail or be right; it can never tear.
-                joiner = match joiner.join() {
+                match joiner.join() {
                     Ok(slot) => slot.into_parts(part_bytes, 0).0,
                     Err(joiner) => joiner,
-                };
+                }
             });
             let slot = joiner.join().expect("all threads are done");
             let (filled, spare) = slot.split_at(part_bytes * n);

@@ -1,0 +1,183 @@
+//! What a report says, as data: JSON that `bothends demo` writes and that anyone may plot.
+//!
+//! Nothing here draws. Read `page.rs` next.
+
+use serde::{Deserialize, Serialize};
+
+/// One report: several strategies over the same epoch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReportInput {
+    /// The heading.
+    pub title: String,
+    /// The honest note: what is emulated, generated or left out, in plain sentences.
+    pub note: String,
+    /// What stands in for the real thing; decides which figures are called modelled.
+    pub emulated: Vec<Emulated>,
+    /// The machine: processor, cores, memory, system.
+    pub machine: String,
+    /// The command that makes this report again.
+    pub command: String,
+    /// When it was made, ISO 8601.
+    pub date: String,
+    /// What each prong can do alone, if that was measured.
+    pub alone: Option<Alone>,
+    /// One entry per strategy, in the order they ran.
+    pub runs: Vec<StrategyRun>,
+}
+
+/// A part of the system that a model stands in for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Emulated {
+    /// The device's pace comes from a model.
+    Device,
+    /// The accelerator's pace comes from a model.
+    Accelerator,
+    /// The images were generated.
+    Images,
+}
+
+/// What each part delivers with nothing beside it, in images per second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Alone {
+    /// The host's workers alone.
+    pub front_images_per_s: f64,
+    /// All devices alone.
+    pub back_images_per_s: f64,
+    /// What the accelerator can take; absent when it takes everything at once.
+    pub accelerator_images_per_s: Option<f64>,
+}
+
+impl Alone {
+    /// The best that any scheme could reach: both prongs at once, or the accelerator.
+    #[must_use]
+    pub fn bound_images_per_s(&self) -> f64 {
+        let together = self.front_images_per_s + self.back_images_per_s;
+        together.min(self.accelerator_images_per_s.unwrap_or(f64::INFINITY))
+    }
+}
+
+/// One epoch under one strategy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StrategyRun {
+    /// Its name: `cpu`, `mte`, `ordered`, …
+    pub strategy: String,
+    /// Wall-clock seconds of the epoch.
+    pub seconds: f64,
+    /// Images delivered per second of the epoch.
+    pub images_per_s: f64,
+    /// Share of the time in which the accelerator computed, 0..=1; absent with `host`.
+    pub utilisation: Option<f64>,
+    /// Batches that the host made and that were delivered.
+    pub front_batches: u64,
+    /// Batches that devices made and that were delivered.
+    pub back_batches: u64,
+    /// η: achieved rate ÷ the best rate possible, both prongs measured alone.
+    pub efficiency: Option<f64>,
+    /// CPU milliseconds of the host process per image.
+    pub cpu_ms_per_image: f64,
+    /// Largest resident memory of the host process in bytes.
+    pub peak_rss_bytes: u64,
+    /// Late device batches that the host made again.
+    pub rescued: u64,
+    /// Digest of the delivered stream, in order (hex).
+    pub stream_digest: String,
+    /// Digest of the delivered content, in any order (hex).
+    pub content_digest: String,
+    /// What the accelerator waited for.
+    pub stall: StallSeconds,
+    /// What happened when; may be thinned out, never made up.
+    pub events: Vec<Event>,
+}
+
+/// Seconds in which the accelerator had no batch, by cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct StallSeconds {
+    /// Waiting for storage.
+    pub read: f64,
+    /// Waiting for the host's workers.
+    pub decode: f64,
+    /// Waiting for a device.
+    pub device: f64,
+    /// Waiting for a copy into a slot.
+    pub copy: f64,
+    /// The consumer itself did not ask.
+    pub consumer: f64,
+}
+
+/// One moment in the life of one batch.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Seconds since the epoch began.
+    pub t_s: f64,
+    /// The batch, in plan order.
+    pub batch: u32,
+    /// Who made the batch.
+    pub prong: Prong,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// Which end a batch was made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Prong {
+    /// The host's workers.
+    Front,
+    /// A device.
+    Back,
+}
+
+impl From<bothends_core::ids::Prong> for Prong {
+    fn from(prong: bothends_core::ids::Prong) -> Self {
+        match prong {
+            bothends_core::ids::Prong::Front => Self::Front,
+            bothends_core::ids::Prong::Back(_) => Self::Back,
+        }
+    }
+}
+
+/// What happened to a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EventKind {
+    /// Its prong finished it.
+    Made,
+    /// The accelerator received it.
+    Delivered,
+    /// The host finished it in place of a late or lost device.
+    Rescued,
+}
+
+/// A report that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// Not the JSON of a report.
+    #[error("cannot read the report's JSON; write it with this release of bothends")]
+    Json(#[source] serde_json::Error),
+}
+
+impl ReportInput {
+    /// Reads what [`ReportInput::to_json`] wrote.
+    ///
+    /// # Errors
+    /// [`ReportError::Json`] with line and column as its source.
+    pub fn from_json(json: &str) -> Result<Self, ReportError> {
+        serde_json::from_str(json).map_err(ReportError::Json)
+    }
+
+    /// This input as JSON, for other programs to plot.
+    ///
+    /// # Errors
+    /// [`ReportError::Json`]; none is known.
+    pub fn to_json(&self) -> Result<String, ReportError> {
+        serde_json::to_string_pretty(self).map_err(ReportError::Json)
+    }
+
+    /// The run of strategy `cpu`, against which the others are compared.
+    #[must_use]
+    pub fn host_alone(&self) -> Option<&StrategyRun> {
+        self.runs.iter().find(|run| run.strategy == "cpu")
+    }
+}
