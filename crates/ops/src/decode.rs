@@ -1,0 +1,151 @@
+//! A record's bytes become an `Image`: the seam behind which decoders stand.
+//!
+//! Encoded images always come out as 8-bit RGB, exactly as Pillow's
+//! `Image.open(..).convert("RGB")` gives them; EXIF orientation is ignored, as Pillow and
+//! torchvision do. Nothing here crops or resizes. Each codec has its file: `jpeg.rs`,
+//! `png.rs`. Read `resize.rs` next.
+
+mod jpeg;
+mod png;
+
+use bothends_core::sample::{Encoding, Record};
+
+use crate::error::{OpsError, SampleFault};
+use crate::image::Image;
+
+/// Most rows and most columns of an image (libjpeg's own limit).
+pub const MAX_SIDE: usize = 65_500;
+
+/// Most pixels of an image: where Pillow, too, stops and speaks of a decompression bomb
+/// (twice `Image.MAX_IMAGE_PIXELS`). Checked before any memory is taken.
+pub const MAX_PIXELS: usize = 178_956_970;
+
+/// One image format.
+///
+/// # Contract
+///
+/// * `recognises` looks at the first bytes only.
+/// * `decode` either fills `out` with an RGB image (three channels) or returns a fault;
+///   what `out` holds after a fault does not matter. Hostile bytes never make it panic,
+///   and [`check_size`] is asked before memory is taken in proportion to the header.
+/// * Anything the decoder is not sure of is a fault: half an image is worse than none.
+trait Codec {
+    /// Whether `bytes` begin like this format.
+    fn recognises(&self, bytes: &[u8]) -> bool;
+
+    /// Decodes all of `bytes` into `out`.
+    fn decode(&mut self, bytes: &[u8], out: &mut Image) -> Result<(), OpsError>;
+}
+
+/// All codecs of this build. Keep one per worker: they hold memory between samples.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    jpeg: jpeg::Jpeg,
+    png: png::Png,
+}
+
+impl Decoder {
+    /// Decodes `record` into `out`: RGB for images, the data set's own channels for planar
+    /// records, one row of bytes for opaque ones.
+    ///
+    /// # Errors
+    /// [`OpsError::BadSample`] when the bytes are no image, damaged, too large, or of a
+    /// refused kind; [`OpsError::DecoderStart`] when memory is out.
+    pub fn decode(
+        &mut self,
+        record: Record<'_>,
+        out: &mut Image,
+    ) -> Result<(), OpsError> {
+        match record.encoding {
+            Encoding::Image => self.decode_image(record.bytes, out),
+            Encoding::Planar { height, width, channels } => {
+                let [height, width, channels] =
+                    [height, width, channels].map(|side| side as usize);
+                let pixels = exact(record.bytes, height * width * channels)?;
+                interleave(pixels, channels, out.reshape(height, width, channels));
+                Ok(())
+            }
+            Encoding::Opaque => {
+                out.reshape(1, record.bytes.len(), 1).copy_from_slice(record.bytes);
+                Ok(())
+            }
+        }
+    }
+
+    fn decode_image(&mut self, bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
+        let codecs: [&mut dyn Codec; 2] = [&mut self.jpeg, &mut self.png];
+        let codec = codecs.into_iter().find(|codec| codec.recognises(bytes));
+        codec.ok_or(SampleFault::UnknownFormat { len: bytes.len() })?.decode(bytes, out)
+    }
+}
+
+/// Refuses sizes that no sample has, before memory is taken for them.
+fn check_size(height: usize, width: usize) -> Result<(), SampleFault> {
+    let pixels = height.checked_mul(width).filter(|&pixels| pixels <= MAX_PIXELS);
+    match pixels {
+        Some(_) if height <= MAX_SIDE && width <= MAX_SIDE => Ok(()),
+        _ => Err(SampleFault::TooLarge { width, height }),
+    }
+}
+
+/// `bytes`, if they are `need` bytes.
+fn exact(bytes: &[u8], need: usize) -> Result<&[u8], SampleFault> {
+    if bytes.len() == need {
+        Ok(bytes)
+    } else {
+        Err(SampleFault::RecordLength { got: bytes.len(), need })
+    }
+}
+
+/// Planes, one behind the other (CIFAR's binary form), become interleaved pixels.
+fn interleave(planes: &[u8], channels: usize, out: &mut [u8]) {
+    let n_pixels = planes.len() / channels.max(1);
+    for (channel, plane) in planes.chunks_exact(n_pixels.max(1)).enumerate() {
+        for (pixel, &value) in out.chunks_exact_mut(channels).zip(plane) {
+            pixel[channel] = value;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(bytes: &[u8], encoding: Encoding) -> Result<Image, OpsError> {
+        let mut out = Image::default();
+        Decoder::default().decode(Record { bytes, encoding }, &mut out)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn planes_become_pixels() {
+        let encoding = Encoding::Planar { height: 1, width: 2, channels: 3 };
+        let image = decode(&[1, 2, 10, 20, 100, 200], encoding).unwrap();
+        assert_eq!(image.pixels(), [1, 10, 100, 2, 20, 200]);
+    }
+
+    #[test]
+    fn a_planar_record_of_the_wrong_length_is_a_bad_sample() {
+        let encoding = Encoding::Planar { height: 1, width: 2, channels: 3 };
+        let fault = decode(&[0; 5], encoding).unwrap_err();
+        assert_eq!(
+            fault.to_string(),
+            "the record has 5 bytes where its data set promises 6"
+        );
+    }
+
+    #[test]
+    fn opaque_bytes_pass_untouched() {
+        let image = decode(&[3, 1, 2], Encoding::Opaque).unwrap();
+        assert_eq!((image.height(), image.width(), image.channels()), (1, 3, 1));
+        assert_eq!(image.pixels(), [3, 1, 2]);
+    }
+
+    #[test]
+    fn bytes_of_no_format_are_a_bad_sample() {
+        for bytes in [&b""[..], b"GIF89a", b"\xff", b"\x89PN"] {
+            let fault = decode(bytes, Encoding::Image).unwrap_err();
+            assert!(fault.to_string().contains("neither a JPEG nor a PNG"), "{fault}");
+        }
+    }
+}

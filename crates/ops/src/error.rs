@@ -1,0 +1,110 @@
+//! What can go wrong while a sample is made, by what the caller does next.
+//!
+//! [`SampleFault`] is about one record: the bad-sample policy decides. Everything else in
+//! [`OpsError`] is about the recipe or the caller and holds for every sample.
+
+use bothends_core::tensor::SampleShape;
+
+/// Why a pipeline could not be built, or a sample not made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpsError {
+    /// This record cannot become a sample: apply the bad-sample policy, then go on.
+    #[error(transparent)]
+    BadSample(#[from] SampleFault),
+    /// The recipe asks for something this build cannot do: stop before the first sample.
+    #[error("the recipe cannot be run: {why}")]
+    Recipe {
+        /// What is wrong and what is expected.
+        why: String,
+    },
+    /// The caller's buffer is not one sample long.
+    #[error("a sample takes {need} bytes, but the buffer given has {got}")]
+    BufferLength {
+        /// Bytes given.
+        got: usize,
+        /// Bytes of one sample.
+        need: usize,
+    },
+    /// The JPEG library could not be started: out of memory.
+    #[error("cannot start the JPEG decoder; is the machine out of memory?")]
+    DecoderStart(#[source] turbojpeg::Error),
+}
+
+/// What is wrong with the bytes of one record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SampleFault {
+    /// The first bytes are of no format known here.
+    #[error(
+        "the record is neither a JPEG nor a PNG image ({len} bytes); remove or replace it"
+    )]
+    UnknownFormat {
+        /// Length of the record in bytes.
+        len: usize,
+    },
+    /// The image is cut short or damaged.
+    #[error("the {format} image is damaged: {why}; restore the file")]
+    Damaged {
+        /// `JPEG` or `PNG`.
+        format: &'static str,
+        /// The decoder's own words.
+        why: String,
+    },
+    /// The image uses a part of its format that is refused by name.
+    #[error("{feature} {format} images are not supported; convert the file")]
+    Unsupported {
+        /// `JPEG` or `PNG`.
+        format: &'static str,
+        /// The part, as an adjective: `lossless`.
+        feature: &'static str,
+    },
+    /// The header promises more pixels than a sample may have.
+    #[error(
+        "the image claims {width} x {height} pixels; at most {} per side and {} in all \
+         are accepted",
+        crate::decode::MAX_SIDE,
+        crate::decode::MAX_PIXELS
+    )]
+    TooLarge {
+        /// Columns.
+        width: usize,
+        /// Rows.
+        height: usize,
+    },
+    /// A record of fixed size has another size.
+    #[error("the record has {got} bytes where its data set promises {need}")]
+    RecordLength {
+        /// Bytes found.
+        got: usize,
+        /// Bytes expected.
+        need: usize,
+    },
+    /// The sample came out with another shape than the recipe promises.
+    #[error(
+        "the sample came out as {}x{}x{} where the recipe promises {}x{}x{}; \
+         add a resize or a crop",
+        got.height, got.width, got.channels, need.height, need.width, need.channels
+    )]
+    Shape {
+        /// Rows, columns, channels made.
+        got: SampleShape,
+        /// Rows, columns, channels promised.
+        need: SampleShape,
+    },
+    /// A crop does not fit into the image.
+    #[error(
+        "a crop of {crop_height} x {crop_width} does not fit into an image of \
+         {height} x {width}; resize or pad first"
+    )]
+    CropTooLarge {
+        /// Rows of the crop.
+        crop_height: usize,
+        /// Columns of the crop.
+        crop_width: usize,
+        /// Rows of the image.
+        height: usize,
+        /// Columns of the image.
+        width: usize,
+    },
+}

@@ -1,0 +1,189 @@
+//! Antialiased bilinear resize of 8-bit images, equal to Pillow's
+//! `Image.resize(size, BILINEAR)` in every bit.
+//!
+//! Two passes: first along the rows, into bytes, then along the columns. Each output is a
+//! weighted sum of the inputs under a triangle whose half-width is one input pixel, or one
+//! output pixel where that is larger (shrinking averages, enlarging interpolates). The
+//! weights are computed in f64 with additions, multiplications and divisions in the order
+//! written here (each IEEE-exact; no fused operations, no library functions), rounded to
+//! 22-bit fixed point, and summed in integers, so every machine gets the same bytes.
+//!
+//! A pass whose size does not change is left out. Taps beyond the edge of the given view
+//! do not exist: cropping first and resizing then never looks outside the crop.
+
+use crate::image::{Image, View};
+
+/// Fraction bits of a weight: 32, less 8 for the pixel and 2 for sign and carry.
+const WEIGHT_BITS: u32 = 32 - 8 - 2;
+
+/// One half, in the unit of the sums: rounds them to nearest.
+const HALF: i32 = 1 << (WEIGHT_BITS - 1);
+
+/// Resizes images one after the other; keeps its tables' memory.
+#[derive(Debug, Default)]
+pub struct Resizer {
+    columns: Axis,
+    rows: Axis,
+    /// After the first pass: new width, old height.
+    narrowed: Image,
+    sums: Vec<i32>,
+}
+
+impl Resizer {
+    /// Resizes `src` to `height` × `width` into `out`, which takes that shape.
+    /// An empty `src` or target gives a black image.
+    pub fn resize(
+        &mut self,
+        src: View<'_>,
+        height: usize,
+        width: usize,
+        out: &mut Image,
+    ) {
+        out.reshape(height, width, src.channels());
+        if src.height() == 0 || src.width() == 0 || out.pixels().is_empty() {
+            out.pixels_mut().fill(0);
+            return;
+        }
+        match (src.width() == width, src.height() == height) {
+            (true, true) => src.copy_to(out),
+            (true, false) => self.resize_columns(src, out),
+            (false, true) => self.resize_rows(src, out),
+            (false, false) => {
+                let mut narrowed = std::mem::take(&mut self.narrowed);
+                narrowed.reshape(src.height(), width, src.channels());
+                self.resize_rows(src, &mut narrowed);
+                self.resize_columns(narrowed.view(), out);
+                self.narrowed = narrowed;
+            }
+        }
+    }
+
+    /// Along the rows: every row of `src` becomes a row of `out` of another width.
+    fn resize_rows(&mut self, src: View<'_>, out: &mut Image) {
+        let channels = src.channels();
+        self.columns.set(src.width(), out.width());
+        let row_bytes = out.width() * channels;
+        for (dst, src) in out.pixels_mut().chunks_exact_mut(row_bytes).zip(src.rows()) {
+            let pixels = dst.chunks_exact_mut(channels);
+            for (pixel, taps) in pixels.zip(self.columns.outputs()) {
+                for (channel, value) in pixel.iter_mut().enumerate() {
+                    let inputs = src[taps.first * channels + channel..].iter();
+                    *value = weighted_sum(inputs.step_by(channels), taps.weights);
+                }
+            }
+        }
+    }
+
+    /// Along the columns: every row of `out` is a weighted sum of rows of `src`.
+    fn resize_columns(&mut self, src: View<'_>, out: &mut Image) {
+        self.rows.set(src.height(), out.height());
+        let row_bytes = out.width() * src.channels();
+        let rows = out.pixels_mut().chunks_exact_mut(row_bytes);
+        for (dst, taps) in rows.zip(self.rows.outputs()) {
+            self.sums.clear();
+            self.sums.resize(row_bytes, HALF);
+            for (y, &weight) in (taps.first..).zip(taps.weights) {
+                for (sum, &value) in self.sums.iter_mut().zip(src.row(y)) {
+                    *sum += i32::from(value) * weight;
+                }
+            }
+            for (value, &sum) in dst.iter_mut().zip(&self.sums) {
+                *value = byte_of(sum);
+            }
+        }
+    }
+}
+
+fn weighted_sum<'a>(inputs: impl Iterator<Item = &'a u8>, weights: &[i32]) -> u8 {
+    let products = inputs.zip(weights).map(|(&value, weight)| i32::from(value) * weight);
+    byte_of(HALF + products.sum::<i32>())
+}
+
+/// Drops the fraction and clamps. A triangle's sums stay in range but for the rounding of
+/// the weights, which may carry 255 over the edge.
+fn byte_of(sum: i32) -> u8 {
+    u8::try_from((sum >> WEIGHT_BITS).clamp(0, 255)).expect("clamped to a byte")
+}
+
+/// The weights of all outputs along one axis.
+#[derive(Debug, Default)]
+struct Axis {
+    /// Of each output: its first input and how many of `weights` are its own.
+    spans: Vec<(usize, usize)>,
+    weights: Vec<i32>,
+    /// Where `set` works out one output's weights before they are rounded.
+    exact: Vec<f64>,
+    sizes: (usize, usize),
+}
+
+/// What one output is made of.
+struct Taps<'a> {
+    first: usize,
+    weights: &'a [i32],
+}
+
+impl Axis {
+    /// Computes the weights that turn `n_in` inputs into `n_out` outputs (both ≥ 1).
+    fn set(&mut self, n_in: usize, n_out: usize) {
+        if self.sizes == (n_in, n_out) {
+            return;
+        }
+        self.sizes = (n_in, n_out);
+        self.spans.clear();
+        self.weights.clear();
+        let scale = n_in as f64 / n_out as f64;
+        let half_width = scale.max(1.0);
+        for output in 0..n_out {
+            let center = (output as f64 + 0.5) * scale;
+            let first = round_half_up(center - half_width);
+            let end = round_half_up(center + half_width).min(n_in);
+            self.spans.push((first, end - first));
+            self.push_weights(first..end, center, half_width);
+        }
+    }
+
+    /// The triangle of `half_width` around `center`, normalised over `inputs` and rounded.
+    fn push_weights(
+        &mut self,
+        inputs: std::ops::Range<usize>,
+        center: f64,
+        half_width: f64,
+    ) {
+        let per_pixel = 1.0 / half_width;
+        self.exact.clear();
+        self.exact.extend(inputs.map(|input| {
+            let distance = (input as f64 - center + 0.5) * per_pixel;
+            (1.0 - distance.abs()).max(0.0)
+        }));
+        let total: f64 = self.exact.iter().sum();
+        let one = f64::from(1 << WEIGHT_BITS);
+        self.weights
+            .extend(self.exact.iter().map(|weight| to_fixed(weight / total * one)));
+    }
+
+    /// What each output is made of, in order.
+    fn outputs(&self) -> impl Iterator<Item = Taps<'_>> {
+        let mut rest = &self.weights[..];
+        self.spans.iter().map(move |&(first, n_taps)| {
+            let (weights, later) = rest.split_at(n_taps);
+            rest = later;
+            Taps { first, weights }
+        })
+    }
+}
+
+/// ⌊x + ½⌋, and 0 for what lies before the first input.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast is the rounding: it drops the fraction and saturates at 0"
+)]
+fn round_half_up(x: f64) -> usize {
+    (x + 0.5) as usize
+}
+
+/// A weight in 0 ..= 2^22, rounded to nearest.
+#[allow(clippy::cast_possible_truncation, reason = "the cast is the rounding")]
+fn to_fixed(weight: f64) -> i32 {
+    (weight + 0.5) as i32
+}
