@@ -1,0 +1,175 @@
+//! What can be wrong with a data set or a manifest: each case names the place and the remedy.
+//!
+//! Read `table.rs` next.
+
+/// What can be wrong with a data set or a manifest.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatasetError {
+    /// The storage could not be listed or read.
+    #[error("cannot {doing} `{path}`; check that it exists and may be read")]
+    Storage {
+        /// The step that failed.
+        doing: &'static str,
+        /// The place, as the storage shows it.
+        path: String,
+        /// What the storage said.
+        source: std::io::Error,
+    },
+    /// The folder has nothing in it.
+    #[error(
+        "the folder `{path}` is empty; give a folder of class folders with images, \
+         a CIFAR-10 folder, or a .jsonl list"
+    )]
+    Empty {
+        /// The folder.
+        path: String,
+    },
+    /// No format fits.
+    #[error(
+        "cannot tell what data `{path}` holds; give a folder of class folders with \
+         .jpg, .jpeg or .png files, CIFAR-10's .bin batches, or a .jsonl list"
+    )]
+    Unrecognised {
+        /// The file or folder.
+        path: String,
+    },
+    /// Class folders without one image.
+    #[error(
+        "no image in `{path}` ({n_ignored} other files); images end in .jpg, .jpeg or .png"
+    )]
+    NoImages {
+        /// The folder.
+        path: String,
+        /// Files that are something else.
+        n_ignored: u64,
+    },
+    /// One class folder has no image: labels would not mean what the user thinks.
+    #[error("no image in the class folder `{path}`; remove the folder or fill it")]
+    EmptyClass {
+        /// The class folder.
+        path: String,
+    },
+    /// The class folders lie one storey deeper (`train/`, `val/`).
+    #[error(
+        "`{path}` holds folders but no image, so it is not a class; \
+         is it the data set you mean?"
+    )]
+    Nested {
+        /// The first folder that looks like a whole data set.
+        path: String,
+    },
+    /// Folders below each other without end, or a link that leads back.
+    #[error(
+        "folders in `{path}` lie more than {max} deep; is there a link that leads back?"
+    )]
+    TooDeep {
+        /// Where the search stopped.
+        path: String,
+        /// Storeys that are searched.
+        max: u32,
+    },
+    /// A line of a list cannot be used.
+    #[error("`{path}` line {line}: {why}")]
+    Line {
+        /// The list.
+        path: String,
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong and what is expected.
+        why: String,
+    },
+    /// A list is longer than is read into memory.
+    #[error(
+        "the list `{path}` has {len_bytes} bytes; at most {max} are read, so split it"
+    )]
+    ListTooLong {
+        /// The list.
+        path: String,
+        /// Its length.
+        len_bytes: u64,
+        /// The bound.
+        max: u64,
+    },
+    /// A CIFAR-10 batch that does not consist of whole records.
+    #[error(
+        "`{path}` has {len_bytes} bytes, which is not a number of 3073-byte records; \
+         the file is cut short or is not CIFAR-10's binary version"
+    )]
+    CifarLength {
+        /// The batch file.
+        path: String,
+        /// Its length.
+        len_bytes: u64,
+    },
+    /// A label beyond the classes.
+    #[error(
+        "`{path}` record {record} has label {label}, but there are {n_classes} classes"
+    )]
+    LabelOutOfRange {
+        /// The file, or `the table`.
+        path: String,
+        /// Counted from 0.
+        record: u64,
+        /// The label found.
+        label: u64,
+        /// Labels are below this.
+        n_classes: u64,
+    },
+    /// A record longer than an extent can say.
+    #[error("`{path}` has {len_bytes} bytes; a record may have at most 4294967295")]
+    RecordTooLong {
+        /// The file.
+        path: String,
+        /// Its length.
+        len_bytes: u64,
+    },
+    /// A path that a table does not take.
+    #[error("the path `{path}` {why}; paths are relative to the data folder")]
+    Path {
+        /// The path.
+        path: String,
+        /// The rule it breaks.
+        why: &'static str,
+    },
+    /// The table's own bounds.
+    #[error("the data set has more {what} than a table holds ({max}); split it")]
+    TooMany {
+        /// `files`, `classes`, `bytes of names`.
+        what: &'static str,
+        /// The bound.
+        max: u64,
+    },
+    /// Opaque records of several lengths have no common shape.
+    #[error(
+        "records of {first} and {other} bytes (`{path}`) cannot make one batch; \
+         use a recipe that decodes, or records of one length"
+    )]
+    UnequalLengths {
+        /// Length of the first record.
+        first: u32,
+        /// Another record's length.
+        other: u32,
+        /// That record's file.
+        path: String,
+    },
+    /// A manifest of another version.
+    #[error(
+        "the manifest has version {theirs}, this build reads {ours}; \
+         use the same release on both sides"
+    )]
+    Version {
+        /// This build's.
+        ours: u32,
+        /// The manifest's.
+        theirs: u32,
+    },
+    /// Bytes that are not a manifest.
+    #[error("not a manifest: {what} (byte {at}); send it again from a matching release")]
+    Malformed {
+        /// The field or rule that failed.
+        what: &'static str,
+        /// Where in the bytes; for a rule about the whole, their number.
+        at: usize,
+    },
+}

@@ -1,0 +1,99 @@
+//! The seam to the caller's files: names, lengths, bytes.
+//!
+//! The caller (the runtime, a test) implements [`Storage`] over a directory, memory or a
+//! remote store; formats ask it and nothing else. Read a format next, `class_folders.rs`
+//! say.
+
+use std::fmt::Debug;
+use std::io;
+
+use crate::DatasetError;
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Something that can be listed.
+    Folder,
+    /// Bytes.
+    File {
+        /// How many.
+        len: u64,
+    },
+}
+
+/// One name in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name itself, without its folder.
+    pub name: String,
+    /// What it stands for.
+    pub kind: Kind,
+}
+
+/// Files as a format sees them.
+///
+/// # Contract
+///
+/// Paths are relative to the storage's root, parts joined by `/`; `""` is the root. Links
+/// are followed. Calls may block; between two calls nothing changes.
+pub trait Storage: Debug {
+    /// What lies at `path`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] and the storage's own.
+    fn kind(&self, path: &str) -> io::Result<Kind>;
+
+    /// What the folder at `path` holds, in any order, without its folders' contents.
+    ///
+    /// # Errors
+    /// The storage's own.
+    fn list(&self, path: &str) -> io::Result<Vec<Entry>>;
+
+    /// Fills `dst` with the file's bytes from `offset`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] when the file ends before `dst` is full, and the
+    /// storage's own.
+    fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()>;
+
+    /// The path as the user would write it; for messages.
+    fn shown(&self, path: &str) -> String;
+}
+
+/// `Storage::kind` with an error that names the place.
+pub(crate) fn kind(storage: &dyn Storage, path: &str) -> Result<Kind, DatasetError> {
+    storage.kind(path).map_err(|source| failed(storage, "open", path, source))
+}
+
+/// `Storage::list`, sorted by name as Python sorts (by code point), with an error that
+/// names the place.
+pub(crate) fn list(
+    storage: &dyn Storage,
+    path: &str,
+) -> Result<Vec<Entry>, DatasetError> {
+    let mut entries =
+        storage.list(path).map_err(|source| failed(storage, "list", path, source))?;
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+/// `Storage::read` with an error that names the place.
+pub(crate) fn read(
+    storage: &dyn Storage,
+    path: &str,
+    offset: u64,
+    dst: &mut [u8],
+) -> Result<(), DatasetError> {
+    storage
+        .read(path, offset, dst)
+        .map_err(|source| failed(storage, "read", path, source))
+}
+
+fn failed(
+    storage: &dyn Storage,
+    doing: &'static str,
+    path: &str,
+    source: io::Error,
+) -> DatasetError {
+    DatasetError::Storage { doing, path: storage.shown(path), source }
+}

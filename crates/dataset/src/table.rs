@@ -1,0 +1,412 @@
+//! The extent table: for every sample its file, offset, length, label and, where the
+//! format has one, checksum. Columns, not rows, and names in arenas: an ImageNet-like class
+//! folder costs at most 64 bytes per sample.
+//!
+//! Does not know formats or bytes on a wire: formats fill a [`TableBuilder`], `manifest`
+//! encodes. Invariants (checked once, for builders and decoders alike, in `Table::check`):
+//! at least one sample, every index in range, every path inside the data root.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::shape::RecordShape;
+use bothends_core::ids::{Label, SampleId};
+use bothends_core::sample::{Encoding, Extent, FileIdx, Record};
+
+use crate::names::Names;
+use crate::{DatasetError, path};
+
+/// Where every sample's bytes lie. Never empty; immutable once made.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Table {
+    pub(crate) encoding: Encoding,
+    /// Class names by label; empty when the source names none.
+    pub(crate) classes: Names,
+    pub(crate) folders: Names,
+    /// Per file: its folder, and its own name in `leaves`.
+    pub(crate) folder_of: Vec<u32>,
+    pub(crate) leaves: Names,
+    /// Per sample.
+    pub(crate) file: Vec<u32>,
+    pub(crate) offset: Vec<u64>,
+    pub(crate) len: Vec<u32>,
+    pub(crate) label: Vec<u32>,
+    /// Per sample, or empty.
+    pub(crate) checksum: Vec<u64>,
+}
+
+impl Table {
+    /// How many records there are, at least 1. Sample ids may go beyond it (a repeated
+    /// data set): every id names the record `id % n_samples`.
+    #[must_use]
+    pub fn n_samples(&self) -> u64 {
+        self.len.len() as u64
+    }
+
+    /// How many files the samples lie in.
+    #[must_use]
+    pub fn n_files(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// Where the sample's record lies.
+    #[must_use]
+    pub fn extent(&self, sample: SampleId) -> Extent {
+        let row = self.row(sample);
+        Extent {
+            file: FileIdx(self.file[row]),
+            offset: self.offset[row],
+            len: self.len[row],
+        }
+    }
+
+    /// The sample's class.
+    #[must_use]
+    pub fn label(&self, sample: SampleId) -> Label {
+        Label(i64::from(self.label[self.row(sample)]))
+    }
+
+    /// XXH3-64 of the record's bytes, where the format stores one.
+    #[must_use]
+    pub fn checksum(&self, sample: SampleId) -> Option<u64> {
+        self.checksum.get(self.row(sample)).copied()
+    }
+
+    /// How every record's bytes are to be read.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The bytes of an extent as a record.
+    #[must_use]
+    pub fn record<'a>(&self, bytes: &'a [u8]) -> Record<'a> {
+        Record { bytes, encoding: self.encoding }
+    }
+
+    /// What a recipe may know of the records without reading one. Looks at every length
+    /// when records are opaque, else at none.
+    ///
+    /// # Errors
+    /// [`DatasetError::UnequalLengths`] when opaque records differ in length.
+    pub fn record_shape(&self) -> Result<RecordShape, DatasetError> {
+        match self.encoding {
+            Encoding::Image => Ok(RecordShape::Image),
+            Encoding::Planar { height, width, channels } => {
+                Ok(RecordShape::Planar { height, width, channels })
+            }
+            Encoding::Opaque => {
+                let first = self.len[0];
+                match self.len.iter().position(|&len| len != first) {
+                    None => Ok(RecordShape::Opaque { len_bytes: first }),
+                    Some(row) => Err(DatasetError::UnequalLengths {
+                        first,
+                        other: self.len[row],
+                        path: self.file_path(FileIdx(self.file[row])),
+                    }),
+                }
+            }
+        }
+    }
+
+    /// The file's path relative to the data root, parts joined by `/`; empty for a number
+    /// that is not in this table.
+    #[must_use]
+    pub fn file_path(&self, file: FileIdx) -> String {
+        let file = file.0 as usize;
+        let Some(&folder) = self.folder_of.get(file) else { return String::new() };
+        path::join(self.folders.get(folder as usize), self.leaves.get(file))
+    }
+
+    /// The classes' names by label; none when the source names no classes.
+    pub fn class_names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.classes.iter()
+    }
+
+    /// Memory in bytes, heap and all.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.classes.memory_bytes()
+            + self.folders.memory_bytes()
+            + self.leaves.memory_bytes()
+            + (self.folder_of.capacity() + self.file.capacity()) * size_of::<u32>()
+            + (self.len.capacity() + self.label.capacity()) * size_of::<u32>()
+            + (self.offset.capacity() + self.checksum.capacity()) * size_of::<u64>()
+    }
+
+    fn row(&self, sample: SampleId) -> usize {
+        usize::try_from(sample.0 % self.n_samples())
+            .expect("a row of a table that is in memory has an index")
+    }
+
+    /// Holds the table's invariants; `at` is what a malformed manifest reports as place.
+    pub(crate) fn check(&self, at: usize) -> Result<(), DatasetError> {
+        let malformed = |what| Err(DatasetError::Malformed { what, at });
+        if self.len.is_empty() {
+            return malformed("there is no sample");
+        }
+        if !self.checksum.is_empty() && self.checksum.len() != self.len.len() {
+            return malformed("some samples have a checksum and some have none");
+        }
+        self.check_files(at)?;
+        let record_bytes = planar_bytes(self.encoding)
+            .map_err(|what| DatasetError::Malformed { what, at })?;
+        for row in 0..self.len.len() {
+            let len = self.len[row];
+            if self.file[row] as usize >= self.n_files() {
+                return malformed("a sample lies in a file that is not listed");
+            }
+            if self.offset[row].checked_add(u64::from(len)).is_none() {
+                return malformed("a sample reaches beyond the largest file offset");
+            }
+            if record_bytes.is_some_and(|expected| expected != len) {
+                return malformed("a planar sample has another length than its planes");
+            }
+            self.check_label(row)?;
+        }
+        Ok(())
+    }
+
+    fn check_files(&self, at: usize) -> Result<(), DatasetError> {
+        let refuse = |path: &str, why| {
+            Err(DatasetError::Path { path: path.escape_debug().to_string(), why })
+        };
+        for folder in self.folders.iter().filter(|folder| !folder.is_empty()) {
+            if let Err(why) = path::check(folder) {
+                return refuse(folder, why);
+            }
+        }
+        for (leaf, &folder) in self.leaves.iter().zip(&self.folder_of) {
+            if folder as usize >= self.folders.len() {
+                let what = "a file lies in a folder that is not listed";
+                return Err(DatasetError::Malformed { what, at });
+            }
+            if let Err(why) = path::check(leaf) {
+                return refuse(leaf, why);
+            }
+            if leaf.contains('/') {
+                return refuse(leaf, "has a slash in its file name");
+            }
+            let folder = self.folders.get(folder as usize);
+            if folder.len() + 1 + leaf.len() > path::MAX_PATH_BYTES {
+                return refuse(leaf, "is longer than 4095 bytes with its folder");
+            }
+        }
+        Ok(())
+    }
+
+    fn check_label(&self, row: usize) -> Result<(), DatasetError> {
+        let (label, n_classes) = (self.label[row], self.classes.len());
+        if n_classes == 0 || (label as usize) < n_classes {
+            return Ok(());
+        }
+        Err(DatasetError::LabelOutOfRange {
+            path: self.file_path(FileIdx(self.file[row])),
+            record: row as u64,
+            label: u64::from(label),
+            n_classes: n_classes as u64,
+        })
+    }
+}
+
+/// Bytes of a planar record; `None` for records whose length is not fixed.
+fn planar_bytes(encoding: Encoding) -> Result<Option<u32>, &'static str> {
+    let Encoding::Planar { height, width, channels } = encoding else { return Ok(None) };
+    match height.checked_mul(width).and_then(|plane| plane.checked_mul(channels)) {
+        Some(bytes) if bytes > 0 => Ok(Some(bytes)),
+        _ => Err("the planes have no bytes or more than 2^32"),
+    }
+}
+
+impl fmt::Debug for Table {
+    /// Sizes, not contents: a table can have millions of rows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("n_samples", &self.n_samples())
+            .field("n_files", &self.n_files())
+            .field("n_classes", &self.classes.len())
+            .field("encoding", &self.encoding)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A table in the making: name the classes and files, then the samples in order.
+#[derive(Debug)]
+pub struct TableBuilder {
+    table: Table,
+    folder_idx: HashMap<String, u32>,
+}
+
+impl TableBuilder {
+    /// An empty table of records of that encoding.
+    #[must_use]
+    pub fn new(encoding: Encoding) -> Self {
+        let table = Table {
+            encoding,
+            classes: Names::default(),
+            folders: Names::default(),
+            folder_of: Vec::new(),
+            leaves: Names::default(),
+            file: Vec::new(),
+            offset: Vec::new(),
+            len: Vec::new(),
+            label: Vec::new(),
+            checksum: Vec::new(),
+        };
+        Self { table, folder_idx: HashMap::new() }
+    }
+
+    /// Names the next class: the first is label 0. A table without classes takes any label.
+    ///
+    /// # Errors
+    /// [`DatasetError::TooMany`].
+    pub fn class(&mut self, name: &str) -> Result<u32, DatasetError> {
+        self.table.classes.push(name)
+    }
+
+    /// Names the next file by its path relative to the data root.
+    ///
+    /// # Errors
+    /// [`DatasetError::TooMany`]. The path itself is judged by [`build`](Self::build).
+    pub fn file(&mut self, path: &str) -> Result<FileIdx, DatasetError> {
+        let (folder, leaf) = path::split(path);
+        let folder = match self.folder_idx.get(folder) {
+            Some(&known) => known,
+            None => {
+                let new = self.table.folders.push(folder)?;
+                self.folder_idx.insert(folder.to_owned(), new);
+                new
+            }
+        };
+        let file = self.table.leaves.push(leaf)?;
+        self.table.folder_of.push(folder);
+        Ok(FileIdx(file))
+    }
+
+    /// Adds the next sample.
+    pub fn sample(&mut self, extent: Extent, label: u32) {
+        self.table.file.push(extent.file.0);
+        self.table.offset.push(extent.offset);
+        self.table.len.push(extent.len);
+        self.table.label.push(label);
+    }
+
+    /// Gives every sample, in order, the XXH3-64 of its record's bytes.
+    pub fn checksums(&mut self, checksums: Vec<u64>) {
+        self.table.checksum = checksums;
+    }
+
+    /// The finished table.
+    ///
+    /// # Errors
+    /// [`DatasetError::Path`], [`DatasetError::LabelOutOfRange`], or
+    /// [`DatasetError::Malformed`] for another broken invariant (no sample at all, say).
+    pub fn build(mut self) -> Result<Table, DatasetError> {
+        self.table.check(0)?;
+        let table = &mut self.table;
+        table.classes.shrink_to_fit();
+        table.folders.shrink_to_fit();
+        table.leaves.shrink_to_fit();
+        table.folder_of.shrink_to_fit();
+        table.file.shrink_to_fit();
+        table.offset.shrink_to_fit();
+        table.len.shrink_to_fit();
+        table.label.shrink_to_fit();
+        Ok(self.table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_image() -> TableBuilder {
+        let mut builder = TableBuilder::new(Encoding::Image);
+        let file = builder.file("a/b.jpg").unwrap();
+        builder.sample(Extent { file, offset: 0, len: 10 }, 0);
+        builder
+    }
+
+    #[test]
+    fn an_imagenet_like_class_folder_costs_at_most_64_bytes_per_sample() {
+        let mut builder = TableBuilder::new(Encoding::Image);
+        for class in 0..100 {
+            let wnid = format!("n{:08}", 1_440_764 + class * 317);
+            let label = builder.class(&wnid).unwrap();
+            for image in 0..1000 {
+                let path = format!("{wnid}/{wnid}_{}.JPEG", image * 97);
+                let file = builder.file(&path).unwrap();
+                builder.sample(Extent { file, offset: 0, len: 110_000 }, label);
+            }
+        }
+        builder.checksums(vec![0; 100_000]);
+        let table = builder.build().unwrap();
+        let per_sample = table.memory_bytes() as f64 / table.n_samples() as f64;
+        assert!(per_sample <= 64.0, "{per_sample} bytes per sample");
+        assert!(per_sample > 40.0, "the figure must count the columns: {per_sample}");
+        assert_eq!(table.file_path(FileIdx(99_999)), "n01472147/n01472147_96903.JPEG");
+    }
+
+    #[test]
+    fn ids_beyond_the_table_name_its_records_again() {
+        let mut builder = one_image();
+        let file = builder.file("a/c.jpg").unwrap();
+        builder.sample(Extent { file, offset: 7, len: 3 }, 5);
+        let table = builder.build().unwrap();
+        assert_eq!(table.extent(SampleId(1)), table.extent(SampleId(3)));
+        assert_eq!(table.label(SampleId(u64::MAX)), Label(5));
+        assert_eq!(table.file_path(FileIdx(9)), "");
+    }
+
+    #[test]
+    fn a_table_without_samples_is_refused() {
+        let error = TableBuilder::new(Encoding::Image).build().unwrap_err();
+        assert!(error.to_string().contains("no sample"), "{error}");
+    }
+
+    #[test]
+    fn broken_invariants_are_refused() {
+        let mut elsewhere = one_image();
+        elsewhere.sample(Extent { file: FileIdx(1), offset: 0, len: 1 }, 0);
+        assert!(elsewhere.build().is_err());
+
+        let mut beyond = one_image();
+        beyond.sample(Extent { file: FileIdx(0), offset: u64::MAX, len: 1 }, 0);
+        assert!(beyond.build().is_err());
+
+        let mut label = one_image();
+        label.class("only").unwrap();
+        label.sample(Extent { file: FileIdx(0), offset: 0, len: 1 }, 1);
+        assert!(matches!(
+            label.build(),
+            Err(DatasetError::LabelOutOfRange { label: 1, n_classes: 1, .. })
+        ));
+
+        let mut up = TableBuilder::new(Encoding::Image);
+        let file = up.file("../b.jpg").unwrap();
+        up.sample(Extent { file, offset: 0, len: 10 }, 0);
+        assert!(matches!(up.build(), Err(DatasetError::Path { .. })));
+
+        let mut checksums = one_image();
+        checksums.checksums(vec![1, 2]);
+        assert!(checksums.build().is_err());
+    }
+
+    #[test]
+    fn opaque_records_have_a_shape_when_their_lengths_agree() {
+        let mut builder = TableBuilder::new(Encoding::Opaque);
+        let file = builder.file("all.bin").unwrap();
+        builder.sample(Extent { file, offset: 0, len: 8 }, 0);
+        builder.sample(Extent { file, offset: 8, len: 8 }, 0);
+        let equal = builder.build().unwrap();
+        assert_eq!(equal.record_shape().unwrap(), RecordShape::Opaque { len_bytes: 8 });
+
+        let mut unequal = TableBuilder::new(Encoding::Opaque);
+        let file = unequal.file("all.bin").unwrap();
+        unequal.sample(Extent { file, offset: 0, len: 8 }, 0);
+        unequal.sample(Extent { file, offset: 8, len: 9 }, 0);
+        let error = unequal.build().unwrap().record_shape().unwrap_err();
+        assert!(error.to_string().contains("8 and 9 bytes (`all.bin`)"), "{error}");
+    }
+}
