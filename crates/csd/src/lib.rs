@@ -3,13 +3,25 @@
 //! A [`Transport`] carries jobs to a device; [`Serve`] is the device's side of the same
 //! conversation. This crate does not decode, does not spawn a thread, and never reads a
 //! result's extent (only the feed does). Read `job.rs` first, then `loopback.rs`, the
-//! reference transport.
+//! reference transport; `wire.rs` is the meaning of every byte. A transport over a wire is
+//! a `Link` (`stream.rs`, `spool.rs`) below the one host side of `remote.rs`; the device's
+//! side of both is the one loop of `serving.rs`.
 
 pub mod job;
+pub mod loopback;
+
+mod serving;
+pub mod listen;
+mod socket;
+pub mod key;
+pub mod spool;
+
+pub mod address;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
+pub use address::{Address, ConnectOptions, connect};
 pub use job::{
     BadSample, Capabilities, Completion, DeviceStats, EnergyReading, Job, JobId, Outcome,
     PROTOCOL_VERSION, Payload, Session,
@@ -55,7 +67,7 @@ pub enum CsdError {
     },
     /// The other side speaks another version.
     #[error(
-        "the device speaks protocol version {theirs}, this host version {ours}; \
+        "the other side speaks protocol version {theirs}, this side version {ours}; \
          use the same release on both sides"
     )]
     Version {
@@ -74,10 +86,18 @@ pub enum CsdError {
     #[error("the device has no free job slot")]
     Full,
     /// Bytes that are not of this protocol: treat as a lost link.
-    #[error("the device sent bytes that are not of this protocol: {what}")]
+    #[error("received bytes that are not of this protocol: {what}")]
     Malformed {
         /// The field or rule that failed.
         what: &'static str,
+    },
+    /// `read_result` without a payload of that job and length; the link is still good.
+    #[error("no payload of {len} bytes waits for job {job}")]
+    NoPayload {
+        /// The job asked for.
+        job: u64,
+        /// The length asked for.
+        len: u64,
     },
     /// A key is needed beyond this machine, or the key was wrong.
     #[error("{what}; give both sides the same key file")]
@@ -92,6 +112,22 @@ pub enum CsdError {
         address: String,
         /// What is wrong and what is expected.
         why: String,
+    },
+    /// A kind of address that this build does not serve.
+    #[error("`{address}` is not available in this build; use tcp://, unix:// or spool://")]
+    NotInBuild {
+        /// As given.
+        address: String,
+    },
+    /// The device's own address or directory cannot be used.
+    #[error("cannot {doing} `{place}`; is it free, writable and not full?")]
+    Place {
+        /// The step that failed.
+        doing: &'static str,
+        /// The address or path.
+        place: String,
+        /// What the system said.
+        source: std::io::Error,
     },
 }
 
@@ -141,7 +177,7 @@ pub trait Transport: Send + Debug {
     /// (`dst.len()` = the completion's `len`).
     ///
     /// # Errors
-    /// Link errors; [`CsdError::Malformed`] when `job` has no pending payload.
+    /// Link errors; [`CsdError::NoPayload`] when no payload of `job` and that length waits.
     fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<(), CsdError>;
 
     /// Tells the device that a job's result is not wanted any more. Its completion may

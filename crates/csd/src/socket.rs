@@ -1,0 +1,169 @@
+//! A connected socket, TCP or Unix, that never blocks by itself: waiting is always
+//! `poll(2)` with a time.
+//!
+//! Knows nothing of messages; `stream.rs` and `listen.rs` do.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
+
+/// A peer that acknowledges nothing for this long is gone.
+const DEAD_PEER: Duration = Duration::from_secs(10);
+
+/// A connected byte stream.
+#[derive(Debug)]
+pub enum Socket {
+    /// TCP.
+    Tcp(TcpStream),
+    /// A Unix socket.
+    Unix(UnixStream),
+}
+
+impl From<TcpStream> for Socket {
+    fn from(stream: TcpStream) -> Self {
+        Self::Tcp(stream)
+    }
+}
+
+impl From<UnixStream> for Socket {
+    fn from(stream: UnixStream) -> Self {
+        Self::Unix(stream)
+    }
+}
+
+/// What a wait is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Readiness {
+    Read,
+    Write,
+    Either,
+}
+
+impl Socket {
+    /// Sets what this crate relies on: no blocking, no delay of small frames, and notice
+    /// of a peer whose machine is gone.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.set_nonblocking(true),
+            Self::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                let dead_ms = u32::try_from(DEAD_PEER.as_millis()).unwrap_or(u32::MAX);
+                setsockopt(stream, sockopt::KeepAlive, &true)?;
+                setsockopt(stream, sockopt::TcpKeepIdle, &5)?;
+                setsockopt(stream, sockopt::TcpKeepInterval, &1)?;
+                setsockopt(stream, sockopt::TcpKeepCount, &5)?;
+                setsockopt(stream, sockopt::TcpUserTimeout, &dead_ms)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the peer is on another machine.
+    pub(crate) fn is_beyond_machine(&self) -> io::Result<bool> {
+        match self {
+            Self::Unix(_) => Ok(false),
+            Self::Tcp(stream) => {
+                Ok(!stream.peer_addr()?.ip().to_canonical().is_loopback())
+            }
+        }
+    }
+
+    /// Reads what is there into `dst`; `None` when nothing is.
+    pub(crate) fn read_ready(&mut self, dst: &mut [u8]) -> io::Result<Option<usize>> {
+        let read = match self {
+            Self::Tcp(stream) => stream.read(dst),
+            Self::Unix(stream) => stream.read(dst),
+        };
+        match ready(read)? {
+            Some(0) if !dst.is_empty() => Err(closed()),
+            n => Ok(n),
+        }
+    }
+
+    /// Writes what fits now; `None` when nothing does.
+    pub(crate) fn write_ready(&mut self, src: &[u8]) -> io::Result<Option<usize>> {
+        ready(match self {
+            Self::Tcp(stream) => stream.write(src),
+            Self::Unix(stream) => stream.write(src),
+        })
+    }
+
+    /// Fills `dst`, or fails with `TimedOut` at `deadline`.
+    pub(crate) fn read_exact(&mut self, dst: &mut [u8], deadline: Instant) -> io::Result<()> {
+        let mut n_read = 0;
+        while n_read < dst.len() {
+            match self.read_ready(&mut dst[n_read..])? {
+                Some(n) => n_read += n,
+                None => self.wait_until(Readiness::Read, deadline)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of `src`, or fails with `TimedOut` at `deadline`.
+    pub(crate) fn write_all(&mut self, src: &[u8], deadline: Instant) -> io::Result<()> {
+        let mut n_written = 0;
+        while n_written < src.len() {
+            match self.write_ready(&src[n_written..])? {
+                Some(n) => n_written += n,
+                None => self.wait_until(Readiness::Write, deadline)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits up to `timeout`; whether the socket became ready (or broke, which the next
+    /// read or write will say).
+    pub(crate) fn wait(&self, what: Readiness, timeout: Duration) -> io::Result<bool> {
+        let events = match what {
+            Readiness::Read => PollFlags::POLLIN,
+            Readiness::Write => PollFlags::POLLOUT,
+            Readiness::Either => PollFlags::POLLIN | PollFlags::POLLOUT,
+        };
+        let timeout_ms = timeout.as_micros().div_ceil(1000);
+        let timeout_ms = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
+        let timeout = PollTimeout::try_from(timeout_ms).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(self.as_fd(), events)], timeout) {
+            Ok(n_ready) => Ok(n_ready > 0),
+            Err(nix::errno::Errno::EINTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn wait_until(&self, what: Readiness, deadline: Instant) -> io::Result<()> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.wait(what, left).map(drop)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+/// The other side closed the connection.
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the other side closed the connection")
+}
+
+fn ready(moved: io::Result<usize>) -> io::Result<Option<usize>> {
+    match moved {
+        Ok(n) => Ok(Some(n)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        Err(error) => Err(error),
+    }
+}
