@@ -1,1 +1,249 @@
-//! resume
+//! How far an epoch has come: a small JSON text from which another process goes on.
+//!
+//! It holds what identifies the run (checked before anything is resumed), the position in
+//! the plan, and the digests so far; at most 1 kB with strategy `ordered`. Nothing here
+//! reads or writes a file.
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{ContentDigest, StreamDigest};
+use crate::ids::EpochIdx;
+use crate::plan::{LastPolicy, Shuffle};
+
+/// The version of the text that this build reads and writes.
+pub const RESUME_VERSION: u32 = 1;
+
+/// What a run must have in common with the one that saved the state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunIdentity {
+    /// The seed.
+    pub seed: u64,
+    /// `Recipe::hash`.
+    pub recipe_hash: u128,
+    /// The extent table's hash.
+    pub manifest_hash: u128,
+    /// Samples of an epoch, repetitions included.
+    pub n_samples: u64,
+    /// Samples in a batch.
+    pub batch_size: u32,
+    /// The order.
+    pub shuffle: Shuffle,
+    /// What happens at the end.
+    pub last: LastPolicy,
+    /// Number of ranks. May change, unless [`Resume::done`] counts in its batches.
+    pub world: u32,
+    /// The strategy's name.
+    pub strategy: String,
+}
+
+/// Where to go on.
+#[derive(Debug, Clone)]
+pub struct Resume {
+    /// The run that stopped.
+    pub run: RunIdentity,
+    /// The epoch it was in.
+    pub epoch: EpochIdx,
+    /// Global positions delivered by all ranks: `PlanConfig::start` of the plan that goes
+    /// on (`Plan::position_after`). Where `done` is not empty: the start of the plan whose
+    /// batches it names.
+    pub position: u64,
+    /// Batches delivered beyond `position`, as half-open ranges in rising order; strategies
+    /// that do not deliver in the plan's order need them. Empty with `ordered`.
+    pub done: Vec<(u32, u32)>,
+    /// Samples delivered in this epoch by the rank that saved.
+    pub n_delivered: u64,
+    /// That rank's stream digest so far.
+    pub stream: StreamDigest,
+    /// That rank's content digest so far.
+    pub content: ContentDigest,
+}
+
+/// Why a run cannot go on from a text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeError {
+    /// Not a resume state.
+    #[error("the resume state cannot be read; give the file that --checkpoint wrote")]
+    Json(#[source] serde_json::Error),
+    /// Written by another release.
+    #[error(
+        "the resume state has version {got} and this build reads {RESUME_VERSION}; \
+         use the release that wrote it"
+    )]
+    Version {
+        /// As found.
+        got: u32,
+    },
+    /// A field that no run writes.
+    #[error("the resume state is damaged: `{key}` {why}; use an older checkpoint")]
+    Damaged {
+        /// The field.
+        key: &'static str,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The state belongs to another run.
+    #[error(
+        "the resume state was made with {key} {theirs} and this run has {ours}; \
+         give the same, or start without --resume"
+    )]
+    Differs {
+        /// What differs first.
+        key: &'static str,
+        /// In the text.
+        theirs: String,
+        /// In this run.
+        ours: String,
+    },
+}
+
+impl Resume {
+    /// The text, one line.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(&Raw::from(self))
+            .expect("strings, numbers and lists have a JSON form")
+    }
+
+    /// Reads what [`Self::to_json`] wrote.
+    ///
+    /// # Errors
+    /// [`ResumeError::Json`], [`ResumeError::Version`], [`ResumeError::Damaged`].
+    pub fn from_json(json: &str) -> Result<Self, ResumeError> {
+        // The version first: another one may have other fields.
+        let Version { version } =
+            serde_json::from_str(json).map_err(ResumeError::Json)?;
+        if version != RESUME_VERSION {
+            return Err(ResumeError::Version { got: version });
+        }
+        let raw: Raw = serde_json::from_str(json).map_err(ResumeError::Json)?;
+        let is_rising = raw.done.iter().all(|range| range.0 < range.1)
+            && raw.done.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+        if !is_rising {
+            let why = "has ranges that are empty or not in rising order";
+            return Err(ResumeError::Damaged { key: "done", why });
+        }
+        if raw.position > raw.n_samples {
+            let why = "is behind the last sample";
+            return Err(ResumeError::Damaged { key: "position", why });
+        }
+        Ok(Self {
+            run: RunIdentity {
+                seed: raw.seed,
+                recipe_hash: hash("recipe_hash", &raw.recipe_hash)?,
+                manifest_hash: hash("manifest_hash", &raw.manifest_hash)?,
+                n_samples: raw.n_samples,
+                batch_size: raw.batch_size,
+                shuffle: raw.shuffle,
+                last: raw.last,
+                world: raw.world,
+                strategy: raw.strategy,
+            },
+            epoch: raw.epoch,
+            position: raw.position,
+            done: raw.done,
+            n_delivered: raw.n_delivered,
+            stream: StreamDigest::restore(&raw.stream).map_err(|_| {
+                ResumeError::Damaged {
+                    key: "stream",
+                    why: "is not a saved stream digest",
+                }
+            })?,
+            content: ContentDigest(hash("content", &raw.content)?),
+        })
+    }
+
+    /// Whether `run` may go on from here.
+    ///
+    /// # Errors
+    /// [`ResumeError::Differs`] names the first thing that differs.
+    pub fn check(&self, run: &RunIdentity) -> Result<(), ResumeError> {
+        let theirs = &self.run;
+        same("--seed", theirs.seed, run.seed)?;
+        same("recipe hash", hex(theirs.recipe_hash), hex(run.recipe_hash))?;
+        same("data set hash", hex(theirs.manifest_hash), hex(run.manifest_hash))?;
+        same("samples per epoch", theirs.n_samples, run.n_samples)?;
+        same("--batch-size", theirs.batch_size, run.batch_size)?;
+        same("shuffle", theirs.shuffle, run.shuffle)?;
+        same("--last", theirs.last, run.last)?;
+        same("--strategy", &theirs.strategy, &run.strategy)?;
+        if !self.done.is_empty() {
+            same("--world", theirs.world, run.world)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+/// The JSON form: hashes are 32 hexadecimal digits, a stream digest its saved text.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    version: u32,
+    seed: u64,
+    recipe_hash: String,
+    manifest_hash: String,
+    n_samples: u64,
+    batch_size: u32,
+    shuffle: Shuffle,
+    last: LastPolicy,
+    world: u32,
+    strategy: String,
+    epoch: EpochIdx,
+    position: u64,
+    done: Vec<(u32, u32)>,
+    n_delivered: u64,
+    content: String,
+    stream: String,
+}
+
+impl From<&Resume> for Raw {
+    fn from(resume: &Resume) -> Self {
+        let run = &resume.run;
+        Self {
+            version: RESUME_VERSION,
+            seed: run.seed,
+            recipe_hash: hex(run.recipe_hash),
+            manifest_hash: hex(run.manifest_hash),
+            n_samples: run.n_samples,
+            batch_size: run.batch_size,
+            shuffle: run.shuffle,
+            last: run.last,
+            world: run.world,
+            strategy: run.strategy.clone(),
+            epoch: resume.epoch,
+            position: resume.position,
+            done: resume.done.clone(),
+            n_delivered: resume.n_delivered,
+            content: resume.content.to_string(),
+            stream: resume.stream.save(),
+        }
+    }
+}
+
+fn hex(hash: u128) -> String {
+    format!("{hash:032x}")
+}
+
+fn hash(key: &'static str, text: &str) -> Result<u128, ResumeError> {
+    let ContentDigest(hash) = text
+        .parse()
+        .map_err(|_| ResumeError::Damaged { key, why: "is not 32 hexadecimal digits" })?;
+    Ok(hash)
+}
+
+fn same<T: PartialEq + ToString>(
+    key: &'static str,
+    theirs: T,
+    ours: T,
+) -> Result<(), ResumeError> {
+    if theirs == ours {
+        return Ok(());
+    }
+    let (theirs, ours) = (theirs.to_string(), ours.to_string());
+    Err(ResumeError::Differs { key, theirs, ours })
+}

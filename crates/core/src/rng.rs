@@ -1,1 +1,199 @@
-//! rng
+//! Keyed, counter-based random numbers: Philox4x32-10, and the stream of draws of one op
+//! on one sample.
+//!
+//! A number here is a pure function of (seed, epoch, sample, op, place in the stream): no
+//! state is shared, so it does not matter who draws, when, or beside whom. `docs/numbers.md`
+//! states every step so that it can be rewritten elsewhere; change nothing here without a
+//! new recipe version. What is drawn from a stream is in `recipe/draw.rs`.
+
+use crate::sample::SampleKey;
+
+/// First counter word of everything that is not an op's stream (an op's is below it).
+pub(crate) const PERMUTATION_DOMAIN: u32 = 0xFFFF_0000;
+
+/// Most ops a stream can tell apart; the last number belongs to `PERMUTATION_DOMAIN`.
+pub const MAX_OPS: u32 = 0xFFFF;
+
+/// The Philox4x32-10 block function (Salmon et al., "Parallel random numbers: as easy as
+/// 1, 2, 3", SC 2011): four words of output for a 128-bit counter and a 64-bit key.
+#[must_use]
+pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    let [mut c0, mut c1, mut c2, mut c3] = counter;
+    let [mut k0, mut k1] = key;
+    for _ in 0..10 {
+        let (high_0, low_0) = multiply(0xD251_1F53, c0);
+        let (high_1, low_1) = multiply(0xCD9E_8D57, c2);
+        (c0, c1, c2, c3) = (high_1 ^ c1 ^ k0, low_1, high_0 ^ c3 ^ k1, low_0);
+        k0 = k0.wrapping_add(0x9E37_79B9);
+        k1 = k1.wrapping_add(0xBB67_AE85);
+    }
+    [c0, c1, c2, c3]
+}
+
+/// The random numbers of one op on one sample, in the order in which they are drawn.
+///
+/// Key: the seed's low and high word. Counter: `op_index · 2^16 + block`, the sample's low
+/// and high word, the epoch; no two (op, block, sample, epoch) share one.
+#[derive(Debug, Clone)]
+pub struct Draws {
+    key: [u32; 2],
+    counter: [u32; 4],
+    words: [u32; 4],
+    n_used: usize,
+}
+
+impl Draws {
+    /// The stream of op number `op_index` (counted from 0 in the recipe's list, below
+    /// [`MAX_OPS`]) on the sample of `key`.
+    #[must_use]
+    pub fn new(key: SampleKey, op_index: u32) -> Self {
+        debug_assert!(op_index < MAX_OPS, "a recipe has fewer ops");
+        let [sample_low, sample_high] = words(key.sample.0);
+        Self {
+            key: words(key.seed),
+            counter: [op_index << 16, sample_low, sample_high, key.epoch.0],
+            words: [0; 4],
+            n_used: 4,
+        }
+    }
+
+    /// The next word. An op draws far fewer than the 2^18 words of its stream.
+    pub fn next_u32(&mut self) -> u32 {
+        if self.n_used == 4 {
+            self.words = philox4x32_10(self.counter, self.key);
+            self.counter[0] = self.counter[0].wrapping_add(1);
+            self.n_used = 0;
+        }
+        self.n_used += 1;
+        self.words[self.n_used - 1]
+    }
+
+    /// A multiple of 2^-53 in [0, 1): 27 bits of the next word, then 26 of the one after.
+    pub fn uniform(&mut self) -> f64 {
+        let high = f64::from(self.next_u32() >> 5);
+        let low = f64::from(self.next_u32() >> 6);
+        (high * 67_108_864.0 + low) / 9_007_199_254_740_992.0
+    }
+
+    /// An integer in 0..n from one word by 64-bit multiply and shift; 0 when n is 0. The
+    /// probability of each value is off by less than 2^-32.
+    pub fn below(&mut self, n: u32) -> u32 {
+        multiply(self.next_u32(), n).0
+    }
+
+    /// True with probability `p`: whether a [`Self::uniform`] draw is less than `p`.
+    pub fn bernoulli(&mut self, p: f64) -> bool {
+        self.uniform() < p
+    }
+}
+
+/// Low and high word.
+#[expect(clippy::cast_possible_truncation, reason = "takes the value apart")]
+pub(crate) fn words(value: u64) -> [u32; 2] {
+    [value as u32, (value >> 32) as u32]
+}
+
+/// High and low word of the 64-bit product.
+fn multiply(a: u32, b: u32) -> (u32, u32) {
+    let [low, high] = words(u64::from(a) * u64::from(b));
+    (high, low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{EpochIdx, SampleId};
+    use std::collections::HashSet;
+
+    fn key(seed: u64, epoch: u32, sample: u64) -> SampleKey {
+        SampleKey { seed, epoch: EpochIdx(epoch), sample: SampleId(sample) }
+    }
+
+    /// Random123 1.14, tests/kat_vectors, lines `philox4x32 10`.
+    #[test]
+    fn known_answers() {
+        let kat: [([u32; 4], [u32; 2], [u32; 4]); 3] = [
+            ([0; 4], [0; 2], [0x6627_E8D5, 0xE169_C58D, 0xBC57_AC4C, 0x9B00_DBD8]),
+            (
+                [u32::MAX; 4],
+                [u32::MAX; 2],
+                [0x408F_276D, 0x41C8_3B0E, 0xA20B_C7C6, 0x6D54_51FD],
+            ),
+            (
+                [0x243F_6A88, 0x85A3_08D3, 0x1319_8A2E, 0x0370_7344],
+                [0xA409_3822, 0x299F_31D0],
+                [0xD16C_FE09, 0x94FD_CCEB, 0x5001_E420, 0x2412_6EA1],
+            ),
+        ];
+        for (counter, key, answer) in kat {
+            assert_eq!(philox4x32_10(counter, key), answer);
+        }
+    }
+
+    #[test]
+    fn a_stream_is_its_blocks_in_order() {
+        let sample = 0x0123_4567_89AB_CDEF;
+        let mut draws = Draws::new(key(0xFEDC_BA98_7654_3210, 7, sample), 3);
+        for block in 0..3 {
+            let counter = [3 << 16 | block, 0x89AB_CDEF, 0x0123_4567, 7];
+            for word in philox4x32_10(counter, [0x7654_3210, 0xFEDC_BA98]) {
+                assert_eq!(draws.next_u32(), word);
+            }
+        }
+    }
+
+    #[test]
+    fn every_part_of_the_key_matters() {
+        let first = |key, op| Draws::new(key, op).next_u32();
+        let streams = [
+            first(key(1, 0, 0), 0),
+            first(key(1 << 32, 0, 0), 0),
+            first(key(0, 1, 0), 0),
+            first(key(0, 0, 1), 0),
+            first(key(0, 0, 1 << 32), 0),
+            first(key(0, 0, 0), 1),
+            first(key(0, 0, 0), 0),
+        ];
+        assert_eq!(streams.iter().collect::<HashSet<_>>().len(), streams.len());
+    }
+
+    #[test]
+    fn uniform_is_in_range_and_even() {
+        let mut draws = Draws::new(key(5, 0, 9), 0);
+        let mut bins = [0_u32; 16];
+        for _ in 0..160_000 {
+            let u = draws.uniform();
+            assert!((0.0..1.0).contains(&u));
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "0 ≤ u < 1"
+            )]
+            let bin = (u * 16.0) as usize;
+            bins[bin] += 1;
+        }
+        let chi2: f64 = bins.iter().map(|&n| (f64::from(n) - 1e4).powi(2) / 1e4).sum();
+        // 15 degrees of freedom: 37.7 is passed by chance once in a thousand keys.
+        assert!(chi2 < 37.7, "χ² = {chi2}");
+    }
+
+    #[test]
+    fn below_stays_below() {
+        let mut draws = Draws::new(key(5, 1, 9), 0);
+        let mut seen = [0_u32; 7];
+        for _ in 0..7_000 {
+            seen[draws.below(7) as usize] += 1;
+        }
+        assert!(seen.iter().all(|n| (850..1150).contains(n)), "{seen:?}");
+        assert_eq!(draws.below(0), 0);
+        assert_eq!(draws.below(1), 0);
+        assert!((0..1000).any(|_| draws.below(u32::MAX) > 1 << 31));
+    }
+
+    #[test]
+    fn bernoulli_is_sure_at_both_ends() {
+        let mut draws = Draws::new(key(0, 0, 0), 0);
+        assert!((0..1000).all(|_| draws.bernoulli(1.0)));
+        assert!((0..1000).all(|_| !draws.bernoulli(0.0)));
+    }
+}
