@@ -4,10 +4,10 @@
 
 use crate::image::{Image, View};
 
-/// Copies the `out.height()` × `out.width()` window whose first pixel is row `top`, column
-/// `left` of `src` into `out`; either may be negative. What lies outside `src` becomes
-/// `fill`. `out` has the channels of `src`.
-pub fn window(src: View<'_>, top: i64, left: i64, fill: u8, out: &mut Image) {
+/// Fills `out` with the window of its size whose first pixel is at `[row, column]` of `src`;
+/// either may be negative. What lies outside `src` becomes `fill`. `out` has the channels
+/// of `src`.
+pub fn window(src: View<'_>, [top, left]: [i64; 2], fill: u8, out: &mut Image) {
     debug_assert_eq!(src.channels(), out.channels(), "a window keeps the channels");
     let channels = src.channels();
     let row_bytes = (out.width() * channels).max(1);
@@ -34,26 +34,26 @@ fn overlap(start: i64, len: usize, n: usize) -> (usize, usize, usize) {
 /// half the rest, a half rounded to even as Python's `round` does; and where the window is
 /// longer, half the padding, rounded down.
 #[must_use]
-pub fn center(n: usize, len: usize) -> i64 {
-    let signed = |pixels: usize| i64::try_from(pixels).unwrap_or(i64::MAX);
+pub fn center(n: u32, len: u32) -> i64 {
     if len > n {
-        return -signed((len - n) / 2);
+        return -i64::from((len - n) / 2);
     }
     let half = (n - len) / 2;
     let rounds_up = (n - len) % 2 == 1 && half % 2 == 1;
-    signed(half + usize::from(rounds_up))
+    i64::from(half) + i64::from(rounds_up)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bothends_core::recipe::Size;
 
-    fn crop(top: i64, left: i64, height: usize, width: usize) -> Vec<u8> {
+    fn crop(top: i64, left: i64, height: u32, width: u32) -> Vec<u8> {
         let mut src = Image::default();
-        src.reshape(2, 3, 1).copy_from_slice(&[1, 2, 3, 4, 5, 6]);
+        src.reshape(Size { height: 2, width: 3 }, 1).copy_from_slice(&[1, 2, 3, 4, 5, 6]);
         let mut out = Image::default();
-        out.reshape(height, width, 1);
-        window(src.view(), top, left, 9, &mut out);
+        out.reshape(Size { height, width }, 1);
+        window(src.view(), [top, left], 9, &mut out);
         out.pixels().to_vec()
     }
 

@@ -8,6 +8,7 @@
 mod jpeg;
 mod png;
 
+use bothends_core::recipe::Size;
 use bothends_core::sample::{Encoding, Record};
 
 use crate::error::{OpsError, SampleFault};
@@ -46,7 +47,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// Decodes `record` into `out`: RGB for images, the data set's own channels for planar
-    /// records, one row of bytes for opaque ones.
+    /// records.
     ///
     /// # Errors
     /// [`OpsError::BadSample`] when the bytes are no image, damaged, too large, or of a
@@ -59,15 +60,18 @@ impl Decoder {
         match record.encoding {
             Encoding::Image => self.decode_image(record.bytes, out),
             Encoding::Planar { height, width, channels } => {
-                let [height, width, channels] =
-                    [height, width, channels].map(|side| side as usize);
-                let pixels = exact(record.bytes, height * width * channels)?;
-                interleave(pixels, channels, out.reshape(height, width, channels));
+                let size = check_size(height as usize, width as usize)?;
+                let need = height as usize * width as usize * channels as usize;
+                let got = record.bytes.len();
+                if got != need {
+                    return Err(SampleFault::RecordLength { got, need }.into());
+                }
+                interleave(record.bytes, channels as usize, out.reshape(size, channels));
                 Ok(())
             }
+            // `Recipe::shape` refuses to decode these, so only a wrong caller gets here.
             Encoding::Opaque => {
-                out.reshape(1, record.bytes.len(), 1).copy_from_slice(record.bytes);
-                Ok(())
+                Err(SampleFault::UnknownFormat { len: record.bytes.len() }.into())
             }
         }
     }
@@ -79,28 +83,22 @@ impl Decoder {
     }
 }
 
-/// Refuses sizes that no sample has, before memory is taken for them.
-fn check_size(height: usize, width: usize) -> Result<(), SampleFault> {
-    let pixels = height.checked_mul(width).filter(|&pixels| pixels <= MAX_PIXELS);
-    match pixels {
-        Some(_) if height <= MAX_SIDE && width <= MAX_SIDE => Ok(()),
-        _ => Err(SampleFault::TooLarge { width, height }),
-    }
-}
-
-/// `bytes`, if they are `need` bytes.
-fn exact(bytes: &[u8], need: usize) -> Result<&[u8], SampleFault> {
-    if bytes.len() == need {
-        Ok(bytes)
-    } else {
-        Err(SampleFault::RecordLength { got: bytes.len(), need })
+/// Refuses sizes that no image has, before memory is taken for them.
+pub(crate) fn check_size(height: usize, width: usize) -> Result<Size, SampleFault> {
+    let side = |pixels: usize| u32::try_from(pixels).ok().filter(|_| pixels <= MAX_SIDE);
+    match (side(height), side(width)) {
+        (Some(0), _) | (_, Some(0)) => Err(SampleFault::NoPixels),
+        (Some(rows), Some(columns)) if height * width <= MAX_PIXELS => {
+            Ok(Size { height: rows, width: columns })
+        }
+        _ => Err(SampleFault::TooLarge { height, width }),
     }
 }
 
 /// Planes, one behind the other (CIFAR's binary form), become interleaved pixels.
 fn interleave(planes: &[u8], channels: usize, out: &mut [u8]) {
-    let n_pixels = planes.len() / channels.max(1);
-    for (channel, plane) in planes.chunks_exact(n_pixels.max(1)).enumerate() {
+    let n_pixels = (planes.len() / channels.max(1)).max(1);
+    for (channel, plane) in planes.chunks_exact(n_pixels).enumerate() {
         for (pixel, &value) in out.chunks_exact_mut(channels).zip(plane) {
             pixel[channel] = value;
         }
@@ -135,10 +133,19 @@ mod tests {
     }
 
     #[test]
-    fn opaque_bytes_pass_untouched() {
-        let image = decode(&[3, 1, 2], Encoding::Opaque).unwrap();
-        assert_eq!((image.height(), image.width(), image.channels()), (1, 3, 1));
-        assert_eq!(image.pixels(), [3, 1, 2]);
+    fn sizes_are_checked_before_memory_is_taken() {
+        for (height, width, fits) in [
+            (1, 1, true),
+            (MAX_SIDE, 1, true),
+            (MAX_SIDE + 1, 1, false),
+            (13_377, 13_378, true),
+            (13_378, 13_378, false),
+            (usize::MAX, usize::MAX, false),
+            (0, 5, false),
+            (5, 0, false),
+        ] {
+            assert_eq!(check_size(height, width).is_ok(), fits, "{height} x {width}");
+        }
     }
 
     #[test]

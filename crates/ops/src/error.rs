@@ -3,6 +3,7 @@
 //! [`SampleFault`] is about one record: the bad-sample policy decides. Everything else in
 //! [`OpsError`] is about the recipe or the caller and holds for every sample.
 
+use bothends_core::recipe::Size;
 use bothends_core::tensor::SampleShape;
 
 /// Why a pipeline could not be built, or a sample not made.
@@ -59,18 +60,21 @@ pub enum SampleFault {
         /// The part, as an adjective: `lossless`.
         feature: &'static str,
     },
-    /// The header promises more pixels than a sample may have.
+    /// An image without a single pixel.
+    #[error("the image has no pixels; remove or replace it")]
+    NoPixels,
+    /// The header claims, or the recipe asks for, more pixels than an image may have.
     #[error(
-        "the image claims {width} x {height} pixels; at most {} per side and {} in all \
-         are accepted",
+        "an image of {height}x{width} pixels is too large; at most {} per side and {} in \
+         all are accepted",
         crate::decode::MAX_SIDE,
         crate::decode::MAX_PIXELS
     )]
     TooLarge {
-        /// Columns.
-        width: usize,
         /// Rows.
         height: usize,
+        /// Columns.
+        width: usize,
     },
     /// A record of fixed size has another size.
     #[error("the record has {got} bytes where its data set promises {need}")]
@@ -94,17 +98,13 @@ pub enum SampleFault {
     },
     /// A crop does not fit into the image.
     #[error(
-        "a crop of {crop_height} x {crop_width} does not fit into an image of \
-         {height} x {width}; resize or pad first"
+        "a crop of {}x{} does not fit into an image of {}x{}; resize or pad it first",
+        crop.height, crop.width, image.height, image.width
     )]
     CropTooLarge {
-        /// Rows of the crop.
-        crop_height: usize,
-        /// Columns of the crop.
-        crop_width: usize,
-        /// Rows of the image.
-        height: usize,
-        /// Columns of the image.
-        width: usize,
+        /// The crop.
+        crop: Size,
+        /// The image with its padding.
+        image: Size,
     },
 }

@@ -44,7 +44,7 @@ impl Finish {
     /// [`OpsError::Recipe`] when the normalisation has not one mean and one positive
     /// standard deviation per channel, all finite.
     pub fn new(
-        normalise: Option<Normalise>,
+        normalise: Option<&Normalise>,
         shape: SampleShape,
         output: Output,
     ) -> Result<Self, OpsError> {
@@ -52,8 +52,12 @@ impl Finish {
         let elements = match output.dtype {
             Dtype::U8 => Elements::Bytes,
             Dtype::F32 => Elements::Floats(tables(&scales, f32::to_le_bytes)),
-            Dtype::F16 => Elements::Halves(tables(&scales, |x| f16_bits(x).to_le_bytes())),
-            Dtype::Bf16 => Elements::Halves(tables(&scales, |x| bf16_bits(x).to_le_bytes())),
+            Dtype::F16 => {
+                Elements::Halves(tables(&scales, |x| f16_bits(x).to_le_bytes()))
+            }
+            Dtype::Bf16 => {
+                Elements::Halves(tables(&scales, |x| bf16_bits(x).to_le_bytes()))
+            }
         };
         Ok(Self { shape, layout: output.layout, elements })
     }
@@ -121,7 +125,10 @@ impl Finish {
 /// Mean and standard deviation of one channel; `None` where nothing is subtracted.
 type Scale = Option<(f32, f32)>;
 
-fn scales(normalise: Option<Normalise>, channels: usize) -> Result<Vec<Scale>, OpsError> {
+fn scales(
+    normalise: Option<&Normalise>,
+    channels: usize,
+) -> Result<Vec<Scale>, OpsError> {
     let Some(Normalise { mean, std }) = normalise else {
         return Ok(vec![None; channels]);
     };
@@ -134,10 +141,13 @@ fn scales(normalise: Option<Normalise>, channels: usize) -> Result<Vec<Scale>, O
         return Err(OpsError::Recipe { why });
     }
     let pairs = mean.iter().zip(std.iter());
-    pairs.map(|(&mean, &std)| checked_scale(mean, std).map(Some)).collect()
+    pairs.map(|(&mean, &std)| scale(mean, std).map(Some)).collect()
 }
 
-fn checked_scale(mean: f32, std: f32) -> Result<(f32, f32), OpsError> {
+/// The recipe's numbers as f32, which is what torchvision computes with.
+#[allow(clippy::cast_possible_truncation, reason = "rounds to the nearest f32")]
+fn scale(mean: f64, std: f64) -> Result<(f32, f32), OpsError> {
+    let (mean, std) = (mean as f32, std as f32);
     if mean.is_finite() && std.is_finite() && std > 0.0 {
         return Ok((mean, std));
     }

@@ -30,10 +30,11 @@ pub fn vertical(image: &mut Image) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bothends_core::recipe::Size;
 
-    fn image(height: usize, width: usize, channels: usize) -> Image {
+    fn image(height: u32, width: u32, channels: u32) -> Image {
         let mut image = Image::default();
-        for (value, byte) in (0..).zip(image.reshape(height, width, channels)) {
+        for (value, byte) in (0..).zip(image.reshape(Size { height, width }, channels)) {
             *byte = value;
         }
         image

@@ -3,46 +3,54 @@
 //! Pixels are unsigned bytes, rows from the top, columns from the left, channels
 //! interleaved, no padding. Nothing here changes a pixel's value. Read `decode.rs` next.
 
-/// A rectangle inside an image, in pixels. Rows `top .. top + height`, columns
-/// `left .. left + width`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rect {
-    /// First row.
-    pub top: usize,
-    /// First column.
-    pub left: usize,
-    /// Number of rows.
-    pub height: usize,
-    /// Number of columns.
-    pub width: usize,
-}
+use bothends_core::recipe::Size;
+use bothends_core::recipe::draw::CropBox;
+use bothends_core::tensor::SampleShape;
 
 /// Pixels in memory that is kept from sample to sample.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    height: usize,
-    width: usize,
-    channels: usize,
+    shape: SampleShape,
     pixels: Vec<u8>,
 }
 
+impl Default for Image {
+    /// An image without pixels.
+    fn default() -> Self {
+        let shape = SampleShape { height: 0, width: 0, channels: 0 };
+        Self { shape, pixels: Vec::new() }
+    }
+}
+
 impl Image {
+    /// Rows, columns, channels.
+    #[must_use]
+    pub fn shape(&self) -> SampleShape {
+        self.shape
+    }
+
+    /// Rows and columns.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        Size { height: self.shape.height, width: self.shape.width }
+    }
+
     /// Rows.
     #[must_use]
     pub fn height(&self) -> usize {
-        self.height
+        self.shape.height as usize
     }
 
     /// Columns.
     #[must_use]
     pub fn width(&self) -> usize {
-        self.width
+        self.shape.width as usize
     }
 
     /// Bytes of one pixel.
     #[must_use]
     pub fn channels(&self) -> usize {
-        self.channels
+        self.shape.channels as usize
     }
 
     /// All pixels, `height * width * channels` bytes.
@@ -58,32 +66,40 @@ impl Image {
 
     /// Takes a new shape and hands out its pixels, whose values are left over from before.
     /// Allocates only when the image grows beyond what it has ever been.
-    pub fn reshape(&mut self, height: usize, width: usize, channels: usize) -> &mut [u8] {
-        (self.height, self.width, self.channels) = (height, width, channels);
-        self.pixels.resize(height * width * channels, 0);
+    pub fn reshape(&mut self, size: Size, channels: u32) -> &mut [u8] {
+        self.shape = SampleShape { height: size.height, width: size.width, channels };
+        self.pixels.resize(self.shape.len(), 0);
         &mut self.pixels
     }
 
-    /// Takes the first `channels` bytes of every pixel as the new pixel, `convert`ed:
-    /// from four channels to three, and the like. Works in place.
+    /// Forgets the pixels and gives the memory back if it is more than `keep_bytes`.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+        if self.pixels.capacity() > keep_bytes {
+            *self = Self::default();
+        }
+    }
+
+    /// Replaces every pixel by fewer bytes: four channels by three, and the like. Works
+    /// in place.
     pub(crate) fn narrow<const FROM: usize, const TO: usize>(
         &mut self,
         convert: impl Fn([u8; FROM]) -> [u8; TO],
     ) {
         const { assert!(TO <= FROM, "pixel i is written no later than it is read") };
-        debug_assert_eq!(self.channels, FROM, "the image has pixels of FROM bytes");
-        for i in 0..self.height * self.width {
+        debug_assert_eq!(self.channels(), FROM, "the image has pixels of FROM bytes");
+        for i in 0..self.height() * self.width() {
             let mut pixel = [0; FROM];
             pixel.copy_from_slice(&self.pixels[i * FROM..][..FROM]);
             self.pixels[i * TO..][..TO].copy_from_slice(&convert(pixel));
         }
-        self.reshape(self.height, self.width, TO);
+        let channels = u32::try_from(TO).expect("a pixel has a handful of bytes");
+        self.reshape(self.size(), channels);
     }
 
     /// Repeats the first byte of every pixel three times: grey to RGB. Works in place.
     pub(crate) fn widen_grey(&mut self) {
-        let from = self.channels;
-        let n_pixels = self.height * self.width;
+        let from = self.channels();
+        let n_pixels = self.height() * self.width();
         self.pixels.resize(n_pixels * from.max(3), 0);
         let spread = |pixels: &mut [u8], i: usize| {
             let grey = pixels[i * from];
@@ -95,17 +111,15 @@ impl Image {
         } else {
             (0..n_pixels).for_each(|i| spread(&mut self.pixels, i));
         }
-        self.reshape(self.height, self.width, 3);
+        self.reshape(self.size(), 3);
     }
 
     /// The whole image.
     #[must_use]
     pub fn view(&self) -> View<'_> {
         View {
-            height: self.height,
-            width: self.width,
-            channels: self.channels,
-            stride: self.width * self.channels,
+            shape: self.shape,
+            stride: self.width() * self.channels(),
             pixels: &self.pixels,
         }
     }
@@ -114,9 +128,7 @@ impl Image {
 /// A rectangle of an image, looked at without copying.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
-    height: usize,
-    width: usize,
-    channels: usize,
+    shape: SampleShape,
     /// Bytes from one row to the next.
     stride: usize,
     /// From the first pixel of the rectangle on; runs past its last.
@@ -127,48 +139,56 @@ impl<'a> View<'a> {
     /// Rows.
     #[must_use]
     pub fn height(self) -> usize {
-        self.height
+        self.shape.height as usize
     }
 
     /// Columns.
     #[must_use]
     pub fn width(self) -> usize {
-        self.width
+        self.shape.width as usize
     }
 
     /// Bytes of one pixel.
     #[must_use]
     pub fn channels(self) -> usize {
-        self.channels
+        self.shape.channels as usize
     }
 
-    /// The rectangle `rect` of this view; `None` when it does not lie inside.
+    /// Rows, columns, channels.
     #[must_use]
-    pub fn crop(self, rect: Rect) -> Option<Self> {
-        let inside = rect.top.checked_add(rect.height)? <= self.height
-            && rect.left.checked_add(rect.width)? <= self.width;
+    pub fn shape(self) -> SampleShape {
+        self.shape
+    }
+
+    /// The part `crop` of this view; `None` when it does not lie inside.
+    #[must_use]
+    pub fn crop(self, crop: CropBox) -> Option<Self> {
+        let CropBox { top, left, height, width } = crop;
+        let inside = top.checked_add(height)? <= self.shape.height
+            && left.checked_add(width)? <= self.shape.width;
         if !inside {
             return None;
         }
-        let first = rect.top * self.stride + rect.left * self.channels;
+        let first = top as usize * self.stride + left as usize * self.channels();
         let pixels = self.pixels.get(first..).unwrap_or(&[]);
-        Some(Self { height: rect.height, width: rect.width, pixels, ..self })
+        Some(Self { shape: SampleShape { height, width, ..self.shape }, pixels, ..self })
     }
 
     /// The bytes of row `y` (`y < height`), `width * channels` of them.
     pub(crate) fn row(self, y: usize) -> &'a [u8] {
-        &self.pixels[y * self.stride..][..self.width * self.channels]
+        &self.pixels[y * self.stride..][..self.width() * self.channels()]
     }
 
     /// All rows, from the top.
     pub(crate) fn rows(self) -> impl Iterator<Item = &'a [u8]> {
-        (0..self.height).map(move |y| self.row(y))
+        (0..self.height()).map(move |y| self.row(y))
     }
 
     /// Copies the rectangle into `out`, which takes its shape.
     pub fn copy_to(self, out: &mut Image) {
-        let pixels = out.reshape(self.height, self.width, self.channels);
-        let row_bytes = (self.width * self.channels).max(1);
+        let SampleShape { height, width, channels } = self.shape;
+        let pixels = out.reshape(Size { height, width }, channels);
+        let row_bytes = (self.width() * self.channels()).max(1);
         for (dst, src) in pixels.chunks_exact_mut(row_bytes).zip(self.rows()) {
             dst.copy_from_slice(src);
         }
@@ -179,9 +199,9 @@ impl<'a> View<'a> {
 mod tests {
     use super::*;
 
-    fn counted(height: usize, width: usize, channels: usize) -> Image {
+    fn counted(height: u32, width: u32, channels: u32) -> Image {
         let mut image = Image::default();
-        for (value, byte) in (0..).zip(image.reshape(height, width, channels)) {
+        for (value, byte) in (0..).zip(image.reshape(Size { height, width }, channels)) {
             *byte = value;
         }
         image
@@ -190,7 +210,7 @@ mod tests {
     #[test]
     fn a_crop_is_the_rectangle_and_nothing_else() {
         let image = counted(4, 5, 1);
-        let view = image.view().crop(Rect { top: 1, left: 2, height: 2, width: 3 });
+        let view = image.view().crop(CropBox { top: 1, left: 2, height: 2, width: 3 });
         let mut cut = Image::default();
         view.unwrap().copy_to(&mut cut);
         assert_eq!(cut.pixels(), [7, 8, 9, 12, 13, 14]);
@@ -201,10 +221,10 @@ mod tests {
     fn a_crop_beyond_the_edge_is_none() {
         let image = counted(4, 5, 1);
         for (top, left, height, width) in
-            [(0, 0, 5, 1), (0, 0, 1, 6), (3, 0, 2, 1), (0, usize::MAX, 1, 2)]
+            [(0, 0, 5, 1), (0, 0, 1, 6), (3, 0, 2, 1), (0, u32::MAX, 1, 2)]
         {
-            let rect = Rect { top, left, height, width };
-            assert!(image.view().crop(rect).is_none(), "{rect:?}");
+            let crop = CropBox { top, left, height, width };
+            assert!(image.view().crop(crop).is_none(), "{crop:?}");
         }
     }
 
@@ -212,7 +232,8 @@ mod tests {
     fn grey_becomes_rgb_from_any_number_of_channels() {
         for from in 1..=4 {
             let mut image = counted(1, 3, from);
-            let greys: Vec<u8> = image.pixels().iter().copied().step_by(from).collect();
+            let greys: Vec<u8> =
+                image.pixels().iter().copied().step_by(from as usize).collect();
             image.widen_grey();
             let expected: Vec<u8> = greys.iter().flat_map(|&g| [g, g, g]).collect();
             assert_eq!(image.pixels(), expected, "from {from} channels");

@@ -15,6 +15,11 @@ pub mod crop;
 pub mod flip;
 pub mod resize;
 
+pub mod pipeline;
+
+pub mod finish;
 pub mod half;
 
 pub use error::{OpsError, SampleFault};
+pub use finish::Finish;
+pub use pipeline::{Pipeline, Scratch};

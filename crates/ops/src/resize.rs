@@ -11,6 +11,8 @@
 //! A pass whose size does not change is left out. Taps beyond the edge of the given view
 //! do not exist: cropping first and resizing then never looks outside the crop.
 
+use bothends_core::recipe::Size;
+
 use crate::image::{Image, View};
 
 /// Fraction bits of a weight: 32, less 8 for the pixel and 2 for sign and carry.
@@ -30,27 +32,22 @@ pub struct Resizer {
 }
 
 impl Resizer {
-    /// Resizes `src` to `height` × `width` into `out`, which takes that shape.
-    /// An empty `src` or target gives a black image.
-    pub fn resize(
-        &mut self,
-        src: View<'_>,
-        height: usize,
-        width: usize,
-        out: &mut Image,
-    ) {
-        out.reshape(height, width, src.channels());
-        if src.height() == 0 || src.width() == 0 || out.pixels().is_empty() {
+    /// Resizes `src` to `size` into `out`, which takes that size and the channels of `src`.
+    /// Of nothing comes a black image.
+    pub fn resize(&mut self, src: View<'_>, size: Size, out: &mut Image) {
+        let from = src.shape();
+        out.reshape(size, from.channels);
+        if from.is_empty() || out.shape().is_empty() {
             out.pixels_mut().fill(0);
             return;
         }
-        match (src.width() == width, src.height() == height) {
+        match (from.width == size.width, from.height == size.height) {
             (true, true) => src.copy_to(out),
             (true, false) => self.resize_columns(src, out),
             (false, true) => self.resize_rows(src, out),
             (false, false) => {
                 let mut narrowed = std::mem::take(&mut self.narrowed);
-                narrowed.reshape(src.height(), width, src.channels());
+                narrowed.reshape(Size { height: from.height, ..size }, from.channels);
                 self.resize_rows(src, &mut narrowed);
                 self.resize_columns(narrowed.view(), out);
                 self.narrowed = narrowed;

@@ -7,7 +7,7 @@
 //! between segments) is a fault: Pillow lets some of these pass with guessed pixels, and
 //! guessed pixels must not enter a training run in silence.
 
-use turbojpeg::{Colorspace, DecompressHeader, Decompressor, PixelFormat};
+use turbojpeg::{Colorspace, Decompressor, PixelFormat};
 
 use super::{Codec, check_size};
 use crate::error::{OpsError, SampleFault};
@@ -39,11 +39,16 @@ impl Codec for Jpeg {
             let feature = "lossless";
             return Err(SampleFault::Unsupported { format: "JPEG", feature }.into());
         }
-        check_size(header.height, header.width)?;
-        let format = pixel_format(&header);
-        let pixels = out.reshape(header.height, header.width, format.size());
+        let size = check_size(header.height, header.width)?;
+        let (format, channels) = match header.colorspace {
+            // The library turns grey and YCbCr into RGB by itself; four inks stay four.
+            Colorspace::RGB | Colorspace::YCbCr | Colorspace::Gray => {
+                (PixelFormat::RGB, 3)
+            }
+            Colorspace::CMYK | Colorspace::YCCK => (PixelFormat::CMYK, 4),
+        };
         let target = turbojpeg::Image {
-            pixels,
+            pixels: out.reshape(size, channels),
             width: header.width,
             pitch: header.width * format.size(),
             height: header.height,
@@ -62,14 +67,6 @@ fn start() -> Result<Decompressor, turbojpeg::Error> {
     let mut decompressor = Decompressor::new()?;
     decompressor.set_scan_limit(MAX_SCANS)?;
     Ok(decompressor)
-}
-
-/// The library turns grey and YCbCr into RGB by itself; four inks stay four.
-fn pixel_format(header: &DecompressHeader) -> PixelFormat {
-    match header.colorspace {
-        Colorspace::RGB | Colorspace::YCbCr | Colorspace::Gray => PixelFormat::RGB,
-        Colorspace::CMYK | Colorspace::YCCK => PixelFormat::CMYK,
-    }
 }
 
 /// Pillow reads every four-ink JPEG as Adobe writes it, inverted: 255 is no ink. Its

@@ -29,14 +29,12 @@ impl Codec for Png {
         // Palettes become colours and 1, 2, 4 bits become 8; 16 bits stay for `Depth`.
         decoder.set_transformations(Transformations::EXPAND);
         let header = decoder.read_header_info().map_err(damaged)?;
-        let (height, width) = (header.height as usize, header.width as usize);
-        check_size(height, width)?;
+        let size = check_size(header.height as usize, header.width as usize)?;
         let is_grey = header.color_type == ColorType::Grayscale;
 
         let mut reader = decoder.read_info().map_err(damaged)?;
         let (color, depth) = reader.output_color_type();
-        let sample_bytes = if depth == BitDepth::Sixteen { 2 } else { 1 };
-        let pixels = out.reshape(height, width, color.samples() * sample_bytes);
+        let pixels = out.reshape(size, pixel_bytes(color, depth));
         reader.next_frame(pixels).map_err(damaged)?;
 
         match (color, depth) {
@@ -67,6 +65,16 @@ impl Codec for Png {
 /// takes the high byte of every other 16-bit kind. Same pixels, so same oddity.
 fn clip_grey(high: u8, low: u8) -> u8 {
     if high == 0 { low } else { 255 }
+}
+
+fn pixel_bytes(color: ColorType, depth: BitDepth) -> u32 {
+    let samples = match color {
+        ColorType::Grayscale | ColorType::Indexed => 1,
+        ColorType::GrayscaleAlpha => 2,
+        ColorType::Rgb => 3,
+        ColorType::Rgba => 4,
+    };
+    if depth == BitDepth::Sixteen { 2 * samples } else { samples }
 }
 
 fn damaged(error: DecodingError) -> SampleFault {
