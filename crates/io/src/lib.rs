@@ -1,1 +1,36 @@
-//! bothends-io
+//! Host storage: where bytes come from on the host, as fast as the kernel gives them.
+//!
+//! A [`Reader`] takes requests and hands back bytes, out of order, from a bounded set of
+//! aligned buffers. Two readers give the same bytes: io_uring, and `pread` where there is
+//! none. This crate knows neither samples nor formats; it spawns no thread.
+//!
+//! Reading order: `buffer` is the memory, `files` what is open, `span` which bytes a request
+//! needs (and what to do after a short read), `reader` the seam; then `pread`, the
+//! reference, and `uring`. `walk` lists folders. `conformance` holds what every reader must
+//! keep.
+
+mod error;
+
+mod buffer;
+mod files;
+mod span;
+
+mod reader;
+
+mod pread;
+mod uring;
+
+mod walk;
+
+pub mod conformance;
+
+pub use buffer::{ALIGNMENT, Buffer, Bytes, Pool, Pooled};
+pub use error::IoError;
+pub use files::{Direct, Files, OpenFile};
+pub use pread::PreadReader;
+pub use reader::{
+    ReadDone, ReadRequest, Reader, ReaderConfig, ReaderKind, Refusal, Refused,
+    open_reader,
+};
+pub use uring::UringReader;
+pub use walk::{Listed, ListedKind, WalkedFile, list, walk};

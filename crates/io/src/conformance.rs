@@ -1,0 +1,350 @@
+//! The contract of [`Reader`] as functions to call, over any reader, any folder, direct or
+//! through the page cache. Every byte is compared with what `std::fs::read` gives.
+//!
+//! A reader's tests call [`all`]; each function also stands alone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{
+    ALIGNMENT, Buffer, Direct, IoError, OpenFile, ReadDone, ReadRequest, Reader,
+    ReaderConfig, ReaderKind, Refusal, open_reader,
+};
+
+/// Longest wait for a read that must end, on any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What to hold against the contract.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    /// The reader's kind.
+    pub kind: ReaderKind,
+    /// How files are opened.
+    pub direct: Direct,
+    /// A folder for files of the suite's making.
+    pub folder: PathBuf,
+}
+
+impl Subject {
+    /// A reader with 8 places, 9 buffers of 64 KiB and records up to 4 MiB.
+    fn reader(&self) -> Box<dyn Reader> {
+        let config = ReaderConfig {
+            kind: self.kind,
+            depth: 8,
+            buffer_bytes: 64 << 10,
+            n_buffers: 9,
+            max_record_bytes: 4 << 20,
+        };
+        open_reader(&config).expect("the reader opens")
+    }
+
+    /// A file of `len` bytes that differ from place to place.
+    fn file(&self, name: &str, len: usize) -> (Arc<OpenFile>, Vec<u8>) {
+        let path = self.folder.join(name);
+        let mut state = len as u64 ^ 0x9E37_79B9_7F4A_7C15;
+        let bytes: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_be_bytes()[0]
+        })
+        .take(len)
+        .collect();
+        fs::write(&path, &bytes).expect("the folder takes files");
+        (self.open(&path).expect("what was written opens"), bytes)
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<OpenFile>, IoError> {
+        OpenFile::open(path, self.direct).map(Arc::new)
+    }
+}
+
+/// All checks.
+///
+/// # Panics
+/// At the first breach.
+pub fn all(subject: &Subject) {
+    same_bytes_as_the_file_system(subject);
+    many_reads_each_end_once(subject);
+    a_full_queue_hands_the_request_back(subject);
+    bytes_in_hand_hold_their_buffer(subject);
+    long_records_get_memory_of_their_own(subject);
+    a_file_that_ends_early_is_named(subject);
+    what_cannot_be_read_is_named(subject);
+    read_into_fills_any_slice(subject);
+    read_into_leaves_other_reads_alone(subject);
+    nothing_on_its_way_means_no_wait(subject);
+    dropping_a_reader_is_safe(subject);
+}
+
+fn request(file: &Arc<OpenFile>, offset: u64, len: usize, tag: u64) -> ReadRequest {
+    let len = u32::try_from(len).expect("records are below 4 GiB");
+    ReadRequest { file: Arc::clone(file), offset, len, tag }
+}
+
+fn next(reader: &mut dyn Reader) -> ReadDone {
+    reader.poll(PATIENCE).expect("a read ends")
+}
+
+/// Reads one range.
+fn read(
+    reader: &mut dyn Reader,
+    file: &Arc<OpenFile>,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<u8>, IoError> {
+    reader.submit(request(file, offset, len, 7)).expect("an idle reader takes a request");
+    assert_eq!(reader.in_flight(), 1);
+    let done = next(reader);
+    assert_eq!((done.tag, reader.in_flight()), (7, 0));
+    done.result.map(|bytes| bytes.to_vec())
+}
+
+/// Lengths around every boundary, offsets at odd places, up to the last byte.
+///
+/// # Panics
+/// When bytes differ or a readable range fails.
+pub fn same_bytes_as_the_file_system(subject: &Subject) {
+    let mut reader = subject.reader();
+    let lens = [0, 1, 511, 512, 513, 4095, 4096, 4097, 65_535, 65_536, 65_537, 1_000_003];
+    for len in lens {
+        let (file, _) = subject.file("same", len);
+        let expected = fs::read(file.path()).expect("std reads it");
+        for offset in [0, 1, 511, 4095, 4096, 4097, len.saturating_sub(1), len] {
+            for len in [0, 1, 3, 4096, 60_000, len] {
+                let Some(range) = expected.get(offset..offset.saturating_add(len)) else {
+                    continue;
+                };
+                let bytes = read(&mut *reader, &file, offset as u64, len);
+                assert!(bytes.expect("it is there") == range, "{len} from {offset}");
+            }
+        }
+    }
+    assert!(reader.bytes_read() > 2_000_000, "{}", reader.bytes_read());
+}
+
+/// Contract 1, with the queue kept full: each tag once, each with its own bytes.
+///
+/// # Panics
+/// When a read is lost, repeated, or has another's bytes.
+pub fn many_reads_each_end_once(subject: &Subject) {
+    let mut reader = subject.reader();
+    let (file, expected) = subject.file("many", 3_000_001);
+    let mut waiting: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
+    let settle = |done: ReadDone, waiting: &mut BTreeMap<u64, (usize, usize)>| {
+        let (offset, len) = waiting.remove(&done.tag).expect("a tag that waits");
+        let bytes = done.result.expect("it is there");
+        assert!(*bytes == expected[offset..offset + len], "{len} from {offset}");
+    };
+    for tag in 0..500_u64 {
+        let offset = (tag as usize * 49_999_957) % 2_900_000;
+        let len = 1 + (tag as usize * 7919) % 100_000;
+        while reader.in_flight() == reader.depth() {
+            settle(next(&mut *reader), &mut waiting);
+        }
+        waiting.insert(tag, (offset, len));
+        let taken = reader.submit(request(&file, offset as u64, len, tag));
+        taken.expect("there is a place and a buffer");
+    }
+    while let Some(done) = reader.poll(PATIENCE) {
+        settle(done, &mut waiting);
+    }
+    assert!(waiting.is_empty(), "never ended: {waiting:?}");
+}
+
+/// Contract 2.
+///
+/// # Panics
+/// When one request too many is taken or lost.
+pub fn a_full_queue_hands_the_request_back(subject: &Subject) {
+    let mut reader = subject.reader();
+    let (file, expected) = subject.file("full", 10_000);
+    for tag in 0..8 {
+        reader.submit(request(&file, tag, 1, tag)).expect("there is a place");
+    }
+    let refused = reader.submit(request(&file, 9, 5, 99)).expect_err("the queue is full");
+    assert_eq!((refused.reason, refused.request.tag), (Refusal::QueueFull, 99));
+    next(&mut *reader).result.expect("it is there");
+    reader.submit(refused.request).expect("there is a place again");
+    let mut last = Vec::new();
+    while let Some(done) = reader.poll(PATIENCE) {
+        let bytes = done.result.expect("it is there");
+        if done.tag == 99 {
+            last = bytes.to_vec();
+        }
+    }
+    assert_eq!(last, expected[9..14]);
+}
+
+/// Contract 4: nine buffers and no more; a dropped one serves again, from any thread.
+///
+/// # Panics
+/// When memory is not bounded by the pool, or bytes change while they are held.
+pub fn bytes_in_hand_hold_their_buffer(subject: &Subject) {
+    let mut reader = subject.reader();
+    let (file, expected) = subject.file("hold", 20_000);
+    let mut held = Vec::new();
+    for tag in 0..9 {
+        reader.submit(request(&file, tag * 100, 100, tag)).expect("a buffer is free");
+        held.push((tag, next(&mut *reader).result.expect("it is there")));
+    }
+    let refused =
+        reader.submit(request(&file, 0, 100, 9)).expect_err("no buffer is free");
+    assert_eq!((refused.reason, refused.request.len), (Refusal::NoBuffer, 100));
+    let (_, bytes) = held.pop().expect("nine are held");
+    std::thread::spawn(move || drop(bytes)).join().expect("dropping does not panic");
+    reader.submit(refused.request).expect("a buffer is free again");
+    assert!(*next(&mut *reader).result.expect("it is there") == expected[..100]);
+    drop(reader);
+    for (tag, bytes) in held {
+        let start = tag as usize * 100;
+        assert!(*bytes == expected[start..start + 100], "bytes outlive their reader");
+    }
+}
+
+/// Records longer than a pool buffer, up to the bound and beyond it.
+///
+/// # Panics
+/// When bytes differ or the bound does not hold.
+pub fn long_records_get_memory_of_their_own(subject: &Subject) {
+    let mut reader = subject.reader();
+    let (file, expected) = subject.file("long", (5 << 20) + 1);
+    for (offset, len) in [(1, 70_000), (12_345, 4 << 20), (65_536, 65_536 + 8192)] {
+        let bytes = read(&mut *reader, &file, offset, len).expect("it is there");
+        let start = offset as usize;
+        assert!(bytes == expected[start..start + len], "{len} from {offset}");
+    }
+    let error = read(&mut *reader, &file, 0, (4 << 20) + 1).expect_err("over the bound");
+    assert!(matches!(error, IoError::RecordTooLong { max: 4_194_304, .. }), "{error}");
+}
+
+/// Ranges that reach beyond the end, an empty file, a file that shrank after it was opened.
+///
+/// # Panics
+/// When an error is missing or does not name the file.
+pub fn a_file_that_ends_early_is_named(subject: &Subject) {
+    let mut reader = subject.reader();
+    let mut ends_early = |file: &Arc<OpenFile>, offset: u64, len: usize| {
+        let error = read(&mut *reader, file, offset, len).expect_err("the file ends");
+        let text = error.to_string();
+        assert!(matches!(error, IoError::Truncated { .. }), "{text}");
+        assert!(text.contains(&*file.path().to_string_lossy()), "{text}");
+        let mut dst = vec![0; len];
+        let error = reader.read_into(file, offset, &mut dst).expect_err("the file ends");
+        assert!(matches!(error, IoError::Truncated { .. }), "{error}");
+    };
+    let (file, _) = subject.file("ends", 10_000);
+    let far = i64::MAX as u64;
+    let ranges = [(9999, 2), (10_000, 1), (0, 10_001), (50_000, 1), (4096, 60_000)];
+    for (offset, len) in ranges.into_iter().chain([(far - 1, 1), (u64::MAX, 9)]) {
+        ends_early(&file, offset, len);
+    }
+    let (empty, _) = subject.file("empty", 0);
+    ends_early(&empty, 0, 1);
+    let (shrunk, _) = subject.file("shrunk", 100_000);
+    let writer = fs::OpenOptions::new().write(true).open(shrunk.path());
+    writer.and_then(|file| file.set_len(50_000)).expect("a file can shrink");
+    ends_early(&shrunk, 40_000, 20_000);
+    let bytes = read(&mut *reader, &shrunk, 40_000, 10_000).expect("this part is there");
+    assert_eq!(bytes.len(), 10_000);
+}
+
+/// Missing files, folders, files without permission (not as root, whom all is permitted).
+///
+/// # Panics
+/// When an error is missing or of another kind.
+pub fn what_cannot_be_read_is_named(subject: &Subject) {
+    use std::os::unix::fs::PermissionsExt;
+    let missing = subject.open(&subject.folder.join("gone")).expect_err("not there");
+    assert!(matches!(missing, IoError::Missing { .. }), "{missing}");
+    let folder = subject.open(&subject.folder).expect_err("a folder");
+    assert!(matches!(folder, IoError::NotAFile { .. }), "{folder}");
+    let (file, _) = subject.file("locked", 1);
+    let lock = fs::set_permissions(file.path(), fs::Permissions::from_mode(0));
+    lock.expect("its owner may lock it");
+    if fs::File::open(file.path()).is_err() {
+        let locked = subject.open(file.path()).expect_err("no permission");
+        assert!(matches!(locked, IoError::Unreadable { .. }), "{locked}");
+    }
+    fs::remove_file(file.path()).expect("its owner may remove it");
+}
+
+/// Aligned and odd destinations, offsets and lengths; more parts than places.
+///
+/// # Panics
+/// When bytes differ or a byte outside the range changes.
+pub fn read_into_fills_any_slice(subject: &Subject) {
+    let mut reader = subject.reader();
+    let (file, expected) = subject.file("into", (12 << 20) + 77);
+    let mut buffer = Buffer::new(12 << 20);
+    let ranges = [
+        (0, 0, 12 << 20),
+        (4096, 0, 8192),
+        (0, 0, 5000),
+        (8192, 4096, 1),
+        (1, 0, 3_000_000),
+        (0, 1, 1_048_577),
+        ((11 << 20) + 512, 512, 1 << 20),
+        (12 << 20, 0, 77),
+        (9, 9, 0),
+    ];
+    for (offset, at, len) in ranges {
+        let memory = buffer.as_mut_slice();
+        memory.fill(0xA5);
+        let result = reader.read_into(&file, offset as u64, &mut memory[at..at + len]);
+        result.expect("it is there");
+        assert!(memory[at..at + len] == expected[offset..offset + len], "at {offset}");
+        let outside = memory[..at].iter().chain(&memory[at + len..]);
+        assert!(
+            outside.into_iter().all(|&byte| byte == 0xA5),
+            "outside of {len} at {at}"
+        );
+    }
+}
+
+/// Reads on their way stay on their way while `read_into` waits for its own.
+///
+/// # Panics
+/// When a read is lost or bytes differ.
+pub fn read_into_leaves_other_reads_alone(subject: &Subject) {
+    let mut reader = subject.reader();
+    let (file, expected) = subject.file("both", 3 << 20);
+    for tag in 0..8 {
+        reader.submit(request(&file, tag * 4096, 5000, tag)).expect("there is a place");
+    }
+    let mut buffer = Buffer::new(2 << 20);
+    reader.read_into(&file, 4096, buffer.as_mut_slice()).expect("it is there");
+    assert!(*buffer.as_slice() == expected[4096..4096 + (2 << 20)]);
+    assert_eq!(reader.in_flight(), 8);
+    let mut n_done = 0;
+    while let Some(done) = reader.poll(PATIENCE) {
+        let start = done.tag as usize * ALIGNMENT;
+        assert!(*done.result.expect("it is there") == expected[start..start + 5000]);
+        n_done += 1;
+    }
+    assert_eq!(n_done, 8);
+}
+
+/// Contract 5: an idle reader answers at once (a wait of [`Duration::MAX`] would show).
+///
+/// # Panics
+/// When something comes out of nothing.
+pub fn nothing_on_its_way_means_no_wait(subject: &Subject) {
+    assert!(subject.reader().poll(Duration::MAX).is_none());
+}
+
+/// Contract 6, with reads on their way into pool buffers and into memory of their own.
+///
+/// # Panics
+/// When the reader panics.
+pub fn dropping_a_reader_is_safe(subject: &Subject) {
+    let (file, _) = subject.file("drop", 3 << 20);
+    for n in 0..=8_u64 {
+        let mut reader = subject.reader();
+        for tag in 0..n {
+            let len = if tag % 2 == 0 { 50_000 } else { 1 << 20 };
+            reader.submit(request(&file, tag * 999, len, tag)).expect("there is a place");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Open files: a bounded cache below one data root, past the page cache where possible.
+//!
+//! Does not read: readers do. Does not list: `walk` does.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bothends_core::sample::FileIdx;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use crate::IoError;
+
+/// Whether reads go past the page cache (O_DIRECT).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direct {
+    /// Where the file system allows it: right for data larger than memory.
+    Auto,
+    /// Never: right for data that stays in the page cache from epoch to epoch.
+    Off,
+}
+
+/// A regular file that is open for reading.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: File,
+    path: PathBuf,
+    /// O_DIRECT is set on `file`. Stands alone: no other memory is published through it.
+    direct: AtomicBool,
+}
+
+impl OpenFile {
+    /// Opens `path`; blocks on the file system.
+    ///
+    /// # Errors
+    /// [`IoError::Missing`], [`IoError::Unreadable`], [`IoError::NotAFile`],
+    /// [`IoError::Failed`].
+    pub fn open(path: &Path, direct: Direct) -> Result<Self, IoError> {
+        let failed = |source| IoError::at(path, "open", source);
+        // Asked before opening: opening a pipe would wait for its writer.
+        if !path.metadata().map_err(failed)?.is_file() {
+            return Err(IoError::NotAFile { path: path.to_owned() });
+        }
+        if direct == Direct::Auto {
+            let flags = OFlag::O_DIRECT.bits();
+            match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+                Ok(file) => return Ok(Self::of(file, path, Direct::Auto)),
+                // The file system has no O_DIRECT.
+                Err(error) if is_invalid(&error) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(Self::of(File::open(path).map_err(failed)?, path, Direct::Off))
+    }
+
+    fn of(file: File, path: &Path, direct: Direct) -> Self {
+        let direct = AtomicBool::new(direct == Direct::Auto);
+        Self { file, path: path.to_owned(), direct }
+    }
+
+    /// Whether reads go past the page cache now.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file itself.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Reads through the page cache from now on, also for those who share the file: some
+    /// file systems take O_DIRECT at opening and refuse it at reading.
+    pub(crate) fn go_buffered(&self) -> io::Result<()> {
+        let flags = OFlag::from_bits_retain(fcntl(&self.file, FcntlArg::F_GETFL)?);
+        fcntl(&self.file, FcntlArg::F_SETFL(flags - OFlag::O_DIRECT))?;
+        self.direct.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Whether the system said EINVAL: what O_DIRECT answers where it is not supported.
+pub(crate) fn is_invalid(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::EINVAL as i32)
+}
+
+type Resolve = Box<dyn Fn(FileIdx) -> String + Send + Sync>;
+
+/// The files of a data set, by their number in the extent table. At most `max_open` stay
+/// open here; a reader keeps the ones it reads from open for as long as it needs them.
+/// Shared by all threads; no lock is held while a file is opened.
+pub struct Files {
+    root: PathBuf,
+    resolve: Resolve,
+    max_open: usize,
+    /// Auto until this file system refuses O_DIRECT once; then nobody tries again.
+    /// Stands alone: no other memory is published through it.
+    try_direct: AtomicBool,
+    cache: Mutex<Cache>,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    files: HashMap<FileIdx, Arc<OpenFile>>,
+    /// Oldest first.
+    order: VecDeque<FileIdx>,
+}
+
+impl Files {
+    /// The files below `root`; `resolve` gives a file's path relative to it. At least one
+    /// file stays open.
+    pub fn new(
+        root: impl Into<PathBuf>,
+        max_open: usize,
+        direct: Direct,
+        resolve: impl Fn(FileIdx) -> String + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            root: root.into(),
+            resolve: Box::new(resolve),
+            max_open: max_open.max(1),
+            try_direct: AtomicBool::new(direct == Direct::Auto),
+            cache: Mutex::default(),
+        }
+    }
+
+    /// The file, opened now or before; blocks on the file system in the first case.
+    ///
+    /// # Errors
+    /// As [`OpenFile::open`].
+    pub fn open(&self, file: FileIdx) -> Result<Arc<OpenFile>, IoError> {
+        if let Some(open) = self.cache().files.get(&file) {
+            return Ok(Arc::clone(open));
+        }
+        let path = self.root.join((self.resolve)(file));
+        let direct = match self.try_direct.load(Ordering::Relaxed) {
+            true => Direct::Auto,
+            false => Direct::Off,
+        };
+        let open = Arc::new(OpenFile::open(&path, direct)?);
+        if direct == Direct::Auto && !open.is_direct() {
+            self.try_direct.store(false, Ordering::Relaxed);
+        }
+        let mut cache = self.cache();
+        if cache.files.insert(file, Arc::clone(&open)).is_none() {
+            cache.order.push_back(file);
+        }
+        if cache.order.len() > self.max_open
+            && let Some(oldest) = cache.order.pop_front()
+        {
+            cache.files.remove(&oldest);
+        }
+        Ok(open)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files")
+            .field("root", &self.root)
+            .field("max_open", &self.max_open)
+            .field("try_direct", &self.try_direct)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_so_many_files_stay_open_and_the_oldest_goes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        for n in 0..4 {
+            std::fs::write(folder.path().join(format!("{n}")), [n]).unwrap();
+        }
+        let files = Files::new(folder.path(), 2, Direct::Auto, |file| file.0.to_string());
+        let first = files.open(FileIdx(0)).unwrap();
+        assert!(Arc::ptr_eq(&first, &files.open(FileIdx(0)).unwrap()));
+        files.open(FileIdx(1)).unwrap();
+        files.open(FileIdx(2)).unwrap();
+        assert_eq!(files.cache().files.len(), 2);
+        assert!(!Arc::ptr_eq(&first, &files.open(FileIdx(0)).unwrap()));
+        let error = files.open(FileIdx(7)).unwrap_err();
+        assert!(matches!(&error, IoError::Missing { path } if path.ends_with("7")));
+    }
+
+    #[test]
+    fn a_file_that_went_buffered_reads_at_any_offset() {
+        use std::os::unix::fs::FileExt;
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, [7; 5000]).unwrap();
+        let open = OpenFile::open(&path, Direct::Auto).unwrap();
+        if !open.is_direct() {
+            println!("skipped: this file system has no O_DIRECT");
+            return;
+        }
+        let mut odd = [0; 3];
+        assert!(is_invalid(&open.file().read_at(&mut odd, 1).unwrap_err()));
+        open.go_buffered().unwrap();
+        assert!(!open.is_direct());
+        open.file().read_exact_at(&mut odd, 1).unwrap();
+        assert_eq!(odd, [7; 3]);
+    }
+}

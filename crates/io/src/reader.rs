@@ -1,0 +1,239 @@
+//! The seam: requests in, bytes out, out of order, never more than `depth` on the way.
+//!
+//! Read `pread.rs` next, the reference; then `uring.rs`.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::buffer::Memory;
+use crate::span::Span;
+use crate::{Buffer, Bytes, IoError, OpenFile, Pool, PreadReader, UringReader};
+
+/// A record to read.
+#[derive(Debug, Clone)]
+pub struct ReadRequest {
+    /// The file; stays open until the read is done.
+    pub file: Arc<OpenFile>,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u32,
+    /// The caller's name for it; comes back in [`ReadDone`].
+    pub tag: u64,
+}
+
+/// A read that ended.
+#[derive(Debug)]
+pub struct ReadDone {
+    /// As in the request.
+    pub tag: u64,
+    /// Exactly the bytes asked for, or why not.
+    pub result: Result<Bytes, IoError>,
+}
+
+/// A request that was not taken; it comes back untouched.
+#[derive(Debug, thiserror::Error)]
+#[error("the reader did not take a request: {reason}")]
+pub struct Refused {
+    /// The request.
+    pub request: ReadRequest,
+    /// Why.
+    pub reason: Refusal,
+}
+
+/// Why a request was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// `depth` reads are on their way: poll first.
+    #[error("its queue is full")]
+    QueueFull,
+    /// Every buffer is on its way or in a caller's hands: drop some [`Bytes`] first.
+    #[error("no buffer is free")]
+    NoBuffer,
+}
+
+/// Reads records.
+///
+/// # Contract
+///
+/// 1. Every request taken ends in exactly one [`ReadDone`], in any order, also when it
+///    fails; no request ends before it is polled for.
+/// 2. At most `depth` are on their way; one more comes back as [`Refusal::QueueFull`].
+/// 3. The same request gives the same bytes or the same kind of error from every reader.
+/// 4. Memory is the pool's, plus at most `depth` records longer than a pool buffer.
+/// 5. `poll` returns at once when nothing is on its way, and after `timeout` at the latest
+///    as far as the kernel allows: a plain `pread` of a dead disk does not end.
+/// 6. Dropping a reader waits for the reads on their way; [`Bytes`] stay good.
+///
+/// `conformance` holds these as callable checks.
+pub trait Reader: Send + Debug {
+    /// Takes a request; does not wait for the disk.
+    ///
+    /// # Errors
+    /// [`Refused`] with the request in it.
+    fn submit(&mut self, request: ReadRequest) -> Result<(), Refused>;
+
+    /// Waits up to `timeout` for a read to end; `None` when none did.
+    fn poll(&mut self, timeout: Duration) -> Option<ReadDone>;
+
+    /// Fills `dst` with the bytes from `offset` and waits for them, while other reads go
+    /// on. Past the page cache and without a copy where the file is direct and `dst`'s
+    /// address and `offset` are multiples of [`ALIGNMENT`](crate::ALIGNMENT) (a remainder
+    /// of the length below that is copied). Blocks as long as the disk takes.
+    ///
+    /// # Errors
+    /// [`IoError::Truncated`], [`IoError::Failed`]; `dst` may then be filled in part.
+    fn read_into(
+        &mut self,
+        file: &Arc<OpenFile>,
+        offset: u64,
+        dst: &mut [u8],
+    ) -> Result<(), IoError>;
+
+    /// Requests that were taken and have not come out of `poll`.
+    fn in_flight(&self) -> usize;
+
+    /// Most requests on their way at once.
+    fn depth(&self) -> usize;
+
+    /// `uring` or `pread`.
+    fn name(&self) -> &'static str;
+
+    /// Bytes that came from storage or page cache, the slack of O_DIRECT included.
+    fn bytes_read(&self) -> u64;
+
+    /// What the user should know: why it is not the fastest reader that was chosen.
+    fn note(&self) -> Option<&str>;
+}
+
+/// Which reader to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReaderKind {
+    /// io_uring, or `pread` where the kernel or its owner does not allow that.
+    Auto,
+    /// io_uring or an error.
+    Uring,
+    /// `pread`.
+    Pread,
+}
+
+/// How to read. Memory is at most `n_buffers · buffer_bytes + depth · max_record_bytes`;
+/// the second term counts only records longer than a buffer.
+#[derive(Debug, Clone, Copy)]
+pub struct ReaderConfig {
+    /// Which reader.
+    pub kind: ReaderKind,
+    /// Most requests on their way, 1 to 4096.
+    pub depth: u32,
+    /// Bytes of one pool buffer, 1 to 1 GiB, rounded up to
+    /// [`ALIGNMENT`](crate::ALIGNMENT). A direct read needs up to 8190 more bytes than its
+    /// record.
+    pub buffer_bytes: u32,
+    /// Number of pool buffers, 1 to 16,384.
+    pub n_buffers: u16,
+    /// Longest record that is read, in bytes.
+    pub max_record_bytes: u32,
+}
+
+impl Default for ReaderConfig {
+    /// 16 reads on their way and 24 buffers of 256 KiB (6 MiB, below the usual 8 MiB of
+    /// memory that may be locked); records up to 256 MiB.
+    fn default() -> Self {
+        Self {
+            kind: ReaderKind::Auto,
+            depth: 16,
+            buffer_bytes: 256 << 10,
+            n_buffers: 24,
+            max_record_bytes: 256 << 20,
+        }
+    }
+}
+
+impl ReaderConfig {
+    /// Holds every number against its bounds.
+    fn check(&self) -> Result<(), IoError> {
+        let within = |key, got: u64, max| match got {
+            0 => Err(IoError::Setting { key, got, min: 1, max }),
+            _ if got > max => Err(IoError::Setting { key, got, min: 1, max }),
+            _ => Ok(()),
+        };
+        within("depth", u64::from(self.depth), 4096)?;
+        within("buffer_bytes", u64::from(self.buffer_bytes), 1 << 30)?;
+        within("n_buffers", u64::from(self.n_buffers), 16_384)?;
+        within("max_record_bytes", u64::from(self.max_record_bytes), u64::from(u32::MAX))
+    }
+}
+
+/// Opens a reader. `Auto` tries io_uring first; [`Reader::note`] then says what it had to
+/// do without.
+///
+/// # Errors
+/// [`IoError::Setting`]; [`IoError::Ring`] when io_uring was asked for by name.
+pub fn open_reader(config: &ReaderConfig) -> Result<Box<dyn Reader>, IoError> {
+    config.check()?;
+    match config.kind {
+        ReaderKind::Pread => Ok(Box::new(PreadReader::new(config, None))),
+        ReaderKind::Uring => Ok(Box::new(UringReader::new(config)?)),
+        ReaderKind::Auto => match UringReader::new(config) {
+            Ok(reader) => Ok(Box::new(reader)),
+            Err(error) => {
+                let why = std::error::Error::source(&error)
+                    .map_or_else(|| error.to_string(), ToString::to_string);
+                let note =
+                    format!("reading with pread: io_uring is not available ({why})");
+                Ok(Box::new(PreadReader::new(config, Some(note))))
+            }
+        },
+    }
+}
+
+/// A request on its way: what is left to read, and the memory it goes to.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) tag: u64,
+    pub(crate) file: Arc<OpenFile>,
+    pub(crate) span: Span,
+    pub(crate) memory: Memory,
+}
+
+impl Read {
+    /// Gives a request its memory. A request that cannot be served whatever its turn
+    /// (beyond all files, longer than the bound) ends at once.
+    pub(crate) fn begin(
+        request: ReadRequest,
+        pool: &Pool,
+        max_record_bytes: u32,
+    ) -> Result<Result<Self, ReadDone>, Refused> {
+        let ReadRequest { file, offset, len, tag } = request;
+        if len > max_record_bytes {
+            let (len, max) = (u64::from(len), u64::from(max_record_bytes));
+            let error = IoError::RecordTooLong { path: file.path().to_owned(), len, max };
+            return Ok(Err(ReadDone { tag, result: Err(error) }));
+        }
+        let span = match Span::new(&file, offset, len as usize) {
+            Ok(span) => span,
+            Err(error) => return Ok(Err(ReadDone { tag, result: Err(error) })),
+        };
+        if span.window_bytes() > pool.buffer_bytes() {
+            let memory = Memory::Own(Buffer::new(span.window_bytes()));
+            return Ok(Ok(Self { tag, file, span, memory }));
+        }
+        match pool.take() {
+            Some(pooled) => {
+                Ok(Ok(Self { tag, file, span, memory: Memory::Pooled(pooled) }))
+            }
+            None => {
+                let request = ReadRequest { file, offset, len, tag };
+                Err(Refused { request, reason: Refusal::NoBuffer })
+            }
+        }
+    }
+
+    /// The end of the read.
+    pub(crate) fn end(self, result: Result<(), IoError>) -> ReadDone {
+        let range = self.span.range();
+        let result = result.map(|()| Bytes::new(self.memory, range));
+        ReadDone { tag: self.tag, result }
+    }
+}

@@ -1,0 +1,428 @@
+//! The io_uring reader: many reads on their way at once, into registered buffers.
+//!
+//! One ring per reader and one reader per thread, so nothing here locks. A buffer on its
+//! way belongs to the kernel: it stands in a slot, untouched, until its completion comes.
+//! Everything that decides (short reads, retries, O_DIRECT refused) is `span`'s; this file
+//! only talks to the kernel. Does not poll in the kernel (SQPOLL burns a core, IOPOLL is
+//! refused by most drivers).
+
+#![allow(unsafe_code, reason = "io_uring takes addresses; pread has no queue depth")]
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use io_uring::{IoUring, Probe, opcode, types};
+use nix::errno::Errno;
+use nix::libc::iovec;
+
+use crate::buffer::Memory;
+use crate::pread::{direct_len, fill_slice};
+use crate::reader::Read;
+use crate::span::{Next, Span};
+use crate::{
+    Buffer, IoError, OpenFile, Pool, ReadDone, ReadRequest, Reader, ReaderConfig,
+    Refusal, Refused,
+};
+
+/// Parts of this size, in bytes, keep the queue full while one large range is read.
+const PART_BYTES: usize = 1 << 20;
+
+/// How long a dropped reader waits for the kernel before it leaves the memory to it.
+const FAREWELL: Duration = Duration::from_secs(30);
+
+/// Longest single wait; a longer timeout is several of these.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// Reads with io_uring.
+pub struct UringReader {
+    /// First, so that it is closed before the memory it knows is freed.
+    ring: IoUring,
+    pool: Pool,
+    /// The pool's buffers are registered under their numbers.
+    registered: bool,
+    max_record_bytes: u32,
+    /// What the kernel works on; a completion names its slot.
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    ready: VecDeque<ReadDone>,
+    /// Parts of the `read_into` under way, and the first thing that went wrong with them.
+    n_parts: usize,
+    part_error: Option<IoError>,
+    /// The ring cannot be entered any more.
+    broken: Option<Errno>,
+    bytes_read: u64,
+    note: Option<String>,
+}
+
+/// A place for one read on its way.
+#[derive(Debug)]
+enum Slot {
+    Free,
+    Record(Read),
+    Part(Part),
+    /// Its end was reported when the ring broke; the kernel may still write to the memory.
+    Abandoned {
+        _memory: Memory,
+    },
+}
+
+/// A part of a `read_into`.
+#[derive(Debug)]
+struct Part {
+    file: Arc<OpenFile>,
+    span: Span,
+    dst: Destination,
+}
+
+/// Where a part goes: memory that `read_into` borrows until all its parts are back.
+#[derive(Debug, Clone, Copy)]
+struct Destination(*mut u8);
+
+// SAFETY: a destination lives inside one call of `read_into`, which stays on its thread.
+unsafe impl Send for Destination {}
+
+impl UringReader {
+    /// A ring of that depth and those buffers.
+    ///
+    /// # Errors
+    /// [`IoError::Ring`] where the kernel has no io_uring, an old one, or forbids it.
+    pub(crate) fn new(config: &ReaderConfig) -> Result<Self, IoError> {
+        let ring = open_ring(config.depth)?;
+        let bytes = config.buffer_bytes as usize;
+        let mut buffers: Vec<_> =
+            (0..config.n_buffers).map(|_| Buffer::new(bytes)).collect();
+        let refused = register(&ring, &mut buffers).err();
+        let depth = config.depth as usize;
+        Ok(Self {
+            ring,
+            pool: Pool::of(buffers),
+            registered: refused.is_none(),
+            max_record_bytes: config.max_record_bytes,
+            slots: (0..depth).map(|_| Slot::Free).collect(),
+            free: (0..depth).collect(),
+            ready: VecDeque::with_capacity(depth),
+            n_parts: 0,
+            part_error: None,
+            broken: None,
+            bytes_read: 0,
+            note: refused.map(|error| {
+                format!(
+                    "io_uring without registered buffers ({error}); \
+                     raise the limit of locked memory (ulimit -l) for less CPU per read"
+                )
+            }),
+        })
+    }
+
+    /// Hands a read to the kernel, or keeps it queued for the next entry.
+    fn start(&mut self, free: usize, slot: Slot) {
+        self.slots[free] = slot;
+        self.push(free);
+        self.enter(0, Duration::ZERO);
+    }
+
+    /// Queues the piece that is due for the slot.
+    fn push(&mut self, slot: usize) {
+        let (fd, piece, address, number) = match &mut self.slots[slot] {
+            Slot::Record(read) => {
+                let piece = read.span.piece();
+                let number = match &read.memory {
+                    Memory::Pooled(pooled) if self.registered => Some(pooled.number()),
+                    Memory::Pooled(_) | Memory::Own(_) => None,
+                };
+                let window = read.memory.buffer_mut().as_mut_slice();
+                let address =
+                    window[piece.at..piece.at + piece.len as usize].as_mut_ptr();
+                (read.file.file().as_raw_fd(), piece, address, number)
+            }
+            Slot::Part(part) => {
+                let piece = part.span.piece();
+                // A part is its span's whole window, and a piece lies inside the window.
+                let address = part.dst.0.wrapping_add(piece.at);
+                (part.file.file().as_raw_fd(), piece, address, None)
+            }
+            Slot::Free | Slot::Abandoned { .. } => return,
+        };
+        let fd = types::Fd(fd);
+        let entry = match number {
+            Some(number) => opcode::ReadFixed::new(fd, address, piece.len, number)
+                .offset(piece.offset)
+                .build(),
+            None => {
+                opcode::Read::new(fd, address, piece.len).offset(piece.offset).build()
+            }
+        };
+        let entry = entry.user_data(slot as u64);
+        // SAFETY: the file stays open and the memory alive and untouched until this slot's
+        // completion: the slot owns both (a part's memory is borrowed by `read_into`, which
+        // returns only when no part is with the kernel).
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.expect("the ring has an entry for every slot");
+    }
+
+    /// Submits what is queued, and waits for `want` completions up to `timeout`.
+    fn enter(&mut self, want: usize, timeout: Duration) {
+        if self.broken.is_some() {
+            // Completions still arrive in the mapped queue, but nobody wakes us.
+            if want > 0 {
+                std::thread::sleep(timeout.min(Duration::from_millis(1)));
+            }
+            return;
+        }
+        let timespec = types::Timespec::from(timeout.min(LONGEST_WAIT));
+        let args = types::SubmitArgs::new().timespec(&timespec);
+        match self.ring.submitter().submit_with_args(want, &args) {
+            Ok(_) => {}
+            Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
+                // Timed out, interrupted, or short of kernel memory: the caller's loop
+                // comes again, and what is queued stays queued.
+                Errno::ETIME | Errno::EINTR | Errno::EAGAIN | Errno::EBUSY => {}
+                errno => self.break_down(errno),
+            },
+        }
+    }
+
+    /// Takes all completions that have come.
+    fn reap(&mut self) {
+        loop {
+            let Some(completion) = self.ring.completion().next() else { return };
+            let result = match u32::try_from(completion.result()) {
+                Ok(n) => Ok(n as usize),
+                Err(_) => Err(io::Error::from_raw_os_error(-completion.result())),
+            };
+            self.bytes_read += *result.as_ref().unwrap_or(&0) as u64;
+            let slot = usize::try_from(completion.user_data());
+            self.complete(slot.expect("user data is a slot's number"), result);
+        }
+    }
+
+    fn complete(&mut self, slot: usize, result: io::Result<usize>) {
+        match std::mem::replace(&mut self.slots[slot], Slot::Free) {
+            Slot::Record(mut read) => match read.span.after(&read.file, result) {
+                Next::Read if self.broken.is_none() => {
+                    self.slots[slot] = Slot::Record(read);
+                    return self.push(slot);
+                }
+                Next::Read => self.ready.push_back(read.end(Err(self.broken_error()))),
+                Next::Done => self.ready.push_back(read.end(Ok(()))),
+                Next::Fail(error) => self.ready.push_back(read.end(Err(error))),
+            },
+            Slot::Part(mut part) => match part.span.after(&part.file, result) {
+                Next::Read if self.broken.is_none() => {
+                    self.slots[slot] = Slot::Part(part);
+                    return self.push(slot);
+                }
+                next => {
+                    self.n_parts -= 1;
+                    match next {
+                        Next::Read => self.part_error = Some(self.broken_error()),
+                        Next::Fail(error) => self.part_error = Some(error),
+                        Next::Done => {}
+                    }
+                }
+            },
+            Slot::Abandoned { .. } => {}
+            Slot::Free => return,
+        }
+        self.free.push(slot);
+    }
+
+    /// The ring cannot be entered: every record on its way ends now, but its memory stays
+    /// in its slot, for the kernel may have it.
+    fn break_down(&mut self, errno: Errno) {
+        self.broken = Some(errno);
+        for slot in 0..self.slots.len() {
+            match std::mem::replace(&mut self.slots[slot], Slot::Free) {
+                Slot::Record(Read { tag, memory, .. }) => {
+                    self.slots[slot] = Slot::Abandoned { _memory: memory };
+                    let result = Err(self.broken_error());
+                    self.ready.push_back(ReadDone { tag, result });
+                }
+                other => self.slots[slot] = other,
+            }
+        }
+    }
+
+    fn broken_error(&self) -> IoError {
+        let source = self.broken.unwrap_or(Errno::EIO).into();
+        IoError::Ring { doing: "enter the ring", source }
+    }
+
+    /// How many reads the kernel works on: those in slots, less those never handed over.
+    fn n_with_kernel(&mut self) -> usize {
+        let n_busy = self.slots.len() - self.free.len();
+        n_busy - self.ring.submission().len()
+    }
+
+    /// Reads `dst` in parts, as many at a time as there are slots. Waits until the kernel
+    /// has none of them, whatever happens: `dst` is only borrowed.
+    fn read_parts(&mut self, file: &Arc<OpenFile>, offset: u64, dst: &mut [u8]) {
+        let offsets = (offset..).step_by(PART_BYTES);
+        for (offset, part) in offsets.zip(dst.chunks_mut(PART_BYTES)) {
+            while self.free.is_empty() && self.broken.is_none() {
+                self.enter(1, LONGEST_WAIT);
+                self.reap();
+            }
+            if self.broken.is_some() || self.part_error.is_some() {
+                break;
+            }
+            match Span::new(file, offset, part.len()) {
+                Ok(span) => {
+                    let Some(free) = self.free.pop() else { break };
+                    let (file, dst) = (Arc::clone(file), Destination(part.as_mut_ptr()));
+                    self.n_parts += 1;
+                    self.start(free, Slot::Part(Part { file, span, dst }));
+                }
+                Err(error) => self.part_error = Some(error),
+            }
+        }
+        while self.n_parts > 0 && !(self.broken.is_some() && self.n_with_kernel() == 0) {
+            self.enter(1, LONGEST_WAIT);
+            self.reap();
+        }
+    }
+}
+
+impl Reader for UringReader {
+    fn submit(&mut self, request: ReadRequest) -> Result<(), Refused> {
+        if self.in_flight() >= self.depth() {
+            return Err(Refused { request, reason: Refusal::QueueFull });
+        }
+        let done = match Read::begin(request, &self.pool, self.max_record_bytes)? {
+            Err(done) => done,
+            Ok(read) if read.span.is_done() => read.end(Ok(())),
+            Ok(read) if self.broken.is_some() => read.end(Err(self.broken_error())),
+            Ok(read) => {
+                let free = self.free.pop().expect("fewer than `depth` are on their way");
+                self.start(free, Slot::Record(read));
+                return Ok(());
+            }
+        };
+        self.ready.push_back(done);
+        Ok(())
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Option<ReadDone> {
+        let start = Instant::now();
+        loop {
+            self.reap();
+            if let Some(done) = self.ready.pop_front() {
+                return Some(done);
+            }
+            let left = timeout.saturating_sub(start.elapsed());
+            if self.in_flight() == 0 {
+                return None;
+            }
+            self.enter(1, left);
+            if left.is_zero() {
+                self.reap();
+                return self.ready.pop_front();
+            }
+        }
+    }
+
+    fn read_into(
+        &mut self,
+        file: &Arc<OpenFile>,
+        offset: u64,
+        dst: &mut [u8],
+    ) -> Result<(), IoError> {
+        let (direct, rest) = dst.split_at_mut(direct_len(file, offset, dst));
+        self.read_parts(file, offset, direct);
+        if let Some(error) = self.part_error.take() {
+            return Err(error);
+        }
+        if self.broken.is_some() {
+            return Err(self.broken_error());
+        }
+        self.bytes_read += fill_slice(file, offset + direct.len() as u64, rest)?;
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        let n_records = match self.broken {
+            None => self.slots.len() - self.free.len(),
+            Some(_) => 0,
+        };
+        n_records + self.ready.len()
+    }
+
+    fn depth(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+}
+
+impl std::fmt::Debug for UringReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UringReader")
+            .field("depth", &self.depth())
+            .field("in_flight", &self.in_flight())
+            .field("registered", &self.registered)
+            .field("broken", &self.broken)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for UringReader {
+    /// Waits for the kernel to give every buffer back; after [`FAREWELL`] the memory is
+    /// left to it (a leak is safe, a write into freed memory is not).
+    fn drop(&mut self) {
+        let start = Instant::now();
+        while self.n_with_kernel() > 0 {
+            let left = FAREWELL.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                let _left_to_the_kernel =
+                    ManuallyDrop::new(std::mem::take(&mut self.slots));
+                return;
+            }
+            self.enter(1, left);
+            self.reap();
+        }
+    }
+}
+
+/// A ring with an entry per slot, on a kernel that can do what this file needs.
+fn open_ring(depth: u32) -> Result<IoUring, IoError> {
+    let failed = |doing| move |source| IoError::Ring { doing, source };
+    let ring = IoUring::new(depth).map_err(failed("set up a ring"))?;
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe).map_err(failed("probe the ring"))?;
+    let reads = [opcode::Read::CODE, opcode::ReadFixed::CODE];
+    let enough = reads.into_iter().all(|code| probe.is_supported(code))
+        && ring.params().is_feature_ext_arg()
+        && ring.params().is_feature_nodrop();
+    if !enough {
+        let source = io::ErrorKind::Unsupported.into();
+        return Err(failed("find what Linux 5.11 has")(source));
+    }
+    Ok(ring)
+}
+
+/// Makes the buffers known to the kernel, by their place in the slice: it then maps them
+/// once and not at every read. Their pages count as locked memory.
+fn register(ring: &IoUring, buffers: &mut [Buffer]) -> io::Result<()> {
+    let ranges: Vec<_> = buffers
+        .iter_mut()
+        .map(Buffer::as_mut_slice)
+        .map(|range| iovec { iov_base: range.as_mut_ptr().cast(), iov_len: range.len() })
+        .collect();
+    // SAFETY: the buffers go to a pool of which the reader keeps a handle; it drops the
+    // ring first, so they are allocated as long as the ring knows them.
+    unsafe { ring.submitter().register_buffers(&ranges) }
+}
