@@ -34,6 +34,16 @@ pub struct Scratch {
     image: Image,
     /// Where an op that cannot work in place puts its result.
     next: Image,
+    source_pixels: u64,
+}
+
+impl Scratch {
+    /// Pixels of the image that the last sample was decoded from; 0 when nothing was decoded.
+    /// A device's cost model asks.
+    #[must_use]
+    pub fn source_pixels(&self) -> u64 {
+        self.source_pixels
+    }
 }
 
 /// A recipe, validated and ready to run.
@@ -85,6 +95,7 @@ impl Pipeline {
         record: Record<'_>,
         out: &mut [u8],
     ) -> Result<(), OpsError> {
+        scratch.source_pixels = 0;
         let need = self.shape.len();
         if out.len() != need {
             return Err(OpsError::BufferLength { got: out.len(), need });
@@ -130,7 +141,7 @@ fn apply(
     record: Record<'_>,
     scratch: &mut Scratch,
 ) -> Result<(), OpsError> {
-    let Scratch { decoder, resizer, image, next } = scratch;
+    let Scratch { decoder, resizer, image, next, source_pixels } = scratch;
     match *op {
         Op::Decode => decoder.decode(record, image)?,
         Op::RandomResizedCrop {
