@@ -7,11 +7,19 @@
 //! the host's side, and runs nothing from the wire but the declared ops of a recipe.
 //!
 //! Reading order: `store` and `costs` are the seams, `session` what was agreed with the
-//! host, `job` how one job is done, `server` who does it and when it is answered, `door`
-//! where hosts come in.
+//! host, `work` how one job is done, `server` who does it and when it is answered, `door`
+//! where hosts come in, `stop` when a device program ends.
 
 pub mod costs;
 pub mod store;
 
+mod session;
+mod work;
+
+mod cpu;
+pub mod server;
+
 pub use costs::{Cost, Costs, Hold, NoCosts, SampleWork, ThreadClock, Work};
 pub use store::{FileStore, Store, StoreError};
+pub use server::{Server, ServerConfig};
+pub use session::epoch_batches;

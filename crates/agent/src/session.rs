@@ -1,0 +1,94 @@
+//! What was agreed with the host before the first job: recipe, extent table, seed.
+//!
+//! Every reason to refuse is found here, before any job, and said in one line for the host's
+//! user. Nothing here makes a sample: `work.rs` does.
+
+use std::error::Error;
+
+use bothends_core::ids::SampleId;
+use bothends_core::recipe::Recipe;
+use bothends_csd::Session;
+use bothends_dataset::Table;
+use bothends_ops::Pipeline;
+
+use crate::store::Store;
+
+/// Largest result of one job that this device prepares, in bytes.
+const MAX_RESULT_BYTES: u64 = 1 << 30;
+
+/// A session that was accepted.
+#[derive(Debug)]
+pub(crate) struct Agreed {
+    pub(crate) table: Table,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) seed: u64,
+    pub(crate) sample_bytes: usize,
+    pub(crate) max_batch: u32,
+}
+
+impl Agreed {
+    /// Checks what the host asks for against what this device has.
+    ///
+    /// # Errors
+    /// One line that says what differs.
+    pub(crate) fn new(session: &Session, store: &dyn Store) -> Result<Self, String> {
+        let recipe = Recipe::from_json(&session.recipe)
+            .map_err(|e| format!("this device cannot read the recipe: {}", line(&e)))?;
+        if recipe.hash() != session.recipe_hash {
+            return Err(format!(
+                "the recipe `{}` has hash {:032x} on the host and {:032x} on this device; \
+                 use the same release on both sides",
+                recipe.name(),
+                session.recipe_hash,
+                recipe.hash()
+            ));
+        }
+        let table = Table::decode(&session.manifest)
+            .map_err(|e| format!("this device cannot read the manifest: {}", line(&e)))?;
+        let record = table.record_shape().map_err(|e| line(&e))?;
+        let shape = recipe.shape(record).map_err(|e| line(&e))?;
+        let pipeline = Pipeline::new(&recipe, shape)
+            .map_err(|e| format!("this device cannot run the recipe: {}", line(&e)))?;
+        let sample_bytes = shape.len();
+        if sample_bytes != session.sample_bytes as usize || sample_bytes == 0 {
+            return Err(format!(
+                "a sample has {} bytes on the host and {sample_bytes} on this device; \
+                 use the same release on both sides",
+                session.sample_bytes
+            ));
+        }
+        let result_bytes = u64::from(session.max_batch) * u64::from(session.sample_bytes);
+        if result_bytes > MAX_RESULT_BYTES {
+            return Err(format!(
+                "a batch of {} samples takes {result_bytes} bytes and this device prepares \
+                 at most {MAX_RESULT_BYTES}; use a smaller batch size",
+                session.max_batch
+            ));
+        }
+        let first = table.file_path(table.extent(SampleId(0)).file);
+        store.probe(&first).map_err(|e| {
+            format!("{}; does the device have the data set at its data root?", line(&e))
+        })?;
+        let (seed, max_batch) = (session.seed, session.max_batch);
+        Ok(Self { table, pipeline, seed, sample_bytes, max_batch })
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn line(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line = format!("{line}: {error}");
+        cause = error.source();
+    }
+    line.replace('\n', " ")
+}
+
+/// Batches of one pass over a session's data set, if its manifest can be read: what a part of
+/// an epoch is a part of when nobody says otherwise.
+#[must_use]
+pub fn epoch_batches(session: &Session) -> Option<u64> {
+    let table = Table::decode(&session.manifest).ok()?;
+    Some(table.n_samples().div_ceil(u64::from(session.max_batch.max(1))))
+}

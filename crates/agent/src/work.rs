@@ -1,0 +1,180 @@
+//! One job: every sample read, decoded and augmented into its place in one buffer.
+//!
+//! The samples of a job are shared among the workers one by one, so a job is finished as soon
+//! as it can be and jobs are finished in order. Workers are scoped threads: they live for one
+//! job, borrow its buffer without copies, and keep what is costly to make (a [`Bench`]) from
+//! job to job. Nothing here waits for a model or knows a queue: `server.rs` does.
+
+use std::iter::{Enumerate, Zip};
+use std::slice::{ChunksExactMut, Iter};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::sample::SampleKey;
+use bothends_csd::{BadSample, Job, Product};
+use bothends_ops::Scratch;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::costs::{SampleWork, ThreadClock};
+use crate::session::{Agreed, line};
+use crate::store::Store;
+
+/// What one worker keeps from job to job.
+#[derive(Debug, Default)]
+pub(crate) struct Bench {
+    record: Vec<u8>,
+    scratch: Scratch,
+}
+
+/// What the workers of one job share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Task<'a> {
+    pub(crate) agreed: &'a Agreed,
+    pub(crate) store: &'a dyn Store,
+    pub(crate) clock: ThreadClock,
+    /// Set when nobody wants the result any more.
+    pub(crate) dropped: &'a AtomicBool,
+}
+
+/// A job's samples and what they took, in slot order.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) product: Product,
+    pub(crate) samples: Vec<SampleWork>,
+}
+
+/// How one sample went.
+#[derive(Debug)]
+struct Attempt {
+    slot: u32,
+    work: SampleWork,
+    fault: Option<Fault>,
+}
+
+/// Why a sample was not made.
+#[derive(Debug)]
+enum Fault {
+    /// Its bytes could not be read.
+    Unread(String),
+    /// Its bytes are no such sample.
+    Bad,
+}
+
+/// Samples that wait for a worker: slot, id, and the place for the result.
+type Waiting<'a> = Mutex<Zip<Enumerate<Iter<'a, SampleId>>, ChunksExactMut<'a, u8>>>;
+
+/// Does `job` on one worker per bench. Blocks until it is done.
+///
+/// # Errors
+/// One line: the job is too large, no sample of it could be read, or a worker broke.
+pub(crate) fn run(task: Task<'_>, job: &Job, benches: &mut [Bench]) -> Result<Made, String> {
+    let Task { agreed, .. } = task;
+    if job.samples.len() > agreed.max_batch as usize {
+        return Err(format!(
+            "job {} has {} samples, but the session was opened for at most {}",
+            job.id.0,
+            job.samples.len(),
+            agreed.max_batch
+        ));
+    }
+    let mut bytes = vec![0; job.samples.len() * agreed.sample_bytes];
+    let places = bytes.chunks_exact_mut(agreed.sample_bytes);
+    let waiting = Mutex::new(job.samples.iter().enumerate().zip(places));
+    let mut attempts = share(task, job.epoch, &waiting, benches)?;
+    attempts.sort_unstable_by_key(|attempt| attempt.slot);
+    refuse_if_starved(&attempts)?;
+    let bad = attempts.iter().filter(|attempt| attempt.fault.is_some());
+    let bad = bad.map(|attempt| BadSample { slot: attempt.slot }).collect();
+    let checksum = xxh3_64(&bytes);
+    let samples = attempts.iter().map(|attempt| attempt.work).collect();
+    Ok(Made { product: Product { bytes, checksum, bad }, samples })
+}
+
+/// Runs one worker per bench until no sample waits.
+fn share(
+    task: Task<'_>,
+    epoch: EpochIdx,
+    waiting: &Waiting<'_>,
+    benches: &mut [Bench],
+) -> Result<Vec<Attempt>, String> {
+    thread::scope(|scope| {
+        let mut workers = Vec::with_capacity(benches.len());
+        for (worker_idx, bench) in benches.iter_mut().enumerate() {
+            let name = format!("be-worker-{worker_idx}");
+            let worker = thread::Builder::new()
+                .name(name)
+                .spawn_scoped(scope, move || task.work(epoch, waiting, bench));
+            match worker {
+                Ok(worker) => workers.push(worker),
+                // Fewer workers than asked for still finish the job.
+                Err(_) if !workers.is_empty() => break,
+                Err(error) => return Err(format!("cannot start a worker thread ({error})")),
+            }
+        }
+        // All are joined before the first that broke is looked at.
+        let done: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        let done: Result<Vec<_>, _> = done.into_iter().collect();
+        let broke = |_| "a worker broke on a sample; its words are in the device's log".to_owned();
+        Ok(done.map_err(broke)?.into_iter().flatten().collect())
+    })
+}
+
+/// A job of which nothing could be read is not made of bad samples: the data are not here.
+fn refuse_if_starved(attempts: &[Attempt]) -> Result<(), String> {
+    let mut reasons = attempts.iter().map(|attempt| match &attempt.fault {
+        Some(Fault::Unread(reason)) => Some(reason),
+        Some(Fault::Bad) | None => None,
+    });
+    match reasons.next() {
+        Some(Some(reason)) if reasons.all(|reason| reason.is_some()) => Err(reason.clone()),
+        Some(_) | None => Ok(()),
+    }
+}
+
+impl Task<'_> {
+    /// One worker's loop.
+    fn work(self, epoch: EpochIdx, waiting: &Waiting<'_>, bench: &mut Bench) -> Vec<Attempt> {
+        let mut attempts = Vec::new();
+        while !self.dropped.load(Ordering::Relaxed) {
+            // A worker that broke did not hold the lock in the middle of anything.
+            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(((slot, &id), place)) = next else { break };
+            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+            attempts.push(self.attempt(slot, self.key(epoch, id), place, bench));
+        }
+        attempts
+    }
+
+    fn key(self, epoch: EpochIdx, sample: SampleId) -> SampleKey {
+        SampleKey { seed: self.agreed.seed, epoch, sample }
+    }
+
+    fn attempt(self, slot: u32, key: SampleKey, place: &mut [u8], bench: &mut Bench) -> Attempt {
+        let begun_ns = (self.clock)();
+        let extent = self.agreed.table.extent(key.sample);
+        let fault = self.make(key, place, bench).err();
+        if fault.is_some() {
+            place.fill(0);
+        }
+        let work = SampleWork {
+            extent,
+            source_pixels: bench.scratch.source_pixels(),
+            cpu_ns: (self.clock)().saturating_sub(begun_ns),
+            output_bytes: u32::try_from(place.len()).unwrap_or(u32::MAX),
+        };
+        Attempt { slot, work, fault }
+    }
+
+    fn make(self, key: SampleKey, place: &mut [u8], bench: &mut Bench) -> Result<(), Fault> {
+        let table = &self.agreed.table;
+        let extent = table.extent(key.sample);
+        let path = table.file_path(extent.file);
+        self.store
+            .read(&path, extent.offset, extent.len, &mut bench.record)
+            .map_err(|e| Fault::Unread(line(&e)))?;
+        let record = table.record(&bench.record);
+        self.agreed.pipeline.run(&mut bench.scratch, key, record, place).map_err(|_| Fault::Bad)
+    }
+}

@@ -1,0 +1,272 @@
+//! What a device is made of: the preset file, and what it means once checked.
+//!
+//! A preset is JSON. Every constant is an object with a value, a unit and a source: a short
+//! citation, or the word `uncalibrated`. [`DeviceConfig`] is complete and in range. The
+//! presets of this project are in `preset.rs`; nothing here opens a file.
+
+mod raw;
+
+use serde::Deserialize;
+
+pub use raw::Raw;
+
+use crate::compute::ComputeConfig;
+use crate::link::LinkConfig;
+use crate::media::MediaConfig;
+use crate::power::{PowerConfig, ThermalConfig};
+
+/// A preset that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PresetError {
+    /// It is not JSON, or a key is missing, unknown or of the wrong kind.
+    #[error("preset {preset}: {why}")]
+    Shape {
+        /// The preset's name or file.
+        preset: String,
+        /// What the reader said, with line and column.
+        why: String,
+    },
+    /// A constant has a unit that does not measure this.
+    #[error("preset {preset}: `{key}` is in `{unit}`; the units for it are {expected}")]
+    Unit {
+        /// The preset's name or file.
+        preset: String,
+        /// The constant.
+        key: &'static str,
+        /// As given.
+        unit: String,
+        /// What is understood.
+        expected: &'static str,
+    },
+    /// A constant is out of range.
+    #[error("preset {preset}: `{key}` is {got}; it must be from {least} to {most}")]
+    Range {
+        /// The preset's name or file.
+        preset: String,
+        /// The constant.
+        key: &'static str,
+        /// As given.
+        got: String,
+        /// Smallest value, in the base unit.
+        least: u64,
+        /// Largest value, in the base unit.
+        most: u64,
+    },
+    /// A constant says nothing of where it comes from.
+    #[error("preset {preset}: `{key}` has no source; cite one or write `uncalibrated`")]
+    NoSource {
+        /// The preset's name or file.
+        preset: String,
+        /// The constant.
+        key: &'static str,
+    },
+    /// No preset has that name, and no file either.
+    #[error("there is no preset or file `{name}`; the presets are {presets}")]
+    Unknown {
+        /// As given.
+        name: String,
+        /// All names.
+        presets: String,
+    },
+    /// The file is there but cannot be read.
+    #[error("cannot read the preset file `{path}` ({why})")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system said.
+        why: String,
+    },
+}
+
+/// A device: complete, in range, in base units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceConfig {
+    /// What results call it.
+    pub name: String,
+    /// Where records lie.
+    pub media: MediaConfig,
+    /// What does the work.
+    pub compute: ComputeConfig,
+    /// The way to the host.
+    pub link: LinkConfig,
+    /// Power of the states.
+    pub power: PowerConfig,
+    /// The thermal cap, if it has one.
+    pub thermal: Option<ThermalConfig>,
+}
+
+impl DeviceConfig {
+    /// Reads a preset; `preset` is its name or file, for errors.
+    ///
+    /// # Errors
+    /// [`PresetError`], all but `Unknown`.
+    pub fn from_json(preset: &str, json: &str) -> Result<Self, PresetError> {
+        let raw: Raw = serde_json::from_str(json)
+            .map_err(|e| PresetError::Shape { preset: preset.into(), why: e.to_string() })?;
+        raw.into_config(preset)
+    }
+
+    /// How many samples the device works on side by side.
+    #[must_use]
+    pub fn n_units(&self) -> u32 {
+        match &self.compute {
+            ComputeConfig::Measured => 1,
+            ComputeConfig::Cores(cores) => cores.n_cores,
+            ComputeConfig::Fixed(fixed) => fixed.n_lanes,
+        }
+    }
+}
+
+/// A constant as a preset gives it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Constant {
+    /// The number, in `unit`.
+    pub value: f64,
+    /// What the number counts.
+    pub unit: String,
+    /// A short citation, or `uncalibrated`.
+    pub source: String,
+    /// For people: why this number.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+/// What a constant measures, which says its units and its range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quantity {
+    /// A number of things, at least 1.
+    Count,
+    /// A size, at least 1; base unit: bytes.
+    Size,
+    /// A time; base unit: nanoseconds.
+    Time,
+    /// Bytes per second, at least 1.
+    Bandwidth,
+    /// Pixels per second, at least 1.
+    PixelRate,
+    /// Base unit: milliwatts.
+    Power,
+    /// Base unit: millijoules.
+    Energy,
+    /// A factor; base unit: thousandths.
+    Factor,
+}
+
+/// Base units in one unit, by name.
+type Units = &'static [(&'static str, f64)];
+
+impl Quantity {
+    fn units(self) -> (Units, &'static str) {
+        match self {
+            Self::Count => (&[("1", 1.0)], "1"),
+            Self::Size => (&[("B", 1.0), ("KiB", 1024.0)], "B and KiB"),
+            Self::Time => (&[("ns", 1.0), ("us", 1e3), ("ms", 1e6)], "ns, us and ms"),
+            Self::Bandwidth => (&[("MB/s", 1e6), ("GB/s", 1e9)], "MB/s and GB/s"),
+            Self::PixelRate => (&[("Mpx/s", 1e6)], "Mpx/s"),
+            Self::Power => (&[("mW", 1.0), ("W", 1e3)], "mW and W"),
+            Self::Energy => (&[("J", 1e3)], "J"),
+            Self::Factor => (&[("x", 1e3)], "x"),
+        }
+    }
+
+    /// Least and greatest value, in base units: far beyond any device, so that no sum of the
+    /// models overflows.
+    fn range(self) -> (u64, u64) {
+        match self {
+            Self::Count => (1, 4096),
+            Self::Size => (1, 1 << 30),
+            Self::Time => (0, 10_000_000_000),
+            Self::Bandwidth | Self::PixelRate => (1, 1_000_000_000_000_000),
+            Self::Power => (0, 10_000_000),
+            Self::Energy => (0, 1_000_000_000),
+            Self::Factor => (1, 1_000_000),
+        }
+    }
+}
+
+/// Checks the constants of one preset.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Check<'a> {
+    pub(crate) preset: &'a str,
+}
+
+impl Check<'_> {
+    /// The constant in base units, rounded.
+    pub(crate) fn base(
+        self,
+        key: &'static str,
+        quantity: Quantity,
+        constant: &Constant,
+    ) -> Result<u64, PresetError> {
+        if constant.source.trim().is_empty() {
+            return Err(PresetError::NoSource { preset: self.preset.into(), key });
+        }
+        let (units, expected) = quantity.units();
+        let Some(&(_, scale)) = units.iter().find(|(name, _)| *name == constant.unit) else {
+            let unit = constant.unit.clone();
+            return Err(PresetError::Unit { preset: self.preset.into(), key, unit, expected });
+        };
+        let (least, most) = quantity.range();
+        let got = (constant.value * scale).round();
+        whole(got).filter(|n| (least..=most).contains(n)).ok_or_else(|| PresetError::Range {
+            preset: self.preset.into(),
+            key,
+            got: format!("{} {}", constant.value, constant.unit),
+            least,
+            most,
+        })
+    }
+
+    /// As [`base`](Self::base), for what the models count in 32 bits.
+    pub(crate) fn base_u32(
+        self,
+        key: &'static str,
+        quantity: Quantity,
+        constant: &Constant,
+    ) -> Result<u32, PresetError> {
+        // The ranges of counts and sizes fit.
+        self.base(key, quantity, constant).map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+    }
+}
+
+/// A whole, finite, non-negative number below 2^53.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the range is checked before the cast"
+)]
+fn whole(value: f64) -> Option<u64> {
+    (value.is_finite() && (0.0..9e15).contains(&value)).then_some(value as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(value: f64, unit: &str, source: &str) -> Result<u64, PresetError> {
+        let (unit, source) = (unit.to_owned(), source.to_owned());
+        let constant = Constant { value, unit, source, note: None };
+        Check { preset: "p" }.base("latency", Quantity::Time, &constant)
+    }
+
+    #[test]
+    fn a_constant_is_read_in_its_unit() {
+        assert_eq!(time(1.5, "us", "x"), Ok(1500));
+        assert_eq!(time(29_760.0, "ns", "x"), Ok(29_760));
+    }
+
+    #[test]
+    fn a_wrong_constant_says_which_and_what_is_right() {
+        for (result, expected) in [
+            (time(1.0, "s", "x"), "preset p: `latency` is in `s`; the units for it are ns"),
+            (time(-1.0, "ns", "x"), "`latency` is -1 ns; it must be from 0 to"),
+            (time(f64::NAN, "ns", "x"), "`latency` is NaN ns"),
+            (time(1.0, "ns", " "), "`latency` has no source"),
+        ] {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Things that go wrong, on purpose: a device that dies, stalls, slows down, lies or repeats.
+//!
+//! [`Faulty`] stands round any [`Serve`] and spoils its answers; the device inside knows
+//! nothing of it. Which batches are hit depends on the seed and the job alone. `fault/spec.rs`
+//! says how faults are written.
+//!
+//! `P%` of die, stall and throttle is a part of the device's jobs: jobs are counted from its
+//! start, across sessions, against the batches that are expected of it in an epoch
+//! ([`FaultConfig::expected_batches`]) or, when that is not known, against the batches of one
+//! pass over the session's data set. 0 % strikes at the first job. Energy is the device's own:
+//! faults do not change it.
+
+mod spec;
+
+use std::time::{Duration, Instant};
+
+use bothends_agent::epoch_batches;
+use bothends_core::rng::philox4x32_10;
+use bothends_csd::{
+    Capabilities, CsdError, DeviceStats, Finished, Job, JobId, Product, Refused, Serve, Session,
+};
+
+pub use spec::{Fault, FaultError, Percent};
+
+/// Jobs that `slow-start` slows down, and times their own time that they take.
+const SLOW_START_JOBS: u64 = 10;
+const SLOW_START_FACTOR: f64 = 2.0;
+
+/// Times its own time that a late job takes.
+const LATE_FACTOR: f64 = 5.0;
+
+/// What shall go wrong.
+#[derive(Debug, Clone)]
+pub struct FaultConfig {
+    /// In any order; the same kind may stand there more than once.
+    pub faults: Vec<Fault>,
+    /// Batches that this device is expected to make in an epoch.
+    pub expected_batches: Option<u64>,
+    /// Seed of the faults that strike by chance.
+    pub seed: u64,
+    /// What death is. A process ends itself here; if this returns, the device is silent from
+    /// then on.
+    pub on_death: fn(),
+}
+
+/// A device with faults.
+#[derive(Debug)]
+pub struct Faulty<S> {
+    inner: S,
+    config: FaultConfig,
+    n_slots: usize,
+    /// Jobs of one epoch: what `P%` is a part of.
+    n_expected: u64,
+    n_submitted: u64,
+    /// Jobs taken and not answered.
+    open: Vec<OpenJob>,
+    /// Answers that wait for their time.
+    held: Vec<(Instant, Finished)>,
+    /// When a slowed device is free for the next job.
+    free_at: Instant,
+    is_dead: bool,
+    stalled_until: Instant,
+}
+
+/// A job inside, and its number since the start.
+#[derive(Debug, Clone, Copy)]
+struct OpenJob {
+    id: JobId,
+    number: u64,
+}
+
+/// Which chance is drawn: a word of the generator's counter.
+#[derive(Debug, Clone, Copy)]
+enum Draw {
+    Corrupt = 1,
+    Duplicate = 2,
+    Late = 3,
+}
+
+impl<S: Serve> Faulty<S> {
+    /// `inner`, spoilt as `config` says.
+    pub fn new(mut inner: S, config: FaultConfig) -> Self {
+        let n_slots = inner.hello().slots as usize;
+        let now = Instant::now();
+        Self {
+            inner,
+            n_slots,
+            n_expected: config.expected_batches.unwrap_or(0),
+            config,
+            n_submitted: 0,
+            open: Vec::new(),
+            held: Vec::new(),
+            free_at: now,
+            is_dead: false,
+            stalled_until: now,
+        }
+    }
+
+    /// Lets die and stall strike when job `number` comes.
+    fn strike(&mut self, number: u64) {
+        for fault in &self.config.faults {
+            match *fault {
+                Fault::Die { at } => self.is_dead |= at.of(self.n_expected) <= number,
+                Fault::Stall { at, pause } if at.of(self.n_expected) == number => {
+                    self.stalled_until = self.stalled_until.max(Instant::now() + pause);
+                }
+                _ => {}
+            }
+        }
+        if self.is_dead {
+            (self.config.on_death)();
+        }
+    }
+
+    /// Times its own time that the device is busy with job `number`.
+    fn slowness(&self, number: u64) -> f64 {
+        let factors = self.config.faults.iter().map(|fault| match *fault {
+            Fault::Throttle { at, factor } if at.of(self.n_expected) <= number => factor,
+            Fault::SlowStart if number < SLOW_START_JOBS => SLOW_START_FACTOR,
+            _ => 1.0,
+        });
+        factors.product()
+    }
+
+    /// Whether a fault that strikes by chance strikes that job.
+    fn strikes(&self, draw: Draw, job: JobId) -> bool {
+        let [job_lo, job_hi] = words(job.0);
+        let counter = [job_lo, job_hi, draw as u32, 0];
+        let [word, ..] = philox4x32_10(counter, words(self.config.seed));
+        self.config.faults.iter().any(|fault| match (draw, *fault) {
+            (Draw::Corrupt, Fault::Corrupt { chance })
+            | (Draw::Duplicate, Fault::Duplicate { chance })
+            | (Draw::Late, Fault::Late { chance }) => chance.covers(word),
+            _ => false,
+        })
+    }
+
+    /// Spoils an answer and puts it where it waits for its time.
+    fn spoil(&mut self, number: u64, mut finished: Finished) {
+        let now = Instant::now();
+        let own = Duration::from_nanos(finished.device_ns);
+        let mut due = now;
+        let slowness = self.slowness(number);
+        if slowness > 1.0 {
+            // A slowed device still does one job after the other.
+            let begun = now.checked_sub(own).unwrap_or(now).max(self.free_at);
+            self.free_at = begun + own.mul_f64(slowness);
+            due = due.max(self.free_at);
+        }
+        if self.strikes(Draw::Late, finished.job) {
+            due += own.mul_f64(LATE_FACTOR - 1.0);
+        }
+        let longer_ns = u64::try_from((due - now).as_nanos()).unwrap_or(u64::MAX);
+        finished.device_ns = finished.device_ns.saturating_add(longer_ns);
+        if self.strikes(Draw::Corrupt, finished.job) {
+            corrupt(&mut finished);
+        }
+        if self.strikes(Draw::Duplicate, finished.job) {
+            self.held.push((due, copy(&finished)));
+        }
+        self.held.push((due, finished));
+    }
+
+    /// Takes out the held answer whose time has come first.
+    fn release(&mut self) -> Option<Finished> {
+        let now = Instant::now();
+        let due = self.held.iter().enumerate().filter(|(_, held)| held.0 <= now);
+        let (held_idx, _) = due.min_by_key(|(i, held)| (held.0, *i))?;
+        let (_, finished) = self.held.remove(held_idx);
+        self.open.retain(|open| open.id != finished.job);
+        Some(finished)
+    }
+
+    /// Forgets all jobs; what has struck has struck.
+    fn forget(&mut self) {
+        self.open.clear();
+        self.held.clear();
+    }
+}
+
+/// The low and the high half.
+fn words(wide: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = wide.to_le_bytes();
+    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
+}
+
+/// Flips the byte in the middle, after the checksum was taken.
+fn corrupt(finished: &mut Finished) {
+    if let Ok(product) = &mut finished.result {
+        let middle = product.bytes.len() / 2;
+        if let Some(byte) = product.bytes.get_mut(middle) {
+            *byte = !*byte;
+        }
+    }
+}
+
+fn copy(finished: &Finished) -> Finished {
+    let result = match &finished.result {
+        Ok(Product { bytes, checksum, bad }) => {
+            Ok(Product { bytes: bytes.clone(), checksum: *checksum, bad: bad.clone() })
+        }
+        Err(reason) => Err(reason.clone()),
+    };
+    let Finished { job, device_ns, lateness_ns, .. } = *finished;
+    Finished { job, result, device_ns, lateness_ns }
+}
+
+impl<S: Serve> Serve for Faulty<S> {
+    fn hello(&mut self) -> Capabilities {
+        self.inner.hello()
+    }
+
+    fn open(&mut self, session: Session) -> Result<(), String> {
+        if self.config.faults.contains(&Fault::Refuse) {
+            return Err("this device has the fault `refuse`".to_owned());
+        }
+        self.forget();
+        if self.config.expected_batches.is_none() {
+            self.n_expected = epoch_batches(&session).unwrap_or(0);
+        }
+        self.inner.open(session)
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
+        if self.open.len() >= self.n_slots {
+            return Err(Box::new(Refused { job, source: CsdError::Full }));
+        }
+        let number = self.n_submitted;
+        self.strike(number);
+        if self.is_dead {
+            return Ok(());
+        }
+        let id = job.id;
+        self.inner.submit(job)?;
+        self.n_submitted += 1;
+        self.open.push(OpenJob { id, number });
+        Ok(())
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Option<Finished> {
+        let deadline = Instant::now() + timeout;
+        let silent = self.stalled_until.saturating_duration_since(Instant::now());
+        if self.is_dead || !silent.is_zero() {
+            // Nothing can come meanwhile; the caller looks after its link between polls.
+            std::thread::sleep(if self.is_dead { timeout } else { silent.min(timeout) });
+            return None;
+        }
+        loop {
+            if let Some(finished) = self.release() {
+                return Some(finished);
+            }
+            let next_due = self.held.iter().map(|held| held.0).min();
+            let until = next_due.map_or(deadline, |due| due.min(deadline));
+            match self.inner.poll(until.saturating_duration_since(Instant::now())) {
+                Some(finished) => {
+                    let open = self.open.iter().find(|open| open.id == finished.job);
+                    // A job that was revoked is not missed.
+                    if let Some(number) = open.map(|open| open.number) {
+                        self.spoil(number, finished);
+                    }
+                }
+                None if Instant::now() >= deadline => return self.release(),
+                None => {}
+            }
+        }
+    }
+
+    fn revoke(&mut self, job: JobId) {
+        self.open.retain(|open| open.id != job);
+        self.held.retain(|(_, finished)| finished.job != job);
+        self.inner.revoke(job);
+    }
+
+    fn stats(&mut self) -> DeviceStats {
+        self.inner.stats()
+    }
+
+    fn close(&mut self) {
+        self.forget();
+        self.inner.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

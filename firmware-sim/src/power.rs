@@ -1,0 +1,134 @@
+//! Energy: the power of each state times the time in it, conserved to the last picojoule.
+//!
+//! Milliwatts times nanoseconds are picojoules, so sums are exact integers; microjoules are
+//! taken only when they are read. Idle power runs for as long as the device does; media, cores
+//! and link add their active power for as long as they work. Everything here is modelled.
+//! `power/thermal.rs` turns energy into heat.
+
+mod thermal;
+
+pub use thermal::{Thermal, ThermalConfig};
+
+use bothends_csd::EnergyReading;
+
+/// Where these figures come from, as results print it.
+const SOURCE: &str = "modelled(state power × time)";
+
+const PJ_PER_UJ: u128 = 1_000_000;
+
+/// Power of each state above idle, in milliwatts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PowerConfig {
+    /// The device with nothing to do.
+    pub idle_mw: u64,
+    /// More for each busy part of the medium (die).
+    pub media_mw: u64,
+    /// More for each busy core or lane.
+    pub compute_mw: u64,
+    /// More while the link sends.
+    pub link_mw: u64,
+}
+
+/// Time for which parts of the device were busy, summed over the parts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Busy {
+    /// Parts of the medium.
+    pub media_ns: u64,
+    /// Cores or lanes.
+    pub compute_ns: u64,
+    /// The link.
+    pub link_ns: u64,
+}
+
+/// The integrator.
+#[derive(Debug)]
+pub struct Power {
+    config: PowerConfig,
+    media_pj: u128,
+    compute_pj: u128,
+    link_pj: u128,
+}
+
+impl Power {
+    /// Nothing used yet.
+    #[must_use]
+    pub fn new(config: PowerConfig) -> Self {
+        Self { config, media_pj: 0, compute_pj: 0, link_pj: 0 }
+    }
+
+    /// Adds the active energy of some work; returns it in picojoules.
+    pub fn add(&mut self, busy: Busy) -> u128 {
+        let media = energy_pj(self.config.media_mw, busy.media_ns);
+        let compute = energy_pj(self.config.compute_mw, busy.compute_ns);
+        let link = energy_pj(self.config.link_mw, busy.link_ns);
+        self.media_pj += media;
+        self.compute_pj += compute;
+        self.link_pj += link;
+        media + compute + link
+    }
+
+    /// All energy from the start until `now_ns`, in picojoules.
+    #[must_use]
+    pub fn total_pj(&self, now_ns: u64) -> u128 {
+        let idle_pj = energy_pj(self.config.idle_mw, now_ns);
+        idle_pj + self.media_pj + self.compute_pj + self.link_pj
+    }
+
+    /// The figures by domain until `now_ns`; `device` is the sum of the others.
+    #[must_use]
+    pub fn readings(&self, now_ns: u64) -> Vec<EnergyReading> {
+        [
+            ("device", self.total_pj(now_ns)),
+            ("idle", energy_pj(self.config.idle_mw, now_ns)),
+            ("media", self.media_pj),
+            ("compute", self.compute_pj),
+            ("link", self.link_pj),
+        ]
+        .map(|(domain, pj)| EnergyReading {
+            domain: domain.to_owned(),
+            energy_uj: u64::try_from(pj / PJ_PER_UJ).unwrap_or(u64::MAX),
+            source: SOURCE.to_owned(),
+        })
+        .into()
+    }
+}
+
+/// Milliwatts times nanoseconds.
+fn energy_pj(power_mw: u64, time_ns: u64) -> u128 {
+    u128::from(power_mw) * u128::from(time_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CONFIG: PowerConfig =
+        PowerConfig { idle_mw: 5000, media_mw: 35, compute_mw: 700, link_mw: 1100 };
+
+    #[test]
+    fn an_idle_device_uses_idle_power_times_time() {
+        let readings = Power::new(CONFIG).readings(3_600_000_000_000);
+        assert_eq!(readings[0].energy_uj, 5 * 3600 * 1_000_000, "5 W for an hour");
+        assert_eq!(readings[1].energy_uj, readings[0].energy_uj);
+        assert!(readings[2..].iter().all(|reading| reading.energy_uj == 0));
+    }
+
+    proptest! {
+        /// However work is cut into pieces, the sum is the same integer.
+        #[test]
+        fn energy_is_conserved(pieces in prop::collection::vec((0_u64..1 << 40, 0_u64..1 << 40, 0_u64..1 << 40), 0..50), now in 0_u64..1 << 50) {
+            let mut power = Power::new(CONFIG);
+            let (mut media, mut compute, mut link) = (0_u128, 0_u128, 0_u128);
+            for (media_ns, compute_ns, link_ns) in pieces {
+                power.add(Busy { media_ns, compute_ns, link_ns });
+                media += u128::from(media_ns);
+                compute += u128::from(compute_ns);
+                link += u128::from(link_ns);
+            }
+            let expected = 5000 * u128::from(now) + 35 * media + 700 * compute + 1100 * link;
+            prop_assert_eq!(power.total_pj(now), expected);
+        }
+    }
+}

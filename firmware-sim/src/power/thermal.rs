@@ -1,0 +1,66 @@
+//! A thermal cap: a device that uses more than it can cool for too long computes slower.
+//!
+//! Energy above the cooling fills a reservoir, energy below it drains it; while the
+//! reservoir is over its brim, work takes longer. Temperature itself is not modelled.
+
+/// The constants of a thermal cap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThermalConfig {
+    /// Power that can be cooled for ever, in milliwatts.
+    pub cooled_mw: u64,
+    /// Energy above that until the cap comes, in millijoules.
+    pub reservoir_mj: u64,
+    /// Time of work under the cap, in thousandths of its usual time (≥ 1000).
+    pub slowdown_milli: u64,
+}
+
+/// The usual time of work.
+const NO_SLOWDOWN_MILLI: u64 = 1000;
+
+/// A thermal cap in use.
+#[derive(Debug)]
+pub struct Thermal {
+    config: ThermalConfig,
+    heat_pj: u128,
+    seen_ns: u64,
+    seen_pj: u128,
+}
+
+impl Thermal {
+    /// A cold device.
+    #[must_use]
+    pub fn new(config: ThermalConfig) -> Self {
+        Self { config, heat_pj: 0, seen_ns: 0, seen_pj: 0 }
+    }
+
+    /// How slow work is at `now_ns`, the device having used `total_pj` so far; in thousandths.
+    pub fn slowdown_milli(&mut self, now_ns: u64, total_pj: u128) -> u64 {
+        let time_ns = now_ns.saturating_sub(self.seen_ns);
+        let cooled_pj = u128::from(self.config.cooled_mw) * u128::from(time_ns);
+        let used_pj = total_pj.saturating_sub(self.seen_pj);
+        self.heat_pj = (self.heat_pj + used_pj).saturating_sub(cooled_pj);
+        self.seen_ns = self.seen_ns.max(now_ns);
+        self.seen_pj = self.seen_pj.max(total_pj);
+        let brim_pj = u128::from(self.config.reservoir_mj) * 1_000_000_000;
+        if self.heat_pj > brim_pj { self.config.slowdown_milli } else { NO_SLOWDOWN_MILLI }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_comes_after_the_reservoir_and_goes_when_it_has_drained() {
+        let config =
+            ThermalConfig { cooled_mw: 10_000, reservoir_mj: 20_000, slowdown_milli: 2500 };
+        let mut thermal = Thermal::new(config);
+        let watts = |w: u128, s: u128| w * s * 1_000_000_000_000;
+        let second = 1_000_000_000;
+        // 14 W against 10 W of cooling: 4 J more each second, 20 J until the cap.
+        assert_eq!(thermal.slowdown_milli(5 * second, watts(14, 5)), 1000);
+        assert_eq!(thermal.slowdown_milli(6 * second, watts(14, 6)), 2500);
+        // Then 5 W: it drains.
+        assert_eq!(thermal.slowdown_milli(8 * second, watts(14, 6) + watts(5, 2)), 1000);
+    }
+}

@@ -1,0 +1,84 @@
+//! The presets that come with the project (`configs/devices/*.json`), and presets in files.
+
+use std::io::ErrorKind;
+
+use crate::config::{DeviceConfig, PresetError};
+
+/// Name and text of every preset.
+pub const PRESETS: [(&str, &str); 5] = [
+    ("newport", include_str!("../../configs/devices/newport.json")),
+    ("smartssd", include_str!("../../configs/devices/smartssd.json")),
+    ("dpu-bf2", include_str!("../../configs/devices/dpu-bf2.json")),
+    ("storage-server", include_str!("../../configs/devices/storage-server.json")),
+    ("ideal", include_str!("../../configs/devices/ideal.json")),
+];
+
+/// The preset of that name, else the preset in the file of that name. Reads the file.
+///
+/// # Errors
+/// [`PresetError::Unknown`] with all names, or what is wrong with the preset.
+pub fn load(name: &str) -> Result<DeviceConfig, PresetError> {
+    if let Some((_, json)) = PRESETS.iter().find(|(known, _)| *known == name) {
+        return DeviceConfig::from_json(name, json);
+    }
+    match std::fs::read_to_string(name) {
+        Ok(json) => DeviceConfig::from_json(name, &json),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let presets = PRESETS.map(|(known, _)| known).join(", ");
+            Err(PresetError::Unknown { name: name.to_owned(), presets })
+        }
+        Err(error) => {
+            Err(PresetError::Unreadable { path: name.to_owned(), why: error.to_string() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_is_complete_and_named_as_it_is_called() {
+        for (name, _) in PRESETS {
+            assert_eq!(load(name).unwrap().name, name);
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_a_preset() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/devices");
+        let mut n_files = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            load(entry.unwrap().path().to_str().unwrap()).unwrap();
+            n_files += 1;
+        }
+        assert_eq!(n_files, PRESETS.len(), "a preset that is not in the list is not found");
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_presets() {
+        let error = load("newprot").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "there is no preset or file `newprot`; \
+             the presets are newport, smartssd, dpu-bf2, storage-server, ideal"
+        );
+    }
+
+    #[test]
+    fn an_unknown_or_missing_key_is_named() {
+        let newport = PRESETS[0].1;
+        let spoilt = [
+            (newport.replace("\"latency\"", "\"latencey\""), "latencey"),
+            (newport.replace("\"page_size\"", "\"page_sizes\""), "page_sizes"),
+            (newport.replace("\"idle\"", "\"idel\""), "idel"),
+            (newport.replace("\"nand\"", "\"nandd\""), "nandd"),
+            (newport[..newport.len() / 2].to_owned(), "EOF"),
+        ];
+        for (json, expected) in spoilt {
+            let error = DeviceConfig::from_json("newport", &json).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert!(error.starts_with("preset newport: "), "{error}");
+        }
+    }
+}
