@@ -1,8 +1,20 @@
 //! Everything about one epoch that is decided, none of it done.
+//!
+//! The caller says what happened and when, and asks what to do; it may live in wall time
+//! (`runtime`) or in virtual time (`simulate`). Here the books are kept, limits are held and
+//! lateness is declared; which batch to take is the strategy's choice (`select`). Nothing
+//! here blocks, reads a clock or starts anything.
 
-use crate::claim::Claim;
-use crate::ids::{BatchIdx, DeviceIdx, Ns};
-use crate::select::StrategyConfig;
+#[cfg(test)]
+mod tests;
+
+use crate::claim::{Claim, ClaimKind, Returned, Ticket};
+use crate::ids::{BatchIdx, DeviceIdx, Ns, Prong};
+use crate::ledger::Ledger;
+use crate::ledger::hand::Hand;
+use crate::rates::{Times, overdue_ns};
+use crate::select::view::{Back, Front, Health, View};
+use crate::select::{Strategy, StrategyConfig};
 
 /// What an epoch is told before it starts.
 #[derive(Debug, Clone)]
@@ -110,79 +122,324 @@ pub struct ProngCounts {
 }
 
 /// One epoch: its books, its rates and its strategy. Takes questions and events with the
-/// caller's time; never blocks.
+/// caller's time, which never goes back; never blocks.
 #[derive(Debug)]
 pub struct EpochState {
-    config: EpochConfig,
+    strategy: Box<dyn Strategy>,
+    books: Books,
+    quota: u32,
+    returned: Returned,
+    next_serial: u64,
+    counts: Counts,
+}
+
+/// What a view shows.
+#[derive(Debug)]
+struct Books {
+    ledger: Ledger,
+    front: Front,
+    back: Vec<Back>,
+    accelerator_ns: Option<u64>,
+    recovery: Recovery,
+}
+
+impl Books {
+    fn view(&self, now: Ns) -> View<'_> {
+        View {
+            now,
+            ledger: &self.ledger,
+            front: &self.front,
+            back: &self.back,
+            accelerator_ns: self.accelerator_ns,
+            recovery: self.recovery,
+        }
+    }
+
+    fn hand(&mut self, prong: Prong) -> Option<&mut Hand> {
+        match prong {
+            Prong::Front => Some(&mut self.front.hand),
+            Prong::Back(device) => self.device(device).map(|back| &mut back.hand),
+        }
+    }
+
+    fn device(&mut self, device: DeviceIdx) -> Option<&mut Back> {
+        self.back.get_mut(usize::from(device.0))
+    }
 }
 
 impl EpochState {
     /// An epoch in which nothing has happened.
     #[must_use]
     pub fn new(config: EpochConfig) -> Self {
-        Self { config }
+        let front = Front {
+            parallel: config.front.parallel.max(1),
+            hand: Hand::default(),
+            times: Times::of_host(config.front.prior_ns),
+        };
+        let back = config.devices.iter().map(|&config| Back {
+            config,
+            hand: Hand::default(),
+            times: Times::of_device(config.prior_ns),
+            health: Health::Well,
+            proven: config.prior_ns.is_some(),
+        });
+        let books = Books {
+            ledger: Ledger::new(config.n_batches, &config.done),
+            front,
+            back: back.collect(),
+            accelerator_ns: config.accelerator_ns,
+            recovery: config.recovery,
+        };
+        let n_devices = config.devices.len();
+        Self {
+            strategy: config.strategy.build(),
+            books,
+            quota: config.front.quota.max(1),
+            returned: Returned::default(),
+            next_serial: 0,
+            counts: Counts {
+                back: vec![ProngCounts::default(); n_devices],
+                ..Counts::default()
+            },
+        }
     }
+}
 
+// ---- questions ----------------------------------------------------------------------------
+
+impl EpochState {
     /// The host has a free hand: what it makes next. A rescue comes first.
     pub fn next_front(&mut self, now: Ns) -> Option<Claim> {
-        let _ = (now, &self.config);
-        None
+        self.catch_up(now);
+        let used = self.books.front.hand.used();
+        let view = self.books.view(now);
+        let batch = if used < self.quota {
+            self.strategy.front(&view)
+        } else if used == self.quota {
+            // One more, so that a full quota cannot wait for itself.
+            self.strategy.awaited(&view).filter(|batch| {
+                let is_late = |claim| view.is_worth_redoing(&claim);
+                view.is_free(*batch)
+                    || view
+                        .back_claims()
+                        .find(|claim| claim.batch == *batch)
+                        .is_some_and(is_late)
+            })
+        } else {
+            None
+        }?;
+        let kind = if self.books.ledger.free().contains(batch) {
+            ClaimKind::First
+        } else if self.books.ledger.only_back_makes(batch) {
+            self.counts.rescued += 1;
+            ClaimKind::Rescue
+        } else {
+            return None;
+        };
+        Some(self.claim(batch, Prong::Front, kind, now))
     }
 
     /// A device has a free job slot: what it makes next.
     pub fn next_back(&mut self, device: DeviceIdx, now: Ns) -> Option<Claim> {
-        let _ = (device, now);
-        None
+        self.catch_up(now);
+        let back = self.books.device(device)?;
+        let slots = if back.proven { back.config.slots.max(1) } else { 1 };
+        let has_room = back.health == Health::Well
+            && back.hand.n_held() < slots
+            && back.hand.used() < back.config.buffer.max(1);
+        if !has_room {
+            return None;
+        }
+        let batch = self.strategy.back(&self.books.view(now), device)?;
+        if !self.books.ledger.free().contains(batch) {
+            return None;
+        }
+        Some(self.claim(batch, Prong::Back(device), ClaimKind::First, now))
     }
 
     /// The consumer has room: what it gets next.
     pub fn next_delivery(&mut self, now: Ns) -> Pick {
-        let _ = now;
-        Pick::End
+        self.catch_up(now);
+        if self.books.ledger.unpicked().is_empty() {
+            return Pick::End;
+        }
+        match self.strategy.deliver(&self.books.view(now)) {
+            Some(batch) if self.books.ledger.pick(batch) => Pick::Deliver(batch),
+            Some(_) | None => Pick::Wait,
+        }
     }
 
     /// When to ask again though nothing happened; later than `now`.
     #[must_use]
     pub fn wake_at(&self, now: Ns) -> Option<Ns> {
-        let _ = now;
-        None
+        self.books.view(now).changes_at()
     }
 
+    /// The batch without which nothing more is delivered; `None` at the end, and where the
+    /// strategy delivers in no order.
+    #[must_use]
+    pub fn next_in_order(&self) -> Option<BatchIdx> {
+        self.strategy.awaited(&self.books.view(Ns::default()))
+    }
+
+    /// What has happened so far. Costs O(batches).
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts { delivered: self.books.ledger.delivered(), ..self.counts.clone() }
+    }
+
+    fn claim(
+        &mut self,
+        batch: BatchIdx,
+        prong: Prong,
+        kind: ClaimKind,
+        now: Ns,
+    ) -> Claim {
+        let ticket = Ticket { batch, prong, kind, serial: self.next_serial };
+        self.next_serial += 1;
+        self.books.ledger.claim(batch, prong);
+        if let Some(hand) = self.books.hand(prong) {
+            hand.take(ticket, now);
+        }
+        ticket.claim(&self.returned)
+    }
+
+    /// Books what became known without an event: dropped claims, and claims that have become
+    /// overdue.
+    fn catch_up(&mut self, now: Ns) {
+        while let Some(ticket) = self.returned.take() {
+            if self.end(ticket) {
+                self.counts.returned += 1;
+            }
+        }
+        for back in &mut self.books.back {
+            let limit_ns = overdue_ns(&back.times, &self.books.front.times);
+            if back.hand.declare_overdue(limit_ns, now) && back.health == Health::Well {
+                back.health = Health::Silent;
+            }
+        }
+    }
+}
+
+// ---- events -------------------------------------------------------------------------------
+
+impl EpochState {
     /// A batch is made. `work_ns` is the prong's own time for it: worker-nanoseconds divided
     /// by workers on the host, device time on a device.
     pub fn finish(&mut self, claim: Claim, work_ns: u64, now: Ns) -> Finish {
-        let _ = (claim.close(), work_ns, now);
-        Finish::Wasted
+        self.catch_up(now);
+        let ticket = claim.close();
+        let prong = ticket.prong;
+        let Some(held) = self.books.hand(prong).and_then(|hand| hand.end(ticket)) else {
+            self.count(prong).wasted += 1;
+            return Finish::Wasted;
+        };
+        self.answered(prong);
+        match prong {
+            Prong::Front => self.books.front.times.push(work_ns),
+            Prong::Back(device) => {
+                if let Some(back) = self.books.device(device) {
+                    back.times.push_limited(work_ns);
+                    back.proven = true;
+                }
+            }
+        }
+        self.strategy.observe(prong, work_ns);
+        if held.overdue {
+            self.count(prong).late += 1;
+        }
+        if !self.books.ledger.commit(ticket.batch, prong) {
+            self.count(prong).wasted += 1;
+            return Finish::Wasted;
+        }
+        if let Some(hand) = self.books.hand(prong) {
+            hand.wait_more();
+        }
+        let waiting = self.books.back.iter().map(|back| back.hand.waiting()).sum();
+        self.counts.peak_waiting = self.counts.peak_waiting.max(waiting);
+        Finish::Committed
     }
 
     /// A batch could not be made (failed, corrupt): it becomes free again and is counted.
     pub fn give_back(&mut self, claim: Claim, now: Ns) {
-        let _ = (claim.close(), now);
+        self.catch_up(now);
+        let ticket = claim.close();
+        if self.end(ticket) {
+            self.answered(ticket.prong);
+            self.count(ticket.prong).lost += 1;
+        }
     }
 
-    /// A device had no room for the claim: it becomes free again, and nothing is counted.
+    /// A prong had no room for the claim: it becomes free again, and nothing is counted.
     pub fn refused(&mut self, claim: Claim, now: Ns) {
-        let _ = (claim.close(), now);
+        self.catch_up(now);
+        let ticket = claim.close();
+        if self.end(ticket) {
+            self.answered(ticket.prong);
+        }
     }
 
-    /// A device is gone. Claims it held are void; finishing one is harmless.
+    /// A device is gone. Claims it held are void (ending one later is harmless), their
+    /// batches are free again, and each is counted as lost.
     pub fn device_lost(&mut self, device: DeviceIdx, now: Ns) {
-        let _ = (device, now);
+        self.catch_up(now);
+        let Some(back) = self.books.back.get_mut(usize::from(device.0)) else { return };
+        back.health = Health::Lost;
+        while let Some(held) = back.hand.end_oldest() {
+            self.counts.back[usize::from(device.0)].lost += 1;
+            // Without recovery nobody ever learns that these batches are not being made.
+            if self.books.recovery == Recovery::On {
+                self.books.ledger.release(held.batch(), Prong::Back(device));
+            }
+        }
     }
 
-    /// A lost device is back.
+    /// A lost device is back. It keeps the rate it had, and gets one batch at a time until
+    /// it has answered.
     pub fn device_joined(&mut self, device: DeviceIdx, now: Ns) {
-        let _ = (device, now);
+        self.catch_up(now);
+        if let Some(back) = self.books.device(device)
+            && back.health == Health::Lost
+        {
+            back.health = Health::Well;
+            back.proven = false;
+        }
     }
 
     /// The consumer took a picked batch.
     pub fn delivered(&mut self, batch: BatchIdx, now: Ns) {
-        let _ = (batch, now);
+        self.catch_up(now);
+        let Some(prong) = self.books.ledger.deliver(batch) else { return };
+        self.count(prong).delivered += 1;
+        if let Some(hand) = self.books.hand(prong) {
+            hand.wait_less();
+        }
     }
 
-    /// What has happened so far.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        Counts::default()
+    /// Ends a claim without a result; false when it is void.
+    fn end(&mut self, ticket: Ticket) -> bool {
+        let Some(hand) = self.books.hand(ticket.prong) else { return false };
+        let is_open = hand.end(ticket).is_some();
+        if is_open {
+            self.books.ledger.release(ticket.batch, ticket.prong);
+        }
+        is_open
+    }
+
+    /// A device that answers is not silent.
+    fn answered(&mut self, prong: Prong) {
+        if let Prong::Back(device) = prong
+            && let Some(back) = self.books.device(device)
+            && back.health == Health::Silent
+        {
+            back.health = Health::Well;
+        }
+    }
+
+    fn count(&mut self, prong: Prong) -> &mut ProngCounts {
+        match prong {
+            Prong::Front => &mut self.counts.front,
+            Prong::Back(device) => &mut self.counts.back[usize::from(device.0)],
+        }
     }
 }

@@ -1,1 +1,307 @@
-//! ledger
+//! The books of one epoch: what state every batch is in, and who makes it.
+//!
+//! The ledger alone commits: of several results for a batch the first counts, whoever sent
+//! it. Every question and every entry costs O(1) (amortised), because a decision per batch
+//! must stay small beside the batch. It does not decide anything: `select` does. What each
+//! prong holds is in `ledger/hand.rs`; read `select.rs` next.
+
+pub mod batch_set;
+pub mod hand;
+
+use std::collections::VecDeque;
+
+use crate::ids::{BatchIdx, Prong};
+use batch_set::BatchSet;
+
+/// What state a batch is in. The order is the way of a batch; only `Claimed` may go back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchState {
+    /// Nobody makes it.
+    Free,
+    /// Somebody makes it; two when it is being rescued.
+    Claimed,
+    /// It is made and waits to be picked for delivery.
+    Ready,
+    /// It is picked; the consumer has not confirmed it yet.
+    Picked,
+    /// The consumer has it.
+    Delivered,
+}
+
+/// Who holds a claim on a batch: at most the front and one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holders {
+    None,
+    Front,
+    Back,
+    Both,
+}
+
+impl Holders {
+    fn with(self, prong: Prong) -> Self {
+        match (self, prong) {
+            (Self::None | Self::Front, Prong::Front) => Self::Front,
+            (Self::None | Self::Back, Prong::Back(_)) => Self::Back,
+            (Self::Back | Self::Both, Prong::Front) => Self::Both,
+            (Self::Front | Self::Both, Prong::Back(_)) => Self::Both,
+        }
+    }
+
+    fn without(self, prong: Prong) -> Self {
+        match (self, prong) {
+            (Self::Both | Self::Back, Prong::Front) => Self::Back,
+            (Self::Both | Self::Front, Prong::Back(_)) => Self::Front,
+            (Self::None | Self::Front, Prong::Front)
+            | (Self::None | Self::Back, Prong::Back(_)) => Self::None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    state: BatchState,
+    holders: Holders,
+    /// Who made it; meaningful from `Ready` on.
+    maker: Prong,
+}
+
+/// The state of every batch of an epoch.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    entries: Vec<Entry>,
+    free: BatchSet,
+    unpicked: BatchSet,
+    ready_front: VecDeque<BatchIdx>,
+    ready_back: VecDeque<BatchIdx>,
+}
+
+impl Ledger {
+    /// Books of `n_batches` free batches, except those in `done` (half-open ranges), which
+    /// were delivered before. Parts of a range beyond the epoch are ignored.
+    #[must_use]
+    pub fn new(n_batches: u32, done: &[(u32, u32)]) -> Self {
+        let entry = Entry {
+            state: BatchState::Free,
+            holders: Holders::None,
+            maker: Prong::Front,
+        };
+        let mut ledger = Self {
+            entries: vec![entry; n_batches as usize],
+            free: BatchSet::full(n_batches),
+            unpicked: BatchSet::full(n_batches),
+            ready_front: VecDeque::new(),
+            ready_back: VecDeque::new(),
+        };
+        for &(from, to) in done {
+            for batch in (from..to.min(n_batches)).map(BatchIdx) {
+                ledger.entries[batch.0 as usize].state = BatchState::Delivered;
+                ledger.free.remove(batch);
+                ledger.unpicked.remove(batch);
+            }
+        }
+        ledger
+    }
+
+    /// Batches of the epoch, delivered ones included.
+    #[must_use]
+    pub fn n_batches(&self) -> u32 {
+        u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The state of a batch; `None` beyond the epoch.
+    #[must_use]
+    pub fn state(&self, batch: BatchIdx) -> Option<BatchState> {
+        self.entry(batch).map(|entry| entry.state)
+    }
+
+    /// The batches that nobody makes.
+    #[must_use]
+    pub fn free(&self) -> &BatchSet {
+        &self.free
+    }
+
+    /// The batches that have not been picked for delivery.
+    #[must_use]
+    pub fn unpicked(&self) -> &BatchSet {
+        &self.unpicked
+    }
+
+    /// The batch that has been ready longest of those the host made.
+    #[must_use]
+    pub fn ready_front(&self) -> Option<BatchIdx> {
+        self.ready_front.front().copied()
+    }
+
+    /// The batch that has been ready longest of those a device made.
+    #[must_use]
+    pub fn ready_back(&self) -> Option<BatchIdx> {
+        self.ready_back.front().copied()
+    }
+
+    /// Whether a device, and nobody else, is making this batch.
+    #[must_use]
+    pub fn only_back_makes(&self, batch: BatchIdx) -> bool {
+        self.entry(batch)
+            .is_some_and(|e| e.state == BatchState::Claimed && e.holders == Holders::Back)
+    }
+
+    /// Whether a device makes this batch or has made it.
+    #[must_use]
+    pub fn is_of_back(&self, batch: BatchIdx) -> bool {
+        self.entry(batch).is_some_and(|entry| match entry.state {
+            BatchState::Free => false,
+            BatchState::Claimed => entry.holders != Holders::Front,
+            BatchState::Ready | BatchState::Picked | BatchState::Delivered => {
+                entry.maker != Prong::Front
+            }
+        })
+    }
+
+    /// Batches delivered, as half-open ranges in rising order. Costs O(batches).
+    #[must_use]
+    pub fn delivered(&self) -> Vec<(u32, u32)> {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for (batch, entry) in (0..).zip(&self.entries) {
+            if entry.state != BatchState::Delivered {
+                continue;
+            }
+            match ranges.last_mut() {
+                Some((_, end)) if *end == batch => *end += 1,
+                _ => ranges.push((batch, batch + 1)),
+            }
+        }
+        ranges
+    }
+
+    fn entry(&self, batch: BatchIdx) -> Option<&Entry> {
+        self.entries.get(batch.0 as usize)
+    }
+}
+
+// ---- entries ------------------------------------------------------------------------------
+
+impl Ledger {
+    /// `prong` begins to make a batch.
+    pub(crate) fn claim(&mut self, batch: BatchIdx, prong: Prong) {
+        let entry = &mut self.entries[batch.0 as usize];
+        entry.state = BatchState::Claimed;
+        entry.holders = entry.holders.with(prong);
+        self.free.remove(batch);
+    }
+
+    /// `prong` ends a claim without a result. Unless another prong makes it too, the batch
+    /// is free again.
+    pub(crate) fn release(&mut self, batch: BatchIdx, prong: Prong) {
+        let entry = &mut self.entries[batch.0 as usize];
+        entry.holders = entry.holders.without(prong);
+        if entry.state == BatchState::Claimed && entry.holders == Holders::None {
+            entry.state = BatchState::Free;
+            self.free.insert(batch);
+        }
+    }
+
+    /// `prong` ends a claim with a result; whether it is the first and counts.
+    pub(crate) fn commit(&mut self, batch: BatchIdx, prong: Prong) -> bool {
+        let entry = &mut self.entries[batch.0 as usize];
+        entry.holders = entry.holders.without(prong);
+        if entry.state != BatchState::Claimed {
+            return false;
+        }
+        entry.state = BatchState::Ready;
+        entry.maker = prong;
+        match prong {
+            Prong::Front => self.ready_front.push_back(batch),
+            Prong::Back(_) => self.ready_back.push_back(batch),
+        }
+        true
+    }
+
+    /// A ready batch is on its way to the consumer; false when it is not ready.
+    pub(crate) fn pick(&mut self, batch: BatchIdx) -> bool {
+        if self.state(batch) != Some(BatchState::Ready) {
+            return false;
+        }
+        self.entries[batch.0 as usize].state = BatchState::Picked;
+        self.unpicked.remove(batch);
+        // Batches may be picked from the middle of a queue; they leave it at its head.
+        let entries = &self.entries;
+        for queue in [&mut self.ready_front, &mut self.ready_back] {
+            let is_gone = |b: &BatchIdx| entries[b.0 as usize].state != BatchState::Ready;
+            while queue.front().is_some_and(is_gone) {
+                queue.pop_front();
+            }
+        }
+        true
+    }
+
+    /// The consumer has a picked batch; who made it, or `None` when it was not picked.
+    pub(crate) fn deliver(&mut self, batch: BatchIdx) -> Option<Prong> {
+        let entry = self.entries.get_mut(batch.0 as usize)?;
+        if entry.state != BatchState::Picked {
+            return None;
+        }
+        entry.state = BatchState::Delivered;
+        Some(entry.maker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::DeviceIdx;
+
+    const BACK: Prong = Prong::Back(DeviceIdx(0));
+    const B: BatchIdx = BatchIdx(2);
+
+    #[test]
+    fn the_first_of_two_results_counts() {
+        let mut ledger = Ledger::new(4, &[]);
+        ledger.claim(B, BACK);
+        assert!(ledger.only_back_makes(B));
+        ledger.claim(B, Prong::Front);
+        assert!(!ledger.only_back_makes(B));
+        assert!(ledger.commit(B, Prong::Front));
+        assert!(!ledger.commit(B, BACK));
+        assert_eq!(ledger.ready_front(), Some(B));
+        assert_eq!(ledger.ready_back(), None);
+        assert!(ledger.pick(B));
+        assert!(!ledger.pick(B));
+        assert_eq!(ledger.deliver(B), Some(Prong::Front));
+        assert_eq!(ledger.deliver(B), None);
+    }
+
+    #[test]
+    fn a_batch_is_free_again_when_its_last_maker_gives_up() {
+        let mut ledger = Ledger::new(4, &[]);
+        ledger.claim(B, BACK);
+        ledger.claim(B, Prong::Front);
+        ledger.release(B, BACK);
+        assert_eq!(ledger.state(B), Some(BatchState::Claimed));
+        assert!(!ledger.is_of_back(B));
+        ledger.release(B, Prong::Front);
+        assert_eq!(ledger.state(B), Some(BatchState::Free));
+        assert!(ledger.free().contains(B));
+    }
+
+    #[test]
+    fn what_was_delivered_before_is_neither_free_nor_waited_for() {
+        let ledger = Ledger::new(10, &[(0, 3), (5, 6), (9, 20)]);
+        assert_eq!(ledger.free().len(), 5);
+        assert_eq!(ledger.unpicked().first(), Some(BatchIdx(3)));
+        assert_eq!(ledger.unpicked().last(), Some(BatchIdx(8)));
+        assert_eq!(ledger.delivered(), [(0, 3), (5, 6), (9, 10)]);
+    }
+
+    #[test]
+    fn a_batch_picked_from_the_middle_leaves_no_trace_in_its_queue() {
+        let mut ledger = Ledger::new(3, &[]);
+        for batch in (0..3).map(BatchIdx) {
+            ledger.claim(batch, Prong::Front);
+            assert!(ledger.commit(batch, Prong::Front));
+        }
+        assert!(ledger.pick(BatchIdx(1)));
+        assert_eq!(ledger.ready_front(), Some(BatchIdx(0)));
+        assert!(ledger.pick(BatchIdx(0)));
+        assert_eq!(ledger.ready_front(), Some(BatchIdx(2)));
+    }
+}

@@ -1,7 +1,61 @@
 //! Who claims what, and what is delivered next: the strategies.
+//!
+//! A strategy is a pure decision: it sees a [`View`] and names a batch. It keeps no books
+//! (`ledger` does), measures nothing (`rates`), and carries nothing out (`epoch`). Read
+//! `cpu.rs`, `mte.rs` and `ordered.rs`, in this order; a new one needs a file, a line in
+//! [`StrategyConfig`], and [`contract`] to hold.
+
+pub mod contract;
+pub mod cpu;
+pub mod csd;
+pub mod mte;
+pub mod ordered;
+pub mod relaxed;
+pub mod view;
+pub mod wrr;
 
 use std::fmt;
 use std::str::FromStr;
+
+use crate::ids::{BatchIdx, DeviceIdx, Prong};
+pub use mte::{MteConfig, MteTime};
+pub use view::View;
+pub use wrr::{WrrConfig, WrrWeight};
+
+/// Who claims what, and what is delivered next.
+///
+/// # Contract
+///
+/// 1. `front` names a free batch, or one that a device alone is making (a rescue). It is
+///    asked only while the host's quota has room.
+/// 2. `back` names a free batch. It is asked only for a device that works and has room.
+/// 3. `deliver` names a ready batch.
+/// 4. `awaited` names the one batch without which nothing more is delivered, if there is
+///    one. When it is free or late the host makes it even with its quota full; so a strategy
+///    that delivers in an order cannot lock itself up.
+/// 5. As long as the host works, every batch is delivered, whatever the devices do.
+/// 6. No call costs more than O(claims held), and none allocates.
+///
+/// [`contract`] holds these as callable checks.
+pub trait Strategy: fmt::Debug + Send {
+    /// What the host makes next.
+    fn front(&mut self, view: &View<'_>) -> Option<BatchIdx>;
+
+    /// What a device makes next.
+    fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx>;
+
+    /// What is delivered next.
+    fn deliver(&mut self, view: &View<'_>) -> Option<BatchIdx>;
+
+    /// The batch without which nothing more is delivered.
+    fn awaited(&self, view: &View<'_>) -> Option<BatchIdx>;
+
+    /// A prong took `work_ns` for a batch. For strategies that measure by rules of their
+    /// own; the view's rates are up to date without it.
+    fn observe(&mut self, prong: Prong, work_ns: u64) {
+        let _ = (prong, work_ns);
+    }
+}
 
 /// A strategy, with what it can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,52 +72,6 @@ pub enum StrategyConfig {
     Relaxed,
     /// The plan's order; a device claims what it can have ready when it is needed.
     Ordered,
-}
-
-/// What `mte` can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MteConfig {
-    /// Batches each side makes before the split is fixed.
-    pub calibration: u32,
-    /// What the measured time of a batch contains.
-    pub time: MteTime,
-}
-
-/// What `mte` counts as the time of a batch. Sources leave it open, so both exist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MteTime {
-    /// Preprocessing only.
-    Preprocess,
-    /// Preprocessing and the accelerator's step.
-    WithStep,
-}
-
-impl Default for MteConfig {
-    fn default() -> Self {
-        Self { calibration: 10, time: MteTime::Preprocess }
-    }
-}
-
-/// What `wrr` can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WrrConfig {
-    /// Host batches taken for each turn of the devices.
-    pub weight: WrrWeight,
-}
-
-/// How many host batches `wrr` takes before it looks at the devices again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WrrWeight {
-    /// So many (at least 1).
-    Fixed(u32),
-    /// As many as the host makes while the devices make one, by the measured rates.
-    ByRates,
-}
-
-impl Default for WrrConfig {
-    fn default() -> Self {
-        Self { weight: WrrWeight::Fixed(1) }
-    }
 }
 
 impl StrategyConfig {
@@ -90,6 +98,19 @@ impl StrategyConfig {
             Self::Wrr(_) => "wrr",
             Self::Relaxed => "relaxed",
             Self::Ordered => "ordered",
+        }
+    }
+
+    /// The strategy at the start of an epoch.
+    #[must_use]
+    pub fn build(self) -> Box<dyn Strategy> {
+        match self {
+            Self::Cpu => Box::new(cpu::Cpu),
+            Self::Csd => Box::new(csd::Csd),
+            Self::Mte(config) => Box::new(mte::Mte::new(config)),
+            Self::Wrr(config) => Box::new(wrr::Wrr::new(config)),
+            Self::Relaxed => Box::new(relaxed::Relaxed),
+            Self::Ordered => Box::new(ordered::Ordered),
         }
     }
 
@@ -120,6 +141,8 @@ impl FromStr for StrategyConfig {
 
     fn from_str(name: &str) -> Result<Self, UnknownStrategy> {
         let found = Self::all().into_iter().find(|(known, _)| *known == name);
-        found.map(|(_, config)| config).ok_or_else(|| UnknownStrategy { name: name.to_owned() })
+        found
+            .map(|(_, config)| config)
+            .ok_or_else(|| UnknownStrategy { name: name.to_owned() })
     }
 }

@@ -1,0 +1,242 @@
+//! Promises of an epoch: the strategies' contract over many seeds, and single rules.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::select::contract::{self, Opponent};
+
+const MILLI: u64 = 1_000_000;
+const D0: DeviceIdx = DeviceIdx(0);
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn every_strategy_survives_chaos(seed in any::<u64>()) {
+        for (_, strategy) in StrategyConfig::all() {
+            contract::delivers_everything_once(strategy, Opponent::Chaos, seed);
+        }
+    }
+}
+
+#[test]
+fn every_strategy_keeps_its_contract() {
+    for (_, strategy) in StrategyConfig::all() {
+        contract::all(strategy, 0..200);
+    }
+}
+
+fn config(strategy: StrategyConfig, n_batches: u32) -> EpochConfig {
+    let device = DeviceConfig { slots: 2, buffer: 8, prior_ns: Some(4 * MILLI) };
+    EpochConfig {
+        n_batches,
+        strategy,
+        front: FrontConfig { parallel: 1, quota: 2, prior_ns: Some(MILLI) },
+        devices: vec![device],
+        accelerator_ns: None,
+        done: vec![],
+        recovery: Recovery::On,
+    }
+}
+
+fn at(milli: u64) -> Ns {
+    Ns(milli * MILLI)
+}
+
+/// Lets the host make and the consumer take what they can, one batch each millisecond.
+fn host_works(epoch: &mut EpochState, milli: std::ops::Range<u64>) -> Vec<u32> {
+    let mut delivered = Vec::new();
+    for milli in milli {
+        if let Some(claim) = epoch.next_front(at(milli)) {
+            epoch.finish(claim, MILLI, at(milli + 1));
+        }
+        while let Pick::Deliver(batch) = epoch.next_delivery(at(milli + 1)) {
+            epoch.delivered(batch, at(milli + 1));
+            delivered.push(batch.0);
+        }
+    }
+    delivered
+}
+
+#[test]
+fn a_dropped_claim_goes_back() {
+    for (_, strategy) in StrategyConfig::all() {
+        let mut epoch = EpochState::new(config(strategy, 1));
+        let device = if strategy == StrategyConfig::Csd { Some(D0) } else { None };
+        let mut claim = |now| match device {
+            Some(device) => epoch.next_back(device, now),
+            None => epoch.next_front(now),
+        };
+        drop(claim(at(0)).unwrap());
+        assert_eq!(claim(at(1)).unwrap().batch(), BatchIdx(0));
+        assert_eq!(epoch.counts().returned, 1);
+    }
+}
+
+#[test]
+fn a_device_takes_what_it_can_have_ready_in_time() {
+    let mut epoch = EpochState::new(config(StrategyConfig::Ordered, 1_000));
+    // 1.3 x 4 ms ahead at 1.25 batches per ms, and two more.
+    assert_eq!(epoch.next_back(D0, at(0)).unwrap().batch(), BatchIdx(9));
+}
+
+#[test]
+fn a_device_nobody_knows_gets_one_batch_and_is_never_waited_for() {
+    let mut config = config(StrategyConfig::Ordered, 200);
+    config.devices[0].prior_ns = None;
+    let mut epoch = EpochState::new(config);
+    let _first = epoch.next_back(D0, at(0)).unwrap();
+    assert!(epoch.next_back(D0, at(0)).is_none());
+    let delivered = host_works(&mut epoch, 0..200);
+    assert_eq!(delivered, (0..200).collect::<Vec<_>>());
+    assert_eq!(epoch.counts().rescued, 1);
+}
+
+#[test]
+fn a_silent_device_gets_nothing_more_until_it_answers() {
+    let mut epoch = EpochState::new(config(StrategyConfig::Relaxed, 1_000));
+    let first = epoch.next_back(D0, at(0)).unwrap();
+    let wake = epoch.wake_at(at(0)).unwrap();
+    assert!(wake <= Ns(4 * MILLI * 13 / 10));
+    // Overdue, though the device was alone with it and has a free slot.
+    epoch.finish(first, 4 * MILLI, at(4));
+    let second = epoch.next_back(D0, at(4)).unwrap();
+    assert!(epoch.next_back(D0, at(40)).is_none());
+    assert_eq!(epoch.finish(second, 36 * MILLI, at(40)), Finish::Committed);
+    assert!(epoch.next_back(D0, at(40)).is_some());
+    assert_eq!(epoch.counts().back[0].late, 1);
+}
+
+#[test]
+fn the_late_result_of_a_rescued_batch_is_wasted() {
+    let mut epoch = EpochState::new(config(StrategyConfig::Ordered, 20));
+    let claim = epoch.next_back(D0, at(0)).unwrap();
+    assert_eq!(host_works(&mut epoch, 0..40), (0..20).collect::<Vec<_>>());
+    assert_eq!(epoch.finish(claim, 41 * MILLI, at(41)), Finish::Wasted);
+    let counts = epoch.counts();
+    assert_eq!((counts.rescued, counts.back[0].wasted, counts.back[0].late), (1, 1, 1));
+}
+
+#[test]
+fn a_full_quota_does_not_lock_out_the_batch_that_delivery_waits_for() {
+    let mut epoch = EpochState::new(config(StrategyConfig::Ordered, 20));
+    let lost = epoch.next_front(at(0)).unwrap();
+    let made = epoch.next_front(at(0)).unwrap();
+    assert_eq!((lost.batch(), made.batch()), (BatchIdx(0), BatchIdx(1)));
+    epoch.finish(made, MILLI, at(1));
+    let third = epoch.next_front(at(1));
+    assert!(third.is_none(), "the quota is two");
+    epoch.give_back(lost, at(1));
+    let second = epoch.next_front(at(1)).unwrap();
+    assert_eq!(second.batch(), BatchIdx(0));
+    assert!(epoch.next_front(at(1)).is_none());
+    assert_eq!(epoch.counts().front.lost, 1);
+}
+
+#[test]
+fn claims_of_a_lost_device_are_void_and_their_batches_free() {
+    let mut epoch = EpochState::new(config(StrategyConfig::Relaxed, 2));
+    let claim = epoch.next_back(D0, at(0));
+    assert!(claim.is_none(), "the host would be faster");
+    let mut epoch = EpochState::new(config(StrategyConfig::Csd, 2));
+    let held = [epoch.next_back(D0, at(0)).unwrap(), epoch.next_back(D0, at(0)).unwrap()];
+    assert!(epoch.next_front(at(1)).is_none());
+    epoch.device_lost(D0, at(1));
+    for claim in held {
+        assert_eq!(epoch.finish(claim, MILLI, at(1)), Finish::Wasted);
+    }
+    assert_eq!(host_works(&mut epoch, 1..4), [0, 1]);
+    assert_eq!(epoch.counts().back[0].lost, 2);
+    epoch.device_joined(D0, at(4));
+    assert_eq!(epoch.next_delivery(at(4)), Pick::End);
+}
+
+#[test]
+fn a_device_that_comes_back_gets_one_batch_at_a_time_until_it_answers() {
+    let mut epoch = EpochState::new(config(StrategyConfig::Ordered, 1_000));
+    epoch.device_lost(D0, at(0));
+    assert!(epoch.next_back(D0, at(0)).is_none());
+    epoch.device_joined(D0, at(1));
+    let claim = epoch.next_back(D0, at(1)).unwrap();
+    assert!(epoch.next_back(D0, at(1)).is_none());
+    epoch.finish(claim, 4 * MILLI, at(5));
+    let _one = epoch.next_back(D0, at(5)).unwrap();
+    assert!(epoch.next_back(D0, at(5)).is_some());
+}
+
+#[test]
+fn without_recovery_the_published_schemes_wait_for_ever() {
+    for name in ["mte", "wrr"] {
+        let mut config = config(name.parse().unwrap(), 40);
+        config.recovery = Recovery::Off;
+        let mut epoch = EpochState::new(config);
+        let _claim = epoch.next_back(D0, at(0)).unwrap();
+        epoch.device_lost(D0, at(1));
+        assert_eq!(host_works(&mut epoch, 1..10_000).len(), 39, "{name}");
+        assert_eq!(epoch.next_delivery(at(1_000_000)), Pick::Wait);
+    }
+}
+
+#[test]
+fn an_epoch_without_batches_is_at_its_end() {
+    for (_, strategy) in StrategyConfig::all() {
+        let mut epoch = EpochState::new(config(strategy, 0));
+        assert!(epoch.next_front(at(0)).is_none());
+        assert!(epoch.next_back(D0, at(0)).is_none());
+        assert_eq!(epoch.next_delivery(at(0)), Pick::End);
+    }
+}
+
+#[test]
+fn mte_splits_by_the_ratio_of_the_measured_times() {
+    let mut config = config("mte".parse().unwrap(), 100);
+    config.devices[0] = DeviceConfig { slots: 1, buffer: 100, prior_ns: Some(4 * MILLI) };
+    config.front.quota = 100;
+    let mut epoch = EpochState::new(config);
+    for i in 0..10 {
+        let claim = epoch.next_front(at(i)).unwrap();
+        epoch.finish(claim, MILLI, at(i + 1));
+        let claim = epoch.next_back(D0, at(i)).unwrap();
+        epoch.finish(claim, 4 * MILLI, at(i + 1));
+    }
+    let mut back = 10;
+    while let Some(claim) = epoch.next_back(D0, at(20)) {
+        epoch.finish(claim, 4 * MILLI, at(20));
+        back += 1;
+    }
+    assert_eq!(back, 20);
+    while let Some(claim) = epoch.next_front(at(21)) {
+        epoch.finish(claim, MILLI, at(21));
+    }
+    let mut order = Vec::new();
+    while let Pick::Deliver(batch) = epoch.next_delivery(at(22)) {
+        order.push(batch.0);
+    }
+    assert_eq!(order, (0..80).chain((80..100).rev()).collect::<Vec<_>>());
+}
+
+#[test]
+fn wrr_alternates_while_both_sides_have_something_ready() {
+    let mut epoch = EpochState::new(config("wrr".parse().unwrap(), 10));
+    for _ in 0..2 {
+        let claim = epoch.next_front(at(0)).unwrap();
+        epoch.finish(claim, MILLI, at(0));
+        let claim = epoch.next_back(D0, at(0)).unwrap();
+        epoch.finish(claim, MILLI, at(0));
+    }
+    let mut order = Vec::new();
+    while let Pick::Deliver(batch) = epoch.next_delivery(at(1)) {
+        order.push(batch.0);
+    }
+    assert_eq!(order, [0, 9, 1, 8]);
+}
+
+#[test]
+fn names_of_strategies_are_read_back() {
+    for (name, strategy) in StrategyConfig::all() {
+        assert_eq!(name.parse(), Ok(strategy));
+        assert_eq!(strategy.to_string(), name);
+    }
+    let error = "fast".parse::<StrategyConfig>().unwrap_err();
+    assert!(error.to_string().contains("`fast` is no strategy; use cpu"));
+}

@@ -1,0 +1,101 @@
+//! What one prong holds: its open claims, and its batches that wait for delivery.
+//!
+//! A hand has few claims (slots of a device, workers of the host), so lists are walked.
+//! When a claim is overdue is said by `rates.rs`; the hand only remembers that it was said.
+
+use crate::claim::Ticket;
+use crate::ids::{BatchIdx, Ns};
+
+/// A claim that has not ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    pub(crate) ticket: Ticket,
+    /// When it was claimed.
+    pub since: Ns,
+    /// Older claims in the same hand at that moment: they are done first.
+    pub ahead: u32,
+    /// Whether it has been declared overdue.
+    pub overdue: bool,
+}
+
+impl Held {
+    /// The batch.
+    #[must_use]
+    pub fn batch(&self) -> BatchIdx {
+        self.ticket.batch
+    }
+
+    /// When it ends if every claim of this hand takes `each_ns`, one after the other.
+    #[must_use]
+    pub fn end_at(&self, each_ns: u64) -> Ns {
+        self.since.plus(each_ns.saturating_mul(u64::from(self.ahead) + 1))
+    }
+}
+
+/// What one prong holds.
+#[derive(Debug, Clone, Default)]
+pub struct Hand {
+    held: Vec<Held>,
+    waiting: u32,
+}
+
+impl Hand {
+    /// The open claims, oldest first.
+    #[must_use]
+    pub fn held(&self) -> &[Held] {
+        &self.held
+    }
+
+    /// Number of open claims.
+    #[must_use]
+    pub fn n_held(&self) -> u32 {
+        u32::try_from(self.held.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Batches made and not delivered.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// Open claims and batches not delivered: what takes memory.
+    #[must_use]
+    pub fn used(&self) -> u32 {
+        self.n_held() + self.waiting
+    }
+
+    pub(crate) fn take(&mut self, ticket: Ticket, now: Ns) {
+        let ahead = self.n_held();
+        self.held.push(Held { ticket, since: now, ahead, overdue: false });
+    }
+
+    /// Ends a claim; `None` when it is void (its device was lost meanwhile).
+    pub(crate) fn end(&mut self, ticket: Ticket) -> Option<Held> {
+        let at = self.held.iter().position(|held| held.ticket.serial == ticket.serial)?;
+        Some(self.held.remove(at))
+    }
+
+    /// The oldest claim, ended.
+    pub(crate) fn end_oldest(&mut self) -> Option<Held> {
+        (!self.held.is_empty()).then(|| self.held.remove(0))
+    }
+
+    /// Declares claims overdue that have not ended when they should have: after `limit_ns`
+    /// for each claim up to them. Whether there was a new one.
+    pub(crate) fn declare_overdue(&mut self, limit_ns: u64, now: Ns) -> bool {
+        let mut news = false;
+        for held in self.held.iter_mut().filter(|held| !held.overdue) {
+            held.overdue = held.end_at(limit_ns) <= now;
+            news |= held.overdue;
+        }
+        news
+    }
+
+    pub(crate) fn wait_more(&mut self) {
+        self.waiting += 1;
+    }
+
+    pub(crate) fn wait_less(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
+    }
+}

@@ -1,0 +1,26 @@
+//! `cpu`: the host alone, from the front. What every other strategy is measured against.
+
+use crate::ids::{BatchIdx, DeviceIdx};
+use crate::select::{Strategy, View};
+
+/// The host alone.
+#[derive(Debug)]
+pub struct Cpu;
+
+impl Strategy for Cpu {
+    fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        view.lowest_free()
+    }
+
+    fn back(&mut self, _: &View<'_>, _: DeviceIdx) -> Option<BatchIdx> {
+        None
+    }
+
+    fn deliver(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        view.ledger.ready_front()
+    }
+
+    fn awaited(&self, _: &View<'_>) -> Option<BatchIdx> {
+        None
+    }
+}

@@ -1,0 +1,28 @@
+//! `csd`: the devices alone, from the back. The host makes only what they fail to make.
+
+use crate::ids::{BatchIdx, DeviceIdx};
+use crate::select::{Strategy, View};
+
+/// The devices alone.
+#[derive(Debug)]
+pub struct Csd;
+
+impl Strategy for Csd {
+    fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        let overdue =
+            view.back_claims().find(|claim| claim.overdue).map(|claim| claim.batch);
+        overdue.or_else(|| view.lowest_free().filter(|_| view.back_is_gone()))
+    }
+
+    fn back(&mut self, view: &View<'_>, _: DeviceIdx) -> Option<BatchIdx> {
+        view.highest_free()
+    }
+
+    fn deliver(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        view.ledger.ready_back().or_else(|| view.ledger.ready_front())
+    }
+
+    fn awaited(&self, _: &View<'_>) -> Option<BatchIdx> {
+        None
+    }
+}

@@ -1,0 +1,152 @@
+//! `mte`: Moving Towards Each other, as far as its authors have published it.
+//!
+//! Both ends of the epoch are walked freely until each side has made a few batches; their
+//! mean times then split the rest once and for all, `p_front / p_back = t_back / t_front`
+//! (arXiv 2407.00005). The host's part is delivered first and in order, then the devices',
+//! last batch first: the order depends on one ratio only.
+//!
+//! Ours, not theirs: a batch that is overdue or whose device is lost is redone by an idle
+//! host, and the devices' part is never larger than what may wait for delivery.
+
+use crate::ids::{BatchIdx, DeviceIdx, Prong};
+use crate::select::view::{batches, float};
+use crate::select::{Strategy, View};
+
+/// What `mte` can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MteConfig {
+    /// Batches each side makes before the split is fixed.
+    pub calibration: u32,
+    /// What the measured time of a batch contains.
+    pub time: MteTime,
+}
+
+/// What `mte` counts as the time of a batch. The published text can be read either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MteTime {
+    /// Preprocessing only.
+    Preprocess,
+    /// Preprocessing and the accelerator's step.
+    WithStep,
+}
+
+impl Default for MteConfig {
+    fn default() -> Self {
+        Self { calibration: 10, time: MteTime::Preprocess }
+    }
+}
+
+/// Moving towards each other.
+#[derive(Debug)]
+pub struct Mte {
+    config: MteConfig,
+    front: Calibration,
+    back: Calibration,
+    /// First batch of the devices' part, once it is known.
+    split: Option<BatchIdx>,
+}
+
+#[derive(Debug, Default)]
+struct Calibration {
+    n: u32,
+    sum_ns: u64,
+}
+
+impl Calibration {
+    fn add(&mut self, work_ns: u64, up_to: u32) {
+        if self.n < up_to {
+            self.n += 1;
+            self.sum_ns = self.sum_ns.saturating_add(work_ns);
+        }
+    }
+
+    /// The mean time, once there are enough of them.
+    fn mean_ns(&self, enough: u32) -> Option<f64> {
+        (self.n >= enough.max(1)).then(|| float(self.sum_ns) / float(u64::from(self.n)))
+    }
+}
+
+impl Mte {
+    /// At the start of an epoch.
+    #[must_use]
+    pub fn new(config: MteConfig) -> Self {
+        Self {
+            config,
+            front: Calibration::default(),
+            back: Calibration::default(),
+            split: None,
+        }
+    }
+
+    /// Fixes the split when it can be known: by the ratio, or because both sides have met.
+    fn settle(&mut self, view: &View<'_>) {
+        if self.split.is_some() {
+            return;
+        }
+        let Some((lowest, highest)) = view.lowest_free().zip(view.highest_free()) else {
+            self.split = view.next().filter(|next| view.ledger.is_of_back(*next));
+            return;
+        };
+        let Some(n_back) = self.back_part(view) else { return };
+        // Nothing that is claimed already changes sides.
+        let split = view.ledger.n_batches().saturating_sub(n_back);
+        self.split = Some(BatchIdx(split.clamp(lowest.0, highest.0 + 1)));
+    }
+
+    /// Batches of the devices' part, once both sides have been timed.
+    fn back_part(&self, view: &View<'_>) -> Option<u32> {
+        let step = match self.config.time {
+            MteTime::Preprocess => 0.0,
+            MteTime::WithStep => float(view.accelerator_ns.unwrap_or(0)),
+        };
+        let n_devices = float(view.back.len() as u64);
+        let front = self.front.mean_ns(self.config.calibration)? + step;
+        let back = self.back.mean_ns(self.config.calibration)? / n_devices + step;
+        let part = f64::from(view.ledger.n_batches()) * front / (front + back);
+        let may_wait =
+            view.back.iter().map(|back| back.config.buffer).fold(0, u32::saturating_add);
+        Some(batches(part.round()).min(may_wait))
+    }
+}
+
+impl Strategy for Mte {
+    fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        self.settle(view);
+        let lowest = view.lowest_free();
+        if lowest.is_some() && lowest < self.split.or(Some(BatchIdx(u32::MAX))) {
+            return lowest;
+        }
+        if let Some(highest) = view.highest_free()
+            && view.back_is_gone()
+        {
+            // The host's part grows to all that is left.
+            self.split = Some(BatchIdx(highest.0 + 1));
+            return lowest;
+        }
+        view.back_claims().find(|claim| claim.overdue).map(|claim| claim.batch)
+    }
+
+    fn back(&mut self, view: &View<'_>, _: DeviceIdx) -> Option<BatchIdx> {
+        self.settle(view);
+        view.highest_free().filter(|highest| Some(*highest) >= self.split)
+    }
+
+    fn deliver(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        self.settle(view);
+        self.awaited(view).filter(|batch| view.is_ready(*batch))
+    }
+
+    fn awaited(&self, view: &View<'_>) -> Option<BatchIdx> {
+        let next = view.next()?;
+        let is_front_part = self.split.is_none_or(|split| next < split);
+        if is_front_part { Some(next) } else { view.ledger.unpicked().last() }
+    }
+
+    fn observe(&mut self, prong: Prong, work_ns: u64) {
+        let side = match prong {
+            Prong::Front => &mut self.front,
+            Prong::Back(_) => &mut self.back,
+        };
+        side.add(work_ns, self.config.calibration.max(1));
+    }
+}

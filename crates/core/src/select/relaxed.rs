@@ -1,0 +1,45 @@
+//! `relaxed`: what is ready first is delivered first; both ends are walked until they meet.
+//!
+//! Two rules keep the end of an epoch short. A device takes no batch that the others would
+//! have made before it. And a host with nothing left redoes what a device is still making,
+//! the latest first; whoever is first counts (the bytes are the same).
+
+use crate::ids::{BatchIdx, DeviceIdx};
+use crate::select::view::float;
+use crate::select::{Strategy, View};
+
+/// A device refuses a batch when the others need less than this part of its time for all
+/// that is free.
+const REFUSAL: f64 = 0.9;
+
+/// Ready first.
+#[derive(Debug)]
+pub struct Relaxed;
+
+impl Strategy for Relaxed {
+    fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        view.lowest_free().or_else(|| {
+            let late = view.back_claims().filter(|claim| view.is_worth_redoing(claim));
+            late.max_by_key(|claim| (claim.ready_at.is_none(), claim.ready_at))
+                .map(|c| c.batch)
+        })
+    }
+
+    fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {
+        let free = view.highest_free()?;
+        let back = view.back.get(usize::from(device.0))?;
+        let Some(each_ns) = back.times.mean_ns() else { return Some(free) };
+        let in_line = u64::from(back.hand.n_held()) + 1;
+        let own_ns = float(each_ns.saturating_mul(in_line));
+        let others_ns = f64::from(view.ledger.free().len()) / view.rate_without(device);
+        (others_ns >= REFUSAL * own_ns).then_some(free)
+    }
+
+    fn deliver(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        view.ledger.ready_back().or_else(|| view.ledger.ready_front())
+    }
+
+    fn awaited(&self, _: &View<'_>) -> Option<BatchIdx> {
+        None
+    }
+}

@@ -1,0 +1,243 @@
+//! What a strategy sees: the books, the prongs and the time, at one moment.
+//!
+//! A view answers questions and changes nothing. What a strategy makes of the answers is in
+//! its own file beside this one; `epoch.rs` carries the decision out.
+
+use crate::epoch::{DeviceConfig, Recovery};
+use crate::ids::{BatchIdx, DeviceIdx, Ns};
+use crate::ledger::hand::{Hand, Held};
+use crate::ledger::{BatchState, Ledger};
+use crate::rates::{Times, overdue_ns};
+
+/// The host as a strategy sees it.
+#[derive(Debug, Clone)]
+pub struct Front {
+    /// Batches made side by side.
+    pub parallel: u32,
+    /// What it holds.
+    pub hand: Hand,
+    /// Its recent times, all workers together.
+    pub times: Times,
+}
+
+/// A device as a strategy sees it.
+#[derive(Debug, Clone)]
+pub struct Back {
+    /// Its limits.
+    pub config: DeviceConfig,
+    /// What it holds.
+    pub hand: Hand,
+    /// Its recent times.
+    pub times: Times,
+    /// Whether it is thought to work.
+    pub health: Health,
+    /// Whether it has answered since it was joined: until then it gets one batch at a time.
+    pub proven: bool,
+}
+
+/// Whether a device is thought to work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It answers.
+    Well,
+    /// A claim is overdue and it has not answered since: it gets nothing until it does.
+    Silent,
+    /// It was reported lost.
+    Lost,
+}
+
+/// A batch that a device, and nobody else, is making.
+#[derive(Debug, Clone, Copy)]
+pub struct BackClaim {
+    /// The batch.
+    pub batch: BatchIdx,
+    /// Whether it has been declared overdue.
+    pub overdue: bool,
+    /// When it is expected to be ready; `None` for a device that has never answered.
+    pub ready_at: Option<Ns>,
+}
+
+/// A moment of an epoch.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// The moment.
+    pub now: Ns,
+    /// The state of every batch.
+    pub ledger: &'a Ledger,
+    /// The host.
+    pub front: &'a Front,
+    /// The devices, by number.
+    pub back: &'a [Back],
+    /// Nanoseconds of the accelerator's step, if known.
+    pub accelerator_ns: Option<u64>,
+    /// Whether the host may stand in for a device.
+    pub recovery: Recovery,
+}
+
+// ---- batches ------------------------------------------------------------------------------
+
+impl View<'_> {
+    /// The lowest batch that nobody makes.
+    #[must_use]
+    pub fn lowest_free(&self) -> Option<BatchIdx> {
+        self.ledger.free().first()
+    }
+
+    /// The highest batch that nobody makes.
+    #[must_use]
+    pub fn highest_free(&self) -> Option<BatchIdx> {
+        self.ledger.free().last()
+    }
+
+    /// The lowest batch that has not been picked for delivery.
+    #[must_use]
+    pub fn next(&self) -> Option<BatchIdx> {
+        self.ledger.unpicked().first()
+    }
+
+    /// Whether a batch waits to be picked.
+    #[must_use]
+    pub fn is_ready(&self, batch: BatchIdx) -> bool {
+        self.ledger.state(batch) == Some(BatchState::Ready)
+    }
+
+    /// Whether nobody makes a batch.
+    #[must_use]
+    pub fn is_free(&self, batch: BatchIdx) -> bool {
+        self.ledger.free().contains(batch)
+    }
+
+    /// Whether the host neither makes a batch, nor has one ready, nor can take a free one.
+    #[must_use]
+    pub fn front_is_through(&self) -> bool {
+        self.ledger.free().is_empty()
+            && self.front.hand.n_held() == 0
+            && self.ledger.ready_front().is_none()
+    }
+}
+
+// ---- rates --------------------------------------------------------------------------------
+
+impl View<'_> {
+    /// Batches per nanosecond that host and working devices make together, and the
+    /// accelerator takes; 0 when nothing is known.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.made_rate(None).min(self.accelerator_ns.map_or(f64::INFINITY, rate_of))
+    }
+
+    /// The same without one device.
+    #[must_use]
+    pub fn rate_without(&self, device: DeviceIdx) -> f64 {
+        self.made_rate(Some(device))
+            .min(self.accelerator_ns.map_or(f64::INFINITY, rate_of))
+    }
+
+    /// Batches per nanosecond that the working devices make together.
+    #[must_use]
+    pub fn back_rate(&self, without: Option<DeviceIdx>) -> f64 {
+        let skipped = without.map(|device| usize::from(device.0));
+        let working = self
+            .back
+            .iter()
+            .enumerate()
+            .filter(|(i, back)| back.health == Health::Well && Some(*i) != skipped);
+        working.filter_map(|(_, back)| back.times.mean_ns()).map(rate_of).sum()
+    }
+
+    /// Batches per nanosecond that the host makes; 0 when not known.
+    #[must_use]
+    pub fn front_rate(&self) -> f64 {
+        self.front.times.mean_ns().map_or(0.0, rate_of)
+    }
+
+    fn made_rate(&self, without: Option<DeviceIdx>) -> f64 {
+        self.front_rate() + self.back_rate(without)
+    }
+
+    /// Nanoseconds the host takes from taking a batch up to having it ready, with a tenth to
+    /// spare; 0 when not known.
+    #[must_use]
+    pub fn redo_ns(&self) -> u64 {
+        let each = self.front.times.mean_ns().unwrap_or(0);
+        (each / 10).saturating_mul(11 * u64::from(self.front.parallel))
+    }
+}
+
+fn rate_of(ns: u64) -> f64 {
+    1.0 / float(ns)
+}
+
+/// Exact below 2^53 ns, which is 104 days.
+#[allow(clippy::cast_precision_loss, reason = "rates are estimates")]
+pub(crate) fn float(n: u64) -> f64 {
+    n as f64
+}
+
+/// A number of batches, rounded up.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, and makes 0 of what is not a number"
+)]
+pub(crate) fn batches(n: f64) -> u32 {
+    n.ceil() as u32
+}
+
+// ---- rescue -------------------------------------------------------------------------------
+
+impl<'a> View<'a> {
+    /// The claims that the host may redo: held by a device, and by nobody else. None when
+    /// recovery is off.
+    pub fn back_claims(&self) -> impl Iterator<Item = BackClaim> + use<'a> {
+        let ledger = self.ledger;
+        let devices = if self.recovery == Recovery::On { self.back } else { &[] };
+        let claims = devices.iter().flat_map(|back| {
+            let mean = back.times.mean_ns();
+            back.hand.held().iter().map(move |held| BackClaim::new(held, mean))
+        });
+        claims.filter(|claim| ledger.only_back_makes(claim.batch))
+    }
+
+    /// Whether no device works, and the host may make their part.
+    #[must_use]
+    pub fn back_is_gone(&self) -> bool {
+        self.recovery == Recovery::On
+            && self.back.iter().all(|back| back.health != Health::Well)
+    }
+
+    /// Whether an idle host does well to redo a device's batch: it is overdue, or nobody
+    /// knows when it comes, or it comes later than the host's own would, or it should have
+    /// come already. Redoing costs work but, on an idle host, no time.
+    #[must_use]
+    pub fn is_worth_redoing(&self, claim: &BackClaim) -> bool {
+        let Some(ready_at) = claim.ready_at else { return true };
+        claim.overdue || ready_at <= self.now || ready_at > self.now.plus(self.redo_ns())
+    }
+
+    /// When one of the answers above changes by itself, though nothing happens.
+    #[must_use]
+    pub fn changes_at(&self) -> Option<Ns> {
+        let waited_for = |held: &&Held| self.ledger.only_back_makes(held.batch());
+        let moments = self.back.iter().flat_map(|back| {
+            let mean = back.times.mean_ns();
+            let limit = overdue_ns(&back.times, &self.front.times);
+            back.hand.held().iter().filter(waited_for).flat_map(move |held| {
+                [Some(held.end_at(limit)), mean.map(|ns| held.end_at(ns))]
+                    .into_iter()
+                    .flatten()
+            })
+        });
+        moments.filter(|at| *at > self.now).min()
+    }
+}
+
+impl BackClaim {
+    fn new(held: &Held, mean_ns: Option<u64>) -> Self {
+        Self {
+            batch: held.batch(),
+            overdue: held.overdue,
+            ready_at: mean_ns.map(|ns| held.end_at(ns)),
+        }
+    }
+}
