@@ -17,7 +17,6 @@ mod names;
 mod path;
 
 mod manifest;
-mod shape;
 mod storage;
 mod table;
 
@@ -27,9 +26,9 @@ mod list;
 
 pub mod conformance;
 
+pub use bothends_core::recipe::RecordShape;
 pub use error::DatasetError;
 pub use manifest::MANIFEST_VERSION;
-pub use shape::RecordShape;
 pub use storage::{Entry, Kind, Storage};
 pub use table::{Table, TableBuilder};
 

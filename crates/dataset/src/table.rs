@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::shape::RecordShape;
 use bothends_core::ids::{Label, SampleId};
+use bothends_core::recipe::RecordShape;
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record};
 
 use crate::names::Names;

@@ -143,7 +143,10 @@ fn apply(
 ) -> Result<(), OpsError> {
     let Scratch { decoder, resizer, image, next, source_pixels } = scratch;
     match *op {
-        Op::Decode => decoder.decode(record, image)?,
+        Op::Decode => {
+            decoder.decode(record, image)?;
+            *source_pixels = u64::from(image.size().height) * u64::from(image.size().width);
+        }
         Op::RandomResizedCrop {
             size,
             scale,
