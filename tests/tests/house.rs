@@ -58,6 +58,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("nix", &["io", "csd", "energy", "firmware-sim"]),
     ("png", &["ops"]),
     ("pyo3", &["python"]),
+    ("signal-hook", &["cli", "agent"]),
     (
         "serde_json",
         &[

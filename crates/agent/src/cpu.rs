@@ -5,7 +5,10 @@ const TICKS_PER_S: f64 = 100.0;
 
 /// CPU seconds of all threads of this process so far, in steps of 10 ms; 0 without `/proc`.
 pub(crate) fn process_seconds() -> f64 {
-    std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| seconds(&stat)).unwrap_or(0.0)
+    std::fs::read_to_string("/proc/self/stat")
+        .ok()
+        .and_then(|stat| seconds(&stat))
+        .unwrap_or(0.0)
 }
 
 /// Fields 14 and 15 (user and system ticks). The second field, the program's name in

@@ -19,7 +19,10 @@ mod work;
 mod cpu;
 pub mod server;
 
+pub mod door;
+pub mod stop;
+
 pub use costs::{Cost, Costs, Hold, NoCosts, SampleWork, ThreadClock, Work};
-pub use store::{FileStore, Store, StoreError};
 pub use server::{Server, ServerConfig};
 pub use session::epoch_batches;
+pub use store::{FileStore, Store, StoreError};

@@ -17,8 +17,8 @@ use bothends_csd::{
     Refused, Serve, Session,
 };
 
-use crate::cpu;
 use crate::costs::{Costs, Hold, Work};
+use crate::cpu;
 use crate::session::Agreed;
 use crate::store::Store;
 use crate::work::{self, Bench, Made, Task};
@@ -109,7 +109,11 @@ impl<C: Costs + 'static> Server<C> {
     ///
     /// # Errors
     /// The system has no thread for it.
-    pub fn start(config: ServerConfig, store: impl Store + 'static, costs: C) -> std::io::Result<Self> {
+    pub fn start(
+        config: ServerConfig,
+        store: impl Store + 'static,
+        costs: C,
+    ) -> std::io::Result<Self> {
         let store: Arc<dyn Store> = Arc::new(store);
         let shared = Arc::new(Shared {
             born: Instant::now(),
@@ -118,10 +122,11 @@ impl<C: Costs + 'static> Server<C> {
             costs: Mutex::new(costs),
         });
         let n_workers = config.n_workers.max(1) as usize;
-        let dispatcher = std::thread::Builder::new().name("be-dispatcher".to_owned()).spawn({
-            let (shared, store) = (Arc::clone(&shared), Arc::clone(&store));
-            move || shared.dispatch(&*store, n_workers)
-        })?;
+        let dispatcher =
+            std::thread::Builder::new().name("be-dispatcher".to_owned()).spawn({
+                let (shared, store) = (Arc::clone(&shared), Arc::clone(&store));
+                move || shared.dispatch(&*store, n_workers)
+            })?;
         Ok(Self { config, store, shared, dispatcher: Some(dispatcher) })
     }
 }
@@ -217,7 +222,8 @@ impl State {
     /// The finished job whose time has come first, or the time until it comes.
     fn next_due(&self, now_ns: u64) -> Option<(usize, u64)> {
         let waits = self.finished.iter().enumerate();
-        let waits = waits.map(|(i, held)| (i, held.due_ns.unwrap_or(0).saturating_sub(now_ns)));
+        let waits =
+            waits.map(|(i, held)| (i, held.due_ns.unwrap_or(0).saturating_sub(now_ns)));
         waits.min_by_key(|&(i, wait_ns)| (wait_ns, i))
     }
 
@@ -230,9 +236,15 @@ impl State {
         if lateness_ns > 0 {
             self.stats.late_completions += 1;
             let lateness = Duration::from_nanos(lateness_ns).as_secs_f64();
-            self.stats.max_lateness_seconds = self.stats.max_lateness_seconds.max(lateness);
+            self.stats.max_lateness_seconds =
+                self.stats.max_lateness_seconds.max(lateness);
         }
-        Finished { job: held.job, result: held.result, device_ns: held.device_ns, lateness_ns }
+        Finished {
+            job: held.job,
+            result: held.result,
+            device_ns: held.device_ns,
+            lateness_ns,
+        }
     }
 }
 
@@ -286,7 +298,8 @@ impl<C: Costs> Serve for Server<C> {
             if left.is_zero() {
                 return None;
             }
-            let hold = due.map_or(Duration::MAX, |(_, wait_ns)| Duration::from_nanos(wait_ns));
+            let hold =
+                due.map_or(Duration::MAX, |(_, wait_ns)| Duration::from_nanos(wait_ns));
             if hold <= SPIN {
                 drop(state);
                 let until = Instant::now() + hold.min(left);

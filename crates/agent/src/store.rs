@@ -33,8 +33,13 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     /// The file is missing, unreadable, or ends before `offset + len`.
-    fn read(&self, path: &str, offset: u64, len: u32, dst: &mut Vec<u8>)
-    -> Result<(), StoreError>;
+    fn read(
+        &self,
+        path: &str,
+        offset: u64,
+        len: u32,
+        dst: &mut Vec<u8>,
+    ) -> Result<(), StoreError>;
 
     /// Checks that the file `path` is there and can be opened.
     ///
@@ -74,7 +79,8 @@ impl FileStore {
     fn open(&self, path: &str) -> Result<OpenFile, StoreError> {
         let full = self.root.join(path);
         let wrong = |source| StoreError { path: full.clone(), source };
-        if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
+        if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+        {
             let why = "the path leaves the data root";
             return Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, why)));
         }
@@ -90,7 +96,8 @@ impl FileStore {
             let why = "it is no regular file";
             return Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, why)));
         }
-        let open = OpenFile { path: full.clone(), file: Arc::new(file), len: about.len() };
+        let open =
+            OpenFile { path: full.clone(), file: Arc::new(file), len: about.len() };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
         Ok(open)
     }
@@ -152,7 +159,11 @@ mod tests {
         for (offset, len) in [(0, u32::MAX), (u64::MAX, 1), (4, 1)] {
             let error = store.read("a", offset, len, &mut dst).unwrap_err();
             assert!(error.to_string().contains("/a beside"), "{error}");
-            assert!(error.source.to_string().contains("it has 4 bytes"), "{}", error.source);
+            assert!(
+                error.source.to_string().contains("it has 4 bytes"),
+                "{}",
+                error.source
+            );
         }
         assert_eq!(dst.capacity(), 0);
     }

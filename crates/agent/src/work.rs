@@ -69,7 +69,11 @@ type Waiting<'a> = Mutex<Zip<Enumerate<Iter<'a, SampleId>>, ChunksExactMut<'a, u
 ///
 /// # Errors
 /// One line: the job is too large, no sample of it could be read, or a worker broke.
-pub(crate) fn run(task: Task<'_>, job: &Job, benches: &mut [Bench]) -> Result<Made, String> {
+pub(crate) fn run(
+    task: Task<'_>,
+    job: &Job,
+    benches: &mut [Bench],
+) -> Result<Made, String> {
     let Task { agreed, .. } = task;
     if job.samples.len() > agreed.max_batch as usize {
         return Err(format!(
@@ -110,13 +114,17 @@ fn share(
                 Ok(worker) => workers.push(worker),
                 // Fewer workers than asked for still finish the job.
                 Err(_) if !workers.is_empty() => break,
-                Err(error) => return Err(format!("cannot start a worker thread ({error})")),
+                Err(error) => {
+                    return Err(format!("cannot start a worker thread ({error})"));
+                }
             }
         }
         // All are joined before the first that broke is looked at.
         let done: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         let done: Result<Vec<_>, _> = done.into_iter().collect();
-        let broke = |_| "a worker broke on a sample; its words are in the device's log".to_owned();
+        let broke = |_| {
+            "a worker broke on a sample; its words are in the device's log".to_owned()
+        };
         Ok(done.map_err(broke)?.into_iter().flatten().collect())
     })
 }
@@ -128,14 +136,21 @@ fn refuse_if_starved(attempts: &[Attempt]) -> Result<(), String> {
         Some(Fault::Bad) | None => None,
     });
     match reasons.next() {
-        Some(Some(reason)) if reasons.all(|reason| reason.is_some()) => Err(reason.clone()),
+        Some(Some(reason)) if reasons.all(|reason| reason.is_some()) => {
+            Err(reason.clone())
+        }
         Some(_) | None => Ok(()),
     }
 }
 
 impl Task<'_> {
     /// One worker's loop.
-    fn work(self, epoch: EpochIdx, waiting: &Waiting<'_>, bench: &mut Bench) -> Vec<Attempt> {
+    fn work(
+        self,
+        epoch: EpochIdx,
+        waiting: &Waiting<'_>,
+        bench: &mut Bench,
+    ) -> Vec<Attempt> {
         let mut attempts = Vec::new();
         while !self.dropped.load(Ordering::Relaxed) {
             // A worker that broke did not hold the lock in the middle of anything.
@@ -151,7 +166,13 @@ impl Task<'_> {
         SampleKey { seed: self.agreed.seed, epoch, sample }
     }
 
-    fn attempt(self, slot: u32, key: SampleKey, place: &mut [u8], bench: &mut Bench) -> Attempt {
+    fn attempt(
+        self,
+        slot: u32,
+        key: SampleKey,
+        place: &mut [u8],
+        bench: &mut Bench,
+    ) -> Attempt {
         let begun_ns = (self.clock)();
         let extent = self.agreed.table.extent(key.sample);
         let fault = self.make(key, place, bench).err();
@@ -167,7 +188,12 @@ impl Task<'_> {
         Attempt { slot, work, fault }
     }
 
-    fn make(self, key: SampleKey, place: &mut [u8], bench: &mut Bench) -> Result<(), Fault> {
+    fn make(
+        self,
+        key: SampleKey,
+        place: &mut [u8],
+        bench: &mut Bench,
+    ) -> Result<(), Fault> {
         let table = &self.agreed.table;
         let extent = table.extent(key.sample);
         let path = table.file_path(extent.file);
@@ -175,6 +201,9 @@ impl Task<'_> {
             .read(&path, extent.offset, extent.len, &mut bench.record)
             .map_err(|e| Fault::Unread(line(&e)))?;
         let record = table.record(&bench.record);
-        self.agreed.pipeline.run(&mut bench.scratch, key, record, place).map_err(|_| Fault::Bad)
+        self.agreed
+            .pipeline
+            .run(&mut bench.scratch, key, record, place)
+            .map_err(|_| Fault::Bad)
     }
 }

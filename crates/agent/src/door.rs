@@ -1,0 +1,149 @@
+//! Where hosts come in: one address, one host after the other.
+//!
+//! The transports are `csd`'s; this says for how long they are served and removes what was
+//! made for it. Serves in the caller's thread and spawns nothing.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bothends_csd::key::Key;
+use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
+use bothends_csd::spool::serve_directory;
+use bothends_csd::{Address, CsdError, Serve};
+
+/// How often a door without a guest looks whether it shall close.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How many hosts are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visits {
+    /// One; then the device ends.
+    Once,
+    /// One after the other until the device is stopped.
+    Always,
+}
+
+/// An open address.
+#[derive(Debug)]
+pub struct Door {
+    way: Way,
+    key: Option<Key>,
+    address: Address,
+}
+
+#[derive(Debug)]
+enum Way {
+    Socket(Listener),
+    Spool(SpoolDir),
+}
+
+/// A spool directory; removed on drop, with whatever is in it, if it was made here.
+#[derive(Debug)]
+struct SpoolDir {
+    path: PathBuf,
+    origin: Origin,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Origin {
+    Made,
+    Found,
+}
+
+impl SpoolDir {
+    fn open(path: PathBuf) -> Result<Self, CsdError> {
+        let origin = match std::fs::create_dir(&path) {
+            Ok(()) => Origin::Made,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Origin::Found,
+            Err(source) => {
+                let place = path.display().to_string();
+                return Err(CsdError::Place {
+                    doing: "make the directory",
+                    place,
+                    source,
+                });
+            }
+        };
+        Ok(Self { path, origin })
+    }
+}
+
+impl Drop for SpoolDir {
+    fn drop(&mut self) {
+        if self.origin == Origin::Made {
+            // Nobody is left to tell.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+impl Door {
+    /// Opens `address`. A spool directory is made if it is not there.
+    ///
+    /// # Errors
+    /// [`CsdError::Place`] when the address cannot be had, [`CsdError::Unauthenticated`] for
+    /// TCP beyond this machine without a key, [`CsdError::NotInBuild`].
+    pub fn open(address: &Address, key: Option<Key>) -> Result<Self, CsdError> {
+        if let Address::Spool(path) = address {
+            let way = Way::Spool(SpoolDir::open(path.clone())?);
+            return Ok(Self { way, key, address: address.clone() });
+        }
+        let listener = Listener::bind(address, key.as_ref())?;
+        let address = listener.address().clone();
+        Ok(Self { way: Way::Socket(listener), key, address })
+    }
+
+    /// Where hosts come in; TCP port 0 has become the port that was given.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Serves hosts until `stop` is set or, with [`Visits::Once`], the first has left. Blocks
+    /// for that long. `complain` hears why a host was not, or not any longer, served.
+    ///
+    /// # Errors
+    /// The address is lost. With [`Visits::Once`], what `complain` would hear.
+    pub fn serve(
+        &self,
+        serve: &mut dyn Serve,
+        visits: Visits,
+        stop: &AtomicBool,
+        complain: &mut dyn FnMut(&CsdError),
+    ) -> Result<(), CsdError> {
+        // A flag alone; nothing else is published with it.
+        while !stop.load(Ordering::Relaxed) {
+            match (self.visit(serve, stop), visits) {
+                (Ok(None), _) => {}
+                (Ok(Some(Ended::Stopped)), _)
+                | (Ok(Some(Ended::HostGone)), Visits::Once) => break,
+                (Ok(Some(Ended::HostGone)), Visits::Always) => {}
+                (Err(error @ CsdError::Place { .. }), _) | (Err(error), Visits::Once) => {
+                    return Err(error);
+                }
+                (Err(error), Visits::Always) => complain(&error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits a little for a host and serves it; `None` when none came.
+    fn visit(
+        &self,
+        serve: &mut dyn Serve,
+        stop: &AtomicBool,
+    ) -> Result<Option<Ended>, CsdError> {
+        match &self.way {
+            Way::Spool(dir) => serve_directory(&dir.path, serve, stop).map(Some),
+            Way::Socket(listener) => match listener.accept(LOOK)? {
+                None => Ok(None),
+                Some(socket) => {
+                    let terms = Terms { key: self.key.as_ref(), stop };
+                    serve_connection(socket, serve, terms).map(Some)
+                }
+            },
+        }
+    }
+}

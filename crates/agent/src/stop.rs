@@ -1,0 +1,54 @@
+//! When a device program ends: on a signal, or when whoever started it is gone.
+//!
+//! Both only set a flag; the program then leaves its loop, drops what it has and so removes
+//! what it made. Should it not have ended a while after its starter went, it is ended.
+
+use std::io::{Read, stdin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long an orderly end may take once the starter is gone: within the two seconds after
+/// which nothing of a device may be left.
+const GRACE: Duration = Duration::from_millis(1500);
+
+/// A flag that is set by SIGTERM, SIGINT and SIGHUP.
+///
+/// # Errors
+/// The system does not let signals be handled.
+pub fn on_signals() -> std::io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGHUP,
+    ] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Sets `stop` when standard input ends, which the kernel sees to when the starter dies. The
+/// thread that waits for it lives as long as the program.
+///
+/// # Errors
+/// The system has no thread for it.
+pub fn with_input(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
+    let stop = Arc::clone(stop);
+    std::thread::Builder::new().name("be-stdin".to_owned()).spawn(move || {
+        let mut sink = [0; 256];
+        // What comes is of no interest, and an error is as good as the end.
+        while stdin().read(&mut sink).is_ok_and(|n| n > 0) {}
+        // A flag alone; nothing else is published with it.
+        stop.store(true, Ordering::Relaxed);
+        std::thread::sleep(GRACE);
+        end_now();
+    })?;
+    Ok(())
+}
+
+/// For a program that hangs although it was asked to end.
+#[allow(clippy::exit, reason = "nobody waits for this program any more, and it hangs")]
+fn end_now() {
+    std::process::exit(1);
+}
