@@ -4,7 +4,7 @@
 //! its last user drops it. No unsafe: a buffer is a longer vector with an aligned part.
 
 use std::fmt;
-use std::ops::{Deref, Range};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What buffers, and offsets and lengths of O_DIRECT reads, are multiples of, in bytes. No
@@ -102,20 +102,23 @@ pub struct Pooled {
 const HELD: &str = "the buffer is held until drop";
 
 impl Pooled {
-    /// The buffer.
-    #[must_use]
-    pub fn buffer(&self) -> &Buffer {
-        &self.numbered.as_ref().expect(HELD).buffer
-    }
-
-    /// The buffer, to write into.
-    pub fn buffer_mut(&mut self) -> &mut Buffer {
-        &mut self.numbered.as_mut().expect(HELD).buffer
-    }
-
     /// The buffer's number in its pool.
     pub(crate) fn number(&self) -> u16 {
         self.numbered.as_ref().expect(HELD).number
+    }
+}
+
+impl Deref for Pooled {
+    type Target = Buffer;
+
+    fn deref(&self) -> &Buffer {
+        &self.numbered.as_ref().expect(HELD).buffer
+    }
+}
+
+impl DerefMut for Pooled {
+    fn deref_mut(&mut self) -> &mut Buffer {
+        &mut self.numbered.as_mut().expect(HELD).buffer
     }
 }
 
@@ -136,14 +139,14 @@ pub(crate) enum Memory {
 impl Memory {
     pub(crate) fn buffer(&self) -> &Buffer {
         match self {
-            Self::Pooled(pooled) => pooled.buffer(),
+            Self::Pooled(pooled) => pooled,
             Self::Own(buffer) => buffer,
         }
     }
 
     pub(crate) fn buffer_mut(&mut self) -> &mut Buffer {
         match self {
-            Self::Pooled(pooled) => pooled.buffer_mut(),
+            Self::Pooled(pooled) => pooled,
             Self::Own(buffer) => buffer,
         }
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    ALIGNMENT, Buffer, Direct, IoError, OpenFile, ReadDone, ReadRequest, Reader,
-    ReaderConfig, ReaderKind, Refusal, open_reader,
+    Buffer, Direct, IoError, OpenFile, ReadDone, ReadRequest, Reader, ReaderConfig,
+    ReaderKind, Refusal, open_reader,
 };
 
 /// Longest wait for a read that must end, on any machine.
@@ -83,6 +83,10 @@ fn request(file: &Arc<OpenFile>, offset: u64, len: usize, tag: u64) -> ReadReque
     ReadRequest { file: Arc::clone(file), offset, len, tag }
 }
 
+fn position(offset: u64) -> usize {
+    usize::try_from(offset).expect("the suite's files are small")
+}
+
 fn next(reader: &mut dyn Reader) -> ReadDone {
     reader.poll(PATIENCE).expect("a read ends")
 }
@@ -137,9 +141,9 @@ pub fn many_reads_each_end_once(subject: &Subject) {
         let bytes = done.result.expect("it is there");
         assert!(*bytes == expected[offset..offset + len], "{len} from {offset}");
     };
-    for tag in 0..500_u64 {
-        let offset = (tag as usize * 49_999_957) % 2_900_000;
-        let len = 1 + (tag as usize * 7919) % 100_000;
+    for n in 0..500 {
+        let (offset, len) = (n * 49_999_957 % 2_900_000, 1 + n * 7919 % 100_000);
+        let tag = n as u64;
         while reader.in_flight() == reader.depth() {
             settle(next(&mut *reader), &mut waiting);
         }
@@ -198,7 +202,7 @@ pub fn bytes_in_hand_hold_their_buffer(subject: &Subject) {
     assert!(*next(&mut *reader).result.expect("it is there") == expected[..100]);
     drop(reader);
     for (tag, bytes) in held {
-        let start = tag as usize * 100;
+        let start = position(tag * 100);
         assert!(*bytes == expected[start..start + 100], "bytes outlive their reader");
     }
 }
@@ -212,7 +216,7 @@ pub fn long_records_get_memory_of_their_own(subject: &Subject) {
     let (file, expected) = subject.file("long", (5 << 20) + 1);
     for (offset, len) in [(1, 70_000), (12_345, 4 << 20), (65_536, 65_536 + 8192)] {
         let bytes = read(&mut *reader, &file, offset, len).expect("it is there");
-        let start = offset as usize;
+        let start = position(offset);
         assert!(bytes == expected[start..start + len], "{len} from {offset}");
     }
     let error = read(&mut *reader, &file, 0, (4 << 20) + 1).expect_err("over the bound");
@@ -261,7 +265,7 @@ pub fn what_cannot_be_read_is_named(subject: &Subject) {
     let folder = subject.open(&subject.folder).expect_err("a folder");
     assert!(matches!(folder, IoError::NotAFile { .. }), "{folder}");
     let (file, _) = subject.file("locked", 1);
-    let lock = fs::set_permissions(file.path(), fs::Permissions::from_mode(0));
+    let lock = fs::set_permissions(file.path(), fs::Permissions::from_mode(0o000));
     lock.expect("its owner may lock it");
     if fs::File::open(file.path()).is_err() {
         let locked = subject.open(file.path()).expect_err("no permission");
@@ -285,7 +289,7 @@ pub fn read_into_fills_any_slice(subject: &Subject) {
         (8192, 4096, 1),
         (1, 0, 3_000_000),
         (0, 1, 1_048_577),
-        ((11 << 20) + 512, 512, 1 << 20),
+        ((11 << 20) - 512, 512, 1 << 20),
         (12 << 20, 0, 77),
         (9, 9, 0),
     ];
@@ -319,7 +323,7 @@ pub fn read_into_leaves_other_reads_alone(subject: &Subject) {
     assert_eq!(reader.in_flight(), 8);
     let mut n_done = 0;
     while let Some(done) = reader.poll(PATIENCE) {
-        let start = done.tag as usize * ALIGNMENT;
+        let start = position(done.tag * 4096);
         assert!(*done.result.expect("it is there") == expected[start..start + 5000]);
         n_done += 1;
     }

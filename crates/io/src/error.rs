@@ -96,13 +96,15 @@ impl IoError {
     /// What the system said at `path`, by what the user does next.
     pub(crate) fn at(path: &Path, doing: &'static str, source: io::Error) -> Self {
         let path = path.to_owned();
-        match source.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                Self::Missing { path }
-            }
-            io::ErrorKind::PermissionDenied => Self::Unreadable { path },
-            io::ErrorKind::IsADirectory => Self::NotAFile { path },
-            _ => Self::Failed { doing, path, source },
+        let kind = source.kind();
+        if matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+            Self::Missing { path }
+        } else if kind == io::ErrorKind::PermissionDenied {
+            Self::Unreadable { path }
+        } else if kind == io::ErrorKind::IsADirectory {
+            Self::NotAFile { path }
+        } else {
+            Self::Failed { doing, path, source }
         }
     }
 }

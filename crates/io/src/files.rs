@@ -3,7 +3,6 @@
 //! Does not read: readers do. Does not list: `walk` does.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -96,14 +95,12 @@ pub(crate) fn is_invalid(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::EINVAL as i32)
 }
 
-type Resolve = Box<dyn Fn(FileIdx) -> String + Send + Sync>;
-
 /// The files of a data set, by their number in the extent table. At most `max_open` stay
 /// open here; a reader keeps the ones it reads from open for as long as it needs them.
 /// Shared by all threads; no lock is held while a file is opened.
+#[derive(Debug)]
 pub struct Files {
     root: PathBuf,
-    resolve: Resolve,
     max_open: usize,
     /// Auto until this file system refuses O_DIRECT once; then nobody tries again.
     /// Stands alone: no other memory is published through it.
@@ -119,32 +116,31 @@ struct Cache {
 }
 
 impl Files {
-    /// The files below `root`; `resolve` gives a file's path relative to it. At least one
-    /// file stays open.
-    pub fn new(
-        root: impl Into<PathBuf>,
-        max_open: usize,
-        direct: Direct,
-        resolve: impl Fn(FileIdx) -> String + Send + Sync + 'static,
-    ) -> Self {
+    /// The files below `root`. At least one stays open.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>, max_open: usize, direct: Direct) -> Self {
         Self {
             root: root.into(),
-            resolve: Box::new(resolve),
             max_open: max_open.max(1),
             try_direct: AtomicBool::new(direct == Direct::Auto),
             cache: Mutex::default(),
         }
     }
 
-    /// The file, opened now or before; blocks on the file system in the first case.
+    /// The file, opened now or before; blocks on the file system in the first case, and
+    /// only then asks for its path relative to the root.
     ///
     /// # Errors
     /// As [`OpenFile::open`].
-    pub fn open(&self, file: FileIdx) -> Result<Arc<OpenFile>, IoError> {
+    pub fn open(
+        &self,
+        file: FileIdx,
+        path: impl FnOnce() -> String,
+    ) -> Result<Arc<OpenFile>, IoError> {
         if let Some(open) = self.cache().files.get(&file) {
             return Ok(Arc::clone(open));
         }
-        let path = self.root.join((self.resolve)(file));
+        let path = self.root.join(path());
         let direct = match self.try_direct.load(Ordering::Relaxed) {
             true => Direct::Auto,
             false => Direct::Off,
@@ -170,16 +166,6 @@ impl Files {
     }
 }
 
-impl fmt::Debug for Files {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Files")
-            .field("root", &self.root)
-            .field("max_open", &self.max_open)
-            .field("try_direct", &self.try_direct)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,14 +176,15 @@ mod tests {
         for n in 0..4 {
             std::fs::write(folder.path().join(format!("{n}")), [n]).unwrap();
         }
-        let files = Files::new(folder.path(), 2, Direct::Auto, |file| file.0.to_string());
-        let first = files.open(FileIdx(0)).unwrap();
-        assert!(Arc::ptr_eq(&first, &files.open(FileIdx(0)).unwrap()));
-        files.open(FileIdx(1)).unwrap();
-        files.open(FileIdx(2)).unwrap();
+        let files = Files::new(folder.path(), 2, Direct::Auto);
+        let open = |n: u32| files.open(FileIdx(n), || n.to_string());
+        let first = open(0).unwrap();
+        assert!(Arc::ptr_eq(&first, &open(0).unwrap()));
+        open(1).unwrap();
+        open(2).unwrap();
         assert_eq!(files.cache().files.len(), 2);
-        assert!(!Arc::ptr_eq(&first, &files.open(FileIdx(0)).unwrap()));
-        let error = files.open(FileIdx(7)).unwrap_err();
+        assert!(!Arc::ptr_eq(&first, &open(0).unwrap()));
+        let error = open(7).unwrap_err();
         assert!(matches!(&error, IoError::Missing { path } if path.ends_with("7")));
     }
 

@@ -40,7 +40,7 @@ impl PreadReader {
     /// A reader of that depth and those buffers.
     pub(crate) fn new(config: &ReaderConfig, note: Option<String>) -> Self {
         Self {
-            pool: Pool::new(config.n_buffers, config.buffer_bytes as usize),
+            pool: Pool::of(config.buffers()),
             depth: config.depth as usize,
             max_record_bytes: config.max_record_bytes,
             queue: VecDeque::with_capacity(config.depth as usize),

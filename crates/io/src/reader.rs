@@ -131,7 +131,7 @@ pub struct ReaderConfig {
     /// record.
     pub buffer_bytes: u32,
     /// Number of pool buffers, 1 to 16,384.
-    pub n_buffers: u16,
+    pub n_buffers: u32,
     /// Longest record that is read, in bytes.
     pub max_record_bytes: u32,
 }
@@ -151,6 +151,11 @@ impl Default for ReaderConfig {
 }
 
 impl ReaderConfig {
+    /// The pool's buffers, not yet a pool: a ring wants to know them first.
+    pub(crate) fn buffers(&self) -> Vec<Buffer> {
+        (0..self.n_buffers).map(|_| Buffer::new(self.buffer_bytes as usize)).collect()
+    }
+
     /// Holds every number against its bounds.
     fn check(&self) -> Result<(), IoError> {
         let within = |key, got: u64, max| match got {

@@ -63,7 +63,7 @@ impl Span {
     #[expect(clippy::fn_params_excessive_bools, reason = "mirrors the field")]
     fn cover(offset: u64, len: usize, direct: bool) -> Option<Self> {
         let block = if direct { ALIGNMENT } else { 1 };
-        let skip = (offset % block as u64) as usize;
+        let skip = usize::try_from(offset % block as u64).ok()?;
         let window = skip.checked_add(len)?.checked_next_multiple_of(block)?;
         let start = offset - skip as u64;
         i64::try_from(start.checked_add(window as u64)?).ok()?;

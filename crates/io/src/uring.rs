@@ -92,9 +92,7 @@ impl UringReader {
     /// [`IoError::Ring`] where the kernel has no io_uring, an old one, or forbids it.
     pub(crate) fn new(config: &ReaderConfig) -> Result<Self, IoError> {
         let ring = open_ring(config.depth)?;
-        let bytes = config.buffer_bytes as usize;
-        let mut buffers: Vec<_> =
-            (0..config.n_buffers).map(|_| Buffer::new(bytes)).collect();
+        let mut buffers = config.buffers();
         let refused = register(&ring, &mut buffers).err();
         let depth = config.depth as usize;
         Ok(Self {
@@ -175,14 +173,14 @@ impl UringReader {
         }
         let timespec = types::Timespec::from(timeout.min(LONGEST_WAIT));
         let args = types::SubmitArgs::new().timespec(&timespec);
-        match self.ring.submitter().submit_with_args(want, &args) {
-            Ok(_) => {}
-            Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
-                // Timed out, interrupted, or short of kernel memory: the caller's loop
-                // comes again, and what is queued stays queued.
-                Errno::ETIME | Errno::EINTR | Errno::EAGAIN | Errno::EBUSY => {}
-                errno => self.break_down(errno),
-            },
+        if let Err(error) = self.ring.submitter().submit_with_args(want, &args) {
+            // Timed out, interrupted, or short of kernel memory: the caller's loop comes
+            // again, and what is queued stays queued.
+            let passing = [Errno::ETIME, Errno::EINTR, Errno::EAGAIN, Errno::EBUSY];
+            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
+            if !passing.contains(&errno) {
+                self.break_down(errno);
+            }
         }
     }
 
@@ -203,28 +201,25 @@ impl UringReader {
     fn complete(&mut self, slot: usize, result: io::Result<usize>) {
         match std::mem::replace(&mut self.slots[slot], Slot::Free) {
             Slot::Record(mut read) => match read.span.after(&read.file, result) {
-                Next::Read if self.broken.is_none() => {
+                Next::Read => {
                     self.slots[slot] = Slot::Record(read);
                     return self.push(slot);
                 }
-                Next::Read => self.ready.push_back(read.end(Err(self.broken_error()))),
                 Next::Done => self.ready.push_back(read.end(Ok(()))),
                 Next::Fail(error) => self.ready.push_back(read.end(Err(error))),
             },
-            Slot::Part(mut part) => match part.span.after(&part.file, result) {
-                Next::Read if self.broken.is_none() => {
-                    self.slots[slot] = Slot::Part(part);
-                    return self.push(slot);
-                }
-                next => {
-                    self.n_parts -= 1;
-                    match next {
-                        Next::Read => self.part_error = Some(self.broken_error()),
-                        Next::Fail(error) => self.part_error = Some(error),
-                        Next::Done => {}
+            Slot::Part(mut part) => {
+                match part.span.after(&part.file, result) {
+                    Next::Read if self.broken.is_none() => {
+                        self.slots[slot] = Slot::Part(part);
+                        return self.push(slot);
                     }
+                    // `read_into` says that the ring is broken.
+                    Next::Read | Next::Done => {}
+                    Next::Fail(error) => self.part_error = Some(error),
                 }
-            },
+                self.n_parts -= 1;
+            }
             Slot::Abandoned { .. } => {}
             Slot::Free => return,
         }
@@ -242,7 +237,9 @@ impl UringReader {
                     let result = Err(self.broken_error());
                     self.ready.push_back(ReadDone { tag, result });
                 }
-                other => self.slots[slot] = other,
+                other @ (Slot::Free | Slot::Part(_) | Slot::Abandoned { .. }) => {
+                    self.slots[slot] = other;
+                }
             }
         }
     }
@@ -261,8 +258,9 @@ impl UringReader {
     /// Reads `dst` in parts, as many at a time as there are slots. Waits until the kernel
     /// has none of them, whatever happens: `dst` is only borrowed.
     fn read_parts(&mut self, file: &Arc<OpenFile>, offset: u64, dst: &mut [u8]) {
-        let offsets = (offset..).step_by(PART_BYTES);
-        for (offset, part) in offsets.zip(dst.chunks_mut(PART_BYTES)) {
+        // The whole range first: the parts' offsets then have room in a u64.
+        self.part_error = Span::new(file, offset, dst.len()).err();
+        for (n, part) in dst.chunks_mut(PART_BYTES).enumerate() {
             while self.free.is_empty() && self.broken.is_none() {
                 self.enter(1, LONGEST_WAIT);
                 self.reap();
@@ -270,7 +268,7 @@ impl UringReader {
             if self.broken.is_some() || self.part_error.is_some() {
                 break;
             }
-            match Span::new(file, offset, part.len()) {
+            match Span::new(file, offset + (n * PART_BYTES) as u64, part.len()) {
                 Ok(span) => {
                     let Some(free) = self.free.pop() else { break };
                     let (file, dst) = (Arc::clone(file), Destination(part.as_mut_ptr()));
