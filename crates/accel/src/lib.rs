@@ -132,6 +132,6 @@ pub enum AccelError {
         /// The device's file.
         path: PathBuf,
         /// What the reader said.
-        source: std::io::Error,
+        source: bothends_io::IoError,
     },
 }

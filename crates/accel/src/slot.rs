@@ -18,8 +18,8 @@ use std::sync::Arc;
 use crate::AccelError;
 use crate::ring::{RingConfig, Shared};
 
-/// Every slot begins at a multiple of this many bytes and its allocation is a multiple of
-/// it: what O_DIRECT reads and page-locked copies need.
+/// Every slot begins at a multiple of this many bytes and has whole blocks of them to
+/// itself: what O_DIRECT reads and page-locked copies need.
 pub const SLOT_ALIGN: usize = 4096;
 
 /// One slot's allocation; whoever owns the value owns the bytes.
@@ -61,12 +61,9 @@ impl Memory {
         unsafe { slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 
-    /// The first `len` bytes, which may reach into the padding behind the slot.
-    fn as_mut_slice(&mut self, len: usize) -> &mut [u8] {
-        assert!(len <= self.layout.size(), "{len} bytes of a slot of {}", self.len);
-        // SAFETY: the allocation has at least `len` initialised bytes, checked above, and
-        // `self`, borrowed mutably here, owns them.
-        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), len) }
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_slice`; `self` is borrowed mutably, so nobody else looks.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
     }
 }
 
@@ -114,19 +111,8 @@ impl Slot {
         (Joiner { slot }, parts)
     }
 
-    /// The slot's bytes with the padding behind them: what a read in whole pages may
-    /// write to. Its length is a multiple of [`SLOT_ALIGN`].
-    pub(crate) fn padded_mut(&mut self) -> &mut [u8] {
-        let padded = self.memory().layout.size();
-        self.memory_mut().as_mut_slice(padded)
-    }
-
     fn memory(&self) -> &Memory {
         self.memory.as_ref().expect("a slot has its memory until it is dropped")
-    }
-
-    fn memory_mut(&mut self) -> &mut Memory {
-        self.memory.as_mut().expect("a slot has its memory until it is dropped")
     }
 }
 
@@ -140,8 +126,10 @@ impl Deref for Slot {
 
 impl DerefMut for Slot {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let memory = self.memory_mut();
-        memory.as_mut_slice(memory.len)
+        self.memory
+            .as_mut()
+            .expect("a slot has its memory until it is dropped")
+            .as_mut_slice()
     }
 }
 
@@ -244,13 +232,12 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_aligned_and_padded() {
+    fn slots_are_aligned_and_begin_as_zeros() {
         for slot_bytes in [1, 4095, 4096, 4097, 150_528 * 64] {
-            let (_ring, mut slot) = slot(slot_bytes);
+            let (_ring, slot) = slot(slot_bytes);
             assert_eq!(slot.len(), slot_bytes);
             assert_eq!(slot.as_ptr().addr() % SLOT_ALIGN, 0);
-            assert_eq!(slot.padded_mut().len() % SLOT_ALIGN, 0);
-            assert!(slot.padded_mut().len() - slot_bytes < SLOT_ALIGN);
+            assert!(slot.iter().all(|&byte| byte == 0));
         }
     }
 
