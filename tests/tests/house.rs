@@ -58,7 +58,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("nix", &["io", "csd", "energy", "firmware-sim"]),
     ("png", &["ops"]),
     ("pyo3", &["python"]),
-    ("signal-hook", &["cli", "agent"]),
     (
         "serde_json",
         &[
@@ -75,9 +74,10 @@ const HOMES: &[(&str, &[&str])] = &[
         ],
     ),
     ("sha2", &["csd"]),
+    ("signal-hook", &["cli", "agent"]),
     ("tokio-uring", &["agent", "firmware-sim"]),
     ("turbojpeg", &["ops", "samples"]),
-    ("xxhash-rust", &["core", "dataset", "csd", "agent"]),
+    ("xxhash-rust", &["core", "dataset", "csd", "agent", "runtime"]),
 ];
 
 /// Dev-dependencies that the tables above do not allow, each with what its tests need of it.
