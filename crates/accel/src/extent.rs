@@ -60,7 +60,7 @@ mod tests {
     }
 
     fn content(n_bytes: usize) -> Vec<u8> {
-        (0..n_bytes).map(|i| (i % 251) as u8).collect()
+        (0..=250).cycle().take(n_bytes).collect()
     }
 
     #[test]
