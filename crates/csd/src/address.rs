@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use crate::job::CONTROL_TIMEOUT;
 use crate::key::Key;
+use crate::spool::Spool;
+use crate::stream::Stream;
 use crate::{CsdError, Transport};
 
 const EXPECTED: &str = "expected tcp://HOST:PORT, unix:///PATH, vsock://CID:PORT, \
@@ -46,34 +48,40 @@ impl FromStr for Address {
     type Err = CsdError;
 
     fn from_str(spec: &str) -> Result<Self, CsdError> {
-        let wrong =
-            |why: &str| CsdError::Address { address: spec.to_owned(), why: why.to_owned() };
+        let wrong = |why: &str| CsdError::Address {
+            address: spec.to_owned(),
+            why: why.to_owned(),
+        };
         let Some((scheme, rest)) = spec.split_once("://") else {
             return Err(wrong(EXPECTED));
         };
         match scheme {
             "tcp" => {
-                let (host, port) = host_and_port(rest)
-                    .ok_or_else(|| wrong("expected tcp://HOST:PORT with a port up to 65535"))?;
+                let (host, port) = host_and_port(rest).ok_or_else(|| {
+                    wrong("expected tcp://HOST:PORT with a port up to 65535")
+                })?;
                 Ok(Self::Tcp { host, port })
             }
             "unix" => absolute(rest)
                 .map(Self::Unix)
                 .ok_or_else(|| wrong("expected unix:///PATH with an absolute path")),
-            "spool" => absolute(rest)
-                .map(Self::Spool)
-                .ok_or_else(|| wrong("expected spool:///DIRECTORY with an absolute path")),
+            "spool" => absolute(rest).map(Self::Spool).ok_or_else(|| {
+                wrong("expected spool:///DIRECTORY with an absolute path")
+            }),
             "vsock" => {
                 let numbers = rest.split_once(':');
-                let numbers =
-                    numbers.and_then(|(cid, port)| Some((cid.parse().ok()?, port.parse().ok()?)));
+                let numbers = numbers.and_then(|(cid, port)| {
+                    Some((cid.parse().ok()?, port.parse().ok()?))
+                });
                 let (cid, port) = numbers
                     .ok_or_else(|| wrong("expected vsock://CID:PORT with two numbers"))?;
                 Ok(Self::Vsock { cid, port })
             }
             "nvme" if rest.starts_with("/dev/") => Ok(Self::Nvme(spec.to_owned())),
             "nvme" => Err(wrong("expected nvme:///dev/ngXnY")),
-            "nvme-tcp" if host_and_port(rest.split('/').next().unwrap_or("")).is_some() => {
+            "nvme-tcp"
+                if host_and_port(rest.split('/').next().unwrap_or("")).is_some() =>
+            {
                 Ok(Self::NvmeTcp(spec.to_owned()))
             }
             "nvme-tcp" => Err(wrong("expected nvme-tcp://HOST:PORT[/NQN]")),
@@ -85,7 +93,9 @@ impl FromStr for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
+            Self::Tcp { host, port } if host.contains(':') => {
+                write!(f, "tcp://[{host}]:{port}")
+            }
             Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
             Self::Vsock { cid, port } => write!(f, "vsock://{cid}:{port}"),
@@ -135,8 +145,15 @@ pub fn connect(
     options: &ConnectOptions,
 ) -> Result<Box<dyn Transport>, CsdError> {
     let key = options.key_file.as_deref().map(Key::from_file).transpose()?;
-    let _ = key;
-    Err(CsdError::NotInBuild { address: address.to_string() })
+    match address {
+        Address::Tcp { .. } | Address::Unix(_) => {
+            Ok(Box::new(Stream::connect(address, key, options.timeout)?))
+        }
+        Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, options.timeout)?)),
+        Address::Vsock { .. } | Address::Nvme(_) | Address::NvmeTcp(_) => {
+            Err(CsdError::NotInBuild { address: address.to_string() })
+        }
+    }
 }
 
 #[cfg(test)]

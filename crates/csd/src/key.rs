@@ -2,7 +2,8 @@
 //!
 //! A proof is HMAC-SHA256 over the role and both sides' fresh nonces, so that no proof can
 //! be repeated or turned round. It says who opened the connection; it does not encrypt and
-//! does not sign what follows. `socket` networks that others can write to need a tunnel.
+//! does not sign what follows. A network that others can write to needs a tunnel besides.
+//! `stream.rs` and `listen.rs` make the exchange.
 
 use std::fmt;
 use std::fs::File;
@@ -44,8 +45,12 @@ impl Key {
         let bytes = std::fs::read(path).map_err(|error| CsdError::Unauthenticated {
             what: format!("cannot read the key file `{place}` ({error})"),
         })?;
-        Self::from_bytes(bytes.trim_ascii_end()).ok_or_else(|| CsdError::Unauthenticated {
-            what: format!("the key file `{place}` has less than {MIN_KEY_BYTES} bytes"),
+        Self::from_bytes(bytes.trim_ascii_end()).ok_or_else(|| {
+            CsdError::Unauthenticated {
+                what: format!(
+                    "the key file `{place}` has less than {MIN_KEY_BYTES} bytes"
+                ),
+            }
         })
     }
 
@@ -71,8 +76,8 @@ impl Key {
     }
 
     fn mac(&self, role: Role, host: &Nonce, device: &Nonce) -> Hmac<Sha256> {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0)
+            .expect("HMAC takes a key of any length");
         mac.update(match role {
             Role::Host => b"bothends host 1\0",
             Role::Device => b"bothends device 1\0",
@@ -118,7 +123,10 @@ mod tests {
         let key = Key::from_bytes(b"sixteen bytes ok").unwrap();
         let proof = key.prove(Role::Host, &[1; 32], &[2; 32]);
         let hex: String = proof.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "c96326d3b4723a9df64c5238ad333d6af041b5de8bfd6cd57f268b858397906c");
+        assert_eq!(
+            hex,
+            "c96326d3b4723a9df64c5238ad333d6af041b5de8bfd6cd57f268b858397906c"
+        );
     }
 
     #[test]

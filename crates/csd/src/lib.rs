@@ -8,15 +8,27 @@
 //! side of both is the one loop of `serving.rs`.
 
 pub mod job;
+
+mod credits;
+mod fuse;
 pub mod loopback;
 
+pub mod wire;
+
+pub mod remote;
 mod serving;
-pub mod listen;
-mod socket;
+
 pub mod key;
+mod socket;
+
+pub mod listen;
+pub mod stream;
+
 pub mod spool;
 
 pub mod address;
+
+pub mod conformance;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -114,7 +126,9 @@ pub enum CsdError {
         why: String,
     },
     /// A kind of address that this build does not serve.
-    #[error("`{address}` is not available in this build; use tcp://, unix:// or spool://")]
+    #[error(
+        "`{address}` is not available in this build; use tcp://, unix:// or spool://"
+    )]
     NotInBuild {
         /// As given.
         address: String,

@@ -3,30 +3,80 @@
 //!
 //! Spawns nothing; the agent decides who accepts and how often. Read `serving.rs` next.
 
+use std::collections::VecDeque;
+use std::io;
+use std::net::{TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::address::Address;
-use crate::key::Key;
+use crate::job::CONTROL_TIMEOUT;
+use crate::key::{self, Key, Role};
+use crate::serving::{DeviceLink, serve_link};
+use crate::socket::{Readiness, wait};
+use crate::stream::{Inbox, lost};
+use crate::wire::Message;
+use crate::{CsdError, Serve};
+
 pub use crate::serving::Ended;
 pub use crate::socket::Socket;
-use crate::{CsdError, Serve};
 
 /// A socket that hosts connect to. A Unix socket's file is removed when this is dropped.
 #[derive(Debug)]
 pub struct Listener {
     address: Address,
+    socket: Bound,
+}
+
+#[derive(Debug)]
+enum Bound {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
 }
 
 impl Listener {
-    /// Listens at `address` (`tcp://` or `unix://`).
+    /// Listens at `address` (`tcp://` or `unix://`). A socket file that nobody listens at
+    /// any more is replaced.
     ///
     /// # Errors
     /// [`CsdError::Place`] when the address cannot be had, [`CsdError::Unauthenticated`]
     /// for TCP beyond this machine without a key, [`CsdError::NotInBuild`].
     pub fn bind(address: &Address, key: Option<&Key>) -> Result<Self, CsdError> {
-        let _ = key;
-        Ok(Self { address: address.clone() })
+        let failed = place_error("listen at", address);
+        match address {
+            Address::Tcp { host, port } => {
+                let at: Vec<_> =
+                    (host.as_str(), *port).to_socket_addrs().map_err(&failed)?.collect();
+                if key.is_none()
+                    && at.iter().any(|it| !it.ip().to_canonical().is_loopback())
+                {
+                    let what =
+                        format!("{address} is open beyond this machine without a key");
+                    return Err(CsdError::Unauthenticated { what });
+                }
+                let socket = TcpListener::bind(at.as_slice()).map_err(&failed)?;
+                socket.set_nonblocking(true).map_err(&failed)?;
+                let port = socket.local_addr().map_err(&failed)?.port();
+                let address = Address::Tcp { host: host.clone(), port };
+                Ok(Self { address, socket: Bound::Tcp(socket) })
+            }
+            Address::Unix(path) => {
+                remove_abandoned(path);
+                let socket = UnixListener::bind(path).map_err(&failed)?;
+                socket.set_nonblocking(true).map_err(&failed)?;
+                let socket = Bound::Unix(socket, path.clone());
+                Ok(Self { address: address.clone(), socket })
+            }
+            Address::Vsock { .. }
+            | Address::Spool(_)
+            | Address::Nvme(_)
+            | Address::NvmeTcp(_) => {
+                Err(CsdError::NotInBuild { address: address.to_string() })
+            }
+        }
     }
 
     /// Where it listens; port 0 has become the port that was given.
@@ -40,8 +90,57 @@ impl Listener {
     /// # Errors
     /// [`CsdError::Place`] when the listening socket broke.
     pub fn accept(&self, timeout: Duration) -> Result<Option<Socket>, CsdError> {
-        let _ = timeout;
-        Ok(None)
+        let failed = place_error("accept a host at", &self.address);
+        if !wait(self.as_fd(), Readiness::Read, timeout).map_err(&failed)? {
+            return Ok(None);
+        }
+        let accepted = match &self.socket {
+            Bound::Tcp(socket) => socket.accept().map(|(stream, _)| stream.into()),
+            Bound::Unix(socket, _) => socket.accept().map(|(stream, _)| stream.into()),
+        };
+        match accepted {
+            Ok(socket) => Ok(Some(socket)),
+            // The host has left again already.
+            Err(error) if is_passing(&error) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Bound::Tcp(socket) => socket.as_fd(),
+            Bound::Unix(socket, _) => socket.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Bound::Unix(_, path) = &self.socket {
+            // Nobody is left to tell.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+fn place_error(doing: &'static str, address: &Address) -> impl Fn(io::Error) -> CsdError {
+    let place = address.to_string();
+    move |source| CsdError::Place { doing, place: place.clone(), source }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
+    [ConnectionAborted, ConnectionReset, Interrupted, WouldBlock].contains(&error.kind())
+}
+
+/// Removes the socket file of a listener that died.
+fn remove_abandoned(path: &Path) {
+    let answer = UnixStream::connect(path);
+    if answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        // If it cannot be removed, `bind` says why.
+        drop(std::fs::remove_file(path));
     }
 }
 
@@ -58,13 +157,163 @@ pub struct Terms<'a> {
 /// called. Blocks for that long, in the caller's thread.
 ///
 /// # Errors
-/// [`CsdError::Unauthenticated`], [`CsdError::Version`] and [`CsdError::Malformed`] say why
-/// this host was not, or not any longer, served.
+/// [`CsdError::Unauthenticated`], [`CsdError::Version`], [`CsdError::Timeout`] and
+/// [`CsdError::Malformed`] say why this host was not, or not any longer, served.
 pub fn serve_connection(
     socket: impl Into<Socket>,
     serve: &mut dyn Serve,
     terms: Terms<'_>,
 ) -> Result<Ended, CsdError> {
-    let _ = (socket.into(), serve.hello(), terms);
-    Ok(Ended::HostGone)
+    let socket = socket.into();
+    let mut link =
+        StreamDevice { socket, inbox: Inbox::default(), outbox: Outbox::default() };
+    match link.admit(terms.key) {
+        Ok(()) => serve_link(&mut link, serve, terms.stop),
+        Err(error) => {
+            serve.close();
+            match error {
+                CsdError::LinkLost { .. } => Ok(Ended::HostGone),
+                other => Err(other),
+            }
+        }
+    }
+}
+
+/// How long a refused host is given to read why.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// The device's end of a socket.
+struct StreamDevice {
+    socket: Socket,
+    inbox: Inbox,
+    outbox: Outbox,
+}
+
+/// Bytes that wait to be sent, oldest first; the first has left up to `n_sent`.
+#[derive(Default)]
+struct Outbox {
+    parts: VecDeque<Vec<u8>>,
+    n_sent: usize,
+}
+
+impl Outbox {
+    fn push(&mut self, part: Vec<u8>) {
+        if !part.is_empty() {
+            self.parts.push_back(part);
+        }
+    }
+
+    /// Sends what the socket takes now.
+    fn flush(&mut self, socket: &mut Socket) -> io::Result<()> {
+        while let Some(part) = self.parts.front() {
+            let Some(n) = socket.write_ready(&part[self.n_sent..])? else { break };
+            self.n_sent += n;
+            if self.n_sent == part.len() {
+                self.parts.pop_front();
+                self.n_sent = 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StreamDevice {
+    /// The device's side of the key exchange; a host that fails it is told why.
+    fn admit(&mut self, key: Option<&Key>) -> Result<(), CsdError> {
+        let deadline = Instant::now() + CONTROL_TIMEOUT;
+        let admitted = self.exchange(key, deadline);
+        let reason = match &admitted {
+            Err(CsdError::Unauthenticated { what }) => what.clone(),
+            // The header that carries it says our version in the place where every
+            // version has it.
+            Err(error @ CsdError::Version { .. }) => error.to_string(),
+            Ok(()) | Err(_) => return admitted,
+        };
+        // Whether or not the host still hears it, it is not admitted.
+        drop(self.tell(&Message::Refused { reason }, deadline));
+        self.linger();
+        admitted
+    }
+
+    /// Takes what the host still sends until it closes, for a moment at most: a connection
+    /// closed over unread bytes is reset, and the refusal in it lost.
+    fn linger(&mut self) {
+        let deadline = Instant::now() + LINGER;
+        while self.socket.read_exact(&mut [0], deadline).is_ok() {}
+    }
+
+    fn exchange(&mut self, key: Option<&Key>, deadline: Instant) -> Result<(), CsdError> {
+        let refused =
+            |what: &str| Err(CsdError::Unauthenticated { what: what.to_owned() });
+        self.socket.prepare().map_err(lost("prepare a connection"))?;
+        let is_beyond = self.socket.is_beyond_machine().map_err(lost("find the host"))?;
+        let Message::Greet { nonce: theirs } = self.hear(deadline)? else {
+            return Err(CsdError::Malformed {
+                what: "a first message that is no greeting",
+            });
+        };
+        if is_beyond && key.is_none() {
+            return refused(
+                "the host is beyond the device's machine and there is no key",
+            );
+        }
+        let ours = key::nonce().map_err(lost("make a nonce"))?;
+        let proof = key.map(|key| key.prove(Role::Device, &theirs, &ours));
+        self.tell(&Message::Challenge { nonce: ours, proof }, deadline)?;
+        let Message::Prove { proof } = self.hear(deadline)? else {
+            return Err(CsdError::Malformed { what: "a greeting without an end" });
+        };
+        let Some(key) = key else { return Ok(()) };
+        match proof {
+            Some(proof) if key.accepts(&proof, Role::Host, &theirs, &ours) => Ok(()),
+            Some(_) => refused("the host has another key"),
+            None => refused("the device asks for a key and the host has none"),
+        }
+    }
+
+    fn tell(&mut self, message: &Message, deadline: Instant) -> Result<(), CsdError> {
+        self.socket.write_all(&message.encode(), deadline).map_err(lost("greet the host"))
+    }
+
+    fn hear(&mut self, deadline: Instant) -> Result<Message, CsdError> {
+        loop {
+            if let Some(message) = self.inbox.next(&mut self.socket)? {
+                return Ok(message);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(CsdError::Timeout {
+                    doing: "greet",
+                    waited: CONTROL_TIMEOUT,
+                });
+            }
+            self.socket.wait(Readiness::Read, left).map_err(lost("greet the host"))?;
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), CsdError> {
+        self.outbox.flush(&mut self.socket).map_err(lost("send to the host"))
+    }
+}
+
+impl DeviceLink for StreamDevice {
+    fn receive(&mut self) -> Result<Option<Message>, CsdError> {
+        self.inbox.next(&mut self.socket)
+    }
+
+    fn send(&mut self, message: &Message, payload: Vec<u8>) -> Result<(), CsdError> {
+        self.outbox.push(message.encode());
+        self.outbox.push(payload);
+        self.flush()
+    }
+
+    fn is_sending(&self) -> bool {
+        !self.outbox.parts.is_empty()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<(), CsdError> {
+        let what = if self.is_sending() { Readiness::Either } else { Readiness::Read };
+        self.socket.wait(what, timeout).map_err(lost("wait for the host"))?;
+        self.flush()
+    }
 }

@@ -1,4 +1,22 @@
 //! The device's one loop, over any link: messages in, finished jobs out.
+//!
+//! One thread does it all: it never waits for the host while a job may finish, nor for a
+//! job longer than a [`TICK`] while the host may speak. Knows neither sockets nor files;
+//! read `listen.rs` and `spool.rs` for the two links.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::job::{Completion, Job, JobId, Outcome};
+use crate::wire::Message;
+use crate::{CsdError, Finished, Serve};
+
+/// How long the loop looks one way while something may come from the other.
+const TICK: Duration = Duration::from_millis(1);
+
+/// How long an idle loop waits for the host before it looks at `stop` again.
+const IDLE: Duration = Duration::from_millis(20);
 
 /// How serving a host ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,3 +26,159 @@ pub enum Ended {
     /// The caller asked for it.
     Stopped,
 }
+
+/// A way for messages between device and host, as the device sees it. An error ends it;
+/// [`CsdError::LinkLost`] means that the host is gone.
+pub(crate) trait DeviceLink {
+    /// The next message if it is here; does not wait.
+    fn receive(&mut self) -> Result<Option<Message>, CsdError>;
+
+    /// Takes a message and its payload for sending; does not wait for the host.
+    fn send(&mut self, message: &Message, payload: Vec<u8>) -> Result<(), CsdError>;
+
+    /// Whether some of what was taken has not left yet.
+    fn is_sending(&self) -> bool;
+
+    /// Sends what can be sent and waits up to `timeout` for something to do.
+    fn wait(&mut self, timeout: Duration) -> Result<(), CsdError>;
+}
+
+/// Serves the host at the other end of `link` until it is gone or `stop` is set.
+pub(crate) fn serve_link(
+    link: &mut dyn DeviceLink,
+    serve: &mut dyn Serve,
+    stop: &AtomicBool,
+) -> Result<Ended, CsdError> {
+    let mut serving =
+        Serving { link, serve, waiting: VecDeque::new(), running: HashSet::new() };
+    let ended = loop {
+        // A flag alone; nothing else is published with it.
+        if stop.load(Ordering::Relaxed) {
+            break Ok(Ended::Stopped);
+        }
+        match serving.turn() {
+            Ok(()) => {}
+            Err(CsdError::LinkLost { .. }) => break Ok(Ended::HostGone),
+            Err(error) => break Err(error),
+        }
+    };
+    serving.serve.close();
+    ended
+}
+
+struct Serving<'a> {
+    link: &'a mut dyn DeviceLink,
+    serve: &'a mut dyn Serve,
+    /// Jobs for which the device has no slot yet: the host counts a revoked job's slot as
+    /// free at once, the device only when it can.
+    waiting: VecDeque<Job>,
+    running: HashSet<JobId>,
+}
+
+impl Serving<'_> {
+    fn turn(&mut self) -> Result<(), CsdError> {
+        while let Some(message) = self.link.receive()? {
+            self.act(message)?;
+        }
+        self.offer()?;
+        match self.finished()? {
+            Some(finished) => self.deliver(finished),
+            None => Ok(()),
+        }
+    }
+
+    fn act(&mut self, message: Message) -> Result<(), CsdError> {
+        match message {
+            Message::Hello => {
+                let capabilities = self.serve.hello();
+                self.answer(&Message::Welcome(capabilities))
+            }
+            Message::Open(session) => {
+                self.waiting.clear();
+                self.running.clear();
+                let opened = self.serve.open(session);
+                self.answer(&match opened {
+                    Ok(()) => Message::Opened,
+                    Err(reason) => Message::Refused { reason },
+                })
+            }
+            Message::Job(job) => {
+                self.waiting.push_back(job);
+                Ok(())
+            }
+            Message::Revoke(id) => {
+                self.waiting.retain(|job| job.id != id);
+                if self.running.remove(&id) {
+                    self.serve.revoke(id);
+                }
+                Ok(())
+            }
+            Message::AskStats => {
+                let stats = self.serve.stats();
+                self.answer(&Message::Stats(stats))
+            }
+            Message::Greet { .. }
+            | Message::Challenge { .. }
+            | Message::Prove { .. }
+            | Message::Refused { .. }
+            | Message::Welcome(_)
+            | Message::Opened
+            | Message::Completed(_)
+            | Message::Stats(_) => {
+                Err(CsdError::Malformed { what: "a message that only a device sends" })
+            }
+        }
+    }
+
+    fn answer(&mut self, message: &Message) -> Result<(), CsdError> {
+        self.link.send(message, Vec::new())
+    }
+
+    /// Hands waiting jobs to the device, as many as it takes.
+    fn offer(&mut self) -> Result<(), CsdError> {
+        if self.waiting.len() > MAX_WAITING {
+            return Err(CsdError::Malformed { what: "more jobs than there are slots" });
+        }
+        while let Some(job) = self.waiting.pop_front() {
+            let id = job.id;
+            let Err(refused) = self.serve.submit(job) else {
+                self.running.insert(id);
+                continue;
+            };
+            if matches!(refused.source, CsdError::Full) && !self.running.is_empty() {
+                self.waiting.push_front(refused.job);
+                break;
+            }
+            let reason = refused.source.to_string();
+            self.answer(&Message::Completed(Completion {
+                job: id,
+                outcome: Outcome::Failed { reason },
+                device_ns: 0,
+                lateness_ns: 0,
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// Waits a little, on the side where something is more likely, for a finished job.
+    fn finished(&mut self) -> Result<Option<Finished>, CsdError> {
+        if self.link.is_sending() {
+            self.link.wait(TICK)?;
+            Ok(self.serve.poll(Duration::ZERO))
+        } else if self.running.is_empty() {
+            self.link.wait(IDLE)?;
+            Ok(self.serve.poll(Duration::ZERO))
+        } else {
+            Ok(self.serve.poll(TICK))
+        }
+    }
+
+    fn deliver(&mut self, finished: Finished) -> Result<(), CsdError> {
+        self.running.remove(&finished.job);
+        let (completion, payload) = finished.into_completion();
+        self.link.send(&Message::Completed(completion), payload)
+    }
+}
+
+/// More jobs than this that no slot takes are no honest host's.
+const MAX_WAITING: usize = 4096;

@@ -95,7 +95,11 @@ impl Socket {
     }
 
     /// Fills `dst`, or fails with `TimedOut` at `deadline`.
-    pub(crate) fn read_exact(&mut self, dst: &mut [u8], deadline: Instant) -> io::Result<()> {
+    pub(crate) fn read_exact(
+        &mut self,
+        dst: &mut [u8],
+        deadline: Instant,
+    ) -> io::Result<()> {
         let mut n_read = 0;
         while n_read < dst.len() {
             match self.read_ready(&mut dst[n_read..])? {
@@ -118,22 +122,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits up to `timeout`; whether the socket became ready (or broke, which the next
-    /// read or write will say).
+    /// As [`wait`].
     pub(crate) fn wait(&self, what: Readiness, timeout: Duration) -> io::Result<bool> {
-        let events = match what {
-            Readiness::Read => PollFlags::POLLIN,
-            Readiness::Write => PollFlags::POLLOUT,
-            Readiness::Either => PollFlags::POLLIN | PollFlags::POLLOUT,
-        };
-        let timeout_ms = timeout.as_micros().div_ceil(1000);
-        let timeout_ms = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
-        let timeout = PollTimeout::try_from(timeout_ms).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(self.as_fd(), events)], timeout) {
-            Ok(n_ready) => Ok(n_ready > 0),
-            Err(nix::errno::Errno::EINTR) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
+        wait(self.as_fd(), what, timeout)
     }
 
     fn wait_until(&self, what: Readiness, deadline: Instant) -> io::Result<()> {
@@ -151,6 +142,28 @@ impl AsFd for Socket {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Unix(stream) => stream.as_fd(),
         }
+    }
+}
+
+/// Waits up to `timeout`, rounded up to a millisecond; whether `fd` became ready (or broke,
+/// which the next read or write will say).
+pub(crate) fn wait(
+    fd: BorrowedFd<'_>,
+    what: Readiness,
+    timeout: Duration,
+) -> io::Result<bool> {
+    let events = match what {
+        Readiness::Read => PollFlags::POLLIN,
+        Readiness::Write => PollFlags::POLLOUT,
+        Readiness::Either => PollFlags::POLLIN | PollFlags::POLLOUT,
+    };
+    let timeout_ms = timeout.as_micros().div_ceil(1000);
+    let timeout_ms = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
+    let timeout = PollTimeout::try_from(timeout_ms).unwrap_or(PollTimeout::MAX);
+    match poll(&mut [PollFd::new(fd, events)], timeout) {
+        Ok(n_ready) => Ok(n_ready > 0),
+        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -1,24 +1,243 @@
-//! The spool transport: host and device exchange files in a shared directory.
+//! The spool transport: host and device exchange files in a directory that both can reach.
+//!
+//! ```text
+//! hello.json                 the device's notice: version, id
+//! device.pulse               its sign of life
+//! host.json                  the notice of the one host that is served: version, run id
+//! run-<id>/host.pulse        its sign of life
+//! run-<id>/h-0000000000 …    the host's messages, each removed by the device
+//! run-<id>/d-0000000000 …    the device's messages, each removed by the host; a result's
+//!                            file holds the samples from a 4 KiB boundary on, and goes to
+//!                            the caller as an extent
+//! ```
+//!
+//! The messages are those of `wire.rs`; here they are files. Whoever outlives the other
+//! removes what is left, and a new host removes what an earlier run left. Spawns nothing:
+//! signs of life are given and looked for inside the waiting calls. Read `spool/lane.rs`
+//! for the files, `spool/pulse.rs` for the signs of life, `spool/device.rs` for the device.
 
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+mod device;
+mod lane;
+mod notice;
+mod pulse;
 
-use crate::serving::Ended;
-use crate::{CsdError, Serve};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-/// Waits for a host in `dir` and serves it until it is gone or `stop` is set; then removes
-/// what it made and has called `serve.close()`. Blocks for that long, in the caller's
-/// thread.
-///
-/// # Errors
-/// [`CsdError::Place`] when the directory is missing, not writable or served by another
-/// device; [`CsdError::Version`] and [`CsdError::Malformed`] as for a connection.
-pub fn serve_directory(
-    dir: &Path,
-    serve: &mut dyn Serve,
-    stop: &AtomicBool,
-) -> Result<Ended, CsdError> {
-    let _ = (dir, serve.hello(), stop, Duration::ZERO);
-    Ok(Ended::HostGone)
+use crate::CsdError;
+use crate::job::{PROTOCOL_VERSION, Payload};
+use crate::remote::{Link, Remote};
+use crate::wire::Message;
+use lane::{Inlet, Outlet};
+use notice::{Notice, place_error};
+use pulse::{Life, Pulse, Watch};
+
+pub use device::serve_directory;
+
+const DEVICE_NOTICE: &str = "hello.json";
+const DEVICE_PULSE: &str = "device.pulse";
+const HOST_NOTICE: &str = "host.json";
+const HOST_PULSE: &str = "host.pulse";
+const RUN_PREFIX: &str = "run-";
+
+/// First and longest pause between two looks for a file.
+const NAPS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
+
+/// A device reached through a shared directory. Results are extents; they last until they
+/// are removed or this is dropped.
+pub type Spool = Remote<SpoolLink>;
+
+/// The host's end of a spool directory.
+#[derive(Debug)]
+pub struct SpoolLink {
+    dir: PathBuf,
+    run: Option<Run>,
+}
+
+/// A run that a device serves; what it made goes when it is dropped.
+#[derive(Debug)]
+struct Run {
+    dir: PathBuf,
+    root: PathBuf,
+    id: String,
+    device_id: String,
+    inlet: Inlet,
+    outlet: Outlet,
+    pulse: Pulse,
+    watch: Watch,
+}
+
+impl Spool {
+    /// Names the directory; the device is looked for in `hello`, for up to `timeout`.
+    ///
+    /// # Errors
+    /// [`CsdError::Unreachable`] when there is no such directory.
+    pub fn connect(dir: &Path, timeout: Duration) -> Result<Self, CsdError> {
+        let metadata =
+            std::fs::metadata(dir).and_then(|metadata| match metadata.is_dir() {
+                true => Ok(()),
+                false => Err(io::ErrorKind::NotADirectory.into()),
+            });
+        metadata.map_err(|source| unreachable(dir, source))?;
+        Ok(Self::over(SpoolLink { dir: dir.to_owned(), run: None }, timeout))
+    }
+}
+
+impl Link for SpoolLink {
+    fn greet(&mut self, timeout: Duration) -> Result<(), CsdError> {
+        let deadline = Instant::now() + timeout;
+        let device = find_device(&self.dir, deadline)?;
+        let run = claim(&self.dir, device)?;
+        self.run = Some(run);
+        Ok(())
+    }
+
+    fn send(&mut self, message: &[u8], _deadline: Instant) -> Result<(), CsdError> {
+        let run = self.run.as_mut().ok_or_else(|| gone("send before a greeting"))?;
+        run.outlet
+            .put(message, None)
+            .map_err(place_error("write a message into", &run.dir))
+    }
+
+    fn receive(&mut self, deadline: Instant) -> Result<Option<Message>, CsdError> {
+        let run = self.run.as_mut().ok_or_else(|| gone("receive before a greeting"))?;
+        let [mut nap, longest_nap] = NAPS;
+        loop {
+            run.pulse.beat();
+            if let Some(message) = run.inlet.take()? {
+                return Ok(Some(message));
+            }
+            if run.watch.look() == Life::Gone {
+                return Err(gone("wait for a message"));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            std::thread::sleep(nap.min(left));
+            nap = longest_nap.min(2 * nap);
+        }
+    }
+
+    /// Never asked for: the results of a spool are extents.
+    fn read_payload(
+        &mut self,
+        _dst: &mut [u8],
+        _deadline: Instant,
+    ) -> Result<(), CsdError> {
+        Err(CsdError::Malformed { what: "an inline result in a spool" })
+    }
+
+    fn discard(&mut self, payload: &Payload) {
+        if let Payload::Extent { path, .. } = payload {
+            // The whole run's directory goes at the end.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.dir));
+        Notice::remove_if(&self.root.join(HOST_NOTICE), &self.id);
+        if self.watch.look() == Life::Gone {
+            let notice = self.root.join(DEVICE_NOTICE);
+            if Notice::read(&notice).is_some_and(|it| it.id == self.device_id) {
+                drop(std::fs::remove_file(notice));
+                drop(std::fs::remove_file(self.root.join(DEVICE_PULSE)));
+            }
+        }
+    }
+}
+
+/// Waits for the notice of a living device that speaks this version.
+fn find_device(dir: &Path, deadline: Instant) -> Result<(Notice, Watch), CsdError> {
+    let mut watch = Watch::over(&dir.join(DEVICE_PULSE));
+    loop {
+        let life = watch.look();
+        if let Some(notice) = Notice::read(&dir.join(DEVICE_NOTICE)) {
+            let theirs = notice.protocol_version;
+            if theirs != PROTOCOL_VERSION {
+                return Err(CsdError::Version { ours: PROTOCOL_VERSION, theirs });
+            }
+            if life == Life::Alive {
+                return Ok((notice, watch));
+            }
+        }
+        if Instant::now() >= deadline {
+            let what = "no living device serves the directory";
+            return Err(unreachable(dir, io::Error::new(io::ErrorKind::TimedOut, what)));
+        }
+        std::thread::sleep(NAPS[1]);
+    }
+}
+
+/// Makes this host the one that is served: notice first, which only one can place, then the
+/// run's own directory and pulse, then away with what earlier runs left.
+fn claim(root: &Path, (device, watch): (Notice, Watch)) -> Result<Run, CsdError> {
+    let failed = place_error("start a run in", root);
+    let notice = Notice::new().map_err(&failed)?;
+    let notice_path = root.join(HOST_NOTICE);
+    while let Err(error) = notice.place(&notice_path) {
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            drop(std::fs::remove_file(&notice_path));
+            return Err(failed(error));
+        }
+        remove_abandoned(root, &notice_path)?;
+    }
+    let dir = run_dir(root, &notice.id);
+    std::fs::create_dir(&dir).map_err(&failed)?;
+    let pulse = Pulse::start(dir.join(HOST_PULSE)).map_err(&failed)?;
+    sweep(root, &dir);
+    Ok(Run {
+        inlet: Inlet::new(dir.clone(), "d"),
+        outlet: Outlet::new(dir.clone(), "h"),
+        root: root.to_owned(),
+        id: notice.id,
+        device_id: device.id,
+        dir,
+        pulse,
+        watch,
+    })
+}
+
+/// Removes the run that `notice_path` names if its host is dead, else says that it lives.
+fn remove_abandoned(root: &Path, notice_path: &Path) -> Result<(), CsdError> {
+    let other = Notice::read(notice_path);
+    let dir = run_dir(root, other.as_ref().map_or("unknown", |other| other.id.as_str()));
+    if Watch::over(&dir.join(HOST_PULSE)).judge() == Life::Alive {
+        let what = "another run uses this directory";
+        return Err(unreachable(root, io::Error::new(io::ErrorKind::AddrInUse, what)));
+    }
+    if other == Notice::read(notice_path) {
+        drop(std::fs::remove_file(notice_path));
+    }
+    Ok(())
+}
+
+/// Removes the directories of earlier runs. The one listing, once per run.
+fn sweep(root: &Path, ours: &Path) {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    for entry in entries {
+        let is_run = entry.file_name().to_string_lossy().starts_with(RUN_PREFIX);
+        if is_run && entry.path() != ours {
+            // What another user left stays theirs.
+            drop(std::fs::remove_dir_all(entry.path()));
+        }
+    }
+}
+
+fn run_dir(root: &Path, id: &str) -> PathBuf {
+    root.join(format!("{RUN_PREFIX}{id}"))
+}
+
+fn unreachable(dir: &Path, source: io::Error) -> CsdError {
+    CsdError::Unreachable { address: format!("spool://{}", dir.display()), source }
+}
+
+/// The other side gives no sign of life any more.
+fn gone(doing: &'static str) -> CsdError {
+    let what = "the other side of the spool directory is gone";
+    CsdError::LinkLost { doing, source: io::Error::other(what) }
 }

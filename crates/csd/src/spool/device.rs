@@ -1,0 +1,181 @@
+//! The device's side of a spool directory.
+//!
+//! Waits for one host, serves it through the common loop, and takes away what it made. A
+//! result that cannot be written (a full file system) becomes a failed job that says so.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::lane::{Inlet, Outlet};
+use super::notice::{Notice, place_error};
+use super::pulse::{Life, Pulse, Watch};
+use super::{DEVICE_NOTICE, DEVICE_PULSE, HOST_NOTICE, HOST_PULSE, gone, run_dir};
+use crate::job::{Completion, Outcome};
+use crate::serving::{DeviceLink, Ended, serve_link};
+use crate::wire::Message;
+use crate::{CsdError, Serve};
+
+/// How long one look for a message or a host takes.
+const NAP: Duration = Duration::from_millis(1);
+/// How long to wait before a message that could not be written is tried again.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Waits for a host in `dir` and serves it until it is gone or `stop` is set; then removes
+/// what it made and has called `serve.close()`. Blocks for that long, in the caller's
+/// thread.
+///
+/// # Errors
+/// [`CsdError::Place`] when the directory is missing, not writable or served by another
+/// device; [`CsdError::Version`] and [`CsdError::Malformed`] as for a connection.
+pub fn serve_directory(
+    dir: &Path,
+    serve: &mut dyn Serve,
+    stop: &AtomicBool,
+) -> Result<Ended, CsdError> {
+    let mut post = Post::take(dir)?;
+    let Some(run) = post.host(stop) else {
+        serve.close();
+        return Ok(Ended::Stopped);
+    };
+    let run_dir = run_dir(dir, &run);
+    let mut link = SpoolDevice {
+        inlet: Inlet::new(run_dir.clone(), "h"),
+        outlet: Outlet::new(run_dir.clone(), "d"),
+        watch: Watch::over(&run_dir.join(HOST_PULSE)),
+        pulse: &mut post.pulse,
+        unsent: VecDeque::new(),
+        last_try: Instant::now(),
+    };
+    let ended = serve_link(&mut link, serve, stop);
+    if matches!(ended, Ok(Ended::HostGone)) {
+        // The host may have removed them itself; what cannot be removed, the next host
+        // tries to.
+        drop(std::fs::remove_dir_all(&run_dir));
+        Notice::remove_if(&dir.join(HOST_NOTICE), &run);
+    }
+    ended
+}
+
+/// This device's place in the directory: its notice and its pulse, gone when dropped.
+struct Post {
+    dir: PathBuf,
+    notice: Notice,
+    pulse: Pulse,
+}
+
+impl Post {
+    fn take(dir: &Path) -> Result<Self, CsdError> {
+        let failed = place_error("serve", dir);
+        let pulse_path = dir.join(DEVICE_PULSE);
+        let is_taken = Notice::read(&dir.join(DEVICE_NOTICE)).is_some()
+            && Watch::over(&pulse_path).judge() == Life::Alive;
+        if is_taken {
+            let in_use = std::io::ErrorKind::AddrInUse;
+            let what = "another device serves this directory";
+            return Err(failed(std::io::Error::new(in_use, what)));
+        }
+        let pulse = Pulse::start(pulse_path).map_err(&failed)?;
+        let notice = Notice::new().map_err(&failed)?;
+        notice.replace(&dir.join(DEVICE_NOTICE)).map_err(&failed)?;
+        Ok(Self { dir: dir.to_owned(), notice, pulse })
+    }
+
+    /// Waits for a living host; the id of its run.
+    fn host(&mut self, stop: &AtomicBool) -> Option<String> {
+        let notice_path = self.dir.join(HOST_NOTICE);
+        let mut watched: Option<(String, Watch)> = None;
+        while !stop.load(Ordering::Relaxed) {
+            self.pulse.beat();
+            std::thread::sleep(NAP);
+            let Some(Notice { id, .. }) = Notice::read(&notice_path) else { continue };
+            if watched.as_ref().is_none_or(|(watched_id, _)| *watched_id != id) {
+                let pulse = run_dir(&self.dir, &id).join(HOST_PULSE);
+                watched = Some((id, Watch::over(&pulse)));
+            }
+            if let Some((id, watch)) = &mut watched
+                && watch.look() == Life::Alive
+            {
+                return Some(id.clone());
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        Notice::remove_if(&self.dir.join(DEVICE_NOTICE), &self.notice.id);
+    }
+}
+
+/// The device's end of a run.
+struct SpoolDevice<'a> {
+    inlet: Inlet,
+    outlet: Outlet,
+    watch: Watch,
+    pulse: &'a mut Pulse,
+    /// Messages that could not be written yet.
+    unsent: VecDeque<Vec<u8>>,
+    last_try: Instant,
+}
+
+impl DeviceLink for SpoolDevice<'_> {
+    fn receive(&mut self) -> Result<Option<Message>, CsdError> {
+        self.pulse.beat();
+        if let Some(message) = self.inlet.take()? {
+            return Ok(Some(message));
+        }
+        match self.watch.look() {
+            Life::Gone => Err(gone("wait for the host")),
+            Life::Alive | Life::Unsure => Ok(None),
+        }
+    }
+
+    fn send(&mut self, message: &Message, payload: Vec<u8>) -> Result<(), CsdError> {
+        let mut bytes = message.encode();
+        if let Message::Completed(Completion { outcome, .. }) = message
+            && matches!(outcome, Outcome::Done { .. })
+        {
+            match self.outlet.put(&bytes, Some(&payload)) {
+                Ok(()) => return Ok(()),
+                Err(error) => bytes = unwritten(message, &error).encode(),
+            }
+        }
+        self.unsent.push_back(bytes);
+        self.flush();
+        Ok(())
+    }
+
+    fn is_sending(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<(), CsdError> {
+        if self.is_sending() && self.last_try.elapsed() >= RETRY {
+            self.flush();
+        }
+        std::thread::sleep(timeout.min(NAP));
+        Ok(())
+    }
+}
+
+impl SpoolDevice<'_> {
+    fn flush(&mut self) {
+        self.last_try = Instant::now();
+        while let Some(message) = self.unsent.front() {
+            if self.outlet.put(message, None).is_err() {
+                break;
+            }
+            self.unsent.pop_front();
+        }
+    }
+}
+
+/// What is said of a job whose result could not be written.
+fn unwritten(message: &Message, error: &std::io::Error) -> Message {
+    let Message::Completed(done) = message else { return message.clone() };
+    let reason = format!("cannot write the result into the spool directory: {error}");
+    Message::Completed(Completion { outcome: Outcome::Failed { reason }, ..done.clone() })
+}

@@ -1,0 +1,217 @@
+//! One direction of a spool: messages as consecutively numbered files, so that the reader
+//! always knows the one name to look for and nobody lists a directory.
+//!
+//! A file appears whole, by rename, under its number. It holds one message of `wire.rs`; a
+//! finished job's samples follow at the next multiple of 4 KiB and the file's length is a
+//! multiple of 4 KiB, as direct reads need it. Nothing is synced: a batch is worth less than
+//! the wait, a crash of the machine ends the run anyway, and the host checks every
+//! checksum. Within one machine, and on shares that are coherent from close to open, a
+//! rename makes the bytes visible.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use crate::CsdError;
+use crate::job::{Completion, Outcome, Payload};
+use crate::stream::lost;
+use crate::wire::{HEADER_BYTES, Header, Message};
+
+/// Alignment of results, in bytes.
+pub(super) const PAGE_BYTES: u64 = 4096;
+
+/// The names of one direction's files.
+#[derive(Debug)]
+struct Numbered {
+    dir: PathBuf,
+    prefix: &'static str,
+    next: u64,
+}
+
+impl Numbered {
+    fn path(&self) -> PathBuf {
+        self.dir.join(format!("{}-{:010}", self.prefix, self.next))
+    }
+}
+
+/// Where messages are put.
+#[derive(Debug)]
+pub(super) struct Outlet(Numbered);
+
+impl Outlet {
+    pub(super) fn new(dir: PathBuf, prefix: &'static str) -> Self {
+        Self(Numbered { dir, prefix, next: 0 })
+    }
+
+    /// Puts a message, and the payload of a finished job behind it. After an error nothing
+    /// was put and nothing is left.
+    pub(super) fn put(
+        &mut self,
+        message: &[u8],
+        payload: Option<&[u8]>,
+    ) -> io::Result<()> {
+        let new = self.0.dir.join(format!("{}.new", self.0.prefix));
+        let put = write_new(&new, message, payload)
+            .and_then(|()| std::fs::rename(&new, self.0.path()));
+        match put {
+            Ok(()) => self.0.next += 1,
+            // It may not even have been made.
+            Err(_) => drop(std::fs::remove_file(&new)),
+        }
+        put
+    }
+}
+
+fn write_new(new: &PathBuf, message: &[u8], payload: Option<&[u8]>) -> io::Result<()> {
+    let mut file = File::create(new)?;
+    file.write_all(message)?;
+    let Some(payload) = payload else { return Ok(()) };
+    let offset = (message.len() as u64).next_multiple_of(PAGE_BYTES);
+    let end = offset + (payload.len() as u64).next_multiple_of(PAGE_BYTES);
+    file.set_len(end)?;
+    io::Seek::seek(&mut file, io::SeekFrom::Start(offset))?;
+    file.write_all(payload)
+}
+
+/// Where messages are taken.
+#[derive(Debug)]
+pub(super) struct Inlet(Numbered);
+
+impl Inlet {
+    pub(super) fn new(dir: PathBuf, prefix: &'static str) -> Self {
+        Self(Numbered { dir, prefix, next: 0 })
+    }
+
+    /// The next message if it is here; does not wait. Its file is removed, but for a
+    /// result's, which the completion names.
+    pub(super) fn take(&mut self) -> Result<Option<Message>, CsdError> {
+        let path = self.0.path();
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(lost("open a message")(error)),
+        };
+        let len_bytes = file.metadata().map_err(lost("read a message"))?.len();
+        let mut header = [0; HEADER_BYTES];
+        read_exact(&mut file, &mut header)?;
+        let header = Header::decode(&header)?;
+        let message_bytes = (HEADER_BYTES + header.body_bytes()) as u64;
+        if len_bytes < message_bytes {
+            return Err(CsdError::Malformed { what: "a message file that is cut short" });
+        }
+        let mut body = vec![0; header.body_bytes()];
+        read_exact(&mut file, &mut body)?;
+        self.0.next += 1;
+        let message = Message::decode(&header, &body)?;
+        if let Message::Completed(Completion {
+            outcome: Outcome::Done { payload: Payload::Inline { len }, checksum, bad },
+            job,
+            device_ns,
+            lateness_ns,
+        }) = message
+        {
+            let offset = message_bytes.next_multiple_of(PAGE_BYTES);
+            let end = len.checked_next_multiple_of(PAGE_BYTES);
+            if end.and_then(|end| end.checked_add(offset)) != Some(len_bytes) {
+                return Err(CsdError::Malformed {
+                    what: "a result file of a wrong length",
+                });
+            }
+            let payload = Payload::Extent { path, offset, len };
+            let outcome = Outcome::Done { payload, checksum, bad };
+            let completion = Completion { job, outcome, device_ns, lateness_ns };
+            return Ok(Some(Message::Completed(completion)));
+        }
+        std::fs::remove_file(&path).map_err(lost("remove a message"))?;
+        Ok(Some(message))
+    }
+}
+
+fn read_exact(file: &mut File, dst: &mut [u8]) -> Result<(), CsdError> {
+    file.read_exact(dst).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            CsdError::Malformed { what: "a message file that is cut short" }
+        }
+        _ => lost("read a message")(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::JobId;
+
+    fn done(len: u64) -> Message {
+        Message::Completed(Completion {
+            job: JobId(3),
+            outcome: Outcome::Done {
+                payload: Payload::Inline { len },
+                checksum: 1,
+                bad: Vec::new(),
+            },
+            device_ns: 0,
+            lateness_ns: 0,
+        })
+    }
+
+    #[test]
+    fn messages_come_in_their_order_and_their_files_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut outlet = Outlet::new(dir.path().into(), "h");
+        let mut inlet = Inlet::new(dir.path().into(), "h");
+        assert!(inlet.take().unwrap().is_none());
+        for message in [Message::Hello, Message::AskStats] {
+            outlet.put(&message.encode(), None).unwrap();
+        }
+        assert_eq!(inlet.take().unwrap(), Some(Message::Hello));
+        assert_eq!(inlet.take().unwrap(), Some(Message::AskStats));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_result_is_aligned_and_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut outlet = Outlet::new(dir.path().into(), "d");
+        let mut inlet = Inlet::new(dir.path().into(), "d");
+        for len in [0_u64, 1, 4096, 5000] {
+            let payload = vec![7; usize::try_from(len).unwrap()];
+            outlet.put(&done(len).encode(), Some(&payload)).unwrap();
+            let Some(Message::Completed(completion)) = inlet.take().unwrap() else {
+                panic!()
+            };
+            let Outcome::Done {
+                payload: Payload::Extent { path, offset, len: n }, ..
+            } = completion.outcome
+            else {
+                panic!()
+            };
+            assert_eq!((offset % PAGE_BYTES, n), (0, len));
+            let file = std::fs::read(path).unwrap();
+            assert_eq!(file.len() as u64 % PAGE_BYTES, 0);
+            let start = usize::try_from(offset).unwrap();
+            assert_eq!(&file[start..start + payload.len()], payload);
+        }
+    }
+
+    #[test]
+    fn a_file_cut_short_is_malformed() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = [done(5000).encode(), vec![0; 4096 + 8192 - 64]].concat();
+        for cut in [0, 63, 64, 4096, 4096 + 5000, whole.len() - 1] {
+            std::fs::write(dir.path().join("d-0000000000"), &whole[..cut]).unwrap();
+            let taken = Inlet::new(dir.path().into(), "d").take();
+            assert!(matches!(taken, Err(CsdError::Malformed { .. })), "{cut}: {taken:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_put_leaves_nothing_and_keeps_its_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let mut outlet = Outlet::new(missing.clone(), "h");
+        assert!(outlet.put(b"x", None).is_err());
+        std::fs::create_dir(&missing).unwrap();
+        outlet.put(&Message::Hello.encode(), None).unwrap();
+        assert_eq!(Inlet::new(missing, "h").take().unwrap(), Some(Message::Hello));
+    }
+}

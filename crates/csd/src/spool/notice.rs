@@ -1,0 +1,70 @@
+//! The two notices in a spool directory: which device serves it, and which host's run it
+//! serves. Each names a version and a fresh id, so that what an earlier run left behind is
+//! never taken for this one's.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::CsdError;
+use crate::job::PROTOCOL_VERSION;
+use crate::key;
+
+/// A notice of one side.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Notice {
+    pub(super) protocol_version: u32,
+    /// 32 hexadecimal digits.
+    pub(super) id: String,
+}
+
+impl Notice {
+    /// A notice with a fresh id.
+    pub(super) fn new() -> io::Result<Self> {
+        let id = u128::from_le_bytes(key::nonce()?);
+        Ok(Self { protocol_version: PROTOCOL_VERSION, id: format!("{id:032x}") })
+    }
+
+    /// The notice at `path`, if there is a whole one.
+    pub(super) fn read(path: &Path) -> Option<Self> {
+        let notice: Self = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let is_id =
+            notice.id.len() == 32 && notice.id.bytes().all(|b| b.is_ascii_hexdigit());
+        is_id.then_some(notice)
+    }
+
+    /// Puts the notice at `path`, whatever is there.
+    pub(super) fn replace(&self, path: &Path) -> io::Result<()> {
+        let new = path.with_extension("new");
+        std::fs::write(&new, self.json()?)?;
+        std::fs::rename(&new, path)
+    }
+
+    /// Puts the notice at `path` if none is there, else fails with `AlreadyExists`.
+    pub(super) fn place(&self, path: &Path) -> io::Result<()> {
+        File::create_new(path)?.write_all(&self.json()?)
+    }
+
+    /// Removes the notice at `path` if it is the one with this id.
+    pub(super) fn remove_if(path: &Path, id: &str) {
+        if Self::read(path).is_some_and(|notice| notice.id == id) {
+            // Somebody was faster.
+            drop(std::fs::remove_file(path));
+        }
+    }
+
+    fn json(&self) -> io::Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(io::Error::other)
+    }
+}
+
+/// An error at `dir`, for `map_err`.
+pub(super) fn place_error(
+    doing: &'static str,
+    dir: &Path,
+) -> impl Fn(io::Error) -> CsdError + use<> {
+    let place = dir.display().to_string();
+    move |source| CsdError::Place { doing, place: place.clone(), source }
+}

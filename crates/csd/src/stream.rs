@@ -1,0 +1,221 @@
+//! The stream transport, host side: messages over TCP or a Unix socket.
+//!
+//! A result goes from the socket straight into the caller's memory. Every wait has a
+//! deadline. The connection opens with a key exchange (`key.rs`) in which both sides prove
+//! the shared key; without keys it is an exchange of nonces. Beyond this machine there is
+//! no connection without a key. `listen.rs` is the other side.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use crate::CsdError;
+use crate::address::Address;
+use crate::job::Payload;
+use crate::key::{self, Key, Role};
+use crate::remote::{Link, Remote};
+use crate::socket::{Readiness, Socket};
+use crate::wire::{HEADER_BYTES, Header, Message};
+
+/// A device reached through a socket.
+pub type Stream = Remote<StreamLink>;
+
+/// The host's end of a socket.
+#[derive(Debug)]
+pub struct StreamLink {
+    socket: Socket,
+    inbox: Inbox,
+    key: Option<Key>,
+    address: String,
+}
+
+impl Stream {
+    /// Connects to `tcp://` or `unix://`; blocks up to `timeout`, which later also bounds
+    /// each answer.
+    ///
+    /// # Errors
+    /// [`CsdError::Unreachable`]; [`CsdError::Unauthenticated`] for TCP beyond this machine
+    /// without a key; [`CsdError::NotInBuild`] for other addresses.
+    pub fn connect(
+        address: &Address,
+        key: Option<Key>,
+        timeout: Duration,
+    ) -> Result<Self, CsdError> {
+        let unreachable =
+            |source| CsdError::Unreachable { address: address.to_string(), source };
+        let socket = match address {
+            Address::Tcp { host, port } => {
+                connect_tcp(host, *port, timeout).map_err(unreachable)?.into()
+            }
+            Address::Unix(path) => UnixStream::connect(path).map_err(unreachable)?.into(),
+            Address::Vsock { .. }
+            | Address::Spool(_)
+            | Address::Nvme(_)
+            | Address::NvmeTcp(_) => {
+                return Err(CsdError::NotInBuild { address: address.to_string() });
+            }
+        };
+        Self::over_socket(socket, address.to_string(), key, timeout)
+    }
+
+    /// Speaks to the device at the other end of a connected socket; `name` is for errors.
+    ///
+    /// # Errors
+    /// As [`Stream::connect`].
+    pub fn over_socket(
+        socket: Socket,
+        name: String,
+        key: Option<Key>,
+        timeout: Duration,
+    ) -> Result<Self, CsdError> {
+        let is_beyond = socket.prepare().and_then(|()| socket.is_beyond_machine());
+        let is_beyond = is_beyond
+            .map_err(|source| CsdError::Unreachable { address: name.clone(), source })?;
+        if is_beyond && key.is_none() {
+            let what = format!("{name} is beyond this machine and no key file is given");
+            return Err(CsdError::Unauthenticated { what });
+        }
+        let link = StreamLink { socket, inbox: Inbox::default(), key, address: name };
+        Ok(Self::over(link, timeout))
+    }
+}
+
+fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
+    let deadline = Instant::now() + timeout;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+impl Link for StreamLink {
+    fn greet(&mut self, timeout: Duration) -> Result<(), CsdError> {
+        let refused = |what: String| Err(CsdError::Unauthenticated { what });
+        let deadline = Instant::now() + timeout;
+        let ours = key::nonce().map_err(lost("make a nonce"))?;
+        self.send(&Message::Greet { nonce: ours }.encode(), deadline)?;
+        let answer = self.receive(deadline)?;
+        let answer =
+            answer.ok_or(CsdError::Timeout { doing: "hello", waited: timeout })?;
+        if let Message::Refused { reason } = answer {
+            return refused(format!("the device says: {reason}"));
+        }
+        let Message::Challenge { nonce: theirs, proof } = answer else {
+            return Err(CsdError::Malformed { what: "a message out of turn" });
+        };
+        let mut our_proof = None;
+        if let Some(key) = &self.key {
+            let proven =
+                proof.is_some_and(|it| key.accepts(&it, Role::Device, &ours, &theirs));
+            if !proven {
+                return refused(format!(
+                    "the device at {} has not our key",
+                    self.address
+                ));
+            }
+            our_proof = Some(key.prove(Role::Host, &ours, &theirs));
+        } else if proof.is_some() {
+            return refused(format!("the device at {} asks for a key", self.address));
+        }
+        self.send(&Message::Prove { proof: our_proof }.encode(), deadline)
+    }
+
+    fn send(&mut self, message: &[u8], deadline: Instant) -> Result<(), CsdError> {
+        self.socket.write_all(message, deadline).map_err(lost("send a message"))
+    }
+
+    fn receive(&mut self, deadline: Instant) -> Result<Option<Message>, CsdError> {
+        loop {
+            if let Some(message) = self.inbox.next(&mut self.socket)? {
+                return Ok(Some(message));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.socket
+                .wait(Readiness::Read, left)
+                .map_err(lost("wait for a message"))?;
+        }
+    }
+
+    fn read_payload(
+        &mut self,
+        dst: &mut [u8],
+        deadline: Instant,
+    ) -> Result<(), CsdError> {
+        self.socket.read_exact(dst, deadline).map_err(lost("read a result"))
+    }
+
+    /// Bytes on the socket are skipped by the caller.
+    fn discard(&mut self, _payload: &Payload) {}
+}
+
+pub(crate) fn lost(doing: &'static str) -> impl Fn(io::Error) -> CsdError {
+    move |source| CsdError::LinkLost { doing, source }
+}
+
+/// A message on its way in. Takes no byte beyond its message, so that a payload stays in
+/// the socket, and no more memory than has arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    header: Option<Header>,
+}
+
+/// Read so many bytes at most at a time.
+const CHUNK_BYTES: usize = 1 << 18;
+
+impl Inbox {
+    /// The next message if all of it is here; does not wait.
+    pub(crate) fn next(
+        &mut self,
+        socket: &mut Socket,
+    ) -> Result<Option<Message>, CsdError> {
+        let header = match self.header {
+            Some(header) => header,
+            None => {
+                if !self.fill(socket, HEADER_BYTES)? {
+                    return Ok(None);
+                }
+                let (header, _) = self
+                    .bytes
+                    .split_first_chunk()
+                    .ok_or(CsdError::Malformed { what: "a header that is cut short" })?;
+                *self.header.insert(Header::decode(header)?)
+            }
+        };
+        if !self.fill(socket, HEADER_BYTES + header.body_bytes())? {
+            return Ok(None);
+        }
+        let message = Message::decode(&header, &self.bytes[HEADER_BYTES..])?;
+        self.header = None;
+        self.bytes.clear();
+        self.bytes.shrink_to(CHUNK_BYTES);
+        Ok(Some(message))
+    }
+
+    /// Whether `len` bytes are here now.
+    fn fill(&mut self, socket: &mut Socket, len: usize) -> Result<bool, CsdError> {
+        while self.bytes.len() < len {
+            let n_had = self.bytes.len();
+            self.bytes.resize(len.min(n_had + CHUNK_BYTES), 0);
+            let read = socket.read_ready(&mut self.bytes[n_had..]);
+            let n_read = read.as_ref().map_or(0, |n| n.unwrap_or(0));
+            self.bytes.truncate(n_had + n_read);
+            if read.map_err(lost("receive a message"))?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
