@@ -12,9 +12,9 @@ use crate::table::TableBuilder;
 use crate::{DatasetError, Format, Found, path};
 
 const PIXELS_BYTES: u32 = 3 * 32 * 32;
-const RECORD_BYTES: u64 = 1 + PIXELS_BYTES as u64;
+const RECORD_BYTES: usize = 1 + PIXELS_BYTES as usize;
 /// Records read at a time: 3 MB.
-const CHUNK_RECORDS: u64 = 1024;
+const CHUNK_RECORDS: usize = 1024;
 
 const CLASSES: [&str; 10] = [
     "airplane",
@@ -100,18 +100,19 @@ fn add_batch(
     let Kind::File { len } = kind(storage, batch)? else {
         return Err(DatasetError::Unrecognised { path: storage.shown(batch) });
     };
-    if len == 0 || len % RECORD_BYTES != 0 {
+    let record_bytes = RECORD_BYTES as u64;
+    if len == 0 || len % record_bytes != 0 {
         let path = storage.shown(batch);
         return Err(DatasetError::CifarLength { path, len_bytes: len });
     }
     let file = builder.file(batch)?;
-    let n_records = len / RECORD_BYTES;
-    let mut chunk = Vec::new();
-    for first in (0..n_records).step_by(CHUNK_RECORDS as usize) {
-        let n = CHUNK_RECORDS.min(n_records - first);
-        chunk.resize((n * RECORD_BYTES) as usize, 0);
-        read(storage, batch, first * RECORD_BYTES, &mut chunk)?;
-        let labels = chunk.iter().step_by(RECORD_BYTES as usize);
+    let n_records = len / record_bytes;
+    let mut buffer = vec![0; RECORD_BYTES * CHUNK_RECORDS];
+    for first in (0..n_records).step_by(CHUNK_RECORDS) {
+        let left = usize::try_from(n_records - first).unwrap_or(usize::MAX);
+        let chunk = &mut buffer[..RECORD_BYTES * left.min(CHUNK_RECORDS)];
+        read(storage, batch, first * record_bytes, chunk)?;
+        let labels = chunk.iter().step_by(RECORD_BYTES);
         for (record, &label) in (first..).zip(labels) {
             if usize::from(label) >= CLASSES.len() {
                 return Err(DatasetError::LabelOutOfRange {
@@ -121,7 +122,7 @@ fn add_batch(
                     n_classes: CLASSES.len() as u64,
                 });
             }
-            let offset = record * RECORD_BYTES + 1;
+            let offset = record * record_bytes + 1;
             let extent = Extent { file, offset, len: PIXELS_BYTES };
             builder.sample(extent, u32::from(label));
         }

@@ -149,7 +149,7 @@ impl Table {
         if !self.checksum.is_empty() && self.checksum.len() != self.len.len() {
             return malformed("some samples have a checksum and some have none");
         }
-        self.check_files(at)?;
+        self.check_names(at)?;
         let record_bytes = planar_bytes(self.encoding)
             .map_err(|what| DatasetError::Malformed { what, at })?;
         for row in 0..self.len.len() {
@@ -168,7 +168,11 @@ impl Table {
         Ok(())
     }
 
-    fn check_files(&self, at: usize) -> Result<(), DatasetError> {
+    fn check_names(&self, at: usize) -> Result<(), DatasetError> {
+        if self.classes.iter().any(|class| class.len() > path::MAX_PATH_BYTES) {
+            let what = "a class name is longer than 4095 bytes";
+            return Err(DatasetError::Malformed { what, at });
+        }
         let refuse = |path: &str, why| {
             Err(DatasetError::Path { path: path.escape_debug().to_string(), why })
         };

@@ -1,7 +1,7 @@
 //! The contract over both readers, direct and through the page cache, on disk and in
 //! memory (tmpfs). What a machine lacks is skipped in print.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests, and visible skips")]
 
 use std::path::Path;
 
