@@ -1,1 +1,81 @@
-//! bothends-runtime
+//! One epoch on the host, from both ends: the only host crate with threads.
+//!
+//! ```text
+//!            ┌────────────── collector: asks core what to do, does it ──────────────┐
+//!            │ jobs                            │ orders                        made │
+//!  FRONT     ▼                       BACK      ▼                                    ▼
+//!  reader ─records─► workers         device threads ─wire─► devices               feed ─► consumer
+//!    │ io            │ ops             │ csd                                         │ policy, audit,
+//!    └── files       └─ parts of slots └─ results into slots                         │ conversion
+//!  ◄─────────────────────── slots go back when the consumer drops a batch ◄──────────┘
+//! ```
+//!
+//! Reading order: `config` is what a run is told; `source` its data; `device` its devices;
+//! `runtime` owns these; `start` joins the loops of `collect`, `front`, `back` and `feed`
+//! with bounded queues (crossbeam's channels) into an `epoch`; `shutdown` says how that
+//! ends; `stall`, `log`, `report` and `result` say what it was; `measure` and `drive` make a
+//! whole run of it.
+//!
+//! Nobody looks a sample up from many threads: a job's progress travels with the job (an
+//! `Arc` of atomics), and the ledger has one owner, the collector. So there is no concurrent
+//! map here; `dashmap` will come with the first table that needs it.
+//!
+//! It does not decide (`core` does), does not know a format or an op by name, has no unsafe
+//! code and reads no flag.
+
+mod config;
+mod error;
+
+mod device;
+mod source;
+mod storage;
+
+mod runtime;
+mod start;
+
+mod back;
+mod collect;
+mod feed;
+mod front;
+
+mod batch;
+mod clock;
+mod epoch;
+pub mod shutdown;
+
+mod log;
+mod machine;
+pub mod process;
+mod report;
+mod stall;
+mod survey;
+
+mod checkpoint;
+mod drive;
+mod measure;
+mod result;
+mod settings;
+
+pub use batch::{Batch, Row};
+pub use config::{BadPolicy, RankConfig, ReadConfig, RunConfig};
+pub use device::{DeviceSpec, SimRate, SimSpec, Via};
+pub use drive::{Digesting, DriveConfig, Driven, Observer, Progress, drive};
+pub use epoch::Epoch;
+pub use error::RuntimeError;
+pub use feed::Skipped;
+pub use log::{EventLog, LogEntry, Moment};
+pub use machine::Machine;
+pub use measure::Alone;
+pub use report::{BackReport, EpochReport};
+pub use result::{
+    AcceleratorResult, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult, FrontResult,
+    Memory, RunResult,
+};
+pub use runtime::{EpochOptions, Runtime};
+pub use source::Source;
+pub use stall::Stall;
+pub use survey::survey;
+
+// What a caller needs from the crates below to say what it wants.
+pub use bothends_accel::{AccelConfig, AccelError};
+pub use bothends_io::ReaderKind;

@@ -1,0 +1,242 @@
+//! The flags as they are typed (design.md §9). Names and defaults are stable: scripts depend
+//! on them. What they mean together is decided in `run.rs`.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+
+/// Feeds deep-learning accelerators from both ends of an epoch.
+#[derive(Debug, Parser)]
+#[command(name = "bothends", version, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The whole story on generated (or given) images: a table, summary.json, report.html
+    Demo(DemoArgs),
+    /// Run epochs over a data set
+    Run(Box<RunArgs>),
+    /// What this machine has, and what limits it
+    Doctor(DoctorArgs),
+    /// What a data set or a recipe is
+    Inspect(InspectArgs),
+    /// (a later release) micro and end-to-end measurements
+    Bench(Rest),
+    /// (a later release) strategies in virtual time
+    Simulate(Rest),
+    /// (a later release) make a packed store
+    Pack(Rest),
+    /// (a later release) restore the files of a packed store
+    Unpack(Rest),
+    /// (a later release) a page from an event log
+    Report(Rest),
+}
+
+/// Arguments of a command that is not there yet.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Rest {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _rest: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DemoArgs {
+    /// Where images, summary.json and report.html go
+    #[arg(long, default_value = "demo-out")]
+    pub(crate) out: PathBuf,
+    /// Fewer images, shorter epochs
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Use this data set instead of generated images
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: Option<PathBuf>,
+    /// The emulated device beside the data
+    #[arg(long, value_name = "SPEC", default_value = "sim:newport,rate=0.235x")]
+    pub(crate) csd: String,
+    /// The accelerator; by default an emulated one that takes 1.5 times what the host makes
+    #[arg(long, value_name = "NAME")]
+    pub(crate) accelerator: Option<String>,
+    /// Host workers; by default one core is left to the emulated device
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<u32>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// A data set to look at
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct InspectArgs {
+    /// A data set, a recipe file, or the name of a built-in recipe
+    pub(crate) path: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// A folder of class folders, a folder of CIFAR-10 binary batches, or a .jsonl list
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: PathBuf,
+    /// A built-in recipe or a recipe file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) recipe: String,
+    /// Slots of a batch
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_1())]
+    pub(crate) batch_size: u32,
+    /// Epochs to run
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_1())]
+    pub(crate) epochs: u32,
+    /// Seed of order and augmentation
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Order of an epoch
+    #[arg(long, value_enum, default_value_t = ShuffleArg::Full)]
+    pub(crate) shuffle: ShuffleArg,
+    /// Host worker threads
+    #[arg(long, value_name = "auto|N", default_value = "auto")]
+    pub(crate) workers: String,
+    /// How samples are read
+    #[arg(long, value_enum, default_value_t = ReaderArg::Auto)]
+    pub(crate) reader: ReaderArg,
+    /// Only the first N samples of the data set
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+    /// Run the data set K times in one epoch, with distinct sample ids
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = at_least_1())]
+    pub(crate) repeat: u32,
+    /// A device of the back: sim:PRESET[,key=value...], tcp://H:P, unix:///path, spool:///dir
+    #[arg(long, value_name = "SPEC", action = ArgAction::Append)]
+    pub(crate) csd: Vec<String>,
+    /// Shared key of devices beyond this machine
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Who preprocesses what: ordered, relaxed, mte, wrr, cpu or csd
+    #[arg(long, value_name = "NAME", default_value = "ordered")]
+    pub(crate) strategy: String,
+    /// What to optimise
+    #[arg(long, value_name = "GOAL", default_value = "throughput")]
+    pub(crate) objective: String,
+    /// What consumes batches: host, sim:NAME, sim:RATE (images per second)
+    #[arg(long, value_name = "NAME", default_value = "host")]
+    pub(crate) accelerator: String,
+    /// Element type of delivered batches
+    #[arg(long, value_enum, default_value_t = OutputArg::U8)]
+    pub(crate) output: OutputArg,
+    /// Order of dimensions of delivered batches
+    #[arg(long, value_enum, default_value_t = LayoutArg::Nhwc)]
+    pub(crate) layout: LayoutArg,
+    /// This process's rank
+    #[arg(long, value_name = "R", default_value_t = 0)]
+    pub(crate) rank: u32,
+    /// Number of ranks
+    #[arg(long, value_name = "W", default_value_t = 1, value_parser = at_least_1())]
+    pub(crate) world: u32,
+    /// A last, incomplete step: drop it, pad it with masked slots, or wrap round
+    #[arg(long, value_enum, default_value_t = LastArg::Pad)]
+    pub(crate) last: LastArg,
+    /// What happens to a sample that cannot be read or decoded
+    #[arg(long, value_name = "POLICY", default_value = "raise")]
+    pub(crate) on_bad: String,
+    /// Recompute P% of the device batches on the host, to catch a device that lies
+    #[arg(long, value_name = "P%", default_value = "0%")]
+    pub(crate) audit: String,
+    #[command(flatten)]
+    pub(crate) state: StateArgs,
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
+    /// Measure each prong alone for so many seconds first; gives `efficiency`
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) measure_alone: Option<f64>,
+    /// Memory for batches on the host, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 192, value_parser = at_least_1())]
+    pub(crate) memory: u32,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StateArgs {
+    /// Write the state here when the run stops or an epoch ends
+    #[arg(long, value_name = "FILE")]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Go on from a state
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<PathBuf>,
+    /// End the run after so many batches of its first epoch
+    #[arg(long, value_name = "BATCHES", value_parser = at_least_1())]
+    pub(crate) stop_after: Option<u32>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// Write the result as JSON; - for standard output
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write a page with the pictures of this run
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+    /// Write a Chrome trace
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Write what happened to every batch, one JSON object per line
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) events: Option<PathBuf>,
+    /// Serve Prometheus metrics
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<String>,
+    /// Compute the digests of the delivered stream
+    #[arg(long)]
+    pub(crate) digest: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ShuffleArg {
+    None,
+    Full,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ReaderArg {
+    Auto,
+    #[value(name = "io_uring")]
+    Uring,
+    Pread,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum OutputArg {
+    U8,
+    F32,
+    F16,
+    Bf16,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum LayoutArg {
+    Nhwc,
+    Nchw,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum LastArg {
+    Drop,
+    Pad,
+    Wrap,
+}
+
+fn at_least_1() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        <Args as clap::CommandFactory>::command().debug_assert();
+    }
+}

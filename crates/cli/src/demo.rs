@@ -1,0 +1,140 @@
+//! `bothends demo`: the whole story on one machine, on images of its own making.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bothends_core::plan::{LastPolicy, Shuffle};
+use bothends_core::recipe::Recipe;
+use bothends_core::select::StrategyConfig;
+use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_runtime::{
+    AccelConfig, BadPolicy, Digesting, DriveConfig, Observer, RankConfig, ReadConfig, RunConfig,
+    Runtime, drive,
+};
+use bothends_samples::GenerateConfig;
+
+use crate::args::DemoArgs;
+use crate::progress::Bar;
+use crate::run::{cannot_write, write};
+use crate::{Failed, picture, say};
+
+/// How much faster than the host alone the emulated accelerator is: enough that the host
+/// alone cannot feed it, and both prongs together nearly can.
+const ACCELERATOR_OVER_HOST: f64 = 1.5;
+
+/// Sizes of the demo.
+struct Scale {
+    images: u32,
+    repeat: u32,
+    measure: Duration,
+}
+
+impl Scale {
+    fn of(args: &DemoArgs) -> Self {
+        if args.quick {
+            Self { images: 200, repeat: 2, measure: Duration::from_secs(1) }
+        } else {
+            Self { images: 500, repeat: 4, measure: Duration::from_secs(3) }
+        }
+    }
+}
+
+/// Makes images, runs every strategy over the same epoch, prints and writes what came out.
+pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
+    fs::create_dir_all(&args.out).map_err(|e| cannot_write(&args.out, &e))?;
+    let scale = Scale::of(args);
+    let mut bar = Bar::new();
+    let data = match &args.data {
+        Some(data) => data.clone(),
+        None => generate(&args.out, &scale, &mut bar)?,
+    };
+    let config = run_config(args, &data, &scale)?;
+    let accelerator = accelerator(args, &config, &scale, &mut bar)?;
+    let how = DriveConfig {
+        epochs: 1,
+        compare: StrategyConfig::all()
+            .into_iter()
+            .filter(|(name, _)| *name != "csd")
+            .map(|(_, strategy)| strategy)
+            .collect(),
+        accelerator,
+        digest: Digesting::On,
+        stop_after: None,
+        checkpoint: None,
+        resume: None,
+        measure: Some(scale.measure),
+    };
+    let mut runtime = Runtime::open(config)?;
+    let driven = drive(&mut runtime, &how, &mut bar);
+    bar.clear();
+    let driven = driven?;
+    let mut input = picture::input("Feeding an accelerator from both ends", &driven);
+    picture::as_demo(&mut input, args.data.is_none());
+    write(&args.out.join("summary.json"), &serde_json::to_string_pretty(&driven.result)?)?;
+    write(&args.out.join("report.html"), &bothends_report::html(&input))?;
+    say::line(&bothends_report::table(&input));
+    for line in picture::verdict(&driven) {
+        say::line(&line);
+    }
+    say::line(&format!("summary: {}", args.out.join("summary.json").display()));
+    say::line(&format!("report:  {}", args.out.join("report.html").display()));
+    Ok(())
+}
+
+fn generate(out: &Path, scale: &Scale, bar: &mut Bar) -> Result<PathBuf, Failed> {
+    let folder = out.join(format!("images-{}", scale.images));
+    bar.phase(&format!("making {} photograph-like images in {}", scale.images, folder.display()));
+    let config = GenerateConfig { n_images: scale.images, n_classes: 10, seed: 1 };
+    bothends_samples::generate(&folder, &config, &mut |done, total| {
+        bar.phase(&format!("making photograph-like images: {done} of {total}"));
+    })?;
+    Ok(folder)
+}
+
+/// One core is left to the emulated device: it must not borrow the host's.
+fn run_config(args: &DemoArgs, data: &Path, scale: &Scale) -> Result<RunConfig, Failed> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let spare = u32::try_from(cores).unwrap_or(u32::MAX).saturating_sub(1).max(1);
+    let wrong = |e: bothends_runtime::RuntimeError| Failed::Arguments(e.to_string());
+    let recipe = Recipe::builtin("imagenet-train")
+        .ok_or_else(|| anyhow::anyhow!("the recipe imagenet-train is missing from this build"))?;
+    Ok(RunConfig {
+        data: data.to_owned(),
+        recipe,
+        batch_size: 16,
+        seed: 0,
+        shuffle: Shuffle::Full,
+        limit: None,
+        repeat: scale.repeat,
+        workers: args.workers.unwrap_or(spare),
+        read: ReadConfig::default(),
+        devices: vec![args.csd.parse().map_err(wrong)?],
+        key_file: None,
+        strategy: StrategyConfig::Ordered,
+        output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
+        rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
+        on_bad: BadPolicy::Raise,
+        audit_percent: 0,
+        memory_budget_bytes: 192 << 20,
+    })
+}
+
+/// The accelerator asked for, else an emulated one that this host alone cannot feed.
+fn accelerator(
+    args: &DemoArgs,
+    config: &RunConfig,
+    scale: &Scale,
+    bar: &mut Bar,
+) -> Result<AccelConfig, Failed> {
+    let spec = match &args.accelerator {
+        Some(name) => name.clone(),
+        None => {
+            bar.phase("measuring the host to choose an accelerator");
+            let alone = RunConfig { devices: Vec::new(), ..config.clone() };
+            let rate = Runtime::open(alone)?.measure_front(scale.measure)?.unwrap_or(500.0);
+            format!("sim:{:.0}", (rate * ACCELERATOR_OVER_HOST).max(1.0))
+        }
+    };
+    spec.parse().map_err(|e: bothends_runtime::AccelError| Failed::Arguments(e.to_string()))
+}

@@ -1,0 +1,221 @@
+//! `bothends run`: flags into a configuration, and the result to where it was asked for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bothends_core::plan::{LastPolicy, Shuffle};
+use bothends_core::recipe::Recipe;
+use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_runtime::{
+    Digesting, DriveConfig, Driven, RankConfig, ReadConfig, ReaderKind, RunConfig, Runtime, drive,
+};
+
+use crate::Failed;
+use crate::args::{LastArg, LayoutArg, OutputArg, ReaderArg, RunArgs, ShuffleArg};
+use crate::progress::Bar;
+use crate::{picture, say};
+
+/// Runs epochs as the flags say.
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
+    refuse_absent(args)?;
+    let config = run_config(args)?;
+    let how = drive_config(args)?;
+    let mut bar = Bar::new();
+    let mut runtime = Runtime::open(config)?;
+    let driven = drive(&mut runtime, &how, &mut bar);
+    bar.clear();
+    let driven = driven?;
+    if let Some(path) = &args.show.json {
+        write(path, &serde_json::to_string_pretty(&driven.result)?)?;
+    }
+    if let Some(path) = &args.show.events {
+        write(path, &events(&driven)?)?;
+    }
+    let input = picture::input("bothends run", &driven);
+    if let Some(path) = &args.show.report {
+        write(path, &bothends_report::html(&input))?;
+    }
+    if args.show.json.as_deref() != Some(Path::new("-")) {
+        say::line(&bothends_report::table(&input));
+        for line in remarks(&driven) {
+            say::line(&line);
+        }
+    }
+    Ok(())
+}
+
+/// Flags of the stable command line that a later release serves.
+fn refuse_absent(args: &RunArgs) -> Result<(), Failed> {
+    let absent = |what: &str| Err(Failed::Arguments(format!("{what} is not available in this build")));
+    if args.objective != "throughput" {
+        return absent(&format!("`--objective {}`", args.objective));
+    }
+    if args.show.trace.is_some() {
+        return absent("`--trace`");
+    }
+    if args.show.metrics.is_some() {
+        return absent("`--metrics`");
+    }
+    Ok(())
+}
+
+/// What a wrong argument says, with status 2.
+fn wrong(error: impl std::fmt::Display) -> Failed {
+    Failed::Arguments(error.to_string())
+}
+
+fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
+    let devices = args.csd.iter().map(|spec| spec.parse().map_err(wrong));
+    let dtype = match args.output {
+        OutputArg::U8 => Dtype::U8,
+        OutputArg::F32 => Dtype::F32,
+        OutputArg::F16 => Dtype::F16,
+        OutputArg::Bf16 => Dtype::Bf16,
+    };
+    let layout = match args.layout {
+        LayoutArg::Nhwc => Layout::Nhwc,
+        LayoutArg::Nchw => Layout::Nchw,
+    };
+    Ok(RunConfig {
+        data: args.data.clone(),
+        recipe: recipe(&args.recipe)?,
+        batch_size: args.batch_size,
+        seed: args.seed,
+        shuffle: match args.shuffle {
+            ShuffleArg::None => Shuffle::None,
+            ShuffleArg::Full => Shuffle::Full,
+        },
+        limit: args.limit,
+        repeat: args.repeat,
+        workers: workers(&args.workers)?,
+        read: ReadConfig { kind: reader(args.reader), ..ReadConfig::default() },
+        devices: devices.collect::<Result<_, _>>()?,
+        key_file: args.key_file.clone(),
+        strategy: args.strategy.parse().map_err(wrong)?,
+        output: Output { dtype, layout },
+        rank: RankConfig { rank: args.rank, world: args.world, last: last(args.last) },
+        on_bad: args.on_bad.parse().map_err(wrong)?,
+        audit_percent: percent(&args.audit)?,
+        memory_budget_bytes: args.memory as usize * (1 << 20),
+    })
+}
+
+fn drive_config(args: &RunArgs) -> Result<DriveConfig, Failed> {
+    Ok(DriveConfig {
+        epochs: args.epochs,
+        compare: Vec::new(),
+        accelerator: args.accelerator.parse().map_err(wrong)?,
+        digest: if args.show.digest { Digesting::On } else { Digesting::Off },
+        stop_after: args.state.stop_after,
+        checkpoint: args.state.checkpoint.clone(),
+        resume: args.state.resume.clone(),
+        measure: args.measure_alone.map(seconds).transpose()?,
+    })
+}
+
+fn seconds(value: f64) -> Result<Duration, Failed> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|_| wrong("`--measure-alone` wants a number of seconds from 0"))
+}
+
+/// A built-in recipe by name, else a file.
+pub(crate) fn recipe(text: &str) -> Result<Recipe, Failed> {
+    if let Some(recipe) = Recipe::builtin(text) {
+        return Ok(recipe);
+    }
+    let json = fs::read_to_string(text).map_err(|e| {
+        let names: Vec<_> = Recipe::builtin_names().collect();
+        wrong(format!(
+            "`{text}` is neither a built-in recipe ({}) nor a file that can be read ({e})",
+            names.join(", ")
+        ))
+    })?;
+    Recipe::from_json(&json).map_err(|e| wrong(format!("recipe {text}: {e}")))
+}
+
+fn workers(text: &str) -> Result<u32, Failed> {
+    if text == "auto" {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        return Ok(u32::try_from(cores).unwrap_or(u32::MAX));
+    }
+    let number = text.parse().ok().filter(|n| (1..=4096).contains(n));
+    number.ok_or_else(|| wrong(format!("`--workers {text}`: give a number from 1, or auto")))
+}
+
+fn percent(text: &str) -> Result<u8, Failed> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|n| *n <= 100);
+    number.ok_or_else(|| wrong(format!("`--audit {text}`: give a percentage from 0% to 100%")))
+}
+
+fn reader(arg: ReaderArg) -> ReaderKind {
+    match arg {
+        ReaderArg::Auto => ReaderKind::Auto,
+        ReaderArg::Uring => ReaderKind::Uring,
+        ReaderArg::Pread => ReaderKind::Pread,
+    }
+}
+
+fn last(arg: LastArg) -> LastPolicy {
+    match arg {
+        LastArg::Drop => LastPolicy::Drop,
+        LastArg::Pad => LastPolicy::Pad,
+        LastArg::Wrap => LastPolicy::Wrap,
+    }
+}
+
+/// Writes a result; `-` is standard output.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failed> {
+    if path == Path::new("-") {
+        say::line(text);
+        return Ok(());
+    }
+    fs::write(path, text).map_err(|e| cannot_write(path, &e))
+}
+
+pub(crate) fn cannot_write(path: &Path, error: &std::io::Error) -> Failed {
+    Failed::Run(anyhow::anyhow!("cannot write {}: {error}", PathBuf::from(path).display()))
+}
+
+/// What happened to every batch, one JSON object per line.
+fn events(driven: &Driven) -> Result<String, Failed> {
+    let mut lines = String::new();
+    for (epoch, log) in driven.result.epochs.iter().zip(&driven.logs) {
+        for entry in log.entries() {
+            let mut value = serde_json::to_value(entry)?;
+            value["epoch"] = epoch.epoch.into();
+            lines.push_str(&value.to_string());
+            lines.push('\n');
+        }
+    }
+    Ok(lines)
+}
+
+/// What a table cannot say: digests, losses, bad samples.
+fn remarks(driven: &Driven) -> Vec<String> {
+    let mut lines = Vec::new();
+    for epoch in &driven.result.epochs {
+        let n = epoch.epoch;
+        if let (Some(stream), Some(content)) = (&epoch.stream_digest, &epoch.content_digest) {
+            lines.push(format!("epoch {n}: stream {stream} content {content}"));
+        }
+        for device in &epoch.back {
+            let kind = if device.emulated { "emulated device" } else { "device" };
+            let (late, lost, wasted) = (device.late, device.lost, device.wasted);
+            if late + lost + wasted > 0 || device.failure.is_some() {
+                let why = device.failure.as_deref().unwrap_or("no failure reported");
+                lines.push(format!(
+                    "epoch {n}: {kind} {}: {late} late, {lost} lost, {wasted} wasted; {why}",
+                    device.device
+                ));
+            }
+        }
+        for bad in &epoch.skipped {
+            lines.push(format!(
+                "epoch {n}: sample {} ({}) {}: {}",
+                bad.sample, bad.file, bad.policy, bad.why
+            ));
+        }
+    }
+    lines
+}

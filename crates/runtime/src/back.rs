@@ -1,0 +1,226 @@
+//! The back prong: one thread per device, which speaks to its transport and to nobody else.
+//!
+//! A job arrives with the slot its result will be read into, so a device can always deliver
+//! and nothing waits in a circle. Results are verified here, before anything else sees them.
+//! The thread decides nothing: late, repeated and revoked results are reported, and the
+//! collector's ledger says what counts.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use bothends_accel::{Slot, fill_from_file};
+use bothends_core::ids::DeviceIdx;
+use bothends_csd::{Completion, CsdError, Job, JobId, Outcome, Payload, Transport};
+use bothends_io::{Reader, ReaderConfig, ReaderKind, open_reader};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::collect::Event;
+use crate::shutdown::{PATIENCE, Stop};
+
+/// How long a fresh completion leaves the thread listening for the next job first: the
+/// collector answers within microseconds, and polling the device can wait that long.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(2);
+
+/// Wait for a completion; new jobs are looked for in between.
+const POLL_PATIENCE: Duration = Duration::from_millis(20);
+
+/// The reader of results in shared storage: slots are its buffers, so its own are small.
+const EXTENT_READER: ReaderConfig = ReaderConfig {
+    kind: ReaderKind::Auto,
+    depth: 4,
+    buffer_bytes: 4096,
+    n_buffers: 4,
+    max_record_bytes: 1 << 30,
+};
+
+/// What the collector asks of a device thread.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Make this batch into this slot.
+    Submit { job: Job, slot: Slot },
+    /// The host has made this batch itself.
+    Revoke(JobId),
+}
+
+/// Why a job came to nothing.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The device said no, or returned bytes that do not match their checksum.
+    Broken(String),
+    /// The device had no room after all.
+    Full,
+}
+
+/// What one device thread owns for one epoch.
+#[derive(Debug)]
+pub(crate) struct DeviceLoop {
+    pub(crate) device: DeviceIdx,
+    pub(crate) transport: Box<dyn Transport>,
+    pub(crate) orders: Receiver<Order>,
+    pub(crate) tell: Sender<Event>,
+    pub(crate) stop: Stop,
+    /// Reads results that lie in shared storage; made when the first one comes.
+    pub(crate) extents: Option<Box<dyn Reader>>,
+}
+
+impl DeviceLoop {
+    /// The loop of a device thread. Returns the transport, or `None` when the device is lost.
+    pub(crate) fn run(mut self) -> Option<Box<dyn Transport>> {
+        let mut slots = HashMap::new();
+        let result = self.serve(&mut slots);
+        if let Err(source) = result {
+            let _ = self.tell.send(Event::BackLost { device: self.device, why: source.to_string() });
+            return None;
+        }
+        // Whatever is still under way belongs to nobody now.
+        for job in slots.keys() {
+            if self.transport.revoke(*job).is_err() {
+                return None;
+            }
+        }
+        Some(self.transport)
+    }
+
+    fn serve(&mut self, slots: &mut HashMap<JobId, Slot>) -> Result<(), CsdError> {
+        let mut listen = PATIENCE;
+        while !self.stop.is_set() {
+            match self.orders.recv_timeout(listen) {
+                Ok(order) => {
+                    self.obey(order, slots)?;
+                    listen = Duration::ZERO;
+                    continue;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            // With nothing under way this only notices that a device is gone.
+            let patience = if slots.is_empty() { Duration::ZERO } else { POLL_PATIENCE };
+            listen = match self.transport.poll(patience)? {
+                Some(completion) => {
+                    self.take(completion, slots)?;
+                    ANSWER_PATIENCE
+                }
+                None if slots.is_empty() => PATIENCE,
+                None => Duration::ZERO,
+            };
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, order: Order, slots: &mut HashMap<JobId, Slot>) -> Result<(), CsdError> {
+        match order {
+            Order::Revoke(job) => self.transport.revoke(job),
+            Order::Submit { job, slot } => {
+                let id = job.id;
+                match self.transport.submit(job) {
+                    Ok(()) => {
+                        slots.insert(id, slot);
+                        Ok(())
+                    }
+                    Err(refused) if matches!(refused.source, CsdError::Full) => {
+                        self.tell(Event::BackFailed { job: id, failure: Failure::Full });
+                        Ok(())
+                    }
+                    Err(refused) => Err(refused.source),
+                }
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        completion: Completion,
+        slots: &mut HashMap<JobId, Slot>,
+    ) -> Result<(), CsdError> {
+        let Completion { job, outcome, device_ns, .. } = completion;
+        let Some(mut slot) = slots.remove(&job) else {
+            // Repeated, or of an earlier epoch: nobody waits for it.
+            discard(&outcome);
+            self.tell(Event::BackExtra { device: self.device });
+            return Ok(());
+        };
+        let (payload, checksum, bad) = match outcome {
+            Outcome::Done { payload, checksum, bad } => (payload, checksum, bad),
+            Outcome::Failed { reason } => {
+                self.fail(job, reason);
+                return Ok(());
+            }
+        };
+        let len = match self.receive(job, payload, &mut slot)? {
+            Ok(len) => len,
+            Err(why) => {
+                self.fail(job, why);
+                return Ok(());
+            }
+        };
+        if xxh3_64(&slot[..len]) != checksum {
+            self.fail(job, "its bytes do not match their checksum".to_owned());
+            return Ok(());
+        }
+        let bad = bad.iter().map(|b| b.slot).collect();
+        self.tell(Event::BackDone { job, slot, len, bad, device_ns });
+        Ok(())
+    }
+
+    /// Brings a result into the slot. The outer error is the link's, the inner the result's.
+    fn receive(
+        &mut self,
+        job: JobId,
+        payload: Payload,
+        slot: &mut Slot,
+    ) -> Result<Result<usize, String>, CsdError> {
+        match payload {
+            Payload::Inline { len } => {
+                let room = usize::try_from(len).ok().and_then(|len| slot.get_mut(..len));
+                let Some(room) = room else {
+                    return Ok(Err(format!("its result of {len} bytes is larger than a batch")));
+                };
+                let len = room.len();
+                self.transport.read_result(job, room)?;
+                Ok(Ok(len))
+            }
+            Payload::Extent { path, offset, len } => {
+                let read = self.read_extent(slot, &path, offset, len);
+                // The file has been read, or is of no use.
+                let _ = std::fs::remove_file(&path);
+                Ok(read)
+            }
+        }
+    }
+
+    /// Reads a result from storage straight into the slot, past the page cache where that
+    /// is possible.
+    fn read_extent(
+        &mut self,
+        slot: &mut Slot,
+        path: &Path,
+        offset: u64,
+        len: u64,
+    ) -> Result<usize, String> {
+        let reader = match &mut self.extents {
+            Some(reader) => reader,
+            none => none.insert(open_reader(&EXTENT_READER).map_err(|e| e.to_string())?),
+        };
+        fill_from_file(slot, reader.as_mut(), path, offset, len).map_err(|e| e.to_string())?;
+        usize::try_from(len).map_err(|e| e.to_string())
+    }
+
+    fn fail(&self, job: JobId, why: String) {
+        self.tell(Event::BackFailed { job, failure: Failure::Broken(why) });
+    }
+
+    /// A collector that is gone needs no answer.
+    fn tell(&self, event: Event) {
+        let _ = self.tell.send(event);
+    }
+}
+
+/// An unread extent would stay in the spool for ever; an unread inline payload is thrown
+/// away by the transport itself.
+fn discard(outcome: &Outcome) {
+    if let Outcome::Done { payload: Payload::Extent { path, .. }, .. } = outcome {
+        let _ = std::fs::remove_file(path);
+    }
+}

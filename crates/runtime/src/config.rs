@@ -1,0 +1,121 @@
+//! What a run is told: complete, in range, no defaults hidden further down.
+//!
+//! Text (flags, JSON) is turned into these values by the front doors; nothing here reads an
+//! environment variable or a file.
+
+use std::path::PathBuf;
+
+use bothends_core::plan::{LastPolicy, Shuffle};
+use bothends_core::recipe::Recipe;
+use bothends_core::select::StrategyConfig;
+use bothends_core::tensor::Output;
+use bothends_io::ReaderKind;
+
+use crate::device::DeviceSpec;
+
+/// What happens to a sample that cannot be read or decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadPolicy {
+    /// The run ends with an error that names file and sample.
+    Raise,
+    /// Its slot is left out: the batch is shorter.
+    Skip,
+    /// Another sample of the data set, chosen by the sample's key, takes the slot.
+    Replace,
+    /// The slot is zeros with the sample's own label.
+    Zero,
+}
+
+impl BadPolicy {
+    /// Every policy with its name on the command line.
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("raise", Self::Raise),
+        ("skip", Self::Skip),
+        ("replace", Self::Replace),
+        ("zero", Self::Zero),
+    ];
+
+    /// The policy's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, policy)| *policy == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl std::str::FromStr for BadPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, policy)| *policy).ok_or_else(
+            || format!("`{text}` is no bad-sample policy; use raise, skip, replace or zero"),
+        )
+    }
+}
+
+/// How samples are read.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadConfig {
+    /// Which reader; `Auto` takes `io_uring` where the kernel has it.
+    pub kind: ReaderKind,
+    /// Reads in flight at most.
+    pub depth: u32,
+    /// Bytes of one pooled buffer; larger records get an allocation of their own.
+    pub buffer_bytes: u32,
+}
+
+impl Default for ReadConfig {
+    fn default() -> Self {
+        Self { kind: ReaderKind::Auto, depth: 16, buffer_bytes: 256 << 10 }
+    }
+}
+
+/// The part of the plan this process delivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankConfig {
+    /// This process's number, from 0.
+    pub rank: u32,
+    /// How many processes share the epoch.
+    pub world: u32,
+    /// What becomes of a last, incomplete step.
+    pub last: LastPolicy,
+}
+
+/// Everything a run needs to know.
+#[derive(Debug, Clone)]
+pub struct RunConfig {
+    /// A folder of class folders, a folder of CIFAR-10 binary batches, or a list.
+    pub data: PathBuf,
+    /// What is done to every sample.
+    pub recipe: Recipe,
+    /// Slots of a batch.
+    pub batch_size: u32,
+    /// Seed of order and augmentation.
+    pub seed: u64,
+    /// Order of an epoch.
+    pub shuffle: Shuffle,
+    /// Only the first so many samples of the data set; `None` = all.
+    pub limit: Option<u64>,
+    /// How often the data set is run in one epoch, with distinct sample ids.
+    pub repeat: u32,
+    /// Host worker threads.
+    pub workers: u32,
+    /// How samples are read.
+    pub read: ReadConfig,
+    /// The devices of the back.
+    pub devices: Vec<DeviceSpec>,
+    /// Shared key of transports that leave this machine.
+    pub key_file: Option<PathBuf>,
+    /// Who claims what, what is delivered next.
+    pub strategy: StrategyConfig,
+    /// Element type and order of delivered batches.
+    pub output: Output,
+    /// Rank, world and the policy for a last, incomplete step.
+    pub rank: RankConfig,
+    /// What happens to a bad sample.
+    pub on_bad: BadPolicy,
+    /// Percentage of device batches that the host recomputes to catch a device that lies.
+    pub audit_percent: u8,
+    /// Bytes that batches waiting on the host may take (slots, not counting one batch that
+    /// every prong must hold to make progress).
+    pub memory_budget_bytes: usize,
+}

@@ -1,0 +1,440 @@
+//! A whole run: measure, connect, epochs, checkpoint, result.
+//!
+//! What `bothends run` does, without a command line: the caller watches through an
+//! [`Observer`] and receives a [`RunResult`]. Every batch is counted here as the consumer
+//! got it, so a checkpoint speaks of what was trained on, not of what lay ready.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bothends_accel::{AccelConfig, Accelerator, Usage};
+use bothends_core::digest::{ContentDigest, StreamDigest, sample_digest};
+use bothends_core::ids::{EpochIdx, Prong};
+use bothends_core::select::StrategyConfig;
+
+use crate::batch::Batch;
+use crate::checkpoint::{self, Consumed};
+use crate::error::RuntimeError;
+use crate::log::EventLog;
+use crate::measure::Alone;
+use crate::process;
+use crate::report::EpochReport;
+use crate::result::{
+    AcceleratorResult, BackResult, Bytes, Cpu, Energy, EpochResult, FrontResult, Memory, RunResult,
+};
+use crate::runtime::{EpochOptions, Runtime};
+use crate::settings::settings;
+
+/// Whether the stream is digested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Digesting {
+    /// Both digests are computed.
+    On,
+    /// No byte is looked at.
+    Off,
+}
+
+/// What a run does beyond its configuration.
+#[derive(Debug, Clone)]
+pub struct DriveConfig {
+    /// The first epoch, and how many.
+    pub epochs: u32,
+    /// The strategy of each epoch in turn instead of the run's own, for comparisons: every
+    /// one runs epoch 0 again.
+    pub compare: Vec<StrategyConfig>,
+    /// What consumes batches.
+    pub accelerator: AccelConfig,
+    /// Whether the stream is digested.
+    pub digest: Digesting,
+    /// End the run after so many batches of the first epoch.
+    pub stop_after: Option<u32>,
+    /// Where the state is written when the run stops or an epoch ends.
+    pub checkpoint: Option<PathBuf>,
+    /// A state to go on from.
+    pub resume: Option<PathBuf>,
+    /// How long each prong is measured alone; `None` measures only what a device needs.
+    pub measure: Option<Duration>,
+}
+
+/// A moment of a run, for a progress bar.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// The epoch.
+    pub epoch: u32,
+    /// Batches that it delivers.
+    pub n_batches: u32,
+    /// Delivered, made by the host.
+    pub front: u32,
+    /// Delivered, made by devices.
+    pub back: u32,
+    /// Samples per second so far.
+    pub images_per_s: f64,
+    /// Share of the time in which the consumer waited.
+    pub stalled: f64,
+}
+
+/// Who watches a run.
+pub trait Observer {
+    /// A step that takes a while begins.
+    fn phase(&mut self, what: &str);
+    /// A batch was consumed.
+    fn batch(&mut self, progress: Progress);
+    /// Something that the user should know.
+    fn note(&mut self, text: &str);
+}
+
+/// A run's result, and its epochs' moments for pictures.
+#[derive(Debug)]
+pub struct Driven {
+    /// The figures.
+    pub result: RunResult,
+    /// What happened when, epoch by epoch.
+    pub logs: Vec<EventLog>,
+}
+
+/// Runs everything. Blocks until the run is over.
+///
+/// # Errors
+/// Whatever ends a run; what was delivered before is lost with it, except a checkpoint.
+pub fn drive(
+    runtime: &mut Runtime,
+    how: &DriveConfig,
+    observer: &mut dyn Observer,
+) -> Result<Driven, RuntimeError> {
+    if let Some(note) = runtime.source.note() {
+        observer.note(note);
+    }
+    let alone = prepare(runtime, how, observer)?;
+    let mut run = Run {
+        runtime,
+        how,
+        alone,
+        digests: Digests::default(),
+        memory: Memory::default(),
+        bytes: Bytes::default(),
+        epochs: Vec::new(),
+        logs: Vec::new(),
+    };
+    let cpu_before = process::cpu_seconds();
+    for options in run.plan_epochs()? {
+        if run.epoch(&options, observer)? == Went::Stopped {
+            break;
+        }
+    }
+    Ok(run.finish(cpu_before))
+}
+
+/// Measures and connects, in the order that the devices' settings ask for.
+fn prepare(
+    runtime: &mut Runtime,
+    how: &DriveConfig,
+    observer: &mut dyn Observer,
+) -> Result<Alone, RuntimeError> {
+    let mut alone = Alone::default();
+    let needed = runtime.config.devices.iter().any(|d| d.rate_of_host().is_some());
+    if how.measure.is_some() || needed {
+        let lasting = how.measure.unwrap_or(Duration::from_secs(2));
+        observer.phase("measuring the host alone");
+        alone.front_images_per_s = runtime.measure_front(lasting)?;
+    }
+    if !runtime.config.devices.is_empty() {
+        observer.phase("connecting the devices");
+        runtime.connect_devices(alone.front_images_per_s)?;
+        if let Some(lasting) = how.measure {
+            observer.phase("measuring the devices alone");
+            alone.back_images_per_s = runtime.measure_back(lasting)?;
+        }
+    }
+    Ok(alone)
+}
+
+/// The digests of an epoch, carried over a checkpoint.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Digests {
+    pub(crate) stream: StreamDigest,
+    pub(crate) content: ContentDigest,
+    pub(crate) n_samples: u64,
+}
+
+impl Digests {
+    fn add(&mut self, batch: &Batch) {
+        for (i, row) in batch.rows().iter().enumerate() {
+            if let Some(sample) = row.sample {
+                let bytes = batch.sample(i);
+                self.stream.add(sample, row.label, bytes);
+                self.content.add(sample_digest(sample, row.label, bytes));
+            }
+        }
+    }
+}
+
+/// A run under way.
+struct Run<'a> {
+    runtime: &'a mut Runtime,
+    how: &'a DriveConfig,
+    alone: Alone,
+    digests: Digests,
+    memory: Memory,
+    bytes: Bytes,
+    epochs: Vec<EpochResult>,
+    logs: Vec<EventLog>,
+}
+
+/// How an epoch went.
+#[derive(PartialEq, Eq)]
+enum Went {
+    ToTheEnd,
+    Stopped,
+}
+
+/// What the consumer saw of one epoch.
+struct Seen {
+    began: Instant,
+    first_batch_s: f64,
+    consumed: Consumed,
+    samples: u64,
+    front: u32,
+    back: u32,
+    usage: Usage,
+}
+
+impl Run<'_> {
+    /// Which epochs, each with its options.
+    fn plan_epochs(&mut self) -> Result<Vec<EpochOptions>, RuntimeError> {
+        let accelerator_ns = self.how.accelerator.busy_ns(self.runtime.config.batch_size);
+        let options = |epoch: u32| EpochOptions {
+            accelerator_ns,
+            ..self.runtime.options(EpochIdx(epoch))
+        };
+        if !self.how.compare.is_empty() {
+            let each = |strategy| EpochOptions { strategy, ..options(0) };
+            return Ok(self.how.compare.iter().copied().map(each).collect());
+        }
+        let Some(path) = &self.how.resume else {
+            return Ok((0..self.how.epochs).map(options).collect());
+        };
+        let resumed = checkpoint::load(path, self.runtime)?;
+        self.digests = resumed.digests;
+        let first = EpochOptions {
+            start: resumed.start,
+            done: resumed.done,
+            ..options(resumed.epoch.0)
+        };
+        let later = (resumed.epoch.0.saturating_add(1)..self.how.epochs).map(options);
+        Ok(std::iter::once(first).chain(later).collect())
+    }
+
+    fn epoch(
+        &mut self,
+        options: &EpochOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<Went, RuntimeError> {
+        process::reset_peak_rss();
+        let cpu_before = process::cpu_seconds();
+        let mut accelerator = self.how.accelerator.build();
+        let mut epoch = self.runtime.start_epoch(options)?;
+        let mut seen = Seen {
+            began: Instant::now(),
+            first_batch_s: 0.0,
+            consumed: Consumed::new(options),
+            samples: 0,
+            front: 0,
+            back: 0,
+            usage: Usage::default(),
+        };
+        let n_batches = epoch.n_batches();
+        let result = loop {
+            match epoch.next_batch() {
+                Ok(Some(batch)) => {
+                    self.consume(batch, &mut seen, accelerator.as_mut());
+                    observer.batch(seen.progress(options.epoch.0, n_batches, &epoch.stall));
+                }
+                Ok(None) => break Ok(Went::ToTheEnd),
+                Err(error) => break Err(error),
+            }
+            if self.how.stop_after.is_some_and(|most| seen.consumed.n_batches() >= most) {
+                break Ok(Went::Stopped);
+            }
+        };
+        let seconds = seen.began.elapsed().as_secs_f64();
+        let report = self.runtime.finish_epoch(epoch);
+        let went = result?;
+        if let Some(path) = &self.how.checkpoint {
+            checkpoint::save(path, self.runtime, options, &seen.consumed, &self.digests)?;
+        }
+        let cpu_s = cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
+        self.note_memory();
+        let accelerator = accelerator_result(accelerator.as_ref(), &seen.usage, &report);
+        let result = self.epoch_result(options, &seen, &report, seconds);
+        self.epochs.push(EpochResult {
+            accelerator,
+            cpu_ms_per_image: per_image_ms(cpu_s, seen.samples),
+            ..result
+        });
+        self.logs.push(report.log);
+        // The next epoch has digests of its own.
+        self.digests = Digests::default();
+        Ok(went)
+    }
+
+    fn consume(&mut self, batch: Batch, seen: &mut Seen, accelerator: &mut dyn Accelerator) {
+        if seen.consumed.n_batches() == 0 {
+            seen.first_batch_s = seen.began.elapsed().as_secs_f64();
+        }
+        let n_valid = batch.n_valid();
+        self.digests.n_samples += u64::from(n_valid);
+        if self.how.digest == Digesting::On {
+            self.digests.add(&batch);
+        }
+        let cut_bytes = self.runtime.source.pipeline.shape().len() as u64 * u64::from(n_valid);
+        match batch.prong {
+            Prong::Front => seen.front += 1,
+            Prong::Back(_) => {
+                seen.back += 1;
+                self.bytes.device_to_host += cut_bytes;
+            }
+        }
+        self.bytes.host_to_accelerator += batch.bytes().len() as u64;
+        seen.consumed.add(batch.index);
+        seen.samples += u64::from(n_valid);
+        seen.usage.add(accelerator.step(n_valid, batch.ready));
+    }
+
+    fn note_memory(&mut self) {
+        self.memory.peak_rss_bytes = self.memory.peak_rss_bytes.max(process::peak_rss_bytes());
+        self.memory.peak_pss_bytes = self.memory.peak_pss_bytes.max(process::pss_bytes());
+    }
+}
+
+impl Seen {
+    fn progress(&self, epoch: u32, n_batches: u32, stall: &crate::stall::Stall) -> Progress {
+        let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
+        Progress {
+            epoch,
+            n_batches,
+            front: self.front,
+            back: self.back,
+            images_per_s: rate(self.samples, seconds),
+            stalled: (stall.waited() / seconds).min(1.0),
+        }
+    }
+}
+
+// ---- figures -------------------------------------------------------------------------
+
+impl Run<'_> {
+    fn epoch_result(
+        &self,
+        options: &EpochOptions,
+        seen: &Seen,
+        report: &EpochReport,
+        seconds: f64,
+    ) -> EpochResult {
+        let digesting = self.how.digest == Digesting::On;
+        let images_per_s = rate(seen.samples, seconds);
+        let counts = &report.counts;
+        EpochResult {
+            epoch: options.epoch.0,
+            strategy: options.strategy.name().to_owned(),
+            samples: seen.samples,
+            batches: seen.consumed.n_batches(),
+            seconds,
+            images_per_s,
+            first_batch_s: seen.first_batch_s,
+            stream_digest: digesting.then(|| self.digests.stream.to_string()),
+            content_digest: digesting.then(|| self.digests.content.to_string()),
+            front: FrontResult {
+                batches: seen.front,
+                rate_batches_per_s: f64::from(seen.front) / seconds,
+                wasted: counts.front.wasted,
+            },
+            back: self.back_results(report, seconds),
+            rescued: counts.rescued,
+            skipped: report.skipped.clone(),
+            audited: report.audited,
+            returned_claims: counts.returned,
+            peak_waiting_back_batches: counts.peak_waiting,
+            efficiency: self.efficiency(images_per_s),
+            cpu_ms_per_image: None,
+            peak_rss_bytes: process::peak_rss_bytes(),
+            accelerator: AcceleratorResult {
+                name: String::new(),
+                utilisation: None,
+                busy_s: 0.0,
+                stall_s: 0.0,
+                stall_by: report.stall,
+            },
+        }
+    }
+
+    fn back_results(&self, report: &EpochReport, seconds: f64) -> Vec<BackResult> {
+        let devices = self.runtime.devices.iter().zip(&report.counts.back).zip(&report.back);
+        devices
+            .map(|((device, counts), back)| BackResult {
+                device: device.name.clone(),
+                emulated: device.capabilities.emulated,
+                batches: counts.delivered,
+                rate_batches_per_s: f64::from(counts.delivered) / seconds,
+                late: counts.late,
+                lost: counts.lost,
+                wasted: counts.wasted + back.extra,
+                failure: back.lost.clone().or_else(|| back.last_failure.clone()),
+            })
+            .collect()
+    }
+
+    /// η = achieved rate ÷ min(accelerator rate, `R_front` + `R_back`), both prongs measured
+    /// alone on this machine in this run.
+    fn efficiency(&self, images_per_s: f64) -> Option<f64> {
+        let front = self.alone.front_images_per_s?;
+        let back = match self.runtime.devices.is_empty() {
+            true => 0.0,
+            false => self.alone.back_images_per_s?,
+        };
+        let accelerator = self.how.accelerator.build().samples_per_s().unwrap_or(f64::INFINITY);
+        Some(images_per_s / (front + back).min(accelerator))
+    }
+
+    fn finish(mut self, cpu_before: Option<f64>) -> Driven {
+        let samples = self.epochs.iter().map(|e| e.samples).sum();
+        let seconds = cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
+        let (device_process_seconds, energy) = self.runtime.device_stats();
+        self.bytes.storage_read = self.runtime.storage_read_bytes();
+        let result = RunResult {
+            version: env!("CARGO_PKG_VERSION"),
+            config: settings(&self.runtime.config, self.how),
+            epochs: self.epochs,
+            cpu: Cpu { seconds, ms_per_image: per_image_ms(seconds, samples), device_process_seconds },
+            memory: self.memory,
+            bytes: self.bytes,
+            energy: Energy { joules_per_sample: None, domains: energy },
+            alone: self.alone,
+        };
+        Driven { result, logs: self.logs }
+    }
+}
+
+fn accelerator_result(
+    accelerator: &dyn Accelerator,
+    usage: &Usage,
+    report: &EpochReport,
+) -> AcceleratorResult {
+    let has_rate = accelerator.samples_per_s().is_some();
+    AcceleratorResult {
+        name: accelerator.name().to_owned(),
+        utilisation: usage.utilisation().filter(|_| has_rate),
+        busy_s: Duration::from_nanos(usage.busy_ns).as_secs_f64(),
+        stall_s: Duration::from_nanos(usage.stall_ns).as_secs_f64(),
+        stall_by: report.stall,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate; 2^53 samples are beyond any epoch")]
+fn rate(samples: u64, seconds: f64) -> f64 {
+    samples as f64 / seconds
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a mean; 2^53 samples are beyond any run")]
+fn per_image_ms(cpu_s: Option<f64>, samples: u64) -> Option<f64> {
+    cpu_s.filter(|_| samples > 0).map(|s| 1e3 * s / samples as f64)
+}

@@ -1,0 +1,161 @@
+//! A running epoch: its threads, and the consumer's end of it.
+//!
+//! Every thread has a name, one loop and this owner, which joins it. What each loop does is
+//! in `collect.rs`, `front.rs`, `back.rs` and `feed.rs`; how they end in `shutdown.rs`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bothends_core::ids::BatchIdx;
+use bothends_csd::Transport;
+use bothends_io::Reader;
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
+
+use crate::batch::Batch;
+use crate::collect::{Collected, Event};
+use crate::error::RuntimeError;
+use crate::feed::FeedAccount;
+use crate::shutdown::Stop;
+use crate::stall::{LOOK, Stall, StallGauge};
+
+/// How long the consumer waits with nothing under way before it is told that it keeps every
+/// slot itself.
+const STARVED_AFTER: Duration = Duration::from_secs(2);
+
+/// The threads of an epoch and what they hand back.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    pub(crate) reader: JoinHandle<Option<Box<dyn Reader>>>,
+    pub(crate) workers: Vec<JoinHandle<Option<()>>>,
+    pub(crate) devices: Vec<Option<JoinHandle<Option<Option<Box<dyn Transport>>>>>>,
+    pub(crate) collector: JoinHandle<Option<Collected>>,
+    pub(crate) feed: JoinHandle<Option<()>>,
+}
+
+/// Starts a named thread whose panic becomes an event instead of a hang.
+pub(crate) fn spawn<T: Send + 'static>(
+    name: &'static str,
+    tell: &Sender<Event>,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<Option<T>>, RuntimeError> {
+    let tell = tell.clone();
+    std::thread::Builder::new()
+        .name(format!("be-{name}"))
+        .spawn(move || match catch_unwind(AssertUnwindSafe(body)) {
+            Ok(value) => Some(value),
+            Err(_) => {
+                let _ = tell.send(Event::Died(name));
+                None
+            }
+        })
+        .map_err(|source| RuntimeError::Spawning { thread: name, source })
+}
+
+/// One epoch being delivered. Dropping it cancels it.
+#[derive(Debug)]
+pub struct Epoch {
+    pub(crate) ready: Receiver<Result<Batch, RuntimeError>>,
+    pub(crate) gauge: Arc<StallGauge>,
+    pub(crate) account: Arc<Mutex<FeedAccount>>,
+    pub(crate) stop: Stop,
+    pub(crate) threads: Option<Threads>,
+    pub(crate) n_batches: u32,
+    pub(crate) slots: u32,
+    pub(crate) stall: Stall,
+    pub(crate) ended: bool,
+}
+
+/// What remains of an epoch.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    pub(crate) reader: Option<Box<dyn Reader>>,
+    /// In the order of the devices; `None` where a device is lost.
+    pub(crate) transports: Vec<Option<Box<dyn Transport>>>,
+    pub(crate) collected: Option<Collected>,
+    pub(crate) account: FeedAccount,
+    pub(crate) stall: Stall,
+}
+
+impl Epoch {
+    /// Batches that this epoch delivers (fewer when resumed).
+    #[must_use]
+    pub fn n_batches(&self) -> u32 {
+        self.n_batches
+    }
+
+    /// Waits for the next batch; `None` at the end, after an error, and ever after. Blocks
+    /// until a batch is there; a prong that fails is replaced, so it does not block for ever.
+    ///
+    /// # Errors
+    /// What no policy covers, once, after the batches that were ready before it.
+    pub fn next_batch(&mut self) -> Result<Option<Batch>, RuntimeError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let began = Instant::now();
+        let mut looked = began;
+        loop {
+            let received = self.ready.recv_timeout(LOOK);
+            let now = Instant::now();
+            self.gauge.charge(&mut self.stall, now - looked);
+            looked = now;
+            match received {
+                Ok(batch) => {
+                    self.ended = batch.is_err();
+                    return batch.map(Some);
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.ended = true;
+                    return Ok(None);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.gauge.is_starved() && now - began > STARVED_AFTER {
+                        self.ended = true;
+                        return Err(RuntimeError::Starved { slots: self.slots });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Stops what still runs and joins every thread.
+    pub(crate) fn end(mut self) -> Remains {
+        self.close().unwrap_or_else(|| Remains {
+            reader: None,
+            transports: Vec::new(),
+            collected: None,
+            account: FeedAccount::default(),
+            stall: self.stall,
+        })
+    }
+
+    fn close(&mut self) -> Option<Remains> {
+        let threads = self.threads.take()?;
+        self.stop.set();
+        // A panicked thread has been reported as an event; what it held is gone.
+        let collected = threads.collector.join().ok().flatten();
+        let reader = threads.reader.join().ok().flatten();
+        for worker in threads.workers {
+            let _ = worker.join();
+        }
+        let _ = threads.feed.join();
+        let join = |t: JoinHandle<_>| t.join().ok().flatten().flatten();
+        let transports = threads.devices.into_iter().map(|t| t.and_then(join)).collect();
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        let account = std::mem::take(&mut *account);
+        Some(Remains { reader, transports, collected, account, stall: self.stall })
+    }
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A batch index for a count that fits the plan's `u32`.
+pub(crate) fn batch_idx(n: u32) -> BatchIdx {
+    BatchIdx(n)
+}

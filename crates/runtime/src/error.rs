@@ -1,0 +1,116 @@
+//! What can go wrong in a run, by what the caller does next.
+
+use std::path::PathBuf;
+
+use bothends_core::ids::SampleId;
+
+/// An error of the host runtime.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The data cannot be opened or listed.
+    #[error("cannot open the data set {path}: {why}")]
+    Data {
+        /// As given.
+        path: PathBuf,
+        /// One line, with the remedy.
+        why: String,
+    },
+    /// The plan refuses the numbers.
+    #[error(transparent)]
+    Plan(#[from] bothends_core::plan::PlanError),
+    /// The recipe does not fit the data.
+    #[error(transparent)]
+    Recipe(#[from] bothends_core::recipe::RecipeError),
+    /// The recipe cannot be run by this build.
+    #[error(transparent)]
+    Ops(#[from] bothends_ops::OpsError),
+    /// Storage cannot be read at all.
+    #[error(transparent)]
+    Io(#[from] bothends_io::IoError),
+    /// Memory for slots cannot be had, or a slot cannot be filled.
+    #[error(transparent)]
+    Accel(#[from] bothends_accel::AccelError),
+    /// A device SPEC that makes no sense.
+    #[error("cannot use `--csd {spec}`: {why}")]
+    DeviceSpec {
+        /// As given.
+        spec: String,
+        /// What is wrong and what is expected.
+        why: String,
+    },
+    /// A device could not be started or refused the session.
+    #[error("device {device}: {source}")]
+    Device {
+        /// As given on the command line.
+        device: String,
+        /// What the device or the link said.
+        source: bothends_csd::CsdError,
+    },
+    /// The device program could not be started.
+    #[error("cannot start the device {spec}: {why}")]
+    Spawn {
+        /// As given on the command line.
+        spec: String,
+        /// One line, with the remedy.
+        why: String,
+    },
+    /// A sample that cannot be read or decoded, under the policy `raise`.
+    #[error(
+        "sample {} ({file}) cannot be preprocessed: {why}; \
+         use --on-bad skip, replace or zero to go on without it",
+        sample.0
+    )]
+    BadSample {
+        /// The sample.
+        sample: SampleId,
+        /// Its file.
+        file: String,
+        /// What the reader or decoder said.
+        why: String,
+    },
+    /// Nothing can go on because the consumer keeps every slot.
+    #[error(
+        "all {slots} slots are held by the consumer; release batches before asking for more"
+    )]
+    Starved {
+        /// Slots of the ring.
+        slots: u32,
+    },
+    /// A device made bytes other than the host's.
+    #[error(
+        "device {device} returned other bytes than the host for sample {} of batch {batch}: \
+         it is broken or lies; remove it from --csd", sample.0
+    )]
+    Untrusted {
+        /// As given on the command line.
+        device: String,
+        /// The batch audited.
+        batch: u32,
+        /// The first sample that differs.
+        sample: SampleId,
+    },
+    /// A thread of ours died: a bug.
+    #[error("internal error: thread `{thread}` ended unexpectedly; please report this")]
+    Thread {
+        /// Its name.
+        thread: &'static str,
+    },
+    /// The operating system would not start a thread.
+    #[error("cannot start thread `{thread}`")]
+    Spawning {
+        /// Its name.
+        thread: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A checkpoint that does not belong to this run.
+    #[error(transparent)]
+    Resume(#[from] bothends_core::resume::ResumeError),
+    /// Resuming is not possible as asked.
+    #[error("cannot resume: {why}")]
+    CannotResume {
+        /// What does not fit and what to do.
+        why: String,
+    },
+}

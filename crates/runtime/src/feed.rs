@@ -1,0 +1,281 @@
+//! The feed: the last thread before the consumer. It applies the bad-sample policy, audits
+//! devices, converts to the output format and hands over.
+//!
+//! What it delivers does not depend on who made a batch: a row that a prong could not make is
+//! made again here, and the policy is applied to what that attempt says.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bothends_accel::{Ring, Slot};
+use bothends_core::ids::{EpochIdx, Label, Prong, SampleId};
+use bothends_core::rng::Draws;
+use bothends_core::sample::{Record, SampleKey};
+use bothends_ops::{Finish, Scratch};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
+use serde::Serialize;
+
+use crate::batch::{Batch, Release, Row};
+use crate::collect::{Event, Made};
+use crate::config::BadPolicy;
+use crate::error::RuntimeError;
+use crate::front::BadRow;
+use crate::shutdown::{PATIENCE, Stop};
+use crate::source::Source;
+
+/// Draw numbers of the feed: far from the recipe's ops, which count from 0.
+const OP_REPLACE: u32 = 0xFFFF_0001;
+const OP_AUDIT: u32 = 0xFFFF_0002;
+
+/// Samples tried in place of a bad one before the slot is zeroed.
+const MOST_REPLACEMENTS: u32 = 16;
+
+/// A sample that a policy was applied to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// The sample.
+    pub sample: u64,
+    /// Its file.
+    pub file: String,
+    /// What the reader or decoder said.
+    pub why: String,
+    /// The policy applied: `skip`, `replace` or `zero`.
+    pub policy: &'static str,
+}
+
+/// What the feed counts for the summary.
+#[derive(Debug, Default)]
+pub(crate) struct FeedAccount {
+    /// Seconds in which a finished batch waited for the consumer.
+    pub(crate) consumer_s: f64,
+    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) audited: u64,
+}
+
+/// What the feed thread owns for one epoch.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    pub(crate) source: Arc<Source>,
+    pub(crate) epoch: EpochIdx,
+    pub(crate) finish: Arc<Finish>,
+    /// Slots of converted batches; `None` where the cut is the output.
+    pub(crate) converted: Option<Ring>,
+    pub(crate) on_bad: BadPolicy,
+    pub(crate) audit_percent: u8,
+    /// The devices' names, for errors.
+    pub(crate) devices: Vec<String>,
+    pub(crate) links: FeedLinks,
+    pub(crate) account: Arc<Mutex<FeedAccount>>,
+    pub(crate) stop: Stop,
+}
+
+/// The feed's ways in and out.
+#[derive(Debug)]
+pub(crate) struct FeedLinks {
+    pub(crate) made: Receiver<Result<Made, RuntimeError>>,
+    pub(crate) ready: Sender<Result<Batch, RuntimeError>>,
+    pub(crate) tell: Sender<Event>,
+}
+
+impl Feed {
+    /// The loop of the feed thread.
+    pub(crate) fn run(self) {
+        let mut scratch = Scratch::default();
+        while !self.stop.is_set() {
+            let made = match self.links.made.recv_timeout(PATIENCE) {
+                Ok(made) => made,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            // A collector that is gone needs no batch more.
+            let _ = self.links.tell.send(Event::Room);
+            let batch = made.and_then(|made| self.complete(made, &mut scratch));
+            let failed = batch.is_err();
+            if let Some(batch) = batch.transpose() {
+                self.hand_over(batch);
+            }
+            if failed {
+                self.stop.set();
+            }
+        }
+    }
+
+    /// Everything between a prong's slot and a batch; `None` when the epoch is cancelled.
+    fn complete(&self, made: Made, scratch: &mut Scratch) -> Result<Option<Batch>, RuntimeError> {
+        let Made { batch: index, prong, rows, mut slot, bad } = made;
+        if let Prong::Back(device) = prong
+            && self.is_audited(index.0)
+        {
+            self.audit(&rows, &slot, scratch).map_err(|sample| RuntimeError::Untrusted {
+                device: self.devices[usize::from(device.0)].clone(),
+                batch: index.0,
+                sample,
+            })?;
+        }
+        let mut rows: Vec<Row> = rows.iter().map(|sample| self.row(*sample)).collect();
+        let mut gone = Vec::new();
+        for bad in bad {
+            let row = bad.row as usize;
+            if self.mend(&mut rows[row], bad, &mut slot, scratch)? {
+                gone.push(row);
+            }
+        }
+        self.close_gaps(&mut rows, &gone, &mut slot);
+        let Some(slot) = self.convert(slot, rows.len()) else { return Ok(None) };
+        let sample_bytes = self.finish.sample_bytes();
+        let release = Release::new(self.links.tell.clone());
+        let ready = Instant::now();
+        Ok(Some(Batch { index, prong, ready, rows, sample_bytes, slot, release }))
+    }
+
+    fn row(&self, sample: Option<SampleId>) -> Row {
+        Row { sample, label: sample.map_or(Label(-1), |id| self.source.label(id)) }
+    }
+
+    fn cut_bytes(&self) -> usize {
+        self.source.pipeline.shape().len()
+    }
+
+    /// Makes one sample on this thread, with the same bytes as anybody else would.
+    fn make(&self, sample: SampleId, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), String> {
+        let bytes = self.source.read(sample)?;
+        let key = SampleKey { seed: self.source.seed, epoch: self.epoch, sample };
+        let record = Record { bytes: &bytes, encoding: self.source.encoding() };
+        self.source.pipeline.run(scratch, key, record, out).map_err(|e| e.to_string())
+    }
+}
+
+// ---- bad samples -----------------------------------------------------------------------
+
+impl Feed {
+    /// Tries a bad row once more and applies the policy; true when the row is to be left out.
+    fn mend(
+        &self,
+        row: &mut Row,
+        bad: BadRow,
+        slot: &mut Slot,
+        scratch: &mut Scratch,
+    ) -> Result<bool, RuntimeError> {
+        let Some(sample) = row.sample else { return Ok(false) };
+        let start = bad.row as usize * self.cut_bytes();
+        let out = &mut slot[start..start + self.cut_bytes()];
+        let Err(why) = self.make(sample, scratch, out) else { return Ok(false) };
+        let file = self.source.file_name(sample);
+        match self.on_bad {
+            BadPolicy::Raise => return Err(RuntimeError::BadSample { sample, file, why }),
+            BadPolicy::Skip => {}
+            BadPolicy::Zero => out.fill(0),
+            BadPolicy::Replace => match self.replace(sample, scratch, out) {
+                Some(other) => *row = self.row(Some(other)),
+                None => out.fill(0),
+            },
+        }
+        let policy = self.on_bad.name();
+        let skipped = Skipped { sample: sample.0, file, why, policy };
+        self.account.lock().unwrap_or_else(PoisonError::into_inner).skipped.push(skipped);
+        Ok(self.on_bad == BadPolicy::Skip)
+    }
+
+    /// Fills a bad sample's row with another one, drawn with the bad sample's own numbers, so
+    /// that every prong, rank and rerun takes the same.
+    fn replace(
+        &self,
+        bad: SampleId,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Option<SampleId> {
+        let key = SampleKey { seed: self.source.seed, epoch: self.epoch, sample: bad };
+        let mut draws = Draws::new(key, OP_REPLACE);
+        (0..MOST_REPLACEMENTS)
+            .map(|_| {
+                let draw = u64::from(draws.next_u32()) << 32 | u64::from(draws.next_u32());
+                let scaled = (u128::from(draw) * u128::from(self.source.n_ids())) >> 64;
+                SampleId(u64::try_from(scaled).unwrap_or(0))
+            })
+            .find(|other| self.make(*other, scratch, out).is_ok())
+    }
+
+    /// Moves the rows behind a skipped one forward: rows stay contiguous.
+    fn close_gaps(&self, rows: &mut Vec<Row>, gone: &[usize], slot: &mut Slot) {
+        if gone.is_empty() {
+            return;
+        }
+        let len = self.cut_bytes();
+        let mut to = 0;
+        for from in (0..rows.len()).filter(|row| !gone.contains(row)) {
+            slot.copy_within(from * len..(from + 1) * len, to * len);
+            to += 1;
+        }
+        let mut row = 0..;
+        rows.retain(|_| row.next().is_some_and(|row| !gone.contains(&row)));
+    }
+}
+
+// ---- audit, conversion, hand-over --------------------------------------------------------
+
+impl Feed {
+    /// Whether the host recomputes this batch: a keyed choice that no device can foresee
+    /// without the seed, and the same in every rerun.
+    fn is_audited(&self, batch: u32) -> bool {
+        let sample = SampleId(u64::from(batch));
+        let key = SampleKey { seed: self.source.seed, epoch: self.epoch, sample };
+        self.audit_percent > 0
+            && Draws::new(key, OP_AUDIT).below(100) < u32::from(self.audit_percent)
+    }
+
+    /// Recomputes a device's batch; the first sample that differs.
+    fn audit(
+        &self,
+        rows: &[Option<SampleId>],
+        slot: &Slot,
+        scratch: &mut Scratch,
+    ) -> Result<(), SampleId> {
+        let mut own = vec![0; self.cut_bytes()];
+        for (sample, theirs) in rows.iter().zip(slot.chunks_exact(self.cut_bytes())) {
+            let Some(sample) = *sample else { continue };
+            if self.make(sample, scratch, &mut own).is_ok() && own != theirs {
+                return Err(sample);
+            }
+        }
+        self.account.lock().unwrap_or_else(PoisonError::into_inner).audited += 1;
+        Ok(())
+    }
+
+    /// Normalises, casts and lays out; `None` when the epoch is cancelled while it waits for
+    /// a slot.
+    fn convert(&self, slot: Slot, n_rows: usize) -> Option<Slot> {
+        let Some(ring) = &self.converted else { return Some(slot) };
+        let mut out = loop {
+            if self.stop.is_set() {
+                return None;
+            }
+            if let Some(out) = ring.take(PATIENCE) {
+                break out;
+            }
+        };
+        let from = slot.chunks_exact(self.cut_bytes());
+        let to = out.chunks_exact_mut(self.finish.sample_bytes());
+        for (src, dst) in from.zip(to).take(n_rows) {
+            self.finish.run(src, dst);
+        }
+        Some(out)
+    }
+
+    /// Waits until the consumer has room; the wait is the consumer's.
+    fn hand_over(&self, batch: Result<Batch, RuntimeError>) {
+        let started = Instant::now();
+        let mut batch = batch;
+        while !self.stop.is_set() {
+            match self.links.ready.send_timeout(batch, PATIENCE) {
+                Ok(()) => break,
+                Err(back) => batch = back.into_inner(),
+            }
+        }
+        self.wait_was_the_consumers(started.elapsed());
+    }
+
+    fn wait_was_the_consumers(&self, waited: Duration) {
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        account.consumer_s += waited.as_secs_f64();
+    }
+}

@@ -1,0 +1,259 @@
+//! The front prong: one thread that reads, and workers that decode.
+//!
+//! A front batch is shared by all workers: the reader keeps many reads in flight and passes
+//! each record on as it arrives, with the piece of the slot that its pixels go to; whichever
+//! worker is free takes the next. A slow image therefore never holds a batch back, and one or
+//! two batches in flight keep every worker busy (memory: `quota` slots, not one per worker).
+//!
+//! This module decides nothing: it makes the batches it is given. Policies for bad samples
+//! are the feed's (`feed.rs`); who makes which batch is the collector's (`collect.rs`).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bothends_accel::Part;
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::sample::{Record, SampleKey};
+use bothends_io::{Bytes, ReadRequest, Reader};
+use bothends_ops::Scratch;
+use crossbeam::channel::{Receiver, Sender};
+
+use crate::collect::Event;
+use crate::shutdown::{PATIENCE, Stop};
+use crate::source::Source;
+use crate::stall::StallGauge;
+
+/// Pause between two looks at the reader while it has nothing finished.
+const READ_PATIENCE: Duration = Duration::from_millis(20);
+
+/// A batch for the front to make. Its parts are the rows of one slot.
+#[derive(Debug)]
+pub(crate) struct FrontJob {
+    /// Names this submission.
+    pub(crate) id: u64,
+    pub(crate) epoch: EpochIdx,
+    /// Row by row: the sample, or `None` for a masked row, and where its bytes go.
+    pub(crate) rows: Vec<(Option<SampleId>, Part)>,
+}
+
+/// A row that could not be made, and why.
+#[derive(Debug, Clone)]
+pub(crate) struct BadRow {
+    pub(crate) row: u32,
+    pub(crate) why: String,
+}
+
+/// What the workers of one batch share: who is last reports it.
+#[derive(Debug)]
+struct Progress {
+    id: u64,
+    epoch: EpochIdx,
+    left: AtomicU32,
+    work_ns: AtomicU64,
+    bad: Mutex<Vec<BadRow>>,
+    tell: Sender<Event>,
+}
+
+impl Progress {
+    /// One more row is done; the last one reports the batch. The row's part must have been
+    /// dropped before.
+    fn row_done(&self, row: u32, result: Result<(), String>, spent: Duration) {
+        if let Err(why) = result {
+            let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
+            bad.push(BadRow { row, why });
+        }
+        let spent_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
+        // Read after the AcqRel below, by the last row only.
+        self.work_ns.fetch_add(spent_ns, Ordering::Relaxed);
+        // AcqRel: the last row sees every other row's bytes, time and bad rows.
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bad = std::mem::take(&mut *bad);
+            bad.sort_by_key(|b| b.row);
+            let work_ns = self.work_ns.load(Ordering::Relaxed);
+            // A collector that is gone needs no answer.
+            let _ = self.tell.send(Event::FrontDone { id: self.id, work_ns, bad });
+        }
+    }
+}
+
+/// A record that has been read, on its way to a worker.
+#[derive(Debug)]
+pub(crate) struct Task {
+    progress: Arc<Progress>,
+    row: u32,
+    sample: SampleId,
+    part: Part,
+    bytes: Result<Bytes, String>,
+}
+
+/// What the reader thread owns for one epoch.
+#[derive(Debug)]
+pub(crate) struct ReadStage {
+    pub(crate) source: Arc<Source>,
+    pub(crate) reader: Box<dyn Reader>,
+    pub(crate) jobs: Receiver<FrontJob>,
+    pub(crate) tasks: Sender<Task>,
+    pub(crate) tell: Sender<Event>,
+    pub(crate) stop: Stop,
+}
+
+/// A row waiting for its record.
+#[derive(Debug)]
+struct Waiting {
+    progress: Arc<Progress>,
+    row: u32,
+    sample: SampleId,
+    part: Part,
+}
+
+impl ReadStage {
+    /// The loop of the reader thread. Returns the reader for the next epoch.
+    pub(crate) fn run(mut self) -> Box<dyn Reader> {
+        let mut queue = VecDeque::new();
+        let mut in_flight = HashMap::new();
+        let mut next_tag = 0;
+        while !self.stop.is_set() {
+            if !self.take_jobs(&mut queue, in_flight.is_empty()) {
+                break;
+            }
+            self.submit(&mut queue, &mut in_flight, &mut next_tag);
+            if in_flight.is_empty() {
+                continue;
+            }
+            let Some(done) = self.reader.poll(READ_PATIENCE) else { continue };
+            let Some(waiting) = in_flight.remove(&done.tag) else { continue };
+            self.pass_on(waiting, done.result.map_err(|e| e.to_string()));
+        }
+        while !in_flight.is_empty() {
+            match self.reader.poll(PATIENCE) {
+                Some(done) => drop(in_flight.remove(&done.tag)),
+                None => break,
+            }
+        }
+        self.reader
+    }
+
+    /// Unpacks the jobs that have come; waits for one only when there is nothing else to do.
+    /// False when no more will come.
+    fn take_jobs(&self, queue: &mut VecDeque<Waiting>, idle: bool) -> bool {
+        if queue.is_empty() && idle {
+            match self.jobs.recv_timeout(PATIENCE) {
+                Ok(job) => self.unpack(job, queue),
+                Err(crossbeam::channel::RecvTimeoutError::Timeout) => {}
+                Err(crossbeam::channel::RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        while let Ok(job) = self.jobs.try_recv() {
+            self.unpack(job, queue);
+        }
+        true
+    }
+
+    fn unpack(&self, job: FrontJob, queue: &mut VecDeque<Waiting>) {
+        let n_rows = u32::try_from(job.rows.len()).unwrap_or(u32::MAX);
+        let progress = Arc::new(Progress {
+            id: job.id,
+            epoch: job.epoch,
+            // One more than the rows: an empty batch is reported too, and none too early.
+            left: AtomicU32::new(n_rows.saturating_add(1)),
+            work_ns: AtomicU64::new(0),
+            bad: Mutex::new(Vec::new()),
+            tell: self.tell.clone(),
+        });
+        for (row, (sample, mut part)) in (0..n_rows).zip(job.rows) {
+            match sample {
+                Some(sample) => {
+                    queue.push_back(Waiting { progress: Arc::clone(&progress), row, sample, part });
+                }
+                None => {
+                    part.fill(0);
+                    drop(part);
+                    progress.row_done(row, Ok(()), Duration::ZERO);
+                }
+            }
+        }
+        progress.row_done(n_rows, Ok(()), Duration::ZERO);
+    }
+
+    fn submit(
+        &mut self,
+        queue: &mut VecDeque<Waiting>,
+        in_flight: &mut HashMap<u64, Waiting>,
+        next_tag: &mut u64,
+    ) {
+        while self.reader.in_flight() < self.reader.depth() {
+            let Some(waiting) = queue.pop_front() else { return };
+            let extent = self.source.extent(waiting.sample);
+            let file = match self.source.open_file(extent.file) {
+                Ok(file) => file,
+                Err(why) => {
+                    self.pass_on(waiting, Err(why));
+                    continue;
+                }
+            };
+            let tag = *next_tag;
+            let request = ReadRequest { file, offset: extent.offset, len: extent.len, tag };
+            if self.reader.submit(request).is_err() {
+                queue.push_front(waiting);
+                return;
+            }
+            *next_tag += 1;
+            in_flight.insert(tag, waiting);
+        }
+    }
+
+    /// Hands a record to the workers; waits while their queue is full.
+    fn pass_on(&self, waiting: Waiting, bytes: Result<Bytes, String>) {
+        let Waiting { progress, row, sample, part } = waiting;
+        let mut task = Task { progress, row, sample, part, bytes };
+        while !self.stop.is_set() {
+            match self.tasks.send_timeout(task, PATIENCE) {
+                Ok(()) => return,
+                Err(back) => task = back.into_inner(),
+            }
+        }
+    }
+}
+
+/// What one worker thread owns for one epoch.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) source: Arc<Source>,
+    pub(crate) tasks: Receiver<Task>,
+    pub(crate) gauge: Arc<StallGauge>,
+    pub(crate) stop: Stop,
+}
+
+impl Worker {
+    /// The loop of a worker thread.
+    pub(crate) fn run(self) {
+        let mut scratch = Scratch::default();
+        while !self.stop.is_set() {
+            match self.tasks.recv_timeout(PATIENCE) {
+                Ok(task) => self.work(task, &mut scratch),
+                Err(crossbeam::channel::RecvTimeoutError::Timeout) => {}
+                Err(crossbeam::channel::RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn work(&self, task: Task, scratch: &mut Scratch) {
+        // A gauge for stall attribution; it orders nothing.
+        self.gauge.busy_workers.fetch_add(1, Ordering::Relaxed);
+        let started = Instant::now();
+        let Task { progress, row, sample, mut part, bytes } = task;
+        let result = bytes.and_then(|bytes| {
+            let key = SampleKey { seed: self.source.seed, epoch: progress.epoch, sample };
+            let record = Record { bytes: &bytes, encoding: self.source.encoding() };
+            let made = self.source.pipeline.run(scratch, key, record, &mut part);
+            made.map_err(|e| e.to_string())
+        });
+        // The joiner can only put the slot together once the part is gone.
+        drop(part);
+        progress.row_done(row, result, started.elapsed());
+        self.gauge.busy_workers.fetch_sub(1, Ordering::Relaxed);
+    }
+}

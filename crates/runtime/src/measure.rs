@@ -1,0 +1,99 @@
+//! What each prong does alone, on this machine, in this run: the yardstick of η.
+//!
+//! A measurement is an epoch like any other, over the same data with the same threads and
+//! transports, under `cpu` or `csd`, cut off after a stated time.
+
+use std::time::{Duration, Instant};
+
+use bothends_core::ids::{EpochIdx, Prong};
+use bothends_core::select::StrategyConfig;
+use serde::Serialize;
+
+use crate::error::RuntimeError;
+use crate::runtime::{EpochOptions, Runtime};
+
+/// Batches a measurement sees at least, however long they take.
+const LEAST_BATCHES: u32 = 4;
+
+/// Batches of a measurement's epoch: more than any measurement lasts.
+const ENOUGH_BATCHES: u64 = 20_000;
+
+/// How many times longer than asked a measurement may last until it has its least batches.
+const MOST_PATIENCE: u32 = 10;
+
+/// The epoch of measurements: none that is trained on.
+const MEASURED_EPOCH: EpochIdx = EpochIdx(u32::MAX);
+
+/// Rates measured alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Alone {
+    /// The host's workers, in images per second.
+    pub front_images_per_s: Option<f64>,
+    /// All devices together, in images per second.
+    pub back_images_per_s: Option<f64>,
+}
+
+impl Runtime {
+    /// Measures the host alone, for about `lasting`.
+    ///
+    /// # Errors
+    /// What ends an epoch.
+    pub fn measure_front(&mut self, lasting: Duration) -> Result<Option<f64>, RuntimeError> {
+        self.measure(StrategyConfig::Cpu, lasting, |prong| prong == Prong::Front)
+    }
+
+    /// Measures all connected devices together without the host, for about `lasting`.
+    ///
+    /// # Errors
+    /// What ends an epoch.
+    pub fn measure_back(&mut self, lasting: Duration) -> Result<Option<f64>, RuntimeError> {
+        self.measure(StrategyConfig::Csd, lasting, |prong| prong != Prong::Front)
+    }
+
+    /// Images per second of the batches that count, from the first delivered batch to the
+    /// last; `None` when too few came. A measurement lasts longer than asked until a few
+    /// batches have come.
+    fn measure(
+        &mut self,
+        strategy: StrategyConfig,
+        lasting: Duration,
+        counts: fn(Prong) -> bool,
+    ) -> Result<Option<f64>, RuntimeError> {
+        let batch = u64::from(self.config.batch_size);
+        let world = u64::from(self.config.rank.world);
+        let repeat = (ENOUGH_BATCHES * batch * world).div_ceil(self.source.n_samples().max(1));
+        let options = EpochOptions {
+            strategy,
+            repeat: u32::try_from(repeat).unwrap_or(u32::MAX),
+            ..self.options(MEASURED_EPOCH)
+        };
+        let mut epoch = self.start_epoch(&options)?;
+        let began = Instant::now();
+        let mut first = None;
+        let mut last = began;
+        let (mut n_batches, mut n_samples) = (0, 0);
+        let result = loop {
+            match epoch.next_batch() {
+                Ok(Some(batch)) => {
+                    last = Instant::now();
+                    if first.is_none() {
+                        first = Some(last);
+                    } else if counts(batch.prong) {
+                        n_samples += batch.n_valid();
+                    }
+                    n_batches += 1;
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            let enough = n_batches > LEAST_BATCHES || last - began > lasting * MOST_PATIENCE;
+            if enough && last - began > lasting {
+                break Ok(());
+            }
+        };
+        self.finish_epoch(epoch);
+        result?;
+        let seconds = first.map_or(0.0, |first| (last - first).as_secs_f64());
+        Ok((seconds > 0.0).then(|| f64::from(n_samples) / seconds))
+    }
+}

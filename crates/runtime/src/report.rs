@@ -1,0 +1,59 @@
+//! What an epoch was: who made what, what was lost, why the consumer waited.
+
+use bothends_core::epoch::Counts;
+
+use crate::epoch::Remains;
+use crate::feed::Skipped;
+use crate::log::EventLog;
+use crate::stall::Stall;
+
+/// One device's part of an epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackReport {
+    /// Results that matched nothing: repeated, or of an epoch before.
+    pub extra: u32,
+    /// Why the device was lost in this epoch.
+    pub lost: Option<String>,
+    /// Why a job came to nothing, the latest one.
+    pub last_failure: Option<String>,
+}
+
+/// An epoch after its end.
+#[derive(Debug)]
+pub struct EpochReport {
+    /// Who delivered, lost, rescued and wasted how many batches.
+    pub counts: Counts,
+    /// One entry per device, in the order of `--csd`.
+    pub back: Vec<BackReport>,
+    /// Samples that the bad-sample policy was applied to.
+    pub skipped: Vec<Skipped>,
+    /// Device batches that the host recomputed and found equal.
+    pub audited: u64,
+    /// Why the consumer waited.
+    pub stall: Stall,
+    /// What happened when.
+    pub log: EventLog,
+}
+
+impl EpochReport {
+    pub(crate) fn new(remains: Remains) -> Self {
+        let stall = Stall { consumer: remains.account.consumer_s, ..remains.stall };
+        let (counts, back, log) = match remains.collected {
+            Some(collected) => (collected.epoch.counts(), collected.back, collected.log),
+            None => (Counts::default(), Vec::new(), EventLog::default()),
+        };
+        let back = back.into_iter().map(|link| BackReport {
+            extra: link.extra,
+            lost: link.lost,
+            last_failure: link.last_failure,
+        });
+        Self {
+            counts,
+            back: back.collect(),
+            skipped: remains.account.skipped,
+            audited: remains.account.audited,
+            stall,
+            log,
+        }
+    }
+}

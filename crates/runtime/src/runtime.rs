@@ -1,0 +1,290 @@
+//! The host of a run: data, devices and memory that live longer than an epoch.
+//!
+//! `Runtime::open` needs no device; devices are connected when the host's own rate is known,
+//! since an emulated device may be set relative to it. Then epochs, one after another.
+
+use std::sync::Arc;
+
+use bothends_accel::{Ring, RingConfig};
+use bothends_core::ids::EpochIdx;
+use bothends_core::plan::{Plan, PlanConfig};
+use bothends_core::select::StrategyConfig;
+use bothends_csd::address::{ConnectOptions, connect};
+use bothends_csd::{Capabilities, Session, Transport};
+use bothends_io::Reader;
+use bothends_ops::Finish;
+
+use crate::config::RunConfig;
+use crate::device::{DeviceProcess, DeviceSpec, SimSetting};
+use crate::error::RuntimeError;
+use crate::result::EnergyDomain;
+use crate::source::Source;
+
+/// Jobs a device holds at once: one being made, one waiting, so that it never idles while a
+/// result travels.
+pub(crate) const DEVICE_DEPTH: u32 = 2;
+
+/// A connected device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) name: String,
+    pub(crate) capabilities: Capabilities,
+    /// `None` while an epoch runs, and when the device is lost.
+    pub(crate) transport: Option<Box<dyn Transport>>,
+    /// Mean nanoseconds per batch in the last epoch: the prior of the next.
+    pub(crate) prior_ns: Option<u64>,
+    /// Behind the transport: it is asked to leave before its process is ended.
+    pub(crate) process: Option<DeviceProcess>,
+}
+
+/// What an epoch is told beyond the run's configuration.
+#[derive(Debug, Clone)]
+pub struct EpochOptions {
+    /// Which epoch.
+    pub epoch: EpochIdx,
+    /// Who claims what, what is delivered next.
+    pub strategy: StrategyConfig,
+    /// How often the data set is run in it.
+    pub repeat: u32,
+    /// Positions of the permutation already delivered (resume).
+    pub start: u64,
+    /// Batches already delivered, as ranges (resume of a strategy without order).
+    pub done: Vec<(u32, u32)>,
+    /// Nanoseconds the accelerator takes for a batch, where that is known.
+    pub accelerator_ns: Option<u64>,
+}
+
+/// The host's side of a run.
+#[derive(Debug)]
+pub struct Runtime {
+    pub(crate) config: RunConfig,
+    pub(crate) source: Arc<Source>,
+    pub(crate) finish: Arc<Finish>,
+    pub(crate) reader: Option<Box<dyn Reader>>,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) ring: Ring,
+    pub(crate) converted: Option<Ring>,
+    pub(crate) room: Room,
+    /// Mean nanoseconds of the host's workers per batch in the last epoch.
+    pub(crate) front_prior_ns: Option<u64>,
+}
+
+/// How many slots each prong may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) front: u32,
+    pub(crate) per_device: u32,
+    total: u32,
+}
+
+impl Room {
+    /// Divides the budget; every prong gets what it needs to make progress, whatever the
+    /// budget says.
+    fn divide(budget_bytes: usize, slot_bytes: usize, n_devices: u32) -> Self {
+        // Feed, ready, consumer, and the one that is in nobody's hands for a moment; and the
+        // rescue slot outside the front's quota.
+        const OUTSIDE: u32 = 5;
+        let afford = u32::try_from(budget_bytes / slot_bytes.max(1)).unwrap_or(u32::MAX);
+        let least = OUTSIDE + 3 + DEVICE_DEPTH * n_devices;
+        let share = afford.clamp(least, 4096) - OUTSIDE;
+        let front = (share / 3).clamp(3, 16);
+        let left = share.saturating_sub(front);
+        let per_device = left.checked_div(n_devices).unwrap_or(0).clamp(DEVICE_DEPTH, 64);
+        Self { front, per_device, total: OUTSIDE + front + per_device * n_devices }
+    }
+}
+
+impl Runtime {
+    /// Opens the data and reserves memory. Starts no thread and reaches no device.
+    ///
+    /// # Errors
+    /// Data, recipe or plan that make no sense; no memory.
+    pub fn open(config: RunConfig) -> Result<Self, RuntimeError> {
+        let source = Arc::new(Source::open(&config)?);
+        let shape = source.pipeline.shape();
+        let finish = Finish::new(config.recipe.normalise(), shape, config.output)?;
+        let rows = config.batch_size as usize;
+        let n_devices = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
+        let slot_bytes = rows * shape.len();
+        let room = Room::divide(config.memory_budget_bytes, slot_bytes, n_devices);
+        let ring = Ring::new(RingConfig { n_slots: room.total, slot_bytes })?;
+        let converted = if finish.is_identity() {
+            None
+        } else {
+            let slot_bytes = rows * finish.sample_bytes();
+            Some(Ring::new(RingConfig { n_slots: 3, slot_bytes })?)
+        };
+        let runtime = Self {
+            source,
+            finish: Arc::new(finish),
+            reader: None,
+            devices: Vec::new(),
+            ring,
+            converted,
+            room,
+            front_prior_ns: None,
+            config,
+        };
+        // Refuses impossible batch sizes and ranks before anything is started.
+        runtime.plan(&runtime.options(EpochIdx(0)))?;
+        Ok(runtime)
+    }
+
+    /// The options that the run's configuration gives an epoch.
+    #[must_use]
+    pub fn options(&self, epoch: EpochIdx) -> EpochOptions {
+        EpochOptions {
+            epoch,
+            strategy: self.config.strategy,
+            repeat: self.config.repeat,
+            start: 0,
+            done: Vec::new(),
+            accelerator_ns: None,
+        }
+    }
+
+    /// The order of an epoch.
+    ///
+    /// # Errors
+    /// Numbers that make no plan.
+    pub fn plan(&self, options: &EpochOptions) -> Result<Plan, RuntimeError> {
+        Ok(Plan::new(PlanConfig {
+            n_samples: self.source.n_samples() * u64::from(options.repeat),
+            batch_size: self.config.batch_size,
+            shuffle: self.config.shuffle,
+            seed: self.config.seed,
+            epoch: options.epoch,
+            rank: self.config.rank.rank,
+            world: self.config.rank.world,
+            last: self.config.rank.last,
+            start: options.start,
+        })?)
+    }
+
+    /// Starts emulated devices, connects all and agrees on the session.
+    ///
+    /// # Errors
+    /// The first device that cannot be started or reached, or that refuses the session.
+    pub fn connect_devices(&mut self, host_images_per_s: Option<f64>) -> Result<(), RuntimeError> {
+        let n_batches = self.plan(&self.options(EpochIdx(0)))?.n_batches();
+        let root = self.source.root.clone();
+        for (spec, n) in self.config.devices.clone().into_iter().zip(0_u64..) {
+            let setting = SimSetting {
+                media: &root,
+                host_images_per_s,
+                expected_batches: self.expected_batches(&spec, n_batches),
+                seed: self.config.seed.wrapping_add(n),
+            };
+            self.connect(&spec, setting)?;
+        }
+        Ok(())
+    }
+
+    /// Batches of an epoch that a device will make, roughly: what the `P%` of its faults
+    /// counts in. Its share by the rates that were asked for, else half.
+    fn expected_batches(&self, spec: &DeviceSpec, n_batches: u32) -> u32 {
+        if self.config.strategy == StrategyConfig::Csd {
+            return n_batches;
+        }
+        let rates = self.config.devices.iter().filter_map(DeviceSpec::rate_of_host);
+        let share = spec.rate_of_host().map_or(0.5, |own| own / (1.0 + rates.sum::<f64>()));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a u32"
+        )]
+        let expected = (f64::from(n_batches) * share) as u32;
+        expected.max(1)
+    }
+
+    fn connect(&mut self, spec: &DeviceSpec, setting: SimSetting) -> Result<(), RuntimeError> {
+        let (process, address) = match spec {
+            DeviceSpec::Sim(sim) => {
+                let process = DeviceProcess::spawn(sim, setting)?;
+                let address = process.address.clone();
+                (Some(process), address)
+            }
+            DeviceSpec::At { address, .. } => (None, address.clone()),
+        };
+        let key_file = self.config.key_file.clone();
+        let options = ConnectOptions { key_file, ..ConnectOptions::default() };
+        let transport = connect(&address, &options)
+            .map_err(|source| RuntimeError::Device { device: spec.text().to_owned(), source })?;
+        self.attach(spec.text(), transport)?;
+        if let Some(device) = self.devices.last_mut() {
+            device.process = process;
+        }
+        Ok(())
+    }
+
+    /// Adds a device that the caller has reached by a transport of its own, and agrees with
+    /// it on the session.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Device`] when it refuses or does not answer.
+    pub fn attach(
+        &mut self,
+        name: &str,
+        mut transport: Box<dyn Transport>,
+    ) -> Result<(), RuntimeError> {
+        let failed = |source| RuntimeError::Device { device: name.to_owned(), source };
+        let capabilities = transport.hello().map_err(failed)?;
+        transport.open(&self.session()).map_err(failed)?;
+        self.devices.push(Device {
+            name: name.to_owned(),
+            capabilities,
+            transport: Some(transport),
+            prior_ns: None,
+            process: None,
+        });
+        Ok(())
+    }
+
+    fn session(&self) -> Session {
+        let sample_bytes = self.source.pipeline.shape().len();
+        Session {
+            recipe: self.config.recipe.to_json(),
+            recipe_hash: self.config.recipe.hash(),
+            seed: self.config.seed,
+            sample_bytes: u32::try_from(sample_bytes).unwrap_or(u32::MAX),
+            max_batch: self.config.batch_size,
+            manifest: self.source.table.encode(),
+        }
+    }
+}
+
+// ---- what the run has used ----------------------------------------------------------------
+
+impl Runtime {
+    /// Processor seconds of the devices' own processes, and their energy, as they say.
+    pub(crate) fn device_stats(&mut self) -> (f64, Vec<EnergyDomain>) {
+        let mut cpu_seconds = 0.0;
+        let mut domains = Vec::new();
+        for (i, device) in self.devices.iter_mut().enumerate() {
+            let Some(stats) = device.transport.as_mut().and_then(|t| t.stats().ok()) else {
+                continue;
+            };
+            if device.process.is_some() {
+                cpu_seconds += stats.cpu_seconds;
+            }
+            domains.extend(stats.energy.into_iter().map(|reading| {
+                #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 9 GJ")]
+                let joules = reading.energy_uj as f64 / 1e6;
+                let name = format!("device {i} {}", reading.domain);
+                EnergyDomain { name, joules, low: joules, high: joules, source: reading.source }
+            }));
+        }
+        (cpu_seconds, domains)
+    }
+
+    /// Bytes the host has read from storage since it was opened.
+    pub(crate) fn storage_read_bytes(&self) -> u64 {
+        self.reader.as_ref().map_or(0, |reader| reader.bytes_read())
+    }
+
+    /// What this run reads, and how.
+    #[must_use]
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+}

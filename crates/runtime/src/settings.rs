@@ -1,0 +1,43 @@
+//! What a run was told, as it stands in the result's `config`.
+
+use std::collections::BTreeMap;
+
+use bothends_core::plan::{LastPolicy, Shuffle};
+use serde_json::{Value, json};
+
+use crate::config::RunConfig;
+use crate::drive::DriveConfig;
+
+/// Every setting under its flag's name.
+pub(crate) fn settings(run: &RunConfig, how: &DriveConfig) -> BTreeMap<&'static str, Value> {
+    let devices: Vec<&str> = run.devices.iter().map(|d| d.text()).collect();
+    let accelerator = how.accelerator.build();
+    let last = match run.rank.last {
+        LastPolicy::Drop => "drop",
+        LastPolicy::Pad => "pad",
+        LastPolicy::Wrap => "wrap",
+    };
+    BTreeMap::from([
+        ("data", json!(run.data.display().to_string())),
+        ("recipe", json!(run.recipe.name())),
+        ("recipe_hash", json!(format!("{:032x}", run.recipe.hash()))),
+        ("batch_size", json!(run.batch_size)),
+        ("epochs", json!(how.epochs)),
+        ("seed", json!(run.seed)),
+        ("shuffle", json!(if run.shuffle == Shuffle::Full { "full" } else { "none" })),
+        ("limit", json!(run.limit)),
+        ("repeat", json!(run.repeat)),
+        ("workers", json!(run.workers)),
+        ("csd", json!(devices)),
+        ("strategy", json!(run.strategy.name())),
+        ("accelerator", json!(accelerator.name())),
+        ("accelerator_images_per_s", json!(accelerator.samples_per_s())),
+        ("output", json!(run.output.dtype)),
+        ("layout", json!(run.output.layout)),
+        ("rank", json!(run.rank.rank)),
+        ("world", json!(run.rank.world)),
+        ("last", json!(last)),
+        ("on_bad", json!(run.on_bad.name())),
+        ("audit_percent", json!(run.audit_percent)),
+    ])
+}

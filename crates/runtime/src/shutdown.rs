@@ -1,0 +1,43 @@
+//! How an epoch ends: the contract, and the one flag that all loops read.
+//!
+//! The numbers are referred to by the tests in `tests/shutdown.rs`; an implementation that
+//! disagrees with a sentence here is wrong.
+//!
+//! **End.** 1. When the last batch of the plan has been handed to the feed, the collector
+//! closes the feed's queue; the consumer receives every batch, then `None`, and `None` again
+//! for ever. 2. Device results that are still under way are given up: their claims end, their
+//! slots go back, the transports are handed back for the next epoch.
+//!
+//! **Failure of a prong.** 3. A lost device gives its claims back and is named in the summary;
+//! the epoch goes on. 4. An error that no policy covers (a bad sample under `raise`, a reader
+//! that cannot read) reaches the consumer's `next` exactly once, after the batches that were
+//! ready before it; then `None`. 5. A panic in a thread of ours is reported as an error of
+//! that thread, never as a hang.
+//!
+//! **Cancel.** 6. Dropping the epoch stops it at any point: the consumer does not wait for
+//! unfinished batches. 7. After the end, a failure or a cancel every thread has been joined
+//! and every slot is back; nothing waits longer than [`PATIENCE`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The longest that a loop stays in one wait before it looks at the stop flag again.
+pub const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The flag that ends every loop of an epoch. Cheap to clone; setting it is final.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks every loop to end.
+    pub(crate) fn set(&self) {
+        // Pairs with the load in `is_set`: what was written before is seen after.
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether loops shall end.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,139 @@
+//! The data of a run: its extent table, its files, and the recipe made ready for them.
+//!
+//! Shared by every thread of the host; nothing in it changes after it was opened. Sample ids
+//! run over the repeated data set; a record is found by the id modulo the number of samples.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bothends_core::ids::{Label, SampleId};
+use bothends_core::sample::{Encoding, Extent, FileIdx};
+use bothends_dataset::Table;
+use bothends_io::{Direct, Files, OpenFile};
+use bothends_ops::Pipeline;
+
+use crate::config::RunConfig;
+use crate::error::RuntimeError;
+use crate::storage::Folder;
+
+/// Files that stay open.
+const MOST_OPEN: usize = 64;
+
+/// The data of a run, ready to be read.
+#[derive(Debug)]
+pub struct Source {
+    /// The folder that the table's paths start from; what a device calls its media.
+    pub(crate) root: PathBuf,
+    pub(crate) table: Table,
+    /// One line for the user when the data were read in a way that may surprise.
+    pub(crate) note: Option<&'static str>,
+    /// Files that belong to no sample.
+    pub(crate) n_ignored: u64,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) seed: u64,
+    n_samples: u64,
+    n_ids: u64,
+    files: Files,
+}
+
+impl Source {
+    /// Lists the data and fits the recipe to it. Blocks on the file system.
+    pub(crate) fn open(config: &RunConfig) -> Result<Self, RuntimeError> {
+        let failed = |why: String| RuntimeError::Data { path: config.data.clone(), why };
+        let (root, target) = root_and_target(&config.data).map_err(failed)?;
+        let found = bothends_dataset::find(&Folder(root.clone()), &target)
+            .map_err(|e| failed(e.to_string()))?;
+        let records = found.table.record_shape().map_err(|e| failed(e.to_string()))?;
+        let shape = config.recipe.shape(records)?;
+        let pipeline = Pipeline::new(&config.recipe, shape)?;
+        let table = found.table;
+        let n_samples = table.n_samples().min(config.limit.unwrap_or(u64::MAX));
+        Ok(Self {
+            files: Files::new(&root, MOST_OPEN, Direct::Auto),
+            root,
+            note: found.note,
+            n_ignored: found.n_ignored,
+            table,
+            pipeline,
+            seed: config.seed,
+            n_samples,
+            n_ids: n_samples.saturating_mul(u64::from(config.repeat)),
+        })
+    }
+
+    /// Samples of the data set, before it is repeated.
+    #[must_use]
+    pub fn n_samples(&self) -> u64 {
+        self.n_samples
+    }
+
+    /// Sample ids of an epoch: the repeated data set.
+    #[must_use]
+    pub fn n_ids(&self) -> u64 {
+        self.n_ids
+    }
+
+    /// One line for the user about how the data were read, where that may surprise.
+    #[must_use]
+    pub fn note(&self) -> Option<&'static str> {
+        self.note
+    }
+
+    /// Files below the data path that belong to no sample.
+    #[must_use]
+    pub fn n_ignored(&self) -> u64 {
+        self.n_ignored
+    }
+
+    fn in_table(&self, sample: SampleId) -> SampleId {
+        SampleId(sample.0 % self.n_samples.max(1))
+    }
+
+    pub(crate) fn extent(&self, sample: SampleId) -> Extent {
+        self.table.extent(self.in_table(sample))
+    }
+
+    pub(crate) fn label(&self, sample: SampleId) -> Label {
+        self.table.label(self.in_table(sample))
+    }
+
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.table.encoding()
+    }
+
+    pub(crate) fn file_name(&self, sample: SampleId) -> String {
+        self.table.file_path(self.extent(sample).file)
+    }
+
+    pub(crate) fn open_file(&self, file: FileIdx) -> Result<Arc<OpenFile>, String> {
+        self.files.open(file, || self.table.file_path(file)).map_err(|e| e.to_string())
+    }
+
+    /// Reads one sample's record on the calling thread: the rare way, for samples that are
+    /// made once more.
+    pub(crate) fn read(&self, sample: SampleId) -> Result<Vec<u8>, String> {
+        let extent = self.extent(sample);
+        let path = self.root.join(self.table.file_path(extent.file));
+        let mut bytes = vec![0; extent.len as usize];
+        File::open(&path)
+            .and_then(|file| file.read_exact_at(&mut bytes, extent.offset))
+            .map_err(|e| format!("it cannot be read ({e})"))?;
+        Ok(bytes)
+    }
+}
+
+/// A folder is its own root; a file is a target in its folder.
+pub(crate) fn root_and_target(path: &Path) -> Result<(PathBuf, String), String> {
+    let found = std::fs::metadata(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => "no such file or folder; check the path".to_owned(),
+        _ => e.to_string(),
+    })?;
+    if found.is_dir() {
+        return Ok((path.to_owned(), String::new()));
+    }
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or("its name is not text")?;
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    Ok((parent.unwrap_or(Path::new(".")).to_owned(), name.to_owned()))
+}

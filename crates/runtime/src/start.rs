@@ -1,0 +1,222 @@
+//! Starting an epoch: its queues, its threads, and what each of them is given.
+//!
+//! The only place where front, back, collector and feed are joined, and they are joined by
+//! queues alone. What a loop does is in its own file.
+
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use bothends_core::epoch::{DeviceConfig, EpochConfig, EpochState, FrontConfig, Recovery};
+use bothends_core::plan::Plan;
+use bothends_csd::Transport;
+use bothends_io::{Reader, ReaderConfig};
+use crossbeam::channel::{Receiver, Sender, bounded};
+
+use crate::back::DeviceLoop;
+use crate::clock::Clock;
+use crate::collect::{BackLink, Collector, Event, FEED_ROOM, FRONT_DEPTH, Links, Under, device_idx};
+use crate::config::ReadConfig;
+use crate::epoch::{Epoch, Threads, spawn};
+use crate::error::RuntimeError;
+use crate::feed::{Feed, FeedAccount, FeedLinks};
+use crate::front::{FrontJob, ReadStage, Worker};
+use crate::log::EventLog;
+use crate::report::EpochReport;
+use crate::runtime::{DEVICE_DEPTH, EpochOptions, Runtime};
+use crate::shutdown::Stop;
+use crate::stall::{Stall, StallGauge};
+
+/// Batches behind the feed: one ready while the consumer has another.
+const READY_ROOM: usize = 1;
+
+/// Events that may wait for the collector; senders wait beyond it, the collector never does.
+const EVENT_ROOM: usize = 1024;
+
+/// Records that may wait for the workers, for each of them.
+const TASK_ROOM: u32 = 4;
+
+type ReaderThread = JoinHandle<Option<Box<dyn Reader>>>;
+type WorkerThreads = Vec<JoinHandle<Option<()>>>;
+type DeviceThread = JoinHandle<Option<Option<Box<dyn Transport>>>>;
+
+/// What every thread of an epoch is given.
+#[derive(Debug, Clone)]
+struct Shared {
+    tell: Sender<Event>,
+    stop: Stop,
+    gauge: Arc<StallGauge>,
+}
+
+impl Runtime {
+    /// Starts an epoch. One at a time: end it with [`Self::finish_epoch`]. Dropping the
+    /// epoch instead loses the devices' connections.
+    ///
+    /// # Errors
+    /// A plan that makes no sense, or a thread that cannot be started.
+    pub fn start_epoch(&mut self, options: &EpochOptions) -> Result<Epoch, RuntimeError> {
+        let plan = Arc::new(self.plan(options)?);
+        let (tell, events) = bounded(EVENT_ROOM);
+        let shared = Shared { tell, stop: Stop::default(), gauge: Arc::default() };
+        let (made_in, made) = bounded(FEED_ROOM as usize + 1);
+        let (ready_in, ready) = bounded(READY_ROOM);
+        let (jobs_in, jobs) = bounded(FRONT_DEPTH);
+        let account = Arc::new(Mutex::new(FeedAccount::default()));
+
+        let (reader, workers) = self.spawn_front(jobs, &shared)?;
+        let (devices, back) = self.spawn_back(&shared)?;
+        let feed = Feed {
+            source: Arc::clone(&self.source),
+            epoch: options.epoch,
+            finish: Arc::clone(&self.finish),
+            converted: self.converted.clone(),
+            on_bad: self.config.on_bad,
+            audit_percent: self.config.audit_percent,
+            devices: self.devices.iter().map(|d| d.name.clone()).collect(),
+            links: FeedLinks { made, ready: ready_in, tell: shared.tell.clone() },
+            account: Arc::clone(&account),
+            stop: shared.stop.clone(),
+        };
+        let feed = spawn("feed", &shared.tell, move || feed.run())?;
+        let collector = Collector {
+            epoch: EpochState::new(self.epoch_config(&plan, options)),
+            epoch_idx: options.epoch,
+            sample_bytes: self.source.pipeline.shape().len(),
+            n_workers: self.config.workers,
+            ring: self.ring.clone(),
+            links: Links { front: jobs_in, back, feed: made_in, events },
+            clock: Clock::start(),
+            gauge: Arc::clone(&shared.gauge),
+            log: EventLog::default(),
+            stop: shared.stop.clone(),
+            under: Under::default(),
+            plan: Arc::clone(&plan),
+            keeps_order: options.strategy.keeps_order(),
+        };
+        let collector = spawn("collector", &shared.tell, move || collector.run())?;
+        Ok(Epoch {
+            ready,
+            gauge: shared.gauge,
+            account,
+            stop: shared.stop,
+            threads: Some(Threads { reader, workers, devices, collector, feed }),
+            n_batches: plan.n_batches(),
+            slots: self.ring.n_slots(),
+            stall: Stall::default(),
+            ended: false,
+        })
+    }
+
+    /// Ends an epoch (cancelling what is left of it), joins its threads and takes back what
+    /// they were lent.
+    pub fn finish_epoch(&mut self, epoch: Epoch) -> EpochReport {
+        let mut remains = epoch.end();
+        self.reader = remains.reader.take();
+        let mut transports = std::mem::take(&mut remains.transports).into_iter();
+        for device in &mut self.devices {
+            device.transport = transports.next().flatten();
+        }
+        if let Some(collected) = &remains.collected {
+            self.front_prior_ns = collected.front_work.mean_ns().or(self.front_prior_ns);
+            for (device, link) in self.devices.iter_mut().zip(&collected.back) {
+                device.prior_ns = link.work.mean_ns().or(device.prior_ns);
+            }
+        }
+        EpochReport::new(remains)
+    }
+
+    /// The threads of the front.
+    fn spawn_front(
+        &mut self,
+        jobs: Receiver<FrontJob>,
+        shared: &Shared,
+    ) -> Result<(ReaderThread, WorkerThreads), RuntimeError> {
+        let (tasks_in, tasks) = bounded((TASK_ROOM * self.config.workers) as usize);
+        let reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => self.open_reader()?,
+        };
+        let stage = ReadStage {
+            source: Arc::clone(&self.source),
+            reader,
+            jobs,
+            tasks: tasks_in,
+            tell: shared.tell.clone(),
+            stop: shared.stop.clone(),
+        };
+        let reader = spawn("reader", &shared.tell, move || stage.run())?;
+        let workers = (0..self.config.workers)
+            .map(|_| {
+                let worker = Worker {
+                    source: Arc::clone(&self.source),
+                    tasks: tasks.clone(),
+                    gauge: Arc::clone(&shared.gauge),
+                    stop: shared.stop.clone(),
+                };
+                spawn("worker", &shared.tell, move || worker.run())
+            })
+            .collect::<Result<_, _>>()?;
+        Ok((reader, workers))
+    }
+
+    fn open_reader(&self) -> Result<Box<dyn Reader>, RuntimeError> {
+        let ReadConfig { kind, depth, buffer_bytes } = self.config.read;
+        // Every record that is being read, waits, or is being decoded has a buffer.
+        let n_buffers = depth + (TASK_ROOM + 1) * self.config.workers + 1;
+        let defaults = ReaderConfig::default();
+        let config = ReaderConfig { kind, depth, buffer_bytes, n_buffers, ..defaults };
+        Ok(bothends_io::open_reader(&config)?)
+    }
+
+    /// The threads of the back, and the collector's ways to them.
+    fn spawn_back(
+        &mut self,
+        shared: &Shared,
+    ) -> Result<(Vec<Option<DeviceThread>>, Vec<BackLink>), RuntimeError> {
+        let mut threads = Vec::new();
+        let mut links = Vec::new();
+        for (i, device) in self.devices.iter_mut().enumerate() {
+            let depth = device.capabilities.slots.clamp(1, DEVICE_DEPTH);
+            // Every open job may be revoked once.
+            let (orders_in, orders) = bounded(2 * depth as usize + 2);
+            let transport = device.transport.take();
+            let mut link = BackLink::new(orders_in, depth);
+            link.up = transport.is_some();
+            links.push(link);
+            let thread = transport.map(|transport| {
+                let device = DeviceLoop {
+                    device: device_idx(i),
+                    transport,
+                    orders,
+                    tell: shared.tell.clone(),
+                    stop: shared.stop.clone(),
+                    extents: None,
+                };
+                spawn("device", &shared.tell, move || device.run())
+            });
+            threads.push(thread.transpose()?);
+        }
+        Ok((threads, links))
+    }
+
+    fn epoch_config(&self, plan: &Plan, options: &EpochOptions) -> EpochConfig {
+        let devices = self.devices.iter().map(|device| DeviceConfig {
+            slots: device.capabilities.slots.clamp(1, DEVICE_DEPTH),
+            buffer: self.room.per_device,
+            prior_ns: device.prior_ns,
+        });
+        EpochConfig {
+            n_batches: plan.n_batches(),
+            strategy: options.strategy,
+            // All workers share a batch, so the front makes one at a time at its full rate.
+            front: FrontConfig {
+                parallel: 1,
+                quota: self.room.front,
+                prior_ns: self.front_prior_ns,
+            },
+            devices: devices.collect(),
+            accelerator_ns: options.accelerator_ns,
+            done: options.done.clone(),
+            recovery: Recovery::On,
+        }
+    }
+}
