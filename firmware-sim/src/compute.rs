@@ -55,7 +55,12 @@ impl Compute {
 
     /// Works on a sample whose record is there at `ready_ns`, at `slowdown_milli` thousandths
     /// of its usual time.
-    pub fn run(&mut self, ready_ns: u64, sample: &SampleWork, slowdown_milli: u64) -> Turn {
+    pub fn run(
+        &mut self,
+        ready_ns: u64,
+        sample: &SampleWork,
+        slowdown_milli: u64,
+    ) -> Turn {
         match self {
             Self::Measured => Turn { start_ns: ready_ns, end_ns: ready_ns },
             Self::Cores(cores) => cores.run(ready_ns, sample, slowdown_milli),

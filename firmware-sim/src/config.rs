@@ -102,18 +102,29 @@ impl DeviceConfig {
     /// # Errors
     /// [`PresetError`], all but `Unknown`.
     pub fn from_json(preset: &str, json: &str) -> Result<Self, PresetError> {
-        let raw: Raw = serde_json::from_str(json)
-            .map_err(|e| PresetError::Shape { preset: preset.into(), why: e.to_string() })?;
+        let raw: Raw = serde_json::from_str(json).map_err(|e| PresetError::Shape {
+            preset: preset.into(),
+            why: e.to_string(),
+        })?;
         raw.into_config(preset)
     }
 
-    /// How many samples the device works on side by side.
+    /// Gives the device another number of cores (or lanes), if it has a model of them.
+    pub fn set_n_units(&mut self, n: u32) {
+        match &mut self.compute {
+            ComputeConfig::Measured => {}
+            ComputeConfig::Cores(cores) => cores.n_cores = n,
+            ComputeConfig::Fixed(fixed) => fixed.n_lanes = n,
+        }
+    }
+
+    /// How many samples the device works on side by side; `None` when no model says so.
     #[must_use]
-    pub fn n_units(&self) -> u32 {
+    pub fn n_units(&self) -> Option<u32> {
         match &self.compute {
-            ComputeConfig::Measured => 1,
-            ComputeConfig::Cores(cores) => cores.n_cores,
-            ComputeConfig::Fixed(fixed) => fixed.n_lanes,
+            ComputeConfig::Measured => None,
+            ComputeConfig::Cores(cores) => Some(cores.n_cores),
+            ComputeConfig::Fixed(fixed) => Some(fixed.n_lanes),
         }
     }
 }
@@ -204,18 +215,26 @@ impl Check<'_> {
             return Err(PresetError::NoSource { preset: self.preset.into(), key });
         }
         let (units, expected) = quantity.units();
-        let Some(&(_, scale)) = units.iter().find(|(name, _)| *name == constant.unit) else {
+        let Some(&(_, scale)) = units.iter().find(|(name, _)| *name == constant.unit)
+        else {
             let unit = constant.unit.clone();
-            return Err(PresetError::Unit { preset: self.preset.into(), key, unit, expected });
+            return Err(PresetError::Unit {
+                preset: self.preset.into(),
+                key,
+                unit,
+                expected,
+            });
         };
         let (least, most) = quantity.range();
         let got = (constant.value * scale).round();
-        whole(got).filter(|n| (least..=most).contains(n)).ok_or_else(|| PresetError::Range {
-            preset: self.preset.into(),
-            key,
-            got: format!("{} {}", constant.value, constant.unit),
-            least,
-            most,
+        whole(got).filter(|n| (least..=most).contains(n)).ok_or_else(|| {
+            PresetError::Range {
+                preset: self.preset.into(),
+                key,
+                got: format!("{} {}", constant.value, constant.unit),
+                least,
+                most,
+            }
         })
     }
 
@@ -260,7 +279,10 @@ mod tests {
     #[test]
     fn a_wrong_constant_says_which_and_what_is_right() {
         for (result, expected) in [
-            (time(1.0, "s", "x"), "preset p: `latency` is in `s`; the units for it are ns"),
+            (
+                time(1.0, "s", "x"),
+                "preset p: `latency` is in `s`; the units for it are ns",
+            ),
             (time(-1.0, "ns", "x"), "`latency` is -1 ns; it must be from 0 to"),
             (time(f64::NAN, "ns", "x"), "`latency` is NaN ns"),
             (time(1.0, "ns", " "), "`latency` has no source"),

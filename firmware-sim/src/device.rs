@@ -51,7 +51,7 @@ impl Device {
     /// A device that has not been used yet; `clock` measures the CPU time of a thread.
     #[must_use]
     pub fn new(config: DeviceConfig, pace: Pace, clock: ThreadClock) -> Self {
-        let n_units = u64::from(config.n_units());
+        let n_units = u64::from(config.n_units().unwrap_or(1));
         Self {
             media: Media::new(config.media),
             compute: Compute::new(config.compute),
@@ -69,7 +69,9 @@ impl Device {
     fn pass(&mut self, work: &Work<'_>, start_ns: u64) -> Passage {
         let mut busy = Busy::default();
         let slowdown_milli = match &mut self.thermal {
-            Some(thermal) => thermal.slowdown_milli(start_ns, self.power.total_pj(start_ns)),
+            Some(thermal) => {
+                thermal.slowdown_milli(start_ns, self.power.total_pj(start_ns))
+            }
             None => 1000,
         };
         // The device reads ahead while the units are on the job before.
@@ -102,8 +104,11 @@ impl Device {
     fn pass_at_rate(&mut self, work: &Work<'_>, start_ns: u64, per_s: f64) -> Passage {
         let took_ns = duration_ns(work.samples.len(), per_s);
         self.media.forget_before(start_ns);
-        let media_ns =
-            work.samples.iter().map(|s| self.media.read(start_ns, s.extent).busy_ns).sum();
+        let media_ns = work
+            .samples
+            .iter()
+            .map(|s| self.media.read(start_ns, s.extent).busy_ns)
+            .sum();
         let link_ns = self.link.send(start_ns, output_bytes(work)).busy_ns;
         let busy =
             Busy { media_ns, compute_ns: took_ns.saturating_mul(self.n_units), link_ns };
@@ -165,10 +170,21 @@ mod tests {
     fn config() -> DeviceConfig {
         DeviceConfig {
             name: "test".into(),
-            media: MediaConfig::Flat(FlatConfig { latency_ns: 100, bytes_per_s: 1_000_000_000 }),
-            compute: ComputeConfig::Cores(CoresConfig { n_cores: 2, relative_time_milli: 2000 }),
+            media: MediaConfig::Flat(FlatConfig {
+                latency_ns: 100,
+                bytes_per_s: 1_000_000_000,
+            }),
+            compute: ComputeConfig::Cores(CoresConfig {
+                n_cores: 2,
+                relative_time_milli: 2000,
+            }),
             link: LinkConfig::Wire { latency_ns: 50, bytes_per_s: 1_000_000_000 },
-            power: PowerConfig { idle_mw: 1000, media_mw: 1, compute_mw: 100, link_mw: 10 },
+            power: PowerConfig {
+                idle_mw: 1000,
+                media_mw: 1,
+                compute_mw: 100,
+                link_mw: 10,
+            },
             thermal: None,
         }
     }
@@ -213,7 +229,11 @@ mod tests {
     fn a_rate_is_kept_to_the_nanosecond_when_busy_and_from_the_start_when_not() {
         let mut device = Device::new(config(), Pace::Rate(250.0), || 0);
         let costs: Vec<Cost> = (0..50).map(|_| job(&mut device, 5, 10)).collect();
-        assert_eq!(costs[49].end_ns, 5 + 50 * 40_000_000, "500 samples at 250/s take 2 s");
+        assert_eq!(
+            costs[49].end_ns,
+            5 + 50 * 40_000_000,
+            "500 samples at 250/s take 2 s"
+        );
         let later = job(&mut device, 3_000_000_000, 5);
         assert_eq!((later.start_ns, later.end_ns), (3_000_000_000, 3_020_000_000));
     }
@@ -222,7 +242,9 @@ mod tests {
     fn the_same_jobs_cost_the_same_again() {
         let run = || {
             let mut device = Device::new(config(), Pace::Modelled, || 0);
-            (0..40).map(|i| job(&mut device, i * 3000, 1 + i as u32 % 7)).collect::<Vec<_>>()
+            (0..40_u32)
+                .map(|i| job(&mut device, u64::from(i) * 3000, 1 + i % 7))
+                .collect::<Vec<_>>()
         };
         assert_eq!(run(), run());
     }
@@ -244,7 +266,8 @@ mod tests {
     fn a_hot_device_slows_down() {
         let thermal =
             Some(ThermalConfig { cooled_mw: 1, reservoir_mj: 0, slowdown_milli: 3000 });
-        let mut device = Device::new(DeviceConfig { thermal, ..config() }, Pace::Modelled, || 0);
+        let mut device =
+            Device::new(DeviceConfig { thermal, ..config() }, Pace::Modelled, || 0);
         let took: Vec<u64> = (0..4)
             .map(|_| job(&mut device, 0, 10))
             .map(|cost| cost.end_ns - cost.start_ns)

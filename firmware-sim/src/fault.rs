@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use bothends_agent::epoch_batches;
 use bothends_core::rng::philox4x32_10;
 use bothends_csd::{
-    Capabilities, CsdError, DeviceStats, Finished, Job, JobId, Product, Refused, Serve, Session,
+    Capabilities, CsdError, DeviceStats, Finished, Job, JobId, Product, Refused, Serve,
+    Session,
 };
 
 pub use spec::{Fault, FaultError, Percent};
@@ -99,12 +100,13 @@ impl<S: Serve> Faulty<S> {
     /// Lets die and stall strike when job `number` comes.
     fn strike(&mut self, number: u64) {
         for fault in &self.config.faults {
-            match *fault {
-                Fault::Die { at } => self.is_dead |= at.of(self.n_expected) <= number,
-                Fault::Stall { at, pause } if at.of(self.n_expected) == number => {
-                    self.stalled_until = self.stalled_until.max(Instant::now() + pause);
-                }
-                _ => {}
+            if let Fault::Die { at } = *fault {
+                self.is_dead |= at.of(self.n_expected) <= number;
+            }
+            if let Fault::Stall { at, pause } = *fault
+                && at.of(self.n_expected) == number
+            {
+                self.stalled_until = self.stalled_until.max(Instant::now() + pause);
             }
         }
         if self.is_dead {
@@ -114,12 +116,18 @@ impl<S: Serve> Faulty<S> {
 
     /// Times its own time that the device is busy with job `number`.
     fn slowness(&self, number: u64) -> f64 {
-        let factors = self.config.faults.iter().map(|fault| match *fault {
-            Fault::Throttle { at, factor } if at.of(self.n_expected) <= number => factor,
-            Fault::SlowStart if number < SLOW_START_JOBS => SLOW_START_FACTOR,
-            _ => 1.0,
-        });
-        factors.product()
+        let mut slowness = 1.0;
+        for fault in &self.config.faults {
+            if let Fault::Throttle { at, factor } = *fault
+                && at.of(self.n_expected) <= number
+            {
+                slowness *= factor;
+            }
+            if *fault == Fault::SlowStart && number < SLOW_START_JOBS {
+                slowness *= SLOW_START_FACTOR;
+            }
+        }
+        slowness
     }
 
     /// Whether a fault that strikes by chance strikes that job.

@@ -1,2 +1,160 @@
-//! firmware-sim
-fn main() {}
+//! `firmware-sim`: a computational storage device in software, as a process of its own.
+//!
+//! Only arguments and ending are here; the library does the work. Exit status: 0 after an
+//! orderly end, 1 when it cannot serve, 2 for bad arguments; a device that dies by its fault
+//! `die` ends with [`DEATH`] and cleans up nothing.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the front door")]
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use bothends_agent::door::{Door, Visits};
+use bothends_agent::{Costs, FileStore, NoCosts, Server, ServerConfig, stop};
+use bothends_csd::Address;
+use bothends_firmware_sim::config::{DeviceConfig, PresetError};
+use bothends_firmware_sim::fault::{Fault, FaultConfig, Faulty};
+use bothends_firmware_sim::{Device, Pace, pin_to, preset, thread_cpu_ns};
+use clap::{Parser, ValueEnum};
+
+/// Exit status of a device that died by its fault: that of a killed process.
+const DEATH: i32 = 137;
+
+/// Emulates a computational storage device that serves preprocessed batches.
+#[derive(Debug, Parser)]
+#[command(version)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+struct Args {
+    /// The device: newport, smartssd, dpu-bf2, storage-server, ideal, or a preset file
+    #[arg(long, value_name = "NAME|FILE")]
+    preset: String,
+    /// The folder that holds the data set, as it is on the host
+    #[arg(long, value_name = "DIR")]
+    media: PathBuf,
+    /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY
+    #[arg(long, value_name = "URL")]
+    listen: Address,
+    /// functional: as fast as this machine; paced: answers at the modelled time
+    #[arg(long, value_enum, default_value_t = Time::Paced)]
+    time: Time,
+    /// What goes wrong: die@P%, stall@P%:SECONDS, throttle@P%:FACTOR, slow-start,
+    /// corrupt@P%, duplicate@P%, late@P% or refuse; may be repeated
+    #[arg(long = "fault", value_name = "SPEC")]
+    faults: Vec<Fault>,
+    /// Batches expected of the device in an epoch: what P% is a part of [default: the whole
+    /// epoch's]
+    #[arg(long, value_name = "N")]
+    fault_batches: Option<u64>,
+    /// Seed of the faults that strike by chance
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Cores of the device [default: the preset's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    cores: Option<u32>,
+    /// Samples per second of the whole device, whatever the preset says
+    #[arg(long, value_name = "IMAGES_PER_S", value_parser = rate)]
+    rate: Option<f64>,
+    /// Batches accepted before one is finished
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    slots: u32,
+    /// The CPU of this machine on which it computes
+    #[arg(long, value_name = "CPU")]
+    pin: Option<usize>,
+    /// Ends after the first host has left
+    #[arg(long)]
+    once: bool,
+    /// Ends when standard input ends
+    #[arg(long)]
+    die_with_stdin: bool,
+}
+
+/// How modelled time and this machine's time are related.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Time {
+    /// No modelled time, and so no modelled energy.
+    Functional,
+    /// A finished batch is held until its modelled time.
+    Paced,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 1e-3);
+    rate.ok_or_else(|| "give a number of images per second, at least 0.001".to_owned())
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let device = match preset::load(&args.preset) {
+        Ok(device) => device,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let is_unknown = matches!(error, PresetError::Unknown { .. });
+            return ExitCode::from(if is_unknown { 2 } else { 1 });
+        }
+    };
+    match run(&args, device) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
+    let stop = stop::on_signals().context("cannot handle signals")?;
+    if args.die_with_stdin {
+        stop::with_input(&stop).context("cannot watch standard input")?;
+    }
+    if let Some(cpu) = args.pin {
+        // Before any thread is started: they all stay there.
+        pin_to(cpu).with_context(|| format!("cannot compute on CPU {cpu}"))?;
+    }
+    if let Some(n_cores) = args.cores {
+        device.set_n_units(n_cores);
+    }
+    let store = FileStore::new(&args.media)?;
+    let config = ServerConfig {
+        name: device.name.clone(),
+        emulated: true,
+        // A device with more cores than this machine can spare is emulated all the same.
+        n_workers: args.cores.or(device.n_units()).unwrap_or(u32::MAX).min(spare_cores()),
+        n_slots: args.slots,
+    };
+    let costs: Box<dyn Costs> = match args.time {
+        Time::Functional => Box::new(NoCosts),
+        Time::Paced => {
+            let pace = args.rate.map_or(Pace::Modelled, Pace::Rate);
+            Box::new(Device::new(device, pace, thread_cpu_ns))
+        }
+    };
+    let server = Server::start(config, store, costs).context("cannot start a thread")?;
+    let faults = FaultConfig {
+        faults: args.faults.clone(),
+        expected_batches: args.fault_batches,
+        seed: args.seed,
+        on_death: die,
+    };
+    let mut server = Faulty::new(server, faults);
+    let door = Door::open(&args.listen, None)?;
+    println!("listening on {}", door.address());
+    std::io::stdout().flush().context("cannot say where it listens")?;
+    let visits = if args.once { Visits::Once } else { Visits::Always };
+    door.serve(&mut server, visits, &stop, &mut |error| eprintln!("warning: {error}"))?;
+    Ok(())
+}
+
+/// Cores for real work: one is left to the thread that answers on time.
+fn spare_cores() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(cores - 1).unwrap_or(u32::MAX).max(1)
+}
+
+/// The fault `die`: gone without a word, socket file and all left behind.
+#[allow(clippy::exit, reason = "a sudden end is what was asked for")]
+fn die() {
+    std::process::exit(DEATH);
+}

@@ -52,7 +52,11 @@ mod tests {
             load(entry.unwrap().path().to_str().unwrap()).unwrap();
             n_files += 1;
         }
-        assert_eq!(n_files, PRESETS.len(), "a preset that is not in the list is not found");
+        assert_eq!(
+            n_files,
+            PRESETS.len(),
+            "a preset that is not in the list is not found"
+        );
     }
 
     #[test]
@@ -76,7 +80,8 @@ mod tests {
             (newport[..newport.len() / 2].to_owned(), "EOF"),
         ];
         for (json, expected) in spoilt {
-            let error = DeviceConfig::from_json("newport", &json).unwrap_err().to_string();
+            let error =
+                DeviceConfig::from_json("newport", &json).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
             assert!(error.starts_with("preset newport: "), "{error}");
         }

@@ -31,7 +31,12 @@ impl Cores {
     }
 
     /// See [`super::Compute::run`].
-    pub fn run(&mut self, ready_ns: u64, sample: &SampleWork, slowdown_milli: u64) -> Turn {
+    pub fn run(
+        &mut self,
+        ready_ns: u64,
+        sample: &SampleWork,
+        slowdown_milli: u64,
+    ) -> Turn {
         let ns = scaled(sample.cpu_ns, self.config.relative_time_milli);
         self.units.take(ready_ns, scaled(ns, slowdown_milli))
     }
@@ -53,13 +58,20 @@ mod tests {
         let mut cores = Cores::new(CoresConfig { n_cores: 2, relative_time_milli: 8500 });
         assert_eq!(cores.run(0, &sample(100), 1000), Turn { start_ns: 0, end_ns: 850 });
         assert_eq!(cores.run(0, &sample(200), 1000), Turn { start_ns: 0, end_ns: 1700 });
-        assert_eq!(cores.run(10, &sample(100), 2000), Turn { start_ns: 850, end_ns: 2550 });
-        assert_eq!(cores.run(9000, &sample(2), 1000), Turn { start_ns: 9000, end_ns: 9017 });
+        assert_eq!(
+            cores.run(10, &sample(100), 2000),
+            Turn { start_ns: 850, end_ns: 2550 }
+        );
+        assert_eq!(
+            cores.run(9000, &sample(2), 1000),
+            Turn { start_ns: 9000, end_ns: 9017 }
+        );
     }
 
     #[test]
     fn a_busy_pool_delivers_cores_over_time_per_second() {
-        let mut cores = Cores::new(CoresConfig { n_cores: 4, relative_time_milli: 10_000 });
+        let mut cores =
+            Cores::new(CoresConfig { n_cores: 4, relative_time_milli: 10_000 });
         let end = (0..400).map(|_| cores.run(0, &sample(1_000_000), 1000).end_ns).max();
         assert_eq!(end, Some(1_000_000_000), "400 images of 10 ms on 4 cores");
     }

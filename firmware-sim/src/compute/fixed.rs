@@ -36,7 +36,12 @@ impl Fixed {
     }
 
     /// See [`super::Compute::run`].
-    pub fn run(&mut self, ready_ns: u64, sample: &SampleWork, slowdown_milli: u64) -> Turn {
+    pub fn run(
+        &mut self,
+        ready_ns: u64,
+        sample: &SampleWork,
+        slowdown_milli: u64,
+    ) -> Turn {
         let pixels_ns = transfer_ns(sample.source_pixels, self.config.pixels_per_s);
         let bytes = u64::from(sample.extent.len)
             .saturating_add(sample.source_pixels.saturating_mul(PIXEL_BYTES))

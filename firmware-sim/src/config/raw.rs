@@ -97,7 +97,10 @@ impl Raw {
             compute: self.compute.into_config(check)?,
             link: self.link.into_config(check)?,
             power: self.power.into_config(check)?,
-            thermal: self.thermal.map(|thermal| thermal.into_config(check)).transpose()?,
+            thermal: self
+                .thermal
+                .map(|thermal| thermal.into_config(check))
+                .transpose()?,
         })
     }
 }

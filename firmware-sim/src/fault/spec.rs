@@ -164,12 +164,30 @@ mod tests {
     #[test]
     fn anything_else_is_refused_with_all_faults() {
         for spec in [
-            "", "die", "die@50", "die@101%", "die@-1%", "die@NaN%", "die@5%:1", "stall@5%",
-            "stall@5%:-1", "stall@5%:1e9", "throttle@5%:0.5", "throttle@5%:inf", "explode@5%",
-            "slow-start@5%", "refuse@5%", "late@x%", "@5%", "die@%",
+            "",
+            "die",
+            "die@50",
+            "die@101%",
+            "die@-1%",
+            "die@NaN%",
+            "die@5%:1",
+            "stall@5%",
+            "stall@5%:-1",
+            "stall@5%:1e9",
+            "throttle@5%:0.5",
+            "throttle@5%:inf",
+            "explode@5%",
+            "slow-start@5%",
+            "refuse@5%",
+            "late@x%",
+            "@5%",
+            "die@%",
         ] {
             let error = spec.parse::<Fault>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("`{spec}` is no fault; the faults are die@P%")));
+            assert!(
+                error
+                    .starts_with(&format!("`{spec}` is no fault; the faults are die@P%"))
+            );
         }
     }
 

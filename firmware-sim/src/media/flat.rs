@@ -46,7 +46,8 @@ mod tests {
 
     #[test]
     fn latencies_overlap_and_bandwidth_is_shared() {
-        let mut flat = Flat::new(FlatConfig { latency_ns: 100, bytes_per_s: 1_000_000_000 });
+        let mut flat =
+            Flat::new(FlatConfig { latency_ns: 100, bytes_per_s: 1_000_000_000 });
         let kilobyte = Extent { file: FileIdx(0), offset: 0, len: 1000 };
         assert_eq!(flat.read(0, kilobyte), Fetched { ready_ns: 1100, busy_ns: 1000 });
         assert_eq!(flat.read(0, kilobyte).ready_ns, 2100);

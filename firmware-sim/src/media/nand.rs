@@ -85,8 +85,11 @@ impl Nand {
     pub fn read(&mut self, at_ns: u64, extent: Extent) -> Fetched {
         let page_bytes = u64::from(self.config.page_bytes.max(1));
         let small = u64::from(extent.len) <= SMALL_READ_BYTES;
-        let firmware_ns =
-            if small { self.config.firmware_small_ns } else { self.config.firmware_large_ns };
+        let firmware_ns = if small {
+            self.config.firmware_small_ns
+        } else {
+            self.config.firmware_large_ns
+        };
         let at_ns = at_ns.saturating_add(firmware_ns);
         let end = extent.offset.saturating_add(u64::from(extent.len));
         let mut fetched = Fetched { ready_ns: at_ns, busy_ns: 0 };
@@ -122,8 +125,11 @@ impl Nand {
 
     fn read_page(&mut self, at_ns: u64, page: Page, bytes: u64) -> Fetched {
         let config = &self.config;
-        let sense =
-            if bytes <= SMALL_READ_BYTES { config.sense_small } else { config.sense_page };
+        let sense = if bytes <= SMALL_READ_BYTES {
+            config.sense_small
+        } else {
+            config.sense_page
+        };
         let sense_ns = match page.msb {
             Bit::Lsb => sense.lsb_ns,
             Bit::Msb => sense.msb_ns,

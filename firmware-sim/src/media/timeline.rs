@@ -75,19 +75,20 @@ mod tests {
     }
 
     proptest! {
-        /// Against the naive meaning: a set of unit ticks.
+        /// Against the naive meaning: a row of ticks.
         #[test]
-        fn first_fit_without_overlap(requests in prop::collection::vec((0_u64..60, 1_u64..8), 1..30)) {
+        fn first_fit_without_overlap(
+            requests in prop::collection::vec((0_usize..60, 1_usize..8), 1..30),
+        ) {
             let mut line = Timeline::default();
             let mut ticks = vec![false; 400];
             for (earliest, len) in requests {
-                let free = |s: usize| ticks[s..s + len as usize].iter().all(|t| !t);
-                let expected = (earliest as usize..).find(|&s| free(s)).expect("400 are enough");
-                let start = line.reserve(earliest, len);
-                prop_assert_eq!(start, expected as u64);
-                ticks[expected..expected + len as usize].fill(true);
-                let sorted = line.taken.iter().zip(line.taken.iter().skip(1));
-                prop_assert!(sorted.clone().all(|(a, b)| a.1 < b.0));
+                let free = |s: usize| ticks[s..s + len].iter().all(|taken| !taken);
+                let expected = (earliest..).find(|&s| free(s)).expect("400 are enough");
+                prop_assert_eq!(line.reserve(earliest as u64, len as u64), expected as u64);
+                ticks[expected..expected + len].fill(true);
+                let taken: Vec<_> = line.taken.iter().collect();
+                prop_assert!(taken.windows(2).all(|pair| pair[0].1 < pair[1].0));
             }
         }
     }

@@ -42,7 +42,11 @@ impl Thermal {
         self.seen_ns = self.seen_ns.max(now_ns);
         self.seen_pj = self.seen_pj.max(total_pj);
         let brim_pj = u128::from(self.config.reservoir_mj) * 1_000_000_000;
-        if self.heat_pj > brim_pj { self.config.slowdown_milli } else { NO_SLOWDOWN_MILLI }
+        if self.heat_pj > brim_pj {
+            self.config.slowdown_milli
+        } else {
+            NO_SLOWDOWN_MILLI
+        }
     }
 }
 
@@ -52,8 +56,11 @@ mod tests {
 
     #[test]
     fn the_cap_comes_after_the_reservoir_and_goes_when_it_has_drained() {
-        let config =
-            ThermalConfig { cooled_mw: 10_000, reservoir_mj: 20_000, slowdown_milli: 2500 };
+        let config = ThermalConfig {
+            cooled_mw: 10_000,
+            reservoir_mj: 20_000,
+            slowdown_milli: 2500,
+        };
         let mut thermal = Thermal::new(config);
         let watts = |w: u128, s: u128| w * s * 1_000_000_000_000;
         let second = 1_000_000_000;

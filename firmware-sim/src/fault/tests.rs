@@ -1,0 +1,258 @@
+//! Each fault on a device that answers at once. Waits are only ever checked from below: a
+//! busy machine may make them longer.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+
+use super::*;
+
+const OWN: Duration = Duration::from_millis(4);
+const LONG: Duration = Duration::from_secs(20);
+
+/// Answers in order, at once, and says that each job took [`OWN`].
+#[derive(Debug, Default)]
+struct Prompt {
+    jobs: VecDeque<JobId>,
+    is_open: bool,
+}
+
+impl Serve for Prompt {
+    fn hello(&mut self) -> Capabilities {
+        Capabilities {
+            protocol_version: bothends_csd::PROTOCOL_VERSION,
+            name: "prompt".into(),
+            emulated: true,
+            ops: Vec::new(),
+            formats: Vec::new(),
+            slots: 4,
+            power_states: Vec::new(),
+        }
+    }
+
+    fn open(&mut self, _session: Session) -> Result<(), String> {
+        self.is_open = true;
+        Ok(())
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
+        self.jobs.push_back(job.id);
+        Ok(())
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Option<Finished> {
+        let Some(job) = self.jobs.pop_front() else {
+            std::thread::sleep(timeout);
+            return None;
+        };
+        let bytes = job.0.to_le_bytes().to_vec();
+        let checksum = sum(&bytes);
+        let result = Ok(Product { bytes, checksum, bad: Vec::new() });
+        let device_ns = u64::try_from(OWN.as_nanos()).unwrap();
+        Some(Finished { job, result, device_ns, lateness_ns: 0 })
+    }
+
+    fn revoke(&mut self, job: JobId) {
+        self.jobs.retain(|open| *open != job);
+    }
+
+    fn stats(&mut self) -> DeviceStats {
+        DeviceStats::default()
+    }
+
+    fn close(&mut self) {
+        self.jobs.clear();
+    }
+}
+
+/// Any checksum does here; the real one is the server's.
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|byte| u64::from(*byte)).sum()
+}
+
+fn faulty(faults: &[&str]) -> Faulty<Prompt> {
+    let faults = faults.iter().map(|spec| spec.parse().unwrap()).collect();
+    let config =
+        FaultConfig { faults, expected_batches: Some(10), seed: 7, on_death: || () };
+    Faulty::new(Prompt::default(), config)
+}
+
+fn job(id: u64) -> Job {
+    let (epoch, batch) = (EpochIdx(0), BatchIdx(0));
+    Job { id: JobId(id), epoch, batch, samples: vec![SampleId(id)] }
+}
+
+/// Submits one job and waits for its answer.
+fn one(device: &mut Faulty<Prompt>, id: u64) -> Option<Finished> {
+    device.submit(job(id)).unwrap();
+    device.poll(LONG)
+}
+
+fn is_intact(finished: &Finished) -> bool {
+    let product = finished.result.as_ref().unwrap();
+    sum(&product.bytes) == product.checksum
+}
+
+#[test]
+fn without_faults_nothing_changes() {
+    let mut device = faulty(&[]);
+    for id in 0..20 {
+        let finished = one(&mut device, id).unwrap();
+        assert_eq!(finished.job, JobId(id));
+        assert!(is_intact(&finished));
+        assert_eq!(Duration::from_nanos(finished.device_ns), OWN);
+    }
+}
+
+#[test]
+fn a_dead_device_never_answers_again() {
+    for (percent, n_answered) in [(0, 0), (50, 5), (99, 9)] {
+        let mut device = faulty(&[&format!("die@{percent}%")]);
+        for id in 0..n_answered {
+            assert!(one(&mut device, id).is_some(), "{percent}%: job {id}");
+        }
+        device.submit(job(100)).unwrap();
+        assert!(device.poll(Duration::from_millis(1)).is_none(), "{percent}%");
+        device.submit(job(101)).unwrap();
+        assert!(device.poll(Duration::from_millis(1)).is_none(), "{percent}%");
+    }
+}
+
+#[test]
+fn death_is_what_the_caller_says_it_is() {
+    static DIED: AtomicBool = AtomicBool::new(false);
+    let mut device = faulty(&["die@10%"]);
+    device.config.on_death = || DIED.store(true, Ordering::Relaxed);
+    one(&mut device, 0).unwrap();
+    assert!(!DIED.load(Ordering::Relaxed));
+    device.submit(job(1)).unwrap();
+    assert!(DIED.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_stalled_device_answers_after_its_stall() {
+    let mut device = faulty(&["stall@20%:0.05"]);
+    one(&mut device, 0).unwrap();
+    one(&mut device, 1).unwrap();
+    let begun = Instant::now();
+    device.submit(job(2)).unwrap();
+    while device.poll(Duration::from_millis(1)).is_none() {
+        assert!(begun.elapsed() < LONG, "it never came back");
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(50));
+    let begun = Instant::now();
+    one(&mut device, 3).unwrap();
+    assert!(begun.elapsed() < LONG, "a stall strikes once");
+}
+
+#[test]
+fn a_throttled_device_is_slower_for_all_later_jobs() {
+    let mut device = faulty(&["throttle@10%:5"]);
+    let own = |finished: Finished| Duration::from_nanos(finished.device_ns);
+    assert_eq!(own(one(&mut device, 0).unwrap()), OWN);
+    let begun = Instant::now();
+    for id in 1..4 {
+        device.submit(job(id)).unwrap();
+    }
+    for id in 1..4 {
+        assert_eq!(device.poll(LONG).unwrap().job, JobId(id));
+    }
+    // The first began up to its own time before it was submitted.
+    assert!(begun.elapsed() >= OWN * 14, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_slow_start_ends_after_ten_jobs() {
+    let mut device = faulty(&["slow-start"]);
+    assert!((0..10).all(|number| device.slowness(number) > 1.9));
+    assert!(device.slowness(10) < 1.1);
+    let begun = Instant::now();
+    one(&mut device, 0).unwrap();
+    assert!(begun.elapsed() >= OWN, "twice its own time, once of it before");
+}
+
+#[test]
+fn a_corrupt_answer_does_not_match_its_checksum() {
+    let mut device = faulty(&["corrupt@100%"]);
+    assert!(!is_intact(&one(&mut device, 0).unwrap()));
+}
+
+#[test]
+fn a_duplicate_comes_twice_and_is_the_same() {
+    let mut device = faulty(&["duplicate@100%"]);
+    let first = one(&mut device, 0).unwrap();
+    let second = device.poll(LONG).unwrap();
+    assert_eq!(first.job, second.job);
+    assert_eq!(first.result.unwrap().bytes, second.result.unwrap().bytes);
+    assert!(device.poll(Duration::ZERO).is_none());
+}
+
+#[test]
+fn a_late_answer_takes_five_times_its_own_time_and_holds_nobody_up() {
+    let mut device = faulty(&["late@50%"]);
+    let is_late = |device: &Faulty<Prompt>, id| device.strikes(Draw::Late, JobId(id));
+    let late = (0..100).find(|&id| is_late(&device, id)).unwrap();
+    let prompt = (0..100).find(|&id| !is_late(&device, id)).unwrap();
+    let begun = Instant::now();
+    device.submit(job(late)).unwrap();
+    device.submit(job(prompt)).unwrap();
+    assert_eq!(device.poll(LONG).unwrap().job, JobId(prompt), "it overtakes");
+    let finished = device.poll(LONG).unwrap();
+    assert_eq!(finished.job, JobId(late));
+    assert!(begun.elapsed() >= OWN * 4);
+    assert!(Duration::from_nanos(finished.device_ns) >= OWN * 5);
+}
+
+#[test]
+fn chance_strikes_the_same_jobs_again_and_about_as_many_as_it_says() {
+    let device = faulty(&["corrupt@10%", "late@30%"]);
+    let hits = |draw| -> Vec<bool> {
+        (0..10_000).map(|id| device.strikes(draw, JobId(id))).collect()
+    };
+    let count = |draw| hits(draw).into_iter().filter(|hit| *hit).count();
+    assert_eq!(hits(Draw::Corrupt), hits(Draw::Corrupt));
+    assert!((900..1100).contains(&count(Draw::Corrupt)), "{}", count(Draw::Corrupt));
+    assert!((2850..3150).contains(&count(Draw::Late)), "{}", count(Draw::Late));
+    assert_eq!(count(Draw::Duplicate), 0);
+}
+
+#[test]
+fn a_refusing_device_opens_no_session() {
+    let session = || Session {
+        recipe: String::new(),
+        recipe_hash: 0,
+        seed: 0,
+        sample_bytes: 1,
+        max_batch: 1,
+        manifest: Vec::new(),
+    };
+    let mut device = faulty(&["refuse"]);
+    let reason = device.open(session()).unwrap_err();
+    assert_eq!(reason, "this device has the fault `refuse`");
+    assert!(!device.inner.is_open);
+    faulty(&[]).open(session()).unwrap();
+}
+
+#[test]
+fn held_answers_occupy_their_slots() {
+    let mut device = faulty(&["late@100%"]);
+    for id in 0..4 {
+        device.submit(job(id)).unwrap();
+    }
+    assert!(device.poll(Duration::from_millis(1)).is_none(), "all are held");
+    let refused = device.submit(job(4)).unwrap_err();
+    assert_eq!(refused.job, job(4));
+    assert!(matches!(refused.source, CsdError::Full));
+    device.revoke(JobId(0));
+    device.submit(job(4)).unwrap();
+}
+
+#[test]
+fn closing_forgets_what_was_held() {
+    let mut device = faulty(&["late@100%"]);
+    device.submit(job(0)).unwrap();
+    device.poll(Duration::from_millis(1));
+    device.close();
+    assert!(device.poll(OWN * 6).is_none());
+}
