@@ -237,7 +237,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
         b'a'..=b'f' => Some(byte - b'a' + 10),
         _ => None,
     };
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return None;
     }
     digits.chunks(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
@@ -297,6 +297,21 @@ mod tests {
         stream.add(SampleId(5), Label(-1), &pattern(300));
         assert_eq!(stream.digest(), xxh3_128(&bytes));
         assert_eq!(stream.to_string(), format!("{:032x}", xxh3_128(&bytes)));
+    }
+
+    /// Digests computed by Python's `xxhash` from the definition in `docs/numbers.md`.
+    #[test]
+    fn golden_digests() {
+        let (mut stream, mut content) = (StreamDigest::new(), ContentDigest::default());
+        for i in 0..3_u8 {
+            let byte = |j: usize| (usize::from(i) * 7 + j * j).to_le_bytes()[0];
+            let bytes: Vec<u8> = (0..1_000 * usize::from(i)).map(byte).collect();
+            let (id, label) = (SampleId(u64::from(i) << 40), Label(i64::from(i) - 1));
+            stream.add(id, label, &bytes);
+            content.add(sample_digest(id, label, &bytes));
+        }
+        assert_eq!(stream.to_string(), "4b92d548a7bac6d5c3674b61a95d56dc");
+        assert_eq!(content.to_string(), "aae2fd6b200437cc251ed0a5f324776b");
     }
 
     #[test]

@@ -277,3 +277,195 @@ fn check(config: &PlanConfig) -> Result<(), PlanError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn config(n_samples: u64, batch_size: u32, last: LastPolicy) -> PlanConfig {
+        PlanConfig {
+            n_samples,
+            batch_size,
+            shuffle: Shuffle::Full,
+            seed: 3,
+            epoch: EpochIdx(1),
+            rank: 0,
+            world: 1,
+            last,
+            start: 0,
+        }
+    }
+
+    /// How often each sample is delivered by all ranks in the first `n_batches` batches.
+    fn count(config: PlanConfig, n_batches: u32, counts: &mut HashMap<u64, u32>) {
+        for rank in 0..config.world {
+            let plan = Plan::new(PlanConfig { rank, ..config }).unwrap();
+            for batch in 0..n_batches {
+                let batch = BatchIdx(batch);
+                let slots: Vec<_> = plan.samples(batch).collect();
+                assert_eq!(slots.len(), config.batch_size as usize);
+                let n_valid = plan.n_valid(batch) as usize;
+                assert!(slots[..n_valid].iter().all(Option::is_some));
+                assert!(slots[n_valid..].iter().all(Option::is_none));
+                for sample in slots.into_iter().flatten() {
+                    *counts.entry(sample.0).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    fn n_batches(config: PlanConfig) -> u32 {
+        let n = Plan::new(config).unwrap().n_batches();
+        for rank in 0..config.world {
+            assert_eq!(Plan::new(PlanConfig { rank, ..config }).unwrap().n_batches(), n);
+        }
+        n
+    }
+
+    #[test]
+    fn an_unshuffled_plan_counts_up() {
+        let config = PlanConfig {
+            shuffle: Shuffle::None,
+            rank: 1,
+            world: 2,
+            ..config(11, 3, LastPolicy::Pad)
+        };
+        let plan = Plan::new(config).unwrap();
+        let slots = |batch| -> Vec<_> {
+            plan.samples(BatchIdx(batch))
+                .map(|slot| slot.map(|sample| sample.0))
+                .collect()
+        };
+        assert_eq!(plan.n_batches(), 2);
+        assert_eq!(slots(0), [Some(3), Some(4), Some(5)]);
+        assert_eq!(slots(1), [Some(9), Some(10), None]);
+        assert_eq!(slots(2), [None; 3]);
+        assert_eq!(slots(u32::MAX), [None; 3]);
+        assert_eq!((plan.n_valid(BatchIdx(1)), plan.n_valid(BatchIdx(2))), (2, 0));
+        assert_eq!((plan.position_after(1), plan.position_after(2)), (6, 11));
+    }
+
+    #[test]
+    fn a_shuffled_plan_is_the_permutation() {
+        let plan = Plan::new(config(100, 10, LastPolicy::Drop)).unwrap();
+        let permutation = Permutation::new(100, 3, EpochIdx(1));
+        let order: Vec<_> = (0..10)
+            .flat_map(|batch| plan.samples(BatchIdx(batch)))
+            .map(|slot| slot.unwrap().0)
+            .collect();
+        assert!(order.iter().copied().eq((0..100).map(|i| permutation.at(i))));
+    }
+
+    #[test]
+    fn what_is_no_plan_is_refused_with_a_remedy() {
+        let ok = config(10, 4, LastPolicy::Drop);
+        let table = [
+            (PlanConfig { n_samples: 0, ..ok }, "has no samples; check the path"),
+            (PlanConfig { n_samples: u64::MAX, ..ok }, "more than 2^63"),
+            (
+                PlanConfig { batch_size: 0, ..ok },
+                "--batch-size is 0; it must be at least 1",
+            ),
+            (
+                PlanConfig { batch_size: 11, ..ok },
+                "--batch-size 11 is larger than the 10",
+            ),
+            (PlanConfig { batch_size: 11, last: LastPolicy::Pad, ..ok }, "or --repeat"),
+            (
+                PlanConfig { world: 3, ..ok },
+                "need 12 samples for one step and the epoch has 10",
+            ),
+            (PlanConfig { rank: 1, ..ok }, "--rank 1 with --world 1"),
+            (PlanConfig { world: 0, ..ok }, "--rank 0 with --world 0"),
+            (PlanConfig { start: 11, ..ok }, "11 samples are said to be delivered"),
+            (
+                PlanConfig { n_samples: 1 << 40, batch_size: 1, ..ok },
+                "makes 1099511627776 batches",
+            ),
+        ];
+        for (config, part) in table {
+            let line = Plan::new(config).unwrap_err().to_string();
+            assert!(line.contains(part), "{line}");
+        }
+        let world = PlanConfig { world: 3, last: LastPolicy::Pad, ..ok };
+        assert_eq!(Plan::new(world).unwrap().n_batches(), 1);
+    }
+
+    #[test]
+    fn the_largest_plan_does_not_overflow() {
+        let last = config(1 << 63, u32::MAX, LastPolicy::Wrap);
+        let plan = Plan::new(PlanConfig { rank: u32::MAX - 1, world: u32::MAX, ..last })
+            .unwrap();
+        assert_eq!(plan.n_batches(), 1);
+        assert!(plan.samples(BatchIdx(u32::MAX)).next().flatten().is_some());
+        assert_eq!(plan.position_after(u32::MAX), 1 << 63);
+    }
+
+    fn policies() -> impl Strategy<Value = LastPolicy> {
+        prop_oneof![Just(LastPolicy::Drop), Just(LastPolicy::Pad), Just(LastPolicy::Wrap)]
+    }
+
+    proptest! {
+        #[test]
+        fn the_ranks_share_the_data_set(
+            n_samples in 1_u64..2_000,
+            batch_size in 1_u32..40,
+            world in 1_u32..=64,
+            last in policies(),
+            full: bool,
+            seed: u64,
+        ) {
+            let shuffle = if full { Shuffle::Full } else { Shuffle::None };
+            let config =
+                PlanConfig { world, seed, shuffle, ..config(n_samples, batch_size, last) };
+            let step = u64::from(batch_size) * u64::from(world);
+            prop_assume!(u64::from(batch_size) <= n_samples);
+            prop_assume!(last != LastPolicy::Drop || step <= n_samples);
+            let n_steps = u64::from(n_batches(config));
+            let mut counts = HashMap::new();
+            count(config, n_batches(config), &mut counts);
+            let total: u64 = counts.values().copied().map(u64::from).sum();
+            match last {
+                LastPolicy::Drop => {
+                    prop_assert!(counts.values().all(|&n| n == 1));
+                    prop_assert_eq!(total, n_samples / step * step);
+                }
+                LastPolicy::Pad => {
+                    prop_assert!(counts.values().all(|&n| n == 1));
+                    prop_assert_eq!(total, n_samples);
+                }
+                LastPolicy::Wrap => {
+                    // Every sample, and none more than once more than another.
+                    prop_assert_eq!(counts.len() as u64, n_samples);
+                    prop_assert_eq!(total, n_steps * step);
+                    let most = total.div_ceil(n_samples);
+                    prop_assert!(counts.values().all(|&n| u64::from(n).abs_diff(most) <= 1));
+                }
+            }
+        }
+
+        #[test]
+        fn resuming_in_another_world_delivers_the_rest(
+            n_samples in 1_u64..1_500,
+            batch_size in 1_u32..20,
+            worlds in (1_u32..=64, 1_u32..=64, 1_u32..=64),
+            stops in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+        ) {
+            prop_assume!(u64::from(batch_size) <= n_samples);
+            let mut config = config(n_samples, batch_size, LastPolicy::Pad);
+            let mut counts = HashMap::new();
+            for (world, stop) in [(worlds.0, stops.0), (worlds.1, stops.1)] {
+                config = PlanConfig { world, ..config };
+                let n_done = u32::try_from(stop.index(n_batches(config) as usize + 1)).unwrap();
+                count(config, n_done, &mut counts);
+                config.start = Plan::new(config).unwrap().position_after(n_done);
+            }
+            config = PlanConfig { world: worlds.2, ..config };
+            count(config, n_batches(config), &mut counts);
+            prop_assert_eq!(counts.len() as u64, n_samples);
+            prop_assert!(counts.values().all(|&n| n == 1));
+        }
+    }
+}

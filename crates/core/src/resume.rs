@@ -99,6 +99,9 @@ pub enum ResumeError {
 
 impl Resume {
     /// The text, one line.
+    ///
+    /// # Panics
+    /// Never: strings, numbers and lists have a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(&Raw::from(self))
@@ -246,4 +249,149 @@ fn same<T: PartialEq + ToString>(
     }
     let (theirs, ours) = (theirs.to_string(), ours.to_string());
     Err(ResumeError::Differs { key, theirs, ours })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn run() -> RunIdentity {
+        RunIdentity {
+            seed: 7,
+            recipe_hash: 1 << 100,
+            manifest_hash: u128::MAX,
+            n_samples: 1_281_167,
+            batch_size: 256,
+            shuffle: Shuffle::Full,
+            last: LastPolicy::Drop,
+            world: 8,
+            strategy: "ordered".into(),
+        }
+    }
+
+    fn resume() -> Resume {
+        let mut stream = StreamDigest::new();
+        stream.update(&[7; 1_000]);
+        Resume {
+            run: run(),
+            epoch: EpochIdx(3),
+            position: 2_048,
+            done: Vec::new(),
+            n_delivered: 256,
+            stream,
+            content: ContentDigest(5),
+        }
+    }
+
+    #[test]
+    fn the_text_brings_everything_back() {
+        let mut there = resume();
+        there.done = vec![(0, 3), (3, 4), (9, 10)];
+        let back = Resume::from_json(&there.to_json()).unwrap();
+        assert_eq!(back.run, there.run);
+        assert_eq!(back.done, there.done);
+        assert_eq!((back.epoch, back.position), (EpochIdx(3), 2_048));
+        assert_eq!((back.n_delivered, back.content), (256, there.content));
+        assert_eq!(back.stream.digest(), there.stream.digest());
+        assert_eq!(back.to_json(), there.to_json());
+    }
+
+    type Change = fn(&mut RunIdentity);
+
+    #[test]
+    fn the_first_difference_is_named() {
+        let differs = |change: Change, done: &[(u32, u32)]| {
+            let mut run = run();
+            change(&mut run);
+            let resume = Resume { done: done.to_vec(), ..resume() };
+            resume.check(&run).map_err(|error| error.to_string())
+        };
+        assert_eq!(differs(|_| (), &[(0, 1)]), Ok(()));
+        assert_eq!(differs(|run| run.world = 3, &[]), Ok(()));
+        let table: [(Change, &str); 9] = [
+            (|run| run.seed = 8, "made with --seed 7 and this run has 8; give the same"),
+            (|run| run.recipe_hash = 0, "recipe hash 0000001000"),
+            (|run| run.manifest_hash = 0, "data set hash ffff"),
+            (|run| run.n_samples = 9, "samples per epoch 1281167 and this run has 9"),
+            (|run| run.batch_size = 9, "--batch-size 256 and this run has 9"),
+            (|run| run.shuffle = Shuffle::None, "shuffle full and this run has none"),
+            (|run| run.last = LastPolicy::Pad, "--last drop and this run has pad"),
+            (
+                |run| run.strategy = "mte".into(),
+                "--strategy ordered and this run has mte",
+            ),
+            (|run| run.world = 3, "--world 8 and this run has 3"),
+        ];
+        for (change, part) in table {
+            let line = differs(change, &[(0, 1)]).unwrap_err();
+            assert!(line.contains(part), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_text_is_refused_by_its_field() {
+        let text = resume().to_json();
+        let table = [
+            (r#""version":1"#, r#""version":2"#, "has version 2 and this build reads 1"),
+            (r#""seed":7"#, r#""seed":-7"#, "cannot be read"),
+            (r#""seed":7"#, r#""seed":7,"sed":7"#, "cannot be read"),
+            (
+                r#""position":2048"#,
+                r#""position":1281168"#,
+                "`position` is behind the last",
+            ),
+            (r#""done":[]"#, r#""done":[[2,2]]"#, "`done` has ranges that are empty"),
+            (r#""done":[]"#, r#""done":[[2,4],[3,5]]"#, "`done` has ranges"),
+            (
+                r#""content":"0"#,
+                r#""content":"x"#,
+                "`content` is not 32 hexadecimal digits",
+            ),
+            (
+                r#""stream":"1000-"#,
+                r#""stream":"1001-"#,
+                "`stream` is not a saved stream digest",
+            ),
+            ("{", "", "cannot be read; give the file that --checkpoint wrote"),
+        ];
+        for (old, new, part) in table {
+            assert!(text.contains(old), "{text}");
+            let line =
+                Resume::from_json(&text.replacen(old, new, 1)).unwrap_err().to_string();
+            assert!(line.contains(part), "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn at_most_one_kilobyte_whatever_the_numbers(
+            numbers: (u64, u128, u128, u64, u32, u32, u32, u64, u128),
+            n_bytes in prop_oneof![0..300_usize, 0..5_000_usize],
+        ) {
+            let (seed, recipe_hash, manifest_hash, n_samples, batch_size, ..) = numbers;
+            let (.., world, epoch, n_delivered, content) = numbers;
+            let mut stream = StreamDigest::new();
+            stream.update(&vec![0xAB; n_bytes]);
+            let there = Resume {
+                run: RunIdentity {
+                    seed, recipe_hash, manifest_hash, n_samples, batch_size, world, ..run()
+                },
+                epoch: EpochIdx(epoch),
+                position: n_samples,
+                n_delivered,
+                content: ContentDigest(content),
+                stream,
+                ..resume()
+            };
+            let text = there.to_json();
+            prop_assert!(text.len() <= 1_000, "{} bytes", text.len());
+            prop_assert_eq!(Resume::from_json(&text).unwrap().to_json(), text);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in ".{0,200}") {
+            prop_assert!(Resume::from_json(&text).is_err());
+        }
+    }
 }

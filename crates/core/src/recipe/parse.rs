@@ -3,6 +3,8 @@
 //!
 //! The defaults are torchvision's and live here alone.
 
+use std::fmt::Debug;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -26,8 +28,6 @@ const KNOWN: [&str; 10] = [
     "to_dtype",
     "layout",
 ];
-
-const SIDE: &str = "from 1 to 16384";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -186,26 +186,18 @@ fn random_resized_crop(
     place: Place,
     raw: RawRandomResizedCrop,
 ) -> Result<Op, RecipeError> {
-    let scale = raw.scale.unwrap_or([0.08, 1.0]);
-    place.check(
-        "scale",
-        &scale,
-        "[least, greatest] with 0 < least ≤ greatest ≤ 1",
-        0.0 < scale[0] && scale[0] <= scale[1] && scale[1] <= 1.0,
+    let scale = place.require(
+        ("scale", "[least, greatest] with 0 < least ≤ greatest ≤ 1"),
+        raw.scale.unwrap_or([0.08, 1.0]),
+        |[least, greatest]| 0.0 < *least && least <= greatest && *greatest <= 1.0,
     )?;
-    let ratio = raw.ratio.unwrap_or([3.0 / 4.0, 4.0 / 3.0]);
-    place.check(
-        "ratio",
-        &ratio,
-        "[least, greatest] with 0 < least ≤ greatest",
-        0.0 < ratio[0] && ratio[0] <= ratio[1] && ratio[1].is_finite(),
+    let ratio = place.require(
+        ("ratio", "[least, greatest] with 0 < least ≤ greatest"),
+        raw.ratio.unwrap_or([3.0 / 4.0, 4.0 / 3.0]),
+        |[least, greatest]| 0.0 < *least && least <= greatest,
     )?;
-    Ok(Op::RandomResizedCrop {
-        size: place.size(raw.size)?,
-        scale,
-        ratio,
-        interpolation: raw.interpolation.unwrap_or(Interpolation::Bilinear),
-    })
+    let interpolation = raw.interpolation.unwrap_or(Interpolation::Bilinear);
+    Ok(Op::RandomResizedCrop { size: place.size(raw.size)?, scale, ratio, interpolation })
 }
 
 fn resize(place: Place, raw: RawResize) -> Result<Op, RecipeError> {
@@ -223,8 +215,11 @@ fn random_crop(place: Place, raw: RawRandomCrop) -> Result<Op, RecipeError> {
         RawPadding::Axes([x, y]) => [x, y, x, y],
         RawPadding::Sides(sides) => sides,
     };
-    let widest = left.max(top).max(right).max(bottom);
-    place.check("padding", &widest, "at most 16384", widest <= MAX_SIDE)?;
+    let [left, top, right, bottom] = place.require(
+        ("padding", "at most 16384"),
+        [left, top, right, bottom],
+        |sides| sides.iter().all(|&side| side <= MAX_SIDE),
+    )?;
     Ok(Op::RandomCrop {
         size: place.size(raw.size)?,
         padding: Padding { left, top, right, bottom },
@@ -233,24 +228,25 @@ fn random_crop(place: Place, raw: RawRandomCrop) -> Result<Op, RecipeError> {
 }
 
 fn normalise(place: Place, raw: RawNormalise) -> Result<Op, RecipeError> {
-    let RawNormalise { mean, std } = raw;
-    place.check("mean", &mean, "one number per channel", !mean.is_empty())?;
-    place.check("std", &std, "as many numbers as `mean`", std.len() == mean.len())?;
-    let positive = std.iter().all(|std| *std > 0.0);
-    place.check("std", &std, "above 0 in each channel", positive)?;
+    let per_channel = ("mean", "one number per channel");
+    let mean = place.require(per_channel, raw.mean, |mean| !mean.is_empty())?;
+    let std = place.require(("std", "as many numbers as `mean`"), raw.std, |std| {
+        std.len() == mean.len()
+    })?;
+    let std = place.require(("std", "above 0 in each channel"), std, |std| {
+        std.iter().all(|std| *std > 0.0)
+    })?;
     Ok(Op::Normalise(Normalise { mean, std }))
 }
 
 /// torchvision's default is `scale: false`: floats in 0..255. No feed of ours delivers
 /// those, so a float type without `scale: true` is refused, never silently rescaled.
 fn to_dtype(place: Place, raw: &RawToDtype) -> Result<Op, RecipeError> {
-    let scale = raw.scale.unwrap_or(false);
     let is_float = raw.dtype != Dtype::U8;
-    place.check(
-        "scale",
-        &scale,
-        "true for a float type and false for u8",
-        scale == is_float,
+    let scale = place.require(
+        ("scale", "true for a float type and false for u8"),
+        raw.scale.unwrap_or(false),
+        |scale| *scale == is_float,
     )?;
     Ok(Op::ToDtype { dtype: raw.dtype, scale })
 }
@@ -265,23 +261,23 @@ impl Place {
             .map_err(|source| RecipeError::Parameters { index, op, source })
     }
 
-    fn check(
+    /// The value, if it keeps the rule `must` of parameter `key`.
+    fn require<T: Debug>(
         self,
-        key: &'static str,
-        got: &impl std::fmt::Debug,
-        must: &'static str,
-        holds: bool,
-    ) -> Result<(), RecipeError> {
+        (key, must): (&'static str, &'static str),
+        value: T,
+        rule: impl Fn(&T) -> bool,
+    ) -> Result<T, RecipeError> {
         let Self { index, op } = self;
-        if holds {
-            return Ok(());
+        if rule(&value) {
+            return Ok(value);
         }
-        Err(RecipeError::Range { index, op, key, got: format!("{got:?}"), must })
+        Err(RecipeError::Range { index, op, key, got: format!("{value:?}"), must })
     }
 
     fn side(self, side: u32) -> Result<u32, RecipeError> {
-        self.check("size", &side, SIDE, (1..=MAX_SIDE).contains(&side))?;
-        Ok(side)
+        let rule = ("size", "from 1 to 16384");
+        self.require(rule, side, |side| (1..=MAX_SIDE).contains(side))
     }
 
     fn size(self, raw: RawSize) -> Result<Size, RecipeError> {
@@ -294,9 +290,7 @@ impl Place {
 
     fn probability(self, entry: Map<String, Value>) -> Result<f64, RecipeError> {
         let RawFlip { p } = self.read(entry)?;
-        let p = p.unwrap_or(0.5);
-        self.check("p", &p, "from 0 to 1", (0.0..=1.0).contains(&p))?;
-        Ok(p)
+        self.require(("p", "from 0 to 1"), p.unwrap_or(0.5), |p| (0.0..=1.0).contains(p))
     }
 }
 
