@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::{
     Buffer, Direct, IoError, OpenFile, ReadDone, ReadRequest, Reader, ReaderConfig,
-    ReaderKind, Refusal, open_reader,
+    ReaderKind, Refusal,
 };
 
 /// Longest wait for a read that must end, on any machine.
@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What to hold against the contract.
 #[derive(Debug, Clone)]
 pub struct Subject {
-    /// The reader's kind.
-    pub kind: ReaderKind,
+    /// Opens the reader with the suite's own numbers.
+    pub open: fn(&ReaderConfig) -> Result<Box<dyn Reader>, IoError>,
     /// How files are opened.
     pub direct: Direct,
     /// A folder for files of the suite's making.
@@ -32,13 +32,13 @@ impl Subject {
     /// A reader with 8 places, 9 buffers of 64 KiB and records up to 4 MiB.
     fn reader(&self) -> Box<dyn Reader> {
         let config = ReaderConfig {
-            kind: self.kind,
+            kind: ReaderKind::Auto,
             depth: 8,
             buffer_bytes: 64 << 10,
             n_buffers: 9,
             max_record_bytes: 4 << 20,
         };
-        open_reader(&config).expect("the reader opens")
+        (self.open)(&config).expect("the reader opens")
     }
 
     /// A file of `len` bytes that differ from place to place.
@@ -52,10 +52,10 @@ impl Subject {
         .take(len)
         .collect();
         fs::write(&path, &bytes).expect("the folder takes files");
-        (self.open(&path).expect("what was written opens"), bytes)
+        (self.open_file(&path).expect("what was written opens"), bytes)
     }
 
-    fn open(&self, path: &Path) -> Result<Arc<OpenFile>, IoError> {
+    fn open_file(&self, path: &Path) -> Result<Arc<OpenFile>, IoError> {
         OpenFile::open(path, self.direct).map(Arc::new)
     }
 }
@@ -260,15 +260,15 @@ pub fn a_file_that_ends_early_is_named(subject: &Subject) {
 /// When an error is missing or of another kind.
 pub fn what_cannot_be_read_is_named(subject: &Subject) {
     use std::os::unix::fs::PermissionsExt;
-    let missing = subject.open(&subject.folder.join("gone")).expect_err("not there");
+    let missing = subject.open_file(&subject.folder.join("gone")).expect_err("not there");
     assert!(matches!(missing, IoError::Missing { .. }), "{missing}");
-    let folder = subject.open(&subject.folder).expect_err("a folder");
+    let folder = subject.open_file(&subject.folder).expect_err("a folder");
     assert!(matches!(folder, IoError::NotAFile { .. }), "{folder}");
     let (file, _) = subject.file("locked", 1);
     let lock = fs::set_permissions(file.path(), fs::Permissions::from_mode(0o000));
     lock.expect("its owner may lock it");
     if fs::File::open(file.path()).is_err() {
-        let locked = subject.open(file.path()).expect_err("no permission");
+        let locked = subject.open_file(file.path()).expect_err("no permission");
         assert!(matches!(locked, IoError::Unreadable { .. }), "{locked}");
     }
     fs::remove_file(file.path()).expect("its owner may remove it");

@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_file_that_went_buffered_reads_at_any_offset() {
         use std::os::unix::fs::FileExt;
-        let folder = tempfile::tempdir_in(".").unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, [7; 5000]).unwrap();
         let open = OpenFile::open(&path, Direct::Auto).unwrap();

@@ -378,7 +378,7 @@ impl std::fmt::Debug for UringReader {
 }
 
 impl Drop for UringReader {
-    /// Waits for the kernel to give every buffer back; after [`FAREWELL`] the memory is
+    /// Waits for the kernel to give every buffer back; after `FAREWELL` the memory is
     /// left to it (a leak is safe, a write into freed memory is not).
     fn drop(&mut self) {
         let start = Instant::now();
@@ -423,4 +423,60 @@ fn register(ring: &IoUring, buffers: &mut [Buffer]) -> io::Result<()> {
     // SAFETY: the buffers go to a pool of which the reader keeps a handle; it drops the
     // ring first, so they are allocated as long as the ring knows them.
     unsafe { ring.submitter().register_buffers(&ranges) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Direct;
+    use crate::conformance::{Subject, all};
+
+    fn reader(config: &ReaderConfig) -> Option<UringReader> {
+        UringReader::new(config).inspect_err(|error| println!("skipped: {error}")).ok()
+    }
+
+    /// What a low limit of locked memory leads to.
+    #[test]
+    fn without_registered_buffers_the_contract_holds() {
+        if reader(&ReaderConfig::default()).is_none() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let open = |config: &ReaderConfig| {
+            let mut reader = UringReader::new(config)?;
+            reader.registered = false;
+            let boxed: Box<dyn Reader> = Box::new(reader);
+            Ok(boxed)
+        };
+        all(&Subject { open, direct: Direct::Auto, folder: folder.path().to_owned() });
+    }
+
+    #[test]
+    fn a_broken_ring_ends_every_read_with_an_error() {
+        let Some(mut reader) = reader(&ReaderConfig::default()) else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, vec![7; 2 << 20]).unwrap();
+        let file = Arc::new(OpenFile::open(&path, Direct::Auto).unwrap());
+        let request =
+            |tag| ReadRequest { file: Arc::clone(&file), offset: 0, len: 100_000, tag };
+        let null = std::fs::File::open("/dev/null").unwrap();
+        reader.submit(request(0)).unwrap();
+        // SAFETY: both are open; the ring's mapped queues keep the ring itself alive.
+        unsafe { nix::libc::dup2(null.as_raw_fd(), reader.ring.as_raw_fd()) };
+        reader.submit(request(1)).unwrap();
+        reader.submit(request(2)).unwrap();
+        let mut tags = Vec::new();
+        while let Some(done) = reader.poll(Duration::from_secs(60)) {
+            // The first may have come before the ring broke.
+            assert!(done.tag == 0 || matches!(done.result, Err(IoError::Ring { .. })));
+            tags.push(done.tag);
+        }
+        tags.sort_unstable();
+        assert_eq!(tags, [0, 1, 2]);
+        assert_eq!(reader.in_flight(), 0);
+        let mut dst = Buffer::new(2 << 20);
+        let error = reader.read_into(&file, 0, dst.as_mut_slice()).unwrap_err();
+        assert!(matches!(error, IoError::Ring { .. }), "{error}");
+    }
 }

@@ -4,11 +4,17 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests, and visible skips")]
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bothends_io::conformance::{Subject, all};
-use bothends_io::{Direct, ReaderConfig, ReaderKind, open_reader};
+use bothends_io::{
+    Direct, IoError, OpenFile, ReadRequest, Reader, ReaderConfig, ReaderKind, open_reader,
+};
 
-fn everywhere(kind: ReaderKind) {
+type Open = fn(&ReaderConfig) -> Result<Box<dyn Reader>, IoError>;
+
+fn everywhere(name: &str, open: Open) {
     // The build folder lies on a disk, /dev/shm in memory.
     for home in [env!("CARGO_TARGET_TMPDIR"), "/dev/shm"] {
         if !Path::new(home).is_dir() {
@@ -17,22 +23,25 @@ fn everywhere(kind: ReaderKind) {
         }
         for direct in [Direct::Auto, Direct::Off] {
             let folder = tempfile::tempdir_in(home).unwrap();
-            println!("{kind:?}, {direct:?}, {}", folder.path().display());
-            all(&Subject { kind, direct, folder: folder.path().to_owned() });
+            println!("{name}, {direct:?}, {}", folder.path().display());
+            all(&Subject { open, direct, folder: folder.path().to_owned() });
         }
     }
 }
 
 #[test]
 fn pread_keeps_the_contract() {
-    everywhere(ReaderKind::Pread);
+    everywhere("pread", |config| {
+        open_reader(&ReaderConfig { kind: ReaderKind::Pread, ..*config })
+    });
 }
 
 #[test]
 fn uring_keeps_the_contract() {
-    let config = ReaderConfig { kind: ReaderKind::Uring, ..ReaderConfig::default() };
-    match open_reader(&config) {
-        Ok(_) => everywhere(ReaderKind::Uring),
+    let open: Open =
+        |config| open_reader(&ReaderConfig { kind: ReaderKind::Uring, ..*config });
+    match open(&ReaderConfig::default()) {
+        Ok(_) => everywhere("uring", open),
         Err(error) => println!("skipped: {error}"),
     }
 }
@@ -57,5 +66,44 @@ fn settings_out_of_range_are_named() {
     for (config, expected) in bad {
         let error = open_reader(&config).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+/// Records of a real archive, out of order, from both readers: the bytes of the file.
+#[test]
+fn both_readers_read_a_real_archive() {
+    let Some(folder) = std::env::var_os("BOTHENDS_TEST_DATA") else {
+        println!("skipped: BOTHENDS_TEST_DATA is not set");
+        return;
+    };
+    let path = Path::new(&folder).join("imagenet-500.tar");
+    let expected = std::fs::read(&path).unwrap();
+    for (kind, direct) in [ReaderKind::Auto, ReaderKind::Pread]
+        .into_iter()
+        .flat_map(|kind| [(kind, Direct::Auto), (kind, Direct::Off)])
+    {
+        let config = ReaderConfig { kind, ..ReaderConfig::default() };
+        let mut reader = open_reader(&config).unwrap();
+        let file = Arc::new(OpenFile::open(&path, direct).unwrap());
+        let mut n_done = 0;
+        for n in 0..500 {
+            let offset = n * 7_368_787 % (expected.len() - 110_000);
+            let request = ReadRequest {
+                file: Arc::clone(&file),
+                offset: offset as u64,
+                len: 110_000,
+                tag: offset as u64,
+            };
+            reader.submit(request).unwrap();
+            if reader.in_flight() == reader.depth() || n == 499 {
+                while let Some(done) = reader.poll(Duration::from_secs(60)) {
+                    let start = usize::try_from(done.tag).unwrap();
+                    assert!(*done.result.unwrap() == expected[start..start + 110_000]);
+                    n_done += 1;
+                }
+            }
+        }
+        assert_eq!(n_done, 500);
+        println!("{} {:?}: {} bytes", reader.name(), direct, reader.bytes_read());
     }
 }
