@@ -474,7 +474,7 @@ pub fn a_dead_device_is_a_lost_link_in_every_call(connect: &mut Connect<'_>) {
     let first = loop {
         match transport.poll(Duration::from_millis(50)) {
             Ok(_) => {
-                assert!(began.elapsed() < Duration::from_secs(5), "no sign of its death")
+                assert!(began.elapsed() < Duration::from_secs(5), "no sign of its death");
             }
             Err(error) => break error,
         }

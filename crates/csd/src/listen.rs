@@ -167,16 +167,12 @@ pub fn serve_connection(
     let socket = socket.into();
     let mut link =
         StreamDevice { socket, inbox: Inbox::default(), outbox: Outbox::default() };
-    match link.admit(terms.key) {
-        Ok(()) => serve_link(&mut link, serve, terms.stop),
-        Err(error) => {
-            serve.close();
-            match error {
-                CsdError::LinkLost { .. } => Ok(Ended::HostGone),
-                other => Err(other),
-            }
-        }
+    if let Err(error) = link.admit(terms.key) {
+        serve.close();
+        let is_gone = matches!(error, CsdError::LinkLost { .. });
+        return if is_gone { Ok(Ended::HostGone) } else { Err(error) };
     }
+    serve_link(&mut link, serve, terms.stop)
 }
 
 /// How long a refused host is given to read why.

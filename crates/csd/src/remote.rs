@@ -113,16 +113,16 @@ impl<L: Link> Remote<L> {
         let deadline = self.enter()?;
         self.send(question, deadline)?;
         while let Some(message) = self.receive(deadline)? {
-            match message {
-                Message::Completed(completion) => {
-                    let pending = self.take_payload(deadline)?;
-                    self.early.push_back((completion, pending));
-                    if self.early.len() > self.credits.max_waiting() {
-                        return self.out_of_turn();
-                    }
+            if let Message::Completed(completion) = message {
+                let pending = self.take_payload(deadline)?;
+                self.early.push_back((completion, pending));
+                if self.early.len() > self.credits.max_waiting() {
+                    return self.out_of_turn();
                 }
-                answer if self.n_stale_answers == 0 => return Ok(answer),
-                _stale => self.n_stale_answers -= 1,
+            } else if self.n_stale_answers == 0 {
+                return Ok(message);
+            } else {
+                self.n_stale_answers -= 1;
             }
         }
         self.n_stale_answers += 1;

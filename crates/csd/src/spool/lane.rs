@@ -128,11 +128,11 @@ impl Inlet {
 }
 
 fn read_exact(file: &mut File, dst: &mut [u8]) -> Result<(), CsdError> {
-    file.read_exact(dst).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            CsdError::Malformed { what: "a message file that is cut short" }
+    file.read_exact(dst).map_err(|error| {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return CsdError::Malformed { what: "a message file that is cut short" };
         }
-        _ => lost("read a message")(error),
+        lost("read a message")(error)
     })
 }
 

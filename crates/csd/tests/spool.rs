@@ -1,0 +1,250 @@
+//! What can go wrong in a shared directory: deaths, leftovers, second hosts, full disks.
+//! A death is real: the other side is a child process that is killed.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_csd::conformance::EchoServe;
+use bothends_csd::listen::Ended;
+use bothends_csd::spool::{Spool, serve_directory};
+use bothends_csd::{CsdError, Job, JobId, Outcome, Session, Transport};
+
+/// Names the directory to a child; without it the child's test does nothing.
+const CHILD: &str = "BOTHENDS_TEST_SPOOL";
+/// Two seconds for the survivor, and as much again for a busy machine.
+const NOTICED: Duration = Duration::from_secs(4);
+
+#[test]
+fn child_device() {
+    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let never = AtomicBool::new(false);
+    serve_directory(Path::new(&dir), &mut EchoServe::default(), &never).unwrap();
+}
+
+#[test]
+fn child_host() {
+    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let mut transport = open(Path::new(&dir));
+    while transport.poll(Duration::from_millis(20)).is_ok() {}
+}
+
+#[test]
+fn a_killed_device_is_noticed_and_its_leftovers_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut device = child("child_device", dir.path());
+    let mut transport = open(dir.path());
+    transport.submit(job(1)).unwrap();
+    transport.poll(NOTICED).unwrap().unwrap();
+    kill(&mut device);
+    let began = Instant::now();
+    let error = loop {
+        assert!(began.elapsed() < NOTICED, "a device's death was not noticed");
+        if let Err(error) = transport.poll(Duration::from_millis(20)) {
+            break error;
+        }
+    };
+    assert!(matches!(error, CsdError::LinkLost { .. }), "{error}");
+    drop(transport);
+    assert_eq!(names(dir.path()), [""; 0]);
+}
+
+#[test]
+fn a_killed_host_is_noticed_and_its_leftovers_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut host = child("child_host", dir.path());
+    let mut serve = EchoServe::default();
+    let control = serve.control();
+    thread::scope(|scope| {
+        let device = scope.spawn(|| {
+            serve_directory(dir.path(), &mut serve, &AtomicBool::new(false)).unwrap()
+        });
+        wait_for(|| names(dir.path()).iter().any(|name| name.starts_with("run-")));
+        kill(&mut host);
+        let began = Instant::now();
+        assert_eq!(device.join().unwrap(), Ended::HostGone);
+        assert!(began.elapsed() < NOTICED, "a host's death was not noticed");
+    });
+    assert!(control.is_closed());
+    assert_eq!(names(dir.path()), [""; 0]);
+}
+
+#[test]
+fn what_an_earlier_run_left_is_removed_by_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = "0123456789abcdef0123456789abcdef";
+    let notice = format!(r#"{{"protocol_version": 1, "id": "{id}"}}"#);
+    for (name, text) in [("hello.json", notice.as_str()), ("host.json", &notice)] {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    std::fs::write(dir.path().join("device.pulse"), [0; 8]).unwrap();
+    let left = dir.path().join(format!("run-{id}"));
+    std::fs::create_dir(&left).unwrap();
+    std::fs::write(left.join("host.pulse"), [0; 8]).unwrap();
+    std::fs::create_dir(dir.path().join("run-of-somebody")).unwrap();
+    serving(dir.path(), |dir| {
+        let transport = open(dir);
+        let runs = names(dir).into_iter().filter(|name| name.starts_with("run-"));
+        assert_eq!(runs.count(), 1, "runs of others are left");
+        drop(transport);
+    });
+    assert_eq!(names(dir.path()), [""; 0]);
+}
+
+#[test]
+fn a_second_host_and_a_second_device_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    serving(dir.path(), |dir| {
+        let _first = open(dir);
+        let error = Spool::connect(dir, NOTICED).unwrap().hello().unwrap_err();
+        let what = std::error::Error::source(&error).unwrap().to_string();
+        assert!(what.contains("another run uses this directory"), "{error}: {what}");
+        let never = AtomicBool::new(false);
+        let error = serve_directory(dir, &mut EchoServe::default(), &never).unwrap_err();
+        assert!(error.to_string().contains("cannot serve"), "{error}");
+    });
+}
+
+#[test]
+fn a_directory_without_a_device_says_so_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut transport = Spool::connect(dir.path(), Duration::from_millis(100)).unwrap();
+    let error = transport.hello().unwrap_err();
+    assert!(matches!(error, CsdError::Unreachable { .. }), "{error}");
+    assert_eq!(names(dir.path()), [""; 0]);
+    let missing = dir.path().join("missing");
+    let never = AtomicBool::new(false);
+    let error = serve_directory(&missing, &mut EchoServe::default(), &never).unwrap_err();
+    assert!(matches!(error, CsdError::Place { doing: "serve", .. }), "{error}");
+}
+
+#[test]
+fn a_device_of_another_version_is_refused_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let notice = r#"{"protocol_version": 7, "id": "0123456789abcdef0123456789abcdef"}"#;
+    std::fs::write(dir.path().join("hello.json"), notice).unwrap();
+    let error = Spool::connect(dir.path(), NOTICED).unwrap().hello().unwrap_err();
+    assert!(matches!(error, CsdError::Version { theirs: 7, .. }), "{error}");
+    assert_eq!(names(dir.path()), ["hello.json"]);
+}
+
+/// The name that the device writes to is taken by a folder, as a full disk would refuse it.
+#[test]
+fn a_result_that_cannot_be_written_is_a_failed_job() {
+    let dir = tempfile::tempdir().unwrap();
+    serving(dir.path(), |dir| {
+        let mut transport = open(dir);
+        let run = names(dir).into_iter().find(|name| name.starts_with("run-")).unwrap();
+        let obstacle = dir.join(run).join("d.new");
+        std::fs::create_dir(&obstacle).unwrap();
+        transport.submit(job(1)).unwrap();
+        assert_eq!(transport.poll(Duration::from_millis(200)).unwrap(), None);
+        std::fs::remove_dir(&obstacle).unwrap();
+        let completion = transport.poll(NOTICED).unwrap().unwrap();
+        let Outcome::Failed { reason } = completion.outcome else { panic!() };
+        assert!(reason.contains("cannot write the result"), "{reason}");
+        transport.submit(job(2)).unwrap();
+        let completion = transport.poll(NOTICED).unwrap().unwrap();
+        assert!(matches!(completion.outcome, Outcome::Done { .. }));
+    });
+}
+
+#[test]
+fn a_message_that_cannot_be_written_hands_the_job_back() {
+    let dir = tempfile::tempdir().unwrap();
+    serving(dir.path(), |dir| {
+        let mut transport = open(dir);
+        let run = names(dir).into_iter().find(|name| name.starts_with("run-")).unwrap();
+        let obstacle = dir.join(run).join("h.new");
+        std::fs::create_dir(&obstacle).unwrap();
+        let refused = transport.submit(job(1)).unwrap_err();
+        assert_eq!(refused.job, job(1));
+        assert!(matches!(refused.source, CsdError::Place { .. }), "{}", refused.source);
+        std::fs::remove_dir(&obstacle).unwrap();
+        transport.submit(job(1)).unwrap();
+        transport.poll(NOTICED).unwrap().unwrap();
+    });
+}
+
+/// A host that says nothing for a while, as between two epochs, is not dead.
+#[test]
+fn a_host_that_does_not_poll_is_alive() {
+    let dir = tempfile::tempdir().unwrap();
+    serving(dir.path(), |dir| {
+        let mut transport = open(dir);
+        thread::sleep(Duration::from_millis(2200));
+        transport.submit(job(1)).unwrap();
+        assert!(transport.poll(NOTICED).unwrap().is_some());
+    });
+}
+
+/// Runs `host` while a device serves `dir`.
+fn serving(dir: &Path, host: impl FnOnce(&Path)) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let device = scope.spawn(|| {
+            serve_directory(dir, &mut EchoServe::default(), &stop).unwrap();
+        });
+        wait_for(|| dir.join("hello.json").exists());
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| host(dir)));
+        stop.store(true, Ordering::Relaxed);
+        device.join().unwrap();
+        if let Err(panic) = ended {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// This test program again, running one of its tests.
+fn child(test: &str, dir: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact"])
+        .env(CHILD, dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn kill(child: &mut Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn open(dir: &Path) -> Spool {
+    let mut transport = Spool::connect(dir, Duration::from_secs(10)).unwrap();
+    transport.hello().unwrap();
+    let session = Session {
+        recipe: "{}".into(),
+        recipe_hash: 0,
+        seed: 0,
+        sample_bytes: 1000,
+        max_batch: 4,
+        manifest: Vec::new(),
+    };
+    transport.open(&session).unwrap();
+    transport
+}
+
+fn job(id: u64) -> Job {
+    let samples = vec![SampleId(id), SampleId(7)];
+    Job { id: JobId(id), epoch: EpochIdx(0), batch: BatchIdx(0), samples }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn wait_for(condition: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(10), "waited too long");
+        thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,206 @@
+//! What can go wrong on a socket: keys, foreign and broken peers, sudden ends.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bothends_csd::address::{Address, ConnectOptions, connect};
+use bothends_csd::conformance::EchoServe;
+use bothends_csd::key::Key;
+use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
+use bothends_csd::stream::Stream;
+use bothends_csd::wire::Message;
+use bothends_csd::{Capabilities, CsdError, Serve, Transport};
+
+static RUN_ON: AtomicBool = AtomicBool::new(false);
+
+fn key(text: &str) -> Option<Key> {
+    (!text.is_empty()).then(|| Key::from_bytes(text.as_bytes()).unwrap())
+}
+
+/// A host with one key greets a device with another; what each of them says.
+fn greet(
+    host: &str,
+    device: &str,
+) -> (Result<Capabilities, CsdError>, Result<Ended, CsdError>) {
+    let (host_end, device_end) = UnixStream::pair().unwrap();
+    let device_key = key(device);
+    let device = thread::spawn(move || {
+        let terms = Terms { key: device_key.as_ref(), stop: &RUN_ON };
+        serve_connection(device_end, &mut EchoServe::default(), terms)
+    });
+    let timeout = Duration::from_secs(10);
+    let mut transport =
+        Stream::over_socket(host_end.into(), "nas".into(), key(host), timeout).unwrap();
+    let heard = transport.hello();
+    drop(transport);
+    (heard, device.join().unwrap())
+}
+
+#[test]
+fn sides_with_the_same_key_or_none_meet() {
+    for key in ["", "a key of 16 bytes"] {
+        let (host, device) = greet(key, key);
+        assert_eq!(host.unwrap().name, "echo");
+        assert_eq!(device.unwrap(), Ended::HostGone);
+    }
+}
+
+#[test]
+fn sides_with_different_keys_do_not() {
+    let cases = [
+        ("a key of 16 bytes", "another of 16 bytes", "has not our key"),
+        ("a key of 16 bytes", "", "has not our key"),
+        ("", "a key of 16 bytes", "asks for a key"),
+    ];
+    for (host, device, expected) in cases {
+        let (heard, _) = greet(host, device);
+        let error = heard.unwrap_err();
+        assert!(matches!(error, CsdError::Unauthenticated { .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+        assert!(error.to_string().contains("the same key file"), "{error}");
+    }
+}
+
+/// A host that skips its own checks meets the device's.
+#[test]
+fn a_host_without_the_proof_is_refused_by_the_device() {
+    let hello =
+        |proof| [Message::Prove { proof }.encode(), Message::Hello.encode()].concat();
+    for (proof, expected) in [(None, "the host has none"), (Some([9; 32]), "another key")]
+    {
+        let (mut host, device_end) = UnixStream::pair().unwrap();
+        let device = thread::spawn(move || {
+            let key = key("a key of 16 bytes");
+            let terms = Terms { key: key.as_ref(), stop: &RUN_ON };
+            serve_connection(device_end, &mut EchoServe::default(), terms)
+        });
+        host.write_all(&Message::Greet { nonce: [1; 32] }.encode()).unwrap();
+        let mut challenge = [0; 128];
+        host.read_exact(&mut challenge).unwrap();
+        host.write_all(&hello(proof)).unwrap();
+        let mut said = Vec::new();
+        host.read_to_end(&mut said).unwrap();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(said.contains(expected), "{said}");
+        assert!(matches!(device.join().unwrap(), Err(CsdError::Unauthenticated { .. })));
+    }
+}
+
+#[test]
+fn a_port_open_to_the_world_needs_a_key() {
+    let address: Address = "tcp://0.0.0.0:0".parse().unwrap();
+    let error = Listener::bind(&address, None).unwrap_err().to_string();
+    assert!(error.contains("beyond this machine without a key"), "{error}");
+    assert!(Listener::bind(&address, key("a key of 16 bytes").as_ref()).is_ok());
+}
+
+#[test]
+fn nobody_at_an_address_says_which() {
+    let listener = Listener::bind(&"tcp://127.0.0.1:0".parse().unwrap(), None).unwrap();
+    let port = listener.address().to_string();
+    drop(listener);
+    for address in [port.as_str(), "unix:///nowhere/agent.sock", "spool:///nowhere/dir"] {
+        let error =
+            connect(&address.parse().unwrap(), &ConnectOptions::default()).unwrap_err();
+        assert!(matches!(error, CsdError::Unreachable { .. }), "{error}");
+        assert!(error.to_string().contains(address), "{error}");
+    }
+}
+
+#[test]
+fn a_socket_file_is_replaced_when_abandoned_and_kept_when_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.sock");
+    let address = Address::Unix(path.clone());
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let listener = Listener::bind(&address, None).unwrap();
+    let second = Listener::bind(&address, None).unwrap_err();
+    assert!(matches!(second, CsdError::Place { .. }), "{second}");
+    drop(listener);
+    assert!(!path.exists());
+}
+
+/// A peer that says `bytes` and then stays silent, or closes.
+fn against(bytes: &'static [u8], then: Then) -> CsdError {
+    let (host, mut peer) = UnixStream::pair().unwrap();
+    let peer = thread::spawn(move || {
+        peer.read_exact(&mut [0; 96]).unwrap();
+        peer.write_all(bytes).unwrap();
+        match then {
+            Then::Close => drop(peer),
+            Then::StaySilent => drop(peer.read(&mut [0; 1])),
+        }
+    });
+    let timeout = Duration::from_millis(300);
+    let mut transport =
+        Stream::over_socket(host.into(), "peer".into(), None, timeout).unwrap();
+    let began = Instant::now();
+    let error = transport.hello().unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(5), "no deadline");
+    drop(transport);
+    peer.join().unwrap();
+    error
+}
+
+#[derive(Clone, Copy)]
+enum Then {
+    Close,
+    StaySilent,
+}
+
+#[test]
+fn a_foreign_or_broken_peer_is_a_clear_error() {
+    let http = against(&[b'H'; 64], Then::StaySilent).to_string();
+    assert!(http.contains("magic"), "{http}");
+    let cut = against(b"BEND\x01\0\0\0", Then::Close);
+    assert!(matches!(cut, CsdError::LinkLost { .. }), "{cut}");
+    let gone = against(b"", Then::Close);
+    assert!(matches!(gone, CsdError::LinkLost { .. }), "{gone}");
+    let silent = against(b"BEND", Then::StaySilent);
+    assert!(matches!(silent, CsdError::Timeout { doing: "hello", .. }), "{silent}");
+    static NEWER: [u8; 64] = {
+        let mut header = [0; 64];
+        (header[0], header[1], header[2], header[3]) = (b'B', b'E', b'N', b'D');
+        header[4] = 2;
+        header
+    };
+    let newer = against(&NEWER, Then::StaySilent);
+    assert!(matches!(newer, CsdError::Version { theirs: 2, .. }), "{newer}");
+}
+
+#[test]
+fn a_host_of_another_version_is_told_ours() {
+    let (mut host, device_end) = UnixStream::pair().unwrap();
+    let device = thread::spawn(move || {
+        let terms = Terms { key: None, stop: &RUN_ON };
+        serve_connection(device_end, &mut EchoServe::default(), terms)
+    });
+    let mut greeting = Message::Greet { nonce: [0; 32] }.encode();
+    greeting[4] = 9;
+    host.write_all(&greeting).unwrap();
+    let mut answer = Vec::new();
+    host.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer[4..8], [1, 0, 0, 0]);
+    let ended = device.join().unwrap();
+    assert!(matches!(ended, Err(CsdError::Version { theirs: 9, .. })), "{ended:?}");
+}
+
+#[test]
+fn a_host_that_speaks_nonsense_is_not_served_further() {
+    let mut serve = EchoServe::default();
+    let control = serve.control();
+    let (mut host, device_end) = UnixStream::pair().unwrap();
+    let mut said = Message::Greet { nonce: [0; 32] }.encode();
+    said.extend(Message::Prove { proof: None }.encode());
+    said.extend(Message::Welcome(serve.hello()).encode());
+    host.write_all(&said).unwrap();
+    let terms = Terms { key: None, stop: &RUN_ON };
+    let ended = serve_connection(device_end, &mut serve, terms);
+    assert!(matches!(ended, Err(CsdError::Malformed { .. })), "{ended:?}");
+    assert!(control.is_closed());
+}

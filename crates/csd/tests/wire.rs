@@ -1,0 +1,240 @@
+//! The meaning of every byte on the wire, as (bytes, meaning) pairs, and what is no message.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+
+use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_csd::wire::{HEADER_BYTES, Header, MAX_JOB_SAMPLES, Message};
+use bothends_csd::{
+    BadSample, Completion, CsdError, Job, JobId, Outcome, Payload, Session,
+};
+use proptest::prelude::*;
+
+/// Written by a Python program from the table in `wire.rs`, with `struct` and the `xxhash`
+/// package: (bytes, meaning).
+fn golden() -> Vec<(&'static str, Message)> {
+    vec![
+        (
+            "42454e4401000000050000000000000000000000000000000000000000000000c294d338\
+         0580062d0000000000000000000000000000000000000000c1ee7c6b",
+            Message::Hello,
+        ),
+        (
+            "42454e4401000000010000002000000000000000000000000000000000000000054c6ee9\
+         1f5823350000000000000000000000000000000000000000f28e3cd90001020304050607\
+         08090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+            Message::Greet { nonce: std::array::from_fn(|at| u8::try_from(at).unwrap()) },
+        ),
+        (
+            "42454e4401000000020000004000000000000000000000000000000000000000c666f9c7\
+         478ca43e00000000000000000000000000000000000000004930a7c80101010101010101\
+         010101010101010101010101010101010101010101010101020202020202020202020202\
+         0202020202020202020202020202020202020202",
+            Message::Challenge { nonce: [1; 32], proof: Some([2; 32]) },
+        ),
+        (
+            "42454e4401000000030000000000000000000000000000000000000000000000c294d338\
+         0580062d00000000000000000000000000000000000000004d052b50",
+            Message::Prove { proof: None },
+        ),
+        (
+            "42454e44010000000400000003000000000000000000000000000000000000002e0a410f\
+         3ddaa14400000000000000000000000000000000000000002db6592d6ec3b6",
+            Message::Refused { reason: "nö".into() },
+        ),
+        (
+            "42454e44010000000c0000000000000008070605040302010000000000000000c294d338\
+         0580062d0000000000000000000000000000000000000000bed31250",
+            Message::Revoke(JobId(0x0102_0304_0506_0708)),
+        ),
+        (
+            "42454e4401000000090000001800000007000000000000000000000000000000ca41859e\
+         dba303c40300000009000000000000000000000003000000f86db6d20100000000000000\
+         00000000000100000500000000000000",
+            Message::Job(Job {
+                id: JobId(7),
+                epoch: EpochIdx(3),
+                batch: BatchIdx(9),
+                samples: [1, 1 << 40, 5].map(SampleId).to_vec(),
+            }),
+        ),
+        (
+            "42454e44010000000a00000008000000070000000000000058020000000000000df0feca\
+         efbeaddee8030000000000001400000000000000000000001bda4b100100000003000000",
+            completed(
+                7,
+                [1000, 20],
+                Outcome::Done {
+                    payload: Payload::Inline { len: 600 },
+                    checksum: 0xdead_beef_cafe_f00d,
+                    bad: vec![BadSample { slot: 1 }, BadSample { slot: 3 }],
+                },
+            ),
+        ),
+        (
+            "42454e44010000000b0000000200000008000000000000000000000000000000e8aa02b7\
+         5afc089d05000000000000000600000000000000000000008bfb849a6e6f",
+            completed(8, [5, 6], Outcome::Failed { reason: "no".into() }),
+        ),
+        (
+            "42454e440100000007000000880000000000000000000000000000000000000055fd1045\
+         1a3cf7f30000000000000000000000000000000000000000693e225a7c0000007b227265\
+         63697065223a227b7d222c227265636970655f68617368223a2230303030303030303030\
+         30303030303030303030303030303030303030306666222c2273656564223a3138343436\
+         3734343037333730393535313631352c2273616d706c655f6279746573223a31322c226d\
+         61785f6261746368223a347d6d616e6966657374",
+            Message::Open(Session {
+                recipe: "{}".into(),
+                recipe_hash: 0xff,
+                seed: u64::MAX,
+                sample_bytes: 12,
+                max_batch: 4,
+                manifest: b"manifest".to_vec(),
+            }),
+        ),
+    ]
+}
+
+#[test]
+fn every_kind_of_message_has_its_golden_bytes() {
+    for (hex, meaning) in golden() {
+        let bytes = from_hex(hex);
+        assert_eq!(decode(&bytes).unwrap(), meaning);
+        assert_eq!(to_hex(&meaning.encode()), to_hex(&bytes), "{meaning:?}");
+    }
+}
+
+#[test]
+fn json_bodies_come_back() {
+    let capabilities = serde_json::from_str(
+        r#"{"protocol_version": 1, "name": "x", "emulated": true, "ops": [], "formats": [],
+            "slots": 2}"#,
+    );
+    let stats =
+        bothends_csd::DeviceStats { jobs: 3, cpu_seconds: 0.1, ..Default::default() };
+    for message in [Message::Welcome(capabilities.unwrap()), Message::Stats(stats)] {
+        assert_eq!(decode(&message.encode()).unwrap(), message);
+    }
+}
+
+#[test]
+fn a_reason_is_cut_to_fit_in_whole_characters() {
+    let long = Message::Refused { reason: "a".to_owned() + &"é".repeat(5000) };
+    let Message::Refused { reason } = decode(&long.encode()).unwrap() else { panic!() };
+    assert_eq!(reason.len(), 4095);
+}
+
+#[test]
+fn every_bad_file_is_an_error() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/bad/wire");
+    let mut n_files = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let decoded = decode(&std::fs::read(&path).unwrap());
+        let is_version = path.to_string_lossy().contains("version");
+        match decoded {
+            Err(CsdError::Version { .. }) => assert!(is_version, "{}", path.display()),
+            Err(CsdError::Malformed { .. }) => assert!(!is_version, "{}", path.display()),
+            other => panic!("{}: {other:?}", path.display()),
+        }
+        n_files += 1;
+    }
+    assert!(n_files > 30, "only {n_files} bad files");
+}
+
+#[test]
+fn a_changed_bit_of_a_header_is_an_error() {
+    for (hex, _) in golden() {
+        let bytes = from_hex(hex);
+        for bit in 0..8 * HEADER_BYTES {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&changed).is_err(), "bit {bit} of {hex}");
+        }
+    }
+}
+
+#[test]
+fn a_message_cut_short_is_an_error() {
+    for (hex, _) in golden() {
+        let bytes = from_hex(hex);
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len]).is_err(), "{len} bytes of {hex}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn jobs_come_back(
+        (id, epoch, batch) in any::<(u64, u32, u32)>(),
+        samples in proptest::collection::vec(any::<u64>(), 0..300),
+    ) {
+        let samples = samples.into_iter().map(SampleId).collect();
+        let job = Job { id: JobId(id), epoch: EpochIdx(epoch), batch: BatchIdx(batch), samples };
+        let message = Message::Job(job);
+        prop_assert_eq!(decode(&message.encode()).unwrap(), message);
+    }
+
+    #[test]
+    fn completions_come_back(
+        (job, device_ns, lateness_ns) in any::<(u64, u64, u64)>(),
+        (len, checksum) in any::<(u64, u64)>(),
+        slots in proptest::collection::btree_set(0..MAX_JOB_SAMPLES, 0..50),
+    ) {
+        let bad = slots.into_iter().map(|slot| BadSample { slot }).collect();
+        let payload = Payload::Inline { len };
+        let outcome = Outcome::Done { payload, checksum, bad };
+        let message = completed(job, [device_ns, lateness_ns], outcome);
+        prop_assert_eq!(decode(&message.encode()).unwrap(), message);
+    }
+
+    #[test]
+    fn sessions_come_back(
+        recipe in ".*",
+        (hash, seed) in any::<(u128, u64)>(),
+        (sample_bytes, max_batch) in any::<(u32, u32)>(),
+        manifest in proptest::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let recipe_hash = hash;
+        let session = Session { recipe, recipe_hash, seed, sample_bytes, max_batch, manifest };
+        let message = Message::Open(session);
+        prop_assert_eq!(decode(&message.encode()).unwrap(), message);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        drop(decode(&bytes));
+    }
+
+    #[test]
+    fn a_changed_body_never_panics(which in 0..10_usize, at in any::<usize>(), byte: u8) {
+        let mut bytes = from_hex(golden()[which].0);
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        drop(decode(&bytes));
+    }
+}
+
+/// The one message in `bytes`, as a link reads it.
+fn decode(bytes: &[u8]) -> Result<Message, CsdError> {
+    let short = CsdError::Malformed { what: "short" };
+    let Some((header, body)) = bytes.split_first_chunk() else { return Err(short) };
+    let header = Header::decode(header)?;
+    Message::decode(&header, body)
+}
+
+fn completed(job: u64, [device_ns, lateness_ns]: [u64; 2], outcome: Outcome) -> Message {
+    Message::Completed(Completion { job: JobId(job), outcome, device_ns, lateness_ns })
+}
+
+fn from_hex(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let pairs = digits.chunks(2).map(|pair| str::from_utf8(pair).unwrap());
+    pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
