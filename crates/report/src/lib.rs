@@ -6,19 +6,22 @@
 
 mod input;
 
+mod page;
+
+mod columns;
+mod ends;
+mod figure;
+mod glossary;
+mod markup;
+mod speed;
+mod stall;
+
+pub use columns::table;
 pub use input::{
     Alone, Emulated, Event, EventKind, Prong, ReportError, ReportInput, StallSeconds,
     StrategyRun,
 };
+pub use page::html;
 
-/// The report as one HTML page that needs no other file.
-#[must_use]
-pub fn html(input: &ReportInput) -> String {
-    input.title.clone()
-}
-
-/// The report's table as aligned plain text for a terminal, ending in a line break.
-#[must_use]
-pub fn table(input: &ReportInput) -> String {
-    input.title.clone()
-}
+#[cfg(test)]
+mod example;

@@ -1,0 +1,224 @@
+//! The table of figures: one list of columns, written for a terminal or as HTML.
+
+use crate::figure::{
+    Origin, megabytes, number, or_none, origin_words, percent, short_digest,
+};
+use crate::markup::{escape, origin_tag};
+use crate::{Emulated, ReportInput, StrategyRun};
+
+/// A column: its heading, where its figures come from, and a run's figure.
+struct Column {
+    heading: &'static str,
+    origin: Origin,
+    cell: fn(&StrategyRun, &ReportInput) -> String,
+}
+
+const BOTH: &[Emulated] = &[Emulated::Device, Emulated::Accelerator];
+
+const COLUMNS: [Column; 10] = [
+    Column {
+        heading: "images/s",
+        origin: Origin::MeasuredWith(BOTH),
+        cell: |run, _| number(run.images_per_s),
+    },
+    Column {
+        heading: "× cpu",
+        origin: Origin::MeasuredWith(BOTH),
+        cell: |run, input| or_none(input.speed_up(run), number),
+    },
+    Column {
+        heading: "utilisation",
+        origin: Origin::MeasuredWith(BOTH),
+        cell: |run, _| or_none(run.utilisation, percent),
+    },
+    Column {
+        heading: "front",
+        origin: Origin::MeasuredWith(&[]),
+        cell: |run, _| run.front_batches.to_string(),
+    },
+    Column {
+        heading: "back",
+        origin: Origin::MeasuredWith(&[]),
+        cell: |run, _| run.back_batches.to_string(),
+    },
+    Column {
+        heading: "η",
+        origin: Origin::MeasuredWith(BOTH),
+        cell: |run, _| or_none(run.efficiency, number),
+    },
+    Column {
+        heading: "CPU ms/image",
+        origin: Origin::MeasuredWith(&[]),
+        cell: |run, _| number(run.cpu_ms_per_image),
+    },
+    Column {
+        heading: "peak RSS MB",
+        origin: Origin::MeasuredWith(&[]),
+        cell: |run, _| megabytes(run.peak_rss_bytes),
+    },
+    Column {
+        heading: "rescued",
+        origin: Origin::MeasuredWith(&[]),
+        cell: |run, _| run.rescued.to_string(),
+    },
+    Column {
+        heading: "stream digest",
+        origin: Origin::MeasuredWith(&[]),
+        cell: |run, _| short_digest(&run.stream_digest),
+    },
+];
+
+/// The report's table as aligned plain text for a terminal, ending in a line break; below
+/// it stands which figures depend on a model.
+#[must_use]
+pub fn table(input: &ReportInput) -> String {
+    let mut lines = vec![heading_cells()];
+    for (run, name) in input.runs.iter().zip(input.names()) {
+        let cells = COLUMNS.iter().map(|column| (column.cell)(run, input));
+        lines.push(std::iter::once(name).chain(cells).collect());
+    }
+    let widths: Vec<usize> = (0..=COLUMNS.len())
+        .map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).enumerate().map(|(i, (cell, &width))| {
+            if i == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    text + &origins(input)
+}
+
+fn heading_cells() -> Vec<String> {
+    let headings = COLUMNS.iter().map(|column| column.heading.to_owned());
+    std::iter::once("strategy".to_owned()).chain(headings).collect()
+}
+
+/// Which columns have which origin, one line per origin.
+fn origins(input: &ReportInput) -> String {
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for column in &COLUMNS {
+        let words = origin_words(column.origin, input);
+        match lines.iter_mut().find(|(seen, _)| *seen == words) {
+            Some((_, headings)) => headings.push(column.heading),
+            None => lines.push((words, vec![column.heading])),
+        }
+    }
+    lines
+        .iter()
+        .map(|(words, headings)| format!("{words}: {}\n", headings.join(", ")))
+        .collect()
+}
+
+/// The same table as HTML.
+pub(crate) fn html_table(input: &ReportInput) -> String {
+    let headings: String = COLUMNS
+        .iter()
+        .map(|column| {
+            let tag = origin_tag(&origin_words(column.origin, input));
+            format!("<th scope=\"col\">{}{tag}</th>", escape(column.heading))
+        })
+        .collect();
+    let lines: String = input
+        .runs
+        .iter()
+        .zip(input.names())
+        .map(|(run, name)| {
+            let cells: String = COLUMNS
+                .iter()
+                .map(|column| format!("<td>{}</td>", escape(&(column.cell)(run, input))))
+                .collect();
+            format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape(&name))
+        })
+        .collect();
+    format!(
+        "<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\">strategy</th>\
+         {headings}</tr></thead>\n<tbody>\n{lines}</tbody></table></div>\n"
+    )
+}
+
+impl ReportInput {
+    /// What each run is called here: its strategy, numbered where one ran more than once.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let count = |runs: &[StrategyRun], name: &str| {
+            runs.iter().filter(|run| run.strategy == name).count()
+        };
+        let name = |(i, run): (usize, &StrategyRun)| {
+            let (name, nth) = (&run.strategy, count(&self.runs[..=i], &run.strategy));
+            match count(&self.runs, name) {
+                1 => name.clone(),
+                _ => format!("{name} {nth}"),
+            }
+        };
+        self.runs.iter().enumerate().map(name).collect()
+    }
+
+    /// A run's rate against that of strategy `cpu` in the same report.
+    pub(crate) fn speed_up(&self, run: &StrategyRun) -> Option<f64> {
+        let speed_up = run.images_per_s / self.host_alone()?.images_per_s;
+        speed_up.is_finite().then_some(speed_up)
+    }
+
+    /// Whether all runs whose digest (as `digest` finds it) is known have the same one;
+    /// `None` when fewer than two are known.
+    pub(crate) fn agree<'a>(
+        runs: impl Iterator<Item = &'a StrategyRun>,
+        digest: fn(&StrategyRun) -> &str,
+    ) -> Option<bool> {
+        let digests: Vec<&str> =
+            runs.map(digest).filter(|digest| !digest.is_empty()).collect();
+        let (first, rest) = digests.split_first()?;
+        (!rest.is_empty()).then(|| rest.iter().all(|digest| digest == first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+    use crate::figure::NONE;
+
+    #[test]
+    fn the_table_is_aligned_and_complete() {
+        let text = table(&example::input());
+        let expected = "\
+strategy  images/s  × cpu  utilisation  front  back      η  CPU ms/image  peak RSS MB  rescued  stream digest
+cpu            200   1.00       61.0 %     40     0  0.800          4.90          210        0     aaaaaaaaaa
+ordered        246   1.23       75.0 %     33     7  0.984          4.00          231        1     aaaaaaaaaa
+";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains(
+            "measured with a modelled device and accelerator: images/s, × cpu"
+        ));
+        assert!(text.ends_with(
+            "measured: front, back, CPU ms/image, peak RSS MB, rescued, stream digest\n"
+        ));
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_dash() {
+        let mut input = example::input();
+        input.runs.remove(0);
+        (input.runs[0].utilisation, input.runs[0].efficiency) = (None, None);
+        input.runs[0].stream_digest.clear();
+        let text = table(&input);
+        let line = text.lines().nth(1).unwrap();
+        assert_eq!(line.matches(NONE).count(), 4, "{text}");
+    }
+
+    #[test]
+    fn a_strategy_that_ran_twice_is_numbered() {
+        let mut input = example::input();
+        input.runs.push(input.runs[1].clone());
+        assert_eq!(input.names(), ["cpu", "ordered 1", "ordered 2"]);
+    }
+
+    #[test]
+    fn an_empty_report_has_its_headings() {
+        let mut input = example::input();
+        input.runs.clear();
+        assert!(table(&input).starts_with("strategy  images/s"));
+    }
+}

@@ -1,0 +1,303 @@
+//! The page, section by section: this file is its table of contents.
+//!
+//! One file, no script, no network; light or dark as the reader's system is.
+
+use crate::figure::{Origin, number, or_none, origin_words, percent};
+use crate::markup::{escape, escape_json, origin_tag};
+use crate::{Emulated, ReportInput, StrategyRun, columns, ends, glossary, speed, stall};
+
+/// The report as one HTML page that needs no other file. The data it was drawn from lies
+/// in it as JSON, in the element with the id `data`.
+#[must_use]
+pub fn html(input: &ReportInput) -> String {
+    let sections = [
+        opening(input),
+        section("How fast", SPEED_TEXT, &speed::chart(input)),
+        section("Two ends meeting", ENDS_TEXT, &ends::plots(input)),
+        section("What the accelerator waited for", STALL_TEXT, &stall::chart(input)),
+        section("All figures", TABLE_TEXT, &columns::html_table(input)),
+        section("The same data?", SAME_TEXT, &same(input)),
+        section("Words", "", &glossary::list(input)),
+        section("How to make this page again", "", &origin(input)),
+    ];
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{}</main>\n\
+         {}</body>\n</html>\n",
+        escape(&input.title),
+        sections.concat(),
+        data(input),
+    )
+}
+
+const STYLE: &str = include_str!("page.css");
+
+const SPEED_TEXT: &str =
+    "Images that reached the accelerator per second. Longer is better.";
+const ENDS_TEXT: &str = "Each dot is a batch. Blue ones were prepared by the host, orange ones by \
+    the device; a small point is the moment in which the accelerator received the batch. All plots \
+    have the same time scale: the one that ends farther left was faster.";
+const STALL_TEXT: &str = "Seconds of the epoch in which the accelerator had nothing to do, by what \
+    it was waiting for. Shorter is better.";
+const TABLE_TEXT: &str = "Front and back are batches that were delivered, by who prepared them. \
+    The small words say where a column's figures come from. On a narrow screen the table moves sideways.";
+const SAME_TEXT: &str = "Preparing images elsewhere must not change them. The accelerator's input \
+    was checked by checksum.";
+
+fn section(heading: &str, text: &str, body: &str) -> String {
+    let text = if text.is_empty() {
+        String::new()
+    } else {
+        format!("<p>{}</p>\n", escape(text))
+    };
+    format!("<section>\n<h2>{}</h2>\n{text}{body}</section>\n", escape(heading))
+}
+
+/// Heading, the result in a sentence, what is going on here, and the honest note.
+fn opening(input: &ReportInput) -> String {
+    let headline =
+        headline(input).map(|h| format!("<p class=\"headline\">{}</p>\n", escape(&h)));
+    let note = if input.note.is_empty() {
+        String::new()
+    } else {
+        format!("<p class=\"note\"><b>Please note.</b> {}</p>\n", escape(&input.note))
+    };
+    format!(
+        "<header>\n<h1>{}</h1>\n{}{}<p>Before a network can learn from images, somebody must \
+         read, decode and crop them. Often the host's processors are too slow for that, and the \
+         accelerator waits. bothends lets a second processor, beside the data, prepare part of \
+         every epoch: the host works from the front, the device from the back, and the \
+         accelerator receives one stream.</p>\n{PICTURE}{note}</header>\n",
+        escape(&input.title),
+        headline.unwrap_or_default(),
+        cards(input),
+    )
+}
+
+/// Host and device on an epoch of batches, drawn.
+const PICTURE: &str = "<svg class=\"picture\" viewBox=\"0 0 360 54\" role=\"img\" \
+    aria-label=\"The host takes batches from the front of the epoch, the device from the back.\">\
+    <path class=\"front\" d=\"M8 20h14M29 20h14M50 20h14M71 20h14M92 20h14M113 20h14M134 20h14\
+    M155 20h14M176 20h14M197 20h14M218 20h14M239 20h14\"/>\
+    <path class=\"back\" d=\"M281 20h14M302 20h14M323 20h14M344 20h10\"/>\
+    <path class=\"free\" d=\"M260 20h14\"/>\
+    <text x=\"6\" y=\"46\">host → from the front</text>\
+    <text x=\"354\" y=\"46\" text-anchor=\"end\">from the back ← device</text></svg>\n";
+
+/// The run to speak of: the default strategy if it ran, else the fastest with a device.
+fn best(input: &ReportInput) -> Option<&StrategyRun> {
+    let with_device = || input.runs.iter().filter(|run| run.strategy != "cpu");
+    with_device().find(|run| run.strategy == "ordered").or_else(|| {
+        with_device().max_by(|a, b| a.images_per_s.total_cmp(&b.images_per_s))
+    })
+}
+
+/// The result in a sentence.
+fn headline(input: &ReportInput) -> Option<String> {
+    let run = best(input)?;
+    let speed_up = input.speed_up(run)?;
+    let host = number(input.host_alone()?.images_per_s);
+    let rate = number(run.images_per_s);
+    let name = &run.strategy;
+    Some(if speed_up >= 1.01 {
+        format!(
+            "Fed from both ends ({name}), the accelerator received {rate} images per second \
+             instead of {host}: {} × the host alone.",
+            number(speed_up)
+        )
+    } else {
+        format!(
+            "Here the second end did not help: {name} delivered {rate} images per second, the \
+             host alone {host}."
+        )
+    })
+}
+
+/// The four figures to remember.
+fn cards(input: &ReportInput) -> String {
+    let Some(run) = best(input) else { return String::new() };
+    let both = Origin::MeasuredWith(&[Emulated::Device, Emulated::Accelerator]);
+    let tag = origin_tag(&origin_words(both, input));
+    let card = |name: &str, figure: String, tag: &str| {
+        format!(
+            "<div><b>{}</b><span>{}</span>{tag}</div>\n",
+            escape(&figure),
+            escape(name)
+        )
+    };
+    let share = |run: &StrategyRun| or_none(run.utilisation, percent);
+    let before = input.host_alone().map(share).unwrap_or_default();
+    let busy = format!("accelerator busy (host alone: {before})");
+    format!(
+        "<div class=\"cards\">\n{}{}{}{}</div>\n",
+        card("images per second", number(run.images_per_s), &tag),
+        card("× the host alone", or_none(input.speed_up(run), number), &tag),
+        card(&busy, share(run), &tag),
+        card("of the best possible rate (η)", or_none(run.efficiency, percent), &tag),
+    )
+}
+
+/// What the digests say.
+fn same(input: &ReportInput) -> String {
+    let content = ReportInput::agree(input.runs.iter(), |run| &run.content_digest);
+    let in_order = input
+        .runs
+        .iter()
+        .filter(|run| matches!(run.strategy.as_str(), "cpu" | "ordered"));
+    let stream = ReportInput::agree(in_order, |run| &run.stream_digest);
+    let verdicts = [
+        verdict(
+            content,
+            "Every strategy delivered the same images, each exactly once, to the last bit.",
+            "The strategies delivered different images. This is a bug: please report it.",
+        ),
+        verdict(
+            stream,
+            "cpu and ordered delivered them in the same order, too: one and the same stream.",
+            "cpu and ordered delivered different streams. This is a bug: please report it.",
+        ),
+    ];
+    format!("<ul class=\"verdicts\">\n{}</ul>\n", verdicts.concat())
+}
+
+fn verdict(agree: Option<bool>, yes: &str, no: &str) -> String {
+    let (class, text) = match agree {
+        Some(true) => ("yes", yes),
+        Some(false) => ("no", no),
+        None => {
+            ("unknown", "Not checked: fewer than two runs have a checksum to compare.")
+        }
+    };
+    format!("<li class=\"{class}\">{} {}</li>\n", escape(text), origin_tag("measured"))
+}
+
+fn origin(input: &ReportInput) -> String {
+    format!(
+        "<dl>\n<div><dt>command</dt><dd><code>{}</code></dd></div>\n\
+         <div><dt>machine</dt><dd>{}</dd></div>\n<div><dt>date</dt><dd>{}</dd></div>\n</dl>\n\
+         <p>The data of every figure lies in this page as JSON, in the element \
+         <code>#data</code>.</p>\n",
+        escape(&input.command),
+        escape(&input.machine),
+        escape(&input.date),
+    )
+}
+
+/// The input itself. Numbers that JSON has no form for leave it empty.
+fn data(input: &ReportInput) -> String {
+    let json = input.to_json().map(|json| escape_json(&json)).unwrap_or_default();
+    format!("<script type=\"application/json\" id=\"data\">\n{json}\n</script>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn the_page_holds_the_very_data_it_was_drawn_from() {
+        let mut input = example::input();
+        input.title = "</script><script>alert('x')".to_owned();
+        let page = html(&input);
+        let json =
+            page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
+        assert_eq!(ReportInput::from_json(json).unwrap(), input);
+    }
+
+    #[test]
+    fn the_page_asks_nothing_of_anybody() {
+        let page = html(&example::input());
+        for forbidden in
+            ["http:", "https:", "src=", "url(", "@import", "<link", "<script>"]
+        {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+    }
+
+    #[test]
+    fn everything_is_escaped() {
+        let evil = "<img src=x onerror=\"1\">&'";
+        let mut input = example::input();
+        for text in [
+            &mut input.title,
+            &mut input.note,
+            &mut input.machine,
+            &mut input.command,
+            &mut input.date,
+        ] {
+            *text = evil.to_owned();
+        }
+        for run in &mut input.runs {
+            for text in
+                [&mut run.strategy, &mut run.stream_digest, &mut run.content_digest]
+            {
+                *text = evil.to_owned();
+            }
+        }
+        let page = html(&input);
+        assert!(!page.contains("<img"), "markup from the input");
+        assert!(!page.contains("onerror=\""), "an attribute from the input");
+        assert!(page.contains("&lt;img src=x onerror=&quot;1&quot;&gt;&amp;&#39;"));
+    }
+
+    #[test]
+    fn every_figure_says_where_it_comes_from() {
+        let page = html(&example::input());
+        for section in page.split("<section>").skip(1).take(5) {
+            let heading = section.split("</h2>").next().unwrap();
+            assert!(section.contains("class=\"tag "), "{heading}");
+        }
+        let headings =
+            page.split("<thead>").nth(1).unwrap().split("</thead>").next().unwrap();
+        assert_eq!(
+            headings.matches("<th scope").count(),
+            headings.matches("class=\"tag ").count() + 1,
+            "all columns but the name"
+        );
+    }
+
+    #[test]
+    fn a_difference_is_called_a_bug() {
+        let mut input = example::input();
+        assert!(html(&input).contains("one and the same stream"));
+        input.runs[1].stream_digest = "c".repeat(32);
+        let page = html(&input);
+        assert!(
+            page.contains("class=\"no\">cpu and ordered delivered different streams")
+        );
+        assert!(page.contains("class=\"yes\">Every strategy"));
+    }
+
+    #[test]
+    fn a_device_that_does_not_help_is_said_to() {
+        let mut input = example::input();
+        input.runs[1].images_per_s = 190.0;
+        assert!(html(&input).contains("the second end did not help"));
+    }
+
+    #[test]
+    fn a_report_with_holes_is_still_a_page() {
+        let mut input = example::input();
+        input.alone = None;
+        for run in &mut input.runs {
+            (run.utilisation, run.efficiency, run.images_per_s) = (None, None, 0.0);
+            run.events.clear();
+            run.stall = crate::StallSeconds::default();
+        }
+        for _ in 0..3 {
+            let page = html(&input);
+            assert!(page.ends_with("</html>\n"));
+            assert!(!page.contains("NaN") && !page.contains("inf "), "{page}");
+            input.runs.pop();
+        }
+    }
+
+    #[test]
+    fn json_comes_back_as_it_went() {
+        let input = example::input();
+        assert_eq!(ReportInput::from_json(&input.to_json().unwrap()).unwrap(), input);
+        let error = ReportInput::from_json("{\"title\": 3}").unwrap_err();
+        assert!(error.to_string().starts_with("cannot read the report's JSON"));
+    }
+}
