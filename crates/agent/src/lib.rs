@@ -22,6 +22,8 @@ pub mod server;
 pub mod door;
 pub mod stop;
 
+pub mod conformance;
+
 pub use costs::{Cost, Costs, Hold, NoCosts, SampleWork, ThreadClock, Work};
 pub use server::{Server, ServerConfig};
 pub use session::epoch_batches;

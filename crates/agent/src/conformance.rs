@@ -1,0 +1,264 @@
+//! What every device must do with real data, as callable checks over any way to reach one.
+//!
+//! An [`Exercise`] is a folder of a few images and what a host would ask of them; [`all`] asks
+//! it of a device that serves that folder, and holds the answers against `ops` called directly.
+//! A check that fails panics and says what was expected. Nothing here is part of a run.
+//! (`csd::conformance` holds what every *transport* must do.)
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a check that fails panics: that is its use"
+)]
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_core::recipe::{Recipe, RecordShape};
+use bothends_core::sample::{Encoding, Extent, Record, SampleKey};
+use bothends_csd::{
+    BadSample, Completion, CsdError, Job, JobId, Outcome, PROTOCOL_VERSION, Payload,
+    Session, Transport,
+};
+use bothends_dataset::TableBuilder;
+use bothends_ops::{Pipeline, Scratch};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The images: two kinds of JPEG, one PNG, and one file that is no image.
+const IMAGES: [(&str, &[u8]); 5] = [
+    (
+        "a/progressive.jpg",
+        include_bytes!("../../../tests/fixtures/ops/420-progressive.jpg"),
+    ),
+    ("a/grey.jpg", include_bytes!("../../../tests/fixtures/ops/grey-48x64.jpg")),
+    ("b/small.jpg", include_bytes!("../../../tests/fixtures/ops/444-31x18.jpg")),
+    ("b/broken.jpg", b"this is no image"),
+    ("b/noise.jpg", include_bytes!("../../../tests/fixtures/ops/rgb-noise.jpg")),
+];
+
+/// The sample that cannot be made.
+const BROKEN: SampleId = SampleId(3);
+
+const RECIPE: &str = "imagenet-train";
+const SEED: u64 = 0x5eed;
+const MAX_BATCH: u32 = 12;
+
+/// Nothing in a check takes longer; what does, hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A data set on disk and the session that a host would open for it.
+#[derive(Debug)]
+pub struct Exercise {
+    root: PathBuf,
+    recipe: Recipe,
+    pipeline: Pipeline,
+    manifest: Vec<u8>,
+}
+
+impl Exercise {
+    /// Writes the images below `root`, an empty folder.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn prepare(root: &Path) -> io::Result<Self> {
+        let recipe = Recipe::builtin(RECIPE).expect("it is built in");
+        let shape = recipe.shape(RecordShape::Image).expect("its size is fixed");
+        let pipeline = Pipeline::new(&recipe, shape).expect("this build has its ops");
+        let mut table = TableBuilder::new(Encoding::Image);
+        for (path, bytes) in IMAGES {
+            let full = root.join(path);
+            fs::create_dir_all(full.parent().unwrap_or(root))?;
+            fs::write(full, bytes)?;
+            let file = table.file(path).expect("there are few");
+            let len = u32::try_from(bytes.len()).expect("they are small");
+            table.sample(Extent { file, offset: 0, len }, 0);
+        }
+        let manifest = table.build().expect("it is well formed").encode();
+        Ok(Self { root: root.to_owned(), recipe, pipeline, manifest })
+    }
+
+    /// The folder that the device is to serve.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What a host says when it opens the data set.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        Session {
+            recipe: self.recipe.to_json(),
+            recipe_hash: self.recipe.hash(),
+            seed: SEED,
+            sample_bytes: u32::try_from(self.sample_bytes()).expect("it is small"),
+            max_batch: MAX_BATCH,
+            manifest: self.manifest.clone(),
+        }
+    }
+
+    /// A job over `samples`; its number is its name and its batch.
+    #[must_use]
+    pub fn job(&self, number: u32, samples: &[u64]) -> Job {
+        Job {
+            id: JobId(u64::from(number)),
+            epoch: EpochIdx(number % 3),
+            batch: BatchIdx(number),
+            samples: samples.iter().copied().map(SampleId).collect(),
+        }
+    }
+
+    /// The result of a job by `ops` alone, and the samples that are bad.
+    #[must_use]
+    pub fn expected(&self, job: &Job) -> (Vec<u8>, Vec<BadSample>) {
+        let mut scratch = Scratch::default();
+        let mut bytes = vec![0; job.samples.len() * self.sample_bytes()];
+        let mut bad = Vec::new();
+        let places = bytes.chunks_exact_mut(self.sample_bytes());
+        for (slot, (&sample, place)) in (0..).zip(job.samples.iter().zip(places)) {
+            let key = SampleKey { seed: SEED, epoch: job.epoch, sample };
+            let (_, bytes) =
+                IMAGES[usize::try_from(sample.0).unwrap_or(0) % IMAGES.len()];
+            let record = Record { bytes, encoding: Encoding::Image };
+            if self.pipeline.run(&mut scratch, key, record, place).is_err() {
+                bad.push(BadSample { slot });
+            }
+        }
+        (bytes, bad)
+    }
+
+    /// Removes the images: the device's data are gone.
+    ///
+    /// # Errors
+    /// They cannot be removed.
+    pub fn starve(&self) -> io::Result<()> {
+        IMAGES.iter().try_for_each(|(path, _)| fs::remove_file(self.root.join(path)))
+    }
+
+    fn sample_bytes(&self) -> usize {
+        self.pipeline.shape().len()
+    }
+}
+
+/// Holds a device that serves `exercise` to every check; its files are gone afterwards.
+pub fn all(device: &mut dyn Transport, exercise: &Exercise) {
+    a_session_with_another_recipe_is_refused_with_both_hashes(device, exercise);
+    samples_are_those_of_ops_alone(device, exercise);
+    without_its_files_a_device_makes_nothing(device, exercise);
+}
+
+/// A device that would make other samples does not make any.
+pub fn a_session_with_another_recipe_is_refused_with_both_hashes(
+    device: &mut dyn Transport,
+    exercise: &Exercise,
+) {
+    let capabilities = device.hello().expect("it says hello");
+    assert_eq!(capabilities.protocol_version, PROTOCOL_VERSION);
+    let ops: Vec<_> = exercise.recipe.before_cut().iter().map(|op| op.name()).collect();
+    assert!(ops.iter().all(|op| capabilities.ops.iter().any(|has| has == op)), "{ops:?}");
+
+    let theirs = exercise.recipe.hash() ^ 1;
+    let reason = refusal(device, Session { recipe_hash: theirs, ..exercise.session() });
+    for hash in [theirs, exercise.recipe.hash()] {
+        assert!(reason.contains(&format!("{hash:032x}")), "{reason}");
+    }
+    let reason = refusal(device, Session { sample_bytes: 7, ..exercise.session() });
+    assert!(reason.contains("a sample has 7 bytes on the host and 150528"), "{reason}");
+    let reason =
+        refusal(device, Session { manifest: vec![1, 2, 3], ..exercise.session() });
+    assert!(reason.contains("cannot read the manifest"), "{reason}");
+    let reason = refusal(device, Session { recipe: "{}".into(), ..exercise.session() });
+    assert!(reason.contains("cannot read the recipe"), "{reason}");
+    let reason = refusal(device, Session { max_batch: 65_536, ..exercise.session() });
+    assert!(reason.contains("use a smaller batch size"), "{reason}");
+}
+
+/// The device's bytes are those that any other worker makes; what is no image is a bad slot
+/// of zeros; ids beyond the data set name its records again, under keys of their own.
+pub fn samples_are_those_of_ops_alone(device: &mut dyn Transport, exercise: &Exercise) {
+    device.open(&exercise.session()).expect("it has what the session needs");
+    let numbers: [&[u64]; 5] =
+        [&[0, 1, 2, 3, 4], &[], &[4, 4, 9, 0], &[3], &[8, 7, 6, 5, 4, 3, 2, 1, 0]];
+    for (number, samples) in (0..).zip(numbers) {
+        let job = exercise.job(number, samples);
+        let (expected, expected_bad) = exercise.expected(&job);
+        let is_broken =
+            job.samples.iter().map(|id| id.0 % IMAGES.len() as u64 == BROKEN.0);
+        assert_eq!(expected_bad.len(), is_broken.filter(|broken| *broken).count());
+        let (bytes, bad) = done(device, job.clone());
+        assert_eq!(bad, expected_bad, "job {number}");
+        assert!(bytes == expected, "job {number} came out with other bytes");
+    }
+    let stats = device.stats().expect("it counts");
+    assert!(stats.media_read_bytes > 0 && stats.samples >= 19, "{stats:?}");
+    assert_eq!(stats.queued, 0, "{stats:?}");
+}
+
+/// The device makes samples from its own files and from nothing else. Removes them.
+pub fn without_its_files_a_device_makes_nothing(
+    device: &mut dyn Transport,
+    exercise: &Exercise,
+) {
+    device.open(&exercise.session()).expect("it has what the session needs");
+    done(device, exercise.job(40, &[0, 1]));
+    exercise.starve().expect("the files can be removed");
+    let reason = failure(device, exercise.job(41, &[0, 2]));
+    assert!(reason.contains("a/progressive.jpg"), "{reason}");
+    let reason = refusal(device, exercise.session());
+    assert!(reason.contains("a/progressive.jpg"), "{reason}");
+    assert!(reason.contains("at its data root?"), "{reason}");
+}
+
+/// Submits `job` and waits for its completion.
+fn complete(device: &mut dyn Transport, job: Job) -> Completion {
+    let id = job.id;
+    device.submit(job).expect("it has a free slot");
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < PATIENCE, "job {} never came back", id.0);
+        let polled = device.poll(Duration::from_millis(100)).expect("the link holds");
+        // Another job's completion is a late one of an earlier session.
+        if let Some(completion) = polled.filter(|completion| completion.job == id) {
+            return completion;
+        }
+    }
+}
+
+/// The bytes of `job`, checked against their checksum, and its bad samples.
+pub fn done(device: &mut dyn Transport, job: Job) -> (Vec<u8>, Vec<BadSample>) {
+    let id = job.id;
+    let Outcome::Done { payload, checksum, bad } = complete(device, job).outcome else {
+        panic!("job {} failed", id.0);
+    };
+    let bytes = match payload {
+        Payload::Inline { len } => {
+            let mut bytes = vec![0; usize::try_from(len).expect("it fits")];
+            device.read_result(id, &mut bytes).expect("the payload waits");
+            bytes
+        }
+        Payload::Extent { path, offset, len } => {
+            let file = fs::read(&path).expect("the extent is there");
+            let [start, len] =
+                [offset, len].map(|n| usize::try_from(n).expect("it fits"));
+            fs::remove_file(&path).expect("it is the host's to remove");
+            file[start..start + len].to_vec()
+        }
+    };
+    assert_eq!(xxh3_64(&bytes), checksum, "job {}", id.0);
+    (bytes, bad)
+}
+
+fn failure(device: &mut dyn Transport, job: Job) -> String {
+    match complete(device, job).outcome {
+        Outcome::Failed { reason } => reason,
+        Outcome::Done { .. } => panic!("the job was done although it cannot be"),
+    }
+}
+
+fn refusal(device: &mut dyn Transport, session: Session) -> String {
+    match device.open(&session) {
+        Err(CsdError::SessionRefused { reason }) => reason,
+        other => panic!("the session was not refused: {other:?}"),
+    }
+}

@@ -1,0 +1,196 @@
+//! The agent's server and program against the device's conformance checks.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use bothends_agent::conformance::{self, Exercise, done};
+use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
+use bothends_csd::loopback::Loopback;
+use bothends_csd::{ConnectOptions, CsdError, Serve, connect};
+
+/// Nothing here takes longer; what does, hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn exercise() -> (tempfile::TempDir, Exercise) {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let exercise = Exercise::prepare(&data).unwrap();
+    (dir, exercise)
+}
+
+fn server(root: &Path, n_workers: u32, n_slots: u32) -> Server<NoCosts> {
+    let config =
+        ServerConfig { name: "test".into(), emulated: false, n_workers, n_slots };
+    Server::start(config, FileStore::new(root).unwrap(), NoCosts).unwrap()
+}
+
+#[test]
+fn the_server_conforms_in_process_with_any_number_of_workers() {
+    for n_workers in [1, 2, 5] {
+        let (_dir, exercise) = exercise();
+        let server = server(exercise.root(), n_workers, 2);
+        conformance::all(&mut Loopback::new(Box::new(server)), &exercise);
+    }
+}
+
+#[test]
+fn jobs_finish_in_order_and_a_full_server_hands_the_job_back() {
+    let (_dir, exercise) = exercise();
+    let mut server = server(exercise.root(), 2, 3);
+    let early = server.submit(exercise.job(0, &[0])).unwrap_err();
+    assert!(matches!(early.source, CsdError::SessionRefused { .. }));
+    server.open(exercise.session()).unwrap();
+    for number in 0..3 {
+        server.submit(exercise.job(number, &[0, 1, 2])).unwrap();
+    }
+    let refused = server.submit(exercise.job(3, &[0])).unwrap_err();
+    assert!(matches!(refused.source, CsdError::Full));
+    assert_eq!(refused.job, exercise.job(3, &[0]));
+    for number in 0..3 {
+        let finished = server.poll(PATIENCE).unwrap();
+        assert_eq!(finished.job, exercise.job(number, &[]).id);
+        assert_eq!(finished.lateness_ns, 0, "nothing is modelled");
+    }
+    // A host that does not keep to its session hurts itself alone.
+    server.submit(exercise.job(3, &[0; 13])).unwrap();
+    let reason = server.poll(PATIENCE).unwrap().result.unwrap_err();
+    assert_eq!(reason, "job 3 has 13 samples, but the session was opened for at most 12");
+    server.submit(exercise.job(4, &[0])).unwrap();
+    assert!(server.poll(PATIENCE).unwrap().result.is_ok());
+}
+
+#[test]
+fn a_closed_server_forgets_its_jobs_and_takes_another_session() {
+    let (_dir, exercise) = exercise();
+    let mut server = server(exercise.root(), 1, 8);
+    server.open(exercise.session()).unwrap();
+    for number in 0..8 {
+        server.submit(exercise.job(number, &[0; 12])).unwrap();
+    }
+    server.revoke(exercise.job(7, &[]).id);
+    server.submit(exercise.job(9, &[0])).unwrap();
+    server.close();
+    assert_eq!(server.stats().queued, 0);
+    assert!(server.poll(Duration::from_millis(20)).is_none());
+    let mut device = Loopback::new(Box::new(server));
+    conformance::all(&mut device, &exercise);
+}
+
+/// The program, killed if a test ends without it.
+struct Agent {
+    child: Child,
+    url: String,
+}
+
+impl Agent {
+    fn start(listen: &str, root: &Path, more: &[&str]) -> Self {
+        let mut child = command(listen, root, more).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim().strip_prefix("listening on ").unwrap_or_else(|| {
+            let mut words = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+            panic!("it said `{line}` and `{words}`")
+        });
+        Self { url: url.to_owned(), child }
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it never ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(listen: &str, root: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bothends-agent"));
+    command.args(["--listen", listen, "--data-root", root.to_str().unwrap()]).args(more);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Exit status and standard error of a program that shall not start.
+fn refusal(listen: &str, root: &Path, more: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = command(listen, root, more).output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn the_program_conforms_over_every_wire_and_leaves_nothing() {
+    for scheme in ["unix", "tcp", "spool"] {
+        let (dir, exercise) = exercise();
+        let place = dir.path().join("door");
+        let listen = match scheme {
+            "tcp" => "tcp://127.0.0.1:0".to_owned(),
+            _ => format!("{scheme}://{}", place.display()),
+        };
+        let mut agent =
+            Agent::start(&listen, exercise.root(), &["--once", "--cores", "2"]);
+        let address = agent.url.parse().unwrap();
+        let mut device = connect(&address, &ConnectOptions::default()).unwrap();
+        conformance::all(&mut *device, &exercise);
+        drop(device);
+        assert!(agent.end().success(), "{scheme}");
+        assert!(!place.exists(), "{scheme} left {}", place.display());
+    }
+}
+
+#[test]
+fn one_host_after_the_other_is_served_until_a_signal_comes() {
+    let (dir, exercise) = exercise();
+    let place = dir.path().join("door");
+    let listen = format!("unix://{}", place.display());
+    let mut agent = Agent::start(&listen, exercise.root(), &[]);
+    for _ in 0..2 {
+        let address = agent.url.parse().unwrap();
+        let mut device = connect(&address, &ConnectOptions::default()).unwrap();
+        device.hello().unwrap();
+        device.open(&exercise.session()).unwrap();
+        done(&mut *device, exercise.job(0, &[0]));
+    }
+    let id = agent.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert!(agent.end().success());
+    assert!(!place.exists());
+}
+
+#[test]
+fn what_cannot_be_served_is_one_line_and_the_right_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    let (status, words) = refusal("tcp://127.0.0.1:0", &missing, &[]);
+    assert_eq!(status, Some(1));
+    let expected =
+        format!("error: cannot read {} beside the device: No such", missing.display());
+    assert!(words.starts_with(&expected), "{words}");
+    assert_eq!(words.lines().count(), 1, "{words}");
+
+    let (status, words) = refusal("tcp://0.0.0.0:0", dir.path(), &[]);
+    assert_eq!(status, Some(1));
+    assert!(words.contains("key"), "{words}");
+    assert_eq!(words.lines().count(), 1, "{words}");
+
+    let (status, words) = refusal("nas:7070", dir.path(), &[]);
+    assert_eq!(status, Some(2));
+    assert!(words.contains("tcp://HOST:PORT"), "{words}");
+
+    let (status, _) = refusal("tcp://127.0.0.1:0", dir.path(), &["--cores", "0"]);
+    assert_eq!(status, Some(2));
+}
