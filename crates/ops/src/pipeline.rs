@@ -14,21 +14,20 @@ use bothends_core::sample::{Record, SampleKey};
 use bothends_core::tensor::SampleShape;
 
 use crate::crop::{center, window};
-use crate::decode::{Decoder, check_size};
+use crate::decode::{check_size, decode};
 use crate::error::{OpsError, SampleFault};
 use crate::flip;
 use crate::image::Image;
 use crate::resize::Resizer;
 
-/// Memory that a worker keeps from sample to sample, at most; what one huge image took
-/// beyond it is given back after that image.
+/// Largest buffer that a worker keeps for the next sample; what one huge image took beyond
+/// it is given back after that image.
 const KEEP_BYTES: usize = 64 << 20;
 
 /// One worker's memory. After warm-up no op allocates per sample (the JPEG and PNG
 /// libraries do, inside).
 #[derive(Debug, Default)]
 pub struct Scratch {
-    decoder: Decoder,
     resizer: Resizer,
     /// The picture as far as the ops have come.
     image: Image,
@@ -43,6 +42,12 @@ impl Scratch {
     #[must_use]
     pub fn source_pixels(&self) -> u64 {
         self.source_pixels
+    }
+
+    fn release_excess(&mut self) {
+        self.image.release_above(KEEP_BYTES);
+        self.next.release_above(KEEP_BYTES);
+        self.resizer.release_above(KEEP_BYTES);
     }
 }
 
@@ -112,8 +117,7 @@ impl Pipeline {
         if made.is_ok() {
             out.copy_from_slice(scratch.image.pixels());
         }
-        scratch.image.release_above(KEEP_BYTES);
-        scratch.next.release_above(KEEP_BYTES);
+        scratch.release_excess();
         made
     }
 
@@ -141,11 +145,12 @@ fn apply(
     record: Record<'_>,
     scratch: &mut Scratch,
 ) -> Result<(), OpsError> {
-    let Scratch { decoder, resizer, image, next, source_pixels } = scratch;
+    let Scratch { resizer, image, next, source_pixels } = scratch;
     match *op {
         Op::Decode => {
-            decoder.decode(record, image)?;
-            *source_pixels = u64::from(image.size().height) * u64::from(image.size().width);
+            decode(record, image)?;
+            let Size { height, width } = image.size();
+            *source_pixels = u64::from(height) * u64::from(width);
         }
         Op::RandomResizedCrop {
             size,

@@ -1,7 +1,9 @@
 //! Antialiased bilinear resize of 8-bit images, equal to Pillow's
 //! `Image.resize(size, BILINEAR)` in every bit.
 //!
-//! Two passes: first along the rows, into bytes, then along the columns. Each output is a
+//! Two passes: first along the rows, into bytes, then along the columns, as Pillow did up
+//! to 12.x. (From 13 on it takes the columns first where that is cheaper, which moves
+//! single values by one; here the order is part of the meaning and stays.) Each output is a
 //! weighted sum of the inputs under a triangle whose half-width is one input pixel, or one
 //! output pixel where that is larger (shrinking averages, enlarging interpolates). The
 //! weights are computed in f64 with additions, multiplications and divisions in the order
@@ -55,7 +57,12 @@ impl Resizer {
         }
     }
 
-    /// Along the rows: every row of `src` becomes a row of `out` of another width.
+    /// Gives the memory between the passes back if it is more than `keep_bytes`.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+        self.narrowed.release_above(keep_bytes);
+    }
+
+    /// Along the rows: every pixel is a weighted sum of pixels of the same row of `src`.
     fn resize_rows(&mut self, src: View<'_>, out: &mut Image) {
         let channels = src.channels();
         self.columns.set(src.width(), out.width());
@@ -63,43 +70,44 @@ impl Resizer {
         for (dst, src) in out.pixels_mut().chunks_exact_mut(row_bytes).zip(src.rows()) {
             let pixels = dst.chunks_exact_mut(channels);
             for (pixel, taps) in pixels.zip(self.columns.outputs()) {
-                for (channel, value) in pixel.iter_mut().enumerate() {
-                    let inputs = src[taps.first * channels + channel..].iter();
-                    *value = weighted_sum(inputs.step_by(channels), taps.weights);
-                }
+                let inputs = src[taps.first * channels..].chunks_exact(channels);
+                weigh(taps.weights.iter().zip(inputs), &mut self.sums, pixel);
             }
         }
     }
 
-    /// Along the columns: every row of `out` is a weighted sum of rows of `src`.
+    /// Along the columns: every row is a weighted sum of rows of `src`.
     fn resize_columns(&mut self, src: View<'_>, out: &mut Image) {
         self.rows.set(src.height(), out.height());
         let row_bytes = out.width() * src.channels();
         let rows = out.pixels_mut().chunks_exact_mut(row_bytes);
-        for (dst, taps) in rows.zip(self.rows.outputs()) {
-            self.sums.clear();
-            self.sums.resize(row_bytes, HALF);
-            for (y, &weight) in (taps.first..).zip(taps.weights) {
-                for (sum, &value) in self.sums.iter_mut().zip(src.row(y)) {
-                    *sum += i32::from(value) * weight;
-                }
-            }
-            for (value, &sum) in dst.iter_mut().zip(&self.sums) {
-                *value = byte_of(sum);
-            }
+        for (row, taps) in rows.zip(self.rows.outputs()) {
+            let inputs = (taps.first..).map(|y| src.row(y));
+            weigh(taps.weights.iter().zip(inputs), &mut self.sums, row);
         }
     }
 }
 
-fn weighted_sum<'a>(inputs: impl Iterator<Item = &'a u8>, weights: &[i32]) -> u8 {
-    let products = inputs.zip(weights).map(|(&value, weight)| i32::from(value) * weight);
-    byte_of(HALF + products.sum::<i32>())
-}
-
-/// Drops the fraction and clamps. A triangle's sums stay in range but for the rounding of
-/// the weights, which may carry 255 over the edge.
-fn byte_of(sum: i32) -> u8 {
-    u8::try_from((sum >> WEIGHT_BITS).clamp(0, 255)).expect("clamped to a byte")
+/// Sums the inputs (each as long as `out`) times their weights and rounds to bytes. The
+/// caller lends `sums` as memory.
+fn weigh<'a>(
+    inputs: impl Iterator<Item = (&'a i32, &'a [u8])>,
+    sums: &mut Vec<i32>,
+    out: &mut [u8],
+) {
+    sums.clear();
+    sums.resize(out.len(), HALF);
+    for (&weight, input) in inputs {
+        for (sum, &value) in sums.iter_mut().zip(input) {
+            *sum += i32::from(value) * weight;
+        }
+    }
+    for (byte, &sum) in out.iter_mut().zip(&*sums) {
+        // A triangle's sums stay in range but for the rounding of the weights, which may
+        // carry 255 over the edge.
+        let rounded = (sum >> WEIGHT_BITS).clamp(0, 255);
+        *byte = u8::try_from(rounded).expect("clamped to a byte");
+    }
 }
 
 /// The weights of all outputs along one axis.

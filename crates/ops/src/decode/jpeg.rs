@@ -17,11 +17,12 @@ use crate::image::Image;
 /// thousands of empty scans, each of which costs a pass over all coefficients.
 const MAX_SCANS: u32 = 500;
 
-/// The library's handle, started with the first JPEG.
-#[derive(Debug, Default)]
-pub(super) struct Jpeg {
-    decompressor: Option<Decompressor>,
-}
+/// JPEG keeps nothing between samples. The library would: a handle remembers the tables of
+/// the file before, so that a file without tables would be decoded by its predecessor's, and
+/// after an error in a header it refuses every later file. A new handle for each image
+/// costs less than a microsecond.
+#[derive(Debug)]
+pub(super) struct Jpeg;
 
 impl Codec for Jpeg {
     /// Start of image (T.81 §B.1.1.3) and the first byte of whatever marker follows.
@@ -29,38 +30,41 @@ impl Codec for Jpeg {
         bytes.starts_with(&[0xff, 0xd8, 0xff])
     }
 
-    fn decode(&mut self, bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
-        let decompressor = match &mut self.decompressor {
-            Some(started) => started,
-            none => none.insert(start().map_err(OpsError::DecoderStart)?),
-        };
-        let header = decompressor.read_header(bytes).map_err(damaged)?;
-        if header.is_lossless {
-            let feature = "lossless";
-            return Err(SampleFault::Unsupported { format: "JPEG", feature }.into());
-        }
-        let size = check_size(header.height, header.width)?;
-        let (format, channels) = match header.colorspace {
-            // The library turns grey and YCbCr into RGB by itself; four inks stay four.
-            Colorspace::RGB | Colorspace::YCbCr | Colorspace::Gray => {
-                (PixelFormat::RGB, 3)
-            }
-            Colorspace::CMYK | Colorspace::YCCK => (PixelFormat::CMYK, 4),
-        };
-        let target = turbojpeg::Image {
-            pixels: out.reshape(size, channels),
-            width: header.width,
-            pitch: header.width * format.size(),
-            height: header.height,
-            format,
-        };
-        // A warning comes back as an error here, whatever pixels were written.
-        decompressor.decompress(bytes, target).map_err(damaged)?;
-        if format == PixelFormat::CMYK {
-            out.narrow(rgb_of_inverted_cmyk);
-        }
+    fn decode(&self, bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
+        let mut decompressor = start().map_err(OpsError::DecoderStart)?;
+        decode(&mut decompressor, bytes, out)?;
         Ok(())
     }
+}
+
+fn decode(
+    decompressor: &mut Decompressor,
+    bytes: &[u8],
+    out: &mut Image,
+) -> Result<(), SampleFault> {
+    let header = decompressor.read_header(bytes).map_err(damaged)?;
+    if header.is_lossless {
+        return Err(SampleFault::Unsupported { format: "JPEG", feature: "lossless" });
+    }
+    let size = check_size(header.height, header.width)?;
+    let (format, channels) = match header.colorspace {
+        // The library turns grey and YCbCr into RGB by itself; four inks stay four.
+        Colorspace::RGB | Colorspace::YCbCr | Colorspace::Gray => (PixelFormat::RGB, 3),
+        Colorspace::CMYK | Colorspace::YCCK => (PixelFormat::CMYK, 4),
+    };
+    let target = turbojpeg::Image {
+        pixels: out.reshape(size, channels),
+        width: header.width,
+        pitch: header.width * format.size(),
+        height: header.height,
+        format,
+    };
+    // A warning comes back as an error here, whatever pixels were written.
+    decompressor.decompress(bytes, target).map_err(damaged)?;
+    if format == PixelFormat::CMYK {
+        out.narrow(rgb_of_inverted_cmyk);
+    }
+    Ok(())
 }
 
 fn start() -> Result<Decompressor, turbojpeg::Error> {

@@ -12,7 +12,7 @@ use crate::error::{OpsError, SampleFault};
 use crate::image::Image;
 
 /// PNG keeps nothing between samples; the crate allocates its window for each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Png;
 
 impl Codec for Png {
@@ -21,7 +21,7 @@ impl Codec for Png {
         bytes.starts_with(b"\x89PNG\r\n\x1a\n")
     }
 
-    fn decode(&mut self, bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
+    fn decode(&self, bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
         let mut decoder = Decoder::new(Cursor::new(bytes));
         decoder.set_ignore_text_chunk(true);
         decoder.set_ignore_iccp_chunk(true);

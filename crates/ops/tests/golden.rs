@@ -1,0 +1,258 @@
+//! Pixels are Pillow's, bit for bit: tests/fixtures/ops/index.json says what Pillow made
+//! of every case, and `scripts/golden-resize` how it was asked.
+//!
+//! Real images are checked too where `BOTHENDS_TEST_DATA` names a folder with
+//! imagenet-500.tar.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::cast_possible_truncation, reason = "the formulas are modulo 256")]
+
+use std::path::{Path, PathBuf};
+
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::recipe::draw::CropBox;
+use bothends_core::recipe::{Normalise, Recipe, RecordShape, Size};
+use bothends_core::sample::{Encoding, Record, SampleKey};
+use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
+use bothends_ops::decode::decode;
+use bothends_ops::image::Image;
+use bothends_ops::resize::Resizer;
+use bothends_ops::{Finish, OpsError, Pipeline, Scratch};
+use serde_json::Value;
+
+#[test]
+fn resize_is_pillows() {
+    let mut resizer = Resizer::default();
+    for case in cases("resize") {
+        let source = picture(&case);
+        let [top, left, height, width] = numbers(&case["box"]);
+        let crop = CropBox { top, left, height, width };
+        let [height, width] = numbers(&case["to"]);
+        let mut out = Image::default();
+        let view = source.view().crop(crop).unwrap();
+        resizer.resize(view, Size { height, width }, &mut out);
+        assert_pillows(&out, &case);
+    }
+}
+
+#[test]
+fn jpeg_pixels_are_pillows() {
+    decodes_as_pillow("jpeg");
+}
+
+#[test]
+fn png_pixels_are_pillows() {
+    decodes_as_pillow("png");
+}
+
+fn decodes_as_pillow(kind: &str) {
+    for case in cases(kind) {
+        let bytes = fixture(case["file"].as_str().unwrap());
+        let image = decoded(&bytes).unwrap_or_else(|e| panic!("{case}: {e}"));
+        assert_eq!(image.size().height, number(&case["height"]), "{case}");
+        assert_eq!(image.size().width, number(&case["width"]), "{case}");
+        assert_eq!(image.channels(), 3, "{case}");
+        assert_pillows(&image, &case);
+        assert_evaluated(&bytes, &case);
+    }
+}
+
+/// Not once may we deliver what Pillow refuses. We may refuse more, and of flipped bits we
+/// do: every warning of libjpeg is a fault here.
+#[test]
+fn a_file_cut_short_anywhere_is_refused() {
+    for case in cases("damage") {
+        let file = fixture(case["file"].as_str().unwrap());
+        assert!(decoded(&file).is_ok(), "{}", case["file"]);
+        for end in 0..file.len() {
+            let outcome = decoded(&file[..end]);
+            assert!(
+                matches!(outcome, Err(OpsError::BadSample(_))),
+                "{}: the first {end} of {} bytes were accepted",
+                case["file"],
+                file.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_refused_or_read_as_pillow_reads_it() {
+    let (mut same, mut refused) = (0, 0);
+    for case in cases("damage") {
+        let file = fixture(case["file"].as_str().unwrap());
+        for flip in case["flips"].as_array().unwrap() {
+            let bit = flip[0].as_u64().unwrap() as usize;
+            let mut damaged = file.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let Ok(image) = decoded(&damaged) else {
+                refused += 1;
+                continue;
+            };
+            let pillow = flip[1].as_u64();
+            let ours = u64::from(crc32(image.pixels()));
+            assert_eq!(Some(ours), pillow, "{} with bit {bit} flipped", case["file"]);
+            same += 1;
+        }
+    }
+    assert!(same > 100 && refused > 100, "{same} read, {refused} refused");
+}
+
+#[test]
+fn finished_elements_are_ieee_arithmetic() {
+    let shape = SampleShape { height: 16, width: 16, channels: 1 };
+    let normalise = Normalise { mean: vec![0.485], std: vec![0.229] };
+    let bytes: Vec<u8> = (0..=255).collect();
+    for case in cases("finish") {
+        let dtype = match case["dtype"].as_str().unwrap() {
+            "f16" => Dtype::F16,
+            "bf16" => Dtype::Bf16,
+            _ => Dtype::F32,
+        };
+        let normalise = case["normalised"].as_bool().unwrap().then_some(&normalise);
+        let output = Output { dtype, layout: Layout::Nchw };
+        let finish = Finish::new(normalise, shape, output).unwrap();
+        let mut elements = vec![0; finish.sample_bytes()];
+        finish.run(&bytes, &mut elements);
+        assert_eq!(
+            u64::from(crc32(&elements)),
+            case["crc32"].as_u64().unwrap(),
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn real_images_are_pillows() {
+    let Some(folder) = std::env::var_os("BOTHENDS_TEST_DATA") else {
+        println!("skipped: BOTHENDS_TEST_DATA names no folder with imagenet-500.tar");
+        return;
+    };
+    let tar = std::fs::read(Path::new(&folder).join("imagenet-500.tar")).unwrap();
+    let files = tar_files(&tar);
+    let mut resizer = Resizer::default();
+    let real = cases("real");
+    for case in &real {
+        let name = case["file"].as_str().unwrap();
+        let (_, bytes) = files.iter().find(|(file, _)| file == name).unwrap();
+        let image = decoded(bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_pillows(&image, case);
+        let [top, left, height, width] = numbers(&case["box"]);
+        let view = image.view().crop(CropBox { top, left, height, width }).unwrap();
+        let mut crop = Image::default();
+        resizer.resize(view, Size { height: 224, width: 224 }, &mut crop);
+        let expected = case["crop_crc32"].as_u64().unwrap();
+        assert_eq!(u64::from(crc32(crop.pixels())), expected, "{case}");
+        assert_evaluated(bytes, case);
+    }
+    println!("{} real images and crops are Pillow's", real.len());
+    assert_eq!(real.len(), files.len());
+}
+
+// --- what the script writes, read -------------------------------------------------------
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/ops")
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    std::fs::read(fixtures().join(name)).unwrap()
+}
+
+fn cases(kind: &str) -> Vec<Value> {
+    let index: Value = serde_json::from_slice(&fixture("index.json")).unwrap();
+    let cases = index[kind].as_array().unwrap().clone();
+    assert!(!cases.is_empty(), "no case of {kind}");
+    cases
+}
+
+fn number(value: &Value) -> u32 {
+    value.as_u64().unwrap().try_into().unwrap()
+}
+
+fn numbers<const N: usize>(list: &Value) -> [u32; N] {
+    let list: Vec<u32> = list.as_array().unwrap().iter().map(number).collect();
+    list.try_into().unwrap()
+}
+
+fn decoded(bytes: &[u8]) -> Result<Image, OpsError> {
+    let mut image = Image::default();
+    decode(Record { bytes, encoding: Encoding::Image }, &mut image)?;
+    Ok(image)
+}
+
+fn assert_pillows(image: &Image, case: &Value) {
+    if let Some(pixels) = case["pixels"].as_str() {
+        let ours: String =
+            image.pixels().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(ours, pixels, "{case}");
+    }
+    assert_eq!(
+        u64::from(crc32(image.pixels())),
+        case["crc32"].as_u64().unwrap(),
+        "{case}"
+    );
+}
+
+/// The recipe `imagenet-eval` as a whole, against Pillow with torchvision's arithmetic.
+fn assert_evaluated(bytes: &[u8], case: &Value) {
+    let recipe = Recipe::builtin("imagenet-eval").unwrap();
+    let shape = recipe.shape(RecordShape::Image).unwrap();
+    let pipeline = Pipeline::new(&recipe, shape).unwrap();
+    let key = SampleKey { seed: 0, epoch: EpochIdx(0), sample: SampleId(0) };
+    let record = Record { bytes, encoding: Encoding::Image };
+    let mut sample = vec![0; shape.len()];
+    pipeline.run(&mut Scratch::default(), key, record, &mut sample).unwrap();
+    assert_eq!(u64::from(crc32(&sample)), case["eval_crc32"].as_u64().unwrap(), "{case}");
+}
+
+/// CRC-32 as zlib counts it, bit by bit through a table of bytes.
+fn crc32(bytes: &[u8]) -> u32 {
+    let table: [u32; 256] = std::array::from_fn(|byte| {
+        (0..8).fold(byte as u32, |crc, _| {
+            if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 }
+        })
+    });
+    !bytes.iter().fold(!0, |crc, &byte| table[(crc as u8 ^ byte) as usize] ^ crc >> 8)
+}
+
+/// The script's pictures: the same integer formulas.
+fn picture(case: &Value) -> Image {
+    let [height, width, channels] =
+        ["height", "width", "channels"].map(|key| number(&case[key]));
+    let mut image = Image::default();
+    let pixels = image.reshape(Size { height, width }, channels);
+    let mut state: u32 = 1;
+    for (i, byte) in (0..).zip(pixels) {
+        let (y, x, c) = (i / channels / width, i / channels % width, i % channels);
+        *byte = match case["pattern"].as_str().unwrap() {
+            "noise" => {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            }
+            "gradient" => ((3 * x + 2 * y + 85 * c + ((x * y) >> 4)) / 2 % 256) as u8,
+            "edges" => 255 * u8::from(((x * 7 / 5) ^ (y * 5 / 7)) % (5 + c) < 2),
+            other => panic!("no such pattern: {other}"),
+        };
+    }
+    image
+}
+
+/// Names and contents of the regular files in an (ustar) archive.
+fn tar_files(tar: &[u8]) -> Vec<(String, &[u8])> {
+    let text = |field: &[u8]| {
+        let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
+        String::from_utf8(field[..end].to_vec()).unwrap()
+    };
+    let mut files = Vec::new();
+    let mut at = 0;
+    while tar.len() - at >= 512 && tar[at] != 0 {
+        let header = &tar[at..at + 512];
+        let len = usize::from_str_radix(text(&header[124..136]).trim(), 8).unwrap();
+        if matches!(header[156], b'0' | 0) {
+            files.push((text(&header[..100]), &tar[at + 512..][..len]));
+        }
+        at += 512 + len.next_multiple_of(512);
+    }
+    files
+}

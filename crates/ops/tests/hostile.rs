@@ -1,0 +1,264 @@
+//! Hostile bytes are refused, never a panic; and laws that hold for every image.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use bothends_core::recipe::Size;
+use bothends_core::recipe::draw::CropBox;
+use bothends_core::sample::{Encoding, Record};
+use bothends_ops::decode::decode;
+use bothends_ops::image::Image;
+use bothends_ops::resize::Resizer;
+use bothends_ops::{OpsError, SampleFault, flip};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Every file of tests/bad/jpeg, and a part of what is said about it.
+const BAD_JPEGS: [(&str, &str); 17] = [
+    ("claims-65500x65500.jpg", "too large"),
+    ("claims-65535x65535.jpg", "damaged: Maximum supported image dimension"),
+    ("empty.jpg", "neither a JPEG nor a PNG"),
+    ("entropy-data-all-ones.jpg", "damaged: Corrupt JPEG data"),
+    ("header-only.jpg", "damaged"),
+    ("hierarchical.jpg", "damaged: Unsupported JPEG process"),
+    ("lossless.jpg", "lossless JPEG images are not supported"),
+    ("no-end-of-image.jpg", "damaged: Premature end"),
+    ("no-quantisation-table.jpg", "damaged: Quantization table"),
+    ("no-such-huffman-table.jpg", "damaged: Huffman table"),
+    ("only-start-of-image.jpg", "damaged"),
+    ("stray-bytes-before-end.jpg", "damaged: Corrupt JPEG data"),
+    ("truncated.jpg", "damaged: Premature end"),
+    ("twelve-bit.jpg", "12-bit JPEG images are not supported"),
+    ("two-components.jpg", "damaged"),
+    ("zero-height.jpg", "damaged: Empty JPEG image"),
+    ("zero-width.jpg", "damaged: Empty JPEG image"),
+];
+
+#[test]
+fn every_bad_jpeg_is_refused_in_words() {
+    let folder = in_repository("tests/bad/jpeg");
+    let mut names: Vec<String> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, BAD_JPEGS.map(|(name, _)| name), "one line per file, sorted");
+    for (name, words) in BAD_JPEGS {
+        let outcome = decoded(&std::fs::read(folder.join(name)).unwrap());
+        let Err(fault) = outcome else { panic!("{name} was accepted") };
+        assert!(matches!(fault, OpsError::BadSample(_)), "{name}: {fault:?}");
+        assert!(fault.to_string().contains(words), "{name}: {fault}");
+    }
+}
+
+/// A worker goes on after any sample, good or bad, and every file is read as if it were the
+/// first: nothing of the library's state (tables, open headers) outlives a file.
+#[test]
+fn a_file_is_read_alike_after_any_other() {
+    let folder = in_repository("tests/bad/jpeg");
+    let bad =
+        BAD_JPEGS.map(|(name, _)| (name, std::fs::read(folder.join(name)).unwrap()));
+    let good = ["optimised.jpg", "no-huffman-tables.jpg", "422-progressive.jpg"]
+        .map(|name| (name, fixture(name)));
+    let files: Vec<_> = bad.into_iter().chain(good).collect();
+    let alone: Vec<_> = files.iter().map(|(_, file)| decoded(file).ok()).collect();
+    for (before, first) in &files {
+        for ((name, file), alone) in files.iter().zip(&alone) {
+            let mut image = Image::default();
+            let _ =
+                decode(Record { bytes: first, encoding: Encoding::Image }, &mut image);
+            let record = Record { bytes: file, encoding: Encoding::Image };
+            let after = decode(record, &mut image).ok().map(|()| &image);
+            assert_eq!(after, alone.as_ref(), "{name} after {before}");
+        }
+    }
+}
+
+/// Arithmetic coding is lossless: the same coefficients, so the same pixels.
+#[test]
+fn arithmetic_coding_changes_no_pixel() {
+    let huffman = fixture("420-31x18.jpg");
+    let mut transform = turbojpeg::Transform::default();
+    transform.arithmetic = true;
+    let arithmetic = turbojpeg::transform(&transform, &huffman).unwrap();
+    assert_ne!(arithmetic[..], huffman[..]);
+    assert_eq!(decoded(&arithmetic).unwrap(), decoded(&huffman).unwrap());
+}
+
+#[test]
+fn a_truncated_png_is_refused_anywhere() {
+    for name in ["type2-8bit.png", "type3-4bit-interlaced.png"] {
+        let file = fixture(name);
+        // The last 12 bytes are the empty end chunk, behind all pixels.
+        for end in 0..file.len() - 12 {
+            let outcome = decoded(&file[..end]);
+            assert!(
+                matches!(outcome, Err(OpsError::BadSample(_))),
+                "{name}: the first {end} of {} bytes were accepted",
+                file.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_png_that_claims_too_much_is_refused_before_memory_is_taken() {
+    let mut file = fixture("one-pixel.png");
+    file[16..24].copy_from_slice(&[0, 0, 0xff, 0xdc, 0, 0, 0xff, 0xdc]);
+    let crc = crc32_of_header(&file);
+    file[29..33].copy_from_slice(&crc.to_be_bytes());
+    let Err(OpsError::BadSample(fault)) = decoded(&file) else { panic!("accepted") };
+    assert_eq!(fault, SampleFault::TooLarge { height: 65_500, width: 65_500 });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn random_bytes_never_panic(head in 0..3usize, tail in vec(any::<u8>(), 0..400)) {
+        let head: &[u8] = [&b""[..], b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"][head];
+        prop_assert!(decoded(&[head, &tail].concat()).is_err());
+    }
+
+    /// Bytes replaced, removed and repeated anywhere. What is still accepted is an image.
+    #[test]
+    fn mutated_files_never_panic(
+        file in 0..FILES.len(),
+        edits in vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8),
+    ) {
+        let mut bytes = FILES[file].clone();
+        for (at, value, edit) in edits {
+            let at = at.index(bytes.len());
+            match edit {
+                0 => bytes[at] = value,
+                1 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, value),
+            }
+        }
+        if let Ok(image) = decoded(&bytes) {
+            prop_assert_eq!(image.channels(), 3);
+            prop_assert_eq!(image.pixels().len(), image.height() * image.width() * 3);
+        }
+    }
+
+    #[test]
+    fn a_constant_image_stays_constant(
+        value in any::<u8>(),
+        channels in 1..5u32,
+        from in size(60),
+        to in size(60),
+    ) {
+        let mut image = Image::default();
+        image.reshape(from, channels).fill(value);
+        let resized = resize(&image, to);
+        prop_assert_eq!(resized.size(), to);
+        prop_assert!(resized.pixels().iter().all(|&v| v == value));
+    }
+
+    /// A triangle's weights are nowhere negative, so no output leaves its inputs' range.
+    #[test]
+    fn resize_invents_no_new_extremes(image in image(40), to in size(40)) {
+        let range = |image: &Image| {
+            (*image.pixels().iter().min().unwrap(), *image.pixels().iter().max().unwrap())
+        };
+        let ((low, high), (new_low, new_high)) = (range(&image), range(&resize(&image, to)));
+        prop_assert!(low <= new_low && new_high <= high);
+    }
+
+    #[test]
+    fn resizing_to_the_same_size_changes_nothing(image in image(30)) {
+        prop_assert_eq!(resize(&image, image.size()), image);
+    }
+
+    /// Taps end at the crop: a view of a large image is resized as a copy of it would be.
+    #[test]
+    fn resize_never_looks_outside_the_crop(
+        image in image(40),
+        [top, left, height, width] in [0..1000u32, 0..1000, 0..1000, 0..1000],
+        to in size(40),
+    ) {
+        let Size { height: rows, width: columns } = image.size();
+        let (top, left) = (top % rows, left % columns);
+        let (height, width) = (height % (rows - top) + 1, width % (columns - left) + 1);
+        let view = image.view().crop(CropBox { top, left, height, width }).unwrap();
+        let (mut copy, mut resized) = (Image::default(), Image::default());
+        view.copy_to(&mut copy);
+        Resizer::default().resize(view, to, &mut resized);
+        prop_assert_eq!(resized, resize(&copy, to));
+    }
+
+    #[test]
+    fn flipping_twice_is_not_flipping(image in image(20)) {
+        for flip in [flip::horizontal, flip::vertical] {
+            let mut twice = image.clone();
+            flip(&mut twice);
+            flip(&mut twice);
+            prop_assert_eq!(&twice, &image);
+        }
+    }
+}
+
+/// One file of each kind, as seeds for mutation.
+static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let names = [
+        "420-31x18.jpg",
+        "422-progressive.jpg",
+        "grey-8x8.jpg",
+        "cmyk-7x9.jpg",
+        "ycck.jpg",
+        "restart-blocks.jpg",
+        "type0-1bit.png",
+        "type2-16bit-interlaced.png",
+        "type6-8bit.png",
+        "palette-with-trns.png",
+    ];
+    names.map(fixture).to_vec()
+});
+
+fn in_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    std::fs::read(in_repository("tests/fixtures/ops").join(name)).unwrap()
+}
+
+fn decoded(bytes: &[u8]) -> Result<Image, OpsError> {
+    let mut out = Image::default();
+    decode(Record { bytes, encoding: Encoding::Image }, &mut out)?;
+    Ok(out)
+}
+
+fn resize(image: &Image, to: Size) -> Image {
+    let mut out = Image::default();
+    Resizer::default().resize(image.view(), to, &mut out);
+    out
+}
+
+fn size(most: u32) -> impl Strategy<Value = Size> {
+    (1..=most, 1..=most).prop_map(|(height, width)| Size { height, width })
+}
+
+/// An image of any content with sides up to `most`.
+fn image(most: u32) -> impl Strategy<Value = Image> {
+    (size(most), 1..5u32).prop_flat_map(|(size, channels)| {
+        let len = (size.height * size.width * channels) as usize;
+        vec(any::<u8>(), len).prop_map(move |bytes| {
+            let mut image = Image::default();
+            image.reshape(size, channels).copy_from_slice(&bytes);
+            image
+        })
+    })
+}
+
+/// CRC-32 over kind and body of a PNG's first chunk (PNG §5.5), bit by bit.
+fn crc32_of_header(file: &[u8]) -> u32 {
+    let crc = file[12..29].iter().fold(!0u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+            if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 }
+        })
+    });
+    !crc
+}
