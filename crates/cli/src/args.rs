@@ -1,4 +1,4 @@
-//! The flags as they are typed (design.md §9). Names and defaults are stable: scripts depend
+//! The flags as they are typed. Names and defaults are stable: scripts depend
 //! on them. What they mean together is decided in `run.rs`.
 
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! `bothends`: the host's command line. It reads flags, calls the crates that know how, and
 //! prints; it holds no logic of its own.
 //!
-//! Exit status (design.md §9): 0 success; 1 the run failed, with one line that says what,
+//! Exit status: 0 success; 1 the run failed, with one line that says what,
 //! where and what to do; 2 bad arguments.
 
 mod args;

@@ -235,11 +235,6 @@ impl DeviceProcess {
             }
         }
     }
-
-    /// The process id, for accounts of its CPU time.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
 }
 
 impl Drop for DeviceProcess {
@@ -259,7 +254,7 @@ impl Drop for DeviceProcess {
 }
 
 /// The binary beside the running one (or one folder up, where test binaries live), else the
-/// one that the environment names, else the one on the PATH (design.md §11).
+/// one that the environment names, else the one on the PATH.
 pub(crate) fn firmware_sim() -> Result<PathBuf, String> {
     let beside = std::env::current_exe().ok().and_then(|exe| {
         exe.ancestors().skip(1).take(2).map(|d| d.join("firmware-sim")).find(|p| p.is_file())

@@ -1,4 +1,4 @@
-//! The result of a run as JSON: design.md §9, key for key. Scripts depend on the names.
+//! The result of a run as JSON. Scripts depend on the names.
 //!
 //! Every figure here was measured in this run, except where its own `source` says
 //! `modelled(…)`; an emulated device says so beside its name.
