@@ -1,1 +1,219 @@
-//! Whole-system tests live in `tests/`; this library holds what they share.
+//! What the whole-system tests in `tests/` share: images, programs, and runs.
+//!
+//! Images are generated once into the build folder. Real ones are used where
+//! `BOTHENDS_TEST_DATA` names a folder with the archives; a skip is printed elsewhere.
+
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::print_stderr,
+    reason = "test support: every error ends the test, and skips must be seen"
+)]
+
+pub mod programs;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, bail, ensure};
+use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
+use bothends_core::plan::{LastPolicy, Shuffle};
+use bothends_core::recipe::Recipe;
+use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_csd::loopback::Loopback;
+use bothends_runtime::{
+    AccelConfig, BadPolicy, Digesting, DriveConfig, Driven, EpochResult, Observer,
+    Progress, RankConfig, ReadConfig, ReaderKind, RunConfig, Runtime, drive,
+};
+use bothends_samples::GenerateConfig;
+
+/// Generated images: enough for a dozen batches of eight.
+pub const N_GENERATED: u32 = 100;
+
+/// The folder of generated images; made by the first test that asks.
+pub fn generated() -> Result<PathBuf> {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(folder) = FOLDER.get() {
+        return Ok(folder.clone());
+    }
+    let folder = programs::build_folder()?.join("test-images");
+    let _lock = FileLock::take(&folder.with_extension("lock"))?;
+    let config = GenerateConfig { n_images: N_GENERATED, n_classes: 5, seed: 7 };
+    bothends_samples::generate(&folder, &config, &mut |_, _| {})?;
+    Ok(FOLDER.get_or_init(|| folder).clone())
+}
+
+/// The 500 real images, where the environment names them; else a skip is printed.
+pub fn real_images(test: &str) -> Result<Option<PathBuf>> {
+    let Some(archives) = std::env::var_os("BOTHENDS_TEST_DATA") else {
+        eprintln!("skipped: {test} on real images (BOTHENDS_TEST_DATA is not set)");
+        return Ok(None);
+    };
+    let archive = Path::new(&archives).join("imagenet-500.tar");
+    if !archive.is_file() {
+        eprintln!("skipped: {test} on real images (no {})", archive.display());
+        return Ok(None);
+    }
+    let parent = programs::build_folder()?.join("test-real");
+    let folder = parent.join("imagenet-500");
+    let whole = parent.join("whole");
+    let _lock = FileLock::take(&parent.with_extension("lock"))?;
+    if !whole.is_file() {
+        std::fs::create_dir_all(&parent)?;
+        let status = Command::new("tar")
+            .arg("xf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(&parent)
+            .status()?;
+        ensure!(status.success(), "tar could not unpack {}", archive.display());
+        std::fs::write(&whole, "")?;
+    }
+    Ok(Some(folder))
+}
+
+/// Several test programs may want the same images at once: one makes them.
+#[derive(Debug)]
+struct FileLock(
+    #[expect(dead_code, reason = "the lock lives as long as the file")] std::fs::File,
+);
+
+impl FileLock {
+    fn take(path: &Path) -> Result<Self> {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let file = std::fs::File::create(path)?;
+        file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+        Ok(Self(file))
+    }
+}
+
+/// How one run of a test differs from another.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The data.
+    pub data: PathBuf,
+    /// Slots of a batch.
+    pub batch_size: u32,
+    /// Host workers.
+    pub workers: u32,
+    /// How samples are read.
+    pub reader: ReaderKind,
+    /// The strategy's name.
+    pub strategy: &'static str,
+    /// `--csd` flags; `loopback` is a server of the agent's library in this process.
+    pub devices: Vec<String>,
+    /// How often the data set is run in one epoch.
+    pub repeat: u32,
+    /// What happens to a bad sample.
+    pub on_bad: BadPolicy,
+    /// Batches after which the run stops.
+    pub stop_after: Option<u32>,
+    /// Where the state is written.
+    pub checkpoint: Option<PathBuf>,
+    /// A state to go on from.
+    pub resume: Option<PathBuf>,
+    /// Percentage of device batches that the host recomputes.
+    pub audit_percent: u8,
+}
+
+impl Setup {
+    /// The host alone with one worker, in order, on `data`.
+    #[must_use]
+    pub fn new(data: &Path) -> Self {
+        Self {
+            data: data.to_owned(),
+            batch_size: 8,
+            workers: 1,
+            reader: ReaderKind::Auto,
+            strategy: "ordered",
+            devices: Vec::new(),
+            repeat: 1,
+            on_bad: BadPolicy::Raise,
+            stop_after: None,
+            checkpoint: None,
+            resume: None,
+            audit_percent: 0,
+        }
+    }
+
+    fn config(&self) -> Result<RunConfig> {
+        let specs = self.devices.iter().filter(|spec| *spec != "loopback");
+        Ok(RunConfig {
+            data: self.data.clone(),
+            recipe: Recipe::builtin("imagenet-train").context("a built-in recipe")?,
+            batch_size: self.batch_size,
+            seed: 11,
+            shuffle: Shuffle::Full,
+            limit: None,
+            repeat: self.repeat,
+            workers: self.workers,
+            read: ReadConfig { kind: self.reader, ..ReadConfig::default() },
+            devices: specs.map(|spec| Ok(spec.parse()?)).collect::<Result<_>>()?,
+            key_file: None,
+            strategy: self.strategy.parse()?,
+            output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
+            rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
+            on_bad: self.on_bad,
+            audit_percent: self.audit_percent,
+            memory_budget_bytes: 64 << 20,
+        })
+    }
+
+    /// Runs one epoch in this process; the result of the epoch.
+    pub fn run(&self) -> Result<EpochResult> {
+        let mut driven = self.drive()?;
+        driven.result.epochs.pop().context("one epoch")
+    }
+
+    /// Runs one epoch in this process; everything that came out.
+    pub fn drive(&self) -> Result<Driven> {
+        let how = DriveConfig {
+            epochs: 1,
+            compare: Vec::new(),
+            accelerator: AccelConfig::Host,
+            digest: Digesting::On,
+            stop_after: self.stop_after,
+            checkpoint: self.checkpoint.clone(),
+            resume: self.resume.clone(),
+            measure: None,
+        };
+        let mut runtime = Runtime::open(self.config()?)?;
+        for _ in self.devices.iter().filter(|spec| *spec == "loopback") {
+            runtime.attach("loopback", Box::new(loopback(&self.data)?))?;
+        }
+        Ok(drive(&mut runtime, &how, &mut Silent)?)
+    }
+}
+
+/// The agent's own serving code in this process.
+fn loopback(data: &Path) -> Result<Loopback> {
+    let config = ServerConfig {
+        name: "loopback".to_owned(),
+        emulated: false,
+        n_workers: 1,
+        n_slots: 2,
+    };
+    let server = Server::start(config, FileStore::new(data)?, NoCosts)?;
+    Ok(Loopback::new(Box::new(server)))
+}
+
+/// Watches nothing.
+#[derive(Debug)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn phase(&mut self, _: &str) {}
+    fn batch(&mut self, _: Progress) {}
+    fn note(&mut self, _: &str) {}
+}
+
+/// Fails unless the epoch delivered `n` samples and no claim was dropped.
+pub fn assert_whole(epoch: &EpochResult, n: u64) -> Result<()> {
+    ensure!(epoch.samples == n, "{} samples instead of {n}", epoch.samples);
+    if epoch.returned_claims != 0 {
+        bail!("{} claims were dropped unfinished", epoch.returned_claims);
+    }
+    Ok(())
+}

@@ -9,8 +9,8 @@ use bothends_core::recipe::Recipe;
 use bothends_core::select::StrategyConfig;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_runtime::{
-    AccelConfig, BadPolicy, Digesting, DriveConfig, Observer, RankConfig, ReadConfig, RunConfig,
-    Runtime, drive,
+    AccelConfig, BadPolicy, Digesting, DriveConfig, Observer, RankConfig, ReadConfig,
+    RunConfig, Runtime, drive,
 };
 use bothends_samples::GenerateConfig;
 
@@ -70,8 +70,11 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
     bar.clear();
     let driven = driven?;
     let mut input = picture::input("Feeding an accelerator from both ends", &driven);
-    picture::as_demo(&mut input, args.data.is_none());
-    write(&args.out.join("summary.json"), &serde_json::to_string_pretty(&driven.result)?)?;
+    picture::as_demo(&mut input, args.data.as_deref());
+    write(
+        &args.out.join("summary.json"),
+        &serde_json::to_string_pretty(&driven.result)?,
+    )?;
     write(&args.out.join("report.html"), &bothends_report::html(&input))?;
     say::line(&bothends_report::table(&input));
     for line in picture::verdict(&driven) {
@@ -84,7 +87,11 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
 
 fn generate(out: &Path, scale: &Scale, bar: &mut Bar) -> Result<PathBuf, Failed> {
     let folder = out.join(format!("images-{}", scale.images));
-    bar.phase(&format!("making {} photograph-like images in {}", scale.images, folder.display()));
+    bar.phase(&format!(
+        "making {} photograph-like images in {}",
+        scale.images,
+        folder.display()
+    ));
     let config = GenerateConfig { n_images: scale.images, n_classes: 10, seed: 1 };
     bothends_samples::generate(&folder, &config, &mut |done, total| {
         bar.phase(&format!("making photograph-like images: {done} of {total}"));
@@ -97,8 +104,9 @@ fn run_config(args: &DemoArgs, data: &Path, scale: &Scale) -> Result<RunConfig, 
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let spare = u32::try_from(cores).unwrap_or(u32::MAX).saturating_sub(1).max(1);
     let wrong = |e: bothends_runtime::RuntimeError| Failed::Arguments(e.to_string());
-    let recipe = Recipe::builtin("imagenet-train")
-        .ok_or_else(|| anyhow::anyhow!("the recipe imagenet-train is missing from this build"))?;
+    let recipe = Recipe::builtin("imagenet-train").ok_or_else(|| {
+        anyhow::anyhow!("the recipe imagenet-train is missing from this build")
+    })?;
     Ok(RunConfig {
         data: data.to_owned(),
         recipe,
@@ -132,9 +140,11 @@ fn accelerator(
         None => {
             bar.phase("measuring the host to choose an accelerator");
             let alone = RunConfig { devices: Vec::new(), ..config.clone() };
-            let rate = Runtime::open(alone)?.measure_front(scale.measure)?.unwrap_or(500.0);
+            let rate =
+                Runtime::open(alone)?.measure_front(scale.measure)?.unwrap_or(500.0);
             format!("sim:{:.0}", (rate * ACCELERATOR_OVER_HOST).max(1.0))
         }
     };
-    spec.parse().map_err(|e: bothends_runtime::AccelError| Failed::Arguments(e.to_string()))
+    spec.parse()
+        .map_err(|e: bothends_runtime::AccelError| Failed::Arguments(e.to_string()))
 }

@@ -20,7 +20,9 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<(), Failed> {
     if let Ok(cgroup) = fs::read_to_string("/sys/fs/cgroup/cpu.max") {
         say::line(&format!("cpu limit   {}", cgroup.trim()));
     }
-    say::line("energy      no meter in this build; energy figures are modelled or absent");
+    say::line(
+        "energy      no meter in this build; energy figures are modelled or absent",
+    );
     let Some(data) = &args.data else {
         say::line("data        none given; --data PATH measures the host on it");
         return Ok(());
@@ -28,16 +30,20 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<(), Failed> {
     for line in bothends_runtime::survey(data)? {
         say::line(&format!("data        {line}"));
     }
-    let recipe = Recipe::builtin("imagenet-train")
-        .ok_or_else(|| anyhow::anyhow!("the recipe imagenet-train is missing from this build"))?;
+    let recipe = Recipe::builtin("imagenet-train").ok_or_else(|| {
+        anyhow::anyhow!("the recipe imagenet-train is missing from this build")
+    })?;
     let mut bar = Bar::new();
     for workers in [1, machine.cores] {
         bar.phase(&format!("measuring the host alone with {workers} workers"));
         let config = RunConfig { workers, ..looking(data.clone(), recipe.clone()) };
         let rate = Runtime::open(config)?.measure_front(Duration::from_secs(2))?;
         bar.clear();
-        let rate = rate.map_or("too slow to say".to_owned(), |r| format!("{r:.0} images/s"));
-        say::line(&format!("host alone  {rate} with {workers} workers (measured, imagenet-train)"));
+        let rate =
+            rate.map_or("too slow to say".to_owned(), |r| format!("{r:.0} images/s"));
+        say::line(&format!(
+            "host alone  {rate} with {workers} workers (measured, imagenet-train)"
+        ));
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! From a run's result to what the report draws: names and units change, figures do not.
 
+use std::path::Path;
+
 use bothends_report::{
     Alone, Emulated, Event, EventKind, Prong, ReportInput, StallSeconds, StrategyRun,
 };
@@ -30,20 +32,26 @@ pub(crate) fn input(title: &str, driven: &Driven) -> ReportInput {
         command: args.join(" "),
         date: now(),
         alone,
-        runs: result.epochs.iter().zip(&driven.logs).map(|(e, log)| strategy_run(e, log, driven)).collect(),
+        runs: result
+            .epochs
+            .iter()
+            .zip(&driven.logs)
+            .map(|(e, log)| strategy_run(e, log, driven))
+            .collect(),
     }
 }
 
 /// What a demo says of itself.
-pub(crate) fn as_demo(input: &mut ReportInput, is_generated: bool) {
-    let images = if is_generated {
-        input.emulated.push(Emulated::Images);
-        "The images are generated, photograph-like JPEGs. "
-    } else {
-        ""
+pub(crate) fn as_demo(input: &mut ReportInput, data: Option<&Path>) {
+    let images = match data {
+        Some(data) => format!("The images are those of {}.", data.display()),
+        None => {
+            input.emulated.push(Emulated::Images);
+            "The images are generated, photograph-like JPEGs.".to_owned()
+        }
     };
     input.note = format!(
-        "{images}The device is emulated: a process of its own that opens the files and decodes \
+        "{images} The device is emulated: a process of its own that opens the files and decodes \
          every sample itself, slowed down to a stated rate. The accelerator is emulated: it \
          takes a batch in a stated time and computes nothing. Everything else is measured."
     );
@@ -59,7 +67,9 @@ pub(crate) fn verdict(driven: &Driven) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(cpu), Some(ordered)) = (digest("cpu"), digest("ordered")) {
         let same = if cpu == ordered { "the same stream" } else { "ANOTHER STREAM" };
-        lines.push(format!("`ordered` delivered {same}, byte for byte, as the host alone: {ordered}"));
+        lines.push(format!(
+            "`ordered` delivered {same}, byte for byte, as the host alone: {ordered}"
+        ));
     }
     let first = epochs.first().and_then(|e| e.content_digest.as_deref());
     let all = epochs.iter().all(|e| e.content_digest.as_deref() == first);
@@ -79,7 +89,10 @@ fn strategy_run(epoch: &EpochResult, log: &EventLog, driven: &Driven) -> Strateg
         back_batches: epoch.back.iter().map(|b| u64::from(b.batches)).sum(),
         efficiency: epoch.efficiency,
         cpu_ms_per_image: epoch.cpu_ms_per_image.unwrap_or(0.0),
-        peak_rss_bytes: epoch.peak_rss_bytes.or(driven.result.memory.peak_rss_bytes).unwrap_or(0),
+        peak_rss_bytes: epoch
+            .peak_rss_bytes
+            .or(driven.result.memory.peak_rss_bytes)
+            .unwrap_or(0),
         rescued: u64::from(epoch.rescued),
         stream_digest: epoch.stream_digest.clone().unwrap_or_default(),
         content_digest: epoch.content_digest.clone().unwrap_or_default(),

@@ -113,6 +113,9 @@ mod tests {
         };
         let line = two_ended(progress);
         assert!(line.starts_with("epoch 3 ▶") && !line.contains('·'), "{line}");
-        assert!(line.contains("host 75 % │ device 25 % │ 812 images/s │ waiting 3 %"), "{line}");
+        assert!(
+            line.contains("host 75 % │ device 25 % │ 812 images/s │ waiting 3 %"),
+            "{line}"
+        );
     }
 }

@@ -8,7 +8,8 @@ use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_runtime::{
-    Digesting, DriveConfig, Driven, RankConfig, ReadConfig, ReaderKind, RunConfig, Runtime, drive,
+    Digesting, DriveConfig, Driven, RankConfig, ReadConfig, ReaderKind, RunConfig,
+    Runtime, drive,
 };
 
 use crate::Failed;
@@ -47,7 +48,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
 
 /// Flags of the stable command line that a later release serves.
 fn refuse_absent(args: &RunArgs) -> Result<(), Failed> {
-    let absent = |what: &str| Err(Failed::Arguments(format!("{what} is not available in this build")));
+    let absent = |what: &str| {
+        Err(Failed::Arguments(format!("{what} is not available in this build")))
+    };
     if args.objective != "throughput" {
         return absent(&format!("`--objective {}`", args.objective));
     }
@@ -136,16 +139,22 @@ pub(crate) fn recipe(text: &str) -> Result<Recipe, Failed> {
 
 fn workers(text: &str) -> Result<u32, Failed> {
     if text == "auto" {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cores =
+            std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         return Ok(u32::try_from(cores).unwrap_or(u32::MAX));
     }
     let number = text.parse().ok().filter(|n| (1..=4096).contains(n));
-    number.ok_or_else(|| wrong(format!("`--workers {text}`: give a number from 1, or auto")))
+    number.ok_or_else(|| {
+        wrong(format!("`--workers {text}`: give a number from 1, or auto"))
+    })
 }
 
 fn percent(text: &str) -> Result<u8, Failed> {
-    let number = text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|n| *n <= 100);
-    number.ok_or_else(|| wrong(format!("`--audit {text}`: give a percentage from 0% to 100%")))
+    let number =
+        text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|n| *n <= 100);
+    number.ok_or_else(|| {
+        wrong(format!("`--audit {text}`: give a percentage from 0% to 100%"))
+    })
 }
 
 fn reader(arg: ReaderArg) -> ReaderKind {
@@ -174,7 +183,10 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failed> {
 }
 
 pub(crate) fn cannot_write(path: &Path, error: &std::io::Error) -> Failed {
-    Failed::Run(anyhow::anyhow!("cannot write {}: {error}", PathBuf::from(path).display()))
+    Failed::Run(anyhow::anyhow!(
+        "cannot write {}: {error}",
+        PathBuf::from(path).display()
+    ))
 }
 
 /// What happened to every batch, one JSON object per line.
@@ -196,7 +208,9 @@ fn remarks(driven: &Driven) -> Vec<String> {
     let mut lines = Vec::new();
     for epoch in &driven.result.epochs {
         let n = epoch.epoch;
-        if let (Some(stream), Some(content)) = (&epoch.stream_digest, &epoch.content_digest) {
+        if let (Some(stream), Some(content)) =
+            (&epoch.stream_digest, &epoch.content_digest)
+        {
             lines.push(format!("epoch {n}: stream {stream} content {content}"));
         }
         for device in &epoch.back {

@@ -71,7 +71,9 @@ impl DeviceLoop {
         let mut slots = HashMap::new();
         let result = self.serve(&mut slots);
         if let Err(source) = result {
-            let _ = self.tell.send(Event::BackLost { device: self.device, why: source.to_string() });
+            let _ = self
+                .tell
+                .send(Event::BackLost { device: self.device, why: source.to_string() });
             return None;
         }
         // Whatever is still under way belongs to nobody now.
@@ -109,7 +111,11 @@ impl DeviceLoop {
         Ok(())
     }
 
-    fn obey(&mut self, order: Order, slots: &mut HashMap<JobId, Slot>) -> Result<(), CsdError> {
+    fn obey(
+        &mut self,
+        order: Order,
+        slots: &mut HashMap<JobId, Slot>,
+    ) -> Result<(), CsdError> {
         match order {
             Order::Revoke(job) => self.transport.revoke(job),
             Order::Submit { job, slot } => {
@@ -134,7 +140,7 @@ impl DeviceLoop {
         completion: Completion,
         slots: &mut HashMap<JobId, Slot>,
     ) -> Result<(), CsdError> {
-        let Completion { job, outcome, device_ns, .. } = completion;
+        let Completion { job, outcome, .. } = completion;
         let Some(mut slot) = slots.remove(&job) else {
             // Repeated, or of an earlier epoch: nobody waits for it.
             discard(&outcome);
@@ -160,7 +166,7 @@ impl DeviceLoop {
             return Ok(());
         }
         let bad = bad.iter().map(|b| b.slot).collect();
-        self.tell(Event::BackDone { job, slot, len, bad, device_ns });
+        self.tell(Event::BackDone { job, slot, len, bad });
         Ok(())
     }
 
@@ -175,7 +181,9 @@ impl DeviceLoop {
             Payload::Inline { len } => {
                 let room = usize::try_from(len).ok().and_then(|len| slot.get_mut(..len));
                 let Some(room) = room else {
-                    return Ok(Err(format!("its result of {len} bytes is larger than a batch")));
+                    return Ok(Err(format!(
+                        "its result of {len} bytes is larger than a batch"
+                    )));
                 };
                 let len = room.len();
                 self.transport.read_result(job, room)?;
@@ -203,7 +211,8 @@ impl DeviceLoop {
             Some(reader) => reader,
             none => none.insert(open_reader(&EXTENT_READER).map_err(|e| e.to_string())?),
         };
-        fill_from_file(slot, reader.as_mut(), path, offset, len).map_err(|e| e.to_string())?;
+        fill_from_file(slot, reader.as_mut(), path, offset, len)
+            .map_err(|e| e.to_string())?;
         usize::try_from(len).map_err(|e| e.to_string())
     }
 

@@ -30,6 +30,7 @@ pub struct Batch {
     pub(crate) sample_bytes: usize,
     pub(crate) slot: Slot,
     /// Behind the slot: it tells of the slot's return, so it is dropped after it.
+    #[expect(dead_code, reason = "it acts when it is dropped")]
     pub(crate) release: Release,
 }
 

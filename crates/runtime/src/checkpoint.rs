@@ -101,8 +101,10 @@ pub(crate) fn save(
         stream: digests.stream.clone(),
         content: digests.content,
     };
-    write_whole(path, resume.to_json().as_bytes()).map_err(|e| RuntimeError::CannotResume {
-        why: format!("the state cannot be written to {} ({e})", path.display()),
+    write_whole(path, resume.to_json().as_bytes()).map_err(|e| {
+        RuntimeError::CannotResume {
+            why: format!("the state cannot be written to {} ({e})", path.display()),
+        }
     })
 }
 
@@ -131,7 +133,12 @@ pub(crate) fn load(path: &Path, runtime: &Runtime) -> Result<Resumed, RuntimeErr
         content: resume.content,
         n_samples: resume.n_delivered,
     };
-    Ok(Resumed { epoch: resume.epoch, start: resume.position, done: resume.done, digests })
+    Ok(Resumed {
+        epoch: resume.epoch,
+        start: resume.position,
+        done: resume.done,
+        digests,
+    })
 }
 
 #[cfg(test)]

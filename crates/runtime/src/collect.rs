@@ -20,7 +20,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 use crate::back::{Failure, Order};
 use crate::clock::Clock;
 use crate::error::RuntimeError;
-use crate::front::{BadRow, FrontJob};
+use crate::front::FrontJob;
 use crate::log::{EventLog, Moment};
 use crate::shutdown::{PATIENCE, Stop};
 use crate::stall::{Cause, StallGauge};
@@ -29,9 +29,9 @@ use crate::stall::{Cause, StallGauge};
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Every row of a front batch is made or bad.
-    FrontDone { id: u64, work_ns: u64, bad: Vec<BadRow> },
+    FrontDone { id: u64, work_ns: u64, bad: Vec<u32> },
     /// A device's result is in its slot and matches its checksum.
-    BackDone { job: JobId, slot: Slot, len: usize, bad: Vec<u32>, device_ns: u64 },
+    BackDone { job: JobId, slot: Slot, len: usize, bad: Vec<u32> },
     /// A job came to nothing.
     BackFailed { job: JobId, failure: Failure },
     /// A result that nobody waits for.
@@ -42,8 +42,6 @@ pub(crate) enum Event {
     Room,
     /// The consumer has given a slot back.
     Released,
-    /// A thread of ours panicked.
-    Died(&'static str),
 }
 
 /// A finished batch on its way to the feed.
@@ -55,7 +53,7 @@ pub(crate) struct Made {
     pub(crate) rows: Vec<Option<SampleId>>,
     pub(crate) slot: Slot,
     /// Rows that could not be made.
-    pub(crate) bad: Vec<BadRow>,
+    pub(crate) bad: Vec<u32>,
 }
 
 /// The way to one device.
@@ -295,7 +293,9 @@ impl Collector {
         }
         let Some(slot) = self.ring.take(Duration::ZERO) else { return false };
         let now = self.clock.now();
-        let Some(claim) = self.epoch.next_back(device_idx(device), now) else { return false };
+        let Some(claim) = self.epoch.next_back(device_idx(device), now) else {
+            return false;
+        };
         let batch = claim.batch();
         self.log.add(now, batch, claim.prong(), Moment::Claimed);
         // Masked rows are at the end; a device makes the rows before them.
@@ -322,7 +322,9 @@ impl Collector {
     fn waits_for(&self) -> Cause {
         let wanted = self.keeps_order.then_some(BatchIdx(self.under.n_delivered));
         let front_has = |wanted: Option<BatchIdx>| match wanted {
-            Some(batch) => self.under.front.values().any(|open| open.claim.batch() == batch),
+            Some(batch) => {
+                self.under.front.values().any(|open| open.claim.batch() == batch)
+            }
             None => !self.under.front.is_empty(),
         };
         let back_has = |wanted: Option<BatchIdx>| match wanted {
@@ -351,7 +353,9 @@ impl Collector {
     fn take(&mut self, event: Event) {
         match event {
             Event::FrontDone { id, work_ns, bad } => self.front_done(id, work_ns, bad),
-            Event::BackDone { job, slot, len, bad, .. } => self.back_done(job, slot, len, bad),
+            Event::BackDone { job, slot, len, bad } => {
+                self.back_done(job, slot, len, bad);
+            }
             Event::BackFailed { job, failure } => self.back_failed(job, failure),
             Event::BackExtra { device } => {
                 if let Some(link) = self.links.back.get_mut(usize::from(device.0)) {
@@ -361,12 +365,13 @@ impl Collector {
             Event::BackLost { device, why } => self.back_lost(device, why),
             Event::Room => self.under.feed_used = self.under.feed_used.saturating_sub(1),
             Event::Released => {}
-            Event::Died(thread) => self.fail(RuntimeError::Thread { thread }),
         }
     }
 
-    fn front_done(&mut self, id: u64, work_ns: u64, bad: Vec<BadRow>) {
-        let Some(FrontOpen { claim, rows, joiner }) = self.under.front.remove(&id) else { return };
+    fn front_done(&mut self, id: u64, work_ns: u64, bad: Vec<u32>) {
+        let Some(FrontOpen { claim, rows, joiner }) = self.under.front.remove(&id) else {
+            return;
+        };
         let now = self.clock.now();
         let batch = claim.batch();
         let Ok(slot) = joiner.join() else {
@@ -402,7 +407,8 @@ impl Collector {
         let rows: Vec<_> = self.plan.samples(batch).collect();
         let n_valid = rows.iter().flatten().count();
         if len != n_valid * self.sample_bytes {
-            let why = format!("its result has {len} bytes where {n_valid} samples were asked");
+            let why =
+                format!("its result has {len} bytes where {n_valid} samples were asked");
             self.back_broken(claim, why);
             return;
         }
@@ -416,8 +422,6 @@ impl Collector {
         }
         self.log.add(now, batch, prong, Moment::Made);
         if matches!(self.epoch.finish(claim, work_ns, now), Finish::Committed) {
-            let why = "the device could not preprocess it".to_owned();
-            let bad = bad.into_iter().map(|row| BadRow { row, why: why.clone() }).collect();
             self.under.made.insert(batch, Made { batch, prong, rows, slot, bad });
         }
     }
@@ -442,7 +446,10 @@ impl Collector {
         link.failures += 1;
         if link.up && link.failures >= MOST_FAILURES {
             let n = link.failures;
-            self.back_lost(device, format!("{n} jobs in a row came to nothing; the last: {why}"));
+            self.back_lost(
+                device,
+                format!("{n} jobs in a row came to nothing; the last: {why}"),
+            );
         } else {
             link.last_failure = Some(why);
         }

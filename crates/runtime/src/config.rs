@@ -38,7 +38,10 @@ impl BadPolicy {
     /// The policy's name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, policy)| *policy == self).map_or("", |(name, _)| name)
+        Self::NAMES
+            .iter()
+            .find(|(_, policy)| *policy == self)
+            .map_or("", |(name, _)| name)
     }
 }
 
@@ -46,9 +49,15 @@ impl std::str::FromStr for BadPolicy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, policy)| *policy).ok_or_else(
-            || format!("`{text}` is no bad-sample policy; use raise, skip, replace or zero"),
-        )
+        Self::NAMES
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, policy)| *policy)
+            .ok_or_else(|| {
+                format!(
+                    "`{text}` is no bad-sample policy; use raise, skip, replace or zero"
+                )
+            })
     }
 }
 

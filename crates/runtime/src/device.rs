@@ -111,9 +111,8 @@ impl FromStr for DeviceSpec {
         if let Some(rest) = text.strip_prefix("sim:") {
             return SimSpec::parse(text, rest).map(Self::Sim);
         }
-        let address = text.parse::<Address>().map_err(|source| RuntimeError::DeviceSpec {
-            spec: text.to_owned(),
-            why: source.to_string(),
+        let address = text.parse::<Address>().map_err(|source| {
+            RuntimeError::DeviceSpec { spec: text.to_owned(), why: source.to_string() }
         })?;
         Ok(Self::At { text: text.to_owned(), address })
     }
@@ -125,7 +124,9 @@ impl SimSpec {
         let mut parts = rest.split(',');
         let preset = parts.next().unwrap_or_default().to_owned();
         if preset.is_empty() {
-            return Err(wrong("name a preset: sim:PRESET, for example sim:newport".into()));
+            return Err(wrong(
+                "name a preset: sim:PRESET, for example sim:newport".into(),
+            ));
         }
         let mut spec = Self {
             text: text.to_owned(),
@@ -156,7 +157,9 @@ impl SimSpec {
                 let cores = value.parse().ok().filter(|n| *n > 0);
                 self.cores = Some(cores.ok_or_else(|| number("give a number from 1"))?);
             }
-            "time" if matches!(value, "functional" | "paced") => self.time = value.to_owned(),
+            "time" if matches!(value, "functional" | "paced") => {
+                self.time = value.to_owned();
+            }
             "time" => return Err(number("the modes are functional and paced")),
             "pin" => {
                 self.pin = Some(value.parse().map_err(|_| number("give a CPU number"))?);
@@ -184,7 +187,8 @@ impl SimSpec {
 
 impl SimRate {
     fn parse(value: &str) -> Option<Self> {
-        let positive = |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
+        let positive =
+            |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
         match value.strip_suffix('x') {
             Some(fraction) => positive(fraction).map(Self::OfHost),
             None => positive(value).map(Self::Absolute),
@@ -216,14 +220,20 @@ pub(crate) struct DeviceProcess {
 
 impl DeviceProcess {
     /// Starts firmware-sim and waits until it listens.
-    pub(crate) fn spawn(spec: &SimSpec, setting: SimSetting<'_>) -> Result<Self, RuntimeError> {
+    pub(crate) fn spawn(
+        spec: &SimSpec,
+        setting: SimSetting<'_>,
+    ) -> Result<Self, RuntimeError> {
         let failed = |why: String| RuntimeError::Spawn { spec: spec.text.clone(), why };
         let program = firmware_sim().map_err(failed)?;
         let mut command = Command::new(&program);
         command.args(arguments(spec, setting)).stdin(Stdio::piped());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| {
-            failed(format!("{} did not start ({e}); is it executable?", program.display()))
+            failed(format!(
+                "{} did not start ({e}); is it executable?",
+                program.display()
+            ))
         })?;
         match wait_until_listening(&mut child) {
             Ok(address) => Ok(Self { child, address }),
@@ -257,7 +267,11 @@ impl Drop for DeviceProcess {
 /// one that the environment names, else the one on the PATH.
 pub(crate) fn firmware_sim() -> Result<PathBuf, String> {
     let beside = std::env::current_exe().ok().and_then(|exe| {
-        exe.ancestors().skip(1).take(2).map(|d| d.join("firmware-sim")).find(|p| p.is_file())
+        exe.ancestors()
+            .skip(1)
+            .take(2)
+            .map(|d| d.join("firmware-sim"))
+            .find(|p| p.is_file())
     });
     if let Some(path) = beside {
         return Ok(path);
@@ -266,13 +280,14 @@ pub(crate) fn firmware_sim() -> Result<PathBuf, String> {
         return Ok(PathBuf::from(path));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|d| d.join("firmware-sim")).find(|p| p.is_file()).ok_or_else(
-        || {
+    std::env::split_paths(&path)
+        .map(|d| d.join("firmware-sim"))
+        .find(|p| p.is_file())
+        .ok_or_else(|| {
             "the program firmware-sim is neither beside this one nor on the PATH; \
              build it with `cargo build --release` or name it in BOTHENDS_FIRMWARE_SIM"
                 .to_owned()
-        },
-    )
+        })
 }
 
 fn arguments(spec: &SimSpec, setting: SimSetting<'_>) -> Vec<String> {
@@ -285,7 +300,9 @@ fn arguments(spec: &SimSpec, setting: SimSetting<'_>) -> Vec<String> {
     put("fault-batches", setting.expected_batches.to_string());
     match (spec.rate, setting.host_images_per_s) {
         (Some(SimRate::Absolute(rate)), _) => put("rate", rate.to_string()),
-        (Some(SimRate::OfHost(part)), Some(host)) => put("rate", (part * host).to_string()),
+        (Some(SimRate::OfHost(part)), Some(host)) => {
+            put("rate", (part * host).to_string());
+        }
         (Some(SimRate::OfHost(_)), None) | (None, _) => {}
     }
     if let Some(cores) = spec.cores {

@@ -20,7 +20,8 @@ use crate::measure::Alone;
 use crate::process;
 use crate::report::EpochReport;
 use crate::result::{
-    AcceleratorResult, BackResult, Bytes, Cpu, Energy, EpochResult, FrontResult, Memory, RunResult,
+    AcceleratorResult, BackResult, Bytes, Cpu, Energy, EpochResult, FrontResult, Memory,
+    RunResult,
 };
 use crate::runtime::{EpochOptions, Runtime};
 use crate::settings::settings;
@@ -247,7 +248,11 @@ impl Run<'_> {
             match epoch.next_batch() {
                 Ok(Some(batch)) => {
                     self.consume(batch, &mut seen, accelerator.as_mut());
-                    observer.batch(seen.progress(options.epoch.0, n_batches, &epoch.stall));
+                    observer.batch(seen.progress(
+                        options.epoch.0,
+                        n_batches,
+                        &epoch.stall,
+                    ));
                 }
                 Ok(None) => break Ok(Went::ToTheEnd),
                 Err(error) => break Err(error),
@@ -262,7 +267,8 @@ impl Run<'_> {
         if let Some(path) = &self.how.checkpoint {
             checkpoint::save(path, self.runtime, options, &seen.consumed, &self.digests)?;
         }
-        let cpu_s = cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
+        let cpu_s =
+            cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
         self.note_memory();
         let accelerator = accelerator_result(accelerator.as_ref(), &seen.usage, &report);
         let result = self.epoch_result(options, &seen, &report, seconds);
@@ -277,7 +283,12 @@ impl Run<'_> {
         Ok(went)
     }
 
-    fn consume(&mut self, batch: Batch, seen: &mut Seen, accelerator: &mut dyn Accelerator) {
+    fn consume(
+        &mut self,
+        batch: Batch,
+        seen: &mut Seen,
+        accelerator: &mut dyn Accelerator,
+    ) {
         if seen.consumed.n_batches() == 0 {
             seen.first_batch_s = seen.began.elapsed().as_secs_f64();
         }
@@ -286,7 +297,8 @@ impl Run<'_> {
         if self.how.digest == Digesting::On {
             self.digests.add(&batch);
         }
-        let cut_bytes = self.runtime.source.pipeline.shape().len() as u64 * u64::from(n_valid);
+        let cut_bytes =
+            self.runtime.source.pipeline.shape().len() as u64 * u64::from(n_valid);
         match batch.prong {
             Prong::Front => seen.front += 1,
             Prong::Back(_) => {
@@ -301,13 +313,19 @@ impl Run<'_> {
     }
 
     fn note_memory(&mut self) {
-        self.memory.peak_rss_bytes = self.memory.peak_rss_bytes.max(process::peak_rss_bytes());
+        self.memory.peak_rss_bytes =
+            self.memory.peak_rss_bytes.max(process::peak_rss_bytes());
         self.memory.peak_pss_bytes = self.memory.peak_pss_bytes.max(process::pss_bytes());
     }
 }
 
 impl Seen {
-    fn progress(&self, epoch: u32, n_batches: u32, stall: &crate::stall::Stall) -> Progress {
+    fn progress(
+        &self,
+        epoch: u32,
+        n_batches: u32,
+        stall: &crate::stall::Stall,
+    ) -> Progress {
         let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
         Progress {
             epoch,
@@ -368,7 +386,8 @@ impl Run<'_> {
     }
 
     fn back_results(&self, report: &EpochReport, seconds: f64) -> Vec<BackResult> {
-        let devices = self.runtime.devices.iter().zip(&report.counts.back).zip(&report.back);
+        let devices =
+            self.runtime.devices.iter().zip(&report.counts.back).zip(&report.back);
         devices
             .map(|((device, counts), back)| BackResult {
                 device: device.name.clone(),
@@ -391,20 +410,26 @@ impl Run<'_> {
             true => 0.0,
             false => self.alone.back_images_per_s?,
         };
-        let accelerator = self.how.accelerator.build().samples_per_s().unwrap_or(f64::INFINITY);
+        let accelerator =
+            self.how.accelerator.build().samples_per_s().unwrap_or(f64::INFINITY);
         Some(images_per_s / (front + back).min(accelerator))
     }
 
     fn finish(mut self, cpu_before: Option<f64>) -> Driven {
         let samples = self.epochs.iter().map(|e| e.samples).sum();
-        let seconds = cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
+        let seconds =
+            cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
         let (device_process_seconds, energy) = self.runtime.device_stats();
         self.bytes.storage_read = self.runtime.storage_read_bytes();
         let result = RunResult {
             version: env!("CARGO_PKG_VERSION"),
             config: settings(&self.runtime.config, self.how),
             epochs: self.epochs,
-            cpu: Cpu { seconds, ms_per_image: per_image_ms(seconds, samples), device_process_seconds },
+            cpu: Cpu {
+                seconds,
+                ms_per_image: per_image_ms(seconds, samples),
+                device_process_seconds,
+            },
             memory: self.memory,
             bytes: self.bytes,
             energy: Energy { joules_per_sample: None, domains: energy },
@@ -429,7 +454,10 @@ fn accelerator_result(
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a rate; 2^53 samples are beyond any epoch")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a rate; 2^53 samples are beyond any epoch"
+)]
 fn rate(samples: u64, seconds: f64) -> f64 {
     samples as f64 / seconds
 }

@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bothends_core::ids::BatchIdx;
 use bothends_csd::Transport;
 use bothends_io::Reader;
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam::channel::{Receiver, RecvTimeoutError};
 
 use crate::batch::Batch;
-use crate::collect::{Collected, Event};
+use crate::collect::Collected;
 use crate::error::RuntimeError;
 use crate::feed::FeedAccount;
 use crate::shutdown::Stop;
@@ -24,29 +23,35 @@ use crate::stall::{LOOK, Stall, StallGauge};
 /// slot itself.
 const STARVED_AFTER: Duration = Duration::from_secs(2);
 
+/// A thread that hands its tool back; `None` when it panicked.
+pub(crate) type Lent<T> = JoinHandle<Option<T>>;
+
+/// A device's thread; the inner `None` is a lost device.
+pub(crate) type DeviceThread = Lent<Option<Box<dyn Transport>>>;
+
 /// The threads of an epoch and what they hand back.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    pub(crate) reader: JoinHandle<Option<Box<dyn Reader>>>,
-    pub(crate) workers: Vec<JoinHandle<Option<()>>>,
-    pub(crate) devices: Vec<Option<JoinHandle<Option<Option<Box<dyn Transport>>>>>>,
-    pub(crate) collector: JoinHandle<Option<Collected>>,
-    pub(crate) feed: JoinHandle<Option<()>>,
+    pub(crate) reader: Lent<Box<dyn Reader>>,
+    pub(crate) workers: Vec<Lent<()>>,
+    pub(crate) devices: Vec<Option<DeviceThread>>,
+    pub(crate) collector: Lent<Collected>,
+    pub(crate) feed: Lent<()>,
 }
 
-/// Starts a named thread whose panic becomes an event instead of a hang.
+/// Starts a named thread whose panic becomes an error of the epoch instead of a hang.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &'static str,
-    tell: &Sender<Event>,
+    stop: &Stop,
     body: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<Option<T>>, RuntimeError> {
-    let tell = tell.clone();
+) -> Result<Lent<T>, RuntimeError> {
+    let stop = stop.clone();
     std::thread::Builder::new()
         .name(format!("be-{name}"))
         .spawn(move || match catch_unwind(AssertUnwindSafe(body)) {
             Ok(value) => Some(value),
             Err(_) => {
-                let _ = tell.send(Event::Died(name));
+                stop.died(name);
                 None
             }
         })
@@ -108,7 +113,9 @@ impl Epoch {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     self.ended = true;
-                    return Ok(None);
+                    let dead = self.stop.dead_thread();
+                    return dead
+                        .map_or(Ok(None), |thread| Err(RuntimeError::Thread { thread }));
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     if self.gauge.is_starved() && now - began > STARVED_AFTER {
@@ -134,14 +141,14 @@ impl Epoch {
     fn close(&mut self) -> Option<Remains> {
         let threads = self.threads.take()?;
         self.stop.set();
-        // A panicked thread has been reported as an event; what it held is gone.
+        // A panicked thread has been reported through `Stop`; what it held is gone.
         let collected = threads.collector.join().ok().flatten();
         let reader = threads.reader.join().ok().flatten();
         for worker in threads.workers {
             let _ = worker.join();
         }
         let _ = threads.feed.join();
-        let join = |t: JoinHandle<_>| t.join().ok().flatten().flatten();
+        let join = |t: DeviceThread| t.join().ok().flatten().flatten();
         let transports = threads.devices.into_iter().map(|t| t.and_then(join)).collect();
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         let account = std::mem::take(&mut *account);
@@ -153,9 +160,4 @@ impl Drop for Epoch {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// A batch index for a count that fits the plan's `u32`.
-pub(crate) fn batch_idx(n: u32) -> BatchIdx {
-    BatchIdx(n)
 }

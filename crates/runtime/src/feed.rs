@@ -19,13 +19,12 @@ use crate::batch::{Batch, Release, Row};
 use crate::collect::{Event, Made};
 use crate::config::BadPolicy;
 use crate::error::RuntimeError;
-use crate::front::BadRow;
 use crate::shutdown::{PATIENCE, Stop};
 use crate::source::Source;
 
 /// Draw numbers of the feed: far from the recipe's ops, which count from 0.
-const OP_REPLACE: u32 = 0xFFFF_0001;
-const OP_AUDIT: u32 = 0xFFFF_0002;
+const OP_REPLACE: u32 = 0xFFF1;
+const OP_AUDIT: u32 = 0xFFF2;
 
 /// Samples tried in place of a bad one before the slot is zeroed.
 const MOST_REPLACEMENTS: u32 = 16;
@@ -101,22 +100,29 @@ impl Feed {
     }
 
     /// Everything between a prong's slot and a batch; `None` when the epoch is cancelled.
-    fn complete(&self, made: Made, scratch: &mut Scratch) -> Result<Option<Batch>, RuntimeError> {
+    fn complete(
+        &self,
+        made: Made,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Batch>, RuntimeError> {
         let Made { batch: index, prong, rows, mut slot, bad } = made;
         if let Prong::Back(device) = prong
             && self.is_audited(index.0)
         {
-            self.audit(&rows, &slot, scratch).map_err(|sample| RuntimeError::Untrusted {
-                device: self.devices[usize::from(device.0)].clone(),
-                batch: index.0,
-                sample,
+            self.audit(&rows, &slot, scratch).map_err(|sample| {
+                RuntimeError::Untrusted {
+                    device: self.devices[usize::from(device.0)].clone(),
+                    batch: index.0,
+                    sample,
+                }
             })?;
         }
         let mut rows: Vec<Row> = rows.iter().map(|sample| self.row(*sample)).collect();
         let mut gone = Vec::new();
         for bad in bad {
-            let row = bad.row as usize;
-            if self.mend(&mut rows[row], bad, &mut slot, scratch)? {
+            let row = bad as usize;
+            let bytes = row * self.cut_bytes()..(row + 1) * self.cut_bytes();
+            if self.mend(&mut rows[row], &mut slot[bytes], scratch)? {
                 gone.push(row);
             }
         }
@@ -137,7 +143,12 @@ impl Feed {
     }
 
     /// Makes one sample on this thread, with the same bytes as anybody else would.
-    fn make(&self, sample: SampleId, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), String> {
+    fn make(
+        &self,
+        sample: SampleId,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<(), String> {
         let bytes = self.source.read(sample)?;
         let key = SampleKey { seed: self.source.seed, epoch: self.epoch, sample };
         let record = Record { bytes: &bytes, encoding: self.source.encoding() };
@@ -152,17 +163,16 @@ impl Feed {
     fn mend(
         &self,
         row: &mut Row,
-        bad: BadRow,
-        slot: &mut Slot,
+        out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<bool, RuntimeError> {
         let Some(sample) = row.sample else { return Ok(false) };
-        let start = bad.row as usize * self.cut_bytes();
-        let out = &mut slot[start..start + self.cut_bytes()];
         let Err(why) = self.make(sample, scratch, out) else { return Ok(false) };
         let file = self.source.file_name(sample);
         match self.on_bad {
-            BadPolicy::Raise => return Err(RuntimeError::BadSample { sample, file, why }),
+            BadPolicy::Raise => {
+                return Err(RuntimeError::BadSample { sample, file, why });
+            }
             BadPolicy::Skip => {}
             BadPolicy::Zero => out.fill(0),
             BadPolicy::Replace => match self.replace(sample, scratch, out) {
@@ -188,7 +198,8 @@ impl Feed {
         let mut draws = Draws::new(key, OP_REPLACE);
         (0..MOST_REPLACEMENTS)
             .map(|_| {
-                let draw = u64::from(draws.next_u32()) << 32 | u64::from(draws.next_u32());
+                let draw =
+                    u64::from(draws.next_u32()) << 32 | u64::from(draws.next_u32());
                 let scaled = (u128::from(draw) * u128::from(self.source.n_ids())) >> 64;
                 SampleId(u64::try_from(scaled).unwrap_or(0))
             })
@@ -201,10 +212,9 @@ impl Feed {
             return;
         }
         let len = self.cut_bytes();
-        let mut to = 0;
-        for from in (0..rows.len()).filter(|row| !gone.contains(row)) {
+        let kept = (0..rows.len()).filter(|row| !gone.contains(row));
+        for (to, from) in kept.enumerate() {
             slot.copy_within(from * len..(from + 1) * len, to * len);
-            to += 1;
         }
         let mut row = 0..;
         rows.retain(|_| row.next().is_some_and(|row| !gone.contains(&row)));

@@ -18,7 +18,7 @@ use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::sample::{Record, SampleKey};
 use bothends_io::{Bytes, ReadRequest, Reader};
 use bothends_ops::Scratch;
-use crossbeam::channel::{Receiver, Sender};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::collect::Event;
 use crate::shutdown::{PATIENCE, Stop};
@@ -38,13 +38,6 @@ pub(crate) struct FrontJob {
     pub(crate) rows: Vec<(Option<SampleId>, Part)>,
 }
 
-/// A row that could not be made, and why.
-#[derive(Debug, Clone)]
-pub(crate) struct BadRow {
-    pub(crate) row: u32,
-    pub(crate) why: String,
-}
-
 /// What the workers of one batch share: who is last reports it.
 #[derive(Debug)]
 struct Progress {
@@ -52,7 +45,8 @@ struct Progress {
     epoch: EpochIdx,
     left: AtomicU32,
     work_ns: AtomicU64,
-    bad: Mutex<Vec<BadRow>>,
+    /// Rows that could not be made. The feed tries them again and finds out why.
+    bad: Mutex<Vec<u32>>,
     tell: Sender<Event>,
 }
 
@@ -60,9 +54,8 @@ impl Progress {
     /// One more row is done; the last one reports the batch. The row's part must have been
     /// dropped before.
     fn row_done(&self, row: u32, result: Result<(), String>, spent: Duration) {
-        if let Err(why) = result {
-            let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
-            bad.push(BadRow { row, why });
+        if result.is_err() {
+            self.bad.lock().unwrap_or_else(PoisonError::into_inner).push(row);
         }
         let spent_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
         // Read after the AcqRel below, by the last row only.
@@ -71,7 +64,7 @@ impl Progress {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
             let mut bad = std::mem::take(&mut *bad);
-            bad.sort_by_key(|b| b.row);
+            bad.sort_unstable();
             let work_ns = self.work_ns.load(Ordering::Relaxed);
             // A collector that is gone needs no answer.
             let _ = self.tell.send(Event::FrontDone { id: self.id, work_ns, bad });
@@ -116,8 +109,15 @@ impl ReadStage {
         let mut in_flight = HashMap::new();
         let mut next_tag = 0;
         while !self.stop.is_set() {
-            if !self.take_jobs(&mut queue, in_flight.is_empty()) {
-                break;
+            if queue.is_empty() && in_flight.is_empty() {
+                match self.jobs.recv_timeout(PATIENCE) {
+                    Ok(job) => self.unpack(job, &mut queue),
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+            while let Ok(job) = self.jobs.try_recv() {
+                self.unpack(job, &mut queue);
             }
             self.submit(&mut queue, &mut in_flight, &mut next_tag);
             if in_flight.is_empty() {
@@ -136,22 +136,6 @@ impl ReadStage {
         self.reader
     }
 
-    /// Unpacks the jobs that have come; waits for one only when there is nothing else to do.
-    /// False when no more will come.
-    fn take_jobs(&self, queue: &mut VecDeque<Waiting>, idle: bool) -> bool {
-        if queue.is_empty() && idle {
-            match self.jobs.recv_timeout(PATIENCE) {
-                Ok(job) => self.unpack(job, queue),
-                Err(crossbeam::channel::RecvTimeoutError::Timeout) => {}
-                Err(crossbeam::channel::RecvTimeoutError::Disconnected) => return false,
-            }
-        }
-        while let Ok(job) = self.jobs.try_recv() {
-            self.unpack(job, queue);
-        }
-        true
-    }
-
     fn unpack(&self, job: FrontJob, queue: &mut VecDeque<Waiting>) {
         let n_rows = u32::try_from(job.rows.len()).unwrap_or(u32::MAX);
         let progress = Arc::new(Progress {
@@ -166,7 +150,12 @@ impl ReadStage {
         for (row, (sample, mut part)) in (0..n_rows).zip(job.rows) {
             match sample {
                 Some(sample) => {
-                    queue.push_back(Waiting { progress: Arc::clone(&progress), row, sample, part });
+                    queue.push_back(Waiting {
+                        progress: Arc::clone(&progress),
+                        row,
+                        sample,
+                        part,
+                    });
                 }
                 None => {
                     part.fill(0);
@@ -195,7 +184,8 @@ impl ReadStage {
                 }
             };
             let tag = *next_tag;
-            let request = ReadRequest { file, offset: extent.offset, len: extent.len, tag };
+            let request =
+                ReadRequest { file, offset: extent.offset, len: extent.len, tag };
             if self.reader.submit(request).is_err() {
                 queue.push_front(waiting);
                 return;
@@ -234,8 +224,8 @@ impl Worker {
         while !self.stop.is_set() {
             match self.tasks.recv_timeout(PATIENCE) {
                 Ok(task) => self.work(task, &mut scratch),
-                Err(crossbeam::channel::RecvTimeoutError::Timeout) => {}
-                Err(crossbeam::channel::RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }

@@ -68,8 +68,8 @@ pub use machine::Machine;
 pub use measure::Alone;
 pub use report::{BackReport, EpochReport};
 pub use result::{
-    AcceleratorResult, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult, FrontResult,
-    Memory, RunResult,
+    AcceleratorResult, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult,
+    FrontResult, Memory, RunResult,
 };
 pub use runtime::{EpochOptions, Runtime};
 pub use source::Source;

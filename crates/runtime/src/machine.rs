@@ -29,8 +29,10 @@ impl Machine {
     pub fn read() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let name = cpuinfo.lines().find_map(|l| l.strip_prefix("model name"));
-        let processor = name.and_then(|l| l.split_once(':')).map_or("unknown processor", |p| p.1);
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let processor =
+            name.and_then(|l| l.split_once(':')).map_or("unknown processor", |p| p.1);
+        let cores =
+            std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let memory = meminfo.lines().find_map(|l| l.strip_prefix("MemTotal:"));
         let kb = memory.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
@@ -51,7 +53,9 @@ impl Machine {
     /// Processor, cores, memory and kernel on one line.
     #[must_use]
     pub fn summary(&self) -> String {
-        let memory = self.memory_bytes.map_or("unknown".to_owned(), |b| format!("{} GiB", b >> 30));
+        let memory = self
+            .memory_bytes
+            .map_or("unknown".to_owned(), |b| format!("{} GiB", b >> 30));
         let Self { processor, cores, kernel, .. } = self;
         format!("{processor}, {cores} cores, {memory} memory, Linux {kernel}")
     }

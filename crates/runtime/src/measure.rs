@@ -38,7 +38,10 @@ impl Runtime {
     ///
     /// # Errors
     /// What ends an epoch.
-    pub fn measure_front(&mut self, lasting: Duration) -> Result<Option<f64>, RuntimeError> {
+    pub fn measure_front(
+        &mut self,
+        lasting: Duration,
+    ) -> Result<Option<f64>, RuntimeError> {
         self.measure(StrategyConfig::Cpu, lasting, |prong| prong == Prong::Front)
     }
 
@@ -46,7 +49,10 @@ impl Runtime {
     ///
     /// # Errors
     /// What ends an epoch.
-    pub fn measure_back(&mut self, lasting: Duration) -> Result<Option<f64>, RuntimeError> {
+    pub fn measure_back(
+        &mut self,
+        lasting: Duration,
+    ) -> Result<Option<f64>, RuntimeError> {
         self.measure(StrategyConfig::Csd, lasting, |prong| prong != Prong::Front)
     }
 
@@ -61,7 +67,8 @@ impl Runtime {
     ) -> Result<Option<f64>, RuntimeError> {
         let batch = u64::from(self.config.batch_size);
         let world = u64::from(self.config.rank.world);
-        let repeat = (ENOUGH_BATCHES * batch * world).div_ceil(self.source.n_samples().max(1));
+        let repeat =
+            (ENOUGH_BATCHES * batch * world).div_ceil(self.source.n_samples().max(1));
         let options = EpochOptions {
             strategy,
             repeat: u32::try_from(repeat).unwrap_or(u32::MAX),
@@ -86,7 +93,8 @@ impl Runtime {
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             }
-            let enough = n_batches > LEAST_BATCHES || last - began > lasting * MOST_PATIENCE;
+            let enough =
+                n_batches > LEAST_BATCHES || last - began > lasting * MOST_PATIENCE;
             if enough && last - began > lasting {
                 break Ok(());
             }

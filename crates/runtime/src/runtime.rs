@@ -165,7 +165,10 @@ impl Runtime {
     ///
     /// # Errors
     /// The first device that cannot be started or reached, or that refuses the session.
-    pub fn connect_devices(&mut self, host_images_per_s: Option<f64>) -> Result<(), RuntimeError> {
+    pub fn connect_devices(
+        &mut self,
+        host_images_per_s: Option<f64>,
+    ) -> Result<(), RuntimeError> {
         let n_batches = self.plan(&self.options(EpochIdx(0)))?.n_batches();
         let root = self.source.root.clone();
         for (spec, n) in self.config.devices.clone().into_iter().zip(0_u64..) {
@@ -187,7 +190,8 @@ impl Runtime {
             return n_batches;
         }
         let rates = self.config.devices.iter().filter_map(DeviceSpec::rate_of_host);
-        let share = spec.rate_of_host().map_or(0.5, |own| own / (1.0 + rates.sum::<f64>()));
+        let share =
+            spec.rate_of_host().map_or(0.5, |own| own / (1.0 + rates.sum::<f64>()));
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -197,7 +201,11 @@ impl Runtime {
         expected.max(1)
     }
 
-    fn connect(&mut self, spec: &DeviceSpec, setting: SimSetting) -> Result<(), RuntimeError> {
+    fn connect(
+        &mut self,
+        spec: &DeviceSpec,
+        setting: SimSetting,
+    ) -> Result<(), RuntimeError> {
         let (process, address) = match spec {
             DeviceSpec::Sim(sim) => {
                 let process = DeviceProcess::spawn(sim, setting)?;
@@ -208,8 +216,9 @@ impl Runtime {
         };
         let key_file = self.config.key_file.clone();
         let options = ConnectOptions { key_file, ..ConnectOptions::default() };
-        let transport = connect(&address, &options)
-            .map_err(|source| RuntimeError::Device { device: spec.text().to_owned(), source })?;
+        let transport = connect(&address, &options).map_err(|source| {
+            RuntimeError::Device { device: spec.text().to_owned(), source }
+        })?;
         self.attach(spec.text(), transport)?;
         if let Some(device) = self.devices.last_mut() {
             device.process = process;
@@ -261,17 +270,27 @@ impl Runtime {
         let mut cpu_seconds = 0.0;
         let mut domains = Vec::new();
         for (i, device) in self.devices.iter_mut().enumerate() {
-            let Some(stats) = device.transport.as_mut().and_then(|t| t.stats().ok()) else {
+            let Some(stats) = device.transport.as_mut().and_then(|t| t.stats().ok())
+            else {
                 continue;
             };
             if device.process.is_some() {
                 cpu_seconds += stats.cpu_seconds;
             }
             domains.extend(stats.energy.into_iter().map(|reading| {
-                #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 9 GJ")]
+                #[expect(
+                    clippy::cast_precision_loss,
+                    reason = "2^53 microjoules are 9 GJ"
+                )]
                 let joules = reading.energy_uj as f64 / 1e6;
                 let name = format!("device {i} {}", reading.domain);
-                EnergyDomain { name, joules, low: joules, high: joules, source: reading.source }
+                EnergyDomain {
+                    name,
+                    joules,
+                    low: joules,
+                    high: joules,
+                    source: reading.source,
+                }
             }));
         }
         (cpu_seconds, domains)

@@ -9,7 +9,10 @@ use crate::config::RunConfig;
 use crate::drive::DriveConfig;
 
 /// Every setting under its flag's name.
-pub(crate) fn settings(run: &RunConfig, how: &DriveConfig) -> BTreeMap<&'static str, Value> {
+pub(crate) fn settings(
+    run: &RunConfig,
+    how: &DriveConfig,
+) -> BTreeMap<&'static str, Value> {
     let devices: Vec<&str> = run.devices.iter().map(|d| d.text()).collect();
     let accelerator = how.accelerator.build();
     let last = match run.rank.last {

@@ -18,8 +18,8 @@
 //! unfinished batches. 7. After the end, a failure or a cancel every thread has been joined
 //! and every slot is back; nothing waits longer than [`PATIENCE`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The longest that a loop stays in one wait before it looks at the stop flag again.
@@ -27,17 +27,36 @@ pub const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The flag that ends every loop of an epoch. Cheap to clone; setting it is final.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<Flag>);
+
+#[derive(Debug, Default)]
+struct Flag {
+    is_set: AtomicBool,
+    /// The thread that panicked first.
+    dead: OnceLock<&'static str>,
+}
 
 impl Stop {
     /// Asks every loop to end.
     pub(crate) fn set(&self) {
         // Pairs with the load in `is_set`: what was written before is seen after.
-        self.0.store(true, Ordering::Release);
+        self.0.is_set.store(true, Ordering::Release);
     }
 
     /// Whether loops shall end.
     pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.is_set.load(Ordering::Acquire)
+    }
+
+    /// A thread panicked: everything ends, and the consumer is told.
+    pub(crate) fn died(&self, thread: &'static str) {
+        // The first one is the cause; later ones follow from it.
+        let _ = self.0.dead.set(thread);
+        self.set();
+    }
+
+    /// The thread that panicked, if one did.
+    pub(crate) fn dead_thread(&self) -> Option<&'static str> {
+        self.0.dead.get().copied()
     }
 }

@@ -126,14 +126,19 @@ impl Source {
 
 /// A folder is its own root; a file is a target in its folder.
 pub(crate) fn root_and_target(path: &Path) -> Result<(PathBuf, String), String> {
-    let found = std::fs::metadata(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => "no such file or folder; check the path".to_owned(),
-        _ => e.to_string(),
+    let found = std::fs::metadata(path).map_err(|e| {
+        let is_missing = e.kind() == std::io::ErrorKind::NotFound;
+        if is_missing {
+            "no such file or folder; check the path".to_owned()
+        } else {
+            e.to_string()
+        }
     })?;
     if found.is_dir() {
         return Ok((path.to_owned(), String::new()));
     }
-    let name = path.file_name().and_then(|name| name.to_str()).ok_or("its name is not text")?;
+    let name =
+        path.file_name().and_then(|name| name.to_str()).ok_or("its name is not text")?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     Ok((parent.unwrap_or(Path::new(".")).to_owned(), name.to_owned()))
 }

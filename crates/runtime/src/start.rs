@@ -4,19 +4,21 @@
 //! queues alone. What a loop does is in its own file.
 
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
-use bothends_core::epoch::{DeviceConfig, EpochConfig, EpochState, FrontConfig, Recovery};
+use bothends_core::epoch::{
+    DeviceConfig, EpochConfig, EpochState, FrontConfig, Recovery,
+};
 use bothends_core::plan::Plan;
-use bothends_csd::Transport;
 use bothends_io::{Reader, ReaderConfig};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 use crate::back::DeviceLoop;
 use crate::clock::Clock;
-use crate::collect::{BackLink, Collector, Event, FEED_ROOM, FRONT_DEPTH, Links, Under, device_idx};
+use crate::collect::{
+    BackLink, Collector, Event, FEED_ROOM, FRONT_DEPTH, Links, Under, device_idx,
+};
 use crate::config::ReadConfig;
-use crate::epoch::{Epoch, Threads, spawn};
+use crate::epoch::{DeviceThread, Epoch, Lent, Threads, spawn};
 use crate::error::RuntimeError;
 use crate::feed::{Feed, FeedAccount, FeedLinks};
 use crate::front::{FrontJob, ReadStage, Worker};
@@ -35,9 +37,8 @@ const EVENT_ROOM: usize = 1024;
 /// Records that may wait for the workers, for each of them.
 const TASK_ROOM: u32 = 4;
 
-type ReaderThread = JoinHandle<Option<Box<dyn Reader>>>;
-type WorkerThreads = Vec<JoinHandle<Option<()>>>;
-type DeviceThread = JoinHandle<Option<Option<Box<dyn Transport>>>>;
+/// Reader and workers.
+type FrontThreads = (Lent<Box<dyn Reader>>, Vec<Lent<()>>);
 
 /// What every thread of an epoch is given.
 #[derive(Debug, Clone)]
@@ -76,7 +77,7 @@ impl Runtime {
             account: Arc::clone(&account),
             stop: shared.stop.clone(),
         };
-        let feed = spawn("feed", &shared.tell, move || feed.run())?;
+        let feed = spawn("feed", &shared.stop, move || feed.run())?;
         let collector = Collector {
             epoch: EpochState::new(self.epoch_config(&plan, options)),
             epoch_idx: options.epoch,
@@ -92,7 +93,7 @@ impl Runtime {
             plan: Arc::clone(&plan),
             keeps_order: options.strategy.keeps_order(),
         };
-        let collector = spawn("collector", &shared.tell, move || collector.run())?;
+        let collector = spawn("collector", &shared.stop, move || collector.run())?;
         Ok(Epoch {
             ready,
             gauge: shared.gauge,
@@ -129,7 +130,7 @@ impl Runtime {
         &mut self,
         jobs: Receiver<FrontJob>,
         shared: &Shared,
-    ) -> Result<(ReaderThread, WorkerThreads), RuntimeError> {
+    ) -> Result<FrontThreads, RuntimeError> {
         let (tasks_in, tasks) = bounded((TASK_ROOM * self.config.workers) as usize);
         let reader = match self.reader.take() {
             Some(reader) => reader,
@@ -143,7 +144,7 @@ impl Runtime {
             tell: shared.tell.clone(),
             stop: shared.stop.clone(),
         };
-        let reader = spawn("reader", &shared.tell, move || stage.run())?;
+        let reader = spawn("reader", &shared.stop, move || stage.run())?;
         let workers = (0..self.config.workers)
             .map(|_| {
                 let worker = Worker {
@@ -152,7 +153,7 @@ impl Runtime {
                     gauge: Arc::clone(&shared.gauge),
                     stop: shared.stop.clone(),
                 };
-                spawn("worker", &shared.tell, move || worker.run())
+                spawn("worker", &shared.stop, move || worker.run())
             })
             .collect::<Result<_, _>>()?;
         Ok((reader, workers))
@@ -191,7 +192,7 @@ impl Runtime {
                     stop: shared.stop.clone(),
                     extents: None,
                 };
-                spawn("device", &shared.tell, move || device.run())
+                spawn("device", &shared.stop, move || device.run())
             });
             threads.push(thread.transpose()?);
         }

@@ -28,7 +28,11 @@ impl Storage for Folder {
             let Ok(name) = entry.file_name().into_string() else { continue };
             // Follows links, as the contract says; a dangling one is nothing we can read.
             let Ok(found) = fs::metadata(entry.path()) else { continue };
-            let kind = if found.is_dir() { Kind::Folder } else { Kind::File { len: found.len() } };
+            let kind = if found.is_dir() {
+                Kind::Folder
+            } else {
+                Kind::File { len: found.len() }
+            };
             entries.push(Entry { name, kind });
         }
         Ok(entries)

@@ -16,10 +16,12 @@ use crate::storage::Folder;
 pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
     let failed = |why: String| RuntimeError::Data { path: path.to_owned(), why };
     let (root, target) = root_and_target(path).map_err(failed)?;
-    let found = bothends_dataset::find(&Folder(root), &target).map_err(|e| failed(e.to_string()))?;
+    let found = bothends_dataset::find(&Folder(root), &target)
+        .map_err(|e| failed(e.to_string()))?;
     let table = &found.table;
     let n = table.n_samples();
-    let lens: Vec<u64> = (0..n).map(|i| u64::from(table.extent(SampleId(i)).len)).collect();
+    let lens: Vec<u64> =
+        (0..n).map(|i| u64::from(table.extent(SampleId(i)).len)).collect();
     let total: u64 = lens.iter().sum();
     let format = match found.format {
         Format::ClassFolders => "class folders",
@@ -35,10 +37,17 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
             total.checked_div(n).unwrap_or(0),
             lens.iter().max().unwrap_or(&0)
         ),
-        format!("extent table: {} bytes of memory, hash {:032x}", table.memory_bytes(), table.hash()),
+        format!(
+            "extent table: {} bytes of memory, hash {:032x}",
+            table.memory_bytes(),
+            table.hash()
+        ),
     ];
     if found.n_ignored > 0 {
-        lines.push(format!("{} files belong to no sample and are ignored", found.n_ignored));
+        lines.push(format!(
+            "{} files belong to no sample and are ignored",
+            found.n_ignored
+        ));
     }
     lines.extend(found.note.map(str::to_owned));
     Ok(lines)

@@ -1,0 +1,170 @@
+//! Promises 2 and 3: the same bytes and, with `ordered`, the same stream, whoever makes it.
+//!
+//! Workers × devices × readers × transports × resumption, on generated images, and a smaller
+//! set on real ones where they are.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use bothends_runtime::ReaderKind;
+use bothends_tests::{
+    N_GENERATED, Setup, assert_whole, generated, programs, real_images,
+};
+
+/// One device, and three of different speeds, over one kind of transport.
+fn device_sets(via: &str) -> Vec<Vec<String>> {
+    let sim = |rate: u32| format!("sim:ideal,rate={rate},via={via}");
+    match via {
+        "loopback" => vec![vec![via.to_owned()], vec![via.to_owned(); 3]],
+        _ => vec![vec![sim(300)], vec![sim(400), sim(150), sim(60)]],
+    }
+}
+
+fn matrix(data: &Path, n: u64, workers: &[u32]) -> Result<()> {
+    programs::program("firmware-sim")?;
+    let reference = Setup { strategy: "cpu", ..Setup::new(data) }.run()?;
+    assert_whole(&reference, n)?;
+    let mut sets = vec![Vec::new()];
+    sets.extend(["loopback", "unix", "spool"].iter().flat_map(|via| device_sets(via)));
+    for &workers in workers {
+        for reader in [ReaderKind::Uring, ReaderKind::Pread] {
+            for devices in &sets {
+                let devices = devices.clone();
+                let setup = Setup { workers, reader, devices, ..Setup::new(data) };
+                let epoch = setup.run().with_context(|| format!("{setup:?}"))?;
+                assert_whole(&epoch, n).with_context(|| format!("{setup:?}"))?;
+                ensure!(epoch.stream_digest == reference.stream_digest, "{setup:?}");
+                ensure!(epoch.content_digest == reference.content_digest, "{setup:?}");
+                if setup.devices.iter().any(|d| d == "loopback") {
+                    let back: u32 = epoch.back.iter().map(|b| b.batches).sum();
+                    ensure!(back > 0, "the device made nothing: {setup:?}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn ordered_is_one_stream_whoever_makes_it() -> Result<()> {
+    matrix(&generated()?, u64::from(N_GENERATED), &[1, 2, 4])
+}
+
+#[test]
+fn ordered_is_one_stream_on_real_images() -> Result<()> {
+    match real_images("ordered_is_one_stream_on_real_images")? {
+        Some(data) => matrix(&data, 500, &[2]),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn the_other_strategies_deliver_the_same_content() -> Result<()> {
+    programs::program("firmware-sim")?;
+    let data = generated()?;
+    let reference = Setup { strategy: "cpu", ..Setup::new(&data) }.run()?;
+    for strategy in ["mte", "wrr", "relaxed", "csd"] {
+        for via in ["loopback", "unix", "spool"] {
+            for devices in device_sets(via) {
+                // Three times the data, so that `mte` gets past its calibration.
+                let setup = Setup { strategy, devices, ..Setup::new(&data) };
+                let epoch = setup.run().with_context(|| format!("{setup:?}"))?;
+                assert_whole(&epoch, u64::from(N_GENERATED))?;
+                ensure!(epoch.content_digest == reference.content_digest, "{setup:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_run_stopped_anywhere_goes_on_to_the_same_digest() -> Result<()> {
+    programs::program("firmware-sim")?;
+    let data = generated()?;
+    let whole = Setup::new(&data).run()?;
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state.json");
+    let one = device_sets("unix").remove(0);
+    let three = device_sets("unix").remove(1);
+    let cases = [
+        (1, 2, Vec::new(), three.clone()),
+        (4, 1, one.clone(), Vec::new()),
+        (7, 4, three, one.clone()),
+        (12, 2, one, vec!["loopback".to_owned()]),
+    ];
+    for (stop_after, workers, before, after) in cases {
+        let first = Setup {
+            devices: before,
+            stop_after: Some(stop_after),
+            checkpoint: Some(state.clone()),
+            ..Setup::new(&data)
+        };
+        let stopped = first.run()?;
+        ensure!(
+            stopped.batches == stop_after && stopped.stream_digest != whole.stream_digest
+        );
+        ensure!(
+            std::fs::metadata(&state)?.len() <= 1024,
+            "the state is larger than 1 kB"
+        );
+        let second = Setup {
+            devices: after,
+            workers,
+            resume: Some(state.clone()),
+            ..Setup::new(&data)
+        };
+        let resumed = second.run().with_context(|| format!("{second:?}"))?;
+        ensure!(stopped.samples + resumed.samples == u64::from(N_GENERATED));
+        ensure!(resumed.stream_digest == whole.stream_digest, "{second:?}");
+        ensure!(resumed.content_digest == whole.content_digest, "{second:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn strategies_without_order_resume_exactly_once_too() -> Result<()> {
+    programs::program("firmware-sim")?;
+    let data = generated()?;
+    let whole = Setup::new(&data).run()?;
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state.json");
+    for strategy in ["relaxed", "wrr", "mte", "csd", "cpu"] {
+        let devices =
+            if strategy == "cpu" { vec![] } else { device_sets("unix").remove(0) };
+        let first = Setup {
+            strategy,
+            devices: devices.clone(),
+            stop_after: Some(5),
+            checkpoint: Some(state.clone()),
+            ..Setup::new(&data)
+        };
+        let stopped = first.run().with_context(|| format!("{first:?}"))?;
+        let second = Setup {
+            strategy,
+            devices,
+            resume: Some(state.clone()),
+            workers: 2,
+            ..Setup::new(&data)
+        };
+        let resumed = second.run().with_context(|| format!("{second:?}"))?;
+        ensure!(
+            stopped.samples + resumed.samples == u64::from(N_GENERATED),
+            "{strategy}"
+        );
+        ensure!(resumed.content_digest == whole.content_digest, "{strategy}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_audited_device_that_is_honest_passes() -> Result<()> {
+    let data = generated()?;
+    let devices = vec!["loopback".to_owned()];
+    let setup =
+        Setup { devices, audit_percent: 100, strategy: "csd", ..Setup::new(&data) };
+    let epoch = setup.run()?;
+    ensure!(epoch.audited > 0, "nothing was audited");
+    Ok(())
+}
