@@ -354,6 +354,8 @@ mod tests {
 
     #[test]
     fn ids_beyond_the_table_name_its_records_again() {
+        let single = one_image().build().unwrap();
+        assert_eq!(single.extent(SampleId(1)), single.extent(SampleId(0)));
         let mut builder = one_image();
         let file = builder.file("a/c.jpg").unwrap();
         builder.sample(Extent { file, offset: 7, len: 3 }, 5);
