@@ -41,9 +41,9 @@ pub struct FrontConfig {
     /// Batches the host makes side by side, each at `1 / parallel` of its rate (at least 1):
     /// the number of workers where each makes a batch of its own, 1 where they share one.
     pub parallel: u32,
-    /// Batches that are being made or wait for delivery at most (at least 1). Beyond it
-    /// the host takes one batch more only if delivery waits for that very batch, so memory
-    /// is bounded by `quota + 1` plus the devices' `buffer`s.
+    /// Batches that are being made or wait for delivery at most (at least 1). Beyond it the
+    /// host takes up to `parallel` more, but only rescues and the very batch that delivery
+    /// waits for; so memory is bounded by `quota + parallel` plus the devices' `buffer`s.
     pub quota: u32,
     /// Nanoseconds of one host batch (all workers together), if known from before.
     pub prior_ns: Option<u64>,
@@ -165,6 +165,14 @@ impl Books {
     fn device(&mut self, device: DeviceIdx) -> Option<&mut Back> {
         self.back.get_mut(usize::from(device.0))
     }
+
+    /// The device of a claim; `None` for the host's.
+    fn device_of(&mut self, prong: Prong) -> Option<&mut Back> {
+        match prong {
+            Prong::Front => None,
+            Prong::Back(device) => self.device(device),
+        }
+    }
 }
 
 impl EpochState {
@@ -181,7 +189,7 @@ impl EpochState {
             hand: Hand::default(),
             times: Times::of_device(config.prior_ns),
             health: Health::Well,
-            proven: config.prior_ns.is_some(),
+            proven: false,
         });
         let books = Books {
             ledger: Ledger::new(config.n_batches, &config.done),
@@ -211,23 +219,7 @@ impl EpochState {
     /// The host has a free hand: what it makes next. A rescue comes first.
     pub fn next_front(&mut self, now: Ns) -> Option<Claim> {
         self.catch_up(now);
-        let used = self.books.front.hand.used();
-        let view = self.books.view(now);
-        let batch = if used < self.quota {
-            self.strategy.front(&view)
-        } else if used == self.quota {
-            // One more, so that a full quota cannot wait for itself.
-            self.strategy.awaited(&view).filter(|batch| {
-                let is_late = |claim| view.is_worth_redoing(&claim);
-                view.is_free(*batch)
-                    || view
-                        .back_claims()
-                        .find(|claim| claim.batch == *batch)
-                        .is_some_and(is_late)
-            })
-        } else {
-            None
-        }?;
+        let batch = self.choose_front(now)?;
         let kind = if self.books.ledger.free().contains(batch) {
             ClaimKind::First
         } else if self.books.ledger.only_back_makes(batch) {
@@ -237,6 +229,26 @@ impl EpochState {
             return None;
         };
         Some(self.claim(batch, Prong::Front, kind, now))
+    }
+
+    /// A rescue, else what the strategy takes. With the quota full only rescues, and last of
+    /// all the batch that delivery waits for: so a full quota never waits for itself.
+    fn choose_front(&mut self, now: Ns) -> Option<BatchIdx> {
+        let front = &self.books.front;
+        let (used, most) = (front.hand.used(), self.quota.saturating_add(front.parallel));
+        let view = self.books.view(now);
+        let strategy = &mut self.strategy;
+        let rescue = if used + 1 < most { strategy.rescue(&view) } else { None };
+        if rescue.is_some() || used >= most {
+            return rescue;
+        }
+        if used < self.quota {
+            return strategy.front(&view);
+        }
+        strategy.awaited(&view).filter(|batch| {
+            let mut claims = view.back_claims().filter(|claim| claim.batch == *batch);
+            view.is_free(*batch) || claims.any(|claim| view.is_worth_redoing(&claim))
+        })
     }
 
     /// A device has a free job slot: what it makes next.
@@ -335,13 +347,11 @@ impl EpochState {
             return Finish::Wasted;
         };
         self.answered(prong);
-        match prong {
-            Prong::Front => self.books.front.times.push(work_ns),
-            Prong::Back(device) => {
-                if let Some(back) = self.books.device(device) {
-                    back.times.push_limited(work_ns);
-                    back.proven = true;
-                }
+        match self.books.device_of(prong) {
+            None => self.books.front.times.push(work_ns),
+            Some(back) => {
+                back.times.push_limited(work_ns);
+                back.proven = true;
             }
         }
         self.strategy.observe(prong, work_ns);
@@ -367,6 +377,9 @@ impl EpochState {
         if self.end(ticket) {
             self.answered(ticket.prong);
             self.count(ticket.prong).lost += 1;
+            if let Some(back) = self.books.device_of(ticket.prong) {
+                back.proven = false;
+            }
         }
     }
 
@@ -428,8 +441,7 @@ impl EpochState {
 
     /// A device that answers is not silent.
     fn answered(&mut self, prong: Prong) {
-        if let Prong::Back(device) = prong
-            && let Some(back) = self.books.device(device)
+        if let Some(back) = self.books.device_of(prong)
             && back.health == Health::Silent
         {
             back.health = Health::Well;

@@ -26,9 +26,10 @@ pub use wrr::{WrrConfig, WrrWeight};
 ///
 /// # Contract
 ///
-/// 1. `front` names a free batch, or one that a device alone is making (a rescue). It is
-///    asked only while the host's quota has room.
-/// 2. `back` names a free batch. It is asked only for a device that works and has room.
+/// 1. `front` and `back` name a free batch. `front` is asked only while the host's quota has
+///    room, `back` only for a device that works and has room.
+/// 2. `rescue` names a batch that a device, and nobody else, is making. It is asked before
+///    `front`.
 /// 3. `deliver` names a ready batch.
 /// 4. `awaited` names the one batch without which nothing more is delivered, if there is
 ///    one. When it is free or late the host makes it even with its quota full; so a strategy
@@ -38,10 +39,13 @@ pub use wrr::{WrrConfig, WrrWeight};
 ///
 /// [`contract`] holds these as callable checks.
 pub trait Strategy: fmt::Debug + Send {
-    /// What the host makes next.
+    /// What the host takes next.
     fn front(&mut self, view: &View<'_>) -> Option<BatchIdx>;
 
-    /// What a device makes next.
+    /// What the host redoes because a device may be late with it.
+    fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx>;
+
+    /// What a device takes next.
     fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx>;
 
     /// What is delivered next.

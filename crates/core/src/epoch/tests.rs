@@ -76,8 +76,15 @@ fn a_dropped_claim_goes_back() {
 #[test]
 fn a_device_takes_what_it_can_have_ready_in_time() {
     let mut epoch = EpochState::new(config(StrategyConfig::Ordered, 1_000));
-    // 1.3 x 4 ms ahead at 1.25 batches per ms, and two more.
-    assert_eq!(epoch.next_back(D0, at(0)).unwrap().batch(), BatchIdx(9));
+    // 1.3 x 4 ms and a host batch of 1.1 ms ahead, at 1.25 batches per ms, and two more.
+    let first = epoch.next_back(D0, at(0)).unwrap();
+    assert_eq!(first.batch(), BatchIdx(10));
+    epoch.finish(first, 4 * MILLI, at(4));
+    // The host has not begun; only the batch taken is not free.
+    let second = epoch.next_back(D0, at(4)).unwrap();
+    assert_eq!(second.batch(), BatchIdx(11));
+    // One more in line: twice the time.
+    assert_eq!(epoch.next_back(D0, at(4)).unwrap().batch(), BatchIdx(17));
 }
 
 #[test]
@@ -138,17 +145,19 @@ fn claims_of_a_lost_device_are_void_and_their_batches_free() {
     let mut epoch = EpochState::new(config(StrategyConfig::Relaxed, 2));
     let claim = epoch.next_back(D0, at(0));
     assert!(claim.is_none(), "the host would be faster");
-    let mut epoch = EpochState::new(config(StrategyConfig::Csd, 2));
-    let held = [epoch.next_back(D0, at(0)).unwrap(), epoch.next_back(D0, at(0)).unwrap()];
-    assert!(epoch.next_front(at(1)).is_none());
-    epoch.device_lost(D0, at(1));
+    let mut epoch = EpochState::new(config(StrategyConfig::Csd, 3));
+    let first = epoch.next_back(D0, at(0)).unwrap();
+    assert_eq!(epoch.finish(first, 4 * MILLI, at(4)), Finish::Committed);
+    let held = [epoch.next_back(D0, at(4)).unwrap(), epoch.next_back(D0, at(4)).unwrap()];
+    assert!(epoch.next_front(at(5)).is_none());
+    epoch.device_lost(D0, at(5));
     for claim in held {
-        assert_eq!(epoch.finish(claim, MILLI, at(1)), Finish::Wasted);
+        assert_eq!(epoch.finish(claim, MILLI, at(5)), Finish::Wasted);
     }
-    assert_eq!(host_works(&mut epoch, 1..4), [0, 1]);
+    assert_eq!(host_works(&mut epoch, 5..9), [2, 0, 1]);
     assert_eq!(epoch.counts().back[0].lost, 2);
-    epoch.device_joined(D0, at(4));
-    assert_eq!(epoch.next_delivery(at(4)), Pick::End);
+    epoch.device_joined(D0, at(9));
+    assert_eq!(epoch.next_delivery(at(9)), Pick::End);
 }
 
 #[test]

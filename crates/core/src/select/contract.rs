@@ -255,12 +255,8 @@ impl Trial {
             let open = self.open.iter().filter(|claim| claim.prong() == prong).count();
             open + self.made.iter().filter(|maker| **maker == Some(prong)).count()
         };
-        let quota = self.config.front.quota as usize;
-        assert!(
-            used(Prong::Front) <= quota + 1,
-            "{}: the host holds too much",
-            self.name
-        );
+        let most = (self.config.front.quota + self.config.front.parallel) as usize;
+        assert!(used(Prong::Front) <= most, "{}: the host holds too much", self.name);
         for (device, config) in (0..).map(DeviceIdx).zip(&self.config.devices) {
             let prong = Prong::Back(device);
             assert!(used(prong) <= config.buffer as usize, "{}: {prong:?}", self.name);

@@ -12,6 +12,10 @@ impl Strategy for Cpu {
         view.lowest_free()
     }
 
+    fn rescue(&mut self, _: &View<'_>) -> Option<BatchIdx> {
+        None
+    }
+
     fn back(&mut self, _: &View<'_>, _: DeviceIdx) -> Option<BatchIdx> {
         None
     }

@@ -9,9 +9,11 @@ pub struct Csd;
 
 impl Strategy for Csd {
     fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
-        let overdue =
-            view.back_claims().find(|claim| claim.overdue).map(|claim| claim.batch);
-        overdue.or_else(|| view.lowest_free().filter(|_| view.back_is_gone()))
+        view.lowest_free().filter(|_| view.back_is_gone())
+    }
+
+    fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        view.overdue()
     }
 
     fn back(&mut self, view: &View<'_>, _: DeviceIdx) -> Option<BatchIdx> {

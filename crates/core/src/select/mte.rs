@@ -78,19 +78,26 @@ impl Mte {
         }
     }
 
-    /// Fixes the split when it can be known: by the ratio, or because both sides have met.
+    /// Whether a batch is delivered in the first part, as the split is or would be now.
+    fn is_front_part(&self, batch: BatchIdx, view: &View<'_>) -> bool {
+        self.split.or_else(|| self.split_now(view)).is_none_or(|split| batch < split)
+    }
+
+    /// Fixes the split when it can be known.
     fn settle(&mut self, view: &View<'_>) {
-        if self.split.is_some() {
-            return;
+        if self.split.is_none() {
+            self.split = self.split_now(view);
         }
+    }
+
+    /// The split by the ratio, or where both sides have met; nothing that is claimed already
+    /// changes sides.
+    fn split_now(&self, view: &View<'_>) -> Option<BatchIdx> {
         let Some((lowest, highest)) = view.lowest_free().zip(view.highest_free()) else {
-            self.split = view.next().filter(|next| view.ledger.is_of_back(*next));
-            return;
+            return view.next().filter(|next| view.ledger.is_of_back(*next));
         };
-        let Some(n_back) = self.back_part(view) else { return };
-        // Nothing that is claimed already changes sides.
-        let split = view.ledger.n_batches().saturating_sub(n_back);
-        self.split = Some(BatchIdx(split.clamp(lowest.0, highest.0 + 1)));
+        let split = view.ledger.n_batches().saturating_sub(self.back_part(view)?);
+        Some(BatchIdx(split.clamp(lowest.0, highest.0 + 1)))
     }
 
     /// Batches of the devices' part, once both sides have been timed.
@@ -112,18 +119,24 @@ impl Mte {
 impl Strategy for Mte {
     fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
         self.settle(view);
-        let lowest = view.lowest_free();
-        if lowest.is_some() && lowest < self.split.or(Some(BatchIdx(u32::MAX))) {
-            return lowest;
+        let lowest = view.lowest_free()?;
+        if self.is_front_part(lowest, view) {
+            return Some(lowest);
         }
-        if let Some(highest) = view.highest_free()
-            && view.back_is_gone()
-        {
-            // The host's part grows to all that is left.
-            self.split = Some(BatchIdx(highest.0 + 1));
-            return lowest;
-        }
-        view.back_claims().find(|claim| claim.overdue).map(|claim| claim.batch)
+        // The host's part grows, one batch at a time: a device may only be slow.
+        view.back_is_gone().then(|| {
+            self.split = Some(BatchIdx(lowest.0 + 1));
+            lowest
+        })
+    }
+
+    fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        self.settle(view);
+        let has_own =
+            view.lowest_free().is_some_and(|lowest| self.is_front_part(lowest, view));
+        let overdue = view.back_claims().filter(|claim| claim.overdue && !has_own);
+        // The devices' part is delivered from its end.
+        overdue.map(|claim| claim.batch).max()
     }
 
     fn back(&mut self, view: &View<'_>, _: DeviceIdx) -> Option<BatchIdx> {
@@ -138,8 +151,7 @@ impl Strategy for Mte {
 
     fn awaited(&self, view: &View<'_>) -> Option<BatchIdx> {
         let next = view.next()?;
-        let is_front_part = self.split.is_none_or(|split| next < split);
-        if is_front_part { Some(next) } else { view.ledger.unpicked().last() }
+        if self.is_front_part(next, view) { Some(next) } else { view.ledger.unpicked().last() }
     }
 
     fn observe(&mut self, prong: Prong, work_ns: u64) {

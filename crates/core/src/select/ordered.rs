@@ -15,8 +15,8 @@ const MARGIN: f64 = 1.3;
 const HIGH_MARGIN: f64 = 1.05;
 /// … and so many batches more.
 const MARGIN_BATCHES: u32 = 2;
-/// How far ahead a device's first batch is taken, when nothing is known of it: far enough
-/// for a device 64 times slower than everything else. The host does not wait for it.
+/// How far ahead the first batch is taken of a device that nothing is known of: far enough
+/// for one 64 times slower than everything else.
 const FIRST_AHEAD: u32 = 64;
 
 /// The plan's order.
@@ -25,38 +25,48 @@ pub struct Ordered;
 
 impl Strategy for Ordered {
     fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        view.lowest_free()
+    }
+
+    fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
         let next = view.next()?;
         let free = view.lowest_free();
         // Batches that delivery reaches while the host makes one.
         let soon = batches(float(view.redo_ns()) * view.rate()) + MARGIN_BATCHES;
+        let would_be_first = |ready_at| ready_at > view.now.plus(view.redo_ns());
         let is_due = |claim: &BackClaim| match claim.ready_at {
-            // A device that never answered only tries: the host comes to its batch in turn.
+            // An unproven device only tries: the host comes to its batch in turn.
             None => free.is_none_or(|free| claim.batch < free),
-            Some(_) if claim.overdue => claim.batch.0.saturating_sub(next.0) <= soon,
-            Some(_) => {
-                (claim.batch == next || free.is_none()) && view.is_worth_redoing(claim)
+            Some(ready_at) => {
+                let is_soon = claim.batch.0.saturating_sub(next.0) <= soon;
+                let is_idle = claim.batch == next || free.is_none();
+                is_soon && (claim.overdue || would_be_first(ready_at))
+                    || is_idle && view.is_worth_redoing(claim)
             }
         };
-        let due = view.back_claims().filter(is_due).map(|claim| claim.batch).min();
-        due.or(free)
+        view.back_claims().filter(is_due).map(|claim| claim.batch).min()
     }
 
     fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {
         let back = view.back.get(usize::from(device.0))?;
         let lowest = view.lowest_free()?;
         let free = view.ledger.free();
-        match latency_ns(back) {
-            Some(latency_ns) => {
-                let ahead =
-                    batches(latency_ns * view.rate()).saturating_add(MARGIN_BATCHES);
-                free.first_from(
-                    BatchIdx(view.next()?.0.saturating_add(ahead)).max(lowest),
-                )
-            }
-            None => free
-                .first_from(BatchIdx(lowest.0.saturating_add(FIRST_AHEAD)))
-                .or_else(|| free.last()),
-        }
+        // The host's own walk does not wait for an unproven device, which must be ahead of it.
+        let from = if back.proven { view.next()? } else { lowest };
+        let after = |ns: f64| {
+            let ahead = batches(ns * view.rate()).saturating_add(MARGIN_BATCHES);
+            BatchIdx(from.0.saturating_add(ahead)).max(lowest)
+        };
+        let known = latency_ns(back).filter(|_| view.front.times.mean_ns().is_some());
+        let Some(own_ns) = known else {
+            let far = BatchIdx(lowest.0.saturating_add(FIRST_AHEAD));
+            return free.first_from(far).or_else(|| free.last());
+        };
+        // Far enough that the host can still redo it in time; near the end, where nothing is
+        // that far, as far as there is.
+        let with_redo = after(own_ns + float(view.redo_ns()));
+        free.first_from(with_redo)
+            .or_else(|| free.last().filter(|last| *last >= after(own_ns)))
     }
 
     fn deliver(&mut self, view: &View<'_>) -> Option<BatchIdx> {

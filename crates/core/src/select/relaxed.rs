@@ -18,11 +18,15 @@ pub struct Relaxed;
 
 impl Strategy for Relaxed {
     fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
-        view.lowest_free().or_else(|| {
-            let late = view.back_claims().filter(|claim| view.is_worth_redoing(claim));
-            late.max_by_key(|claim| (claim.ready_at.is_none(), claim.ready_at))
-                .map(|c| c.batch)
-        })
+        view.lowest_free()
+    }
+
+    fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        if !view.ledger.free().is_empty() {
+            return None;
+        }
+        let late = view.back_claims().filter(|claim| view.is_worth_redoing(claim));
+        late.max_by_key(|claim| (claim.ready_at.is_none(), claim.ready_at)).map(|c| c.batch)
     }
 
     fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {

@@ -31,7 +31,8 @@ pub struct Back {
     pub times: Times,
     /// Whether it is thought to work.
     pub health: Health,
-    /// Whether it has answered since it was joined: until then it gets one batch at a time.
+    /// Whether its last answer was a batch. A device that has not answered since it was
+    /// joined, or failed last, gets one batch at a time, and nobody relies on it.
     pub proven: bool,
 }
 
@@ -53,7 +54,7 @@ pub struct BackClaim {
     pub batch: BatchIdx,
     /// Whether it has been declared overdue.
     pub overdue: bool,
-    /// When it is expected to be ready; `None` for a device that has never answered.
+    /// When it is expected to be ready; `None` for an unproven device.
     pub ready_at: Option<Ns>,
 }
 
@@ -193,10 +194,16 @@ impl<'a> View<'a> {
         let ledger = self.ledger;
         let devices = if self.recovery == Recovery::On { self.back } else { &[] };
         let claims = devices.iter().flat_map(|back| {
-            let mean = back.times.mean_ns();
+            let mean = back.times.mean_ns().filter(|_| back.proven);
             back.hand.held().iter().map(move |held| BackClaim::new(held, mean))
         });
         claims.filter(|claim| ledger.only_back_makes(claim.batch))
+    }
+
+    /// The oldest claim that is overdue.
+    #[must_use]
+    pub fn overdue(&self) -> Option<BatchIdx> {
+        self.back_claims().find(|claim| claim.overdue).map(|claim| claim.batch)
     }
 
     /// Whether no device works, and the host may make their part.

@@ -61,9 +61,11 @@ impl Wrr {
 
 impl Strategy for Wrr {
     fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
-        let overdue =
-            || view.back_claims().find(|claim| claim.overdue).map(|claim| claim.batch);
-        view.lowest_free().or_else(overdue)
+        view.lowest_free()
+    }
+
+    fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        if view.ledger.free().is_empty() { view.overdue() } else { None }
     }
 
     fn back(&mut self, view: &View<'_>, _: DeviceIdx) -> Option<BatchIdx> {
