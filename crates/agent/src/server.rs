@@ -351,3 +351,20 @@ impl<C: Costs> Drop for Server<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bothends_core::recipe::Recipe;
+
+    use super::OPS;
+
+    #[test]
+    fn the_ops_of_every_built_in_recipe_are_announced() {
+        for name in Recipe::builtin_names() {
+            let recipe = Recipe::builtin(name).expect("it is built in");
+            for op in recipe.before_cut() {
+                assert!(OPS.contains(&op.name()), "{name} has {}", op.name());
+            }
+        }
+    }
+}

@@ -5,10 +5,11 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bothends_agent::conformance::{self, Exercise, done};
-use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
+use bothends_agent::{FileStore, NoCosts, Server, ServerConfig, Store, StoreError};
 use bothends_csd::loopback::Loopback;
 use bothends_csd::{ConnectOptions, CsdError, Serve, connect};
 
@@ -79,6 +80,46 @@ fn a_closed_server_forgets_its_jobs_and_takes_another_session() {
     assert!(server.poll(Duration::from_millis(20)).is_none());
     let mut device = Loopback::new(Box::new(server));
     conformance::all(&mut device, &exercise);
+}
+
+/// A store that breaks the first thread that reads from it.
+#[derive(Debug)]
+struct Breaking {
+    files: FileStore,
+    is_broken: AtomicBool,
+}
+
+impl Store for Breaking {
+    fn read(
+        &self,
+        path: &str,
+        offset: u64,
+        len: u32,
+        dst: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        assert!(self.is_broken.swap(true, Ordering::Relaxed), "broken on purpose");
+        self.files.read(path, offset, len, dst)
+    }
+
+    fn probe(&self, path: &str) -> Result<(), StoreError> {
+        self.files.probe(path)
+    }
+}
+
+#[test]
+fn a_worker_that_breaks_costs_its_job_and_no_other() {
+    let (_dir, exercise) = exercise();
+    let files = FileStore::new(exercise.root()).unwrap();
+    let store = Breaking { files, is_broken: AtomicBool::new(false) };
+    let config =
+        ServerConfig { name: "test".into(), emulated: false, n_workers: 2, n_slots: 2 };
+    let mut server = Server::start(config, store, NoCosts).unwrap();
+    server.open(exercise.session()).unwrap();
+    server.submit(exercise.job(0, &[0, 1, 2])).unwrap();
+    server.submit(exercise.job(1, &[0, 1, 2])).unwrap();
+    let reason = server.poll(PATIENCE).unwrap().result.unwrap_err();
+    assert!(reason.starts_with("a worker broke"), "{reason}");
+    assert!(server.poll(PATIENCE).unwrap().result.is_ok());
 }
 
 /// The program, killed if a test ends without it.
