@@ -86,7 +86,8 @@ pub enum Payload {
         len: u64,
     },
     /// `len` bytes from `offset` in a file that the host can read; only the feed reads it.
-    /// Offset and allocated length are multiples of 4 KiB. The file is the host's to remove.
+    /// Offset and allocated length are multiples of 4 KiB. The file is the host's to remove,
+    /// also when nobody waits for the completion; it lasts no longer than the transport.
     Extent {
         /// The file, as the host names it.
         path: PathBuf,

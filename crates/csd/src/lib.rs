@@ -194,8 +194,8 @@ pub trait Transport: Send + Debug {
     /// Link errors; [`CsdError::NoPayload`] when no payload of `job` and that length waits.
     fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<(), CsdError>;
 
-    /// Tells the device that a job's result is not wanted any more. Its completion may
-    /// still come.
+    /// Tells the device that a job's result is not wanted any more. Its completion still
+    /// comes, at once as a failure when the device had not begun it.
     ///
     /// # Errors
     /// Link errors.
@@ -237,8 +237,9 @@ pub struct Product {
 /// # Contract
 ///
 /// `open` before `submit`; `submit` returns at once (work happens on the implementer's own
-/// threads or inside `poll`); `poll` waits up to its timeout for any finished job; a
-/// revoked job may still finish. `close` drops all queued work.
+/// threads or inside `poll`); `poll` waits up to its timeout for any finished job. Every job
+/// is answered, a revoked one too: by this the host knows that the device lives and has
+/// room. `close` drops all queued work.
 pub trait Serve: Send + Debug {
     /// What this device is and can do.
     fn hello(&mut self) -> Capabilities;
@@ -258,7 +259,7 @@ pub trait Serve: Send + Debug {
     /// Waits up to `timeout` for a finished job.
     fn poll(&mut self, timeout: Duration) -> Option<Finished>;
 
-    /// Forgets a job if it has not started.
+    /// A job is not wanted any more: if it has not started it is answered at once, as failed.
     fn revoke(&mut self, job: JobId);
 
     /// What has been counted since start.

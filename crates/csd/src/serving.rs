@@ -106,13 +106,7 @@ impl Serving<'_> {
                 self.waiting.push_back(job);
                 Ok(())
             }
-            Message::Revoke(id) => {
-                self.waiting.retain(|job| job.id != id);
-                if self.running.remove(&id) {
-                    self.serve.revoke(id);
-                }
-                Ok(())
-            }
+            Message::Revoke(id) => self.revoke(id),
             Message::AskStats => {
                 let stats = self.serve.stats();
                 self.answer(&Message::Stats(stats))
@@ -128,6 +122,24 @@ impl Serving<'_> {
                 Err(CsdError::Malformed { what: "a message that only a device sends" })
             }
         }
+    }
+
+    /// A job that has not begun is answered at once; one that has, when it is done.
+    fn revoke(&mut self, id: JobId) -> Result<(), CsdError> {
+        if let Some(at) = self.waiting.iter().position(|job| job.id == id) {
+            self.waiting.remove(at);
+            return self.fail(id, "revoked before it was begun".to_owned());
+        }
+        if self.running.contains(&id) {
+            self.serve.revoke(id);
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, job: JobId, reason: String) -> Result<(), CsdError> {
+        let outcome = Outcome::Failed { reason };
+        let completion = Completion { job, outcome, device_ns: 0, lateness_ns: 0 };
+        self.answer(&Message::Completed(completion))
     }
 
     fn answer(&mut self, message: &Message) -> Result<(), CsdError> {
@@ -149,13 +161,7 @@ impl Serving<'_> {
                 self.waiting.push_front(refused.job);
                 break;
             }
-            let reason = refused.source.to_string();
-            self.answer(&Message::Completed(Completion {
-                job: id,
-                outcome: Outcome::Failed { reason },
-                device_ns: 0,
-                lateness_ns: 0,
-            }))?;
+            self.fail(id, refused.source.to_string())?;
         }
         Ok(())
     }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! hello.json                 the device's notice: version, id
-//! device.pulse               its sign of life
-//! host.json                  the notice of the one host that is served: version, run id
+//! device-<id>.pulse          its sign of life
+//! host.json                  the notice of the one host that is served: version, run id,
+//!                            device id
 //! run-<id>/host.pulse        its sign of life
 //! run-<id>/h-0000000000 …    the host's messages, each removed by the device
 //! run-<id>/d-0000000000 …    the device's messages, each removed by the host; a result's
@@ -36,7 +37,6 @@ use pulse::{Life, Pulse, Watch};
 pub use device::serve_directory;
 
 const DEVICE_NOTICE: &str = "hello.json";
-const DEVICE_PULSE: &str = "device.pulse";
 const HOST_NOTICE: &str = "host.json";
 const HOST_PULSE: &str = "host.pulse";
 const RUN_PREFIX: &str = "run-";
@@ -142,28 +142,32 @@ impl Drop for Run {
         drop(std::fs::remove_dir_all(&self.dir));
         Notice::remove_if(&self.root.join(HOST_NOTICE), &self.id);
         if self.watch.look() == Life::Gone {
-            let notice = self.root.join(DEVICE_NOTICE);
-            if Notice::read(&notice).is_some_and(|it| it.id == self.device_id) {
-                drop(std::fs::remove_file(notice));
-                drop(std::fs::remove_file(self.root.join(DEVICE_PULSE)));
-            }
+            Notice::remove_if(&self.root.join(DEVICE_NOTICE), &self.device_id);
+            drop(std::fs::remove_file(device_pulse(&self.root, &self.device_id)));
         }
     }
 }
 
 /// Waits for the notice of a living device that speaks this version.
 fn find_device(dir: &Path, deadline: Instant) -> Result<(Notice, Watch), CsdError> {
-    let mut watch = Watch::over(&dir.join(DEVICE_PULSE));
+    let mut watched: Option<(Notice, Watch)> = None;
     loop {
-        let life = watch.look();
         if let Some(notice) = Notice::read(&dir.join(DEVICE_NOTICE)) {
             let theirs = notice.protocol_version;
             if theirs != PROTOCOL_VERSION {
                 return Err(CsdError::Version { ours: PROTOCOL_VERSION, theirs });
             }
-            if life == Life::Alive {
-                return Ok((notice, watch));
+            let (found, mut watch) = match watched.take() {
+                Some((known, watch)) if known == notice => (known, watch),
+                Some(_) | None => {
+                    let pulse = device_pulse(dir, &notice.id);
+                    (notice, Watch::over(&pulse))
+                }
+            };
+            if watch.look() == Life::Alive {
+                return Ok((found, watch));
             }
+            watched = Some((found, watch));
         }
         if Instant::now() >= deadline {
             let what = "no living device serves the directory";
@@ -177,7 +181,7 @@ fn find_device(dir: &Path, deadline: Instant) -> Result<(Notice, Watch), CsdErro
 /// run's own directory and pulse, then away with what earlier runs left.
 fn claim(root: &Path, (device, watch): (Notice, Watch)) -> Result<Run, CsdError> {
     let failed = place_error("start a run in", root);
-    let notice = Notice::new().map_err(&failed)?;
+    let notice = Notice::new(Some(device.id.clone())).map_err(&failed)?;
     let notice_path = root.join(HOST_NOTICE);
     while let Err(error) = notice.place(&notice_path) {
         if error.kind() != io::ErrorKind::AlreadyExists {
@@ -226,6 +230,10 @@ fn sweep(root: &Path, ours: &Path) {
             drop(std::fs::remove_dir_all(entry.path()));
         }
     }
+}
+
+fn device_pulse(root: &Path, id: &str) -> PathBuf {
+    root.join(format!("device-{id}.pulse"))
 }
 
 fn run_dir(root: &Path, id: &str) -> PathBuf {

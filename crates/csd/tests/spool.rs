@@ -54,6 +54,22 @@ fn a_killed_device_is_noticed_and_its_leftovers_go() {
     assert_eq!(names(dir.path()), [""; 0]);
 }
 
+/// As a service manager would do it. The new device knows nothing of the run.
+#[test]
+fn a_device_started_in_place_of_a_dead_one_does_not_pass_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut device = child("child_device", dir.path());
+    let mut transport = open(dir.path());
+    kill(&mut device);
+    serving(dir.path(), |dir| {
+        let error = transport.poll(NOTICED).unwrap_err();
+        assert!(matches!(error, CsdError::LinkLost { .. }), "{error}");
+        drop(transport);
+        drop(open(dir));
+    });
+    assert_eq!(names(dir.path()), [""; 0]);
+}
+
 #[test]
 fn a_killed_host_is_noticed_and_its_leftovers_go() {
     let dir = tempfile::tempdir().unwrap();
@@ -74,6 +90,22 @@ fn a_killed_host_is_noticed_and_its_leftovers_go() {
     assert_eq!(names(dir.path()), [""; 0]);
 }
 
+/// The host dies between its notice and its pulse.
+#[test]
+fn a_host_that_died_before_it_was_met_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    serving_until(dir.path(), Ended::HostGone, |dir| {
+        let hello = std::fs::read_to_string(dir.join("hello.json")).unwrap();
+        let id = hello.split('"').find(|part| part.len() == 32).unwrap();
+        let run = "0123456789abcdef0123456789abcdef";
+        let notice =
+            format!(r#"{{"protocol_version": 1, "id": "{run}", "device": "{id}"}}"#);
+        std::fs::create_dir(dir.join(format!("run-{run}"))).unwrap();
+        std::fs::write(dir.join("host.json"), notice).unwrap();
+        wait_for(|| names(dir).is_empty());
+    });
+}
+
 #[test]
 fn what_an_earlier_run_left_is_removed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
@@ -82,7 +114,7 @@ fn what_an_earlier_run_left_is_removed_by_the_next() {
     for (name, text) in [("hello.json", notice.as_str()), ("host.json", &notice)] {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
-    std::fs::write(dir.path().join("device.pulse"), [0; 8]).unwrap();
+    std::fs::write(dir.path().join(format!("device-{id}.pulse")), [0; 8]).unwrap();
     let left = dir.path().join(format!("run-{id}"));
     std::fs::create_dir(&left).unwrap();
     std::fs::write(left.join("host.pulse"), [0; 8]).unwrap();
@@ -183,12 +215,19 @@ fn a_host_that_does_not_poll_is_alive() {
     });
 }
 
-/// Runs `host` while a device serves `dir`.
+/// Runs `host` while devices serve `dir`, one after the other.
 fn serving(dir: &Path, host: impl FnOnce(&Path)) {
+    serving_until(dir, Ended::Stopped, host);
+}
+
+/// Runs `host` while devices serve `dir`, one after the other, until one ends like this.
+fn serving_until(dir: &Path, last: Ended, host: impl FnOnce(&Path)) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let device = scope.spawn(|| {
-            serve_directory(dir, &mut EchoServe::default(), &stop).unwrap();
+            while serve_directory(dir, &mut EchoServe::default(), &stop).unwrap() != last
+            {
+            }
         });
         wait_for(|| dir.join("hello.json").exists());
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| host(dir)));

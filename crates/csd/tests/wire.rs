@@ -11,9 +11,15 @@ use bothends_csd::{
 };
 use proptest::prelude::*;
 
-/// Written by a Python program from the table in `wire.rs`, with `struct` and the `xxhash`
-/// package: (bytes, meaning).
+/// (bytes, meaning), the bytes written by `scripts/make-wire-fixtures` from the table in
+/// `wire.rs`.
 fn golden() -> Vec<(&'static str, Message)> {
+    let mut all = golden_greetings();
+    all.extend(golden_work());
+    all
+}
+
+fn golden_greetings() -> Vec<(&'static str, Message)> {
     vec![
         (
             "42454e4401000000050000000000000000000000000000000000000000000000c294d338\
@@ -43,6 +49,11 @@ fn golden() -> Vec<(&'static str, Message)> {
          3ddaa14400000000000000000000000000000000000000002db6592d6ec3b6",
             Message::Refused { reason: "nö".into() },
         ),
+    ]
+}
+
+fn golden_work() -> Vec<(&'static str, Message)> {
+    vec![
         (
             "42454e44010000000c0000000000000008070605040302010000000000000000c294d338\
          0580062d0000000000000000000000000000000000000000bed31250",

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::lane::{Inlet, Outlet};
 use super::notice::{Notice, place_error};
 use super::pulse::{Life, Pulse, Watch};
-use super::{DEVICE_NOTICE, DEVICE_PULSE, HOST_NOTICE, HOST_PULSE, gone, run_dir};
+use super::{DEVICE_NOTICE, HOST_NOTICE, HOST_PULSE, device_pulse, gone, run_dir};
 use crate::job::{Completion, Outcome};
 use crate::serving::{DeviceLink, Ended, serve_link};
 use crate::wire::Message;
@@ -35,7 +35,7 @@ pub fn serve_directory(
     stop: &AtomicBool,
 ) -> Result<Ended, CsdError> {
     let mut post = Post::take(dir)?;
-    let Some(run) = post.host(stop) else {
+    let Some((run, watch)) = post.host(stop) else {
         serve.close();
         return Ok(Ended::Stopped);
     };
@@ -43,7 +43,7 @@ pub fn serve_directory(
     let mut link = SpoolDevice {
         inlet: Inlet::new(run_dir.clone(), "h"),
         outlet: Outlet::new(run_dir.clone(), "d"),
-        watch: Watch::over(&run_dir.join(HOST_PULSE)),
+        watch,
         pulse: &mut post.pulse,
         unsent: VecDeque::new(),
         last_try: Instant::now(),
@@ -68,37 +68,36 @@ struct Post {
 impl Post {
     fn take(dir: &Path) -> Result<Self, CsdError> {
         let failed = place_error("serve", dir);
-        let pulse_path = dir.join(DEVICE_PULSE);
-        let is_taken = Notice::read(&dir.join(DEVICE_NOTICE)).is_some()
-            && Watch::over(&pulse_path).judge() == Life::Alive;
-        if is_taken {
-            let in_use = std::io::ErrorKind::AddrInUse;
-            let what = "another device serves this directory";
-            return Err(failed(std::io::Error::new(in_use, what)));
+        let notice_path = dir.join(DEVICE_NOTICE);
+        if let Some(other) = Notice::read(&notice_path) {
+            let pulse_path = device_pulse(dir, &other.id);
+            if Watch::over(&pulse_path).judge() == Life::Alive {
+                let in_use = std::io::ErrorKind::AddrInUse;
+                let what = "another device serves this directory";
+                return Err(failed(std::io::Error::new(in_use, what)));
+            }
+            // A host that still watches it sees that its device is gone.
+            drop(std::fs::remove_file(pulse_path));
         }
-        let pulse = Pulse::start(pulse_path).map_err(&failed)?;
-        let notice = Notice::new().map_err(&failed)?;
-        notice.replace(&dir.join(DEVICE_NOTICE)).map_err(&failed)?;
+        let notice = Notice::new(None).map_err(&failed)?;
+        let pulse = Pulse::start(device_pulse(dir, &notice.id)).map_err(&failed)?;
+        notice.replace(&notice_path).map_err(&failed)?;
         Ok(Self { dir: dir.to_owned(), notice, pulse })
     }
 
-    /// Waits for a living host; the id of its run.
-    fn host(&mut self, stop: &AtomicBool) -> Option<String> {
+    /// Waits for a host that has found this device: its run, and the watch over it. It may
+    /// have died since, which is then the first thing to be noticed.
+    fn host(&mut self, stop: &AtomicBool) -> Option<(String, Watch)> {
         let notice_path = self.dir.join(HOST_NOTICE);
-        let mut watched: Option<(String, Watch)> = None;
         while !stop.load(Ordering::Relaxed) {
             self.pulse.beat();
-            std::thread::sleep(NAP);
-            let Some(Notice { id, .. }) = Notice::read(&notice_path) else { continue };
-            if watched.as_ref().is_none_or(|(watched_id, _)| *watched_id != id) {
-                let pulse = run_dir(&self.dir, &id).join(HOST_PULSE);
-                watched = Some((id, Watch::over(&pulse)));
-            }
-            if let Some((id, watch)) = &mut watched
-                && watch.look() == Life::Alive
+            if let Some(Notice { id, device, .. }) = Notice::read(&notice_path)
+                && device.as_ref() == Some(&self.notice.id)
             {
-                return Some(id.clone());
+                let watch = Watch::over(&run_dir(&self.dir, &id).join(HOST_PULSE));
+                return Some((id, watch));
             }
+            std::thread::sleep(NAP);
         }
         None
     }

@@ -18,13 +18,17 @@ pub(super) struct Notice {
     pub(super) protocol_version: u32,
     /// 32 hexadecimal digits.
     pub(super) id: String,
+    /// A host's: the device it has found. Another one, even one started in its place,
+    /// knows nothing of the run and leaves it alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) device: Option<String>,
 }
 
 impl Notice {
     /// A notice with a fresh id.
-    pub(super) fn new() -> io::Result<Self> {
-        let id = u128::from_le_bytes(key::nonce()?);
-        Ok(Self { protocol_version: PROTOCOL_VERSION, id: format!("{id:032x}") })
+    pub(super) fn new(device: Option<String>) -> io::Result<Self> {
+        let id = format!("{:032x}", u128::from_le_bytes(key::nonce()?));
+        Ok(Self { protocol_version: PROTOCOL_VERSION, id, device })
     }
 
     /// The notice at `path`, if there is a whole one.
