@@ -35,7 +35,11 @@ impl<E: Into<anyhow::Error>> From<E> for Failed {
 }
 
 fn main() -> ExitCode {
-    let result = match Args::parse().command {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return misread(&error),
+    };
+    let result = match args.command {
         Command::Demo(args) => demo::demo(&args),
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::doctor(&args),
@@ -59,13 +63,30 @@ fn main() -> ExitCode {
     }
 }
 
+/// Help and version as clap prints them; a wrong argument on one line.
+fn misread(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    if !error.use_stderr() {
+        say::line(text.trim_end());
+        return ExitCode::SUCCESS;
+    }
+    let what = text.lines().take_while(|line| !line.starts_with("Usage:"));
+    let what: Vec<&str> = what.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let what: Vec<&str> = what
+        .into_iter()
+        .filter(|line| !line.starts_with("For more information"))
+        .collect();
+    say::error(what.join(" ").trim_start_matches("error: "));
+    ExitCode::from(2)
+}
+
 /// A command of the stable command line that this build does not have yet.
 fn absent(what: &str) -> Result<(), Failed> {
     Err(Failed::Arguments(format!("`{what}` is not available in this build")))
 }
 
 /// The error and what caused it, on one line.
-fn chain(error: &anyhow::Error) -> String {
+pub(crate) fn chain(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
         let text = cause.to_string();

@@ -15,7 +15,7 @@ use bothends_runtime::{
 use crate::Failed;
 use crate::args::{LastArg, LayoutArg, OutputArg, ReaderArg, RunArgs, ShuffleArg};
 use crate::progress::Bar;
-use crate::{picture, say};
+use crate::{chain, picture, say};
 
 /// Runs epochs as the flags say.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
@@ -46,8 +46,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Flags of the stable command line that a later release serves.
+/// Flags that make no sense together, and those that a later release serves.
 fn refuse_absent(args: &RunArgs) -> Result<(), Failed> {
+    if args.rank >= args.world {
+        let (rank, world) = (args.rank, args.world);
+        return Err(wrong(format!(
+            "--rank {rank} with --world {world}: ranks count from 0"
+        )));
+    }
     let absent = |what: &str| {
         Err(Failed::Arguments(format!("{what} is not available in this build")))
     };
@@ -134,7 +140,8 @@ pub(crate) fn recipe(text: &str) -> Result<Recipe, Failed> {
             names.join(", ")
         ))
     })?;
-    Recipe::from_json(&json).map_err(|e| wrong(format!("recipe {text}: {e}")))
+    Recipe::from_json(&json)
+        .map_err(|e| wrong(format!("recipe {text}: {}", chain(&anyhow::Error::from(e)))))
 }
 
 fn workers(text: &str) -> Result<u32, Failed> {

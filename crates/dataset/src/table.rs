@@ -135,6 +135,19 @@ impl Table {
             + (self.offset.capacity() + self.checksum.capacity()) * size_of::<u64>()
     }
 
+    /// The table of the first `n` samples, at least one: what `--limit` leaves of it, on the
+    /// host and in the manifest that devices get. Files and classes keep their numbers.
+    #[must_use]
+    pub fn first(mut self, n: u64) -> Self {
+        let n = usize::try_from(n.max(1)).unwrap_or(usize::MAX);
+        self.file.truncate(n);
+        self.offset.truncate(n);
+        self.len.truncate(n);
+        self.label.truncate(n);
+        self.checksum.truncate(n);
+        self
+    }
+
     fn row(&self, sample: SampleId) -> usize {
         usize::try_from(sample.0 % self.n_samples())
             .expect("a row of a table that is in memory has an index")
@@ -414,5 +427,22 @@ mod tests {
         unequal.sample(Extent { file, offset: 8, len: 9 }, 0);
         let error = unequal.build().unwrap().record_shape().unwrap_err();
         assert!(error.to_string().contains("8 and 9 bytes (`all.bin`)"), "{error}");
+    }
+
+    #[test]
+    fn the_first_samples_are_a_table_of_their_own() {
+        let mut builder = TableBuilder::new(Encoding::Image);
+        let file = builder.file("a/b.bin").unwrap();
+        for len in [8, 9, 10] {
+            builder.sample(Extent { file, offset: 0, len }, 0);
+        }
+        let whole = builder.build().unwrap();
+        let first = whole.clone().first(2);
+        assert_eq!(first.n_samples(), 2);
+        assert_eq!(first.extent(SampleId(3)), whole.extent(SampleId(1)));
+        assert_ne!(first.hash(), whole.hash());
+        assert_eq!(Table::decode(&first.encode()).unwrap(), first);
+        assert_eq!(whole.clone().first(99), whole);
+        assert_eq!(whole.first(0).n_samples(), 1);
     }
 }

@@ -49,8 +49,16 @@ pub(crate) enum Order {
 pub(crate) enum Failure {
     /// The device said no, or returned bytes that do not match their checksum.
     Broken(String),
-    /// The device had no room after all.
-    Full,
+    /// The device had no room after all, or had not begun it when it was revoked: no fault
+    /// of its.
+    NotBegun,
+}
+
+/// Where the result of a job goes, and whether the host still wants it.
+#[derive(Debug)]
+struct Open {
+    slot: Slot,
+    is_revoked: bool,
 }
 
 /// What one device thread owns for one epoch.
@@ -85,7 +93,7 @@ impl DeviceLoop {
         Some(self.transport)
     }
 
-    fn serve(&mut self, slots: &mut HashMap<JobId, Slot>) -> Result<(), CsdError> {
+    fn serve(&mut self, slots: &mut HashMap<JobId, Open>) -> Result<(), CsdError> {
         let mut listen = PATIENCE;
         while !self.stop.is_set() {
             match self.orders.recv_timeout(listen) {
@@ -114,19 +122,27 @@ impl DeviceLoop {
     fn obey(
         &mut self,
         order: Order,
-        slots: &mut HashMap<JobId, Slot>,
+        slots: &mut HashMap<JobId, Open>,
     ) -> Result<(), CsdError> {
         match order {
-            Order::Revoke(job) => self.transport.revoke(job),
+            Order::Revoke(job) => {
+                if let Some(open) = slots.get_mut(&job) {
+                    open.is_revoked = true;
+                }
+                self.transport.revoke(job)
+            }
             Order::Submit { job, slot } => {
                 let id = job.id;
                 match self.transport.submit(job) {
                     Ok(()) => {
-                        slots.insert(id, slot);
+                        slots.insert(id, Open { slot, is_revoked: false });
                         Ok(())
                     }
                     Err(refused) if matches!(refused.source, CsdError::Full) => {
-                        self.tell(Event::BackFailed { job: id, failure: Failure::Full });
+                        self.tell(Event::BackFailed {
+                            job: id,
+                            failure: Failure::NotBegun,
+                        });
                         Ok(())
                     }
                     Err(refused) => Err(refused.source),
@@ -138,10 +154,10 @@ impl DeviceLoop {
     fn take(
         &mut self,
         completion: Completion,
-        slots: &mut HashMap<JobId, Slot>,
+        slots: &mut HashMap<JobId, Open>,
     ) -> Result<(), CsdError> {
         let Completion { job, outcome, .. } = completion;
-        let Some(mut slot) = slots.remove(&job) else {
+        let Some(Open { mut slot, is_revoked }) = slots.remove(&job) else {
             // Repeated, or of an earlier epoch: nobody waits for it.
             discard(&outcome);
             self.tell(Event::BackExtra { device: self.device });
@@ -149,6 +165,10 @@ impl DeviceLoop {
         };
         let (payload, checksum, bad) = match outcome {
             Outcome::Done { payload, checksum, bad } => (payload, checksum, bad),
+            Outcome::Failed { .. } if is_revoked => {
+                self.tell(Event::BackFailed { job, failure: Failure::NotBegun });
+                return Ok(());
+            }
             Outcome::Failed { reason } => {
                 self.fail(job, reason);
                 return Ok(());

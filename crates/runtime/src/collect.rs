@@ -412,6 +412,12 @@ impl Collector {
             self.back_broken(claim, why);
             return;
         }
+        if n_valid > 0 && bad.len() >= n_valid {
+            let why = "it could preprocess none of the samples; does it have the data?"
+                .to_owned();
+            self.back_broken(claim, why);
+            return;
+        }
         slot[len..].fill(0);
         let prong = claim.prong();
         if let Prong::Back(device) = prong
@@ -427,12 +433,19 @@ impl Collector {
     }
 
     fn back_failed(&mut self, job: JobId, failure: Failure) {
-        let Some((claim, _)) = self.close_back(job) else { return };
         let now = self.clock.now();
-        self.log.add(now, claim.batch(), claim.prong(), Moment::Lost);
         match failure {
-            Failure::Full => self.epoch.refused(claim, now),
-            Failure::Broken(why) => self.back_broken(claim, why),
+            Failure::NotBegun => {
+                if let Some(claim) = self.take_back(job) {
+                    self.epoch.refused(claim, now);
+                }
+            }
+            Failure::Broken(why) => {
+                if let Some((claim, _)) = self.close_back(job) {
+                    self.log.add(now, claim.batch(), claim.prong(), Moment::Lost);
+                    self.back_broken(claim, why);
+                }
+            }
         }
     }
 
@@ -475,14 +488,24 @@ impl Collector {
         }
     }
 
-    /// Takes a job off its device's account; how long the device worked for it, as the host
-    /// saw it: from its submission or the device's previous answer, whichever was later.
-    fn close_back(&mut self, job: JobId) -> Option<(Claim, u64)> {
+    /// Takes a job off its device's account.
+    fn take_back(&mut self, job: JobId) -> Option<Claim> {
         let claim = self.under.back.remove(&job)?;
+        if let Prong::Back(device) = claim.prong()
+            && let Some(link) = self.links.back.get_mut(usize::from(device.0))
+        {
+            link.open = link.open.saturating_sub(1);
+        }
+        Some(claim)
+    }
+
+    /// The same for a job the device worked for; how long, as the host saw it: from its
+    /// submission or the device's previous answer, whichever was later.
+    fn close_back(&mut self, job: JobId) -> Option<(Claim, u64)> {
+        let claim = self.take_back(job)?;
         let now = self.clock.now();
         let Prong::Back(device) = claim.prong() else { return None };
         let link = self.links.back.get_mut(usize::from(device.0))?;
-        link.open = link.open.saturating_sub(1);
         let work_ns = now.since(link.busy_since);
         link.busy_since = now;
         Some((claim, work_ns))

@@ -114,6 +114,17 @@ impl FromStr for DeviceSpec {
         let address = text.parse::<Address>().map_err(|source| {
             RuntimeError::DeviceSpec { spec: text.to_owned(), why: source.to_string() }
         })?;
+        if matches!(
+            address,
+            Address::Vsock { .. } | Address::Nvme(_) | Address::NvmeTcp(_)
+        ) {
+            return Err(RuntimeError::DeviceSpec {
+                spec: text.to_owned(),
+                why: "this kind of device is not available in this build; \
+                      use sim:, tcp://, unix:// or spool://"
+                    .to_owned(),
+            });
+        }
         Ok(Self::At { text: text.to_owned(), address })
     }
 }
@@ -210,7 +221,8 @@ pub(crate) struct SimSetting<'a> {
 }
 
 /// The child process of an emulated device. Dropping it ends the process: first by closing
-/// its standard input, after two seconds by a kill.
+/// its standard input, after two seconds by a kill. What a process that died could not remove
+/// is then removed for it: its address was made by us and is nobody else's.
 #[derive(Debug)]
 pub(crate) struct DeviceProcess {
     child: Child,
@@ -247,8 +259,8 @@ impl DeviceProcess {
     }
 }
 
-impl Drop for DeviceProcess {
-    fn drop(&mut self) {
+impl DeviceProcess {
+    fn end(&mut self) {
         drop(self.child.stdin.take());
         let deadline = Instant::now() + END_TIMEOUT;
         while Instant::now() < deadline {
@@ -260,6 +272,40 @@ impl Drop for DeviceProcess {
         // It did not end by itself: a stalled or broken device must not outlive the run.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Removes what a device that died could not remove itself.
+    fn clear_away(&self) {
+        match &self.address {
+            Address::Unix(path) => drop(std::fs::remove_file(path)),
+            Address::Spool(path) => drop(std::fs::remove_dir_all(path)),
+            Address::Tcp { .. }
+            | Address::Vsock { .. }
+            | Address::Nvme(_)
+            | Address::NvmeTcp(_) => {}
+        }
+    }
+}
+
+impl Drop for DeviceProcess {
+    fn drop(&mut self) {
+        self.end();
+        self.clear_away();
+    }
+}
+
+impl Drop for DeviceProcess {
+    fn drop(&mut self) {
+        self.end();
+        // Not there is what it should be.
+        let _ = match &self.address {
+            Address::Unix(path) => std::fs::remove_file(path),
+            Address::Spool(path) => std::fs::remove_dir_all(path),
+            Address::Tcp { .. }
+            | Address::Vsock { .. }
+            | Address::Nvme(_)
+            | Address::NvmeTcp(_) => Ok(()),
+        };
     }
 }
 
@@ -358,7 +404,9 @@ fn wait_until_listening(child: &mut Child) -> Result<Address, String> {
 fn last_words(child: &mut Child) -> Option<String> {
     let mut words = String::new();
     child.stderr.take()?.take(4096).read_to_string(&mut words).ok()?;
-    let line = words.lines().rev().find(|line| !line.trim().is_empty())?;
+    let said = |line: &&str| line.starts_with("error: ");
+    let line =
+        words.lines().find(said).or(words.lines().rfind(|line| !line.is_empty()))?;
     Some(line.trim().trim_start_matches("error: ").to_owned())
 }
 

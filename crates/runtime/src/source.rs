@@ -33,7 +33,6 @@ pub struct Source {
     pub(crate) n_ignored: u64,
     pub(crate) pipeline: Pipeline,
     pub(crate) seed: u64,
-    n_samples: u64,
     n_ids: u64,
     files: Files,
 }
@@ -48,8 +47,9 @@ impl Source {
         let records = found.table.record_shape().map_err(|e| failed(e.to_string()))?;
         let shape = config.recipe.shape(records)?;
         let pipeline = Pipeline::new(&config.recipe, shape)?;
-        let table = found.table;
-        let n_samples = table.n_samples().min(config.limit.unwrap_or(u64::MAX));
+        // What devices are told is limited too: an id means the same record everywhere.
+        let table = found.table.first(config.limit.unwrap_or(u64::MAX));
+        let n_samples = table.n_samples();
         Ok(Self {
             files: Files::new(&root, MOST_OPEN, Direct::Auto),
             root,
@@ -58,7 +58,6 @@ impl Source {
             table,
             pipeline,
             seed: config.seed,
-            n_samples,
             n_ids: n_samples.saturating_mul(u64::from(config.repeat)),
         })
     }
@@ -66,7 +65,7 @@ impl Source {
     /// Samples of the data set, before it is repeated.
     #[must_use]
     pub fn n_samples(&self) -> u64 {
-        self.n_samples
+        self.table.n_samples()
     }
 
     /// Sample ids of an epoch: the repeated data set.
@@ -87,16 +86,12 @@ impl Source {
         self.n_ignored
     }
 
-    fn in_table(&self, sample: SampleId) -> SampleId {
-        SampleId(sample.0 % self.n_samples.max(1))
-    }
-
     pub(crate) fn extent(&self, sample: SampleId) -> Extent {
-        self.table.extent(self.in_table(sample))
+        self.table.extent(sample)
     }
 
     pub(crate) fn label(&self, sample: SampleId) -> Label {
-        self.table.label(self.in_table(sample))
+        self.table.label(sample)
     }
 
     pub(crate) fn encoding(&self) -> Encoding {
