@@ -294,21 +294,6 @@ impl Drop for DeviceProcess {
     }
 }
 
-impl Drop for DeviceProcess {
-    fn drop(&mut self) {
-        self.end();
-        // Not there is what it should be.
-        let _ = match &self.address {
-            Address::Unix(path) => std::fs::remove_file(path),
-            Address::Spool(path) => std::fs::remove_dir_all(path),
-            Address::Tcp { .. }
-            | Address::Vsock { .. }
-            | Address::Nvme(_)
-            | Address::NvmeTcp(_) => Ok(()),
-        };
-    }
-}
-
 /// The binary beside the running one (or one folder up, where test binaries live), else the
 /// one that the environment names, else the one on the PATH.
 pub(crate) fn firmware_sim() -> Result<PathBuf, String> {
