@@ -366,10 +366,12 @@ fn decode_session(body: &[u8]) -> Result<Session, CsdError> {
         return Err(cut_short);
     };
     let json: SessionJson = from_json(json)?;
-    let recipe_hash = (json.recipe_hash.len() == 32)
-        .then(|| u128::from_str_radix(&json.recipe_hash, 16).ok())
-        .flatten()
-        .ok_or(CsdError::Malformed { what: "the recipe's hash" })?;
+    let digits = &json.recipe_hash;
+    let is_hash =
+        digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let recipe_hash = is_hash.then(|| u128::from_str_radix(digits, 16).ok()).flatten();
+    let recipe_hash =
+        recipe_hash.ok_or(CsdError::Malformed { what: "the recipe's hash" })?;
     Ok(Session {
         recipe: json.recipe,
         recipe_hash,

@@ -11,7 +11,7 @@ use bothends_csd::{
 };
 use proptest::prelude::*;
 
-/// (bytes, meaning), the bytes written by `scripts/make-wire-fixtures` from the table in
+/// (bytes, meaning), the bytes written by `scripts/golden-wire` from the table in
 /// `wire.rs`.
 fn golden() -> Vec<(&'static str, Message)> {
     let mut all = golden_greetings();

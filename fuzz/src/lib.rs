@@ -1,0 +1,64 @@
+//! The entries of the fuzz targets, as plain functions: everything here that reads bytes
+//! from elsewhere, with what must hold whatever the bytes are.
+//!
+//! Each entry panics when a rule is broken and says nothing otherwise. `fuzz_targets/`
+//! hands them to libFuzzer; `tests/replay.rs` runs them over `tests/bad` on any toolchain.
+
+use bothends_core::sample::{Encoding, Record};
+use bothends_csd::PROTOCOL_VERSION;
+use bothends_csd::wire::{HEADER_BYTES, Header, Message};
+use bothends_dataset::Table;
+use bothends_ops::decode::decode;
+use bothends_ops::image::Image;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A message of the wire: what is accepted comes back as it was. The bytes are tried as
+/// they are, and as the fields and body of a message whose lengths and checks are right,
+/// which no fuzzer would hit upon.
+pub fn wire(bytes: &[u8]) {
+    message(bytes);
+    if let Some(sealed) = sealed(bytes) {
+        message(&sealed);
+    }
+}
+
+fn message(bytes: &[u8]) {
+    let Some((head, rest)) = bytes.split_first_chunk() else { return };
+    let Ok(header) = Header::decode(head) else { return };
+    let Some(body) = rest.get(..header.body_bytes()) else { return };
+    let Ok(message) = Message::decode(&header, body) else { return };
+    let again = message.encode();
+    let (head, body) = again.split_first_chunk().expect("a message has a header");
+    let header = Header::decode(head).expect("an encoded header is a header");
+    let again = Message::decode(&header, body).expect("an encoded body is a body");
+    // A decimal fraction need not come back to the last bit.
+    assert!(message == again || matches!(message, Message::Stats(_)));
+}
+
+fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut sealed = bytes.to_vec();
+    let (head, body) = sealed.split_first_chunk_mut::<HEADER_BYTES>()?;
+    head[..4].copy_from_slice(b"BEND");
+    head[4..8].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+    head[12..16].copy_from_slice(&u32::try_from(body.len()).ok()?.to_le_bytes());
+    head[32..40].copy_from_slice(&xxh3_64(body).to_le_bytes());
+    let check = xxh3_64(&head[..60]).to_le_bytes();
+    head[60..].copy_from_slice(&check[..4]);
+    Some(sealed)
+}
+
+/// A manifest: what is accepted encodes to itself.
+pub fn manifest(bytes: &[u8]) {
+    if let Ok(table) = Table::decode(bytes) {
+        assert_eq!(table.encode(), bytes);
+    }
+}
+
+/// An image file: what is accepted has as many pixels as its shape says.
+pub fn jpeg(bytes: &[u8]) {
+    let mut image = Image::default();
+    if decode(Record { bytes, encoding: Encoding::Image }, &mut image).is_ok() {
+        assert_eq!(image.pixels().len(), image.shape().len());
+        assert!(!image.pixels().is_empty());
+    }
+}

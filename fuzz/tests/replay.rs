@@ -1,0 +1,49 @@
+//! Every entry over the folders of bad files, whole, cut short and with bytes changed.
+
+use std::path::Path;
+
+/// What a file is tried as.
+type Entry = fn(&[u8]);
+
+#[test]
+fn wire() {
+    replay("wire", bothends_fuzz::wire);
+}
+
+#[test]
+fn manifest() {
+    replay("dataset", bothends_fuzz::manifest);
+}
+
+#[test]
+fn jpeg() {
+    replay("jpeg", bothends_fuzz::jpeg);
+}
+
+fn replay(folder: &str, entry: Entry) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/bad").join(folder);
+    let mut n_files = 0;
+    for file in std::fs::read_dir(&folder).unwrap() {
+        let path = file.unwrap().path();
+        // The name of the file that broke a rule, for the failed test's output.
+        println!("{}", path.display());
+        vary(&std::fs::read(path).unwrap(), entry);
+        n_files += 1;
+    }
+    assert!(n_files > 10, "{} has {n_files} files", folder.display());
+}
+
+/// The bytes themselves, 16 beginnings of them, and 64 copies with one byte changed.
+fn vary(bytes: &[u8], entry: Entry) {
+    entry(bytes);
+    for part in 0..16 {
+        entry(&bytes[..bytes.len() * part / 16]);
+    }
+    let mut changed = bytes.to_vec();
+    for round in 0..64 {
+        let Some(at) = (round * 97_usize).checked_rem(bytes.len()) else { return };
+        changed[at] ^= 1 << (round % 8);
+        entry(&changed);
+        changed[at] = bytes[at];
+    }
+}
