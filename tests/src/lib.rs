@@ -94,6 +94,12 @@ impl FileLock {
 pub struct Setup {
     /// The data.
     pub data: PathBuf,
+    /// A built-in recipe's name.
+    pub recipe: String,
+    /// Seed of order and augmentation.
+    pub seed: u64,
+    /// Epochs to run.
+    pub epochs: u32,
     /// Slots of a batch.
     pub batch_size: u32,
     /// Host workers.
@@ -119,11 +125,14 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The host alone with one worker, in order, on `data`.
+    /// One epoch of the host alone with one worker, in order, on `data`.
     #[must_use]
     pub fn new(data: &Path) -> Self {
         Self {
             data: data.to_owned(),
+            recipe: "imagenet-train".to_owned(),
+            seed: 11,
+            epochs: 1,
             batch_size: 8,
             workers: 1,
             reader: ReaderKind::Auto,
@@ -142,9 +151,9 @@ impl Setup {
         let specs = self.devices.iter().filter(|spec| *spec != "loopback");
         Ok(RunConfig {
             data: self.data.clone(),
-            recipe: Recipe::builtin("imagenet-train").context("a built-in recipe")?,
+            recipe: Recipe::builtin(&self.recipe).context("a built-in recipe")?,
             batch_size: self.batch_size,
-            seed: 11,
+            seed: self.seed,
             shuffle: Shuffle::Full,
             limit: None,
             repeat: self.repeat,
@@ -161,16 +170,16 @@ impl Setup {
         })
     }
 
-    /// Runs one epoch in this process; the result of the epoch.
+    /// Runs in this process; the result of the last epoch.
     pub fn run(&self) -> Result<EpochResult> {
         let mut driven = self.drive()?;
-        driven.result.epochs.pop().context("one epoch")
+        driven.result.epochs.pop().context("an epoch")
     }
 
-    /// Runs one epoch in this process; everything that came out.
+    /// Runs in this process; everything that came out.
     pub fn drive(&self) -> Result<Driven> {
         let how = DriveConfig {
-            epochs: 1,
+            epochs: self.epochs,
             compare: Vec::new(),
             accelerator: AccelConfig::Host,
             digest: Digesting::On,

@@ -70,6 +70,24 @@ pub fn run(command: &mut Command, deadline: Duration) -> Result<Output> {
     Ok(child.wait_with_output()?)
 }
 
+/// Runs a program that prints a lot, and returns what it printed; it must succeed.
+pub fn run_reading(command: &mut Command, deadline: Duration) -> Result<String> {
+    let folder =
+        std::env::temp_dir().join(format!("bothends-test-{}.out", std::process::id()));
+    let file = std::fs::File::create(&path)?;
+    let mut child = command.stdin(std::process::Stdio::null()).stdout(file).spawn()?;
+    let ended = eventually(deadline, || !matches!(child.try_wait(), Ok(None)));
+    if !ended {
+        child.kill()?;
+    }
+    let status = child.wait()?;
+    let output = std::fs::read_to_string(&path)?;
+    std::fs::remove_file(&path)?;
+    ensure!(ended, "{command:?} did not end within {deadline:?}");
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(output)
+}
+
 /// Processes whose command line contains `text`, this one left out.
 pub fn processes_with(text: &str) -> Result<Vec<u32>> {
     let own = std::process::id();

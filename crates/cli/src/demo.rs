@@ -23,6 +23,19 @@ use crate::{Failed, picture, say};
 /// alone cannot feed it, and both prongs together nearly can.
 const ACCELERATOR_OVER_HOST: f64 = 1.5;
 
+/// What the table's columns mean, for someone who sees it for the first time.
+const LEGEND: [&str; 9] = [
+    "cpu      the host alone; mte, wrr: the two strategies of DDLP (arXiv 2407.00005)",
+    "relaxed  whatever is ready first; ordered: always the same stream (the default)",
+    "images/s over the whole epoch; × cpu: against the host alone",
+    "utilisation  share of the time in which the accelerator had a batch to work on",
+    "front, back  batches made by the host's workers, and by the device",
+    "η        achieved rate ÷ the best possible: both prongs at their own rates, measured alone",
+    "CPU ms/image, peak RSS  of this process; the device is a process of its own",
+    "rescued  batches that the host made again because the device was late",
+    "",
+];
+
 /// Sizes of the demo.
 struct Scale {
     images: u32,
@@ -77,6 +90,9 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
     )?;
     write(&args.out.join("report.html"), &bothends_report::html(&input))?;
     say::line(&bothends_report::table(&input));
+    for line in LEGEND {
+        say::line(line);
+    }
     for line in picture::verdict(&driven) {
         say::line(&line);
     }
@@ -94,7 +110,7 @@ fn generate(out: &Path, scale: &Scale, bar: &mut Bar) -> Result<PathBuf, Failed>
     ));
     let config = GenerateConfig { n_images: scale.images, n_classes: 10, seed: 1 };
     bothends_samples::generate(&folder, &config, &mut |done, total| {
-        bar.phase(&format!("making photograph-like images: {done} of {total}"));
+        bar.step(&format!("making photograph-like images: {done} of {total}"));
     })?;
     Ok(folder)
 }

@@ -45,8 +45,23 @@ impl Bar {
     }
 }
 
+impl Bar {
+    /// Says how far a long step has come.
+    pub(crate) fn step(&mut self, text: &str) {
+        match &self.shown {
+            Shown::Terminal(bar) => bar.set_message(text.to_owned()),
+            Shown::Lines if self.last.elapsed() > LINE_EVERY => {
+                self.last = Instant::now();
+                say::note(text);
+            }
+            Shown::Lines => {}
+        }
+    }
+}
+
 impl Observer for Bar {
     fn phase(&mut self, what: &str) {
+        self.last = Instant::now();
         match &self.shown {
             Shown::Terminal(bar) => bar.set_message(format!("{what} …")),
             Shown::Lines => say::note(&format!("{what} …")),
@@ -78,16 +93,17 @@ impl Observer for Bar {
     }
 }
 
-/// `epoch 0 ▶▶▶▶▶▶······◀◀ host 61 % │ device 22 % │ 812 images/s │ waiting 3 %`
+/// `ordered epoch 0 ▶▶▶▶▶▶······◀◀ host 61 % │ device 22 % │ 812 images/s │ waiting 3 %`
 fn two_ended(progress: Progress) -> String {
-    let Progress { epoch, n_batches, front, back, images_per_s, stalled } = progress;
+    let Progress { epoch, strategy, n_batches, front, back, images_per_s, stalled } =
+        progress;
     let n = n_batches.max(1);
     let cells = |part: u32| part * BAR_WIDTH / n;
     let (left, right) = (cells(front), cells(back));
     let gap = BAR_WIDTH.saturating_sub(left + right);
     let draw = |sign: &str, times: u32| sign.repeat(times as usize);
     format!(
-        "epoch {epoch} {}{}{} host {} % │ device {} % │ {images_per_s:.0} images/s │ waiting {:.0} %",
+        "{strategy} epoch {epoch} {}{}{} host {} % │ device {} % │ {images_per_s:.0} images/s │ waiting {:.0} %",
         draw("▶", left),
         draw("·", gap),
         draw("◀", right),
@@ -105,6 +121,7 @@ mod tests {
     fn the_ends_meet_when_everything_is_delivered() {
         let progress = Progress {
             epoch: 3,
+            strategy: "ordered",
             n_batches: 8,
             front: 6,
             back: 2,
@@ -112,7 +129,7 @@ mod tests {
             stalled: 0.031,
         };
         let line = two_ended(progress);
-        assert!(line.starts_with("epoch 3 ▶") && !line.contains('·'), "{line}");
+        assert!(line.starts_with("ordered epoch 3 ▶") && !line.contains('·'), "{line}");
         assert!(
             line.contains("host 75 % │ device 25 % │ 812 images/s │ waiting 3 %"),
             "{line}"

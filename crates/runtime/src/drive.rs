@@ -25,6 +25,7 @@ use crate::result::{
 };
 use crate::runtime::{EpochOptions, Runtime};
 use crate::settings::settings;
+use crate::stall::Stall;
 
 /// Whether the stream is digested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub struct DriveConfig {
 pub struct Progress {
     /// The epoch.
     pub epoch: u32,
+    /// The strategy it runs under.
+    pub strategy: &'static str,
     /// Batches that it delivers.
     pub n_batches: u32,
     /// Delivered, made by the host.
@@ -197,6 +200,8 @@ struct Seen {
     front: u32,
     back: u32,
     usage: Usage,
+    /// Time between receiving a batch and giving it to the accelerator.
+    own_work: Duration,
 }
 
 impl Run<'_> {
@@ -242,17 +247,14 @@ impl Run<'_> {
             front: 0,
             back: 0,
             usage: Usage::default(),
+            own_work: Duration::ZERO,
         };
         let n_batches = epoch.n_batches();
         let result = loop {
             match epoch.next_batch() {
                 Ok(Some(batch)) => {
                     self.consume(batch, &mut seen, accelerator.as_mut());
-                    observer.batch(seen.progress(
-                        options.epoch.0,
-                        n_batches,
-                        &epoch.stall,
-                    ));
+                    observer.batch(seen.progress(options, n_batches, &epoch.stall));
                 }
                 Ok(None) => break Ok(Went::ToTheEnd),
                 Err(error) => break Err(error),
@@ -262,7 +264,8 @@ impl Run<'_> {
             }
         };
         let seconds = seen.began.elapsed().as_secs_f64();
-        let report = self.runtime.finish_epoch(epoch);
+        let mut report = self.runtime.finish_epoch(epoch);
+        report.stall.consumer = seen.own_work.as_secs_f64();
         let went = result?;
         if let Some(path) = &self.how.checkpoint {
             checkpoint::save(path, self.runtime, options, &seen.consumed, &self.digests)?;
@@ -292,6 +295,7 @@ impl Run<'_> {
         if seen.consumed.n_batches() == 0 {
             seen.first_batch_s = seen.began.elapsed().as_secs_f64();
         }
+        let received = Instant::now();
         let n_valid = batch.n_valid();
         self.digests.n_samples += u64::from(n_valid);
         if self.how.digest == Digesting::On {
@@ -309,6 +313,7 @@ impl Run<'_> {
         self.bytes.host_to_accelerator += batch.bytes().len() as u64;
         seen.consumed.add(batch.index);
         seen.samples += u64::from(n_valid);
+        seen.own_work += received.elapsed();
         seen.usage.add(accelerator.step(n_valid, batch.ready));
     }
 
@@ -322,13 +327,14 @@ impl Run<'_> {
 impl Seen {
     fn progress(
         &self,
-        epoch: u32,
+        options: &EpochOptions,
         n_batches: u32,
-        stall: &crate::stall::Stall,
+        stall: &Stall,
     ) -> Progress {
         let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
         Progress {
-            epoch,
+            epoch: options.epoch.0,
+            strategy: options.strategy.name(),
             n_batches,
             front: self.front,
             back: self.back,
@@ -369,6 +375,7 @@ impl Run<'_> {
             back: self.back_results(report, seconds),
             rescued: counts.rescued,
             skipped: report.skipped.clone(),
+            backpressure_s: report.backpressure_s,
             audited: report.audited,
             returned_claims: counts.returned,
             peak_waiting_back_batches: counts.peak_waiting,

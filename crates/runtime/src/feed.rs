@@ -46,7 +46,7 @@ pub struct Skipped {
 #[derive(Debug, Default)]
 pub(crate) struct FeedAccount {
     /// Seconds in which a finished batch waited for the consumer.
-    pub(crate) consumer_s: f64,
+    pub(crate) backpressure_s: f64,
     pub(crate) skipped: Vec<Skipped>,
     pub(crate) audited: u64,
 }
@@ -281,11 +281,11 @@ impl Feed {
                 Err(back) => batch = back.into_inner(),
             }
         }
-        self.wait_was_the_consumers(started.elapsed());
+        self.note_backpressure(started.elapsed());
     }
 
-    fn wait_was_the_consumers(&self, waited: Duration) {
+    fn note_backpressure(&self, waited: Duration) {
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
-        account.consumer_s += waited.as_secs_f64();
+        account.backpressure_s += waited.as_secs_f64();
     }
 }

@@ -31,13 +31,14 @@ pub struct EpochReport {
     pub audited: u64,
     /// Why the consumer waited.
     pub stall: Stall,
+    /// Seconds in which a finished batch waited for the consumer: the loader was ahead.
+    pub backpressure_s: f64,
     /// What happened when.
     pub log: EventLog,
 }
 
 impl EpochReport {
     pub(crate) fn new(remains: Remains) -> Self {
-        let stall = Stall { consumer: remains.account.consumer_s, ..remains.stall };
         let (counts, back, log) = match remains.collected {
             Some(collected) => (collected.epoch.counts(), collected.back, collected.log),
             None => (Counts::default(), Vec::new(), EventLog::default()),
@@ -52,7 +53,8 @@ impl EpochReport {
             back: back.collect(),
             skipped: remains.account.skipped,
             audited: remains.account.audited,
-            stall,
+            stall: remains.stall,
+            backpressure_s: remains.account.backpressure_s,
             log,
         }
     }

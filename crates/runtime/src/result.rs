@@ -61,6 +61,8 @@ pub struct EpochResult {
     pub rescued: u32,
     /// Samples that the bad-sample policy was applied to.
     pub skipped: Vec<Skipped>,
+    /// Seconds in which a finished batch waited for the consumer: the loader was ahead.
+    pub backpressure_s: f64,
     /// Device batches that the host recomputed and found equal.
     pub audited: u64,
     /// Claims that were dropped unfinished: 0 in a healthy run.

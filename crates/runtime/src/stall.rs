@@ -62,8 +62,8 @@ impl StallGauge {
     }
 }
 
-/// Seconds by cause. The first four are the consumer's waits; `consumer` is the time in which
-/// a finished batch waited for the consumer.
+/// Seconds by cause. The first four are the consumer's waits for a batch; `consumer` is its
+/// own work before it gives the batch to the accelerator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Stall {
     /// Workers had no records.
@@ -74,7 +74,7 @@ pub struct Stall {
     pub device: f64,
     /// The batch was being converted and handed over.
     pub copy: f64,
-    /// The consumer was busy with the batch before.
+    /// The consumer had the batch and was busy with it (digests).
     pub consumer: f64,
 }
 

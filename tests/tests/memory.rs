@@ -1,0 +1,42 @@
+//! Promise 5: memory stays within a bound and does not grow from epoch to epoch.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bothends_tests::{generated, programs, real_images};
+use serde_json::Value;
+
+const EPOCHS: usize = 20;
+
+#[test]
+fn twenty_epochs_stay_below_300_mb_and_do_not_grow() -> Result<()> {
+    let data = match real_images("twenty_epochs_stay_below_300_mb_and_do_not_grow")? {
+        Some(data) => data,
+        None => generated()?,
+    };
+    programs::program("firmware-sim")?;
+    let mut command = Command::new(programs::program("bothends")?);
+    command.arg("run").arg("--data").arg(data);
+    command.args(["--recipe", "imagenet-train", "--batch-size", "64", "--workers", "2"]);
+    command.args(["--csd", "sim:ideal,rate=200", "--json", "-"]);
+    command.args(["--epochs", &EPOCHS.to_string()]);
+    let output = programs::run_reading(&mut command, Duration::from_secs(300))?;
+    let result: Value = serde_json::from_str(&output)?;
+    let peaks: Vec<u64> = result["epochs"]
+        .as_array()
+        .context("epochs")?
+        .iter()
+        .map(|epoch| epoch["peak_rss_bytes"].as_u64().unwrap())
+        .collect();
+    ensure!(peaks.len() == EPOCHS);
+    let most = peaks.iter().max().unwrap();
+    ensure!(*most < 300_000_000, "peak RSS {most} bytes: {peaks:?}");
+    // The first epochs touch slots that no earlier batch needed; after that nothing is new.
+    let early = peaks[2..8].iter().max().unwrap();
+    let late = peaks[14..].iter().max().unwrap();
+    ensure!(late * 100 <= early * 108, "peak RSS grows: {peaks:?}");
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! Bad input gets one clear line: what, where, and what to do; exit status 1 for a run that
+//! failed, 2 for arguments that make no sense.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use bothends_tests::{N_GENERATED, generated, programs};
+
+/// Runs `bothends run` and expects exactly this line on standard error.
+fn refuses(args: &[&str], status: i32, line: &str) -> Result<()> {
+    let mut command = Command::new(programs::program("bothends")?);
+    let output = programs::run(command.arg("run").args(args), Duration::from_secs(60))?;
+    let said = String::from_utf8(output.stderr)?;
+    let errors: Vec<&str> = said.lines().filter(|l| !l.ends_with('…')).collect();
+    let expected = format!("error: {line}");
+    ensure!(
+        errors == [expected.as_str()],
+        "{args:?} said\n{said}\ninstead of\n{expected}"
+    );
+    ensure!(output.status.code() == Some(status), "{args:?}: {}", output.status);
+    Ok(())
+}
+
+fn with_data(data: &Path, more: &[&str], status: i32, line: &str) -> Result<()> {
+    let data = data.to_str().unwrap();
+    let mut args = vec!["--data", data, "--recipe", "imagenet-train", "--workers", "1"];
+    args.extend_from_slice(more);
+    refuses(&args, status, line)
+}
+
+#[test]
+fn data_that_is_not_there() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let at = folder.path().display();
+    with_data(
+        &folder.path().join("nothing"),
+        &[],
+        1,
+        &format!(
+            "cannot open the data set {at}/nothing: no such file or folder; check the path"
+        ),
+    )?;
+    with_data(
+        folder.path(),
+        &[],
+        1,
+        &format!(
+            "cannot open the data set {at}: the folder `{at}/` is empty; give a folder of class \
+             folders with images, a CIFAR-10 folder, or a .jsonl list"
+        ),
+    )
+}
+
+#[test]
+fn a_truncated_jpeg_is_named() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let class = folder.path().join("a");
+    std::fs::create_dir(&class)?;
+    let whole = generated()?.join("class-000");
+    let first = std::fs::read_dir(whole)?.next().unwrap()?.path();
+    let bytes = std::fs::read(first)?;
+    std::fs::write(class.join("cut.jpg"), &bytes[..bytes.len() / 3])?;
+    with_data(
+        folder.path(),
+        &["--batch-size", "1"],
+        1,
+        "sample 0 (a/cut.jpg) cannot be preprocessed: the JPEG image is damaged: Premature end \
+         of JPEG file; restore the file; use --on-bad skip, replace or zero to go on without it",
+    )
+}
+
+#[test]
+fn a_file_that_is_no_image_is_named() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::create_dir(folder.path().join("a"))?;
+    std::fs::write(folder.path().join("a/notes.jpg"), b"not a photograph")?;
+    with_data(
+        folder.path(),
+        &["--batch-size", "1"],
+        1,
+        "sample 0 (a/notes.jpg) cannot be preprocessed: the file is neither JPEG nor PNG; \
+         convert it; use --on-bad skip, replace or zero to go on without it",
+    )
+}
+
+#[test]
+fn recipes_that_make_no_sense() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let at = folder.path().join("recipe.json");
+    let data = generated()?;
+    let data = data.to_str().unwrap();
+    let recipe = at.to_str().unwrap();
+    refuses(
+        &["--data", data, "--recipe", "imagenet-trian"],
+        2,
+        "`imagenet-trian` is neither a built-in recipe (imagenet-train, imagenet-eval, \
+         cifar10-train, cifar10-eval, raw) nor a file that can be read (No such file or \
+         directory (os error 2))",
+    )?;
+    std::fs::write(&at, r#"{"version": 1, "name": "x", "ops": [{"op": "resizee"}]}"#)?;
+    let mut command = Command::new(programs::program("bothends")?);
+    let args = ["run", "--data", data, "--recipe", recipe];
+    let output = programs::run(command.args(args), Duration::from_secs(60))?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(2) && said.lines().count() == 1, "{said}");
+    ensure!(said.contains("resizee"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn batch_sizes_and_ranks_that_make_no_sense() -> Result<()> {
+    let data = generated()?;
+    let above = (N_GENERATED + 1).to_string();
+    with_data(
+        &data,
+        &["--batch-size", "0"],
+        2,
+        "invalid value '0' for '--batch-size <N>': 0 is not in 1..=4294967295",
+    )?;
+    with_data(
+        &data,
+        &["--batch-size", &above],
+        1,
+        &format!(
+            "--batch-size {above} is larger than the {N_GENERATED} samples of the epoch; use a \
+             smaller --batch-size, or --repeat"
+        ),
+    )?;
+    with_data(
+        &data,
+        &["--rank", "2", "--world", "2"],
+        2,
+        "--rank 2 with --world 2: ranks count from 0",
+    )
+}
+
+#[test]
+fn devices_that_are_not_there() -> Result<()> {
+    let data = generated()?;
+    programs::program("firmware-sim")?;
+    with_data(
+        &data,
+        &["--csd", "sim:newprot"],
+        1,
+        "cannot start the device sim:newprot: there is no preset or file `newprot`; the presets \
+         are newport, smartssd, dpu-bf2, storage-server, ideal",
+    )?;
+    // Port 1 of this machine: nobody listens there.
+    with_data(
+        &data,
+        &["--csd", "tcp://127.0.0.1:1"],
+        1,
+        "device tcp://127.0.0.1:1: cannot reach a device at tcp://127.0.0.1:1; is the agent \
+         running there?: Connection refused (os error 111)",
+    )?;
+    with_data(
+        &data,
+        &["--csd", "tcp://192.0.2.1:7070"],
+        1,
+        "device tcp://192.0.2.1:7070: tcp://192.0.2.1:7070 is beyond this machine and no key \
+         file is given; give both sides the same key file",
+    )?;
+    with_data(
+        &data,
+        &["--csd", "nvme:///dev/ng0n1"],
+        2,
+        "cannot use `--csd nvme:///dev/ng0n1`: this kind of device is not available in this \
+         build; use sim:, tcp://, unix:// or spool://",
+    )
+}
+
+#[test]
+fn what_a_later_release_brings_says_so() -> Result<()> {
+    let data = generated()?;
+    for (args, what) in [
+        (&["--trace", "t.json"][..], "`--trace`"),
+        (&["--metrics", "127.0.0.1:9"], "`--metrics`"),
+        (&["--objective", "energy"], "`--objective energy`"),
+    ] {
+        with_data(&data, args, 2, &format!("{what} is not available in this build"))?;
+    }
+    with_data(
+        &data,
+        &["--accelerator", "cuda"],
+        2,
+        "the accelerator `cuda` is not available in this build; use `host` or `sim:NAME`",
+    )
+}
