@@ -220,6 +220,7 @@ pub fn all(connect: &mut Connect<'_>) {
     bad_samples_and_failed_jobs_are_named(connect);
     a_repeated_completion_is_named(connect);
     a_revoked_job_frees_its_slot(connect);
+    a_revoked_job_may_still_hold_the_devices_slot(connect);
     a_session_hears_nothing_of_the_one_before(connect);
     a_poll_ends_at_its_timeout(connect);
     a_dropped_transport_closes_the_device(connect);
@@ -412,6 +413,33 @@ pub fn a_revoked_job_frees_its_slot(connect: &mut Connect<'_>) {
     names.retain(|id| *id != 0);
     names.sort_unstable();
     assert_eq!(names, [1, 2, 8]);
+}
+
+/// Contract 2 and 4: when the device cannot let go of revoked jobs, new ones are either
+/// handed back as `Full` or wait for it; none fails.
+pub fn a_revoked_job_may_still_hold_the_devices_slot(connect: &mut Connect<'_>) {
+    let (mut transport, control) = open(connect);
+    control.hold();
+    for id in 0..u64::from(SLOTS) {
+        transport.submit(job(id, &[id])).expect("submit");
+        transport.revoke(JobId(id)).expect("revoke");
+    }
+    let early = transport.submit(job(9, &[9]));
+    settle(&mut *transport);
+    control.release();
+    if let Err(refused) = early {
+        assert!(matches!(refused.source, CsdError::Full), "{}", refused.source);
+        next(&mut *transport);
+        transport.submit(refused.job).expect("the device has a slot again");
+    }
+    let began = Instant::now();
+    loop {
+        let completion = next(&mut *transport);
+        if completion.job == JobId(9) {
+            return check_done(&mut *transport, &session(4), &job(9, &[9]), completion);
+        }
+        assert!(began.elapsed() < PATIENCE, "job 9 never finished");
+    }
 }
 
 /// A job of an earlier session, finished late, cannot pass for one of this session that

@@ -16,7 +16,7 @@ use crate::address::Address;
 use crate::job::CONTROL_TIMEOUT;
 use crate::key::{self, Key, Role};
 use crate::serving::{DeviceLink, serve_link};
-use crate::socket::{Readiness, wait};
+use crate::socket::{Readiness, left_until, wait};
 use crate::stream::{Inbox, lost};
 use crate::wire::Message;
 use crate::{CsdError, Serve};
@@ -235,7 +235,7 @@ impl StreamDevice {
     /// closed over unread bytes is reset, and the refusal in it lost.
     fn linger(&mut self) {
         let deadline = Instant::now() + LINGER;
-        while self.socket.read_exact(&mut [0], deadline).is_ok() {}
+        while matches!(self.socket.fill(&mut [0], deadline), Ok(1)) {}
     }
 
     fn exchange(&mut self, key: Option<&Key>, deadline: Instant) -> Result<(), CsdError> {
@@ -276,7 +276,7 @@ impl StreamDevice {
             if let Some(message) = self.inbox.next(&mut self.socket)? {
                 return Ok(message);
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = left_until(deadline);
             if left.is_zero() {
                 return Err(CsdError::Timeout {
                     doing: "greet",

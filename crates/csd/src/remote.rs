@@ -28,7 +28,7 @@ pub trait Link: Send + Debug {
     ///
     /// # Errors
     /// As [`Transport::hello`].
-    fn greet(&mut self, timeout: Duration) -> Result<(), CsdError>;
+    fn greet(&mut self, deadline: Instant) -> Result<(), CsdError>;
 
     /// Sends the bytes of one message.
     ///
@@ -42,12 +42,16 @@ pub trait Link: Send + Debug {
     /// Link errors.
     fn receive(&mut self, deadline: Instant) -> Result<Option<Message>, CsdError>;
 
-    /// Fills `dst` with the next bytes of the payload.
+    /// Fills `dst` with the next bytes of the payload, as far as they come until the
+    /// deadline; how many did.
     ///
     /// # Errors
     /// Link errors.
-    fn read_payload(&mut self, dst: &mut [u8], deadline: Instant)
-    -> Result<(), CsdError>;
+    fn read_payload(
+        &mut self,
+        dst: &mut [u8],
+        deadline: Instant,
+    ) -> Result<usize, CsdError>;
 
     /// Drops a payload that nobody will read and that is not on the link itself.
     fn discard(&mut self, payload: &Payload);
@@ -109,8 +113,12 @@ impl<L: Link> Remote<L> {
     }
 
     /// Asks the device and waits for its answer; completions on the way are kept.
-    fn ask(&mut self, question: &[u8], doing: &'static str) -> Result<Message, CsdError> {
-        let deadline = self.enter()?;
+    fn ask(
+        &mut self,
+        question: &[u8],
+        doing: &'static str,
+        deadline: Instant,
+    ) -> Result<Message, CsdError> {
         self.send(question, deadline)?;
         while let Some(message) = self.receive(deadline)? {
             if let Message::Completed(completion) = message {
@@ -133,7 +141,9 @@ impl<L: Link> Remote<L> {
     /// for has been dropped.
     fn receive(&mut self, deadline: Instant) -> Result<Option<Message>, CsdError> {
         loop {
-            self.skip_unwanted(deadline.max(Instant::now() + self.timeout))?;
+            if !self.skip_unwanted(deadline)? {
+                return Ok(None);
+            }
             let received = self.link.receive(deadline);
             let Some(message) = self.fuse.watch(received)? else { return Ok(None) };
             let Message::Completed(completion) = message else {
@@ -156,20 +166,21 @@ impl<L: Link> Remote<L> {
         }
     }
 
-    /// Reads and drops the bytes on the link that nobody wants.
-    fn skip_unwanted(&mut self, deadline: Instant) -> Result<(), CsdError> {
-        if let Pending::OnLink(_, mut len) = self.pending {
-            let mut scratch = vec![0; 1 << 16];
-            while len > 0 {
-                let n_bytes =
-                    usize::try_from(len).unwrap_or(usize::MAX).min(scratch.len());
-                let read = self.link.read_payload(&mut scratch[..n_bytes], deadline);
-                self.fuse.watch(read)?;
-                len -= n_bytes as u64;
+    /// Reads and drops the bytes on the link that nobody wants; whether none is left.
+    fn skip_unwanted(&mut self, deadline: Instant) -> Result<bool, CsdError> {
+        let mut scratch = Vec::new();
+        while let Pending::OnLink(_, len @ 1..) = self.pending {
+            scratch.resize(1 << 16, 0);
+            let n_bytes = usize::try_from(len).unwrap_or(usize::MAX).min(scratch.len());
+            let read = self.link.read_payload(&mut scratch[..n_bytes], deadline);
+            let n_read = self.fuse.watch(read)?;
+            self.pending = Pending::OnLink(None, len - n_read as u64);
+            if n_read < n_bytes {
+                return Ok(false);
             }
         }
         self.pending = Pending::Nothing;
-        Ok(())
+        Ok(true)
     }
 
     /// Takes the payload that is next on the link into memory; `Credits` has bounded it.
@@ -180,9 +191,20 @@ impl<L: Link> Remote<L> {
         self.pending = Pending::Nothing;
         let too_long = |_| CsdError::Malformed { what: "a result longer than memory" };
         let mut bytes = vec![0; usize::try_from(len).map_err(too_long)?];
-        let read = self.link.read_payload(&mut bytes, deadline);
-        self.fuse.watch(read)?;
+        self.read_whole(&mut bytes, deadline)?;
         Ok(Pending::InMemory(job, bytes))
+    }
+
+    /// Reads a payload; one that stays away is a lost link, for nothing can follow it.
+    fn read_whole(&mut self, dst: &mut [u8], deadline: Instant) -> Result<(), CsdError> {
+        let read = self.link.read_payload(dst, deadline);
+        if self.fuse.watch(read)? < dst.len() {
+            let source = std::io::ErrorKind::TimedOut.into();
+            return self
+                .fuse
+                .watch(Err(CsdError::LinkLost { doing: "read a result", source }));
+        }
+        Ok(())
     }
 
     fn out_of_turn<T>(&mut self) -> Result<T, CsdError> {
@@ -192,16 +214,16 @@ impl<L: Link> Remote<L> {
 
 impl<L: Link> Transport for Remote<L> {
     fn hello(&mut self) -> Result<Capabilities, CsdError> {
-        self.enter()?;
+        let deadline = self.enter()?;
         if let Some(capabilities) = &self.capabilities {
             return Ok(capabilities.clone());
         }
         if !self.is_greeted {
-            let greeted = self.link.greet(self.timeout);
+            let greeted = self.link.greet(deadline);
             self.fuse.watch(greeted)?;
             self.is_greeted = true;
         }
-        let answer = self.ask(&Message::Hello.encode(), "hello")?;
+        let answer = self.ask(&Message::Hello.encode(), "hello", deadline)?;
         if let Message::Refused { reason } = answer {
             let what = format!("the device says: {reason}");
             return Err(CsdError::Unauthenticated { what });
@@ -217,14 +239,14 @@ impl<L: Link> Transport for Remote<L> {
     }
 
     fn open(&mut self, session: &Session) -> Result<(), CsdError> {
-        self.enter()?;
+        let deadline = self.enter()?;
         self.credits.begin(session)?;
         for (completion, _) in std::mem::take(&mut self.early) {
             if let Outcome::Done { payload, .. } = completion.outcome {
                 self.link.discard(&payload);
             }
         }
-        let answer = self.ask(&wire::encode_session(session), "open")?;
+        let answer = self.ask(&wire::encode_session(session), "open", deadline)?;
         if let Message::Refused { reason } = answer {
             return Err(CsdError::SessionRefused { reason });
         }
@@ -269,8 +291,7 @@ impl<L: Link> Transport for Remote<L> {
         let deadline = self.enter()?;
         match pending {
             Pending::OnLink(Some(of), len) if of == job && len == dst.len() as u64 => {
-                let read = self.link.read_payload(dst, deadline);
-                return self.fuse.watch(read);
+                return self.read_whole(dst, deadline);
             }
             Pending::InMemory(of, bytes) if of == job && bytes.len() == dst.len() => {
                 dst.copy_from_slice(&bytes);
@@ -291,7 +312,8 @@ impl<L: Link> Transport for Remote<L> {
     }
 
     fn stats(&mut self) -> Result<DeviceStats, CsdError> {
-        let answer = self.ask(&Message::AskStats.encode(), "stats")?;
+        let deadline = self.enter()?;
+        let answer = self.ask(&Message::AskStats.encode(), "stats", deadline)?;
         let Message::Stats(stats) = answer else { return self.out_of_turn() };
         Ok(stats)
     }

@@ -18,6 +18,9 @@ const TICK: Duration = Duration::from_millis(1);
 /// How long an idle loop waits for the host before it looks at `stop` again.
 const IDLE: Duration = Duration::from_millis(20);
 
+/// More jobs than this that no slot takes are no honest host's.
+const MAX_WAITING: usize = 4096;
+
 /// How serving a host ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -157,7 +160,7 @@ impl Serving<'_> {
                 self.running.insert(id);
                 continue;
             };
-            if matches!(refused.source, CsdError::Full) && !self.running.is_empty() {
+            if matches!(refused.source, CsdError::Full) {
                 self.waiting.push_front(refused.job);
                 break;
             }
@@ -171,7 +174,7 @@ impl Serving<'_> {
         if self.link.is_sending() {
             self.link.wait(TICK)?;
             Ok(self.serve.poll(Duration::ZERO))
-        } else if self.running.is_empty() {
+        } else if self.running.is_empty() && self.waiting.is_empty() {
             self.link.wait(IDLE)?;
             Ok(self.serve.poll(Duration::ZERO))
         } else {
@@ -185,6 +188,3 @@ impl Serving<'_> {
         self.link.send(&Message::Completed(completion), payload)
     }
 }
-
-/// More jobs than this that no slot takes are no honest host's.
-const MAX_WAITING: usize = 4096;

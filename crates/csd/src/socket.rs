@@ -94,20 +94,21 @@ impl Socket {
         })
     }
 
-    /// Fills `dst`, or fails with `TimedOut` at `deadline`.
-    pub(crate) fn read_exact(
+    /// Fills `dst` as far as bytes come until `deadline`; how many did.
+    pub(crate) fn fill(
         &mut self,
         dst: &mut [u8],
         deadline: Instant,
-    ) -> io::Result<()> {
+    ) -> io::Result<usize> {
         let mut n_read = 0;
         while n_read < dst.len() {
             match self.read_ready(&mut dst[n_read..])? {
                 Some(n) => n_read += n,
-                None => self.wait_until(Readiness::Read, deadline)?,
+                None if Instant::now() >= deadline => break,
+                None => drop(self.wait(Readiness::Read, left_until(deadline))?),
             }
         }
-        Ok(())
+        Ok(n_read)
     }
 
     /// Writes all of `src`, or fails with `TimedOut` at `deadline`.
@@ -116,7 +117,10 @@ impl Socket {
         while n_written < src.len() {
             match self.write_ready(&src[n_written..])? {
                 Some(n) => n_written += n,
-                None => self.wait_until(Readiness::Write, deadline)?,
+                None if Instant::now() >= deadline => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                None => drop(self.wait(Readiness::Write, left_until(deadline))?),
             }
         }
         Ok(())
@@ -125,14 +129,6 @@ impl Socket {
     /// As [`wait`].
     pub(crate) fn wait(&self, what: Readiness, timeout: Duration) -> io::Result<bool> {
         wait(self.as_fd(), what, timeout)
-    }
-
-    fn wait_until(&self, what: Readiness, deadline: Instant) -> io::Result<()> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.wait(what, left).map(drop)
     }
 }
 
@@ -165,6 +161,11 @@ pub(crate) fn wait(
         Err(nix::errno::Errno::EINTR) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// The time that is left, zero when there is none.
+pub(crate) fn left_until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
 }
 
 /// The other side closed the connection.

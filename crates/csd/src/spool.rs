@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 use crate::CsdError;
 use crate::job::{PROTOCOL_VERSION, Payload};
 use crate::remote::{Link, Remote};
+use crate::socket::left_until;
 use crate::wire::Message;
 use lane::{Inlet, Outlet};
 use notice::{Notice, place_error};
@@ -85,8 +86,7 @@ impl Spool {
 }
 
 impl Link for SpoolLink {
-    fn greet(&mut self, timeout: Duration) -> Result<(), CsdError> {
-        let deadline = Instant::now() + timeout;
+    fn greet(&mut self, deadline: Instant) -> Result<(), CsdError> {
         let device = find_device(&self.dir, deadline)?;
         let run = claim(&self.dir, device)?;
         self.run = Some(run);
@@ -111,7 +111,7 @@ impl Link for SpoolLink {
             if run.watch.look() == Life::Gone {
                 return Err(gone("wait for a message"));
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = left_until(deadline);
             if left.is_zero() {
                 return Ok(None);
             }
@@ -121,11 +121,7 @@ impl Link for SpoolLink {
     }
 
     /// Never asked for: the results of a spool are extents.
-    fn read_payload(
-        &mut self,
-        _dst: &mut [u8],
-        _deadline: Instant,
-    ) -> Result<(), CsdError> {
+    fn read_payload(&mut self, _: &mut [u8], _: Instant) -> Result<usize, CsdError> {
         Err(CsdError::Malformed { what: "an inline result in a spool" })
     }
 

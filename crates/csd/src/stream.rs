@@ -6,7 +6,7 @@
 //! no connection without a key. `listen.rs` is the other side.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::address::Address;
 use crate::job::Payload;
 use crate::key::{self, Key, Role};
 use crate::remote::{Link, Remote};
-use crate::socket::{Readiness, Socket};
+use crate::socket::{Readiness, Socket, left_until};
 use crate::wire::{HEADER_BYTES, Header, Message};
 
 /// A device reached through a socket.
@@ -46,7 +46,14 @@ impl Stream {
             |source| CsdError::Unreachable { address: address.to_string(), source };
         let socket = match address {
             Address::Tcp { host, port } => {
-                connect_tcp(host, *port, timeout).map_err(unreachable)?.into()
+                let found =
+                    (host.as_str(), *port).to_socket_addrs().map_err(unreachable)?;
+                let found: Vec<SocketAddr> = found.collect();
+                // Asked before a packet leaves this machine.
+                if key.is_none() && found.iter().any(|at| !at.ip().is_loopback()) {
+                    return Err(no_key(&address.to_string()));
+                }
+                connect_tcp(&found, timeout).map_err(unreachable)?.into()
             }
             Address::Unix(path) => UnixStream::connect(path).map_err(unreachable)?.into(),
             Address::Vsock { .. }
@@ -73,23 +80,27 @@ impl Stream {
         let is_beyond = is_beyond
             .map_err(|source| CsdError::Unreachable { address: name.clone(), source })?;
         if is_beyond && key.is_none() {
-            let what = format!("{name} is beyond this machine and no key file is given");
-            return Err(CsdError::Unauthenticated { what });
+            return Err(no_key(&name));
         }
         let link = StreamLink { socket, inbox: Inbox::default(), key, address: name };
         Ok(Self::over(link, timeout))
     }
 }
 
-fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
+fn no_key(name: &str) -> CsdError {
+    let what = format!("{name} is beyond this machine and no key file is given");
+    CsdError::Unauthenticated { what }
+}
+
+fn connect_tcp(found: &[SocketAddr], timeout: Duration) -> io::Result<TcpStream> {
     let deadline = Instant::now() + timeout;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in (host, port).to_socket_addrs()? {
-        let left = deadline.saturating_duration_since(Instant::now());
+    for address in found {
+        let left = left_until(deadline);
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        match TcpStream::connect_timeout(&address, left) {
+        match TcpStream::connect_timeout(address, left) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -98,14 +109,16 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
 }
 
 impl Link for StreamLink {
-    fn greet(&mut self, timeout: Duration) -> Result<(), CsdError> {
+    fn greet(&mut self, deadline: Instant) -> Result<(), CsdError> {
         let refused = |what: String| Err(CsdError::Unauthenticated { what });
-        let deadline = Instant::now() + timeout;
+        let began = Instant::now();
         let ours = key::nonce().map_err(lost("make a nonce"))?;
         self.send(&Message::Greet { nonce: ours }.encode(), deadline)?;
         let answer = self.receive(deadline)?;
-        let answer =
-            answer.ok_or(CsdError::Timeout { doing: "hello", waited: timeout })?;
+        let answer = answer.ok_or_else(|| CsdError::Timeout {
+            doing: "hello",
+            waited: began.elapsed(),
+        })?;
         if let Message::Refused { reason } = answer {
             return refused(format!("the device says: {reason}"));
         }
@@ -152,8 +165,8 @@ impl Link for StreamLink {
         &mut self,
         dst: &mut [u8],
         deadline: Instant,
-    ) -> Result<(), CsdError> {
-        self.socket.read_exact(dst, deadline).map_err(lost("read a result"))
+    ) -> Result<usize, CsdError> {
+        self.socket.fill(dst, deadline).map_err(lost("read a result"))
     }
 
     /// Bytes on the socket are skipped by the caller.

@@ -8,13 +8,17 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_csd::address::{Address, ConnectOptions, connect};
 use bothends_csd::conformance::EchoServe;
 use bothends_csd::key::Key;
 use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
 use bothends_csd::stream::Stream;
 use bothends_csd::wire::Message;
-use bothends_csd::{Capabilities, CsdError, Serve, Transport};
+use bothends_csd::{
+    Capabilities, Completion, CsdError, Job, JobId, Outcome, Payload, Serve, Session,
+    Transport,
+};
 
 static RUN_ON: AtomicBool = AtomicBool::new(false);
 
@@ -171,6 +175,62 @@ fn a_foreign_or_broken_peer_is_a_clear_error() {
     };
     let newer = against(&NEWER, Then::StaySilent);
     assert!(matches!(newer, CsdError::Version { theirs: 2, .. }), "{newer}");
+}
+
+/// A device that stops in the middle of a result holds nobody longer than was agreed.
+#[test]
+fn a_result_that_stays_away_is_a_lost_link_in_time() {
+    for is_wanted in [true, false] {
+        let (host, mut peer) = UnixStream::pair().unwrap();
+        let timeout = Duration::from_millis(300);
+        let mut transport =
+            Stream::over_socket(host.into(), "peer".into(), None, timeout).unwrap();
+        let payload = Payload::Inline { len: 8 };
+        let outcome = Outcome::Done { payload, checksum: 0, bad: Vec::new() };
+        let half_done =
+            Completion { job: JobId(0), outcome, device_ns: 0, lateness_ns: 0 };
+        for message in [
+            Message::Challenge { nonce: [0; 32], proof: None },
+            Message::Welcome(EchoServe::default().hello()),
+            Message::Opened,
+            Message::Completed(half_done),
+        ] {
+            peer.write_all(&message.encode()).unwrap();
+        }
+        peer.write_all(&[1, 2, 3]).unwrap();
+        transport.hello().unwrap();
+        transport.open(&session()).unwrap();
+        transport.submit(job(0)).unwrap();
+        let began = Instant::now();
+        assert_eq!(transport.poll(timeout).unwrap().unwrap().job, JobId(0));
+        if is_wanted {
+            let error = transport.read_result(JobId(0), &mut [0; 8]).unwrap_err();
+            assert!(matches!(error, CsdError::LinkLost { .. }), "{error}");
+            assert!(transport.poll(timeout).is_err(), "the link is lost for good");
+        } else {
+            assert_eq!(transport.poll(timeout).unwrap(), None);
+            peer.write_all(&[4, 5, 6, 7, 8]).unwrap();
+            peer.write_all(&Message::Stats(Default::default()).encode()).unwrap();
+            assert_eq!(transport.stats().unwrap().jobs, 0);
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "no deadline");
+    }
+}
+
+fn session() -> Session {
+    Session {
+        recipe: String::new(),
+        recipe_hash: 0,
+        seed: 0,
+        sample_bytes: 4,
+        max_batch: 2,
+        manifest: Vec::new(),
+    }
+}
+
+fn job(id: u64) -> Job {
+    let samples = [1, 2].map(SampleId).to_vec();
+    Job { id: JobId(id), epoch: EpochIdx(0), batch: BatchIdx(0), samples }
 }
 
 #[test]
