@@ -72,7 +72,7 @@ pub fn run(command: &mut Command, deadline: Duration) -> Result<Output> {
 
 /// Runs a program that prints a lot, and returns what it printed; it must succeed.
 pub fn run_reading(command: &mut Command, deadline: Duration) -> Result<String> {
-    let folder =
+    let path =
         std::env::temp_dir().join(format!("bothends-test-{}.out", std::process::id()));
     let file = std::fs::File::create(&path)?;
     let mut child = command.stdin(std::process::Stdio::null()).stdout(file).spawn()?;
