@@ -5,9 +5,12 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use bothends_csd::conformance::EchoServe;
+use bothends_csd::listen::{Listener, Terms, serve_connection};
 use bothends_tests::{N_GENERATED, generated, programs};
 
 /// Runs `bothends run` and expects exactly this line on standard error.
@@ -189,4 +192,36 @@ fn what_a_later_release_brings_says_so() -> Result<()> {
         2,
         "the accelerator `cuda` is not available in this build; use `host` or `sim:NAME`",
     )
+}
+
+/// Serves one host from this process, as a device of protocol version `version`.
+fn strange_device(place: &Path, version: u32) -> Result<std::thread::JoinHandle<()>> {
+    let address = format!("unix://{}", place.display()).parse()?;
+    let listener = Listener::bind(&address, None)?;
+    Ok(std::thread::spawn(move || {
+        let stop = AtomicBool::new(false);
+        let mut device = EchoServe::of_version(version);
+        let host = listener.accept(Duration::from_secs(60)).unwrap().unwrap();
+        // The host leaves at once: how the conversation ends is not the matter here.
+        let _ = serve_connection(host, &mut device, Terms { key: None, stop: &stop });
+    }))
+}
+
+#[test]
+fn a_device_of_another_version_is_refused() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let place = folder.path().join("device.sock");
+    let device = strange_device(&place, 2)?;
+    let at = format!("unix://{}", place.display());
+    with_data(
+        &generated()?,
+        &["--csd", &at],
+        1,
+        &format!(
+            "device {at}: the other side speaks protocol version 2, this side version 1; use the \
+             same release on both sides"
+        ),
+    )?;
+    device.join().unwrap();
+    Ok(())
 }
