@@ -76,15 +76,15 @@ fn a_dropped_claim_goes_back() {
 #[test]
 fn a_device_takes_what_it_can_have_ready_in_time() {
     let mut epoch = EpochState::new(config(StrategyConfig::Ordered, 1_000));
-    // 1.3 x 4 ms and a host batch of 1.1 ms ahead, at 1.25 batches per ms, and two more.
+    // 1.3 x 4 ms and a host batch of 1.1 ms take the host 7 batches; and two more.
     let first = epoch.next_back(D0, at(0)).unwrap();
-    assert_eq!(first.batch(), BatchIdx(10));
+    assert_eq!(first.batch(), BatchIdx(9));
     epoch.finish(first, 4 * MILLI, at(4));
-    // The host has not begun; only the batch taken is not free.
+    // The host has not begun: still nine are left to it.
     let second = epoch.next_back(D0, at(4)).unwrap();
-    assert_eq!(second.batch(), BatchIdx(11));
+    assert_eq!(second.batch(), BatchIdx(10));
     // One more in line: twice the time.
-    assert_eq!(epoch.next_back(D0, at(4)).unwrap().batch(), BatchIdx(17));
+    assert_eq!(epoch.next_back(D0, at(4)).unwrap().batch(), BatchIdx(16));
 }
 
 #[test]

@@ -76,6 +76,30 @@ impl BatchSet {
         member(start + skipped, rest[skipped], u64::trailing_zeros)
     }
 
+    /// The member with `n` members below it.
+    #[must_use]
+    pub fn nth(&self, n: u32) -> Option<BatchIdx> {
+        let mut below = n;
+        for (at, word) in (self.low..).zip(self.words.get(self.low..self.high)?) {
+            if below < word.count_ones() {
+                let without_lower = (0..below).fold(*word, |rest, _| rest & (rest - 1));
+                return member(at, without_lower, u64::trailing_zeros);
+            }
+            below -= word.count_ones();
+        }
+        None
+    }
+
+    /// Number of members below `batch`.
+    #[must_use]
+    pub fn count_below(&self, batch: BatchIdx) -> u32 {
+        let (at, bit) = place(batch);
+        let end = at.clamp(self.low, self.high);
+        let whole: u32 = self.words[self.low..end].iter().map(|w| w.count_ones()).sum();
+        let begun = self.words.get(at).map_or(0, |word| (word & (bit - 1)).count_ones());
+        whole + begun
+    }
+
     /// Adds a batch below the set's bound; a member stays one.
     pub(crate) fn insert(&mut self, batch: BatchIdx) {
         let (at, bit) = place(batch);
@@ -145,6 +169,10 @@ mod tests {
                 prop_assert_eq!(set.last().map(|b| b.0), twin.last().copied());
                 let from = twin.range(value..).next().copied();
                 prop_assert_eq!(set.first_from(BatchIdx(value)).map(|b| b.0), from);
+                let below = twin.range(..value).count();
+                prop_assert_eq!(set.count_below(BatchIdx(value)) as usize, below);
+                let nth = twin.iter().nth(value as usize).copied();
+                prop_assert_eq!(set.nth(value).map(|b| b.0), nth);
             }
         }
     }

@@ -151,7 +151,11 @@ impl Strategy for Mte {
 
     fn awaited(&self, view: &View<'_>) -> Option<BatchIdx> {
         let next = view.next()?;
-        if self.is_front_part(next, view) { Some(next) } else { view.ledger.unpicked().last() }
+        if self.is_front_part(next, view) {
+            Some(next)
+        } else {
+            view.ledger.unpicked().last()
+        }
     }
 
     fn observe(&mut self, prong: Prong, work_ns: u64) {

@@ -1,22 +1,27 @@
 //! `ordered`: the plan's order, at the speed of both prongs.
 //!
 //! Each side claims what it can have ready when it is needed: the host the lowest free
-//! batch, a device one as far ahead of delivery as its own time is long (its horizon). So
-//! few finished batches wait, and the order costs nothing. The price is that one late batch
-//! holds everything up; hence the rescue rules below.
+//! batch; a device one that has so many free batches before it that the others are busy with
+//! them until it is ready (its horizon). So few finished batches wait, and the order costs
+//! nothing. The price is that one late batch holds everything up; hence `rescue`.
+//!
+//! Counting free batches, rather than all batches up to delivery, keeps a device from
+//! claiming runs of neighbours, in front of which the host would then be alone.
 
 use crate::ids::{BatchIdx, DeviceIdx};
 use crate::select::view::{Back, BackClaim, batches, float};
 use crate::select::{Strategy, View};
 
-/// A device's horizon is its mean time with this margin …
+/// A device is expected within its mean time with this margin …
 const MARGIN: f64 = 1.3;
-/// … or the time that few of its batches exceed, with this one …
+/// … or within the time that few of its batches exceed, with this one.
 const HIGH_MARGIN: f64 = 1.05;
-/// … and so many batches more.
+/// So many batches more are left to the others.
 const MARGIN_BATCHES: u32 = 2;
-/// How far ahead the first batch is taken of a device that nothing is known of: far enough
-/// for one 64 times slower than everything else.
+/// The part of a device's buffer that its horizon may fill: noise needs the rest.
+const ROOM: f64 = 0.6;
+/// So many batches are left to the others before the first one of a device that nothing is
+/// known of: enough for a device 64 times slower than they are.
 const FIRST_AHEAD: u32 = 64;
 
 /// The plan's order.
@@ -31,17 +36,15 @@ impl Strategy for Ordered {
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
         let next = view.next()?;
         let free = view.lowest_free();
-        // Batches that delivery reaches while the host makes one.
-        let soon = batches(float(view.redo_ns()) * view.rate()) + MARGIN_BATCHES;
-        let would_be_first = |ready_at| ready_at > view.now.plus(view.redo_ns());
+        let redo_ns = view.redo_ns();
         let is_due = |claim: &BackClaim| match claim.ready_at {
             // An unproven device only tries: the host comes to its batch in turn.
             None => free.is_none_or(|free| claim.batch < free),
             Some(ready_at) => {
-                let is_soon = claim.batch.0.saturating_sub(next.0) <= soon;
                 let is_idle = claim.batch == next || free.is_none();
-                is_soon && (claim.overdue || would_be_first(ready_at))
-                    || is_idle && view.is_worth_redoing(claim)
+                let is_late = claim.overdue || ready_at > view.now.plus(redo_ns);
+                is_idle && view.is_worth_redoing(claim)
+                    || is_late && view.is_needed_within(claim.batch, redo_ns)
             }
         };
         view.back_claims().filter(is_due).map(|claim| claim.batch).min()
@@ -49,24 +52,29 @@ impl Strategy for Ordered {
 
     fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {
         let back = view.back.get(usize::from(device.0))?;
-        let lowest = view.lowest_free()?;
         let free = view.ledger.free();
-        // The host's own walk does not wait for an unproven device, which must be ahead of it.
-        let from = if back.proven { view.next()? } else { lowest };
-        let after = |ns: f64| {
-            let ahead = batches(ns * view.rate()).saturating_add(MARGIN_BATCHES);
-            BatchIdx(from.0.saturating_add(ahead)).max(lowest)
-        };
+        if back.hand.n_held() >= (back.config.buffer / 2).max(1) {
+            // What is queued takes the room in which results could wait.
+            return None;
+        }
         let known = latency_ns(back).filter(|_| view.front.times.mean_ns().is_some());
         let Some(own_ns) = known else {
-            let far = BatchIdx(lowest.0.saturating_add(FIRST_AHEAD));
-            return free.first_from(far).or_else(|| free.last());
+            return free.nth(FIRST_AHEAD).or_else(|| free.last());
         };
-        // Far enough that the host can still redo it in time; near the end, where nothing is
-        // that far, as far as there is.
-        let with_redo = after(own_ns + float(view.redo_ns()));
-        free.first_from(with_redo)
-            .or_else(|| free.last().filter(|last| *last >= after(own_ns)))
+        // Far enough that the host can still redo it in time, if what waits meanwhile has
+        // room; near the end, where nothing is that far, as far as there is.
+        let safe_ns = own_ns + float(view.redo_ns());
+        let rate = view.makers_rate_without(device);
+        let safe = batches(safe_ns * rate).saturating_add(MARGIN_BATCHES);
+        let by_makers = free
+            .nth(safe.min(batches(room_ns(back) * rate)))
+            .or_else(|| free.last().filter(|_| free.len() > batches(own_ns * rate)));
+        // A slow accelerator gives time, too. The host does not wait for an unproven device.
+        let by_taker = view.accelerator_ns.filter(|_| back.proven).and_then(|step_ns| {
+            let steps = batches(safe_ns / float(step_ns)).saturating_add(MARGIN_BATCHES);
+            free.first_from(BatchIdx(view.next()?.0.saturating_add(steps)))
+        });
+        by_makers.into_iter().chain(by_taker).min()
     }
 
     fn deliver(&mut self, view: &View<'_>) -> Option<BatchIdx> {
@@ -79,10 +87,20 @@ impl Strategy for Ordered {
 }
 
 /// How long after its claim a device's next batch is ready, nearly always; `None` for a
-/// device that has never answered.
+/// device that nothing is known of.
 fn latency_ns(back: &Back) -> Option<f64> {
     let mean = float(back.times.mean_ns()?);
     let high = float(back.times.high_ns()?);
-    let in_line = f64::from(back.hand.n_held()) + 1.0;
-    Some(in_line * (MARGIN * mean).max(HIGH_MARGIN * high))
+    Some(in_line(back) * (MARGIN * mean).max(HIGH_MARGIN * high))
+}
+
+/// The longest horizon in which what the device makes has room; its own time at least.
+fn room_ns(back: &Back) -> f64 {
+    let mean = float(back.times.mean_ns().unwrap_or(0));
+    (ROOM * f64::from(back.config.buffer)).max(in_line(back)) * mean
+}
+
+/// Batches in the device's queue with the next one.
+fn in_line(back: &Back) -> f64 {
+    f64::from(back.hand.n_held()) + 1.0
 }

@@ -26,7 +26,8 @@ impl Strategy for Relaxed {
             return None;
         }
         let late = view.back_claims().filter(|claim| view.is_worth_redoing(claim));
-        late.max_by_key(|claim| (claim.ready_at.is_none(), claim.ready_at)).map(|c| c.batch)
+        late.max_by_key(|claim| (claim.ready_at.is_none(), claim.ready_at))
+            .map(|c| c.batch)
     }
 
     fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {

@@ -130,8 +130,24 @@ impl View<'_> {
     /// The same without one device.
     #[must_use]
     pub fn rate_without(&self, device: DeviceIdx) -> f64 {
+        let makers = self.makers_rate_without(device);
+        makers.min(self.accelerator_ns.map_or(f64::INFINITY, rate_of))
+    }
+
+    /// Batches per nanosecond that the host and all working devices but one make together.
+    #[must_use]
+    pub fn makers_rate_without(&self, device: DeviceIdx) -> f64 {
         self.made_rate(Some(device))
-            .min(self.accelerator_ns.map_or(f64::INFINITY, rate_of))
+    }
+
+    /// Whether delivery reaches a batch within `ns`, if all goes as measured: what is free
+    /// before it must be made, and what is before it must be taken.
+    #[must_use]
+    pub fn is_needed_within(&self, batch: BatchIdx, ns: u64) -> bool {
+        let free = f64::from(self.ledger.free().count_below(batch));
+        let waiting = f64::from(self.ledger.unpicked().count_below(batch));
+        let step_ns = float(self.accelerator_ns.unwrap_or(0));
+        (free / self.made_rate(None)).max(waiting * step_ns) <= float(ns)
     }
 
     /// Batches per nanosecond that the working devices make together.
