@@ -56,7 +56,7 @@ pub struct Faulty<S> {
     /// Jobs taken and not answered.
     open: Vec<OpenJob>,
     /// Answers that wait for their time.
-    held: Vec<(Instant, Finished)>,
+    held: Vec<Held>,
     /// When a slowed device is free for the next job.
     free_at: Instant,
     is_dead: bool,
@@ -68,6 +68,15 @@ pub struct Faulty<S> {
 struct OpenJob {
     id: JobId,
     number: u64,
+}
+
+/// An answer that waits for its time.
+#[derive(Debug)]
+struct Held {
+    /// When a slowed device begins the job.
+    begun: Instant,
+    due: Instant,
+    finished: Finished,
 }
 
 /// Which chance is drawn: a word of the generator's counter.
@@ -147,11 +156,12 @@ impl<S: Serve> Faulty<S> {
     fn spoil(&mut self, number: u64, mut finished: Finished) {
         let now = Instant::now();
         let own = Duration::from_nanos(finished.device_ns);
+        let mut begun = now;
         let mut due = now;
         let slowness = self.slowness(number);
         if slowness > 1.0 {
             // A slowed device still does one job after the other.
-            let begun = now.checked_sub(own).unwrap_or(now).max(self.free_at);
+            begun = now.checked_sub(own).unwrap_or(now).max(self.free_at);
             self.free_at = begun + own.mul_f64(slowness);
             due = due.max(self.free_at);
         }
@@ -164,17 +174,23 @@ impl<S: Serve> Faulty<S> {
             corrupt(&mut finished);
         }
         if self.strikes(Draw::Duplicate, finished.job) {
-            self.held.push((due, copy(&finished)));
+            self.held.push(Held { begun, due, finished: copy(&finished) });
         }
-        self.held.push((due, finished));
+        self.held.push(Held { begun, due, finished });
+    }
+
+    /// Puts an answer where the next `poll` finds it.
+    fn hold(&mut self, finished: Finished) {
+        let now = Instant::now();
+        self.held.push(Held { begun: now, due: now, finished });
     }
 
     /// Takes out the held answer whose time has come first.
     fn release(&mut self) -> Option<Finished> {
         let now = Instant::now();
-        let due = self.held.iter().enumerate().filter(|(_, held)| held.0 <= now);
-        let (held_idx, _) = due.min_by_key(|(i, held)| (held.0, *i))?;
-        let (_, finished) = self.held.remove(held_idx);
+        let due = self.held.iter().enumerate().filter(|(_, held)| held.due <= now);
+        let (held_idx, _) = due.min_by_key(|(i, held)| (held.due, *i))?;
+        let Held { finished, .. } = self.held.remove(held_idx);
         self.open.retain(|open| open.id != finished.job);
         Some(finished)
     }
@@ -219,9 +235,6 @@ impl<S: Serve> Serve for Faulty<S> {
     }
 
     fn open(&mut self, session: Session) -> Result<(), String> {
-        if self.config.faults.contains(&Fault::Refuse) {
-            return Err("this device has the fault `refuse`".to_owned());
-        }
         self.forget();
         if self.config.expected_batches.is_none() {
             self.n_expected = epoch_batches(&session).unwrap_or(0);
@@ -239,7 +252,12 @@ impl<S: Serve> Serve for Faulty<S> {
             return Ok(());
         }
         let id = job.id;
-        self.inner.submit(job)?;
+        if self.config.faults.contains(&Fault::Refuse) {
+            let result = Err("this device has the fault `refuse`".to_owned());
+            self.hold(Finished { job: id, result, device_ns: 0, lateness_ns: 0 });
+        } else {
+            self.inner.submit(job)?;
+        }
         self.n_submitted += 1;
         self.open.push(OpenJob { id, number });
         Ok(())
@@ -257,14 +275,17 @@ impl<S: Serve> Serve for Faulty<S> {
             if let Some(finished) = self.release() {
                 return Some(finished);
             }
-            let next_due = self.held.iter().map(|held| held.0).min();
+            let next_due = self.held.iter().map(|held| held.due).min();
             let until = next_due.map_or(deadline, |due| due.min(deadline));
             match self.inner.poll(until.saturating_duration_since(Instant::now())) {
                 Some(finished) => {
                     let open = self.open.iter().find(|open| open.id == finished.job);
-                    // A job that was revoked is not missed.
-                    if let Some(number) = open.map(|open| open.number) {
-                        self.spoil(number, finished);
+                    match (open.map(|open| open.number), &finished.result) {
+                        (Some(number), Ok(_)) => self.spoil(number, finished),
+                        // What was not made cannot be spoilt.
+                        (Some(_), Err(_)) => self.hold(finished),
+                        // Of an earlier session.
+                        (None, _) => {}
                     }
                 }
                 None if Instant::now() >= deadline => return self.release(),
@@ -274,8 +295,18 @@ impl<S: Serve> Serve for Faulty<S> {
     }
 
     fn revoke(&mut self, job: JobId) {
-        self.open.retain(|open| open.id != job);
-        self.held.retain(|(_, finished)| finished.job != job);
+        let now = Instant::now();
+        if let Some(held) = self.held.iter_mut().find(|held| held.finished.job == job)
+            && held.begun > now
+        {
+            // The slowed device has not begun it.
+            if held.due == self.free_at {
+                self.free_at = held.begun;
+            }
+            held.due = now;
+            held.finished.device_ns = 0;
+            held.finished.result = Err("revoked before it was begun".to_owned());
+        }
         self.inner.revoke(job);
     }
 

@@ -251,10 +251,11 @@ fn without_a_count_a_part_is_one_of_the_whole_data_set() {
 fn a_refusing_device_says_so() {
     let site = Site::new();
     let sim = site.start("unix", &["--preset", "ideal", "--fault", "refuse", "--once"]);
-    let mut device = sim.connect();
-    device.hello().unwrap();
-    let error = device.open(&site.exercise.session()).unwrap_err();
-    assert!(error.to_string().ends_with("this device has the fault `refuse`"), "{error}");
+    let mut device = sim.open(&site.exercise);
+    device.submit(site.exercise.job(0, &[0])).unwrap();
+    let completion = device.poll(PATIENCE).unwrap().unwrap();
+    let reason = "this device has the fault `refuse`".to_owned();
+    assert_eq!(completion.outcome, Outcome::Failed { reason });
 }
 
 #[test]

@@ -316,7 +316,15 @@ impl<C: Costs> Serve for Server<C> {
     }
 
     fn revoke(&mut self, job: JobId) {
-        self.shared.state().queued.retain(|queued| queued.job.id != job);
+        let mut state = self.shared.state();
+        let Some(at) = state.queued.iter().position(|queued| queued.job.id == job) else {
+            return;
+        };
+        state.queued.remove(at);
+        let result = Err("revoked before it was begun".to_owned());
+        state.finished.push(Held { job, result, device_ns: 0, due_ns: None });
+        drop(state);
+        self.shared.changed.notify_all();
     }
 
     fn stats(&mut self) -> DeviceStats {

@@ -73,7 +73,11 @@ fn a_closed_server_forgets_its_jobs_and_takes_another_session() {
     for number in 0..8 {
         server.submit(exercise.job(number, &[0; 12])).unwrap();
     }
-    server.revoke(exercise.job(7, &[]).id);
+    let revoked = exercise.job(7, &[]).id;
+    server.revoke(revoked);
+    let answer =
+        std::iter::from_fn(|| server.poll(PATIENCE)).find(|it| it.job == revoked);
+    assert_eq!(answer.unwrap().result.unwrap_err(), "revoked before it was begun");
     server.submit(exercise.job(9, &[0])).unwrap();
     server.close();
     assert_eq!(server.stats().queued, 0);

@@ -85,7 +85,7 @@ pub enum Fault {
         /// Probability for each job.
         chance: Percent,
     },
-    /// Refuses every session.
+    /// Refuses every job.
     Refuse,
 }
 

@@ -218,20 +218,14 @@ fn chance_strikes_the_same_jobs_again_and_about_as_many_as_it_says() {
 }
 
 #[test]
-fn a_refusing_device_opens_no_session() {
-    let session = || Session {
-        recipe: String::new(),
-        recipe_hash: 0,
-        seed: 0,
-        sample_bytes: 1,
-        max_batch: 1,
-        manifest: Vec::new(),
-    };
+fn a_refusing_device_answers_every_job_with_no() {
     let mut device = faulty(&["refuse"]);
-    let reason = device.open(session()).unwrap_err();
-    assert_eq!(reason, "this device has the fault `refuse`");
-    assert!(!device.inner.is_open);
-    faulty(&[]).open(session()).unwrap();
+    for id in 0..20 {
+        let finished = one(&mut device, id).unwrap();
+        assert_eq!(finished.job, JobId(id));
+        assert_eq!(finished.result.unwrap_err(), "this device has the fault `refuse`");
+    }
+    assert!(device.inner.jobs.is_empty(), "the device inside never heard of them");
 }
 
 #[test]
@@ -245,7 +239,22 @@ fn held_answers_occupy_their_slots() {
     assert_eq!(refused.job, job(4));
     assert!(matches!(refused.source, CsdError::Full));
     device.revoke(JobId(0));
-    device.submit(job(4)).unwrap();
+    assert!(device.submit(job(4)).is_err(), "what has begun is done");
+}
+
+#[test]
+fn a_revoked_job_is_answered() {
+    let mut device = faulty(&["throttle@0%:10"]);
+    device.submit(job(0)).unwrap();
+    device.submit(job(1)).unwrap();
+    assert!(device.poll(Duration::ZERO).is_none(), "both are held");
+    device.revoke(JobId(0));
+    device.revoke(JobId(1));
+    let second = device.poll(Duration::ZERO).unwrap();
+    assert_eq!(second.job, JobId(1), "the one that has not begun is answered at once");
+    assert_eq!(second.result.unwrap_err(), "revoked before it was begun");
+    let first = device.poll(LONG).unwrap();
+    assert!(first.job == JobId(0) && is_intact(&first), "the other when it is done");
 }
 
 #[test]
