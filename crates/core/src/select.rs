@@ -121,7 +121,7 @@ impl StrategyConfig {
     /// Whether the batches are delivered in the plan's order.
     #[must_use]
     pub fn keeps_order(self) -> bool {
-        matches!(self, Self::Ordered)
+        matches!(self, Self::Cpu | Self::Ordered)
     }
 }
 

@@ -21,10 +21,10 @@ impl Strategy for Cpu {
     }
 
     fn deliver(&mut self, view: &View<'_>) -> Option<BatchIdx> {
-        view.ledger.ready_front()
+        self.awaited(view).filter(|batch| view.is_ready(*batch))
     }
 
-    fn awaited(&self, _: &View<'_>) -> Option<BatchIdx> {
-        None
+    fn awaited(&self, view: &View<'_>) -> Option<BatchIdx> {
+        view.next()
     }
 }
