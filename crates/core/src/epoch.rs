@@ -10,8 +10,8 @@ mod tests;
 
 use crate::claim::{Claim, ClaimKind, Returned, Ticket};
 use crate::ids::{BatchIdx, DeviceIdx, Ns, Prong};
-use crate::ledger::Ledger;
 use crate::ledger::hand::Hand;
+use crate::ledger::{Ledger, OpenTo};
 use crate::rates::{Times, overdue_ns};
 use crate::select::view::{Back, Front, Health, View};
 use crate::select::{Strategy, StrategyConfig};
@@ -220,7 +220,7 @@ impl EpochState {
     pub fn next_front(&mut self, now: Ns) -> Option<Claim> {
         self.catch_up(now);
         let batch = self.choose_front(now)?;
-        let kind = if self.books.ledger.free().contains(batch) {
+        let kind = if self.books.ledger.is_free(batch) {
             ClaimKind::First
         } else if self.books.ledger.only_back_makes(batch) {
             self.counts.rescued += 1;
@@ -247,7 +247,8 @@ impl EpochState {
         }
         strategy.awaited(&view).filter(|batch| {
             let mut claims = view.back_claims().filter(|claim| claim.batch == *batch);
-            view.is_free(*batch) || claims.any(|claim| view.is_worth_redoing(&claim))
+            view.ledger.is_free(*batch)
+                || claims.any(|claim| view.is_worth_redoing(&claim))
         })
     }
 
@@ -320,7 +321,7 @@ impl EpochState {
     /// overdue.
     fn catch_up(&mut self, now: Ns) {
         while let Some(ticket) = self.returned.take() {
-            if self.end(ticket) {
+            if self.end(ticket, OpenTo::Anybody) {
                 self.counts.returned += 1;
             }
         }
@@ -371,10 +372,15 @@ impl EpochState {
     }
 
     /// A batch could not be made (failed, corrupt): it becomes free again and is counted.
+    /// One that a device failed on is left to the host.
     pub fn give_back(&mut self, claim: Claim, now: Ns) {
         self.catch_up(now);
         let ticket = claim.close();
-        if self.end(ticket) {
+        let open_to = match (ticket.prong, self.books.recovery) {
+            (Prong::Back(_), Recovery::On) => OpenTo::Host,
+            (Prong::Back(_), Recovery::Off) | (Prong::Front, _) => OpenTo::Anybody,
+        };
+        if self.end(ticket, open_to) {
             self.answered(ticket.prong);
             self.count(ticket.prong).lost += 1;
             if let Some(back) = self.books.device_of(ticket.prong) {
@@ -387,7 +393,7 @@ impl EpochState {
     pub fn refused(&mut self, claim: Claim, now: Ns) {
         self.catch_up(now);
         let ticket = claim.close();
-        if self.end(ticket) {
+        if self.end(ticket, OpenTo::Anybody) {
             self.answered(ticket.prong);
         }
     }
@@ -402,7 +408,8 @@ impl EpochState {
             self.counts.back[usize::from(device.0)].lost += 1;
             // Without recovery nobody ever learns that these batches are not being made.
             if self.books.recovery == Recovery::On {
-                self.books.ledger.release(held.batch(), Prong::Back(device));
+                let prong = Prong::Back(device);
+                self.books.ledger.release(held.batch(), prong, OpenTo::Anybody);
             }
         }
     }
@@ -430,11 +437,11 @@ impl EpochState {
     }
 
     /// Ends a claim without a result; false when it is void.
-    fn end(&mut self, ticket: Ticket) -> bool {
+    fn end(&mut self, ticket: Ticket, open_to: OpenTo) -> bool {
         let Some(hand) = self.books.hand(ticket.prong) else { return false };
         let is_open = hand.end(ticket).is_some();
         if is_open {
-            self.books.ledger.release(ticket.batch, ticket.prong);
+            self.books.ledger.release(ticket.batch, ticket.prong, open_to);
         }
         is_open
     }

@@ -28,6 +28,13 @@ pub enum BatchState {
     Delivered,
 }
 
+/// Who may take a batch that is free again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpenTo {
+    Anybody,
+    Host,
+}
+
 /// Who holds a claim on a batch: at most the front and one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holders {
@@ -70,6 +77,7 @@ struct Entry {
 pub struct Ledger {
     entries: Vec<Entry>,
     free: BatchSet,
+    host_only: BatchSet,
     unpicked: BatchSet,
     ready_front: VecDeque<BatchIdx>,
     ready_back: VecDeque<BatchIdx>,
@@ -88,6 +96,7 @@ impl Ledger {
         let mut ledger = Self {
             entries: vec![entry; n_batches as usize],
             free: BatchSet::full(n_batches),
+            host_only: BatchSet::empty(n_batches),
             unpicked: BatchSet::full(n_batches),
             ready_front: VecDeque::new(),
             ready_back: VecDeque::new(),
@@ -114,10 +123,23 @@ impl Ledger {
         self.entry(batch).map(|entry| entry.state)
     }
 
-    /// The batches that nobody makes.
+    /// The batches that nobody makes, and anybody may take.
     #[must_use]
     pub fn free(&self) -> &BatchSet {
         &self.free
+    }
+
+    /// The batches that nobody makes, and only the host may take: a device has failed on
+    /// them, and would perhaps do so for ever.
+    #[must_use]
+    pub fn host_only(&self) -> &BatchSet {
+        &self.host_only
+    }
+
+    /// Whether nobody makes a batch.
+    #[must_use]
+    pub fn is_free(&self, batch: BatchIdx) -> bool {
+        self.state(batch) == Some(BatchState::Free)
     }
 
     /// The batches that have not been picked for delivery.
@@ -187,16 +209,20 @@ impl Ledger {
         entry.state = BatchState::Claimed;
         entry.holders = entry.holders.with(prong);
         self.free.remove(batch);
+        self.host_only.remove(batch);
     }
 
     /// `prong` ends a claim without a result. Unless another prong makes it too, the batch
-    /// is free again.
-    pub(crate) fn release(&mut self, batch: BatchIdx, prong: Prong) {
+    /// is free again: for all who are in `open_to`.
+    pub(crate) fn release(&mut self, batch: BatchIdx, prong: Prong, open_to: OpenTo) {
         let entry = &mut self.entries[batch.0 as usize];
         entry.holders = entry.holders.without(prong);
         if entry.state == BatchState::Claimed && entry.holders == Holders::None {
             entry.state = BatchState::Free;
-            self.free.insert(batch);
+            match open_to {
+                OpenTo::Anybody => self.free.insert(batch),
+                OpenTo::Host => self.host_only.insert(batch),
+            }
         }
     }
 
@@ -275,12 +301,23 @@ mod tests {
         let mut ledger = Ledger::new(4, &[]);
         ledger.claim(B, BACK);
         ledger.claim(B, Prong::Front);
-        ledger.release(B, BACK);
+        ledger.release(B, BACK, OpenTo::Host);
         assert_eq!(ledger.state(B), Some(BatchState::Claimed));
         assert!(!ledger.is_of_back(B));
-        ledger.release(B, Prong::Front);
-        assert_eq!(ledger.state(B), Some(BatchState::Free));
+        ledger.release(B, Prong::Front, OpenTo::Anybody);
+        assert!(ledger.is_free(B));
         assert!(ledger.free().contains(B));
+    }
+
+    #[test]
+    fn a_batch_on_which_a_device_failed_is_left_to_the_host() {
+        let mut ledger = Ledger::new(4, &[]);
+        ledger.claim(B, BACK);
+        ledger.release(B, BACK, OpenTo::Host);
+        assert!(ledger.is_free(B) && !ledger.free().contains(B));
+        assert!(ledger.host_only().contains(B));
+        ledger.claim(B, Prong::Front);
+        assert!(!ledger.is_free(B) && ledger.host_only().is_empty());
     }
 
     #[test]

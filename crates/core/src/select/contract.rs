@@ -2,7 +2,8 @@
 //! nobody would wish for.
 //!
 //! A check plays one epoch in virtual time against a seeded opponent: devices answer late,
-//! never, or with rubbish, are lost and come back; workers drop their claims. What matters
+//! never, or with rubbish, are lost and come back; workers drop their claims. (A completion
+//! that comes twice is not among these: the claim it would finish is consumed.) What matters
 //! is checked by accounts of its own, not by the ledger's. These are no measurements:
 //! `bothends-simulate` has those.
 
@@ -20,10 +21,15 @@ pub enum Opponent {
     Absent,
     /// They take batches and never answer.
     Silent,
+    /// They answer at once, and every answer is a failure.
+    Failing,
     /// They answer in any order and at any time, or fail, stall, die, return; and workers of
     /// the host drop or give back claims too.
     Chaos,
 }
+
+const OPPONENTS: [Opponent; 4] =
+    [Opponent::Absent, Opponent::Silent, Opponent::Failing, Opponent::Chaos];
 
 /// All checks of this contract, for the seeds given.
 ///
@@ -31,7 +37,7 @@ pub enum Opponent {
 /// When the strategy breaks its contract; the message names the strategy and the seed.
 pub fn all(strategy: StrategyConfig, seeds: std::ops::Range<u64>) {
     for seed in seeds {
-        for opponent in [Opponent::Absent, Opponent::Silent, Opponent::Chaos] {
+        for opponent in OPPONENTS {
             delivers_everything_once(strategy, opponent, seed);
         }
     }
@@ -122,8 +128,11 @@ impl Trial {
             2 | 3 => self.claim_front(),
             4 => self.claim_back(),
             5 => self.end_front(),
-            6 if self.opponent == Opponent::Chaos => self.disturb(),
-            6 => {}
+            6 => match self.opponent {
+                Opponent::Absent | Opponent::Silent => {}
+                Opponent::Failing => self.fail(),
+                Opponent::Chaos => self.disturb(),
+            },
             _ => self.sleep(),
         }
         self.check_limits();
@@ -204,6 +213,14 @@ impl Trial {
                 self.made[batch.0 as usize].is_none() && !self.delivered.contains(&batch);
             assert!(is_new, "{}: {batch:?} committed twice", self.name);
             self.made[batch.0 as usize] = Some(prong);
+        }
+    }
+
+    /// Every device says that it could not make its batches.
+    fn fail(&mut self) {
+        let of_device = |claim: &mut Claim| claim.prong() != Prong::Front;
+        for claim in self.open.extract_if(.., of_device).collect::<Vec<_>>() {
+            self.epoch.give_back(claim, self.now);
         }
     }
 

@@ -9,7 +9,8 @@ pub struct Csd;
 
 impl Strategy for Csd {
     fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
-        view.lowest_free().filter(|_| view.back_is_gone())
+        view.lowest_failed()
+            .or_else(|| view.lowest_free().filter(|_| view.back_is_gone()))
     }
 
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {

@@ -93,7 +93,8 @@ impl Mte {
     /// The split by the ratio, or where both sides have met; nothing that is claimed already
     /// changes sides.
     fn split_now(&self, view: &View<'_>) -> Option<BatchIdx> {
-        let Some((lowest, highest)) = view.lowest_free().zip(view.highest_free()) else {
+        let free = view.ledger.free();
+        let Some((lowest, highest)) = free.first().zip(free.last()) else {
             return view.next().filter(|next| view.ledger.is_of_back(*next));
         };
         let split = view.ledger.n_batches().saturating_sub(self.back_part(view)?);
@@ -122,6 +123,9 @@ impl Strategy for Mte {
         let lowest = view.lowest_free()?;
         if self.is_front_part(lowest, view) {
             return Some(lowest);
+        }
+        if let Some(failed) = view.ledger.host_only().last() {
+            return Some(failed);
         }
         // The host's part grows, one batch at a time: a device may only be slow.
         view.back_is_gone().then(|| {

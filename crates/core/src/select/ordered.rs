@@ -62,13 +62,15 @@ impl Strategy for Ordered {
             return free.nth(FIRST_AHEAD).or_else(|| free.last());
         };
         // Far enough that the host can still redo it in time, if what waits meanwhile has
-        // room; near the end, where nothing is that far, as far as there is.
+        // room. Near the end nothing is that far; then the last one, if the device should
+        // have it in time: the host, idle by then, redoes what comes too late.
         let safe_ns = own_ns + float(view.redo_ns());
         let rate = view.makers_rate_without(device);
         let safe = batches(safe_ns * rate).saturating_add(MARGIN_BATCHES);
-        let by_makers = free
-            .nth(safe.min(batches(room_ns(back) * rate)))
-            .or_else(|| free.last().filter(|_| free.len() > batches(own_ns * rate)));
+        let by_makers = free.nth(safe.min(batches(room_ns(back) * rate))).or_else(|| {
+            let needed = batches(mean_ns(back) * in_line(back) * rate);
+            free.last().filter(|_| free.len() > needed)
+        });
         // A slow accelerator gives time, too. The host does not wait for an unproven device.
         let by_taker = view.accelerator_ns.filter(|_| back.proven).and_then(|step_ns| {
             let steps = batches(safe_ns / float(step_ns)).saturating_add(MARGIN_BATCHES);
@@ -89,15 +91,17 @@ impl Strategy for Ordered {
 /// How long after its claim a device's next batch is ready, nearly always; `None` for a
 /// device that nothing is known of.
 fn latency_ns(back: &Back) -> Option<f64> {
-    let mean = float(back.times.mean_ns()?);
     let high = float(back.times.high_ns()?);
-    Some(in_line(back) * (MARGIN * mean).max(HIGH_MARGIN * high))
+    Some(in_line(back) * (MARGIN * mean_ns(back)).max(HIGH_MARGIN * high))
 }
 
 /// The longest horizon in which what the device makes has room; its own time at least.
 fn room_ns(back: &Back) -> f64 {
-    let mean = float(back.times.mean_ns().unwrap_or(0));
-    (ROOM * f64::from(back.config.buffer)).max(in_line(back)) * mean
+    (ROOM * f64::from(back.config.buffer)).max(in_line(back)) * mean_ns(back)
+}
+
+fn mean_ns(back: &Back) -> f64 {
+    float(back.times.mean_ns().unwrap_or(0))
 }
 
 /// Batches in the device's queue with the next one.

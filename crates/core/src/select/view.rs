@@ -5,6 +5,7 @@
 
 use crate::epoch::{DeviceConfig, Recovery};
 use crate::ids::{BatchIdx, DeviceIdx, Ns};
+use crate::ledger::batch_set::BatchSet;
 use crate::ledger::hand::{Hand, Held};
 use crate::ledger::{BatchState, Ledger};
 use crate::rates::{Times, overdue_ns};
@@ -78,16 +79,29 @@ pub struct View<'a> {
 // ---- batches ------------------------------------------------------------------------------
 
 impl View<'_> {
-    /// The lowest batch that nobody makes.
+    /// The lowest batch that nobody makes: for the host.
     #[must_use]
     pub fn lowest_free(&self) -> Option<BatchIdx> {
-        self.ledger.free().first()
+        let sets = [self.ledger.free(), self.ledger.host_only()];
+        sets.into_iter().filter_map(BatchSet::first).min()
     }
 
-    /// The highest batch that nobody makes.
+    /// The highest batch that nobody makes and no device has failed on: for a device.
     #[must_use]
     pub fn highest_free(&self) -> Option<BatchIdx> {
         self.ledger.free().last()
+    }
+
+    /// The lowest batch that a device has failed on and nobody makes.
+    #[must_use]
+    pub fn lowest_failed(&self) -> Option<BatchIdx> {
+        self.ledger.host_only().first()
+    }
+
+    /// Number of batches that nobody makes.
+    #[must_use]
+    pub fn n_free(&self) -> u32 {
+        self.ledger.free().len() + self.ledger.host_only().len()
     }
 
     /// The lowest batch that has not been picked for delivery.
@@ -102,16 +116,10 @@ impl View<'_> {
         self.ledger.state(batch) == Some(BatchState::Ready)
     }
 
-    /// Whether nobody makes a batch.
-    #[must_use]
-    pub fn is_free(&self, batch: BatchIdx) -> bool {
-        self.ledger.free().contains(batch)
-    }
-
     /// Whether the host neither makes a batch, nor has one ready, nor can take a free one.
     #[must_use]
     pub fn front_is_through(&self) -> bool {
-        self.ledger.free().is_empty()
+        self.n_free() == 0
             && self.front.hand.n_held() == 0
             && self.ledger.ready_front().is_none()
     }
@@ -144,10 +152,11 @@ impl View<'_> {
     /// before it must be made, and what is before it must be taken.
     #[must_use]
     pub fn is_needed_within(&self, batch: BatchIdx, ns: u64) -> bool {
-        let free = f64::from(self.ledger.free().count_below(batch));
+        let sets = [self.ledger.free(), self.ledger.host_only()];
+        let free: u32 = sets.into_iter().map(|set| set.count_below(batch)).sum();
         let waiting = f64::from(self.ledger.unpicked().count_below(batch));
         let step_ns = float(self.accelerator_ns.unwrap_or(0));
-        (free / self.made_rate(None)).max(waiting * step_ns) <= float(ns)
+        (f64::from(free) / self.made_rate(None)).max(waiting * step_ns) <= float(ns)
     }
 
     /// Batches per nanosecond that the working devices make together.

@@ -65,7 +65,7 @@ impl Strategy for Wrr {
     }
 
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
-        if view.ledger.free().is_empty() { view.overdue() } else { None }
+        if view.n_free() == 0 { view.overdue() } else { None }
     }
 
     fn back(&mut self, view: &View<'_>, _: DeviceIdx) -> Option<BatchIdx> {

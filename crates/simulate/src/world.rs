@@ -1,0 +1,135 @@
+//! What is simulated: a host, devices, an accelerator, and what goes wrong.
+//!
+//! All times are virtual nanoseconds. Only values; what they do is in `play.rs`.
+
+use bothends_core::epoch::Recovery;
+use bothends_core::select::StrategyConfig;
+
+/// One epoch's world.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// Batches of the epoch.
+    pub n_batches: u32,
+    /// Who claims what, what is delivered next.
+    pub strategy: StrategyConfig,
+    /// Whether the host stands in for lost and late devices.
+    pub recovery: Recovery,
+    /// The host.
+    pub host: Host,
+    /// The devices.
+    pub devices: Vec<Device>,
+    /// The accelerator.
+    pub accelerator: Accelerator,
+    /// How much dearer the epoch's last batch is than its first, for host and devices, as a
+    /// factor on both sides of 1: 0.25 makes costs rise from 0.75 to 1.25.
+    pub slope: f64,
+    /// Seed of all noise.
+    pub seed: u64,
+}
+
+/// The host's workers.
+#[derive(Debug, Clone, Copy)]
+pub struct Host {
+    /// Mean time of a batch, all workers together.
+    pub batch_ns: u64,
+    /// Batches made side by side, each at `1 / parallel` of the rate.
+    pub parallel: u32,
+    /// As in `FrontConfig`.
+    pub quota: u32,
+    /// Coefficient of variation of a batch's time.
+    pub cv: f64,
+    /// A time in which it is slower.
+    pub slowdown: Option<Slowdown>,
+    /// Whether the strategy is told `batch_ns` beforehand.
+    pub known: bool,
+}
+
+/// A device: one batch at a time, the others wait in its queue.
+#[derive(Debug, Clone)]
+pub struct Device {
+    /// Mean time of a batch.
+    pub batch_ns: u64,
+    /// As in `DeviceConfig`.
+    pub slots: u32,
+    /// As in `DeviceConfig`.
+    pub buffer: u32,
+    /// Coefficient of variation of a batch's time.
+    pub cv: f64,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// Whether the strategy is told `batch_ns` beforehand.
+    pub known: bool,
+}
+
+/// What takes the batches.
+#[derive(Debug, Clone, Copy)]
+pub struct Accelerator {
+    /// Time of a step.
+    pub step_ns: u64,
+    /// Whether the strategy is told `step_ns`.
+    pub known: bool,
+}
+
+/// The host is slower in a part of its work.
+#[derive(Debug, Clone, Copy)]
+pub enum Slowdown {
+    /// Once it has made so many batches: a neighbour arrives.
+    After {
+        /// In percent of the epoch's batches.
+        percent: u32,
+        /// Factor on the time of a batch.
+        factor: f64,
+    },
+    /// In its first batches: cold caches.
+    First {
+        /// Number of batches.
+        batches: u32,
+        /// Factor on the time of a batch.
+        factor: f64,
+    },
+}
+
+/// What goes wrong with a device. A repeated completion is not here: the claim it would
+/// finish is consumed, so it cannot reach the epoch's state.
+#[derive(Debug, Clone, Copy)]
+pub enum Fault {
+    /// It is gone, and this is reported, when so many percent of the epoch are delivered.
+    Die {
+        /// Percent of the epoch.
+        percent: u32,
+    },
+    /// It does nothing for a while, and nobody says so. `u64::MAX`: for ever.
+    Stall {
+        /// Percent of the epoch.
+        percent: u32,
+        /// For how long.
+        ns: u64,
+    },
+    /// It is slower from then on.
+    Throttle {
+        /// Percent of the epoch.
+        percent: u32,
+        /// Factor on the time of a batch.
+        factor: f64,
+    },
+    /// Its first batches take twice their time.
+    SlowStart {
+        /// Number of batches.
+        batches: u32,
+    },
+    /// Each batch with this probability takes five times its time.
+    Late {
+        /// Percent of its batches.
+        percent: u32,
+    },
+    /// Each batch with this probability is rubbish, which the host notices.
+    Corrupt {
+        /// Percent of its batches.
+        percent: u32,
+    },
+}
+
+impl Fault {
+    /// A device that takes batches and never answers.
+    pub const SILENT: Self = Self::Stall { percent: 0, ns: u64::MAX };
+}
