@@ -113,7 +113,16 @@ impl BackLink {
             work: Work::default(),
         }
     }
+
+    /// Whether it owes an answer for much longer than it takes for one.
+    fn is_silent(&self, now: Ns) -> bool {
+        let limit_ns = self.work.mean_ns().map_or(FIRST_ANSWER_NS, |mean| 4 * mean);
+        self.open > 0 && now.since(self.busy_since) > limit_ns
+    }
 }
+
+/// How long a device that has never answered may owe an answer.
+const FIRST_ANSWER_NS: u64 = 2_000_000_000;
 
 /// Jobs in a row that may come to nothing before a device counts as lost.
 const MOST_FAILURES: u32 = 3;
@@ -179,6 +188,8 @@ pub(crate) struct Under {
 pub(crate) struct Collected {
     pub(crate) epoch: EpochState,
     pub(crate) back: Vec<BackLink>,
+    /// For each device, whether it owes an answer that it should have given.
+    pub(crate) silent: Vec<bool>,
     pub(crate) front_work: Work,
     pub(crate) log: EventLog,
 }
@@ -207,6 +218,7 @@ impl Collector {
             }
         }
         let now = self.clock.now();
+        let silent = self.links.back.iter().map(|link| link.is_silent(now)).collect();
         for (_, claim) in self.under.back.drain() {
             // The epoch is over without it; that is no loss of the device's.
             self.epoch.refused(claim, now);
@@ -215,7 +227,8 @@ impl Collector {
             self.epoch.refused(open.claim, now);
         }
         let front_work = self.under.front_work;
-        Collected { epoch: self.epoch, back: self.links.back, front_work, log: self.log }
+        let Self { epoch, links, log, .. } = self;
+        Collected { epoch, back: links.back, silent, front_work, log }
     }
 }
 

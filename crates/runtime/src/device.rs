@@ -8,7 +8,7 @@
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -260,6 +260,11 @@ impl DeviceProcess {
 }
 
 impl DeviceProcess {
+    /// How the process ended, if it has; does not wait.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
     fn end(&mut self) {
         drop(self.child.stdin.take());
         let deadline = Instant::now() + END_TIMEOUT;

@@ -16,12 +16,16 @@ use crate::batch::Batch;
 use crate::collect::Collected;
 use crate::error::RuntimeError;
 use crate::feed::FeedAccount;
-use crate::shutdown::Stop;
+use crate::shutdown::{PATIENCE, Stop};
 use crate::stall::{LOOK, Stall, StallGauge};
 
 /// How long the consumer waits with nothing under way before it is told that it keeps every
 /// slot itself.
 const STARVED_AFTER: Duration = Duration::from_secs(2);
+
+/// How long a device's thread may take to hand its transport back: it looks at the stop flag
+/// once in [`PATIENCE`], unless an answer keeps it.
+const RETURN_TIMEOUT: Duration = PATIENCE.saturating_mul(5);
 
 /// A thread that hands its tool back; `None` when it panicked.
 pub(crate) type Lent<T> = JoinHandle<Option<T>>;
@@ -72,12 +76,38 @@ pub struct Epoch {
     pub(crate) ended: bool,
 }
 
+/// What a device's thread gave back.
+#[derive(Debug)]
+pub(crate) enum Returned {
+    /// The way to the device.
+    Well(Box<dyn Transport>),
+    /// The device is lost.
+    Lost,
+    /// The thread is in the middle of an answer that does not come. It ends by itself, at
+    /// the transport's own deadline; nobody waits for it.
+    Busy(DeviceThread),
+}
+
+impl Returned {
+    /// What the thread has to give, after [`RETURN_TIMEOUT`] at most.
+    fn from_thread(thread: DeviceThread) -> Self {
+        let deadline = Instant::now() + RETURN_TIMEOUT;
+        while !thread.is_finished() {
+            if Instant::now() > deadline {
+                return Self::Busy(thread);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        thread.join().ok().flatten().flatten().map_or(Self::Lost, Self::Well)
+    }
+}
+
 /// What remains of an epoch.
 #[derive(Debug)]
 pub(crate) struct Remains {
     pub(crate) reader: Option<Box<dyn Reader>>,
-    /// In the order of the devices; `None` where a device is lost.
-    pub(crate) transports: Vec<Option<Box<dyn Transport>>>,
+    /// In the order of the devices; empty when a thread died.
+    pub(crate) devices: Vec<Returned>,
     pub(crate) collected: Option<Collected>,
     pub(crate) account: FeedAccount,
     pub(crate) stall: Stall,
@@ -131,7 +161,7 @@ impl Epoch {
     pub(crate) fn end(mut self) -> Remains {
         self.close().unwrap_or_else(|| Remains {
             reader: None,
-            transports: Vec::new(),
+            devices: Vec::new(),
             collected: None,
             account: FeedAccount::default(),
             stall: self.stall,
@@ -148,11 +178,12 @@ impl Epoch {
             let _ = worker.join();
         }
         let _ = threads.feed.join();
-        let join = |t: DeviceThread| t.join().ok().flatten().flatten();
-        let transports = threads.devices.into_iter().map(|t| t.and_then(join)).collect();
+        let devices = threads.devices.into_iter();
+        let devices = devices.map(|t| t.map_or(Returned::Lost, Returned::from_thread));
+        let devices = devices.collect();
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         let account = std::mem::take(&mut *account);
-        Some(Remains { reader, transports, collected, account, stall: self.stall })
+        Some(Remains { reader, devices, collected, account, stall: self.stall })
     }
 }
 

@@ -16,6 +16,7 @@ use bothends_ops::Finish;
 
 use crate::config::RunConfig;
 use crate::device::{DeviceProcess, DeviceSpec, SimSetting};
+use crate::epoch::DeviceThread;
 use crate::error::RuntimeError;
 use crate::result::EnergyDomain;
 use crate::source::Source;
@@ -31,10 +32,25 @@ pub(crate) struct Device {
     pub(crate) capabilities: Capabilities,
     /// `None` while an epoch runs, and when the device is lost.
     pub(crate) transport: Option<Box<dyn Transport>>,
+    /// The thread of an earlier epoch that still has the transport.
+    pub(crate) busy: Option<DeviceThread>,
+    /// It owes an answer from the last epoch that it should have given.
+    pub(crate) is_silent: bool,
     /// Mean nanoseconds per batch in the last epoch: the prior of the next.
     pub(crate) prior_ns: Option<u64>,
     /// Behind the transport: it is asked to leave before its process is ended.
     pub(crate) process: Option<DeviceProcess>,
+}
+
+impl Device {
+    /// The way to the device, if there is one now: the thread of an earlier epoch may have
+    /// got its answer meanwhile.
+    pub(crate) fn take_transport(&mut self) -> Option<Box<dyn Transport>> {
+        if let Some(thread) = self.busy.take_if(|thread| thread.is_finished()) {
+            self.transport = thread.join().ok().flatten().flatten();
+        }
+        self.transport.take()
+    }
 }
 
 /// What an epoch is told beyond the run's configuration.
@@ -243,6 +259,8 @@ impl Runtime {
             name: name.to_owned(),
             capabilities,
             transport: Some(transport),
+            busy: None,
+            is_silent: false,
             prior_ns: None,
             process: None,
         });
@@ -270,10 +288,9 @@ impl Runtime {
         let mut cpu_seconds = 0.0;
         let mut domains = Vec::new();
         for (i, device) in self.devices.iter_mut().enumerate() {
-            let Some(stats) = device.transport.as_mut().and_then(|t| t.stats().ok())
-            else {
-                continue;
-            };
+            // One that owes an answer would owe this one too.
+            let transport = device.transport.as_mut().filter(|_| !device.is_silent);
+            let Some(stats) = transport.and_then(|t| t.stats().ok()) else { continue };
             if device.process.is_some() {
                 cpu_seconds += stats.cpu_seconds;
             }

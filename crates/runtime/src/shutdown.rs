@@ -16,7 +16,9 @@
 //!
 //! **Cancel.** 6. Dropping the epoch stops it at any point: the consumer does not wait for
 //! unfinished batches. 7. After the end, a failure or a cancel every thread has been joined
-//! and every slot is back; nothing waits longer than [`PATIENCE`].
+//! and every slot is back; nothing waits longer than [`PATIENCE`]. But for one: a device that
+//! falls silent in the middle of an answer keeps its thread and that answer's slot until the
+//! transport's own deadline; the next epoch does without it, or finds it well again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

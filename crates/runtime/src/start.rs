@@ -18,7 +18,8 @@ use crate::collect::{
     BackLink, Collector, Event, FEED_ROOM, FRONT_DEPTH, Links, Under, device_idx,
 };
 use crate::config::ReadConfig;
-use crate::epoch::{DeviceThread, Epoch, Lent, Threads, spawn};
+use crate::device::DeviceProcess;
+use crate::epoch::{DeviceThread, Epoch, Lent, Remains, Returned, Threads, spawn};
 use crate::error::RuntimeError;
 use crate::feed::{Feed, FeedAccount, FeedLinks};
 use crate::front::{FrontJob, ReadStage, Worker};
@@ -112,17 +113,38 @@ impl Runtime {
     pub fn finish_epoch(&mut self, epoch: Epoch) -> EpochReport {
         let mut remains = epoch.end();
         self.reader = remains.reader.take();
-        let mut transports = std::mem::take(&mut remains.transports).into_iter();
+        let mut returned = std::mem::take(&mut remains.devices).into_iter();
         for device in &mut self.devices {
-            device.transport = transports.next().flatten();
+            match returned.next().unwrap_or(Returned::Lost) {
+                Returned::Well(transport) => device.transport = Some(transport),
+                Returned::Lost => {}
+                Returned::Busy(thread) => device.busy = Some(thread),
+            }
         }
+        self.notice_ended(&mut remains);
         if let Some(collected) = &remains.collected {
             self.front_prior_ns = collected.front_work.mean_ns().or(self.front_prior_ns);
-            for (device, link) in self.devices.iter_mut().zip(&collected.back) {
+            let links = collected.back.iter().zip(&collected.silent);
+            for (device, (link, silent)) in self.devices.iter_mut().zip(links) {
                 device.prior_ns = link.work.mean_ns().or(device.prior_ns);
+                device.is_silent = *silent;
             }
         }
         EpochReport::new(remains)
+    }
+
+    /// Names the devices whose process has ended, also where the link did not notice before
+    /// the epoch was over.
+    fn notice_ended(&mut self, remains: &mut Remains) {
+        for (i, device) in self.devices.iter_mut().enumerate() {
+            let process = device.process.as_mut();
+            let Some(status) = process.and_then(DeviceProcess::ended) else { continue };
+            device.transport = None;
+            let links = remains.collected.as_mut().map(|collected| &mut collected.back);
+            if let Some(link) = links.and_then(|back| back.get_mut(i)) {
+                link.lost.get_or_insert(format!("its process ended ({status})"));
+            }
+        }
     }
 
     /// The threads of the front.
@@ -179,7 +201,7 @@ impl Runtime {
             let depth = device.capabilities.slots.clamp(1, DEVICE_DEPTH);
             // Every open job may be revoked once.
             let (orders_in, orders) = bounded(2 * depth as usize + 2);
-            let transport = device.transport.take();
+            let transport = device.take_transport();
             let mut link = BackLink::new(orders_in, depth);
             link.up = transport.is_some();
             links.push(link);
