@@ -1,0 +1,217 @@
+//! Promise 1 under every fault: whatever a device does, the epoch completes, exactly once,
+//! with the digests of the host alone; the summary says what happened; nothing is left.
+//!
+//! Devices are processes with a fault in this test's host; `kill.rs` kills processes.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod leftovers;
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use bothends_runtime::{BackResult, EpochResult};
+use bothends_tests::programs::program;
+use bothends_tests::{N_GENERATED, Setup, assert_whole, generated};
+
+use leftovers::{assert_nothing_left, devices_of};
+
+/// So many batches that a device makes several under every strategy.
+const BATCH_SIZE: u32 = 4;
+
+/// How the summary shows that a fault has struck.
+type Struck = fn(&EpochResult, &BackResult) -> bool;
+
+/// A fault that strikes at some part of the device's batches, or some of them by chance.
+const CASES: [(&str, Struck); 24] = [
+    ("die@0%", died),
+    ("die@50%", died),
+    ("die@99%", died),
+    ("stall@0%:3", never_made_one),
+    ("stall@50%:3", rescued),
+    ("stall@99%:3", rescued),
+    // Silent for longer than any epoch.
+    ("stall@0%:600", never_made_one),
+    ("stall@50%:600", rescued),
+    ("stall@99%:600", rescued),
+    ("throttle@0%:30", slow),
+    ("throttle@50%:30", slow),
+    ("throttle@99%:30", slow),
+    ("slow-start", nothing),
+    ("corrupt@0%", nothing),
+    ("corrupt@50%", corrupt),
+    ("corrupt@99%", corrupt),
+    ("duplicate@0%", nothing),
+    ("duplicate@50%", repeated),
+    ("duplicate@99%", repeated),
+    ("late@0%", nothing),
+    ("late@50%", slow),
+    ("late@99%", slow),
+    ("refuse", refused),
+    ("die@50%,fault=corrupt@30%,fault=duplicate@30%,fault=late@30%", any),
+];
+
+fn failure(back: &BackResult) -> &str {
+    back.failure.as_deref().unwrap_or_default()
+}
+
+/// The link or the process says so; over a spool the link is slower to notice.
+fn died(epoch: &EpochResult, back: &BackResult) -> bool {
+    let is_named = ["lost the device", "its process ended"]
+        .iter()
+        .any(|words| failure(back).contains(words));
+    is_named && back.lost + epoch.rescued > 0
+}
+
+fn never_made_one(epoch: &EpochResult, back: &BackResult) -> bool {
+    epoch.rescued > 0 && back.batches == 0
+}
+
+fn rescued(epoch: &EpochResult, _: &BackResult) -> bool {
+    epoch.rescued > 0
+}
+
+/// A device that is slow makes little, or its batches are late or rescued.
+fn slow(epoch: &EpochResult, back: &BackResult) -> bool {
+    epoch.rescued > 0 || back.late > 0 || back.batches <= 2
+}
+
+fn corrupt(_: &EpochResult, back: &BackResult) -> bool {
+    back.lost > 0 && failure(back).contains("do not match their checksum")
+}
+
+fn repeated(_: &EpochResult, back: &BackResult) -> bool {
+    back.wasted > 0
+}
+
+fn refused(_: &EpochResult, back: &BackResult) -> bool {
+    back.batches == 0 && back.lost > 0 && failure(back).contains("the fault `refuse`")
+}
+
+fn any(epoch: &EpochResult, back: &BackResult) -> bool {
+    epoch.rescued + back.late + back.lost + back.wasted > 0
+}
+
+/// The device works, and nothing is lost.
+fn nothing(_: &EpochResult, back: &BackResult) -> bool {
+    back.batches > 0 && back.lost == 0 && back.failure.is_none()
+}
+
+/// The host alone.
+fn reference() -> Result<&'static EpochResult> {
+    static REFERENCE: OnceLock<Result<EpochResult, String>> = OnceLock::new();
+    let made = REFERENCE.get_or_init(|| {
+        let run = || {
+            program("firmware-sim")?;
+            let data = generated()?;
+            Setup { strategy: "cpu", batch_size: BATCH_SIZE, ..Setup::new(&data) }.run()
+        };
+        run().map_err(|e| format!("{e:#}"))
+    });
+    made.as_ref().map_err(|why| anyhow::anyhow!("{why}"))
+}
+
+/// One epoch with devices; fails unless it is the reference's.
+fn same_epoch(strategy: &'static str, devices: Vec<String>) -> Result<EpochResult> {
+    let reference = reference()?;
+    let data = generated()?;
+    let batch_size = BATCH_SIZE;
+    let setup = Setup { strategy, devices, batch_size, ..Setup::new(&data) };
+    let epoch = setup.run()?;
+    assert_whole(&epoch, u64::from(N_GENERATED))?;
+    ensure!(epoch.batches == reference.batches, "{} batches", epoch.batches);
+    ensure!(epoch.content_digest == reference.content_digest, "another content");
+    if strategy == "ordered" {
+        ensure!(epoch.stream_digest == reference.stream_digest, "another stream");
+    }
+    let made = epoch.front.batches + epoch.back.iter().map(|b| b.batches).sum::<u32>();
+    ensure!(made == epoch.batches, "{made} batches have a maker");
+    Ok(epoch)
+}
+
+/// A fault late in an epoch strikes only if the device gets that far, which depends on how
+/// busy this machine is: several attempts, each of which must be whole.
+const MOST_ATTEMPTS: u32 = 8;
+
+fn suffers(strategy: &'static str, via: &str, fault: &str, struck: Struck) -> Result<()> {
+    let mut seen = String::new();
+    for _ in 0..MOST_ATTEMPTS {
+        let spec = format!("sim:ideal,rate=400,via={via},fault={fault}");
+        let epoch = same_epoch(strategy, vec![spec])?;
+        let back = epoch.back.first().context("the device is in the summary")?;
+        if struck(&epoch, back) {
+            return Ok(());
+        }
+        seen = format!("rescued {}, {back:?}", epoch.rescued);
+    }
+    anyhow::bail!("it never struck: {seen}")
+}
+
+/// Every case whose fault `chosen` takes. One such test at a time: what is left is looked
+/// for among all children of this process.
+fn suffers_all(
+    strategy: &'static str,
+    via: &str,
+    chosen: impl Fn(&str) -> bool,
+) -> Result<()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let host = std::process::id();
+    for (fault, struck) in CASES.iter().filter(|(fault, _)| chosen(fault)) {
+        suffers(strategy, via, fault, *struck)
+            .and_then(|()| {
+                let folder = std::env::temp_dir();
+                let prefix = format!("bothends-{host}-");
+                assert_nothing_left(&devices_of(host)?, &folder, &prefix)
+            })
+            .with_context(|| format!("{strategy} via {via}: {fault}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn ordered_survives_every_fault_with_the_same_stream() -> Result<()> {
+    suffers_all("ordered", "unix", |_| true)
+}
+
+#[test]
+fn relaxed_survives_every_fault_with_the_same_content() -> Result<()> {
+    suffers_all("relaxed", "unix", |_| true)
+}
+
+#[test]
+fn wrr_survives_every_fault_with_the_same_content() -> Result<()> {
+    suffers_all("wrr", "unix", |_| true)
+}
+
+#[test]
+fn mte_survives_every_fault_with_the_same_content() -> Result<()> {
+    suffers_all("mte", "unix", |_| true)
+}
+
+/// A device alone that is slow is waited for, so a throttled one is not a matter of seconds.
+#[test]
+fn csd_survives_every_fault_with_the_same_content() -> Result<()> {
+    suffers_all("csd", "unix", |fault| fault != "throttle@0%:30")
+}
+
+/// One of each kind: what differs between transports is how a device's end is noticed, and
+/// what a result that nobody wants leaves behind.
+fn one_of_each(fault: &str) -> bool {
+    fault.contains("@50%") || matches!(fault, "die@0%" | "stall@0%:600" | "refuse")
+}
+
+#[test]
+fn ordered_survives_faults_over_tcp() -> Result<()> {
+    suffers_all("ordered", "tcp", one_of_each)
+}
+
+#[test]
+fn ordered_survives_faults_over_a_spool() -> Result<()> {
+    suffers_all("ordered", "spool", one_of_each)
+}
+
+#[test]
+fn csd_survives_faults_over_a_spool() -> Result<()> {
+    suffers_all("csd", "spool", one_of_each)
+}
