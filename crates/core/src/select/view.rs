@@ -128,14 +128,8 @@ impl View<'_> {
 // ---- rates --------------------------------------------------------------------------------
 
 impl View<'_> {
-    /// Batches per nanosecond that host and working devices make together, and the
+    /// Batches per nanosecond that the host and all working devices but one make, and the
     /// accelerator takes; 0 when nothing is known.
-    #[must_use]
-    pub fn rate(&self) -> f64 {
-        self.made_rate(None).min(self.accelerator_ns.map_or(f64::INFINITY, rate_of))
-    }
-
-    /// The same without one device.
     #[must_use]
     pub fn rate_without(&self, device: DeviceIdx) -> f64 {
         let makers = self.makers_rate_without(device);
