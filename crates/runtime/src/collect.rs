@@ -425,9 +425,12 @@ impl Collector {
             self.back_broken(claim, why);
             return;
         }
-        if n_valid > 0 && bad.len() >= n_valid {
-            let why = "it could preprocess none of the samples; does it have the data?"
-                .to_owned();
+        // A few bad samples are the data's fault; mostly bad ones are the device's.
+        if bad.len() * 2 > n_valid {
+            let n_bad = bad.len();
+            let why = format!(
+                "it could not preprocess {n_bad} of {n_valid} samples; does it have the data?"
+            );
             self.back_broken(claim, why);
             return;
         }

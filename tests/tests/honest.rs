@@ -1,0 +1,85 @@
+//! Promise 6: emulation is honest. The emulated device opens the images and decodes every
+//! sample itself: without the files it can make nothing.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use bothends_tests::{N_GENERATED, Setup, assert_whole, generated, programs};
+
+/// A device that holds `media`; ended when dropped.
+struct Device {
+    process: Child,
+    address: String,
+}
+
+impl Device {
+    fn start(media: &Path, socket: &Path) -> Result<Self> {
+        let mut command = Command::new(programs::program("firmware-sim")?);
+        command.args(["--preset", "ideal", "--time", "functional", "--media"]).arg(media);
+        command.arg("--listen").arg(format!("unix://{}", socket.display()));
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line)?;
+        let address = line.trim().strip_prefix("listening on ").context("it listens")?;
+        Ok(Self { process, address: address.to_owned() })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_device_starved_of_its_files_makes_nothing() -> Result<()> {
+    let data = generated()?;
+    let folder = tempfile::tempdir()?;
+    let media = folder.path().join("media");
+    // The file that a session is opened with is there, and no other.
+    std::fs::create_dir_all(media.join("class-000"))?;
+    std::fs::copy(data.join("class-000/000.jpg"), media.join("class-000/000.jpg"))?;
+    let device = Device::start(&media, &folder.path().join("device.sock"))?;
+    let setup = Setup { devices: vec![device.address.clone()], ..Setup::new(&data) };
+    let epoch = setup.run()?;
+    let alone = Setup::new(&data).run()?;
+    assert_whole(&epoch, u64::from(N_GENERATED))?;
+    ensure!(epoch.stream_digest == alone.stream_digest);
+    let back = &epoch.back[0];
+    ensure!(back.batches == 0, "it delivered {} batches without files", back.batches);
+    ensure!(back.lost > 0, "it was given nothing to do");
+    let why = back.failure.as_deref().unwrap_or_default();
+    ensure!(why.contains("cannot read"), "{why}");
+    Ok(())
+}
+
+#[test]
+fn a_device_without_any_file_refuses_the_session() -> Result<()> {
+    let data = generated()?;
+    let folder = tempfile::tempdir()?;
+    let media = folder.path().join("media");
+    std::fs::create_dir(&media)?;
+    let device = Device::start(&media, &folder.path().join("device.sock"))?;
+    let setup = Setup { devices: vec![device.address.clone()], ..Setup::new(&data) };
+    let error = format!("{:#}", setup.run().unwrap_err());
+    ensure!(error.contains("refused the session") && error.contains(".jpg"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn with_its_files_it_makes_batches() -> Result<()> {
+    let data = generated()?;
+    let folder = tempfile::tempdir()?;
+    let device = Device::start(&data, &folder.path().join("device.sock"))?;
+    let devices = vec![device.address.clone()];
+    let setup = Setup { devices, strategy: "csd", ..Setup::new(&data) };
+    let epoch = setup.run()?;
+    ensure!(epoch.back[0].batches > 0, "{:?}", epoch.back);
+    ensure!(epoch.back[0].emulated, "an emulated device is never reported as a device");
+    Ok(())
+}
