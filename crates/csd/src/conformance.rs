@@ -1,193 +1,34 @@
 //! What every transport must do, as callable checks over [`EchoServe`], a device whose
 //! samples are a pure function of their ids.
 //!
-//! A transport's tests call [`all`] with a function that connects it to a given device. A
-//! check that fails panics and says what was expected. Nothing here is part of a run.
+//! `echo.rs` is that device. A transport's tests call [`all`] with a function that connects
+//! it to a given device. A check that fails panics and says what was expected. Nothing here
+//! is part of a run.
 
 #![allow(
     clippy::missing_panics_doc,
     reason = "a check that fails panics: that is its use"
 )]
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+mod echo;
+
 use std::time::{Duration, Instant};
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::job::{
-    BadSample, Capabilities, Completion, DeviceStats, Job, JobId, Outcome,
-    PROTOCOL_VERSION, Payload, Session,
+    BadSample, Completion, Job, JobId, Outcome, PROTOCOL_VERSION, Payload, Session,
 };
-use crate::{CsdError, Finished, Product, Refused, Serve, Transport};
+use crate::{CsdError, Serve, Transport};
 
-/// A sample that cannot be made.
-pub const BAD_SAMPLE: SampleId = SampleId(1 << 63);
-/// A sample whose whole job fails.
-pub const FATAL_SAMPLE: SampleId = SampleId(u64::MAX);
-/// A sample whose job is answered twice.
-pub const TWICE_SAMPLE: SampleId = SampleId(1 << 62);
-/// A recipe that the device refuses.
-pub const REFUSED_RECIPE: &str = "a recipe with an op that does not exist";
-/// Jobs that the device takes at a time.
-pub const SLOTS: u32 = 4;
+pub use echo::{
+    BAD_SAMPLE, Control, EchoServe, FATAL_SAMPLE, REFUSED_RECIPE, SLOTS, TWICE_SAMPLE,
+    echo,
+};
 
 /// Nothing in a check takes longer; what does, hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A device that works inside `poll`, youngest job first.
-#[derive(Debug)]
-pub struct EchoServe {
-    control: Control,
-    protocol_version: u32,
-    session: Option<Session>,
-    queue: Vec<Job>,
-    again: VecDeque<Job>,
-    stats: DeviceStats,
-}
-
-/// The strings of an [`EchoServe`], which pull from another thread.
-#[derive(Debug, Clone, Default)]
-pub struct Control {
-    holds: Arc<AtomicBool>,
-    n_closed: Arc<AtomicU32>,
-}
-
-impl Control {
-    /// Nothing finishes from now on.
-    pub fn hold(&self) {
-        self.holds.store(true, Ordering::SeqCst);
-    }
-
-    /// Things finish again.
-    pub fn release(&self) {
-        self.holds.store(false, Ordering::SeqCst);
-    }
-
-    /// Whether the device has been told that its host is gone.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.n_closed.load(Ordering::SeqCst) > 0
-    }
-}
-
-impl Default for EchoServe {
-    fn default() -> Self {
-        Self::of_version(PROTOCOL_VERSION)
-    }
-}
-
-impl EchoServe {
-    /// A device that speaks this version.
-    #[must_use]
-    pub fn of_version(protocol_version: u32) -> Self {
-        Self {
-            control: Control::default(),
-            protocol_version,
-            session: None,
-            queue: Vec::new(),
-            again: VecDeque::new(),
-            stats: DeviceStats::default(),
-        }
-    }
-
-    /// Its strings.
-    #[must_use]
-    pub fn control(&self) -> Control {
-        self.control.clone()
-    }
-
-    fn work(&self, job: &Job) -> Result<Product, String> {
-        let session = self.session.as_ref().ok_or("no session")?;
-        if job.samples.contains(&FATAL_SAMPLE) {
-            return Err("the sample was fatal".to_owned());
-        }
-        let bytes = echo(session, job);
-        let bad = (0..).zip(&job.samples).filter(|(_, id)| **id == BAD_SAMPLE);
-        let bad = bad.map(|(slot, _)| BadSample { slot }).collect();
-        Ok(Product { checksum: xxh3_64(&bytes), bytes, bad })
-    }
-}
-
-impl Serve for EchoServe {
-    fn hello(&mut self) -> Capabilities {
-        Capabilities {
-            protocol_version: self.protocol_version,
-            name: "echo".to_owned(),
-            emulated: true,
-            ops: vec!["decode".to_owned()],
-            formats: vec!["raw".to_owned()],
-            slots: SLOTS,
-            power_states: Vec::new(),
-        }
-    }
-
-    fn open(&mut self, session: Session) -> Result<(), String> {
-        if session.recipe == REFUSED_RECIPE {
-            return Err("that op does not exist".to_owned());
-        }
-        self.session = Some(session);
-        Ok(())
-    }
-
-    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
-        if self.queue.len() >= SLOTS as usize {
-            return Err(Box::new(Refused { job, source: CsdError::Full }));
-        }
-        self.queue.push(job);
-        Ok(())
-    }
-
-    fn poll(&mut self, timeout: Duration) -> Option<Finished> {
-        let holds = self.control.holds.load(Ordering::SeqCst);
-        let job = if holds {
-            None
-        } else {
-            self.again.pop_front().or_else(|| self.queue.pop())
-        };
-        let Some(mut job) = job else {
-            std::thread::sleep(timeout);
-            return None;
-        };
-        let result = self.work(&job);
-        self.stats.jobs += 1;
-        self.stats.samples += job.samples.len() as u64;
-        let id = job.id;
-        if let Some(twice) = job.samples.iter().position(|id| *id == TWICE_SAMPLE) {
-            job.samples[twice] = SampleId(0);
-            self.again.push_back(job);
-        }
-        Some(Finished { job: id, result, device_ns: 7, lateness_ns: 3 })
-    }
-
-    /// As on a device whose job has started: revoking changes nothing.
-    fn revoke(&mut self, _job: JobId) {}
-
-    fn stats(&mut self) -> DeviceStats {
-        self.stats.clone()
-    }
-
-    fn close(&mut self) {
-        self.queue.clear();
-        self.control.n_closed.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// The samples that [`EchoServe`] makes of a job.
-#[must_use]
-pub fn echo(session: &Session, job: &Job) -> Vec<u8> {
-    let sample_bytes = session.sample_bytes as usize;
-    let mut bytes = Vec::with_capacity(job.samples.len() * sample_bytes);
-    for id in &job.samples {
-        let [step, ..] = xxh3_64(&id.0.to_le_bytes()).to_le_bytes();
-        let is_bad = *id == BAD_SAMPLE;
-        let sample = (0_u8..=255).cycle().take(sample_bytes);
-        bytes.extend(sample.map(|at| if is_bad { 0 } else { at.wrapping_add(step) }));
-    }
-    bytes
-}
 
 /// A transport under test, joined to an [`EchoServe`].
 pub struct Subject {

@@ -110,7 +110,7 @@ fn a_host_that_died_before_it_was_met_is_noticed() {
 fn what_an_earlier_run_left_is_removed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let id = "0123456789abcdef0123456789abcdef";
-    let notice = format!(r#"{{"protocol_version": 1, "id": "{id}"}}"#);
+    let notice = format!(r#"{{"protocol_version": 1, "id": "{id}", "device": "{id}"}}"#);
     for (name, text) in [("hello.json", notice.as_str()), ("host.json", &notice)] {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
@@ -119,7 +119,8 @@ fn what_an_earlier_run_left_is_removed_by_the_next() {
     std::fs::create_dir(&left).unwrap();
     std::fs::write(left.join("host.pulse"), [0; 8]).unwrap();
     std::fs::create_dir(dir.path().join("run-of-somebody")).unwrap();
-    serving(dir.path(), |dir| {
+    // The first host that goes is ours, not the one that left these.
+    serving_until(dir.path(), Ended::HostGone, |dir| {
         let transport = open(dir);
         let runs = names(dir).into_iter().filter(|name| name.starts_with("run-"));
         assert_eq!(runs.count(), 1, "runs of others are left");
@@ -225,9 +226,9 @@ fn serving_until(dir: &Path, last: Ended, host: impl FnOnce(&Path)) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let device = scope.spawn(|| {
-            while serve_directory(dir, &mut EchoServe::default(), &stop).unwrap() != last
-            {
-            }
+            let serve =
+                || serve_directory(dir, &mut EchoServe::default(), &stop).unwrap();
+            while serve() != last && !stop.load(Ordering::Relaxed) {}
         });
         wait_for(|| dir.join("hello.json").exists());
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| host(dir)));

@@ -78,6 +78,7 @@ fn a_host_without_the_proof_is_refused_by_the_device() {
     for (proof, expected) in [(None, "the host has none"), (Some([9; 32]), "another key")]
     {
         let (mut host, device_end) = UnixStream::pair().unwrap();
+        host.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let device = thread::spawn(move || {
             let key = key("a key of 16 bytes");
             let terms = Terms { key: key.as_ref(), stop: &RUN_ON };
@@ -236,6 +237,7 @@ fn job(id: u64) -> Job {
 #[test]
 fn a_host_of_another_version_is_told_ours() {
     let (mut host, device_end) = UnixStream::pair().unwrap();
+    host.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let device = thread::spawn(move || {
         let terms = Terms { key: None, stop: &RUN_ON };
         serve_connection(device_end, &mut EchoServe::default(), terms)
