@@ -228,7 +228,10 @@ fn serving_until(dir: &Path, last: Ended, host: impl FnOnce(&Path)) {
         let device = scope.spawn(|| {
             let serve =
                 || serve_directory(dir, &mut EchoServe::default(), &stop).unwrap();
-            while serve() != last && !stop.load(Ordering::Relaxed) {}
+            let mut ended = serve();
+            while ended != last && !stop.load(Ordering::Relaxed) {
+                ended = serve();
+            }
         });
         wait_for(|| dir.join("hello.json").exists());
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| host(dir)));
