@@ -21,7 +21,8 @@ use crate::world::{Device, Fault, Slowdown, World};
 pub struct Outcome {
     /// Virtual seconds from the start to the end of the last step.
     pub seconds: f64,
-    /// Whether it came to its end. If not, nothing more would ever have happened.
+    /// Whether it came to its end. If not, nothing more would ever have happened, or the
+    /// same for ever (a thousand events for each batch are taken for that).
     pub ended: bool,
     /// Batches delivered.
     pub batches: u32,
@@ -45,7 +46,8 @@ pub struct Outcome {
 #[must_use]
 pub fn simulate(world: &World) -> Outcome {
     let mut play = Play::new(world);
-    while !play.act() && play.advance() {}
+    let most_events = 1_000 * (u64::from(world.n_batches) + 100);
+    while !play.act() && play.advance() && play.n_events < most_events {}
     play.outcome()
 }
 
