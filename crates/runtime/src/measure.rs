@@ -21,6 +21,9 @@ const ENOUGH_BATCHES: u64 = 20_000;
 /// How many times longer than asked a measurement may last until it has its least batches.
 const MOST_PATIENCE: u32 = 10;
 
+/// The longest wait for devices that still work when a measurement is over.
+const FINISH_PATIENCE: Duration = Duration::from_secs(3);
+
 /// The epoch of measurements: none that is trained on.
 const MEASURED_EPOCH: EpochIdx = EpochIdx(u32::MAX);
 
@@ -100,8 +103,22 @@ impl Runtime {
             }
         };
         self.finish_epoch(epoch);
+        self.let_devices_finish();
         result?;
         let seconds = first.map_or(0.0, |first| (last - first).as_secs_f64());
         Ok((seconds > 0.0).then(|| f64::from(n_samples) / seconds))
+    }
+
+    /// Waits until no device works for the measurement any more: what is measured next would
+    /// pay for it. A device that does not come to an end is left alone after a while.
+    fn let_devices_finish(&mut self) {
+        let deadline = Instant::now() + FINISH_PATIENCE;
+        for transport in self.devices.iter_mut().filter_map(|d| d.transport.as_mut()) {
+            while Instant::now() < deadline
+                && transport.stats().is_ok_and(|stats| stats.queued > 0)
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
     }
 }
