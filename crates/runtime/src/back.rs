@@ -74,23 +74,20 @@ pub(crate) struct DeviceLoop {
 }
 
 impl DeviceLoop {
-    /// The loop of a device thread. Returns the transport, or `None` when the device is lost.
-    pub(crate) fn run(mut self) -> Option<Box<dyn Transport>> {
+    /// The loop of a device thread. Returns the transport, or why the device is lost: an
+    /// epoch that is over does not hear it from the event.
+    pub(crate) fn run(mut self) -> Result<Box<dyn Transport>, String> {
         let mut slots = HashMap::new();
-        let result = self.serve(&mut slots);
-        if let Err(source) = result {
-            let _ = self
-                .tell
-                .send(Event::BackLost { device: self.device, why: source.to_string() });
-            return None;
+        let served = self.serve(&mut slots).map_err(|e| e.to_string());
+        if let Err(why) = &served {
+            self.tell(Event::BackLost { device: self.device, why: why.clone() });
         }
+        served?;
         // Whatever is still under way belongs to nobody now.
         for job in slots.keys() {
-            if self.transport.revoke(*job).is_err() {
-                return None;
-            }
+            self.transport.revoke(*job).map_err(|e| e.to_string())?;
         }
-        Some(self.transport)
+        Ok(self.transport)
     }
 
     fn serve(&mut self, slots: &mut HashMap<JobId, Open>) -> Result<(), CsdError> {

@@ -344,8 +344,11 @@ impl Collector {
             Some(batch) => self.under.back.values().any(|claim| claim.batch() == batch),
             None => !self.under.back.is_empty(),
         };
-        let idle = self.under.front.is_empty() && self.under.back.is_empty();
-        if idle && self.under.made.is_empty() && self.ring.free() == 0 {
+        let now = self.clock.now();
+        let owes = |link: &BackLink| link.open > 0 && !link.is_silent(now);
+        let idle = self.under.front.is_empty() && !self.links.back.iter().any(owes);
+        // What is made and not delivered waits for another batch, which nobody has a slot for.
+        if idle && self.ring.free() == 0 {
             Cause::Consumer
         } else if back_has(wanted) && !front_has(wanted) {
             Cause::Device

@@ -30,8 +30,8 @@ const RETURN_TIMEOUT: Duration = PATIENCE.saturating_mul(5);
 /// A thread that hands its tool back; `None` when it panicked.
 pub(crate) type Lent<T> = JoinHandle<Option<T>>;
 
-/// A device's thread; the inner `None` is a lost device.
-pub(crate) type DeviceThread = Lent<Option<Box<dyn Transport>>>;
+/// A device's thread; the inner error says why the device is lost.
+pub(crate) type DeviceThread = Lent<Result<Box<dyn Transport>, String>>;
 
 /// The threads of an epoch and what they hand back.
 #[derive(Debug)]
@@ -81,8 +81,10 @@ pub struct Epoch {
 pub(crate) enum Returned {
     /// The way to the device.
     Well(Box<dyn Transport>),
-    /// The device is lost.
-    Lost,
+    /// The device was lost, and why.
+    Lost(String),
+    /// It was lost before, and had no thread.
+    Absent,
     /// The thread is in the middle of an answer that does not come. It ends by itself, at
     /// the transport's own deadline; nobody waits for it.
     Busy(DeviceThread),
@@ -98,7 +100,11 @@ impl Returned {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        thread.join().ok().flatten().flatten().map_or(Self::Lost, Self::Well)
+        match thread.join().ok().flatten() {
+            Some(Ok(transport)) => Self::Well(transport),
+            Some(Err(why)) => Self::Lost(why),
+            None => Self::Lost("its thread ended unexpectedly".to_owned()),
+        }
     }
 }
 
@@ -179,7 +185,7 @@ impl Epoch {
         }
         let _ = threads.feed.join();
         let devices = threads.devices.into_iter();
-        let devices = devices.map(|t| t.map_or(Returned::Lost, Returned::from_thread));
+        let devices = devices.map(|t| t.map_or(Returned::Absent, Returned::from_thread));
         let devices = devices.collect();
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         let account = std::mem::take(&mut *account);

@@ -4,6 +4,7 @@
 //! What it delivers does not depend on who made a batch: a row that a prong could not make is
 //! made again here, and the policy is applied to what that attempt says.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use crate::config::BadPolicy;
 use crate::error::RuntimeError;
 use crate::shutdown::{PATIENCE, Stop};
 use crate::source::Source;
+use crate::stall::StallGauge;
 
 /// Draw numbers of the feed: far from the recipe's ops, which count from 0.
 const OP_REPLACE: u32 = 0xFFF1;
@@ -65,6 +67,7 @@ pub(crate) struct Feed {
     pub(crate) devices: Vec<String>,
     pub(crate) links: FeedLinks,
     pub(crate) account: Arc<Mutex<FeedAccount>>,
+    pub(crate) gauge: Arc<StallGauge>,
     pub(crate) stop: Stop,
 }
 
@@ -262,7 +265,9 @@ impl Feed {
             if let Some(out) = ring.take(PATIENCE) {
                 break out;
             }
+            self.gauge.feed_lacks_slot.store(true, Ordering::Relaxed);
         };
+        self.gauge.feed_lacks_slot.store(false, Ordering::Relaxed);
         let from = slot.chunks_exact(self.cut_bytes());
         let to = out.chunks_exact_mut(self.finish.sample_bytes());
         for (src, dst) in from.zip(to).take(n_rows) {

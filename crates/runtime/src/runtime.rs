@@ -47,7 +47,7 @@ impl Device {
     /// got its answer meanwhile.
     pub(crate) fn take_transport(&mut self) -> Option<Box<dyn Transport>> {
         if let Some(thread) = self.busy.take_if(|thread| thread.is_finished()) {
-            self.transport = thread.join().ok().flatten().flatten();
+            self.transport = thread.join().ok().flatten().and_then(Result::ok);
         }
         self.transport.take()
     }
@@ -255,6 +255,7 @@ impl Runtime {
         let failed = |source| RuntimeError::Device { device: name.to_owned(), source };
         let capabilities = transport.hello().map_err(failed)?;
         transport.open(&self.session()).map_err(failed)?;
+        self.make_room()?;
         self.devices.push(Device {
             name: name.to_owned(),
             capabilities,
@@ -264,6 +265,19 @@ impl Runtime {
             prior_ns: None,
             process: None,
         });
+        Ok(())
+    }
+
+    /// Makes sure of slots for one device more; those of the configuration have theirs.
+    fn make_room(&mut self) -> Result<(), RuntimeError> {
+        let n_devices = self.config.devices.len().max(self.devices.len() + 1);
+        let n_devices = u32::try_from(n_devices).unwrap_or(u32::MAX);
+        let slot_bytes = self.ring.slot_bytes();
+        let room = Room::divide(self.config.memory_budget_bytes, slot_bytes, n_devices);
+        if room != self.room {
+            self.ring = Ring::new(RingConfig { n_slots: room.total, slot_bytes })?;
+            self.room = room;
+        }
         Ok(())
     }
 

@@ -18,7 +18,8 @@
 //! unfinished batches. 7. After the end, a failure or a cancel every thread has been joined
 //! and every slot is back; nothing waits longer than [`PATIENCE`]. But for one: a device that
 //! falls silent in the middle of an answer keeps its thread and that answer's slot until the
-//! transport's own deadline; the next epoch does without it, or finds it well again.
+//! transport's own deadline; the next epoch does without it, or finds it well again. 8. A
+//! consumer that keeps every slot is told so after two seconds: nothing else could go on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

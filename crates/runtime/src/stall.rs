@@ -4,7 +4,7 @@
 //! while it waits, looks every few milliseconds and puts the time on that account. For the
 //! front it looks further: workers without records wait for reads, else for decoding.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -29,6 +29,8 @@ pub(crate) enum Cause {
 #[derive(Debug, Default)]
 pub(crate) struct StallGauge {
     cause: AtomicU8,
+    /// The feed has a batch and no slot to convert it into: the consumer keeps them all.
+    pub(crate) feed_lacks_slot: AtomicBool,
     /// Workers that are decoding.
     pub(crate) busy_workers: AtomicU32,
 }
@@ -48,6 +50,7 @@ impl StallGauge {
     /// Whether nothing can go on because the consumer keeps every slot.
     pub(crate) fn is_starved(&self) -> bool {
         self.cause.load(Ordering::Relaxed) == 3
+            || self.feed_lacks_slot.load(Ordering::Relaxed)
     }
 
     /// Puts waited time on the account of what is waited for now.

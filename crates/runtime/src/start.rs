@@ -76,6 +76,7 @@ impl Runtime {
             devices: self.devices.iter().map(|d| d.name.clone()).collect(),
             links: FeedLinks { made, ready: ready_in, tell: shared.tell.clone() },
             account: Arc::clone(&account),
+            gauge: Arc::clone(&shared.gauge),
             stop: shared.stop.clone(),
         };
         let feed = spawn("feed", &shared.stop, move || feed.run())?;
@@ -113,15 +114,7 @@ impl Runtime {
     pub fn finish_epoch(&mut self, epoch: Epoch) -> EpochReport {
         let mut remains = epoch.end();
         self.reader = remains.reader.take();
-        let mut returned = std::mem::take(&mut remains.devices).into_iter();
-        for device in &mut self.devices {
-            match returned.next().unwrap_or(Returned::Lost) {
-                Returned::Well(transport) => device.transport = Some(transport),
-                Returned::Lost => {}
-                Returned::Busy(thread) => device.busy = Some(thread),
-            }
-        }
-        self.notice_ended(&mut remains);
+        self.take_back(&mut remains);
         if let Some(collected) = &remains.collected {
             self.front_prior_ns = collected.front_work.mean_ns().or(self.front_prior_ns);
             let links = collected.back.iter().zip(&collected.silent);
@@ -133,16 +126,25 @@ impl Runtime {
         EpochReport::new(remains)
     }
 
-    /// Names the devices whose process has ended, also where the link did not notice before
-    /// the epoch was over.
-    fn notice_ended(&mut self, remains: &mut Remains) {
+    /// Takes the devices back, and names those that were lost, also where the epoch was over
+    /// before anybody noticed.
+    fn take_back(&mut self, remains: &mut Remains) {
+        let mut returned = std::mem::take(&mut remains.devices).into_iter();
         for (i, device) in self.devices.iter_mut().enumerate() {
-            let process = device.process.as_mut();
-            let Some(status) = process.and_then(DeviceProcess::ended) else { continue };
-            device.transport = None;
+            let mut lost = None;
+            match returned.next().unwrap_or(Returned::Absent) {
+                Returned::Well(transport) => device.transport = Some(transport),
+                Returned::Lost(why) => lost = Some(why),
+                Returned::Absent => {}
+                Returned::Busy(thread) => device.busy = Some(thread),
+            }
+            if let Some(status) = device.process.as_mut().and_then(DeviceProcess::ended) {
+                device.transport = None;
+                lost.get_or_insert(format!("its process ended ({status})"));
+            }
             let links = remains.collected.as_mut().map(|collected| &mut collected.back);
             if let Some(link) = links.and_then(|back| back.get_mut(i)) {
-                link.lost.get_or_insert(format!("its process ended ({status})"));
+                link.lost = link.lost.take().or(lost);
             }
         }
     }

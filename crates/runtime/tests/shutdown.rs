@@ -1,0 +1,572 @@
+//! The shutdown contract of `src/shutdown.rs`, number by number.
+//!
+//! The data are CIFAR-10 records of noise, so that nothing here waits for a decoder. Devices
+//! are the agent's server behind `loopback`, or doubles that misbehave in one way.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
+use bothends_core::ids::{BatchIdx, EpochIdx};
+use bothends_core::plan::{LastPolicy, Shuffle};
+use bothends_core::recipe::Recipe;
+use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_csd::loopback::Loopback;
+use bothends_csd::{
+    Capabilities, Completion, CsdError, DeviceStats, Job, JobId, PROTOCOL_VERSION,
+    Refused, Session, Transport,
+};
+use bothends_runtime::{
+    BadPolicy, Epoch, EpochReport, RankConfig, ReadConfig, RunConfig, Runtime,
+    RuntimeError,
+};
+
+const N_SAMPLES: u32 = 320;
+const BATCH_SIZE: u32 = 8;
+const N_BATCHES: u32 = N_SAMPLES / BATCH_SIZE;
+/// A label, and 3 × 32 × 32 pixels.
+const RECORD_BYTES: usize = 3073;
+/// The samples from here on are those that `Data::cut` takes away.
+const CUT: u32 = N_SAMPLES / 2;
+
+/// Nothing that is said to be quick takes longer.
+const QUICK: Duration = Duration::from_secs(5);
+
+/// Threads and memory are counted for the whole process: one test at a time.
+fn turn() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A data set on disk.
+struct Data(tempfile::TempDir);
+
+impl Data {
+    fn new() -> Self {
+        let mut state = 1_u32;
+        let mut noise = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_be_bytes()[0]
+        };
+        let mut bytes: Vec<u8> =
+            (0..N_SAMPLES as usize * RECORD_BYTES).map(|_| noise()).collect();
+        for label in bytes.iter_mut().step_by(RECORD_BYTES) {
+            *label %= 10;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("data_batch_1.bin"), bytes).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// From now on the later half of the samples cannot be read.
+    fn cut(&self) {
+        let file = self.path().join("data_batch_1.bin");
+        let file = std::fs::OpenOptions::new().write(true).open(file).unwrap();
+        file.set_len(u64::from(CUT) * RECORD_BYTES as u64).unwrap();
+    }
+
+    /// The host alone, with as little memory as it will work with: a slot that does not come
+    /// back is missed.
+    fn host(&self, strategy: &str) -> Runtime {
+        Runtime::open(self.config(strategy)).unwrap()
+    }
+
+    fn config(&self, strategy: &str) -> RunConfig {
+        RunConfig {
+            data: self.path().to_owned(),
+            recipe: Recipe::builtin("cifar10-train").unwrap(),
+            batch_size: BATCH_SIZE,
+            seed: 5,
+            shuffle: Shuffle::Full,
+            limit: None,
+            repeat: 1,
+            workers: 2,
+            read: ReadConfig::default(),
+            devices: Vec::new(),
+            key_file: None,
+            strategy: strategy.parse().unwrap(),
+            output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
+            rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
+            on_bad: BadPolicy::Raise,
+            audit_percent: 0,
+            memory_budget_bytes: 0,
+        }
+    }
+
+    fn server(&self) -> Loopback {
+        let config = ServerConfig {
+            name: "test".to_owned(),
+            emulated: false,
+            n_workers: 1,
+            n_slots: 2,
+        };
+        let store = FileStore::new(self.path()).unwrap();
+        Loopback::new(Box::new(Server::start(config, store, NoCosts).unwrap()))
+    }
+
+    /// The host with one device.
+    fn with(&self, strategy: &str, device: impl Transport + 'static) -> Runtime {
+        let mut runtime = self.host(strategy);
+        runtime.attach("the device", Box::new(device)).unwrap();
+        runtime
+    }
+}
+
+fn start(runtime: &mut Runtime) -> Epoch {
+    let options = runtime.options(EpochIdx(0));
+    runtime.start_epoch(&options).unwrap()
+}
+
+/// Consumes an epoch to its end; the samples it delivered.
+fn drain(epoch: &mut Epoch) -> Result<u32, RuntimeError> {
+    let mut n_samples = 0;
+    while let Some(batch) = epoch.next_batch()? {
+        n_samples += batch.n_valid();
+    }
+    Ok(n_samples)
+}
+
+/// One whole epoch.
+fn whole(runtime: &mut Runtime) -> EpochReport {
+    let mut epoch = start(runtime);
+    assert_eq!(drain(&mut epoch).unwrap(), N_SAMPLES);
+    runtime.finish_epoch(epoch)
+}
+
+/// Threads of ours in this process, by name.
+fn threads() -> BTreeMap<String, u32> {
+    let mut threads = BTreeMap::new();
+    for task in std::fs::read_dir("/proc/self/task").unwrap() {
+        // A thread may end while we look.
+        let name = std::fs::read_to_string(task.unwrap().path().join("comm"));
+        let name = name.unwrap_or_default().trim().to_owned();
+        if name.starts_with("be-") {
+            *threads.entry(name).or_default() += 1;
+        }
+    }
+    threads
+}
+
+/// Fails unless just these threads of ours are there. A thread that was joined may be seen
+/// for a moment longer.
+fn assert_threads(expected: &BTreeMap<String, u32>, when: &str) {
+    let began = Instant::now();
+    while threads() != *expected {
+        assert!(began.elapsed() < QUICK, "{when}: {:?}, not {expected:?}", threads());
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn resident_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+// ---- doubles ---------------------------------------------------------------------------
+
+/// How a device misbehaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// Takes jobs and never answers.
+    Silent,
+    /// Panics when it is asked for a completion of a job.
+    Panics,
+    /// Its first answer keeps its thread for [`CLING`].
+    Clings,
+}
+
+const CLING: Duration = Duration::from_secs(6);
+
+/// A device that falls silent after so many answers.
+#[derive(Debug)]
+struct Tiring {
+    device: Loopback,
+    n_left: u32,
+}
+
+impl Transport for Tiring {
+    fn hello(&mut self) -> Result<Capabilities, CsdError> {
+        self.device.hello()
+    }
+
+    fn open(&mut self, session: &Session) -> Result<(), CsdError> {
+        self.device.open(session)
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
+        self.device.submit(job)
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Option<Completion>, CsdError> {
+        if self.n_left == 0 {
+            thread::sleep(timeout);
+            return Ok(None);
+        }
+        let polled = self.device.poll(timeout)?;
+        self.n_left -= u32::from(polled.is_some());
+        Ok(polled)
+    }
+
+    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<(), CsdError> {
+        self.device.read_result(job, dst)
+    }
+
+    fn revoke(&mut self, job: JobId) -> Result<(), CsdError> {
+        self.device.revoke(job)
+    }
+
+    fn stats(&mut self) -> Result<DeviceStats, CsdError> {
+        self.device.stats()
+    }
+}
+
+/// A device that answers nothing, and counts what it is asked.
+#[derive(Debug)]
+struct Double {
+    manner: Manner,
+    asked: Arc<Asked>,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    n_jobs: AtomicU32,
+    n_revokes: AtomicU32,
+}
+
+impl Asked {
+    fn n_jobs(&self) -> u32 {
+        self.n_jobs.load(Ordering::Relaxed)
+    }
+}
+
+impl Double {
+    fn new(manner: Manner) -> Self {
+        Self { manner, asked: Arc::default() }
+    }
+}
+
+impl Transport for Double {
+    fn hello(&mut self) -> Result<Capabilities, CsdError> {
+        Ok(Capabilities {
+            protocol_version: PROTOCOL_VERSION,
+            name: "a double".to_owned(),
+            emulated: false,
+            ops: Vec::new(),
+            formats: Vec::new(),
+            slots: 2,
+            power_states: Vec::new(),
+        })
+    }
+
+    fn open(&mut self, _: &Session) -> Result<(), CsdError> {
+        Ok(())
+    }
+
+    fn submit(&mut self, _: Job) -> Result<(), Box<Refused>> {
+        self.asked.n_jobs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Option<Completion>, CsdError> {
+        if self.asked.n_jobs() == 0 {
+            return Ok(None);
+        }
+        match self.manner {
+            Manner::Panics => panic!("on purpose"),
+            Manner::Silent => thread::sleep(timeout),
+            Manner::Clings => {
+                thread::sleep(CLING);
+                self.manner = Manner::Silent;
+            }
+        }
+        Ok(None)
+    }
+
+    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<(), CsdError> {
+        Err(CsdError::NoPayload { job: job.0, len: dst.len() as u64 })
+    }
+
+    fn revoke(&mut self, _: JobId) -> Result<(), CsdError> {
+        self.asked.n_revokes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn stats(&mut self) -> Result<DeviceStats, CsdError> {
+        Ok(DeviceStats::default())
+    }
+}
+
+// ---- end -------------------------------------------------------------------------------
+
+#[test]
+fn n1_after_the_last_batch_comes_none_for_ever() {
+    let _turn = turn();
+    let data = Data::new();
+    for strategy in ["ordered", "relaxed", "wrr", "mte", "csd", "cpu"] {
+        let mut runtime = data.with(strategy, data.server());
+        let mut epoch = start(&mut runtime);
+        let mut seen = vec![0; N_BATCHES as usize];
+        while let Some(batch) = epoch.next_batch().unwrap() {
+            seen[batch.index.0 as usize] += 1;
+        }
+        assert_eq!(seen, vec![1; N_BATCHES as usize], "{strategy}");
+        for _ in 0..3 {
+            assert!(epoch.next_batch().unwrap().is_none(), "{strategy}");
+        }
+        runtime.finish_epoch(epoch);
+    }
+}
+
+#[test]
+fn n2_results_still_under_way_at_the_end_are_given_up() {
+    let _turn = turn();
+    let data = Data::new();
+    let device = Double::new(Manner::Silent);
+    let asked = Arc::clone(&device.asked);
+    let mut runtime = data.with("relaxed", device);
+    let began = Instant::now();
+    for n in 1..=10 {
+        let report = whole(&mut runtime);
+        assert_eq!(report.counts.returned, 0, "claims end, they are not dropped");
+        assert_eq!(report.counts.front.delivered, N_BATCHES);
+        // The transport came back: the device was asked again, and told again.
+        assert_eq!(asked.n_jobs(), n);
+        assert!(asked.n_revokes.load(Ordering::Relaxed) >= n);
+    }
+    assert!(began.elapsed() < 2 * QUICK, "{:?}", began.elapsed());
+}
+
+// ---- failure of a prong ------------------------------------------------------------------
+
+#[test]
+fn n3_a_lost_device_is_named_and_the_epoch_goes_on() {
+    let _turn = turn();
+    let data = Data::new();
+    for after in [0, 1, 5, N_BATCHES - 1] {
+        let device = data.server();
+        let plug = device.plug();
+        let mut runtime = data.with("ordered", device);
+        let mut epoch = start(&mut runtime);
+        for _ in 0..after {
+            epoch.next_batch().unwrap().unwrap();
+        }
+        plug.pull();
+        assert_eq!(drain(&mut epoch).unwrap(), N_SAMPLES - after * BATCH_SIZE);
+        let mut report = runtime.finish_epoch(epoch);
+        let began = Instant::now();
+        // An epoch may be over before the device was asked again.
+        while report.back[0].lost.is_none() && began.elapsed() < QUICK {
+            report = whole(&mut runtime);
+        }
+        let why = report.back[0].lost.as_deref().unwrap();
+        assert!(why.contains("lost the device"), "after {after}: {why}");
+        // Without it from here on.
+        assert_eq!(whole(&mut runtime).counts.front.delivered, N_BATCHES);
+    }
+}
+
+#[test]
+fn n4_an_error_comes_once_after_what_was_ready_and_then_none() {
+    let _turn = turn();
+    for strategy in ["ordered", "relaxed", "cpu"] {
+        let data = Data::new();
+        let mut runtime = data.with(strategy, data.server());
+        data.cut();
+        for _ in 0..2 {
+            let mut epoch = start(&mut runtime);
+            let mut n_batches = 0;
+            let error = loop {
+                match epoch.next_batch() {
+                    Ok(Some(_)) => n_batches += 1,
+                    Ok(None) => panic!("{strategy}: an end instead of an error"),
+                    Err(error) => break error,
+                }
+            };
+            let RuntimeError::BadSample { sample, file, .. } = error else {
+                panic!("{strategy}: {error}")
+            };
+            assert!(sample.0 >= u64::from(CUT), "{sample:?} can be read");
+            assert!(file.contains("data_batch_1.bin"), "{file}");
+            if strategy != "relaxed" {
+                assert_eq!(n_batches, n_batches_before_the_cut(&runtime), "{strategy}");
+            }
+            for _ in 0..3 {
+                assert!(epoch.next_batch().unwrap().is_none(), "{strategy}");
+            }
+            runtime.finish_epoch(epoch);
+        }
+    }
+}
+
+/// Batches of the plan before the first with a sample that was cut away.
+fn n_batches_before_the_cut(runtime: &Runtime) -> u32 {
+    let plan = runtime.plan(&runtime.options(EpochIdx(0))).unwrap();
+    let is_cut = |batch: &u32| {
+        let mut samples = plan.samples(BatchIdx(*batch)).flatten();
+        samples.any(|sample| sample.0 >= u64::from(CUT))
+    };
+    (0..N_BATCHES).find(is_cut).unwrap()
+}
+
+#[test]
+fn n5_a_panic_is_an_error_of_its_thread_and_no_hang() {
+    let _turn = turn();
+    let data = Data::new();
+    for strategy in ["csd", "ordered"] {
+        let mut runtime = data.with(strategy, Double::new(Manner::Panics));
+        let began = Instant::now();
+        let mut epoch = start(&mut runtime);
+        let mut consumed = drain(&mut epoch);
+        if consumed.is_ok() {
+            // The epoch was over before the device was asked for its first answer.
+            runtime.finish_epoch(epoch);
+            epoch = start(&mut runtime);
+            consumed = drain(&mut epoch);
+        }
+        let error = consumed.unwrap_err();
+        let is_device = matches!(error, RuntimeError::Thread { thread: "device" });
+        assert!(is_device, "{strategy}: {error}");
+        assert!(epoch.next_batch().unwrap().is_none());
+        assert!(began.elapsed() < QUICK, "{:?}", began.elapsed());
+        runtime.finish_epoch(epoch);
+        // What the thread held is gone; the host goes on without it.
+        assert_eq!(whole(&mut runtime).counts.front.delivered, N_BATCHES);
+    }
+}
+
+// ---- cancel ------------------------------------------------------------------------------
+
+#[test]
+fn n6_dropping_an_epoch_waits_for_no_batch() {
+    let _turn = turn();
+    let data = Data::new();
+    for n_consumed in [0, 1, 7, N_BATCHES - 1, N_BATCHES] {
+        let mut runtime = data.with("ordered", data.server());
+        let mut epoch = start(&mut runtime);
+        for _ in 0..n_consumed {
+            epoch.next_batch().unwrap().unwrap();
+        }
+        let began = Instant::now();
+        drop(epoch);
+        assert!(began.elapsed() < QUICK, "{n_consumed}: {:?}", began.elapsed());
+        // With the transport the agent's own thread goes too.
+        assert_threads(&BTreeMap::new(), "dropped");
+        whole(&mut runtime);
+    }
+}
+
+#[test]
+fn n6_dropping_an_epoch_waits_for_no_device() {
+    let _turn = turn();
+    let data = Data::new();
+    // Nobody makes a batch before the device is given up, after two seconds.
+    let mut runtime = data.with("csd", Double::new(Manner::Silent));
+    let began = Instant::now();
+    drop(start(&mut runtime));
+    assert!(began.elapsed() < Duration::from_millis(1900), "{:?}", began.elapsed());
+    assert_threads(&BTreeMap::new(), "dropped");
+}
+
+#[test]
+fn n7_after_any_end_all_threads_and_slots_are_back() {
+    let _turn = turn();
+    let data = Data::new();
+    let mut runtime = data.with("ordered", data.server());
+    whole(&mut runtime);
+    let (threads_before, resident_before) = (threads(), resident_kb());
+    for round in 0..20 {
+        let mut epoch = start(&mut runtime);
+        // To the end, in the middle, at once: with the consumer's hands full or empty.
+        let n_consumed = [N_BATCHES, 3, 0, 11][round % 4];
+        let mut held = Vec::new();
+        for _ in 0..n_consumed {
+            held.push(epoch.next_batch().unwrap().unwrap());
+            held.truncate(2);
+        }
+        runtime.finish_epoch(epoch);
+        assert_threads(&threads_before, &format!("round {round}"));
+    }
+    whole(&mut runtime);
+    let grown_kb = resident_kb().saturating_sub(resident_before);
+    assert!(grown_kb < 8 << 10, "{grown_kb} kB more after 20 epochs");
+}
+
+#[test]
+fn n7_a_device_in_the_middle_of_an_answer_holds_nobody_up() {
+    let _turn = turn();
+    let data = Data::new();
+    let device = Double::new(Manner::Clings);
+    let asked = Arc::clone(&device.asked);
+    let mut runtime = data.with("relaxed", device);
+    let began = Instant::now();
+    whole(&mut runtime);
+    let report = whole(&mut runtime);
+    assert!(began.elapsed() < CLING, "{:?}", began.elapsed());
+    assert_eq!(report.counts.front.delivered, N_BATCHES);
+    assert_eq!(asked.n_jobs(), 1, "it is not asked meanwhile");
+    while threads().contains_key("be-device") {
+        assert!(began.elapsed() < CLING + QUICK, "its thread does not end");
+        thread::sleep(Duration::from_millis(10));
+    }
+    whole(&mut runtime);
+    assert_eq!(asked.n_jobs(), 2, "it is well again");
+}
+
+// ---- slots -------------------------------------------------------------------------------
+
+/// Keeps every batch of an epoch until it is told that it may not.
+fn starve(mut runtime: Runtime) {
+    let mut epoch = start(&mut runtime);
+    let mut held = Vec::new();
+    let error = loop {
+        match epoch.next_batch() {
+            Ok(Some(batch)) => held.push(batch),
+            Ok(None) => panic!("there are fewer slots than batches"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, RuntimeError::Starved { .. }), "{error}");
+    runtime.finish_epoch(epoch);
+    drop(held);
+    whole(&mut runtime);
+}
+
+#[test]
+fn n8_a_consumer_that_keeps_every_slot_is_told_so() {
+    let _turn = turn();
+    let data = Data::new();
+    starve(data.host("cpu"));
+    let converted = Output { dtype: Dtype::F32, layout: Layout::Nchw };
+    starve(Runtime::open(RunConfig { output: converted, ..data.config("cpu") }).unwrap());
+    // A device that owes an answer is no reason to wait.
+    let device = Tiring { device: data.server(), n_left: 2 };
+    starve(data.with("ordered", device));
+}
+
+#[test]
+fn devices_that_fall_silent_do_not_take_the_hosts_slots() {
+    let _turn = turn();
+    for strategy in ["ordered", "relaxed", "wrr", "mte", "csd"] {
+        let data = Data::new();
+        let mut runtime = data.host(strategy);
+        for _ in 0..8 {
+            let device = Tiring { device: data.server(), n_left: 1 };
+            runtime.attach("tired", Box::new(device)).unwrap();
+        }
+        let (tell, told) = std::sync::mpsc::channel();
+        thread::spawn(move || tell.send(whole(&mut runtime).counts.returned));
+        let returned = told.recv_timeout(4 * QUICK);
+        assert_eq!(returned, Ok(0), "{strategy} does not end");
+    }
+}
