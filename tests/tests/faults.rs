@@ -221,3 +221,20 @@ fn ordered_survives_faults_over_a_spool() -> Result<()> {
 fn csd_survives_faults_over_a_spool() -> Result<()> {
     suffers_all("csd", "spool", one_of_each)
 }
+
+/// The host revokes what it has made itself. A device that has not begun such a job answers
+/// it all the same: by this the host knows that it is there again.
+#[test]
+fn a_device_that_was_silent_for_a_while_works_again() -> Result<()> {
+    program("firmware-sim")?;
+    let data = generated()?;
+    // At its fifth job; the epoch is several times as long.
+    let devices = vec!["sim:ideal,rate=400,fault=stall@3%:1".to_owned()];
+    let (batch_size, repeat) = (BATCH_SIZE, 12);
+    let setup = Setup { devices, batch_size, repeat, ..Setup::new(&data) };
+    let epoch = setup.run()?;
+    assert_whole(&epoch, u64::from(repeat * N_GENERATED))?;
+    ensure!(epoch.rescued > 0, "it never was silent");
+    ensure!(epoch.back[0].batches > 12, "{:?} in {} s", epoch.back, epoch.seconds);
+    Ok(())
+}
