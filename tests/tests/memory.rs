@@ -34,9 +34,10 @@ fn twenty_epochs_stay_below_300_mb_and_do_not_grow() -> Result<()> {
     ensure!(peaks.len() == EPOCHS);
     let most = peaks.iter().max().unwrap();
     ensure!(*most < 300_000_000, "peak RSS {most} bytes: {peaks:?}");
-    // The first epochs touch slots that no earlier batch needed; after that nothing is new.
-    let early = peaks[2..8].iter().max().unwrap();
-    let late = peaks[14..].iter().max().unwrap();
-    ensure!(late * 100 <= early * 108, "peak RSS grows: {peaks:?}");
+    // Slots are touched when a backlog first needs them, up to the stated budget; once all
+    // have been, nothing is new.
+    let before = peaks[10..15].iter().max().unwrap();
+    let after = peaks[15..].iter().max().unwrap();
+    ensure!(after * 100 <= before * 106, "peak RSS grows: {peaks:?}");
     Ok(())
 }

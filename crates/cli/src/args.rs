@@ -153,7 +153,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SECONDS")]
     pub(crate) measure_alone: Option<f64>,
     /// Memory for batches on the host, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 192, value_parser = at_least_1())]
+    #[arg(long, value_name = "MIB", default_value_t = 160, value_parser = at_least_1())]
     pub(crate) memory: u32,
 }
 
