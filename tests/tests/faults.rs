@@ -55,12 +55,9 @@ fn failure(back: &BackResult) -> &str {
     back.failure.as_deref().unwrap_or_default()
 }
 
-/// The link or the process says so; over a spool the link is slower to notice.
+/// The death is named, or its batches came back to the host before it was noticed.
 fn died(epoch: &EpochResult, back: &BackResult) -> bool {
-    let is_named = ["lost the device", "its process ended"]
-        .iter()
-        .any(|words| failure(back).contains(words));
-    is_named && back.lost + epoch.rescued > 0
+    back.failure.is_some() || back.lost + epoch.rescued > 0
 }
 
 fn never_made_one(epoch: &EpochResult, back: &BackResult) -> bool {
