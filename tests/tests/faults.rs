@@ -155,6 +155,9 @@ fn suffers(strategy: &'static str, via: &str, fault: &str, struck: Struck) -> Re
     anyhow::bail!("it never struck: {seen}")
 }
 
+/// What is left is looked for among all children of this process: one test at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Every case whose fault `chosen` takes. One such test at a time: what is left is looked
 /// for among all children of this process.
 fn suffers_all(
@@ -162,7 +165,6 @@ fn suffers_all(
     via: &str,
     chosen: impl Fn(&str) -> bool,
 ) -> Result<()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let host = std::process::id();
     for (fault, struck) in CASES.iter().filter(|(fault, _)| chosen(fault)) {
@@ -228,6 +230,7 @@ fn csd_survives_faults_over_a_spool() -> Result<()> {
 /// it all the same: by this the host knows that it is there again.
 #[test]
 fn a_device_that_was_silent_for_a_while_works_again() -> Result<()> {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     program("firmware-sim")?;
     let data = generated()?;
     // At its fifth job; the epoch is several times as long.
