@@ -17,13 +17,11 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
 use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
-use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
-use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
     AccelConfig, BadPolicy, Digesting, DriveConfig, Driven, EpochResult, Observer,
-    Progress, RankConfig, ReadConfig, ReaderKind, RunConfig, Runtime, drive,
+    Progress, ReadConfig, ReaderKind, RunConfig, Runtime, drive,
 };
 use bothends_samples::GenerateConfig;
 
@@ -149,24 +147,19 @@ impl Setup {
 
     fn config(&self) -> Result<RunConfig> {
         let specs = self.devices.iter().filter(|spec| *spec != "loopback");
+        let recipe = Recipe::builtin(&self.recipe).context("a built-in recipe")?;
         Ok(RunConfig {
-            data: self.data.clone(),
-            recipe: Recipe::builtin(&self.recipe).context("a built-in recipe")?,
             batch_size: self.batch_size,
             seed: self.seed,
-            shuffle: Shuffle::Full,
-            limit: None,
             repeat: self.repeat,
             workers: self.workers,
             read: ReadConfig { kind: self.reader, ..ReadConfig::default() },
             devices: specs.map(|spec| Ok(spec.parse()?)).collect::<Result<_>>()?,
-            key_file: None,
             strategy: self.strategy.parse()?,
-            output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
-            rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
             on_bad: self.on_bad,
             audit_percent: self.audit_percent,
             memory_budget_bytes: 64 << 20,
+            ..RunConfig::new(self.data.clone(), recipe)
         })
     }
 

@@ -55,9 +55,9 @@ fn failure(back: &BackResult) -> &str {
     back.failure.as_deref().unwrap_or_default()
 }
 
-/// The death is named, or its batches came back to the host before it was noticed.
-fn died(epoch: &EpochResult, back: &BackResult) -> bool {
-    back.failure.is_some() || back.lost + epoch.rescued > 0
+/// The death is named.
+fn died(_: &EpochResult, back: &BackResult) -> bool {
+    back.failure.is_some()
 }
 
 fn never_made_one(epoch: &EpochResult, back: &BackResult) -> bool {

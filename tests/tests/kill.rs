@@ -37,7 +37,9 @@ impl Host {
         program("firmware-sim")?;
         let folder = tempfile::tempdir()?;
         std::fs::create_dir(folder.path().join("tmp"))?;
-        let mut command = Command::new(program("bothends")?);
+        // A shell's background job ignores SIGINT, and so would all its children.
+        let mut command = Command::new("env");
+        command.arg("--default-signal").arg(program("bothends")?);
         command.arg("run").arg("--data").arg(generated()?);
         let (batch_size, repeat) = (BATCH_SIZE.to_string(), REPEAT.to_string());
         command.args(["--recipe", "imagenet-train", "--batch-size", &batch_size]);

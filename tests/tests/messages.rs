@@ -9,8 +9,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
+use bothends_core::recipe::Recipe;
 use bothends_csd::conformance::EchoServe;
 use bothends_csd::listen::{Listener, Terms, serve_connection};
+use bothends_csd::{
+    Capabilities, DeviceStats, Finished, Job, JobId, Refused, Serve, Session,
+};
 use bothends_tests::{N_GENERATED, generated, programs};
 
 /// Runs `bothends run` and expects exactly this line on standard error.
@@ -194,13 +199,15 @@ fn what_a_later_release_brings_says_so() -> Result<()> {
     )
 }
 
-/// Serves one host from this process, as a device of protocol version `version`.
-fn strange_device(place: &Path, version: u32) -> Result<std::thread::JoinHandle<()>> {
+/// Serves one host from this process.
+fn strange_device<S: Serve + Send + 'static>(
+    place: &Path,
+    mut device: S,
+) -> Result<std::thread::JoinHandle<()>> {
     let address = format!("unix://{}", place.display()).parse()?;
     let listener = Listener::bind(&address, None)?;
     Ok(std::thread::spawn(move || {
         let stop = AtomicBool::new(false);
-        let mut device = EchoServe::of_version(version);
         let host = listener.accept(Duration::from_secs(60)).unwrap().unwrap();
         // The host leaves at once: how the conversation ends is not the matter here.
         let _ = serve_connection(host, &mut device, Terms { key: None, stop: &stop });
@@ -211,7 +218,7 @@ fn strange_device(place: &Path, version: u32) -> Result<std::thread::JoinHandle<
 fn a_device_of_another_version_is_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let place = folder.path().join("device.sock");
-    let device = strange_device(&place, 2)?;
+    let device = strange_device(&place, EchoServe::of_version(2))?;
     let at = format!("unix://{}", place.display());
     with_data(
         &generated()?,
@@ -224,4 +231,77 @@ fn a_device_of_another_version_is_refused() -> Result<()> {
     )?;
     device.join().unwrap();
     Ok(())
+}
+
+/// The agent as a release with another hash of the same recipe would be: it reads the
+/// session's hash with its last bit turned over.
+#[derive(Debug)]
+struct OtherRelease(Server);
+
+impl Serve for OtherRelease {
+    fn hello(&mut self) -> Capabilities {
+        self.0.hello()
+    }
+
+    fn open(&mut self, session: Session) -> Result<(), String> {
+        self.0.open(Session { recipe_hash: session.recipe_hash ^ 1, ..session })
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
+        self.0.submit(job)
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Option<Finished> {
+        self.0.poll(timeout)
+    }
+
+    fn revoke(&mut self, job: JobId) {
+        self.0.revoke(job);
+    }
+
+    fn stats(&mut self) -> DeviceStats {
+        self.0.stats()
+    }
+
+    fn close(&mut self) {
+        self.0.close();
+    }
+}
+
+#[test]
+fn a_device_with_another_recipe_hash_is_refused() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let place = folder.path().join("device.sock");
+    let data = generated()?;
+    let config = ServerConfig {
+        name: "other".to_owned(),
+        emulated: false,
+        n_workers: 1,
+        n_slots: 2,
+    };
+    let server = Server::start(config, FileStore::new(&data)?, NoCosts)?;
+    let device = strange_device(&place, OtherRelease(server))?;
+    let at = format!("unix://{}", place.display());
+    let hash = Recipe::builtin("imagenet-train").unwrap().hash();
+    with_data(
+        &data,
+        &["--csd", &at],
+        1,
+        &format!(
+            "device {at}: the recipe `imagenet-train` has hash {:032x} on the host and \
+             {hash:032x} on this device; use the same release on both sides",
+            hash ^ 1
+        ),
+    )?;
+    device.join().unwrap();
+    Ok(())
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let class = folder.path().join("a");
+    std::fs::create_dir(&class)?;
+    std::os::unix::fs::symlink("round.jpg", class.join("round.jpg"))?;
+    with_data(folder.path(), &["--batch-size", "1"], 1, "?")
 }

@@ -4,13 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::select::StrategyConfig;
-use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_runtime::{
-    AccelConfig, BadPolicy, Digesting, DriveConfig, Observer, RankConfig, ReadConfig,
-    RunConfig, Runtime, drive,
+    AccelConfig, Digesting, DriveConfig, Observer, RunConfig, Runtime, drive,
 };
 use bothends_samples::GenerateConfig;
 
@@ -124,23 +121,10 @@ fn run_config(args: &DemoArgs, data: &Path, scale: &Scale) -> Result<RunConfig, 
         anyhow::anyhow!("the recipe imagenet-train is missing from this build")
     })?;
     Ok(RunConfig {
-        data: data.to_owned(),
-        recipe,
-        batch_size: 16,
-        seed: 0,
-        shuffle: Shuffle::Full,
-        limit: None,
         repeat: scale.repeat,
         workers: args.workers.unwrap_or(spare),
-        read: ReadConfig::default(),
         devices: vec![args.csd.parse().map_err(wrong)?],
-        key_file: None,
-        strategy: StrategyConfig::Ordered,
-        output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
-        rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
-        on_bad: BadPolicy::Raise,
-        audit_percent: 0,
-        memory_budget_bytes: 192 << 20,
+        ..RunConfig::new(data.to_owned(), recipe)
     })
 }
 

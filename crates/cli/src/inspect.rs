@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::select::StrategyConfig;
-use bothends_core::tensor::{Dtype, Layout, Output};
-use bothends_runtime::{BadPolicy, RankConfig, ReadConfig, RunConfig};
+use bothends_runtime::{BadPolicy, RunConfig};
 
 use crate::args::InspectArgs;
 use crate::{Failed, run, say};
@@ -38,23 +36,6 @@ fn print_recipe(recipe: &Recipe) {
 
 /// A run that only looks: one worker, no device.
 pub(crate) fn looking(data: PathBuf, recipe: Recipe) -> RunConfig {
-    RunConfig {
-        data,
-        recipe,
-        batch_size: 16,
-        seed: 0,
-        shuffle: Shuffle::Full,
-        limit: None,
-        repeat: 1,
-        workers: 1,
-        read: ReadConfig::default(),
-        devices: Vec::new(),
-        key_file: None,
-        strategy: StrategyConfig::Cpu,
-        output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
-        rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
-        on_bad: BadPolicy::Zero,
-        audit_percent: 0,
-        memory_budget_bytes: 192 << 20,
-    }
+    let strategy = StrategyConfig::Cpu;
+    RunConfig { strategy, on_bad: BadPolicy::Zero, ..RunConfig::new(data, recipe) }
 }

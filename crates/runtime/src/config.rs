@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::select::StrategyConfig;
-use bothends_core::tensor::Output;
+use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_io::ReaderKind;
 
 use crate::device::DeviceSpec;
@@ -127,4 +127,31 @@ pub struct RunConfig {
     /// Bytes that batches waiting on the host may take (slots, not counting one batch that
     /// every prong must hold to make progress).
     pub memory_budget_bytes: usize,
+}
+
+impl RunConfig {
+    /// The smallest run over a data set: one host worker, no device, batches of 16 `u8`
+    /// samples in plan order, every sample delivered, a bad one ends it.
+    #[must_use]
+    pub fn new(data: PathBuf, recipe: Recipe) -> Self {
+        Self {
+            data,
+            recipe,
+            batch_size: 16,
+            seed: 0,
+            shuffle: Shuffle::Full,
+            limit: None,
+            repeat: 1,
+            workers: 1,
+            read: ReadConfig::default(),
+            devices: Vec::new(),
+            key_file: None,
+            strategy: StrategyConfig::Ordered,
+            output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
+            rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
+            on_bad: BadPolicy::Raise,
+            audit_percent: 0,
+            memory_budget_bytes: 192 << 20,
+        }
+    }
 }
