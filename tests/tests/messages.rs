@@ -187,7 +187,6 @@ fn what_a_later_release_brings_says_so() -> Result<()> {
     for (args, what) in [
         (&["--trace", "t.json"][..], "`--trace`"),
         (&["--metrics", "127.0.0.1:9"], "`--metrics`"),
-        (&["--objective", "energy"], "`--objective energy`"),
     ] {
         with_data(&data, args, 2, &format!("{what} is not available in this build"))?;
     }
@@ -236,7 +235,7 @@ fn a_device_of_another_version_is_refused() -> Result<()> {
 /// The agent as a release with another hash of the same recipe would be: it reads the
 /// session's hash with its last bit turned over.
 #[derive(Debug)]
-struct OtherRelease(Server);
+struct OtherRelease(Server<NoCosts>);
 
 impl Serve for OtherRelease {
     fn hello(&mut self) -> Capabilities {
@@ -288,7 +287,7 @@ fn a_device_with_another_recipe_hash_is_refused() -> Result<()> {
         &["--csd", &at],
         1,
         &format!(
-            "device {at}: the recipe `imagenet-train` has hash {:032x} on the host and \
+            "device {at}: the device refused the session: the recipe `imagenet-train` has hash {:032x} on the host and \
              {hash:032x} on this device; use the same release on both sides",
             hash ^ 1
         ),

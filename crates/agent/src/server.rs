@@ -328,9 +328,13 @@ impl<C: Costs> Serve for Server<C> {
     }
 
     fn stats(&mut self) -> DeviceStats {
-        let energy = self.shared.costs().energy(self.shared.now_ns());
+        let now_ns = self.shared.now_ns();
+        let energy = self.shared.costs().energy(now_ns);
         let state = self.shared.state();
-        let n_open = state.queued.len() + usize::from(state.running.is_some());
+        // A job that is held is one at which the modelled device still works.
+        let is_held = |held: &&Held| held.due_ns.is_some_and(|due_ns| due_ns > now_ns);
+        let n_held = state.finished.iter().filter(is_held).count();
+        let n_open = state.queued.len() + usize::from(state.running.is_some()) + n_held;
         DeviceStats {
             queued: u32::try_from(n_open).unwrap_or(u32::MAX),
             cpu_seconds: cpu::process_seconds(),

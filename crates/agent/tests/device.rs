@@ -9,9 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bothends_agent::conformance::{self, Exercise, done};
-use bothends_agent::{FileStore, NoCosts, Server, ServerConfig, Store, StoreError};
+use bothends_agent::{
+    Cost, Costs, FileStore, Hold, NoCosts, Server, ServerConfig, Store, StoreError,
+    ThreadClock, Work,
+};
 use bothends_csd::loopback::Loopback;
-use bothends_csd::{ConnectOptions, CsdError, Serve, connect};
+use bothends_csd::{ConnectOptions, CsdError, EnergyReading, Serve, connect};
 
 /// Nothing here takes longer; what does, hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -84,6 +87,49 @@ fn a_closed_server_forgets_its_jobs_and_takes_another_session() {
     assert!(server.poll(Duration::from_millis(20)).is_none());
     let mut device = Loopback::new(Box::new(server));
     conformance::all(&mut device, &exercise);
+}
+
+/// A model of a device on which every job takes this long.
+#[derive(Debug)]
+struct Takes(Duration);
+
+impl Costs for Takes {
+    fn thread_clock(&self) -> ThreadClock {
+        || 0
+    }
+
+    fn job(&mut self, work: &Work<'_>) -> Cost {
+        let took_ns = u64::try_from(self.0.as_nanos()).unwrap();
+        let (start_ns, end_ns) = (work.arrival_ns, work.arrival_ns + took_ns);
+        Cost { start_ns, end_ns, hold: Hold::UntilEnd }
+    }
+
+    fn energy(&mut self, _now_ns: u64) -> Vec<EnergyReading> {
+        Vec::new()
+    }
+
+    fn power_states(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Else a measurement that waits for an idle device would leave it its last jobs.
+#[test]
+fn a_job_is_at_work_until_its_modelled_end() {
+    let (_dir, exercise) = exercise();
+    let config =
+        ServerConfig { name: "test".into(), emulated: true, n_workers: 1, n_slots: 2 };
+    let store = FileStore::new(exercise.root()).unwrap();
+    let took = Duration::from_secs(2);
+    let mut server = Server::start(config, store, Takes(took)).unwrap();
+    server.open(exercise.session()).unwrap();
+    let began = Instant::now();
+    server.submit(exercise.job(1, &[0])).unwrap();
+    assert!(server.poll(took / 4).is_none());
+    let queued = server.stats().queued;
+    assert!(queued == 1 || began.elapsed() >= took, "{queued}");
+    assert!(server.poll(PATIENCE).unwrap().result.is_ok());
+    assert_eq!(server.stats().queued, 0);
 }
 
 /// A store that breaks the first thread that reads from it.

@@ -118,7 +118,7 @@ pub(crate) struct RunArgs {
     /// Who preprocesses what: ordered, relaxed, mte, wrr, cpu or csd
     #[arg(long, value_name = "NAME", default_value = "ordered")]
     pub(crate) strategy: String,
-    /// What to optimise
+    /// What the epoch is run for: throughput, energy or host-cpu-cap=P (percent)
     #[arg(long, value_name = "GOAL", default_value = "throughput")]
     pub(crate) objective: String,
     /// What consumes batches: host, sim:NAME, sim:RATE (images per second)

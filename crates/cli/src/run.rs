@@ -57,9 +57,6 @@ fn refuse_absent(args: &RunArgs) -> Result<(), Failed> {
     let absent = |what: &str| {
         Err(Failed::Arguments(format!("{what} is not available in this build")))
     };
-    if args.objective != "throughput" {
-        return absent(&format!("`--objective {}`", args.objective));
-    }
     if args.show.trace.is_some() {
         return absent("`--trace`");
     }
@@ -102,6 +99,7 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
         devices: devices.collect::<Result<_, _>>()?,
         key_file: args.key_file.clone(),
         strategy: args.strategy.parse().map_err(wrong)?,
+        objective: args.objective.parse().map_err(wrong)?,
         output: Output { dtype, layout },
         rank: RankConfig { rank: args.rank, world: args.world, last: last(args.last) },
         on_bad: args.on_bad.parse().map_err(wrong)?,

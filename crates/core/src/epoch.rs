@@ -5,15 +5,18 @@
 //! lateness is declared; which batch to take is the strategy's choice (`select`). Nothing
 //! here blocks, reads a clock or starts anything.
 
+mod books;
 #[cfg(test)]
 mod tests;
 
+use books::Books;
+
 use crate::claim::{Claim, ClaimKind, Returned, Ticket};
 use crate::ids::{BatchIdx, DeviceIdx, Ns, Prong};
+use crate::ledger::OpenTo;
 use crate::ledger::hand::Hand;
-use crate::ledger::{Ledger, OpenTo};
-use crate::rates::{Times, overdue_ns};
-use crate::select::view::{Back, Front, Health, View};
+use crate::objective::{Allowance, Objective, is_needed_of_host};
+use crate::select::view::{Back, Health};
 use crate::select::{Strategy, StrategyConfig};
 
 /// What an epoch is told before it starts.
@@ -25,8 +28,13 @@ pub struct EpochConfig {
     pub strategy: StrategyConfig,
     /// The host.
     pub front: FrontConfig,
+    /// What the epoch is run for.
+    pub objective: Objective,
     /// The devices; their numbers are their places here.
     pub devices: Vec<DeviceConfig>,
+    /// Shards that the batches are dealt to in turn, for devices that have one of them
+    /// only; 1 (or 0) where every device has all the data.
+    pub shards: u16,
     /// Nanoseconds the accelerator takes for a batch; `None` when unknown or at once.
     pub accelerator_ns: Option<u64>,
     /// Batches that an earlier part of this epoch delivered: half-open ranges.
@@ -58,6 +66,8 @@ pub struct DeviceConfig {
     pub buffer: u32,
     /// Nanoseconds of one device batch, if known from before.
     pub prior_ns: Option<u64>,
+    /// The shard of the data that it has; `None` when it has all.
+    pub shard: Option<u16>,
 }
 
 /// What happens when a device is lost or late.
@@ -128,81 +138,27 @@ pub struct EpochState {
     strategy: Box<dyn Strategy>,
     books: Books,
     quota: u32,
+    objective: Objective,
+    allowance: Option<Allowance>,
     returned: Returned,
     next_serial: u64,
     counts: Counts,
-}
-
-/// What a view shows.
-#[derive(Debug)]
-struct Books {
-    ledger: Ledger,
-    front: Front,
-    back: Vec<Back>,
-    accelerator_ns: Option<u64>,
-    recovery: Recovery,
-}
-
-impl Books {
-    fn view(&self, now: Ns) -> View<'_> {
-        View {
-            now,
-            ledger: &self.ledger,
-            front: &self.front,
-            back: &self.back,
-            accelerator_ns: self.accelerator_ns,
-            recovery: self.recovery,
-        }
-    }
-
-    fn hand(&mut self, prong: Prong) -> Option<&mut Hand> {
-        match prong {
-            Prong::Front => Some(&mut self.front.hand),
-            Prong::Back(device) => self.device(device).map(|back| &mut back.hand),
-        }
-    }
-
-    fn device(&mut self, device: DeviceIdx) -> Option<&mut Back> {
-        self.back.get_mut(usize::from(device.0))
-    }
-
-    /// The device of a claim; `None` for the host's.
-    fn device_of(&mut self, prong: Prong) -> Option<&mut Back> {
-        match prong {
-            Prong::Front => None,
-            Prong::Back(device) => self.device(device),
-        }
-    }
 }
 
 impl EpochState {
     /// An epoch in which nothing has happened.
     #[must_use]
     pub fn new(config: EpochConfig) -> Self {
-        let front = Front {
-            parallel: config.front.parallel.max(1),
-            hand: Hand::default(),
-            times: Times::of_host(config.front.prior_ns),
-        };
-        let back = config.devices.iter().map(|&config| Back {
-            config,
-            hand: Hand::default(),
-            times: Times::of_device(config.prior_ns),
-            health: Health::Well,
-            proven: false,
-        });
-        let books = Books {
-            ledger: Ledger::new(config.n_batches, &config.done),
-            front,
-            back: back.collect(),
-            accelerator_ns: config.accelerator_ns,
-            recovery: config.recovery,
-        };
+        let allowance = Allowance::of(config.objective);
+        let part = allowance.map_or(1.0, |allowance| allowance.part());
+        let books = Books::new(&config, part);
         let n_devices = config.devices.len();
         Self {
             strategy: config.strategy.build(),
             books,
             quota: config.front.quota.max(1),
+            objective: config.objective,
+            allowance,
             returned: Returned::default(),
             next_serial: 0,
             counts: Counts {
@@ -219,6 +175,9 @@ impl EpochState {
     /// The host has a free hand: what it makes next. A rescue comes first.
     pub fn next_front(&mut self, now: Ns) -> Option<Claim> {
         self.catch_up(now);
+        if self.may_begin_at().is_some_and(|at| at > now) {
+            return None;
+        }
         let batch = self.choose_front(now)?;
         let kind = if self.books.ledger.is_free(batch) {
             ClaimKind::First
@@ -243,7 +202,10 @@ impl EpochState {
             return rescue;
         }
         if used < self.quota {
-            return strategy.front(&view);
+            let batch = strategy.front(&view)?;
+            let is_needed = self.objective != Objective::Energy
+                || is_needed_of_host(&view, strategy.before(&view, batch));
+            return is_needed.then_some(batch);
         }
         strategy.awaited(&view).filter(|batch| {
             let mut claims = view.back_claims().filter(|claim| claim.batch == *batch);
@@ -285,7 +247,18 @@ impl EpochState {
     /// When to ask again though nothing happened; later than `now`.
     #[must_use]
     pub fn wake_at(&self, now: Ns) -> Option<Ns> {
-        self.books.view(now).changes_at()
+        let begins = self.may_begin_at().filter(|at| *at > now);
+        let decides =
+            self.strategy.changes_at(&self.books.view(now)).filter(|at| *at > now);
+        let moments = [self.books.next_moment(), begins, decides];
+        moments.into_iter().flatten().min().map(|at| at.max(now.plus(1)))
+    }
+
+    /// When the host's allowance lets it begin one more batch; `None` without a cap.
+    fn may_begin_at(&self) -> Option<Ns> {
+        let front = &self.books.front;
+        let each_ns = front.times.mean_ns().unwrap_or(0);
+        self.allowance.map(|allowance| allowance.begins_at(front.hand.n_held(), each_ns))
     }
 
     /// The batch without which nothing more is delivered; `None` at the end, and where the
@@ -311,9 +284,7 @@ impl EpochState {
         let ticket = Ticket { batch, prong, kind, serial: self.next_serial };
         self.next_serial += 1;
         self.books.ledger.claim(batch, prong);
-        if let Some(hand) = self.books.hand(prong) {
-            hand.take(ticket, now);
-        }
+        self.books.change_hand(prong, now, |hand| hand.take(ticket, now));
         ticket.claim(&self.returned)
     }
 
@@ -321,16 +292,11 @@ impl EpochState {
     /// overdue.
     fn catch_up(&mut self, now: Ns) {
         while let Some(ticket) = self.returned.take() {
-            if self.end(ticket, OpenTo::Anybody) {
+            if self.end(ticket, OpenTo::Anybody, now) {
                 self.counts.returned += 1;
             }
         }
-        for back in &mut self.books.back {
-            let limit_ns = overdue_ns(&back.times, &self.books.front.times);
-            if back.hand.declare_overdue(limit_ns, now) && back.health == Health::Well {
-                back.health = Health::Silent;
-            }
-        }
+        self.books.pass(now);
     }
 }
 
@@ -343,16 +309,21 @@ impl EpochState {
         self.catch_up(now);
         let ticket = claim.close();
         let prong = ticket.prong;
-        let Some(held) = self.books.hand(prong).and_then(|hand| hand.end(ticket)) else {
+        let held = self.books.change_hand(prong, now, |hand| hand.end(ticket));
+        let Some(held) = held.flatten() else {
             self.count(prong).wasted += 1;
             return Finish::Wasted;
         };
-        self.answered(prong);
-        match self.books.device_of(prong) {
-            None => self.books.front.times.push(work_ns),
-            Some(back) => {
-                back.times.push_limited(work_ns);
-                back.proven = true;
+        match prong {
+            Prong::Front => {
+                self.books.front.times.push(work_ns);
+                self.books.host_times_changed(now);
+                if let Some(allowance) = &mut self.allowance {
+                    allowance.spend(work_ns);
+                }
+            }
+            Prong::Back(device) => {
+                self.books.change(device, now, |back| answered_with(back, work_ns));
             }
         }
         self.strategy.observe(prong, work_ns);
@@ -363,11 +334,9 @@ impl EpochState {
             self.count(prong).wasted += 1;
             return Finish::Wasted;
         }
-        if let Some(hand) = self.books.hand(prong) {
-            hand.wait_more();
-        }
-        let waiting = self.books.back.iter().map(|back| back.hand.waiting()).sum();
-        self.counts.peak_waiting = self.counts.peak_waiting.max(waiting);
+        self.books.change_hand(prong, now, Hand::wait_more);
+        self.counts.peak_waiting =
+            self.counts.peak_waiting.max(self.books.view(now).back_waiting());
         Finish::Committed
     }
 
@@ -380,11 +349,13 @@ impl EpochState {
             (Prong::Back(_), Recovery::On) => OpenTo::Host,
             (Prong::Back(_), Recovery::Off) | (Prong::Front, _) => OpenTo::Anybody,
         };
-        if self.end(ticket, open_to) {
-            self.answered(ticket.prong);
+        if self.end(ticket, open_to, now) {
             self.count(ticket.prong).lost += 1;
-            if let Some(back) = self.books.device_of(ticket.prong) {
-                back.proven = false;
+            if let Prong::Back(device) = ticket.prong {
+                self.books.change(device, now, |back| {
+                    answered(back);
+                    back.proven = false;
+                });
             }
         }
     }
@@ -393,8 +364,10 @@ impl EpochState {
     pub fn refused(&mut self, claim: Claim, now: Ns) {
         self.catch_up(now);
         let ticket = claim.close();
-        if self.end(ticket, OpenTo::Anybody) {
-            self.answered(ticket.prong);
+        if self.end(ticket, OpenTo::Anybody, now)
+            && let Prong::Back(device) = ticket.prong
+        {
+            self.books.change(device, now, answered);
         }
     }
 
@@ -402,9 +375,11 @@ impl EpochState {
     /// batches are free again, and each is counted as lost.
     pub fn device_lost(&mut self, device: DeviceIdx, now: Ns) {
         self.catch_up(now);
-        let Some(back) = self.books.back.get_mut(usize::from(device.0)) else { return };
-        back.health = Health::Lost;
-        while let Some(held) = back.hand.end_oldest() {
+        let lost = self.books.change(device, now, |back| {
+            back.health = Health::Lost;
+            back.hand.end_all()
+        });
+        for held in lost.unwrap_or_default() {
             self.counts.back[usize::from(device.0)].lost += 1;
             // Without recovery nobody ever learns that these batches are not being made.
             if self.books.recovery == Recovery::On {
@@ -418,12 +393,12 @@ impl EpochState {
     /// it has answered.
     pub fn device_joined(&mut self, device: DeviceIdx, now: Ns) {
         self.catch_up(now);
-        if let Some(back) = self.books.device(device)
-            && back.health == Health::Lost
-        {
-            back.health = Health::Well;
-            back.proven = false;
-        }
+        self.books.change(device, now, |back| {
+            if back.health == Health::Lost {
+                back.health = Health::Well;
+                back.proven = false;
+            }
+        });
     }
 
     /// The consumer took a picked batch.
@@ -431,28 +406,17 @@ impl EpochState {
         self.catch_up(now);
         let Some(prong) = self.books.ledger.deliver(batch) else { return };
         self.count(prong).delivered += 1;
-        if let Some(hand) = self.books.hand(prong) {
-            hand.wait_less();
-        }
+        self.books.change_hand(prong, now, Hand::wait_less);
     }
 
     /// Ends a claim without a result; false when it is void.
-    fn end(&mut self, ticket: Ticket, open_to: OpenTo) -> bool {
-        let Some(hand) = self.books.hand(ticket.prong) else { return false };
-        let is_open = hand.end(ticket).is_some();
+    fn end(&mut self, ticket: Ticket, open_to: OpenTo, now: Ns) -> bool {
+        let held = self.books.change_hand(ticket.prong, now, |hand| hand.end(ticket));
+        let is_open = held.flatten().is_some();
         if is_open {
             self.books.ledger.release(ticket.batch, ticket.prong, open_to);
         }
         is_open
-    }
-
-    /// A device that answers is not silent.
-    fn answered(&mut self, prong: Prong) {
-        if let Some(back) = self.books.device_of(prong)
-            && back.health == Health::Silent
-        {
-            back.health = Health::Well;
-        }
     }
 
     fn count(&mut self, prong: Prong) -> &mut ProngCounts {
@@ -461,4 +425,18 @@ impl EpochState {
             Prong::Back(device) => &mut self.counts.back[usize::from(device.0)],
         }
     }
+}
+
+/// A device that answers is not silent.
+fn answered(back: &mut Back) {
+    if back.health == Health::Silent {
+        back.health = Health::Well;
+    }
+}
+
+/// The device answered with a batch that took it so long.
+fn answered_with(back: &mut Back, work_ns: u64) {
+    answered(back);
+    back.times.push_limited(work_ns);
+    back.proven = true;
 }

@@ -35,6 +35,42 @@ pub(crate) enum OpenTo {
     Host,
 }
 
+/// The free batches that a device may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Open<'a> {
+    set: &'a BatchSet,
+    every: u32,
+    first: u32,
+}
+
+impl Open<'_> {
+    /// The highest of them.
+    #[must_use]
+    pub fn last(&self) -> Option<BatchIdx> {
+        self.set.last().map(|at| self.batch(at))
+    }
+
+    /// The lowest that is not below `from`.
+    #[must_use]
+    pub fn first_from(&self, from: BatchIdx) -> Option<BatchIdx> {
+        let at = from.0.saturating_sub(self.first).div_ceil(self.every);
+        self.set.first_from(BatchIdx(at)).map(|at| self.batch(at))
+    }
+
+    fn batch(&self, at: BatchIdx) -> BatchIdx {
+        BatchIdx(at.0 * self.every + self.first)
+    }
+}
+
+/// The sets of batches of each shard; none for fewer than two shards.
+fn shards_of(n_batches: u32, shards: u16) -> Vec<BatchSet> {
+    let n = u32::from(shards);
+    let shards = if n < 2 { 0..0 } else { 0..n };
+    shards
+        .map(|shard| BatchSet::full(n_batches.saturating_sub(shard).div_ceil(n)))
+        .collect()
+}
+
 /// Who holds a claim on a batch: at most the front and one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holders {
@@ -77,6 +113,9 @@ struct Entry {
 pub struct Ledger {
     entries: Vec<Entry>,
     free: BatchSet,
+    /// The same by shard: of `n` shards, shard `s` holds the batches `b` with `b % n == s`,
+    /// here as `b / n`. Empty where every device has all the data.
+    free_of: Vec<BatchSet>,
     host_only: BatchSet,
     unpicked: BatchSet,
     ready_front: VecDeque<BatchIdx>,
@@ -85,9 +124,10 @@ pub struct Ledger {
 
 impl Ledger {
     /// Books of `n_batches` free batches, except those in `done` (half-open ranges), which
-    /// were delivered before. Parts of a range beyond the epoch are ignored.
+    /// were delivered before. Parts of a range beyond the epoch are ignored. With two
+    /// `shards` or more the batches are dealt to them in turn.
     #[must_use]
-    pub fn new(n_batches: u32, done: &[(u32, u32)]) -> Self {
+    pub fn new(n_batches: u32, done: &[(u32, u32)], shards: u16) -> Self {
         let entry = Entry {
             state: BatchState::Free,
             holders: Holders::None,
@@ -96,6 +136,7 @@ impl Ledger {
         let mut ledger = Self {
             entries: vec![entry; n_batches as usize],
             free: BatchSet::full(n_batches),
+            free_of: shards_of(n_batches, shards),
             host_only: BatchSet::empty(n_batches),
             unpicked: BatchSet::full(n_batches),
             ready_front: VecDeque::new(),
@@ -104,7 +145,7 @@ impl Ledger {
         for &(from, to) in done {
             for batch in (from..to.min(n_batches)).map(BatchIdx) {
                 ledger.entries[batch.0 as usize].state = BatchState::Delivered;
-                ledger.free.remove(batch);
+                ledger.take_free(batch);
                 ledger.unpicked.remove(batch);
             }
         }
@@ -127,6 +168,24 @@ impl Ledger {
     #[must_use]
     pub fn free(&self) -> &BatchSet {
         &self.free
+    }
+
+    /// Those of the free batches that lie on a shard; all of them for a device that has all
+    /// the data, or where there are no shards.
+    #[must_use]
+    pub fn free_on(&self, shard: Option<u16>) -> Open<'_> {
+        let n_shards = u32::try_from(self.free_of.len()).unwrap_or(u32::MAX);
+        match shard.and_then(|shard| Some((shard, self.free_of.get(usize::from(shard))?)))
+        {
+            Some((shard, set)) => Open { set, every: n_shards, first: u32::from(shard) },
+            None => Open { set: &self.free, every: 1, first: 0 },
+        }
+    }
+
+    /// Shards that the batches are dealt to; 0 where there are none.
+    #[must_use]
+    pub fn n_shards(&self) -> u16 {
+        u16::try_from(self.free_of.len()).unwrap_or(u16::MAX)
     }
 
     /// The batches that nobody makes, and only the host may take: a device has failed on
@@ -158,6 +217,14 @@ impl Ledger {
     #[must_use]
     pub fn ready_back(&self) -> Option<BatchIdx> {
         self.ready_back.front().copied()
+    }
+
+    /// Batches that are made and wait to be picked, in a strategy that takes the oldest
+    /// first; else perhaps more.
+    #[must_use]
+    pub fn n_ready(&self) -> u32 {
+        let n_ready = self.ready_front.len() + self.ready_back.len();
+        u32::try_from(n_ready).unwrap_or(u32::MAX)
     }
 
     /// Whether a device, and nobody else, is making this batch.
@@ -208,8 +275,28 @@ impl Ledger {
         let entry = &mut self.entries[batch.0 as usize];
         entry.state = BatchState::Claimed;
         entry.holders = entry.holders.with(prong);
-        self.free.remove(batch);
+        self.take_free(batch);
         self.host_only.remove(batch);
+    }
+
+    fn take_free(&mut self, batch: BatchIdx) {
+        self.free.remove(batch);
+        if let Some((shard, batch)) = self.place(batch) {
+            self.free_of[shard].remove(batch);
+        }
+    }
+
+    fn give_free(&mut self, batch: BatchIdx) {
+        self.free.insert(batch);
+        if let Some((shard, batch)) = self.place(batch) {
+            self.free_of[shard].insert(batch);
+        }
+    }
+
+    /// A batch's shard and its number there.
+    fn place(&self, batch: BatchIdx) -> Option<(usize, BatchIdx)> {
+        let n_shards = u32::try_from(self.free_of.len()).ok().filter(|n| *n > 0)?;
+        Some(((batch.0 % n_shards) as usize, BatchIdx(batch.0 / n_shards)))
     }
 
     /// `prong` ends a claim without a result. Unless another prong makes it too, the batch
@@ -220,7 +307,7 @@ impl Ledger {
         if entry.state == BatchState::Claimed && entry.holders == Holders::None {
             entry.state = BatchState::Free;
             match open_to {
-                OpenTo::Anybody => self.free.insert(batch),
+                OpenTo::Anybody => self.give_free(batch),
                 OpenTo::Host => self.host_only.insert(batch),
             }
         }
@@ -281,7 +368,7 @@ mod tests {
 
     #[test]
     fn the_first_of_two_results_counts() {
-        let mut ledger = Ledger::new(4, &[]);
+        let mut ledger = Ledger::new(4, &[], 1);
         ledger.claim(B, BACK);
         assert!(ledger.only_back_makes(B));
         ledger.claim(B, Prong::Front);
@@ -298,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_free_again_when_its_last_maker_gives_up() {
-        let mut ledger = Ledger::new(4, &[]);
+        let mut ledger = Ledger::new(4, &[], 1);
         ledger.claim(B, BACK);
         ledger.claim(B, Prong::Front);
         ledger.release(B, BACK, OpenTo::Host);
@@ -311,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_batch_on_which_a_device_failed_is_left_to_the_host() {
-        let mut ledger = Ledger::new(4, &[]);
+        let mut ledger = Ledger::new(4, &[], 1);
         ledger.claim(B, BACK);
         ledger.release(B, BACK, OpenTo::Host);
         assert!(ledger.is_free(B) && !ledger.free().contains(B));
@@ -322,7 +409,7 @@ mod tests {
 
     #[test]
     fn what_was_delivered_before_is_neither_free_nor_waited_for() {
-        let ledger = Ledger::new(10, &[(0, 3), (5, 6), (9, 20)]);
+        let ledger = Ledger::new(10, &[(0, 3), (5, 6), (9, 20)], 1);
         assert_eq!(ledger.free().len(), 5);
         assert_eq!(ledger.unpicked().first(), Some(BatchIdx(3)));
         assert_eq!(ledger.unpicked().last(), Some(BatchIdx(8)));
@@ -330,8 +417,28 @@ mod tests {
     }
 
     #[test]
+    fn a_device_with_a_shard_sees_the_free_batches_of_that_shard() {
+        let mut ledger = Ledger::new(11, &[(0, 3)], 4);
+        let on = |ledger: &Ledger, shard| {
+            let open = ledger.free_on(shard);
+            let from = |from| open.first_from(BatchIdx(from)).map(|batch| batch.0);
+            (from(0), from(5), open.last().map(|batch| batch.0))
+        };
+        assert_eq!(on(&ledger, Some(0)), (Some(4), Some(8), Some(8)));
+        assert_eq!(on(&ledger, Some(1)), (Some(5), Some(5), Some(9)));
+        assert_eq!(on(&ledger, Some(3)), (Some(3), Some(7), Some(7)));
+        assert_eq!(on(&ledger, None), (Some(3), Some(5), Some(10)));
+        for batch in [5, 9].map(BatchIdx) {
+            ledger.claim(batch, BACK);
+        }
+        assert_eq!(on(&ledger, Some(1)), (None, None, None));
+        ledger.release(BatchIdx(9), BACK, OpenTo::Anybody);
+        assert_eq!(on(&ledger, Some(1)), (Some(9), Some(9), Some(9)));
+    }
+
+    #[test]
     fn a_batch_picked_from_the_middle_leaves_no_trace_in_its_queue() {
-        let mut ledger = Ledger::new(3, &[]);
+        let mut ledger = Ledger::new(3, &[], 1);
         for batch in (0..3).map(BatchIdx) {
             ledger.claim(batch, Prong::Front);
             assert!(ledger.commit(batch, Prong::Front));

@@ -3,7 +3,7 @@
 //! Reading order: `ids`, `sample` and `tensor` are the nouns; `rng`, `arith` and
 //! `permutation` the keyed numbers; `recipe` is what is done to a sample; `plan` the order
 //! of an epoch; `claim` and `ledger` who has which batch; `select` who claims what and what
-//! is delivered next; `epoch` puts these together for one epoch; `resume` and `digest`
+//! is delivered next; `objective` what the epoch is run for; `epoch` puts these together for one epoch; `resume` and `digest`
 //! say how far an epoch has come and what it was.
 
 pub mod ids;
@@ -19,6 +19,7 @@ pub mod recipe;
 
 pub mod claim;
 pub mod ledger;
+pub mod objective;
 pub mod rates;
 pub mod select;
 

@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod csd;
 pub mod mte;
 pub mod ordered;
+pub mod ordered_baseline;
 pub mod relaxed;
 pub mod view;
 pub mod wrr;
@@ -17,7 +18,7 @@ pub mod wrr;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::ids::{BatchIdx, DeviceIdx, Prong};
+use crate::ids::{BatchIdx, DeviceIdx, Ns, Prong};
 pub use mte::{MteConfig, MteTime};
 pub use view::View;
 pub use wrr::{WrrConfig, WrrWeight};
@@ -54,6 +55,20 @@ pub trait Strategy: fmt::Debug + Send {
     /// The batch without which nothing more is delivered.
     fn awaited(&self, view: &View<'_>) -> Option<BatchIdx>;
 
+    /// How many batches are delivered before a free one that `front` named, at least: what
+    /// is ready or being made by the host, unless the strategy knows better.
+    fn before(&self, view: &View<'_>, batch: BatchIdx) -> u32 {
+        let _ = batch;
+        view.ledger.n_ready().saturating_add(view.front.hand.n_held())
+    }
+
+    /// When the strategy decides otherwise though nothing happens, beyond what the view's
+    /// claims say by themselves.
+    fn changes_at(&self, view: &View<'_>) -> Option<Ns> {
+        let _ = view;
+        None
+    }
+
     /// A prong took `work_ns` for a batch. For strategies that measure by rules of their
     /// own; the view's rates are up to date without it.
     fn observe(&mut self, prong: Prong, work_ns: u64) {
@@ -76,10 +91,12 @@ pub enum StrategyConfig {
     Relaxed,
     /// The plan's order; a device claims what it can have ready when it is needed.
     Ordered,
+    /// The rules that `ordered` began with, to measure it against.
+    OrderedBaseline,
 }
 
 impl StrategyConfig {
-    /// Every strategy by name, in its default form.
+    /// Every strategy to choose from, by name, in its default form.
     #[must_use]
     pub fn all() -> [(&'static str, Self); 6] {
         [
@@ -102,6 +119,7 @@ impl StrategyConfig {
             Self::Wrr(_) => "wrr",
             Self::Relaxed => "relaxed",
             Self::Ordered => "ordered",
+            Self::OrderedBaseline => "ordered-baseline",
         }
     }
 
@@ -115,13 +133,14 @@ impl StrategyConfig {
             Self::Wrr(config) => Box::new(wrr::Wrr::new(config)),
             Self::Relaxed => Box::new(relaxed::Relaxed),
             Self::Ordered => Box::new(ordered::Ordered),
+            Self::OrderedBaseline => Box::new(ordered_baseline::OrderedBaseline),
         }
     }
 
     /// Whether the batches are delivered in the plan's order.
     #[must_use]
     pub fn keeps_order(self) -> bool {
-        matches!(self, Self::Cpu | Self::Ordered)
+        matches!(self, Self::Cpu | Self::Ordered | Self::OrderedBaseline)
     }
 }
 
@@ -144,7 +163,9 @@ impl FromStr for StrategyConfig {
     type Err = UnknownStrategy;
 
     fn from_str(name: &str) -> Result<Self, UnknownStrategy> {
-        let found = Self::all().into_iter().find(|(known, _)| *known == name);
+        let baseline = (Self::OrderedBaseline.name(), Self::OrderedBaseline);
+        let found =
+            Self::all().into_iter().chain([baseline]).find(|known| known.0 == name);
         found
             .map(|(_, config)| config)
             .ok_or_else(|| UnknownStrategy { name: name.to_owned() })

@@ -1,6 +1,6 @@
 //! Open files: a bounded cache below one data root, past the page cache where possible.
 //!
-//! Does not read: readers do. Does not list: `walk` does.
+//! Does not read: readers do. Does not list: `list` does.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};

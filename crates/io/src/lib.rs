@@ -6,13 +6,14 @@
 //!
 //! Reading order: `buffer` is the memory, `files` what is open, `span` which bytes a request
 //! needs (and what to do after a short read), `reader` the seam; then `pread`, the
-//! reference, and `uring`. `walk` lists folders. `conformance` holds what every reader must
+//! reference, and `uring`. `list` lists folders. `conformance` holds what every reader must
 //! keep.
 
 mod error;
 
 mod buffer;
 mod files;
+mod list;
 mod span;
 
 mod reader;
@@ -20,17 +21,15 @@ mod reader;
 mod pread;
 mod uring;
 
-mod walk;
-
 pub mod conformance;
 
 pub use buffer::{ALIGNMENT, Buffer, Bytes, Pool, Pooled};
 pub use error::IoError;
 pub use files::{Direct, Files, OpenFile};
+pub use list::{Listed, ListedKind, list};
 pub use pread::PreadReader;
 pub use reader::{
     ReadDone, ReadRequest, Reader, ReaderConfig, ReaderKind, Refusal, Refused,
     open_reader,
 };
 pub use uring::UringReader;
-pub use walk::{Listed, ListedKind, WalkedFile, list, walk};

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use bothends_core::objective::Objective;
 use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::select::StrategyConfig;
@@ -116,6 +117,8 @@ pub struct RunConfig {
     pub key_file: Option<PathBuf>,
     /// Who claims what, what is delivered next.
     pub strategy: StrategyConfig,
+    /// What an epoch is run for.
+    pub objective: Objective,
     /// Element type and order of delivered batches.
     pub output: Output,
     /// Rank, world and the policy for a last, incomplete step.
@@ -147,6 +150,7 @@ impl RunConfig {
             devices: Vec::new(),
             key_file: None,
             strategy: StrategyConfig::Ordered,
+            objective: Objective::Throughput,
             output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
             rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
             on_bad: BadPolicy::Raise,

@@ -33,6 +33,7 @@ pub(crate) fn settings(
         ("workers", json!(run.workers)),
         ("csd", json!(devices)),
         ("strategy", json!(run.strategy.name())),
+        ("objective", json!(run.objective.to_string())),
         ("accelerator", json!(accelerator.name())),
         ("accelerator_images_per_s", json!(accelerator.samples_per_s())),
         ("output", json!(run.output.dtype)),

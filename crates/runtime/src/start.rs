@@ -228,10 +228,13 @@ impl Runtime {
             slots: device.capabilities.slots.clamp(1, DEVICE_DEPTH),
             buffer: self.room.per_device,
             prior_ns: device.prior_ns,
+            shard: None,
         });
         EpochConfig {
             n_batches: plan.n_batches(),
             strategy: options.strategy,
+            objective: self.config.objective,
+            shards: 1,
             // All workers share a batch, so the front makes one at a time at its full rate.
             front: FrontConfig {
                 parallel: 1,

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use bothends_dataset::{Entry, Kind, Storage};
+use bothends_io::{IoError, Listed, ListedKind};
 
 /// The files below a folder.
 #[derive(Debug)]
@@ -20,22 +21,19 @@ impl Storage for Folder {
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
-        let folder = self.0.join(path);
-        let mut entries = Vec::new();
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            // A name that is not text cannot stand in a manifest; it is not ours to guess.
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            // Follows links, as the contract says; a dangling one is nothing we can read.
-            let Ok(found) = fs::metadata(entry.path()) else { continue };
-            let kind = if found.is_dir() {
-                Kind::Folder
-            } else {
-                Kind::File { len: found.len() }
+        let listed =
+            bothends_io::list(&self.0.join(path)).map_err(|error| match error {
+                IoError::Failed { source, .. } => source,
+                other => io::Error::other(other),
+            })?;
+        let entry = |listed: Listed| {
+            let kind = match listed.kind {
+                ListedKind::Folder => Kind::Folder,
+                ListedKind::File { len } => Kind::File { len },
             };
-            entries.push(Entry { name, kind });
-        }
-        Ok(entries)
+            Entry { name: listed.name, kind }
+        };
+        Ok(listed.into_iter().map(entry).collect())
     }
 
     fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()> {

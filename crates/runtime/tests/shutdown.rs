@@ -82,24 +82,14 @@ impl Data {
     }
 
     fn config(&self, strategy: &str) -> RunConfig {
+        let recipe = Recipe::builtin("cifar10-train").unwrap();
         RunConfig {
-            data: self.path().to_owned(),
-            recipe: Recipe::builtin("cifar10-train").unwrap(),
             batch_size: BATCH_SIZE,
             seed: 5,
-            shuffle: Shuffle::Full,
-            limit: None,
-            repeat: 1,
             workers: 2,
-            read: ReadConfig::default(),
-            devices: Vec::new(),
-            key_file: None,
             strategy: strategy.parse().unwrap(),
-            output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
-            rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
-            on_bad: BadPolicy::Raise,
-            audit_percent: 0,
             memory_budget_bytes: 0,
+            ..RunConfig::new(self.path().to_owned(), recipe)
         }
     }
 

@@ -1,23 +1,33 @@
-//! What is simulated: a host, devices, an accelerator, and what goes wrong.
+//! What is simulated: a host, devices, links, an accelerator, and what goes wrong.
 //!
 //! All times are virtual nanoseconds. Only values; what they do is in `play.rs`.
 
 use bothends_core::epoch::Recovery;
+use bothends_core::objective::Objective;
 use bothends_core::select::StrategyConfig;
 
-/// One epoch's world.
+/// One epoch's world, as one rank sees it.
 #[derive(Debug, Clone)]
 pub struct World {
     /// Batches of the epoch.
     pub n_batches: u32,
     /// Who claims what, what is delivered next.
     pub strategy: StrategyConfig,
+    /// What the epoch is run for.
+    pub objective: Objective,
     /// Whether the host stands in for lost and late devices.
     pub recovery: Recovery,
     /// The host.
     pub host: Host,
     /// The devices.
     pub devices: Vec<Device>,
+    /// Shards of the data that the batches are dealt to in turn; 1 where every device has
+    /// all of it.
+    pub shards: u16,
+    /// What devices send their results over; each serves one result at a time.
+    pub links: Vec<Link>,
+    /// Bytes of a batch on a link.
+    pub batch_bytes: u64,
     /// The accelerator.
     pub accelerator: Accelerator,
     /// How much dearer the epoch's last batch is than its first, for host and devices, as a
@@ -57,8 +67,69 @@ pub struct Device {
     pub cv: f64,
     /// What goes wrong.
     pub faults: Vec<Fault>,
+    /// When it is away.
+    pub absence: Option<Absence>,
+    /// How its rate changes by itself.
+    pub drift: Option<Drift>,
+    /// The link that its results go over: a place in `World::links`.
+    pub link: Option<usize>,
+    /// From the end of a batch (and its way over the link) until the host has it.
+    pub latency_ns: u64,
+    /// Finished batches that it can hold until they have gone over the link; with so many it
+    /// stands still (at least 1).
+    pub outputs: u32,
+    /// The shard of the data that it has; `None` when it has all.
+    pub shard: Option<u16>,
     /// Whether the strategy is told `batch_ns` beforehand.
     pub known: bool,
+}
+
+impl Device {
+    /// A device with all the data, next to the host, that never changes and never fails.
+    #[must_use]
+    pub fn steady(batch_ns: u64) -> Self {
+        Self {
+            batch_ns,
+            slots: 1,
+            buffer: 32,
+            cv: 0.0,
+            faults: Vec::new(),
+            absence: None,
+            drift: None,
+            link: None,
+            latency_ns: 0,
+            outputs: u32::MAX,
+            shard: None,
+            known: true,
+        }
+    }
+}
+
+/// A device leaves (this is reported) and comes back, again and again.
+#[derive(Debug, Clone, Copy)]
+pub struct Absence {
+    /// When it leaves first.
+    pub first_ns: u64,
+    /// How long it stays away.
+    pub for_ns: u64,
+    /// From one leaving to the next; more than `for_ns`.
+    pub every_ns: u64,
+}
+
+/// A device's time for a batch goes up and down as a sine.
+#[derive(Debug, Clone, Copy)]
+pub struct Drift {
+    /// 0.5: between half and one and a half times its mean.
+    pub amplitude: f64,
+    /// From one slowest moment to the next.
+    pub period_ns: u64,
+}
+
+/// What several devices send their results over.
+#[derive(Debug, Clone, Copy)]
+pub struct Link {
+    /// Its bandwidth.
+    pub bytes_per_s: u64,
 }
 
 /// What takes the batches.
@@ -66,6 +137,8 @@ pub struct Device {
 pub struct Accelerator {
     /// Time of a step.
     pub step_ns: u64,
+    /// Lost before each step under `wrr`, which looks for a device's batch each time.
+    pub poll_ns: u64,
     /// Whether the strategy is told `step_ns`.
     pub known: bool,
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::objective::Objective;
 use crate::select::contract::{self, Opponent};
 
 const MILLI: u64 = 1_000_000;
@@ -27,10 +28,13 @@ fn every_strategy_keeps_its_contract() {
 }
 
 fn config(strategy: StrategyConfig, n_batches: u32) -> EpochConfig {
-    let device = DeviceConfig { slots: 2, buffer: 8, prior_ns: Some(4 * MILLI) };
+    let device =
+        DeviceConfig { slots: 2, buffer: 8, prior_ns: Some(4 * MILLI), shard: None };
     EpochConfig {
         n_batches,
         strategy,
+        objective: Objective::Throughput,
+        shards: 1,
         front: FrontConfig { parallel: 1, quota: 2, prior_ns: Some(MILLI) },
         devices: vec![device],
         accelerator_ns: None,
@@ -199,7 +203,8 @@ fn an_epoch_without_batches_is_at_its_end() {
 #[test]
 fn mte_splits_by_the_ratio_of_the_measured_times() {
     let mut config = config("mte".parse().unwrap(), 100);
-    config.devices[0] = DeviceConfig { slots: 1, buffer: 100, prior_ns: Some(4 * MILLI) };
+    config.devices[0] =
+        DeviceConfig { slots: 1, buffer: 100, prior_ns: Some(4 * MILLI), shard: None };
     config.front.quota = 100;
     let mut epoch = EpochState::new(config);
     for i in 0..10 {

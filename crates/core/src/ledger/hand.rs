@@ -75,9 +75,9 @@ impl Hand {
         Some(self.held.remove(at))
     }
 
-    /// The oldest claim, ended.
-    pub(crate) fn end_oldest(&mut self) -> Option<Held> {
-        (!self.held.is_empty()).then(|| self.held.remove(0))
+    /// All claims, oldest first, ended.
+    pub(crate) fn end_all(&mut self) -> Vec<Held> {
+        std::mem::take(&mut self.held)
     }
 
     /// Declares claims overdue that have not ended when they should have: after `limit_ns`

@@ -12,6 +12,7 @@ use crate::epoch::{
     DeviceConfig, EpochConfig, EpochState, Finish, FrontConfig, Pick, Recovery,
 };
 use crate::ids::{BatchIdx, DeviceIdx, Ns, Prong};
+use crate::objective::{Objective, Percent};
 use crate::select::StrategyConfig;
 
 /// How the devices of a check behave.
@@ -85,10 +86,12 @@ impl Trial {
     fn new(strategy: StrategyConfig, opponent: Opponent, seed: u64) -> Self {
         let mut numbers = Numbers(seed);
         let n_devices = if opponent == Opponent::Absent { 0 } else { numbers.below(4) };
+        let shards = numbers.below(4);
         let devices = (0..n_devices).map(|_| DeviceConfig {
             slots: numbers.below(4) + 1,
             buffer: numbers.below(12) + 1,
             prior_ns: numbers.one_in(2).then(|| u64::from(numbers.below(50)) * MILLI),
+            shard: numbers.shard(shards),
         });
         let devices = devices.collect();
         let n_batches = numbers.below(150);
@@ -97,6 +100,8 @@ impl Trial {
         let config = EpochConfig {
             n_batches,
             strategy,
+            objective: numbers.objective(),
+            shards: u16::try_from(shards).unwrap_or(0),
             front: FrontConfig {
                 parallel: numbers.below(4) + 1,
                 quota: numbers.below(12) + 1,
@@ -178,6 +183,14 @@ impl Trial {
                 !self.lost[usize::from(device.0)],
                 "{}: a lost device works",
                 self.name
+            );
+            let shard = self.config.devices[usize::from(device.0)].shard;
+            let on = claim.batch().0 % u32::from(self.config.shards.max(1));
+            assert!(
+                shard.is_none_or(|shard| u32::from(shard) == on),
+                "{}: {device:?} has not the data of {:?}",
+                self.name,
+                claim.batch()
             );
             if self.opponent == Opponent::Failing {
                 self.epoch.give_back(claim, self.now);
@@ -317,6 +330,19 @@ impl Numbers {
 
     fn one_in(&mut self, n: u32) -> bool {
         self.below(n) == 0
+    }
+
+    fn shard(&mut self, shards: u32) -> Option<u16> {
+        let has_one = shards > 1 && self.one_in(2);
+        has_one.then(|| u16::try_from(self.below(shards)).unwrap_or(0))
+    }
+
+    fn objective(&mut self) -> Objective {
+        match self.below(4) {
+            0 => Objective::Energy,
+            1 => Percent::new(30).map_or(Objective::Throughput, Objective::HostCpuCap),
+            _ => Objective::Throughput,
+        }
     }
 
     fn device(&mut self, n_devices: usize) -> Option<DeviceIdx> {

@@ -9,16 +9,15 @@ pub struct Csd;
 
 impl Strategy for Csd {
     fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
-        view.lowest_failed()
-            .or_else(|| view.lowest_free().filter(|_| view.back_is_gone()))
+        view.lowest_failed().or_else(|| view.lowest_orphan())
     }
 
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
         view.overdue()
     }
 
-    fn back(&mut self, view: &View<'_>, _: DeviceIdx) -> Option<BatchIdx> {
-        view.highest_free()
+    fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {
+        view.free_for(device).last()
     }
 
     fn deliver(&mut self, view: &View<'_>) -> Option<BatchIdx> {

@@ -128,10 +128,11 @@ impl Strategy for Mte {
             return Some(failed);
         }
         // The host's part grows, one batch at a time: a device may only be slow.
-        view.back_is_gone().then(|| {
+        let orphan = view.lowest_orphan()?;
+        if orphan == lowest {
             self.split = Some(BatchIdx(lowest.0 + 1));
-            lowest
-        })
+        }
+        Some(orphan)
     }
 
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
@@ -143,9 +144,9 @@ impl Strategy for Mte {
         overdue.map(|claim| claim.batch).max()
     }
 
-    fn back(&mut self, view: &View<'_>, _: DeviceIdx) -> Option<BatchIdx> {
+    fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {
         self.settle(view);
-        view.highest_free().filter(|highest| Some(*highest) >= self.split)
+        view.free_for(device).last().filter(|highest| Some(*highest) >= self.split)
     }
 
     fn deliver(&mut self, view: &View<'_>) -> Option<BatchIdx> {

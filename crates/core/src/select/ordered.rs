@@ -52,14 +52,15 @@ impl Strategy for Ordered {
 
     fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {
         let back = view.back.get(usize::from(device.0))?;
-        let free = view.ledger.free();
+        let (free, open) = (view.ledger.free(), view.free_for(device));
         if back.hand.n_held() >= (back.config.buffer / 2).max(1) {
             // What is queued takes the room in which results could wait.
             return None;
         }
         let known = latency_ns(back).filter(|_| view.front.times.mean_ns().is_some());
         let Some(own_ns) = known else {
-            return free.nth(FIRST_AHEAD).or_else(|| free.last());
+            let ahead = free.nth(FIRST_AHEAD).and_then(|from| open.first_from(from));
+            return ahead.or_else(|| open.last());
         };
         // Far enough that the host can still redo it in time, if what waits meanwhile has
         // room. Near the end nothing is that far; then the last one, if the device should
@@ -67,14 +68,15 @@ impl Strategy for Ordered {
         let safe_ns = own_ns + float(view.redo_ns());
         let rate = view.makers_rate_without(device);
         let safe = batches(safe_ns * rate).saturating_add(MARGIN_BATCHES);
-        let by_makers = free.nth(safe.min(batches(room_ns(back) * rate))).or_else(|| {
+        let ahead = free.nth(safe.min(batches(room_ns(back) * rate)));
+        let by_makers = ahead.and_then(|from| open.first_from(from)).or_else(|| {
             let needed = batches(mean_ns(back) * in_line(back) * rate);
-            free.last().filter(|_| free.len() > needed)
+            open.last().filter(|last| free.count_below(*last) >= needed)
         });
         // A slow accelerator gives time, too. The host does not wait for an unproven device.
         let by_taker = view.accelerator_ns.filter(|_| back.proven).and_then(|step_ns| {
             let steps = batches(safe_ns / float(step_ns)).saturating_add(MARGIN_BATCHES);
-            free.first_from(BatchIdx(view.next()?.0.saturating_add(steps)))
+            open.first_from(BatchIdx(view.next()?.0.saturating_add(steps)))
         });
         by_makers.into_iter().chain(by_taker).min()
     }
@@ -85,6 +87,10 @@ impl Strategy for Ordered {
 
     fn awaited(&self, view: &View<'_>) -> Option<BatchIdx> {
         view.next()
+    }
+
+    fn before(&self, view: &View<'_>, batch: BatchIdx) -> u32 {
+        view.ledger.unpicked().count_below(batch)
     }
 }
 

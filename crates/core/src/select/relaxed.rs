@@ -31,7 +31,7 @@ impl Strategy for Relaxed {
     }
 
     fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {
-        let free = view.highest_free()?;
+        let free = view.free_for(device).last()?;
         let back = view.back.get(usize::from(device.0))?;
         let Some(each_ns) = back.times.mean_ns() else { return Some(free) };
         let in_line = u64::from(back.hand.n_held()) + 1;

@@ -7,14 +7,16 @@ use crate::epoch::{DeviceConfig, Recovery};
 use crate::ids::{BatchIdx, DeviceIdx, Ns};
 use crate::ledger::batch_set::BatchSet;
 use crate::ledger::hand::{Hand, Held};
-use crate::ledger::{BatchState, Ledger};
-use crate::rates::{Times, overdue_ns};
+use crate::ledger::{BatchState, Ledger, Open};
+use crate::rates::Times;
 
 /// The host as a strategy sees it.
 #[derive(Debug, Clone)]
 pub struct Front {
     /// Batches made side by side.
     pub parallel: u32,
+    /// The part of the time in which it may work (1: all of it).
+    pub part: f64,
     /// What it holds.
     pub hand: Hand,
     /// Its recent times, all workers together.
@@ -36,6 +38,55 @@ pub struct Back {
     /// joined, or failed last, gets one batch at a time, and nobody relies on it.
     pub proven: bool,
 }
+
+/// What all devices give together, kept up to date as they change.
+#[derive(Debug, Clone, Default)]
+pub struct BackSum {
+    /// In batches per nanosecond times `RATE_ONE`: whole numbers add up and subtract exactly.
+    rate: u128,
+    room: u32,
+    n_well: u32,
+    waiting: u32,
+}
+
+/// See [`BackSum`].
+const RATE_ONE: u128 = 1 << 80;
+
+impl BackSum {
+    pub(crate) fn add(&mut self, back: &Back) {
+        let own = Self::of(back);
+        self.rate += own.rate;
+        self.room = self.room.saturating_add(own.room);
+        self.n_well += own.n_well;
+        self.waiting += own.waiting;
+    }
+
+    pub(crate) fn remove(&mut self, back: &Back) {
+        let own = Self::of(back);
+        self.rate -= own.rate;
+        self.room = self.room.saturating_sub(own.room);
+        self.n_well -= own.n_well;
+        self.waiting -= own.waiting;
+    }
+
+    /// Batches that devices made and that wait for delivery.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    fn of(back: &Back) -> Self {
+        let waiting = back.hand.waiting();
+        if back.health != Health::Well {
+            return Self { waiting, ..Self::default() };
+        }
+        let rate = back.times.mean_ns().map_or(0, |ns| RATE_ONE / u128::from(ns.max(1)));
+        let room = back.config.buffer.min(MOST_ROOM);
+        Self { rate, room, n_well: 1, waiting }
+    }
+}
+
+/// More than this no device is counted to hold: sums stay in range.
+const MOST_ROOM: u32 = 1 << 15;
 
 /// Whether a device is thought to work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +121,8 @@ pub struct View<'a> {
     pub front: &'a Front,
     /// The devices, by number.
     pub back: &'a [Back],
+    /// The devices together.
+    pub sum: &'a BackSum,
     /// Nanoseconds of the accelerator's step, if known.
     pub accelerator_ns: Option<u64>,
     /// Whether the host may stand in for a device.
@@ -78,7 +131,7 @@ pub struct View<'a> {
 
 // ---- batches ------------------------------------------------------------------------------
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// The lowest batch that nobody makes: for the host.
     #[must_use]
     pub fn lowest_free(&self) -> Option<BatchIdx> {
@@ -86,10 +139,12 @@ impl View<'_> {
         sets.into_iter().filter_map(BatchSet::first).min()
     }
 
-    /// The highest batch that nobody makes and no device has failed on: for a device.
+    /// The batches for a device: nobody makes them, no device has failed on them, and it has
+    /// their data.
     #[must_use]
-    pub fn highest_free(&self) -> Option<BatchIdx> {
-        self.ledger.free().last()
+    pub fn free_for(&self, device: DeviceIdx) -> Open<'a> {
+        let back = self.back.get(usize::from(device.0));
+        self.ledger.free_on(back.and_then(|back| back.config.shard))
     }
 
     /// The lowest batch that a device has failed on and nobody makes.
@@ -153,22 +208,31 @@ impl View<'_> {
         (f64::from(free) / self.made_rate(None)).max(waiting * step_ns) <= float(ns)
     }
 
-    /// Batches per nanosecond that the working devices make together.
+    /// Batches per nanosecond that the working devices make together, but for one.
     #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "rates are estimates")]
     pub fn back_rate(&self, without: Option<DeviceIdx>) -> f64 {
-        let skipped = without.map(|device| usize::from(device.0));
-        let working = self
-            .back
-            .iter()
-            .enumerate()
-            .filter(|(i, back)| back.health == Health::Well && Some(*i) != skipped);
-        working.filter_map(|(_, back)| back.times.mean_ns()).map(rate_of).sum()
+        let one = without.and_then(|device| self.back.get(usize::from(device.0)));
+        let own = one.map_or(0, |back| BackSum::of(back).rate);
+        (self.sum.rate - own) as f64 / RATE_ONE as f64
     }
 
-    /// Batches per nanosecond that the host makes; 0 when not known.
+    /// Batches that devices made and that wait for delivery.
+    #[must_use]
+    pub fn back_waiting(&self) -> u32 {
+        self.sum.waiting()
+    }
+
+    /// Batches that the working devices may hold, outstanding or waiting for delivery.
+    #[must_use]
+    pub fn back_room(&self) -> u32 {
+        self.sum.room
+    }
+
+    /// Batches per nanosecond that the host makes, or may make; 0 when not known.
     #[must_use]
     pub fn front_rate(&self) -> f64 {
-        self.front.times.mean_ns().map_or(0.0, rate_of)
+        self.front.times.mean_ns().map_or(0.0, |ns| self.front.part * rate_of(ns))
     }
 
     fn made_rate(&self, without: Option<DeviceIdx>) -> f64 {
@@ -211,7 +275,7 @@ impl<'a> View<'a> {
     /// recovery is off.
     pub fn back_claims(&self) -> impl Iterator<Item = BackClaim> + use<'a> {
         let ledger = self.ledger;
-        let devices = if self.recovery == Recovery::On { self.back } else { &[] };
+        let devices = if self.may_rescue() { self.back } else { &[] };
         let claims = devices.iter().flat_map(|back| {
             let mean = back.times.mean_ns().filter(|_| back.proven);
             back.hand.held().iter().map(move |held| BackClaim::new(held, mean))
@@ -225,11 +289,30 @@ impl<'a> View<'a> {
         self.back_claims().find(|claim| claim.overdue).map(|claim| claim.batch)
     }
 
-    /// Whether no device works, and the host may make their part.
+    /// Whether the host may stand in for devices.
     #[must_use]
-    pub fn back_is_gone(&self) -> bool {
+    pub fn may_rescue(&self) -> bool {
         self.recovery == Recovery::On
-            && self.back.iter().all(|back| back.health != Health::Well)
+    }
+
+    /// The lowest free batch that no working device can make, if the host may make the
+    /// devices' part: all devices are gone, or all that have its data.
+    #[must_use]
+    pub fn lowest_orphan(&self) -> Option<BatchIdx> {
+        if !self.may_rescue() {
+            return None;
+        }
+        if self.sum.n_well == 0 {
+            return self.lowest_free();
+        }
+        let well = || self.back.iter().filter(|back| back.health == Health::Well);
+        if well().any(|back| back.config.shard.is_none()) {
+            return None;
+        }
+        let has_maker = |shard| well().any(|back| back.config.shard == Some(shard));
+        let orphaned = (0..self.ledger.n_shards()).filter(|shard| !has_maker(*shard));
+        let lowest = |shard| self.ledger.free_on(Some(shard)).first_from(BatchIdx(0));
+        orphaned.filter_map(lowest).min()
     }
 
     /// Whether an idle host does well to redo a device's batch: it is overdue, or nobody
@@ -239,22 +322,6 @@ impl<'a> View<'a> {
     pub fn is_worth_redoing(&self, claim: &BackClaim) -> bool {
         let Some(ready_at) = claim.ready_at else { return true };
         claim.overdue || ready_at <= self.now || ready_at > self.now.plus(self.redo_ns())
-    }
-
-    /// When one of the answers above changes by itself, though nothing happens.
-    #[must_use]
-    pub fn changes_at(&self) -> Option<Ns> {
-        let waited_for = |held: &&Held| self.ledger.only_back_makes(held.batch());
-        let moments = self.back.iter().flat_map(|back| {
-            let mean = back.times.mean_ns();
-            let limit = overdue_ns(&back.times, &self.front.times);
-            back.hand.held().iter().filter(waited_for).flat_map(move |held| {
-                [Some(held.end_at(limit)), mean.map(|ns| held.end_at(ns))]
-                    .into_iter()
-                    .flatten()
-            })
-        });
-        moments.filter(|at| *at > self.now).min()
     }
 }
 

@@ -68,8 +68,8 @@ impl Strategy for Wrr {
         if view.n_free() == 0 { view.overdue() } else { None }
     }
 
-    fn back(&mut self, view: &View<'_>, _: DeviceIdx) -> Option<BatchIdx> {
-        view.highest_free()
+    fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {
+        view.free_for(device).last()
     }
 
     fn deliver(&mut self, view: &View<'_>) -> Option<BatchIdx> {

@@ -1,10 +1,9 @@
 //! Names and lengths of what lies in a folder, sorted. Links are followed.
 //!
 //! Does not read a file and does not judge names beyond their being UTF-8 (a manifest's
-//! paths are). A link that leads nowhere is listed as a file of no bytes: reading it then
-//! says what is wrong, under the caller's policy for bad samples.
+//! paths are). A link that leads nowhere, or in a circle, is listed as a file of no bytes:
+//! reading it then says what is wrong, under the caller's policy for bad samples.
 
-use std::io;
 use std::path::Path;
 
 use crate::IoError;
@@ -30,15 +29,6 @@ pub enum ListedKind {
     },
 }
 
-/// A file somewhere below a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WalkedFile {
-    /// Its path relative to that folder, parts joined by `/`.
-    pub path: String,
-    /// Its length in bytes.
-    pub len: u64,
-}
-
 /// What `folder` holds, sorted by name. Pipes, sockets and devices are left out. Blocks on
 /// the file system: one `stat` per name.
 ///
@@ -57,40 +47,13 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, IoError> {
                 ListedKind::File { len: metadata.len() }
             }
             Ok(_) => continue,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                ListedKind::File { len: 0 }
-            }
+            Err(_) if path.is_symlink() => ListedKind::File { len: 0 },
             Err(error) => return Err(IoError::at(&path, "list", error)),
         };
         listed.push(Listed { name: name.to_owned(), kind });
     }
     listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(listed)
-}
-
-/// All files below `root`, sorted by path, in folders at most `max_depth` deep (0: those
-/// in `root` itself; deeper ones are left out).
-///
-/// # Errors
-/// As [`list`].
-pub fn walk(root: &Path, max_depth: u32) -> Result<Vec<WalkedFile>, IoError> {
-    let mut files = Vec::new();
-    let mut folders = vec![(String::new(), 0)];
-    while let Some((prefix, depth)) = folders.pop() {
-        for Listed { name, kind } in list(&root.join(&prefix))? {
-            match kind {
-                ListedKind::File { len } => {
-                    files.push(WalkedFile { path: format!("{prefix}{name}"), len });
-                }
-                ListedKind::Folder if depth < max_depth => {
-                    folders.push((format!("{prefix}{name}/"), depth + 1));
-                }
-                ListedKind::Folder => {}
-            }
-        }
-    }
-    files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    Ok(files)
 }
 
 #[cfg(test)]
@@ -101,21 +64,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_come_sorted_with_their_lengths() {
+    fn names_come_sorted_with_their_lengths() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        std::fs::create_dir_all(root.join("b/deep/er")).unwrap();
-        for (path, len) in [("b/z", 3), ("b/deep/er/x", 1), ("a", 2), ("b/deep/y", 0)] {
-            std::fs::write(root.join(path), vec![0; len]).unwrap();
+        std::fs::create_dir_all(root.join("b/deep")).unwrap();
+        std::fs::write(root.join("a"), [0; 2]).unwrap();
+        for (target, name) in [("nowhere", "c"), ("a", "d"), ("e", "e")] {
+            std::os::unix::fs::symlink(target, root.join(name)).unwrap();
         }
-        std::os::unix::fs::symlink("nowhere", root.join("c")).unwrap();
-        std::os::unix::fs::symlink("a", root.join("d")).unwrap();
         let _pipe = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
         let found: Vec<_> =
-            walk(root, 1).unwrap().into_iter().map(|f| (f.path, f.len)).collect();
-        let expected = [("a", 2), ("b/z", 3), ("c", 0), ("d", 2)];
-        assert_eq!(found, expected.map(|(path, len)| (path.to_owned(), len)));
-        assert_eq!(walk(root, 9).unwrap().len(), 6);
+            list(root).unwrap().into_iter().map(|f| (f.name, f.kind)).collect();
+        let file = |len| ListedKind::File { len };
+        let expected = [
+            ("a", file(2)),
+            ("b", ListedKind::Folder),
+            ("c", file(0)),
+            ("d", file(2)),
+            ("e", file(0)),
+        ];
+        assert_eq!(found, expected.map(|(name, kind)| (name.to_owned(), kind)));
     }
 
     #[test]
@@ -125,7 +93,7 @@ mod tests {
         assert!(missing.to_string().contains("gone"), "{missing}");
         let name = folder.path().join(OsStr::from_bytes(b"caf\xe9.jpg"));
         std::fs::write(&name, "").unwrap();
-        let error = walk(folder.path(), 0).unwrap_err();
+        let error = list(folder.path()).unwrap_err();
         assert!(matches!(error, IoError::Name { path } if path == name));
     }
 }

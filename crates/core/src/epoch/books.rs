@@ -1,0 +1,157 @@
+//! The books of an epoch: the ledger, what each prong holds, how fast it is, and when one of
+//! these says something new though nothing happens.
+//!
+//! With a thousand devices an event must not cost a thousand questions. So what all devices
+//! give together (their rate, their room, the next moment) is kept up when one of them
+//! changes; [`Books::refresh`] is the one place where that happens.
+
+use crate::epoch::{EpochConfig, Recovery};
+use crate::ids::{DeviceIdx, Ns, Prong};
+use crate::ledger::Ledger;
+use crate::ledger::hand::{Hand, Held};
+use crate::rates::{Times, overdue_ns};
+use crate::select::view::{Back, BackSum, Front, Health, View};
+
+/// What a view shows.
+#[derive(Debug)]
+pub(super) struct Books {
+    pub(super) ledger: Ledger,
+    pub(super) front: Front,
+    pub(super) back: Vec<Back>,
+    sum: BackSum,
+    /// For each device the next moment at which it says something new; the end of time when
+    /// there is none.
+    moments: Vec<Ns>,
+    /// Whether there may be a claim of a device that nothing is known of.
+    some_unknown: bool,
+    accelerator_ns: Option<u64>,
+    pub(super) recovery: Recovery,
+}
+
+const NEVER: Ns = Ns(u64::MAX);
+
+impl Books {
+    pub(super) fn new(config: &EpochConfig, front_part: f64) -> Self {
+        let back = config.devices.iter().map(|&config| Back {
+            config,
+            hand: Hand::default(),
+            times: Times::of_device(config.prior_ns),
+            health: Health::Well,
+            proven: false,
+        });
+        let back: Vec<_> = back.collect();
+        let mut books = Self {
+            ledger: Ledger::new(config.n_batches, &config.done, config.shards),
+            front: Front {
+                parallel: config.front.parallel.max(1),
+                part: front_part,
+                hand: Hand::default(),
+                times: Times::of_host(config.front.prior_ns),
+            },
+            sum: BackSum::default(),
+            moments: vec![NEVER; back.len()],
+            some_unknown: false,
+            back,
+            accelerator_ns: config.accelerator_ns,
+            recovery: config.recovery,
+        };
+        for back in &books.back {
+            books.sum.add(back);
+        }
+        books
+    }
+
+    pub(super) fn view(&self, now: Ns) -> View<'_> {
+        View {
+            now,
+            ledger: &self.ledger,
+            front: &self.front,
+            back: &self.back,
+            sum: &self.sum,
+            accelerator_ns: self.accelerator_ns,
+            recovery: self.recovery,
+        }
+    }
+
+    pub(super) fn device(&self, device: DeviceIdx) -> Option<&Back> {
+        self.back.get(usize::from(device.0))
+    }
+
+    /// When a device says something new, though nothing happens.
+    pub(super) fn next_moment(&self) -> Option<Ns> {
+        self.moments.iter().copied().min().filter(|at| *at != NEVER)
+    }
+
+    /// Lets `change` change a prong's hand, and for a device what follows from it.
+    pub(super) fn change_hand<T>(
+        &mut self,
+        prong: Prong,
+        now: Ns,
+        change: impl FnOnce(&mut Hand) -> T,
+    ) -> Option<T> {
+        match prong {
+            Prong::Front => Some(change(&mut self.front.hand)),
+            Prong::Back(device) => {
+                self.change(device, now, |back| change(&mut back.hand))
+            }
+        }
+    }
+
+    /// Lets `change` change a device, and what follows from it; `None` for a device that
+    /// there is not.
+    pub(super) fn change<T>(
+        &mut self,
+        device: DeviceIdx,
+        now: Ns,
+        change: impl FnOnce(&mut Back) -> T,
+    ) -> Option<T> {
+        let at = usize::from(device.0);
+        let back = self.back.get_mut(at)?;
+        self.sum.remove(back);
+        let result = change(back);
+        self.sum.add(back);
+        self.refresh(at, now);
+        Some(result)
+    }
+
+    /// Declares overdue what has become so.
+    pub(super) fn pass(&mut self, now: Ns) {
+        for at in 0..self.moments.len() {
+            if self.moments[at] <= now {
+                self.refresh(at, now);
+            }
+        }
+    }
+
+    /// How long an unknown device may take depends on the host's times, which have changed.
+    pub(super) fn host_times_changed(&mut self, now: Ns) {
+        if !self.some_unknown {
+            return;
+        }
+        self.some_unknown = false;
+        for at in 0..self.back.len() {
+            if self.moments[at] != NEVER && self.back[at].times.mean_ns().is_none() {
+                self.refresh(at, now);
+            }
+        }
+    }
+
+    /// Lateness of one device, and when there may be more.
+    fn refresh(&mut self, at: usize, now: Ns) {
+        let back = &mut self.back[at];
+        let limit_ns = overdue_ns(&back.times, &self.front.times);
+        if back.hand.declare_overdue(limit_ns, now) && back.health == Health::Well {
+            self.sum.remove(back);
+            back.health = Health::Silent;
+            self.sum.add(back);
+        }
+        let mean_ns = back.times.mean_ns();
+        let waited_for = |held: &&Held| self.ledger.only_back_makes(held.batch());
+        let moments = back.hand.held().iter().filter(waited_for).flat_map(|held| {
+            [Some(held.end_at(limit_ns)), mean_ns.map(|ns| held.end_at(ns))]
+        });
+        self.moments[at] =
+            moments.flatten().filter(|at| *at > now).min().unwrap_or(NEVER);
+        self.some_unknown |= mean_ns.is_none() && self.moments[at] != NEVER;
+    }
+}
