@@ -1,20 +1,25 @@
 //! One epoch as discrete events: a heap of moments, and after each one everything that can
 //! be done is done.
 //!
-//! The host's workers are a number of free hands, a device is a queue, the accelerator a
-//! moment at which it is free. Who does what is asked of `EpochState`.
+//! `front` is the host's workers, a number of free hands; `back` the devices, queues that end
+//! in a link; here are the accelerator, the clock, and the ranks that step together. Who does
+//! what is asked of `EpochState`.
+
+mod back;
+mod front;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
-use bothends_core::claim::Claim;
 use bothends_core::epoch::{
     DeviceConfig, EpochConfig, EpochState, FrontConfig, Pick, ProngCounts,
 };
 use bothends_core::ids::{BatchIdx, DeviceIdx, Ns};
+use bothends_core::select::StrategyConfig;
 
-use crate::noise::Noise;
-use crate::world::{Device, Fault, Slowdown, World};
+use crate::world::{Device, World};
+use back::Devices;
+use front::Workers;
 
 /// How an epoch went.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,98 +45,132 @@ pub struct Outcome {
     pub peak_waiting: u32,
     /// Part of the time in which the accelerator had nothing to do.
     pub idle: f64,
+    /// Seconds in which workers of the host worked, added up over the workers.
+    pub host_cpu_s: f64,
+    /// Seconds in which devices worked, added up over the devices.
+    pub device_s: f64,
 }
 
 /// Plays one epoch.
 #[must_use]
 pub fn simulate(world: &World) -> Outcome {
     let mut play = Play::new(world);
-    let most_events = 1_000 * (u64::from(world.n_batches) + 100);
-    while !play.act() && play.advance() && play.n_events < most_events {}
+    while play.arm() == Armed::Ready {
+        play.step();
+    }
     play.outcome()
 }
 
-/// Something that ends at a known moment.
+/// Plays one epoch of several ranks, whose accelerators begin each step together: when all
+/// of them have a batch. Every rank has the same number of batches.
+#[must_use]
+pub fn simulate_ranks(worlds: &[World]) -> Vec<Outcome> {
+    let mut ranks: Vec<_> = worlds.iter().map(Play::new).collect();
+    loop {
+        let armed: Vec<_> = ranks.iter_mut().map(Play::arm).collect();
+        if armed.iter().any(|armed| *armed != Armed::Ready) {
+            break;
+        }
+        // Between two steps the ranks know nothing of each other.
+        let begin = ranks.iter().map(|rank| rank.now).max().unwrap_or_default();
+        for rank in &mut ranks {
+            rank.pass_to(begin);
+            rank.step();
+        }
+    }
+    let end = ranks.iter().map(|rank| rank.now).max().unwrap_or_default();
+    ranks.into_iter().map(|rank| Play { now: end, ..rank }.outcome()).collect()
+}
+
+/// Something that happens at a known moment. What a device's earlier life left behind is
+/// told by `life`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A host worker has made a batch.
-    Front { place: usize },
-    /// A device has made the batch it was at.
-    Back { device: usize },
     /// The accelerator has done a step.
     Step,
+    /// A host worker has made a batch.
+    Front { place: u32 },
+    /// A device has made the batch it was at.
+    Made { device: u32, life: u32 },
+    /// A device's batch has arrived.
+    Arrived { device: u32, life: u32 },
+    /// A device leaves.
+    Leaves { device: u32 },
+    /// A device comes back.
+    Joins { device: u32 },
+}
+
+/// Whether the next step can begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Armed {
+    /// There is a batch.
+    Ready,
+    /// There is none left.
+    Ended,
+    /// There will never be one.
+    Stuck,
+}
+
+/// What the accelerator is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Accelerator {
+    Idle,
+    /// It has a batch, but the step has not begun.
+    Has(BatchIdx),
+    Steps,
+    Ended,
+}
+
+/// The moments to come.
+#[derive(Debug, Default)]
+struct Agenda {
+    heap: BinaryHeap<Reverse<(Ns, u64, Event)>>,
+    n_events: u64,
+}
+
+impl Agenda {
+    fn at(&mut self, moment: Ns, event: Event) {
+        self.heap.push(Reverse((moment, self.n_events, event)));
+        self.n_events += 1;
+    }
+
+    fn next_at(&self) -> Option<Ns> {
+        self.heap.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    fn pop(&mut self) -> Option<(Ns, Event)> {
+        self.heap.pop().map(|Reverse((at, _, event))| (at, event))
+    }
 }
 
 struct Play<'a> {
     world: &'a World,
     epoch: EpochState,
     now: Ns,
-    events: BinaryHeap<Reverse<(Ns, u64, Event)>>,
-    n_events: u64,
-    front: FrontState,
-    back: Vec<BackState>,
-    /// Whether the accelerator is at a step.
-    stepping: bool,
+    agenda: Agenda,
+    most_events: u64,
+    workers: Workers,
+    devices: Devices<'a>,
+    accelerator: Accelerator,
     busy_ns: u64,
     batches: u32,
     last: Option<BatchIdx>,
     out_of_order: u32,
 }
 
-struct FrontState {
-    noise: Noise,
-    made: u32,
-    /// What each worker is at: the claim and its worker's time.
-    workers: Vec<Option<(Claim, u64)>>,
-}
-
-struct BackState {
-    noise: Noise,
-    made: u32,
-    queue: VecDeque<Claim>,
-    /// Time of the batch it is at; `None` when idle.
-    work_ns: Option<u64>,
-    factor: f64,
-    stalled_until: Ns,
-    dead: bool,
-    /// Faults whose moment has not come.
-    pending: Vec<Fault>,
-}
-
-impl BackState {
-    /// Whether it stalls for ever.
-    fn is_silent(&self) -> bool {
-        self.stalled_until == Ns(u64::MAX)
-    }
-}
-
 impl<'a> Play<'a> {
     fn new(world: &'a World) -> Self {
-        let devices = (1..).zip(&world.devices);
-        let back = devices.clone().map(|(i, device)| BackState {
-            noise: Noise::new(world.seed, i),
-            made: 0,
-            queue: VecDeque::new(),
-            work_ns: None,
-            factor: 1.0,
-            stalled_until: Ns(0),
-            dead: false,
-            pending: device.faults.clone(),
-        });
-        let workers = world.host.parallel.max(1);
+        let mut agenda = Agenda::default();
+        let devices = Devices::new(world, &mut agenda);
         Self {
             world,
             epoch: EpochState::new(epoch_config(world)),
             now: Ns(0),
-            events: BinaryHeap::new(),
-            n_events: 0,
-            front: FrontState {
-                noise: Noise::new(world.seed, 0),
-                made: 0,
-                workers: (0..workers).map(|_| None).collect(),
-            },
-            back: back.collect(),
-            stepping: false,
+            agenda,
+            most_events: 1_000 * (u64::from(world.n_batches) + 100),
+            workers: Workers::new(world),
+            devices,
+            accelerator: Accelerator::Idle,
             busy_ns: 0,
             batches: 0,
             last: None,
@@ -139,35 +178,110 @@ impl<'a> Play<'a> {
         }
     }
 
-    fn at(&mut self, moment: Ns, event: Event) {
-        self.events.push(Reverse((moment, self.n_events, event)));
-        self.n_events += 1;
+    /// Goes on until the next step can begin.
+    fn arm(&mut self) -> Armed {
+        loop {
+            self.act();
+            match self.accelerator {
+                Accelerator::Has(_) => return Armed::Ready,
+                Accelerator::Ended => return Armed::Ended,
+                Accelerator::Idle | Accelerator::Steps => {}
+            }
+            if self.agenda.n_events >= self.most_events || !self.advance() {
+                return Armed::Stuck;
+            }
+        }
+    }
+
+    /// Goes on to a moment at which the step begins, armed.
+    fn pass_to(&mut self, moment: Ns) {
+        while self.next_moment().is_some_and(|at| at <= moment) && self.advance() {
+            self.act();
+        }
+        self.now = moment;
+    }
+
+    /// Begins the step.
+    fn step(&mut self) {
+        let Accelerator::Has(batch) = self.accelerator else { return };
+        self.epoch.delivered(batch, self.now);
+        self.out_of_order += u32::from(self.last > Some(batch));
+        self.last = Some(batch);
+        self.batches += 1;
+        self.accelerator = Accelerator::Steps;
+        let polls = matches!(self.world.strategy, StrategyConfig::Wrr(_));
+        let poll_ns = if polls { self.world.accelerator.poll_ns } else { 0 };
+        let step_ns = self.world.accelerator.step_ns;
+        self.busy_ns += step_ns;
+        self.agenda.at(self.now.plus(poll_ns.saturating_add(step_ns)), Event::Step);
+    }
+
+    /// Does everything that can be done at this moment.
+    fn act(&mut self) {
+        if self.accelerator == Accelerator::Idle {
+            match self.epoch.next_delivery(self.now) {
+                Pick::Deliver(batch) => self.accelerator = Accelerator::Has(batch),
+                Pick::Wait => {}
+                Pick::End => {
+                    self.accelerator = Accelerator::Ended;
+                    return;
+                }
+            }
+        }
+        self.act_front();
+        self.act_back();
+    }
+
+    fn next_moment(&self) -> Option<Ns> {
+        let moments = [self.agenda.next_at(), self.epoch.wake_at(self.now)];
+        moments.into_iter().flatten().min()
     }
 
     /// Goes to the next moment; false when there is none.
     fn advance(&mut self) -> bool {
-        let event_at = self.events.peek().map(|Reverse((at, ..))| *at);
-        match (event_at, self.epoch.wake_at(self.now)) {
-            (Some(at), Some(wake)) if wake < at => self.now = wake,
-            (None, Some(wake)) => self.now = wake,
-            (None, None) => return false,
-            (Some(_), _) => {
-                if let Some(Reverse((at, _, event))) = self.events.pop() {
-                    self.now = at;
-                    self.happen(event);
-                }
-            }
+        let Some(at) = self.next_moment() else { return false };
+        self.now = at;
+        if self.agenda.next_at() == Some(at)
+            && let Some((_, event)) = self.agenda.pop()
+        {
+            self.happen(event);
+        } else {
+            // Somebody only looked at the clock; it counts, or a wake without end would hang.
+            self.agenda.n_events += 1;
         }
         true
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Step => self.accelerator = Accelerator::Idle,
+            Event::Front { place } => self.front_ends(place),
+            Event::Made { device, life } => self.device_made(device as usize, life),
+            Event::Arrived { device, life } => self.arrived(device as usize, life),
+            Event::Leaves { device } => self.leaves(device as usize),
+            Event::Joins { device } => self.joins(device as usize),
+        }
+    }
+
+    fn slope_at(&self, batch: BatchIdx) -> f64 {
+        if self.world.slope == 0.0 {
+            return 1.0;
+        }
+        let place = f64::from(batch.0) / f64::from(self.world.n_batches.max(1));
+        1.0 + self.world.slope * (2.0 * place - 1.0)
+    }
+
+    /// Whether so many batches are that many percent of the epoch.
+    fn is_past(&self, batches: u32, percent: u32) -> bool {
+        u64::from(batches) * 100 >= u64::from(self.world.n_batches) * u64::from(percent)
     }
 
     fn outcome(self) -> Outcome {
         let counts = self.epoch.counts();
         let wasted =
             counts.back.iter().map(|c| c.wasted).sum::<u32>() + counts.front.wasted;
-        let seconds = float(self.now.0) / 1e9;
         Outcome {
-            seconds,
+            seconds: seconds(self.now.0),
             ended: self.batches == self.world.n_batches,
             batches: self.batches,
             out_of_order: self.out_of_order,
@@ -177,6 +291,8 @@ impl<'a> Play<'a> {
             wasted,
             peak_waiting: counts.peak_waiting,
             idle: 1.0 - float(self.busy_ns) / float(self.now.0.max(1)),
+            host_cpu_s: seconds(self.workers.busy_ns()),
+            device_s: seconds(self.devices.busy_ns()),
         }
     }
 }
@@ -186,10 +302,13 @@ fn epoch_config(world: &World) -> EpochConfig {
         slots: device.slots,
         buffer: device.buffer,
         prior_ns: device.known.then_some(device.batch_ns),
+        shard: device.shard,
     };
     EpochConfig {
         n_batches: world.n_batches,
         strategy: world.strategy,
+        objective: world.objective,
+        shards: world.shards,
         front: FrontConfig {
             parallel: world.host.parallel,
             quota: world.host.quota,
@@ -202,188 +321,12 @@ fn epoch_config(world: &World) -> EpochConfig {
     }
 }
 
-// ---- what is done -------------------------------------------------------------------------
-
-impl Play<'_> {
-    /// Does everything that can be done at this moment; true at the end of the epoch.
-    fn act(&mut self) -> bool {
-        // The accelerator takes one batch at a time.
-        if !self.stepping {
-            match self.epoch.next_delivery(self.now) {
-                Pick::Deliver(batch) => self.step(batch),
-                Pick::Wait => {}
-                Pick::End => return true,
-            }
-        }
-        self.act_front();
-        for device in 0..self.back.len() {
-            self.act_back(device);
-        }
-        false
-    }
-
-    fn step(&mut self, batch: BatchIdx) {
-        self.epoch.delivered(batch, self.now);
-        self.out_of_order += u32::from(self.last > Some(batch));
-        self.last = Some(batch);
-        self.batches += 1;
-        self.stepping = true;
-        self.busy_ns += self.world.accelerator.step_ns;
-        self.at(self.now.plus(self.world.accelerator.step_ns), Event::Step);
-    }
-
-    fn act_front(&mut self) {
-        while let Some(place) = self.front.workers.iter().position(Option::is_none) {
-            let Some(claim) = self.epoch.next_front(self.now) else { return };
-            let host = self.world.host;
-            let slowdown = match host.slowdown {
-                Some(Slowdown::After { percent, factor })
-                    if self.is_past(self.front.made, percent) =>
-                {
-                    factor
-                }
-                Some(Slowdown::First { batches, factor })
-                    if self.front.made < batches =>
-                {
-                    factor
-                }
-                Some(Slowdown::After { .. } | Slowdown::First { .. }) | None => 1.0,
-            };
-            let factor = slowdown
-                * self.front.noise.factor(host.cv)
-                * self.slope_at(claim.batch());
-            let work_ns = scaled(host.batch_ns * u64::from(host.parallel.max(1)), factor);
-            self.front.made += 1;
-            self.front.workers[place] = Some((claim, work_ns));
-            self.at(self.now.plus(work_ns), Event::Front { place });
-        }
-    }
-
-    fn act_back(&mut self, device: usize) {
-        while let Some(claim) = self.epoch.next_back(device_idx(device), self.now) {
-            self.back[device].queue.push_back(claim);
-        }
-        self.strike(device);
-        self.start_back(device);
-    }
-
-    /// An idle device starts on the next batch of its queue.
-    fn start_back(&mut self, device: usize) {
-        let config = &self.world.devices[device];
-        let Some(batch) = self.back[device].queue.front().map(Claim::batch) else {
-            return;
-        };
-        let slope = self.slope_at(batch);
-        let back = &mut self.back[device];
-        if back.dead || back.is_silent() || back.work_ns.is_some() {
-            return;
-        }
-        let mut factor = back.factor * slope * back.noise.factor(config.cv);
-        for fault in &config.faults {
-            match fault {
-                Fault::SlowStart { batches } if back.made < *batches => factor *= 2.0,
-                Fault::Late { percent } if back.noise.happens(*percent) => factor *= 5.0,
-                Fault::SlowStart { .. }
-                | Fault::Late { .. }
-                | Fault::Corrupt { .. }
-                | Fault::Die { .. }
-                | Fault::Stall { .. }
-                | Fault::Throttle { .. } => {}
-            }
-        }
-        let work_ns = scaled(config.batch_ns, factor);
-        back.made += 1;
-        back.work_ns = Some(work_ns);
-        let end = self.now.max(back.stalled_until).plus(work_ns);
-        self.at(end, Event::Back { device });
-    }
-
-    fn slope_at(&self, batch: BatchIdx) -> f64 {
-        let place = f64::from(batch.0) / f64::from(self.world.n_batches.max(1));
-        1.0 + self.world.slope * (2.0 * place - 1.0)
-    }
-
-    /// Whether so many batches are that many percent of the epoch.
-    fn is_past(&self, batches: u32, percent: u32) -> bool {
-        u64::from(batches) * 100 >= u64::from(self.world.n_batches) * u64::from(percent)
-    }
-}
-
-// ---- what happens -------------------------------------------------------------------------
-
-impl Play<'_> {
-    fn happen(&mut self, event: Event) {
-        match event {
-            Event::Step => self.stepping = false,
-            Event::Front { place } => {
-                if let Some((claim, work_ns)) = self.front.workers[place].take() {
-                    let share_ns = work_ns / u64::from(self.world.host.parallel.max(1));
-                    self.epoch.finish(claim, share_ns, self.now);
-                }
-            }
-            Event::Back { device } => self.back_ends(device),
-        }
-    }
-
-    fn back_ends(&mut self, device: usize) {
-        let back = &mut self.back[device];
-        if back.is_silent() {
-            return;
-        }
-        if self.now < back.stalled_until {
-            // It stopped in the middle of this batch, which is done when it goes on.
-            let until = back.stalled_until;
-            self.at(until, Event::Back { device });
-            return;
-        }
-        let Some(work_ns) = back.work_ns.take() else { return };
-        let Some(claim) = back.queue.pop_front() else { return };
-        let is_corrupt = self.world.devices[device].faults.iter().any(|fault| {
-            matches!(fault, Fault::Corrupt { percent } if back.noise.happens(*percent))
-        });
-        if is_corrupt {
-            self.epoch.give_back(claim, self.now);
-        } else {
-            self.epoch.finish(claim, work_ns, self.now);
-        }
-    }
-
-    /// Lets the faults happen whose moment has come.
-    fn strike(&mut self, device: usize) {
-        let pending = std::mem::take(&mut self.back[device].pending);
-        for fault in pending {
-            match fault {
-                Fault::Die { percent } if self.is_past(self.batches, percent) => {
-                    self.die(device);
-                }
-                Fault::Stall { percent, ns } if self.is_past(self.batches, percent) => {
-                    self.back[device].stalled_until = self.now.plus(ns);
-                }
-                Fault::Throttle { percent, factor }
-                    if self.is_past(self.batches, percent) =>
-                {
-                    self.back[device].factor *= factor;
-                }
-                Fault::Die { .. } | Fault::Stall { .. } | Fault::Throttle { .. } => {
-                    self.back[device].pending.push(fault);
-                }
-                Fault::SlowStart { .. } | Fault::Late { .. } | Fault::Corrupt { .. } => {}
-            }
-        }
-    }
-
-    fn die(&mut self, device: usize) {
-        self.back[device].dead = true;
-        self.back[device].work_ns = None;
-        self.epoch.device_lost(device_idx(device), self.now);
-        for claim in std::mem::take(&mut self.back[device].queue) {
-            self.epoch.give_back(claim, self.now);
-        }
-    }
-}
-
 fn device_idx(device: usize) -> DeviceIdx {
     DeviceIdx(u16::try_from(device).unwrap_or(u16::MAX))
+}
+
+fn seconds(ns: u64) -> f64 {
+    float(ns) / 1e9
 }
 
 #[allow(clippy::cast_precision_loss, reason = "exact below 2^53 ns, which is 104 days")]

@@ -11,7 +11,7 @@ use worlds::{classic, ns, speedup};
 const OPEN: f64 = f64::NAN;
 
 fn assert_row(name: &str, world: &World, expected: [f64; 4]) {
-    let strategies = ["mte", "wrr", "relaxed", "ordered"];
+    let strategies = ["mte", "wrr", "relaxed", "ordered-baseline"];
     let got = strategies.map(|strategy| speedup(world, strategy));
     println!("{name}: {got:.3?} against {expected:?}");
     // A short epoch is a matter of whole batches.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use bothends_core::epoch::Recovery;
+use bothends_core::objective::Objective;
 use bothends_core::select::StrategyConfig;
 use bothends_simulate::{Accelerator, Device, Host, Outcome, World, simulate};
 
@@ -21,17 +22,11 @@ pub(crate) fn ns(batches: f64) -> u64 {
 /// The world of the published comparison: eight host workers with sixteen batches, devices
 /// of one batch at a time, all with cv 0.1 and known beforehand.
 pub(crate) fn classic(n_batches: u32, n_devices: usize, s: f64, a: f64) -> World {
-    let device = Device {
-        batch_ns: ns(s),
-        slots: 1,
-        buffer: 64,
-        cv: 0.1,
-        faults: vec![],
-        known: true,
-    };
+    let device = Device { buffer: 64, cv: 0.1, ..Device::steady(ns(s)) };
     World {
         n_batches,
         strategy: StrategyConfig::Ordered,
+        objective: Objective::Throughput,
         recovery: Recovery::On,
         host: Host {
             batch_ns: C_NS,
@@ -42,7 +37,10 @@ pub(crate) fn classic(n_batches: u32, n_devices: usize, s: f64, a: f64) -> World
             known: true,
         },
         devices: vec![device; n_devices],
-        accelerator: Accelerator { step_ns: ns(a), known: true },
+        shards: 1,
+        links: vec![],
+        batch_bytes: 0,
+        accelerator: Accelerator { step_ns: ns(a), poll_ns: 0, known: true },
         slope: 0.0,
         seed: 1,
     }

@@ -1,0 +1,317 @@
+//! The devices: each has a queue, makes one batch at a time, and sends it to the host over
+//! its link; and what goes wrong with them.
+
+use std::collections::VecDeque;
+
+use bothends_core::claim::Claim;
+use bothends_core::ids::Ns;
+
+use super::{Agenda, Event, Play, device_idx, float, scaled};
+use crate::noise::Noise;
+use crate::world::{Device, Fault, World};
+
+#[derive(Debug)]
+pub(super) struct Devices<'a> {
+    each: Vec<DeviceState<'a>>,
+    /// Those that may take another batch.
+    hungry: Vec<usize>,
+    /// Those with a fault whose moment has not come.
+    doomed: Vec<usize>,
+    /// When each link is free again.
+    links: Vec<Ns>,
+}
+
+#[derive(Debug)]
+struct DeviceState<'a> {
+    config: &'a Device,
+    noise: Noise,
+    begun: u32,
+    busy_ns: u64,
+    waiting: VecDeque<Claim>,
+    at_work: Option<(Claim, u64)>,
+    /// Made, and on their way to the host.
+    sent: VecDeque<Claim>,
+    /// Since when it works on what arrives next, as the host sees it.
+    busy_since: Ns,
+    factor: f64,
+    stalled_until: Ns,
+    /// Counts its deaths: what an earlier life has left on the agenda is void.
+    life: u32,
+    is_away: bool,
+    is_hungry: bool,
+    /// Faults whose moment has not come.
+    pending: Vec<Fault>,
+}
+
+impl DeviceState<'_> {
+    /// Whether it stalls for ever.
+    fn is_silent(&self) -> bool {
+        self.stalled_until == Ns(u64::MAX)
+    }
+
+    fn n_open(&self) -> usize {
+        self.waiting.len() + usize::from(self.at_work.is_some()) + self.sent.len()
+    }
+
+    fn may_take(&self) -> bool {
+        !self.is_away && self.n_open() < self.config.slots.max(1) as usize
+    }
+
+    /// Whether it can begin on the next batch of its queue.
+    fn may_begin(&self) -> bool {
+        !self.is_away
+            && !self.is_silent()
+            && self.at_work.is_none()
+            && self.sent.len() < self.config.outputs.max(1) as usize
+    }
+
+    /// How much longer than its mean the next batch takes, for reasons of its own.
+    fn factor(&mut self, now: Ns) -> f64 {
+        let mut factor = self.factor * self.noise.factor(self.config.cv);
+        if let Some(drift) = self.config.drift {
+            let turns = float(now.0) / float(drift.period_ns.max(1));
+            factor *= 1.0 + drift.amplitude * (turns * std::f64::consts::TAU).cos();
+        }
+        for fault in &self.config.faults {
+            match fault {
+                Fault::SlowStart { batches } if self.begun < *batches => factor *= 2.0,
+                Fault::Late { percent } if self.noise.happens(*percent) => factor *= 5.0,
+                Fault::SlowStart { .. }
+                | Fault::Late { .. }
+                | Fault::Corrupt { .. }
+                | Fault::Die { .. }
+                | Fault::Stall { .. }
+                | Fault::Throttle { .. } => {}
+            }
+        }
+        factor.max(0.01)
+    }
+
+    /// Whether what arrives now is rubbish.
+    fn is_corrupt(&mut self) -> bool {
+        let noise = &mut self.noise;
+        self.config.faults.iter().any(
+            |fault| matches!(fault, Fault::Corrupt { percent } if noise.happens(*percent)),
+        )
+    }
+}
+
+impl<'a> Devices<'a> {
+    pub(super) fn new(world: &'a World, agenda: &mut Agenda) -> Self {
+        let each: Vec<_> = (1..)
+            .zip(&world.devices)
+            .map(|(i, config)| DeviceState {
+                config,
+                noise: Noise::new(world.seed, i),
+                begun: 0,
+                busy_ns: 0,
+                waiting: VecDeque::new(),
+                at_work: None,
+                sent: VecDeque::new(),
+                busy_since: Ns(0),
+                factor: 1.0,
+                stalled_until: Ns(0),
+                life: 0,
+                is_away: false,
+                is_hungry: true,
+                pending: config.faults.iter().copied().filter(has_moment).collect(),
+            })
+            .collect();
+        for (device, state) in (0..).zip(&each) {
+            if let Some(absence) = state.config.absence {
+                agenda.at(Ns(absence.first_ns), Event::Leaves { device });
+            }
+        }
+        let is_doomed = |device: &usize| !each[*device].pending.is_empty();
+        Self {
+            hungry: (0..each.len()).collect(),
+            doomed: (0..each.len()).filter(is_doomed).collect(),
+            links: vec![Ns(0); world.links.len()],
+            each,
+        }
+    }
+
+    pub(super) fn busy_ns(&self) -> u64 {
+        self.each.iter().map(|device| device.busy_ns).sum()
+    }
+
+    /// Notes whether a device may take another batch.
+    fn look_at(&mut self, device: usize) {
+        let state = &mut self.each[device];
+        if state.may_take() && !state.is_hungry {
+            state.is_hungry = true;
+            self.hungry.push(device);
+        }
+    }
+}
+
+/// Whether a fault happens at a moment, rather than to batches.
+fn has_moment(fault: &Fault) -> bool {
+    match fault {
+        Fault::Die { .. } | Fault::Stall { .. } | Fault::Throttle { .. } => true,
+        Fault::SlowStart { .. } | Fault::Late { .. } | Fault::Corrupt { .. } => false,
+    }
+}
+
+// ---- what is done -------------------------------------------------------------------------
+
+impl Play<'_> {
+    /// Gives every device what there is for it, and lets it begin.
+    pub(super) fn act_back(&mut self) {
+        if !self.devices.doomed.is_empty() {
+            for device in std::mem::take(&mut self.devices.doomed) {
+                self.strike(device);
+            }
+        }
+        let mut hungry = std::mem::take(&mut self.devices.hungry);
+        hungry.retain(|&device| {
+            let is_hungry = self.feed(device);
+            self.devices.each[device].is_hungry = is_hungry;
+            is_hungry
+        });
+        self.devices.hungry.append(&mut hungry);
+    }
+
+    /// Whether the device could take still more.
+    fn feed(&mut self, device: usize) -> bool {
+        while self.devices.each[device].may_take() {
+            let Some(claim) = self.epoch.next_back(device_idx(device), self.now) else {
+                return true;
+            };
+            let state = &mut self.devices.each[device];
+            if state.n_open() == 0 {
+                state.busy_since = self.now;
+            }
+            state.waiting.push_back(claim);
+            self.begin(device);
+        }
+        false
+    }
+
+    /// A device that can begins on the next batch of its queue.
+    fn begin(&mut self, device: usize) {
+        if !self.devices.each[device].may_begin() {
+            return;
+        }
+        let Some(claim) = self.devices.each[device].waiting.pop_front() else { return };
+        let slope = self.slope_at(claim.batch());
+        let state = &mut self.devices.each[device];
+        let work_ns = scaled(state.config.batch_ns, slope * state.factor(self.now)).max(1);
+        state.begun += 1;
+        state.at_work = Some((claim, work_ns));
+        let end = self.now.max(state.stalled_until).plus(work_ns);
+        let life = state.life;
+        self.agenda.at(end, Event::Made { device: small(device), life });
+    }
+}
+
+// ---- what happens -------------------------------------------------------------------------
+
+impl Play<'_> {
+    pub(super) fn device_made(&mut self, device: usize, life: u32) {
+        let state = &mut self.devices.each[device];
+        if state.life != life || state.is_silent() {
+            return;
+        }
+        if self.now < state.stalled_until {
+            // It stopped in the middle of this batch, which is done when it goes on.
+            let until = state.stalled_until;
+            self.agenda.at(until, Event::Made { device: small(device), life });
+            return;
+        }
+        let Some((claim, work_ns)) = state.at_work.take() else { return };
+        state.busy_ns += work_ns;
+        state.sent.push_back(claim);
+        let mut at_host = self.now;
+        if let Some(link) = state.config.link
+            && let Some(free_at) = self.devices.links.get_mut(link)
+        {
+            let bytes_per_s = self.world.links[link].bytes_per_s.max(1);
+            let crossing = float(self.world.batch_bytes) / float(bytes_per_s);
+            *free_at = free_at.max(self.now).plus(scaled(1_000_000_000, crossing));
+            at_host = *free_at;
+        }
+        let at_host = at_host.plus(state.config.latency_ns);
+        if at_host == self.now {
+            self.arrived(device, life);
+        } else {
+            self.agenda.at(at_host, Event::Arrived { device: small(device), life });
+            self.begin(device);
+        }
+    }
+
+    pub(super) fn arrived(&mut self, device: usize, life: u32) {
+        let state = &mut self.devices.each[device];
+        if state.life != life {
+            return;
+        }
+        let Some(claim) = state.sent.pop_front() else { return };
+        let work_ns = self.now.since(state.busy_since);
+        state.busy_since = self.now;
+        if state.is_corrupt() {
+            self.epoch.give_back(claim, self.now);
+        } else {
+            self.epoch.finish(claim, work_ns, self.now);
+        }
+        self.devices.look_at(device);
+        self.begin(device);
+    }
+
+    /// Lets the faults happen whose moment has come.
+    fn strike(&mut self, device: usize) {
+        let pending = std::mem::take(&mut self.devices.each[device].pending);
+        for fault in pending {
+            match fault {
+                Fault::Die { percent } if self.is_past(self.batches, percent) => {
+                    self.depart(device);
+                }
+                Fault::Stall { percent, ns } if self.is_past(self.batches, percent) => {
+                    self.devices.each[device].stalled_until = self.now.plus(ns);
+                }
+                Fault::Throttle { percent, factor }
+                    if self.is_past(self.batches, percent) =>
+                {
+                    self.devices.each[device].factor *= factor;
+                }
+                other => self.devices.each[device].pending.push(other),
+            }
+        }
+        if !self.devices.each[device].pending.is_empty() {
+            self.devices.doomed.push(device);
+        }
+    }
+
+    pub(super) fn leaves(&mut self, device: usize) {
+        let Some(absence) = self.devices.each[device].config.absence else { return };
+        self.depart(device);
+        let device = small(device);
+        let back = self.now.plus(absence.for_ns.max(1));
+        self.agenda.at(back, Event::Joins { device });
+        let again = self.now.plus(absence.every_ns.max(absence.for_ns.saturating_add(1)));
+        self.agenda.at(again, Event::Leaves { device });
+    }
+
+    pub(super) fn joins(&mut self, device: usize) {
+        self.devices.each[device].is_away = false;
+        self.epoch.device_joined(device_idx(device), self.now);
+        self.devices.look_at(device);
+    }
+
+    /// The device is gone, with all it had.
+    fn depart(&mut self, device: usize) {
+        let state = &mut self.devices.each[device];
+        state.is_away = true;
+        state.life += 1;
+        let at_work = state.at_work.take().map(|(claim, _)| claim);
+        let waiting = std::mem::take(&mut state.waiting);
+        let sent = std::mem::take(&mut state.sent);
+        self.epoch.device_lost(device_idx(device), self.now);
+        for claim in sent.into_iter().chain(at_work).chain(waiting) {
+            self.epoch.give_back(claim, self.now);
+        }
+    }
+}
+
+fn small(device: usize) -> u32 {
+    u32::try_from(device).unwrap_or(u32::MAX)
+}
