@@ -246,12 +246,13 @@ impl EpochState {
 
     /// When to ask again though nothing happened; later than `now`.
     #[must_use]
-    pub fn wake_at(&self, now: Ns) -> Option<Ns> {
+    pub fn wake_at(&mut self, now: Ns) -> Option<Ns> {
+        self.catch_up(now);
         let begins = self.may_begin_at().filter(|at| *at > now);
         let decides =
             self.strategy.changes_at(&self.books.view(now)).filter(|at| *at > now);
         let moments = [self.books.next_moment(), begins, decides];
-        moments.into_iter().flatten().min().map(|at| at.max(now.plus(1)))
+        moments.into_iter().flatten().min()
     }
 
     /// When the host's allowance lets it begin one more batch; `None` without a cap.

@@ -232,9 +232,11 @@ impl<'a> Play<'a> {
         self.act_back();
     }
 
-    fn next_moment(&self) -> Option<Ns> {
-        let moments = [self.agenda.next_at(), self.epoch.wake_at(self.now)];
-        moments.into_iter().flatten().min()
+    /// When something happens, or somebody who waits should ask again.
+    fn next_moment(&mut self) -> Option<Ns> {
+        let waits = self.accelerator == Accelerator::Idle || self.workers.some_idle();
+        let wake_at = if waits { self.epoch.wake_at(self.now) } else { None };
+        [self.agenda.next_at(), wake_at].into_iter().flatten().min()
     }
 
     /// Goes to the next moment; false when there is none.

@@ -196,7 +196,8 @@ impl Play<'_> {
         let Some(claim) = self.devices.each[device].waiting.pop_front() else { return };
         let slope = self.slope_at(claim.batch());
         let state = &mut self.devices.each[device];
-        let work_ns = scaled(state.config.batch_ns, slope * state.factor(self.now)).max(1);
+        let work_ns =
+            scaled(state.config.batch_ns, slope * state.factor(self.now)).max(1);
         state.begun += 1;
         state.at_work = Some((claim, work_ns));
         let end = self.now.max(state.stalled_until).plus(work_ns);
@@ -228,7 +229,7 @@ impl Play<'_> {
         {
             let bytes_per_s = self.world.links[link].bytes_per_s.max(1);
             let crossing = float(self.world.batch_bytes) / float(bytes_per_s);
-            *free_at = free_at.max(self.now).plus(scaled(1_000_000_000, crossing));
+            *free_at = (*free_at).max(self.now).plus(scaled(1_000_000_000, crossing));
             at_host = *free_at;
         }
         let at_host = at_host.plus(state.config.latency_ns);

@@ -29,6 +29,10 @@ impl Workers {
         }
     }
 
+    pub(super) fn some_idle(&self) -> bool {
+        !self.idle.is_empty()
+    }
+
     pub(super) fn busy_ns(&self) -> u64 {
         self.busy_ns
     }
