@@ -55,6 +55,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("indicatif", &["cli"]),
     ("io-uring", &["io"]),
     ("libloading", &["accel", "energy"]),
+    ("loom", &["core", "accel"]), // only in builds with `--cfg loom`: what threads share
     ("nix", &["io", "csd", "energy", "firmware-sim"]),
     ("png", &["ops"]),
     ("pyo3", &["python"]),

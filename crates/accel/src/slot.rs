@@ -15,6 +15,12 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+/// Counts who holds a slot in pieces; the model checker's own with `--cfg loom`.
+#[cfg(loom)]
+use loom::sync::Arc as Counted;
+#[cfg(not(loom))]
+use std::sync::Arc as Counted;
+
 use crate::AccelError;
 use crate::ring::{RingConfig, Shared};
 
@@ -101,11 +107,11 @@ impl Slot {
         let fits = n.checked_mul(part_bytes).is_some_and(|bytes| bytes <= memory.len);
         assert!(fits, "{n} parts of {part_bytes} bytes in a slot of {}", memory.len);
         let base = memory.base;
-        let slot = Arc::new(self);
+        let slot = Counted::new(self);
         let part = |index| {
             // SAFETY: index < n, and n * part_bytes lies within the allocation, as checked.
             let base = unsafe { base.add(index * part_bytes) };
-            Part { base, len: part_bytes, index, _slot: Arc::clone(&slot) }
+            Part { base, len: part_bytes, index, _slot: Counted::clone(&slot) }
         };
         let parts = (0..n).map(part).collect();
         (Joiner { slot }, parts)
@@ -144,7 +150,7 @@ impl Drop for Slot {
 /// A slot in pieces: waits, without blocking, for its parts to be done with.
 #[derive(Debug)]
 pub struct Joiner {
-    slot: Arc<Slot>,
+    slot: Counted<Slot>,
 }
 
 impl Joiner {
@@ -153,7 +159,7 @@ impl Joiner {
     /// # Errors
     /// Comes back itself while a part is still held. Never blocks.
     pub fn join(self) -> Result<Slot, Self> {
-        Arc::try_unwrap(self.slot).map_err(|slot| Self { slot })
+        Counted::try_unwrap(self.slot).map_err(|slot| Self { slot })
     }
 }
 
@@ -186,7 +192,7 @@ pub struct Part {
     len: usize,
     index: usize,
     /// Holds the memory; never looked into while parts live.
-    _slot: Arc<Slot>,
+    _slot: Counted<Slot>,
 }
 
 // SAFETY: a part is the only owner of its bytes until it is dropped, and `_slot` can be
@@ -206,7 +212,7 @@ impl Deref for Part {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the range lies in the slot that `_slot` keeps, its bytes are initialised,
-        // and no other part and no `Slot` (it is inside the `Arc`, unread) reaches them.
+        // and no other part and no `Slot` (it is inside the count, unread) reaches them.
         unsafe { slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 }
@@ -331,5 +337,96 @@ mod tests {
             }
             prop_assert!(spare.iter().all(|&b| b == 0xEE));
         }
+    }
+}
+
+/// Every interleaving of threads that fill parts and one that joins them. Run with
+/// `RUSTFLAGS="--cfg loom"`.
+#[cfg(all(test, loom))]
+mod loom_models {
+    use std::time::Duration;
+
+    use loom::cell::UnsafeCell;
+    use loom::thread::{self, JoinHandle};
+
+    use super::*;
+    use crate::Ring;
+
+    const N_PARTS: usize = 2;
+
+    /// Stands for the bytes of one part: unlike plain memory, the checker complains of it
+    /// when a read is not ordered after the write.
+    struct Witness(UnsafeCell<u8>);
+
+    // SAFETY: whether this holds is what the models check.
+    unsafe impl Sync for Witness {}
+    // SAFETY: a byte may move between threads.
+    unsafe impl Send for Witness {}
+
+    impl Witness {
+        fn write(&self, byte: u8) {
+            // SAFETY: the writer holds the part that this witness stands for.
+            self.0.with_mut(|place| unsafe { *place = byte });
+        }
+
+        fn read(&self) -> u8 {
+            // SAFETY: the reader has joined the parts.
+            self.0.with(|place| unsafe { *place })
+        }
+    }
+
+    struct Filling {
+        ring: Ring,
+        joiner: Joiner,
+        witnesses: Arc<[Witness; N_PARTS]>,
+        fillers: Vec<JoinHandle<()>>,
+    }
+
+    /// A slot whose parts are each being filled by a thread of its own.
+    fn filling() -> Filling {
+        let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: N_PARTS }).unwrap();
+        let slot = ring.take(Duration::ZERO).unwrap();
+        let (joiner, parts) = slot.into_parts(1, N_PARTS);
+        let witness = || Witness(UnsafeCell::new(0));
+        let witnesses = Arc::new([witness(), witness()]);
+        let fill = |part: Part| {
+            let witnesses = Arc::clone(&witnesses);
+            thread::spawn(move || {
+                witnesses[part.index()].write(7);
+                drop(part);
+            })
+        };
+        let fillers = parts.into_iter().map(fill).collect();
+        Filling { ring, joiner, witnesses, fillers }
+    }
+
+    #[test]
+    fn a_joined_slot_shows_what_every_part_wrote() {
+        loom::model(|| {
+            let Filling { ring, joiner, witnesses, fillers } = filling();
+            let see_all = || assert!(witnesses.iter().all(|witness| witness.read() == 7));
+            // Not one thread has been waited for: only the count says that they are done.
+            let joined = joiner.join().inspect(|_| see_all());
+            for filler in fillers {
+                filler.join().unwrap();
+            }
+            let slot = joined.or_else(Joiner::join).expect("all parts are dropped");
+            see_all();
+            assert_eq!(ring.free(), 0);
+            drop(slot);
+            assert_eq!(ring.free(), 1);
+        });
+    }
+
+    #[test]
+    fn a_slot_goes_back_once_whoever_is_last() {
+        loom::model(|| {
+            let Filling { ring, joiner, fillers, .. } = filling();
+            drop(joiner);
+            for filler in fillers {
+                filler.join().unwrap();
+            }
+            assert_eq!(ring.free(), 1);
+        });
     }
 }

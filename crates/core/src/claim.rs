@@ -5,9 +5,10 @@
 //! reports itself, so no batch is ever forgotten. Nothing here decides who may claim what:
 //! `select` does. Read `ledger.rs` next.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use crate::ids::{BatchIdx, Prong};
+use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
 
 /// Why a batch is claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,19 +80,44 @@ impl Ticket {
     }
 }
 
-/// Where dropped claims report themselves. The lock is held for a push or a swap only.
+/// Where dropped claims report themselves. A healthy run never drops one, and an epoch asks
+/// with every question: so asking in vain costs one load.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Returned(Arc<Mutex<Vec<Ticket>>>);
+pub(crate) struct Returned(Arc<Dropped>);
+
+#[derive(Debug, Default)]
+struct Dropped {
+    /// Whether the list holds anything. Changed under the list's lock only, so it cannot fall
+    /// behind the list; the release store pairs with the load in `take`, which thus sees
+    /// every claim whose drop came before the question.
+    is_any: AtomicBool,
+    /// The lock is held for a push or a pop only.
+    tickets: Mutex<Vec<Ticket>>,
+}
 
 impl Returned {
     fn put(&self, ticket: Ticket) {
-        // A push leaves the list whole even if another holder of the lock panicked.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(ticket);
+        let mut tickets = self.0.lock();
+        tickets.push(ticket);
+        self.0.is_any.store(true, Ordering::Release);
     }
 
-    /// The dropped claim that has waited longest in this list, if any.
+    /// One of the dropped claims, if there is any.
     pub(crate) fn take(&self) -> Option<Ticket> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        if !self.0.is_any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut tickets = self.0.lock();
+        let ticket = tickets.pop();
+        self.0.is_any.store(!tickets.is_empty(), Ordering::Release);
+        ticket
+    }
+}
+
+impl Dropped {
+    /// A push leaves the list whole even if another holder of the lock panicked.
+    fn lock(&self) -> MutexGuard<'_, Vec<Ticket>> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,5 +155,81 @@ mod tests {
         });
         assert!(thread.join().is_err());
         assert_eq!(returned.take(), Some(ticket()));
+    }
+}
+
+/// Every interleaving of threads that drop claims and one that asks for them. Run with
+/// `RUSTFLAGS="--cfg loom"`.
+#[cfg(all(test, loom))]
+mod loom_models {
+    use loom::thread;
+
+    use super::*;
+
+    fn ticket(serial: u64) -> Ticket {
+        let batch = BatchIdx(0);
+        Ticket { batch, prong: Prong::Front, kind: ClaimKind::First, serial }
+    }
+
+    /// The serial numbers that `take` gives until it gives none.
+    fn take_all(returned: &Returned, seen: &mut Vec<u64>) {
+        seen.extend(std::iter::from_fn(|| returned.take()).map(|ticket| ticket.serial));
+    }
+
+    #[test]
+    fn claims_dropped_on_other_threads_are_seen_once_each() {
+        loom::model(|| {
+            let returned = Returned::default();
+            let droppers = [1, 2].map(|serial| {
+                let claim = ticket(serial).claim(&returned);
+                thread::spawn(move || drop(claim))
+            });
+            let mut seen = Vec::new();
+            // These may come before, between or amid the drops …
+            take_all(&returned, &mut seen);
+            take_all(&returned, &mut seen);
+            for dropper in droppers {
+                dropper.join().unwrap();
+            }
+            // … and this one comes after all of them.
+            take_all(&returned, &mut seen);
+            seen.sort_unstable();
+            assert_eq!(seen, [1, 2]);
+        });
+    }
+
+    #[test]
+    fn a_drop_that_came_before_the_question_is_seen_by_it() {
+        loom::model(|| {
+            let returned = Returned::default();
+            let told = Arc::new(AtomicBool::new(false));
+            let claim = ticket(1).claim(&returned);
+            let dropper = {
+                let told = told.clone();
+                thread::spawn(move || {
+                    drop(claim);
+                    told.store(true, Ordering::Release);
+                })
+            };
+            let was_told = told.load(Ordering::Acquire);
+            let seen = returned.take();
+            assert!(seen.is_some() || !was_told, "a dropped claim was overlooked");
+            dropper.join().unwrap();
+            assert!(seen.is_some() != returned.take().is_some(), "lost, or seen twice");
+        });
+    }
+
+    #[test]
+    fn two_who_ask_do_not_get_the_same_claim() {
+        loom::model(|| {
+            let returned = Returned::default();
+            drop(ticket(1).claim(&returned));
+            let other = {
+                let returned = returned.clone();
+                thread::spawn(move || returned.take().is_some())
+            };
+            let here = returned.take().is_some();
+            assert!(here != other.join().unwrap(), "lost, or seen twice");
+        });
     }
 }

@@ -27,3 +27,5 @@ pub mod epoch;
 
 pub mod digest;
 pub mod resume;
+
+mod sync;
