@@ -35,7 +35,8 @@ pub struct EpochConfig {
     /// Shards that the batches are dealt to in turn, for devices that have one of them
     /// only; 1 (or 0) where every device has all the data.
     pub shards: u16,
-    /// Nanoseconds the accelerator takes for a batch; `None` when unknown or at once.
+    /// Nanoseconds the accelerator takes for a batch; `None` when unknown: then it is
+    /// measured wherever a batch was ready when the consumer asked.
     pub accelerator_ns: Option<u64>,
     /// Batches that an earlier part of this epoch delivered: half-open ranges.
     pub done: Vec<(u32, u32)>,
@@ -240,7 +241,10 @@ impl EpochState {
         }
         match self.strategy.deliver(&self.books.view(now)) {
             Some(batch) if self.books.ledger.pick(batch) => Pick::Deliver(batch),
-            Some(_) | None => Pick::Wait,
+            Some(_) | None => {
+                self.books.consumer.waits();
+                Pick::Wait
+            }
         }
     }
 
@@ -324,7 +328,11 @@ impl EpochState {
                 }
             }
             Prong::Back(device) => {
-                self.books.change(device, now, |back| answered_with(back, work_ns));
+                self.books.change(device, now, |back| {
+                    answered(back);
+                    back.times.push_limited(work_ns);
+                    back.proven = !held.overdue;
+                });
             }
         }
         self.strategy.observe(prong, work_ns);
@@ -406,6 +414,7 @@ impl EpochState {
     pub fn delivered(&mut self, batch: BatchIdx, now: Ns) {
         self.catch_up(now);
         let Some(prong) = self.books.ledger.deliver(batch) else { return };
+        self.books.consumer.takes(now);
         self.count(prong).delivered += 1;
         self.books.change_hand(prong, now, Hand::wait_less);
     }
@@ -433,11 +442,4 @@ fn answered(back: &mut Back) {
     if back.health == Health::Silent {
         back.health = Health::Well;
     }
-}
-
-/// The device answered with a batch that took it so long.
-fn answered_with(back: &mut Back, work_ns: u64) {
-    answered(back);
-    back.times.push_limited(work_ns);
-    back.proven = true;
 }

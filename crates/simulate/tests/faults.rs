@@ -6,7 +6,7 @@ mod worlds;
 
 use bothends_core::epoch::Recovery;
 use bothends_simulate::{Fault, Outcome, World, simulate};
-use worlds::{C_NS, classic, ns, play};
+use worlds::{C_NS, classic, ns, play, speedup_over};
 
 /// Host workers that make batches side by side, and the host's quota. With 1 the workers
 /// share each batch, as in the runtime.
@@ -45,11 +45,13 @@ fn unknown(n_batches: u32, (parallel, quota): (u32, u32), s: f64, a: f64) -> Wor
     world
 }
 
+/// Over several seeds when one does not show it: the noise of 200 batches is a percent.
 fn assert_never_slower(world: &World, strategy: &str) -> Outcome {
-    let cpu = play(world, "cpu");
     let other = play(world, strategy);
-    let ratio = cpu.seconds / other.seconds;
-    assert!(ratio >= 0.99, "{strategy}: {ratio:.4} of cpu in {world:?}: {other:?}");
+    if play(world, "cpu").seconds / other.seconds < 0.99 {
+        let ratio = speedup_over(1..=16, world, strategy);
+        assert!(ratio >= 0.99, "{strategy}: {ratio:.4} of cpu in {world:?}: {other:?}");
+    }
     other
 }
 

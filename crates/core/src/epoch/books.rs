@@ -22,10 +22,45 @@ pub(super) struct Books {
     /// For each device the next moment at which it says something new; the end of time when
     /// there is none.
     moments: Vec<Ns>,
+    /// None of the moments is before this one.
+    earliest: Ns,
     /// Whether there may be a claim of a device that nothing is known of.
     some_unknown: bool,
-    accelerator_ns: Option<u64>,
+    pub(super) consumer: Consumer,
     pub(super) recovery: Recovery,
+}
+
+/// How long the consumer takes for a batch: as told, or as seen where it did not wait.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    told_ns: Option<u64>,
+    seen: Times,
+    /// When it took the last batch, unless it has found nothing ready since.
+    busy_since: Option<Ns>,
+}
+
+impl Consumer {
+    fn new(told_ns: Option<u64>) -> Self {
+        Self { told_ns, seen: Times::of_host(None), busy_since: None }
+    }
+
+    fn step_ns(&self) -> Option<u64> {
+        self.told_ns.or_else(|| self.seen.mean_ns())
+    }
+
+    /// It asked, and nothing was ready.
+    pub(super) fn waits(&mut self) {
+        self.busy_since = None;
+    }
+
+    /// It took a batch.
+    pub(super) fn takes(&mut self, now: Ns) {
+        if let Some(before) = self.busy_since.replace(now)
+            && self.told_ns.is_none()
+        {
+            self.seen.push(now.since(before));
+        }
+    }
 }
 
 const NEVER: Ns = Ns(u64::MAX);
@@ -50,9 +85,10 @@ impl Books {
             },
             sum: BackSum::default(),
             moments: vec![NEVER; back.len()],
+            earliest: NEVER,
             some_unknown: false,
             back,
-            accelerator_ns: config.accelerator_ns,
+            consumer: Consumer::new(config.accelerator_ns),
             recovery: config.recovery,
         };
         for back in &books.back {
@@ -68,7 +104,7 @@ impl Books {
             front: &self.front,
             back: &self.back,
             sum: &self.sum,
-            accelerator_ns: self.accelerator_ns,
+            accelerator_ns: self.consumer.step_ns(),
             recovery: self.recovery,
         }
     }
@@ -116,11 +152,15 @@ impl Books {
 
     /// Declares overdue what has become so.
     pub(super) fn pass(&mut self, now: Ns) {
+        if now < self.earliest {
+            return;
+        }
         for at in 0..self.moments.len() {
             if self.moments[at] <= now {
                 self.refresh(at, now);
             }
         }
+        self.earliest = self.moments.iter().copied().min().unwrap_or(NEVER);
     }
 
     /// How long an unknown device may take depends on the host's times, which have changed.
@@ -152,6 +192,7 @@ impl Books {
         });
         self.moments[at] =
             moments.flatten().filter(|at| *at > now).min().unwrap_or(NEVER);
+        self.earliest = self.earliest.min(self.moments[at]);
         self.some_unknown |= mean_ns.is_none() && self.moments[at] != NEVER;
     }
 }

@@ -9,6 +9,7 @@
 //! claiming runs of neighbours, in front of which the host would then be alone.
 
 use crate::ids::{BatchIdx, DeviceIdx};
+use crate::ledger::Open;
 use crate::select::view::{Back, BackClaim, batches, float};
 use crate::select::{Strategy, View};
 
@@ -18,8 +19,13 @@ const MARGIN: f64 = 1.3;
 const HIGH_MARGIN: f64 = 1.05;
 /// So many batches more are left to the others.
 const MARGIN_BATCHES: u32 = 2;
-/// The part of a device's buffer that its horizon may fill: noise needs the rest.
+/// In an epoch shorter than so many host batches, one after the other, waiting for a device
+/// that fails at the end would cost more than a percent: idle hosts redo without being asked.
+const SHORT: u64 = 100;
+/// The part of a device's buffer that its horizon may fill: noise needs the rest …
 const ROOM: f64 = 0.6;
+/// … and that it may fill with what the device makes while the host is at a batch.
+const ROOM_WITH_HOST: f64 = 0.8;
 /// So many batches are left to the others before the first one of a device that nothing is
 /// known of: enough for a device 64 times slower than they are.
 const FIRST_AHEAD: u32 = 64;
@@ -36,15 +42,18 @@ impl Strategy for Ordered {
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
         let next = view.next()?;
         let free = view.lowest_free();
-        let redo_ns = view.redo_ns();
+        let redo_at = view.now.plus(view.redo_ns());
+        let beyond = view.beyond(view.redo_ns());
+        let is_short = view.now.0 < SHORT * view.redo_ns();
         let is_due = |claim: &BackClaim| match claim.ready_at {
             // An unproven device only tries: the host comes to its batch in turn.
             None => free.is_none_or(|free| claim.batch < free),
             Some(ready_at) => {
                 let is_idle = claim.batch == next || free.is_none();
-                let is_late = claim.overdue || ready_at > view.now.plus(redo_ns);
-                is_idle && view.is_worth_redoing(claim)
-                    || is_late && view.is_needed_within(claim.batch, redo_ns)
+                let is_late = claim.overdue || ready_at > redo_at;
+                free.is_none() && is_short
+                    || is_idle && view.is_worth_redoing(claim)
+                    || is_late && beyond.is_none_or(|beyond| claim.batch < beyond)
             }
         };
         view.back_claims().filter(is_due).map(|claim| claim.batch).min()
@@ -58,21 +67,12 @@ impl Strategy for Ordered {
             return None;
         }
         let known = latency_ns(back).filter(|_| view.front.times.mean_ns().is_some());
-        let Some(own_ns) = known else {
+        let Some(latency_ns) = known else {
             let ahead = free.nth(FIRST_AHEAD).and_then(|from| open.first_from(from));
             return ahead.or_else(|| open.last());
         };
-        // Far enough that the host can still redo it in time, if what waits meanwhile has
-        // room. Near the end nothing is that far; then the last one, if the device should
-        // have it in time: the host, idle by then, redoes what comes too late.
-        let safe_ns = own_ns + float(view.redo_ns());
-        let rate = view.makers_rate_without(device);
-        let safe = batches(safe_ns * rate).saturating_add(MARGIN_BATCHES);
-        let ahead = free.nth(safe.min(batches(room_ns(back) * rate)));
-        let by_makers = ahead.and_then(|from| open.first_from(from)).or_else(|| {
-            let needed = batches(mean_ns(back) * in_line(back) * rate);
-            open.last().filter(|last| free.count_below(*last) >= needed)
-        });
+        let safe_ns = latency_ns + float(view.redo_ns());
+        let by_makers = behind_makers(view, back, open, safe_ns);
         // A slow accelerator gives time, too. The host does not wait for an unproven device.
         let by_taker = view.accelerator_ns.filter(|_| back.proven).and_then(|step_ns| {
             let steps = batches(safe_ns / float(step_ns)).saturating_add(MARGIN_BATCHES);
@@ -94,6 +94,37 @@ impl Strategy for Ordered {
     }
 }
 
+/// The batch that the others come to when the device has it: far enough that the host can
+/// still redo it in time, if what waits meanwhile has room. Near the end nothing is that far;
+/// then one that the device should have in time: the host, idle by then, redoes what comes
+/// too late.
+fn behind_makers(
+    view: &View<'_>,
+    back: &Back,
+    open: Open<'_>,
+    safe_ns: f64,
+) -> Option<BatchIdx> {
+    let free = view.ledger.free();
+    let own_ns = mean_ns(back) * in_line(back);
+    if f64::from(free.len()) < own_ns * view.front_rate() {
+        // The host alone is through before it.
+        return None;
+    }
+    let rate = view.rate_of_quicker(back);
+    let safe = batches(safe_ns * rate).saturating_add(MARGIN_BATCHES);
+    if let Some(from) = free.nth(safe.min(batches(room_ns(view, back) * rate)))
+        && let Some(batch) = open.first_from(from)
+    {
+        return Some(batch);
+    }
+    // Between the first that is possible and the last, for which delivery would have to wait
+    // when all else is done.
+    let needed = batches(own_ns * rate);
+    let from = free.nth(needed + free.len().saturating_sub(needed) / 2)?;
+    let last = || open.last().filter(|last| free.count_below(*last) >= needed);
+    open.first_from(from).or_else(last)
+}
+
 /// How long after its claim a device's next batch is ready, nearly always; `None` for a
 /// device that nothing is known of.
 fn latency_ns(back: &Back) -> Option<f64> {
@@ -101,9 +132,13 @@ fn latency_ns(back: &Back) -> Option<f64> {
     Some(in_line(back) * (MARGIN * mean_ns(back)).max(HIGH_MARGIN * high))
 }
 
-/// The longest horizon in which what the device makes has room; its own time at least.
-fn room_ns(back: &Back) -> f64 {
-    (ROOM * f64::from(back.config.buffer)).max(in_line(back)) * mean_ns(back)
+/// The longest horizon in which what the device makes has room; its own time at least. What
+/// it makes while the host is at a batch waits too.
+fn room_ns(view: &View<'_>, back: &Back) -> f64 {
+    let buffer = f64::from(back.config.buffer);
+    let with_host = float(view.redo_ns()) / mean_ns(back).max(1.0);
+    let room = (ROOM * buffer).min(ROOM_WITH_HOST * buffer - with_host);
+    room.max(in_line(back)) * mean_ns(back)
 }
 
 fn mean_ns(back: &Back) -> f64 {

@@ -36,7 +36,7 @@ impl Strategy for Relaxed {
         let Some(each_ns) = back.times.mean_ns() else { return Some(free) };
         let in_line = u64::from(back.hand.n_held()) + 1;
         let own_ns = float(each_ns.saturating_mul(in_line));
-        let others_ns = f64::from(view.n_free()) / view.rate_without(device);
+        let others_ns = f64::from(view.n_free()) / view.rate_of_quicker(back);
         (others_ns >= REFUSAL * own_ns).then_some(free)
     }
 

@@ -6,7 +6,7 @@
 use crate::epoch::{DeviceConfig, Recovery};
 use crate::ids::{BatchIdx, DeviceIdx, Ns};
 use crate::ledger::batch_set::BatchSet;
-use crate::ledger::hand::{Hand, Held};
+use crate::ledger::hand::Hand;
 use crate::ledger::{BatchState, Ledger, Open};
 use crate::rates::Times;
 
@@ -79,7 +79,8 @@ impl BackSum {
         if back.health != Health::Well {
             return Self { waiting, ..Self::default() };
         }
-        let rate = back.times.mean_ns().map_or(0, |ns| RATE_ONE / u128::from(ns.max(1)));
+        let mean_ns = back.times.mean_ns().filter(|_| back.proven);
+        let rate = mean_ns.map_or(0, |ns| RATE_ONE / u128::from(ns.max(1)));
         let room = back.config.buffer.min(MOST_ROOM);
         Self { rate, room, n_well: 1, waiting }
     }
@@ -104,7 +105,7 @@ pub enum Health {
 pub struct BackClaim {
     /// The batch.
     pub batch: BatchIdx,
-    /// Whether it has been declared overdue.
+    /// Whether it, or one before it in the same hand, has been declared overdue.
     pub overdue: bool,
     /// When it is expected to be ready; `None` for an unproven device.
     pub ready_at: Option<Ns>,
@@ -183,32 +184,36 @@ impl<'a> View<'a> {
 // ---- rates --------------------------------------------------------------------------------
 
 impl View<'_> {
-    /// Batches per nanosecond that the host and all working devices but one make, and the
-    /// accelerator takes; 0 when nothing is known.
+    /// Batches per nanosecond made by those who come to a batch before a device would: the
+    /// host, and the working, proven devices that are quicker. Slower ones and its equals claim
+    /// behind it. Costs O(devices).
     #[must_use]
-    pub fn rate_without(&self, device: DeviceIdx) -> f64 {
-        let makers = self.makers_rate_without(device);
-        makers.min(self.accelerator_ns.map_or(f64::INFINITY, rate_of))
+    pub fn rate_of_quicker(&self, than: &Back) -> f64 {
+        let own_ns = than.times.mean_ns().unwrap_or(0);
+        let rate = |back: &Back| {
+            let is_reliable = back.proven && back.health == Health::Well;
+            let mean_ns = back.times.mean_ns().filter(|_| is_reliable)?;
+            (mean_ns < own_ns / 10 * QUICKER_TENTHS).then(|| rate_of(mean_ns))
+        };
+        self.front_rate() + self.back.iter().filter_map(rate).sum::<f64>()
     }
 
-    /// Batches per nanosecond that the host and all working devices but one make together.
+    /// The first batch that delivery does not reach within `ns`, if all goes as measured;
+    /// `None` when it reaches all. What is free before a batch must be made (by the host:
+    /// devices claim behind it), and what is before it must be taken.
     #[must_use]
-    pub fn makers_rate_without(&self, device: DeviceIdx) -> f64 {
-        self.made_rate(Some(device))
+    pub fn beyond(&self, ns: u64) -> Option<BatchIdx> {
+        let made = float(ns) * self.front_rate();
+        let makes = self.ledger.free().nth(batches(made.floor()));
+        let takes =
+            self.accelerator_ns.filter(|step_ns| *step_ns > 0).and_then(|step_ns| {
+                let taken = u32::try_from(ns / step_ns).unwrap_or(u32::MAX);
+                self.ledger.unpicked().nth(taken.saturating_add(1))
+            });
+        makes.into_iter().chain(takes).min()
     }
 
-    /// Whether delivery reaches a batch within `ns`, if all goes as measured: what is free
-    /// before it must be made, and what is before it must be taken.
-    #[must_use]
-    pub fn is_needed_within(&self, batch: BatchIdx, ns: u64) -> bool {
-        let sets = [self.ledger.free(), self.ledger.host_only()];
-        let free: u32 = sets.into_iter().map(|set| set.count_below(batch)).sum();
-        let waiting = f64::from(self.ledger.unpicked().count_below(batch));
-        let step_ns = float(self.accelerator_ns.unwrap_or(0));
-        (f64::from(free) / self.made_rate(None)).max(waiting * step_ns) <= float(ns)
-    }
-
-    /// Batches per nanosecond that the working devices make together, but for one.
+    /// Batches per nanosecond that the working, proven devices make together, but for one.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "rates are estimates")]
     pub fn back_rate(&self, without: Option<DeviceIdx>) -> f64 {
@@ -235,10 +240,6 @@ impl View<'_> {
         self.front.times.mean_ns().map_or(0.0, |ns| self.front.part * rate_of(ns))
     }
 
-    fn made_rate(&self, without: Option<DeviceIdx>) -> f64 {
-        self.front_rate() + self.back_rate(without)
-    }
-
     /// Nanoseconds the host takes from taking a batch up to having it ready, with a tenth to
     /// spare; 0 when not known.
     #[must_use]
@@ -247,6 +248,9 @@ impl View<'_> {
         (each / 10).saturating_mul(11 * u64::from(self.front.parallel))
     }
 }
+
+/// A device counts as quicker than another if it takes less than so many tenths of its time.
+const QUICKER_TENTHS: u64 = 9;
 
 fn rate_of(ns: u64) -> f64 {
     1.0 / float(ns)
@@ -277,8 +281,13 @@ impl<'a> View<'a> {
         let ledger = self.ledger;
         let devices = if self.may_rescue() { self.back } else { &[] };
         let claims = devices.iter().flat_map(|back| {
-            let mean = back.times.mean_ns().filter(|_| back.proven);
-            back.hand.held().iter().map(move |held| BackClaim::new(held, mean))
+            let is_silent = back.health == Health::Silent;
+            let mean_ns = back.times.mean_ns().filter(|_| back.proven);
+            back.hand.held().iter().map(move |held| BackClaim {
+                batch: held.batch(),
+                overdue: held.overdue || is_silent,
+                ready_at: mean_ns.map(|ns| held.end_at(ns)),
+            })
         });
         claims.filter(|claim| ledger.only_back_makes(claim.batch))
     }
@@ -322,15 +331,5 @@ impl<'a> View<'a> {
     pub fn is_worth_redoing(&self, claim: &BackClaim) -> bool {
         let Some(ready_at) = claim.ready_at else { return true };
         claim.overdue || ready_at <= self.now || ready_at > self.now.plus(self.redo_ns())
-    }
-}
-
-impl BackClaim {
-    fn new(held: &Held, mean_ns: Option<u64>) -> Self {
-        Self {
-            batch: held.batch(),
-            overdue: held.overdue,
-            ready_at: mean_ns.map(|ns| held.end_at(ns)),
-        }
     }
 }

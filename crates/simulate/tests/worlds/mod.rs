@@ -1,6 +1,8 @@
 //! Worlds that several tests begin with. The unit of time is the host's batch.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+use std::ops::RangeInclusive;
+
 use bothends_core::epoch::Recovery;
 use bothends_core::objective::Objective;
 use bothends_core::select::StrategyConfig;
@@ -64,9 +66,18 @@ pub(crate) fn play(world: &World, strategy: &str) -> Outcome {
 
 /// How much faster than `cpu` a strategy is in a world, over three seeds.
 pub(crate) fn speedup(world: &World, strategy: &str) -> f64 {
+    speedup_over(1..=3, world, strategy)
+}
+
+/// The same over other seeds.
+pub(crate) fn speedup_over(
+    seeds: RangeInclusive<u64>,
+    world: &World,
+    strategy: &str,
+) -> f64 {
     let seconds = |strategy| -> f64 {
-        let seeds = [1, 2, 3].map(|seed| World { seed, ..world.clone() });
-        seeds.iter().map(|world| play(world, strategy).seconds).sum()
+        let worlds = seeds.clone().map(|seed| World { seed, ..world.clone() });
+        worlds.map(|world| play(&world, strategy).seconds).sum()
     };
     seconds("cpu") / seconds(strategy)
 }
