@@ -25,8 +25,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// (a later release) micro and end-to-end measurements
     Bench(Rest),
-    /// (a later release) strategies in virtual time
-    Simulate(Rest),
+    /// Strategies compared in virtual time: modelled, at once, without data or devices
+    Simulate(SimulateArgs),
     /// (a later release) make a packed store
     Pack(Rest),
     /// (a later release) restore the files of a packed store
@@ -75,6 +75,40 @@ pub(crate) struct DoctorArgs {
 pub(crate) struct InspectArgs {
     /// A data set, a recipe file, or the name of a built-in recipe
     pub(crate) path: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SimulateArgs {
+    /// A scenario by name (may repeat), or all
+    #[arg(long, value_name = "NAME|all", action = ArgAction::Append)]
+    pub(crate) scenario: Vec<String>,
+    /// A scenario of your own (may repeat)
+    #[arg(long, value_name = "FILE", action = ArgAction::Append)]
+    pub(crate) config: Vec<PathBuf>,
+    /// A strategy (may repeat); by default cpu, mte, wrr, relaxed and ordered
+    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
+    pub(crate) strategy: Vec<String>,
+    /// Whether the host stands in for lost and late devices; by default as the scenario says
+    #[arg(long, value_enum, value_name = "on|off")]
+    pub(crate) recovery: Option<RecoveryArg>,
+    /// Instead of the scenario's: throughput, energy or host-cpu-cap=P (percent)
+    #[arg(long, value_name = "GOAL")]
+    pub(crate) objective: Option<String>,
+    /// Play the seeds 1 to N instead of the scenario's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) seeds: Option<u64>,
+    /// Write the results as JSON; - for standard output
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<PathBuf>,
+    /// Name the scenarios, and play none
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum RecoveryArg {
+    On,
+    Off,
 }
 
 #[derive(Debug, clap::Args)]

@@ -12,6 +12,7 @@ mod picture;
 mod progress;
 mod run;
 mod say;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Bench(_) => absent("bench"),
-        Command::Simulate(_) => absent("simulate"),
+        Command::Simulate(args) => simulate::simulate(&args),
         Command::Pack(_) => absent("pack"),
         Command::Unpack(_) => absent("unpack"),
         Command::Report(_) => absent("report"),
