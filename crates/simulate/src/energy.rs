@@ -61,14 +61,18 @@ impl Power {
     pub(crate) fn of(spec: Option<&PowerSpec>) -> Result<Self, String> {
         let power = match spec {
             Some(PowerSpec::Full(power)) => (**power).clone(),
-            Some(PowerSpec::Preset(name)) => Self::preset(name)?,
-            None => Self::preset(DEFAULT)?,
+            Some(PowerSpec::Preset(name)) => Self::named(name)?,
+            None => Self::named(DEFAULT)?,
         };
         power.check()?;
         Ok(power)
     }
 
-    fn preset(name: &str) -> Result<Self, String> {
+    /// The preset of that name.
+    ///
+    /// # Errors
+    /// All names, in words.
+    pub fn named(name: &str) -> Result<Self, String> {
         let Some((_, json)) = PRESETS.iter().find(|(known, _)| *known == name) else {
             let known = PRESETS.map(|(known, _)| known).join(", ");
             return Err(format!(

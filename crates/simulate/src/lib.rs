@@ -4,8 +4,8 @@
 //! accelerator) as discrete events, [`simulate_ranks`] several that step together. They drive
 //! exactly the code that the runtime drives, `bothends_core::epoch::EpochState`; nothing
 //! sleeps, and a world and its seed have one outcome. A [`Scenario`] is worlds with a name,
-//! read from a file; [`Scenario::run`] plays strategies in it, [`table`] shows what came
-//! out. What is not modelled: contention for the host's memory and for a device's flash.
+//! read from a file; [`Scenario::run`] plays strategies in it, [`table()`] shows what came
+//! out, and [`sizing`] answers whether devices would pay. What is not modelled: contention for the host's memory and for a device's flash.
 //! Read `world.rs`, then `play.rs`, then `scenario.rs`.
 
 pub mod noise;
@@ -16,6 +16,7 @@ pub mod bound;
 pub mod energy;
 pub mod result;
 pub mod scenario;
+pub mod sizing;
 pub mod table;
 
 pub use energy::Power;
