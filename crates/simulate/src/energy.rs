@@ -117,3 +117,57 @@ impl Power {
             + (self.accelerator_busy_w.value - self.accelerator_idle_w.value) * step_s
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::find;
+
+    #[test]
+    fn every_file_of_the_folder_is_a_preset_and_named_as_it_is_called() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/power");
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), PRESETS.len());
+        for (name, _) in PRESETS {
+            let power = Power::named(name).unwrap();
+            assert_eq!(power.name, name);
+            assert_eq!(power.check(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn idle_power_flows_all_the_time_and_work_costs_more() {
+        let power = Power::named("cloud").unwrap();
+        let mut scenario = find("steady").unwrap();
+        scenario.ranks[0].n_batches = 10;
+        let worlds = scenario.worlds("cpu".parse().unwrap());
+        let outcome = crate::simulate(&worlds[0][0]);
+        let outcome = Outcome {
+            seconds: 100.0,
+            idle: 0.25,
+            host_cpu_s: 10.0,
+            device_s: 20.0,
+            ..outcome
+        };
+        let idle = 100.0 * (5.92 + 2.0 * 5.0 + 50.0);
+        let work = 10.0 * 2.76 + 20.0 * 15.0 + 75.0 * 350.0;
+        assert!((power.joules(&outcome, 2) - idle - work).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_wrong_model_says_what_to_write() {
+        let of = |json: &str| Power::of(Some(&serde_json::from_str(json).unwrap()));
+        let unknown = of(r#""clod""#).unwrap_err();
+        assert_eq!(
+            unknown,
+            "`clod` is no preset: use cloud, newport, or write an object"
+        );
+        let negative = PRESETS[0].1.replace("\"value\": 400", "\"value\": -4");
+        let error = of(&negative).unwrap_err();
+        assert_eq!(error, "`accelerator_busy_w` is -4; it must be from 0 to 1e6");
+        let nameless =
+            PRESETS[0].1.replace("\"source\": \"uncalibrated\"", "\"source\": \"\"");
+        assert!(
+            of(&nameless).unwrap_err().contains("has no source; write `uncalibrated`")
+        );
+    }
+}

@@ -368,3 +368,127 @@ impl Place<'_> {
 pub(super) fn nanoseconds(seconds: f64) -> Option<u64> {
     (0.0..=1e9).contains(&seconds).then(|| (seconds * 1e9).round() as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    const WHOLE: &str = r#"{
+        "name": "mine", "about": "one of each", "steady": false, "batches": 100, "ranks": 2,
+        "host": { "batch_s": 1, "slowdown": { "after_percent": 50, "factor": 2 } },
+        "devices": [
+            { "count": 3, "batch_s": 0.5, "faults": ["late@10%"], "link": 0, "latency_s": 0.1,
+              "absence": { "first_s": 1, "for_s": 2, "every_s": 3 },
+              "drift": { "amplitude": 0.5, "period_s": 60 } },
+            { "batch_s": 2, "shard": 1, "ranks": [1] }
+        ],
+        "links": [{ "bytes_per_s": 1000 }], "batch_bytes": 10,
+        "accelerator": { "step_s": 0.25, "poll_s": 0.01 }, "slope": 0.1,
+        "objective": "host-cpu-cap=50", "recovery": "off", "known": false, "power": "newport"
+    }"#;
+
+    #[test]
+    fn every_key_arrives() {
+        let mine = scenario("mine.json", WHOLE).unwrap();
+        assert_eq!((mine.name.as_str(), &mine.seeds[..]), ("mine", &[1, 2, 3][..]));
+        assert_eq!(mine.power.name, "newport");
+        let [first, second] = &mine.ranks[..] else { panic!("{:?}", mine.ranks) };
+        // Three devices are dealt in turn; the last is the second rank's own.
+        assert_eq!((first.devices.len(), second.devices.len()), (2, 2));
+        assert_eq!((second.devices[1].shard, second.shards), (Some(1), 2));
+        let text = format!("{first:?}");
+        for part in [
+            "objective: HostCpuCap(Percent(50)), recovery: Off",
+            "slowdown: Some(After { percent: 50, factor: 2.0 }), known: false",
+            "faults: [Late { percent: 10 }]",
+            "first_ns: 1000000000, for_ns: 2000000000, every_ns: 3000000000",
+            "amplitude: 0.5, period_ns: 60000000000",
+            "link: Some(0), latency_ns: 100000000, outputs: 4294967295",
+            "links: [Link { bytes_per_s: 1000 }], batch_bytes: 10",
+            "step_ns: 250000000, poll_ns: 10000000, known: false",
+            "slope: 0.1",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        let cases = [
+            (
+                "\"batches\": 100",
+                "\"batches\": 0",
+                "`batches` is 0; it must be at least 1",
+            ),
+            (
+                "\"batch_s\": 0.5",
+                "\"batch_s\": 0",
+                "`devices[0].batch_s` is 0; it must be a number of seconds above 0, at most 1e9",
+            ),
+            (
+                "late@10%",
+                "explode@1%",
+                "`devices[0].faults` is `explode@1%`; write die@P%, stall@P% (for ever), \
+                 stall@P%:SECONDS, throttle@P%:FACTOR, slow-start, late@P% or corrupt@P%",
+            ),
+            (
+                "\"link\": 0",
+                "\"link\": 1",
+                "`devices[0].link` is 1; there are 1 links, and they count from 0",
+            ),
+            (
+                "\"ranks\": [1]",
+                "\"ranks\": [2]",
+                "`devices[1].ranks` is 2; there are 2 ranks, and they count from 0",
+            ),
+            (
+                "\"every_s\": 3",
+                "\"every_s\": 2",
+                "`devices[0].absence.every_s` is 2; it must be more than `for_s`",
+            ),
+            (
+                "\"after_percent\": 50, ",
+                "",
+                "`host.slowdown.after_percent` is missing; give either it or `first_batches`",
+            ),
+            (
+                "cap=50",
+                "cap=0",
+                "`objective` is `host-cpu-cap=0`; write throughput, energy or host-cpu-cap=P",
+            ),
+            (
+                "\"steady\": false",
+                "\"steady\": true",
+                "`steady` is true; say false, for there is a fault, an absence, a drift or a \
+                 slowdown",
+            ),
+            (
+                "\"newport\"",
+                "\"oldport\"",
+                "`power` is not usable; `oldport` is no preset: use cloud, newport, or write an \
+                 object",
+            ),
+        ];
+        for (right, wrong, expected) in cases {
+            let error = scenario("mine.json", &WHOLE.replace(right, wrong)).unwrap_err();
+            assert_eq!(error.to_string(), format!("mine.json: {expected}"));
+        }
+    }
+
+    #[test]
+    fn an_unknown_or_missing_key_is_named() {
+        for (right, wrong, expected) in [
+            ("\"latency_s\"", "\"latencey_s\"", "unknown field `latencey_s`"),
+            ("\"factor\"", "\"factro\"", "unknown field `factro`"),
+            ("\"about\": \"one of each\",", "", "missing field `about`"),
+            ("\"off\"", "\"of\"", "unknown variant `of`"),
+            ("\"batches\": 100", "\"batches\": \"all\"", "expected u32 at line 2 column"),
+        ] {
+            let error = scenario("mine.json", &WHOLE.replace(right, wrong)).unwrap_err();
+            assert_eq!(error.to_string(), "mine.json is no scenario");
+            let source = error.source().unwrap().to_string();
+            assert!(source.contains(expected), "{source}");
+        }
+    }
+}
