@@ -7,12 +7,14 @@
 mod args;
 mod demo;
 mod doctor;
+mod findings;
 mod inspect;
 mod picture;
 mod progress;
 mod run;
 mod say;
 mod simulate;
+mod sizing;
 
 use std::process::ExitCode;
 

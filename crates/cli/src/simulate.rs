@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::args::{RecoveryArg, SimulateArgs};
 use crate::progress::Bar;
-use crate::{Failed, run, say};
+use crate::{Failed, run, say, sizing};
 
 /// What is played when nobody says.
 const STRATEGIES: [&str; 5] = ["cpu", "mte", "wrr", "relaxed", "ordered"];
@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Plays what the flags say, and prints a table of each scenario.
 pub(crate) fn simulate(args: &SimulateArgs) -> Result<(), Failed> {
+    if let Some(doctor) = &args.sizing.doctor {
+        return sizing::size(&args.sizing, doctor, args.json.as_deref());
+    }
     if args.list {
         return list();
     }

@@ -6,9 +6,12 @@ use serde::Deserialize;
 use crate::play::Outcome;
 
 /// Name and text of every preset.
-pub const PRESETS: [(&str, &str); 2] = [
+pub const PRESETS: [(&str, &str); 5] = [
     ("cloud", include_str!("../../../configs/power/cloud.json")),
     ("newport", include_str!("../../../configs/power/newport.json")),
+    ("smartssd", include_str!("../../../configs/power/smartssd.json")),
+    ("dpu-bf2", include_str!("../../../configs/power/dpu-bf2.json")),
+    ("storage-server", include_str!("../../../configs/power/storage-server.json")),
 ];
 
 /// The preset of a scenario that names none.
@@ -159,7 +162,7 @@ mod tests {
         let unknown = of(r#""clod""#).unwrap_err();
         assert_eq!(
             unknown,
-            "`clod` is no preset: use cloud, newport, or write an object"
+            "`clod` is no preset: use cloud, newport, smartssd, dpu-bf2, storage-server, or write an object"
         );
         let negative = PRESETS[0].1.replace("\"value\": 400", "\"value\": -4");
         let error = of(&negative).unwrap_err();

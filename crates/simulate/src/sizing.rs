@@ -244,7 +244,6 @@ impl Answer {
     /// The answer as plain text for a terminal: sentences, then the table.
     #[must_use]
     pub fn text(&self) -> String {
-        let Question { host, device, accelerator, .. } = &self.question;
         let mut text = self.advice.join("\n");
         text += "\n\n";
         let headings = [
@@ -274,11 +273,7 @@ impl Answer {
         }));
         text += &aligned(&lines);
         text += &format!(
-            "({LABEL}, from rates of: host {}, {} {}, {} by its constants; power model {})\n",
-            host.source,
-            device.name,
-            device.source,
-            accelerator.name,
+            "({LABEL}, from the rates above; power model {})\n",
             self.question.power.name
         );
         text

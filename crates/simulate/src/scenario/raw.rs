@@ -466,8 +466,8 @@ mod tests {
             (
                 "\"newport\"",
                 "\"oldport\"",
-                "`power` is not usable; `oldport` is no preset: use cloud, newport, or write an \
-                 object",
+                "`power` is not usable; `oldport` is no preset: use cloud, newport, smartssd, \
+                 dpu-bf2, storage-server, or write an object",
             ),
         ];
         for (right, wrong, expected) in cases {
