@@ -68,6 +68,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "accel",
             "agent",
             "runtime",
+            "simulate",
             "report",
             "cli",
             "firmware-sim",

@@ -140,8 +140,8 @@ fn accelerator(
         None => {
             bar.phase("measuring the host to choose an accelerator");
             let alone = RunConfig { devices: Vec::new(), ..config.clone() };
-            let rate =
-                Runtime::open(alone)?.measure_front(scale.measure)?.unwrap_or(500.0);
+            let alone = Runtime::open(alone)?.measure_front(scale.measure)?;
+            let rate = alone.map_or(500.0, |alone| alone.images_per_s);
             format!("sim:{:.0}", (rate * ACCELERATOR_OVER_HOST).max(1.0))
         }
     };

@@ -7,11 +7,14 @@
 mod args;
 mod demo;
 mod doctor;
+mod findings;
 mod inspect;
 mod picture;
 mod progress;
 mod run;
 mod say;
+mod simulate;
+mod sizing;
 
 use std::process::ExitCode;
 
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Bench(_) => absent("bench"),
-        Command::Simulate(_) => absent("simulate"),
+        Command::Simulate(args) => simulate::simulate(&args),
         Command::Pack(_) => absent("pack"),
         Command::Unpack(_) => absent("unpack"),
         Command::Report(_) => absent("report"),

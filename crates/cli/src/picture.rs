@@ -119,7 +119,7 @@ fn event(entry: &bothends_runtime::LogEntry) -> Option<Event> {
 }
 
 /// The date and time in UTC, from the kernel's clock.
-fn now() -> String {
+pub(crate) fn now() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let seconds = since.map_or(0, |d| d.as_secs());
     let (days, rest) = (seconds / 86_400, seconds % 86_400);

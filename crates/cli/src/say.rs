@@ -1,10 +1,16 @@
 //! What the program prints: results on standard output, everything else on standard error.
 //! The only module that writes to either.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the command line")]
+#![allow(clippy::print_stderr, reason = "this is the command line")]
 
-/// One line of result.
+use std::io::{ErrorKind, Write, stdout};
+
+/// One line of result. Who closes the pipe early (`| head`) has read enough.
 pub(crate) fn line(text: &str) {
-    println!("{text}");
+    if let Err(why) = writeln!(stdout(), "{text}")
+        && why.kind() != ErrorKind::BrokenPipe
+    {
+        error(&format!("cannot write to standard output: {why}"));
+    }
 }
 
 /// One line about what is going on.

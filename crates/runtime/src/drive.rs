@@ -139,14 +139,16 @@ fn prepare(
     if how.measure.is_some() || needed {
         let lasting = how.measure.unwrap_or(Duration::from_secs(2));
         observer.phase("measuring the host alone");
-        alone.front_images_per_s = runtime.measure_front(lasting)?;
+        alone.front_images_per_s =
+            runtime.measure_front(lasting)?.map(|alone| alone.images_per_s);
     }
     if !runtime.config.devices.is_empty() {
         observer.phase("connecting the devices");
         runtime.connect_devices(alone.front_images_per_s)?;
         if let Some(lasting) = how.measure {
             observer.phase("measuring the devices alone");
-            alone.back_images_per_s = runtime.measure_back(lasting)?;
+            alone.back_images_per_s =
+                runtime.measure_back(lasting)?.map(|alone| alone.images_per_s);
         }
     }
     Ok(alone)

@@ -65,7 +65,7 @@ pub use error::RuntimeError;
 pub use feed::Skipped;
 pub use log::{EventLog, LogEntry, Moment};
 pub use machine::Machine;
-pub use measure::Alone;
+pub use measure::{Alone, Measured};
 pub use report::{BackReport, EpochReport};
 pub use result::{
     AcceleratorResult, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult,

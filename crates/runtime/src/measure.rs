@@ -10,6 +10,7 @@ use bothends_core::select::StrategyConfig;
 use serde::Serialize;
 
 use crate::error::RuntimeError;
+use crate::process;
 use crate::runtime::{EpochOptions, Runtime};
 
 /// Batches a measurement sees at least, however long they take.
@@ -36,38 +37,49 @@ pub struct Alone {
     pub back_images_per_s: Option<f64>,
 }
 
+/// What a prong did alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// Its rate.
+    pub images_per_s: f64,
+    /// Processor milliseconds of this process for an image; `None` where the kernel does not
+    /// say.
+    pub cpu_ms_per_image: Option<f64>,
+}
+
 impl Runtime {
-    /// Measures the host alone, for about `lasting`.
+    /// Measures the host alone, for about `lasting`; `None` when too little came.
     ///
     /// # Errors
     /// What ends an epoch.
     pub fn measure_front(
         &mut self,
         lasting: Duration,
-    ) -> Result<Option<f64>, RuntimeError> {
+    ) -> Result<Option<Measured>, RuntimeError> {
         self.measure(StrategyConfig::Cpu, lasting, |prong| prong == Prong::Front)
     }
 
-    /// Measures all connected devices together without the host, for about `lasting`.
+    /// Measures all connected devices together without the host, for about `lasting`; `None`
+    /// when too little came.
     ///
     /// # Errors
     /// What ends an epoch.
     pub fn measure_back(
         &mut self,
         lasting: Duration,
-    ) -> Result<Option<f64>, RuntimeError> {
+    ) -> Result<Option<Measured>, RuntimeError> {
         self.measure(StrategyConfig::Csd, lasting, |prong| prong != Prong::Front)
     }
 
-    /// Images per second of the batches that count, from the first delivered batch to the
-    /// last; `None` when too few came. A measurement lasts longer than asked until a few
+    /// The batches that count, from the first delivered batch to the last; `None` when too few
+    /// came. A measurement lasts longer than asked until a few
     /// batches have come.
     fn measure(
         &mut self,
         strategy: StrategyConfig,
         lasting: Duration,
         counts: fn(Prong) -> bool,
-    ) -> Result<Option<f64>, RuntimeError> {
+    ) -> Result<Option<Measured>, RuntimeError> {
         let batch = u64::from(self.config.batch_size);
         let world = u64::from(self.config.rank.world);
         let repeat =
@@ -80,6 +92,7 @@ impl Runtime {
         let mut epoch = self.start_epoch(&options)?;
         let began = Instant::now();
         let mut first = None;
+        let mut cpu_before = None;
         let mut last = began;
         let (mut n_batches, mut n_samples) = (0, 0);
         let result = loop {
@@ -88,6 +101,7 @@ impl Runtime {
                     last = Instant::now();
                     if first.is_none() {
                         first = Some(last);
+                        cpu_before = process::cpu_seconds();
                     } else if counts(batch.prong) {
                         n_samples += batch.n_valid();
                     }
@@ -102,11 +116,17 @@ impl Runtime {
                 break Ok(());
             }
         };
+        let cpu_after = process::cpu_seconds();
         self.finish_epoch(epoch);
         self.let_devices_finish();
         result?;
         let seconds = first.map_or(0.0, |first| (last - first).as_secs_f64());
-        Ok((seconds > 0.0).then(|| f64::from(n_samples) / seconds))
+        let cpu_s = cpu_after.zip(cpu_before).map(|(after, before)| after - before);
+        let n_samples = f64::from(n_samples);
+        Ok((seconds > 0.0 && n_samples > 0.0).then(|| Measured {
+            images_per_s: n_samples / seconds,
+            cpu_ms_per_image: cpu_s.map(|cpu_s| cpu_s * 1e3 / n_samples),
+        }))
     }
 
     /// Waits until no device works for the measurement any more: what is measured next would

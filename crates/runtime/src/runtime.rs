@@ -177,6 +177,12 @@ impl Runtime {
         })?)
     }
 
+    /// Bytes of a sample as a prong makes it and a link carries it.
+    #[must_use]
+    pub fn sample_bytes(&self) -> usize {
+        self.source.pipeline.shape().len()
+    }
+
     /// Starts emulated devices, connects all and agrees on the session.
     ///
     /// # Errors

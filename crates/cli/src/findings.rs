@@ -1,0 +1,138 @@
+//! What `doctor` found, as it stands in the file of `doctor --json`: one type for the program
+//! that writes the file and the one that reads it, so that they cannot differ. Nothing is
+//! measured here.
+
+use std::path::Path;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::Failed;
+
+/// Everything that was found.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Findings {
+    /// Version of the program.
+    pub(crate) version: String,
+    /// When, in UTC.
+    pub(crate) date: String,
+    /// Where.
+    pub(crate) machine: MachineFindings,
+    /// On what data; without it nothing was measured.
+    pub(crate) data: Option<DataFindings>,
+    /// The host alone, by number of workers.
+    pub(crate) host: Vec<HostFinding>,
+    /// Each device alone.
+    pub(crate) devices: Vec<DeviceFinding>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct MachineFindings {
+    pub(crate) processor: String,
+    pub(crate) cores: u32,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) kernel: String,
+    pub(crate) io_uring: String,
+    pub(crate) firmware_sim: String,
+    /// Of the control group, as the kernel writes it.
+    pub(crate) cpu_limit: Option<String>,
+    pub(crate) energy: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct DataFindings {
+    pub(crate) path: String,
+    pub(crate) about: Vec<String>,
+    pub(crate) recipe: String,
+    pub(crate) batch_size: u32,
+    /// Bytes of a sample on a device's link.
+    pub(crate) sample_bytes: usize,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct HostFinding {
+    pub(crate) workers: u32,
+    /// `None`: too slow to say.
+    pub(crate) images_per_s: Option<f64>,
+    pub(crate) cpu_ms_per_image: Option<f64>,
+    /// `measured`.
+    pub(crate) source: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct DeviceFinding {
+    /// As `--csd` named it.
+    pub(crate) csd: String,
+    /// The preset of an emulated device.
+    pub(crate) preset: Option<String>,
+    /// `None`: too slow to say.
+    pub(crate) images_per_s: Option<f64>,
+    /// What its link carries, where a preset states it.
+    pub(crate) link_bytes_per_s: Option<f64>,
+    /// `measured`, or that an emulated device is modelled.
+    pub(crate) source: String,
+}
+
+impl Findings {
+    /// Reads the file that doctor wrote.
+    pub(crate) fn load(path: &Path) -> Result<Self, Failed> {
+        let file = path.display();
+        let json = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {file}"))?;
+        let findings = serde_json::from_str(&json).with_context(|| {
+            format!("{file} was not written by `bothends doctor --json`; write it again")
+        })?;
+        Ok(findings)
+    }
+
+    /// Everything as lines for people.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let machine = &self.machine;
+        let gib = machine.memory_bytes.map(|bytes| format!("{} GiB", bytes >> 30));
+        let mut lines = vec![
+            format!(
+                "machine     {}, {} cores, {} memory, Linux {}",
+                machine.processor,
+                machine.cores,
+                gib.unwrap_or_else(|| "unknown".to_owned()),
+                machine.kernel
+            ),
+            format!("io_uring    {}", machine.io_uring),
+            format!("emulator    {}", machine.firmware_sim),
+        ];
+        lines.extend(
+            machine.cpu_limit.as_ref().map(|limit| format!("cpu limit   {limit}")),
+        );
+        lines.push(format!("energy      {}", machine.energy));
+        let Some(data) = &self.data else {
+            let none = "data        none given; --data PATH measures the host on it";
+            lines.push(none.to_owned());
+            return lines;
+        };
+        lines.extend(data.about.iter().map(|line| format!("data        {line}")));
+        for host in &self.host {
+            let HostFinding { workers, source, .. } = host;
+            let cpu = host.cpu_ms_per_image;
+            let cpu = cpu.map_or(String::new(), |ms| format!(", {ms:.2} CPU ms/image"));
+            lines.push(format!(
+                "host alone  {}{cpu} with {workers} workers ({source}, {})",
+                rate(host.images_per_s),
+                data.recipe
+            ));
+        }
+        for device in &self.devices {
+            let DeviceFinding { csd, source, .. } = device;
+            lines.push(format!(
+                "device      {} from {csd} ({source}, {})",
+                rate(device.images_per_s),
+                data.recipe
+            ));
+        }
+        lines
+    }
+}
+
+fn rate(images_per_s: Option<f64>) -> String {
+    images_per_s
+        .map_or("too slow to say".to_owned(), |rate| format!("{rate:.0} images/s"))
+}

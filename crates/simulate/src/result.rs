@@ -1,0 +1,214 @@
+//! A scenario played: what each strategy did, over all seeds and ranks, and how that compares
+//! with the host alone and with the bound. All figures are modelled, in virtual time.
+
+use bothends_core::epoch::Recovery;
+use bothends_core::select::StrategyConfig;
+use serde::{Serialize, Serializer};
+
+use crate::bound;
+use crate::play::{Outcome, simulate_ranks};
+use crate::scenario::Scenario;
+
+/// What every figure is.
+pub const LABEL: &str = "modelled, virtual time";
+
+/// A scenario and what strategies did in it. Its JSON has keys that scripts rely on.
+#[derive(Debug, Clone, Serialize)]
+pub struct ScenarioResult {
+    /// The scenario's name.
+    pub name: String,
+    /// What happens in it.
+    pub about: String,
+    /// Whether nothing changes while it is played.
+    pub steady: bool,
+    /// Batches of a rank.
+    pub batches: u32,
+    /// Ranks that step together.
+    pub ranks: usize,
+    /// Devices of all ranks.
+    pub devices: usize,
+    /// What the epochs are run for.
+    pub objective: String,
+    /// `on`, or `off`: the host does not stand in for lost and late devices.
+    pub recovery: &'static str,
+    /// The seeds it was played with.
+    pub seeds: Vec<u64>,
+    /// The model of power.
+    pub power: String,
+    /// The greatest speed-up that any scheme could reach; `None` where rates change.
+    pub bound: Option<f64>,
+    /// By name, in the order they were asked for.
+    #[serde(serialize_with = "as_map")]
+    pub strategies: Vec<(&'static str, StrategyResult)>,
+}
+
+/// What one strategy did: the mean epoch, all ranks together. Where an epoch did not come to
+/// its end, there is no length, and nothing that follows from it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StrategyResult {
+    /// Whether every epoch came to its end.
+    pub ended: bool,
+    /// Virtual seconds of an epoch.
+    pub seconds: Option<f64>,
+    /// Against `cpu` in the same scenario.
+    pub speedup: Option<f64>,
+    /// The speed-up as a part of the bound.
+    pub efficiency: Option<f64>,
+    /// Part of the time in which accelerators had nothing to do.
+    pub idle: Option<f64>,
+    /// Most device batches that waited at once, in any rank and epoch.
+    pub peak_waiting: u32,
+    /// Part of the batches that devices made.
+    pub back: f64,
+    /// Device claims that the host redid.
+    pub rescued: f64,
+    /// Batches made for nothing.
+    pub wasted: f64,
+    /// Seconds in which workers of the host worked.
+    pub host_cpu_s: f64,
+    /// Seconds in which devices worked.
+    pub device_s: f64,
+    /// What everything drew.
+    pub joules: Option<f64>,
+}
+
+fn as_map<S: Serializer>(
+    strategies: &[(&'static str, StrategyResult)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(strategies.iter().map(|(name, result)| (name, result)))
+}
+
+impl Scenario {
+    /// Plays every strategy, and `cpu` for the comparison; `starts` hears of each before it
+    /// is played. Blocks for as long as that takes.
+    pub fn run(
+        &self,
+        strategies: &[StrategyConfig],
+        starts: &mut dyn FnMut(StrategyConfig),
+    ) -> ScenarioResult {
+        starts(StrategyConfig::Cpu);
+        let cpu = Sums::of(self, StrategyConfig::Cpu);
+        let bound = self.steady.then(|| cpu.seconds / self.bound_seconds());
+        let mut result = ScenarioResult {
+            name: self.name.clone(),
+            about: self.about.clone(),
+            steady: self.steady,
+            batches: self.n_batches(),
+            ranks: self.ranks.len(),
+            devices: self.n_devices(),
+            objective: self.objective().to_string(),
+            recovery: match self.recovery() {
+                Recovery::On => "on",
+                Recovery::Off => "off",
+            },
+            seeds: self.seeds.clone(),
+            power: self.power.name.clone(),
+            bound,
+            strategies: Vec::new(),
+        };
+        for &strategy in strategies {
+            let sums = if strategy == StrategyConfig::Cpu {
+                cpu.clone()
+            } else {
+                starts(strategy);
+                Sums::of(self, strategy)
+            };
+            let speedup = cpu.seconds / sums.seconds;
+            result.strategies.push((strategy.name(), sums.result(speedup, bound)));
+        }
+        result
+    }
+
+    /// The least seconds of all seeds' epochs together: the slowest rank's, where ranks step
+    /// together.
+    fn bound_seconds(&self) -> f64 {
+        let slowest = self.ranks.iter().map(bound::seconds).fold(0.0, f64::max);
+        slowest * count(self.seeds.len())
+    }
+}
+
+/// Outcomes added up over seeds and ranks.
+#[derive(Debug, Clone)]
+struct Sums {
+    n_seeds: f64,
+    all_ended: bool,
+    /// Of epochs: ranks step together.
+    seconds: f64,
+    /// Of accelerators.
+    rank_s: f64,
+    idle_s: f64,
+    peak_waiting: u32,
+    batches: f64,
+    by_back: f64,
+    rescued: f64,
+    wasted: f64,
+    host_cpu_s: f64,
+    device_s: f64,
+    joules: f64,
+}
+
+impl Sums {
+    fn of(scenario: &Scenario, strategy: StrategyConfig) -> Self {
+        let mut sums = Self {
+            n_seeds: count(scenario.seeds.len()),
+            all_ended: true,
+            seconds: 0.0,
+            rank_s: 0.0,
+            idle_s: 0.0,
+            peak_waiting: 0,
+            batches: 0.0,
+            by_back: 0.0,
+            rescued: 0.0,
+            wasted: 0.0,
+            host_cpu_s: 0.0,
+            device_s: 0.0,
+            joules: 0.0,
+        };
+        for worlds in scenario.worlds(strategy) {
+            let outcomes = simulate_ranks(&worlds);
+            sums.seconds += outcomes.iter().map(|o| o.seconds).fold(0.0, f64::max);
+            for (world, outcome) in worlds.iter().zip(&outcomes) {
+                sums.add(outcome);
+                sums.joules += scenario.power.joules(outcome, world.devices.len());
+            }
+        }
+        sums
+    }
+
+    fn add(&mut self, outcome: &Outcome) {
+        self.all_ended &= outcome.ended;
+        self.rank_s += outcome.seconds;
+        self.idle_s += outcome.idle * outcome.seconds;
+        self.peak_waiting = self.peak_waiting.max(outcome.peak_waiting);
+        self.batches += f64::from(outcome.batches);
+        let by_back: u32 = outcome.back.iter().map(|counts| counts.delivered).sum();
+        self.by_back += f64::from(by_back);
+        self.rescued += f64::from(outcome.rescued);
+        self.wasted += f64::from(outcome.wasted);
+        self.host_cpu_s += outcome.host_cpu_s;
+        self.device_s += outcome.device_s;
+    }
+
+    fn result(&self, speedup: f64, bound: Option<f64>) -> StrategyResult {
+        let if_ended = |value: f64| self.all_ended.then_some(value);
+        StrategyResult {
+            ended: self.all_ended,
+            seconds: if_ended(self.seconds / self.n_seeds),
+            speedup: if_ended(speedup),
+            efficiency: bound.and_then(|bound| if_ended(speedup / bound)),
+            idle: if_ended(self.idle_s / self.rank_s),
+            peak_waiting: self.peak_waiting,
+            back: self.by_back / self.batches.max(1.0),
+            rescued: self.rescued / self.n_seeds,
+            wasted: self.wasted / self.n_seeds,
+            host_cpu_s: self.host_cpu_s / self.n_seeds,
+            device_s: self.device_s / self.n_seeds,
+            joules: if_ended(self.joules / self.n_seeds),
+        }
+    }
+}
+
+fn count(n: usize) -> f64 {
+    f64::from(u32::try_from(n).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,337 @@
+//! A buyer's question: what would so many devices do for this host and this accelerator, and
+//! when would they not pay? Answered in virtual time from rates that somebody measured.
+//!
+//! It knows nothing of prices. An epoch is played for each number of devices, set up as the
+//! runtime is; `advice.rs` puts what comes out into sentences.
+
+mod advice;
+
+use bothends_core::epoch::Recovery;
+use bothends_core::objective::Objective;
+use bothends_core::select::StrategyConfig;
+use serde::Serialize;
+
+use crate::energy::Power;
+use crate::result::{LABEL, StrategyResult};
+use crate::scenario::Scenario;
+use crate::table::{aligned, figure, percent};
+use crate::world::{Accelerator, Device, Host, World};
+
+/// An accelerator that is busy for this part of the time counts as fed.
+const FED: f64 = 0.98;
+/// A gain below this part is lost in everything that is not modelled.
+const LEAST_GAIN: f64 = 0.02;
+/// `relaxed` gives up the plan's order: only for this much more.
+const WORTH_THE_ORDER: f64 = 1.02;
+
+/// Batches of the epoch that is played.
+const N_BATCHES: u32 = 2_000;
+/// How the runtime is set up where nobody says otherwise, in batches.
+const QUOTA: u32 = 4;
+const SLOTS: u32 = 2;
+const BUFFER: u32 = 8;
+/// How much times vary, where nobody has measured it.
+const CV: f64 = 0.1;
+
+/// What is asked, and the figures it rests on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Question {
+    /// The host.
+    pub host: HostFigures,
+    /// One device.
+    pub device: DeviceFigures,
+    /// The accelerator.
+    pub accelerator: AcceleratorFigures,
+    /// Samples of a batch.
+    pub batch_size: u32,
+    /// Numbers of devices to look at.
+    pub counts: Vec<u32>,
+    /// What everything draws.
+    #[serde(serialize_with = "as_name")]
+    pub power: Power,
+}
+
+/// The host alone.
+#[derive(Debug, Clone, Serialize)]
+pub struct HostFigures {
+    /// Its workers.
+    pub workers: u32,
+    /// What all of them make.
+    pub images_per_s: f64,
+    /// Processor time of an image, if known.
+    pub cpu_ms_per_image: Option<f64>,
+    /// `measured`, or what else the figures are.
+    pub source: String,
+}
+
+/// One device alone.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeviceFigures {
+    /// What it is called.
+    pub name: String,
+    /// What it makes.
+    pub images_per_s: f64,
+    /// What its link carries, if known.
+    pub link_images_per_s: Option<f64>,
+    /// `measured`, or what else the rate is.
+    pub source: String,
+}
+
+/// What is to be fed.
+#[derive(Debug, Clone, Serialize)]
+pub struct AcceleratorFigures {
+    /// What it is called.
+    pub name: String,
+    /// What it takes.
+    pub images_per_s: f64,
+}
+
+/// The answer. Its JSON has keys that scripts rely on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Answer {
+    /// What every figure in `rows` is.
+    pub label: &'static str,
+    /// What was asked.
+    pub question: Question,
+    /// For each number of devices what comes out; the first is the host alone.
+    pub rows: Vec<Row>,
+    /// Whether any of these numbers of devices makes it faster by 2 % or more.
+    pub pays: bool,
+    /// The same in sentences.
+    pub advice: Vec<String>,
+}
+
+/// So many devices.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// How many.
+    pub devices: u32,
+    /// The strategy to use.
+    pub strategy: &'static str,
+    /// The objective to use: energy where the host alone feeds the accelerator.
+    pub objective: String,
+    /// Rate of the whole.
+    pub images_per_s: f64,
+    /// Against the host alone.
+    pub speedup: f64,
+    /// Part of the time in which the accelerator works.
+    pub utilisation: f64,
+    /// Part of the time in which the host's workers work.
+    pub host_cpu: f64,
+    /// Processor time of the host for an image, where it was measured for the host alone.
+    pub cpu_ms_per_image: Option<f64>,
+    /// Energy of an image.
+    pub joules_per_image: f64,
+}
+
+fn as_name<S: serde::Serializer>(
+    power: &Power,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&power.name)
+}
+
+impl Question {
+    /// Plays an epoch for each number of devices. Blocks for as long as that takes.
+    #[must_use]
+    pub fn answer(self) -> Answer {
+        let alone = self.row(0, None);
+        let fed_alone = alone.utilisation >= FED;
+        let mut rows = vec![alone];
+        for &n in self.counts.iter().filter(|n| **n > 0) {
+            let objective =
+                if fed_alone { Objective::Energy } else { Objective::Throughput };
+            rows.push(self.row(n, Some((objective, rows[0].images_per_s))));
+        }
+        let pays = rows.iter().any(|row| row.speedup >= 1.0 + LEAST_GAIN);
+        let advice = advice::sentences(&self, &rows);
+        Answer { label: LABEL, question: self, rows, pays, advice }
+    }
+
+    /// What comes out of `n` devices; without an objective and a rate to compare with, of the
+    /// host alone.
+    fn row(&self, n: u32, with: Option<(Objective, f64)>) -> Row {
+        let objective = with.map(|(objective, _)| objective).unwrap_or_default();
+        let (strategy, result) = self.best(&self.scenario(n, objective));
+        let seconds = result.seconds.unwrap_or(f64::INFINITY);
+        let images = f64::from(N_BATCHES) * f64::from(self.batch_size);
+        let images_per_s = images / seconds;
+        let by_host = 1.0 - result.back;
+        Row {
+            devices: n,
+            strategy: strategy.name(),
+            objective: objective.to_string(),
+            images_per_s,
+            speedup: with.map_or(1.0, |(_, alone)| images_per_s / alone),
+            utilisation: 1.0 - result.idle.unwrap_or(1.0),
+            host_cpu: result.host_cpu_s / seconds,
+            cpu_ms_per_image: self.host.cpu_ms_per_image.map(|ms| ms * by_host),
+            joules_per_image: result.joules.unwrap_or(f64::INFINITY) / images,
+        }
+    }
+
+    /// The plan's order, unless that costs too much.
+    fn best(&self, scenario: &Scenario) -> (StrategyConfig, StrategyResult) {
+        use StrategyConfig::{Cpu, Ordered, Relaxed};
+        let strategies =
+            if scenario.n_devices() == 0 { [Cpu, Cpu] } else { [Ordered, Relaxed] };
+        let result = scenario.run(&strategies, &mut |_| {});
+        let [ordered, relaxed] = [0, 1].map(|i| result.strategies[i].1.clone());
+        if relaxed.speedup > ordered.speedup.map(|speedup| speedup * WORTH_THE_ORDER) {
+            (strategies[1], relaxed)
+        } else {
+            (strategies[0], ordered)
+        }
+    }
+
+    fn scenario(&self, n: u32, objective: Objective) -> Scenario {
+        let batch_ns = |images_per_s: f64| nanoseconds(self.batch_size, images_per_s);
+        let device = Device {
+            slots: SLOTS,
+            buffer: BUFFER,
+            cv: CV,
+            ..Device::steady(batch_ns(self.device.images_per_s))
+        };
+        let world = World {
+            n_batches: N_BATCHES,
+            strategy: StrategyConfig::Cpu,
+            objective,
+            recovery: Recovery::On,
+            host: Host {
+                batch_ns: batch_ns(self.host.images_per_s),
+                parallel: 1,
+                quota: QUOTA,
+                cv: CV,
+                slowdown: None,
+                known: true,
+            },
+            devices: vec![device; n as usize],
+            shards: 1,
+            links: Vec::new(),
+            batch_bytes: 0,
+            accelerator: Accelerator {
+                step_ns: batch_ns(self.accelerator.images_per_s),
+                poll_ns: 0,
+                known: true,
+            },
+            slope: 0.0,
+            seed: 0,
+        };
+        let mut power = self.power.clone();
+        // All workers share a batch here, so one second of work is one of each.
+        power.host_worker_w.value *= f64::from(self.host.workers);
+        Scenario {
+            name: "sizing".to_owned(),
+            about: String::new(),
+            steady: true,
+            seeds: vec![1],
+            power,
+            ranks: vec![world],
+        }
+    }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates; both are positive"
+)]
+fn nanoseconds(images: u32, images_per_s: f64) -> u64 {
+    ((f64::from(images) / images_per_s * 1e9) as u64).max(1)
+}
+
+impl Answer {
+    /// The answer as plain text for a terminal: sentences, then the table.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = self.advice.join("\n");
+        text += "\n\n";
+        let headings = [
+            "devices",
+            "strategy",
+            "objective",
+            "images/s",
+            "× host",
+            "utilisation",
+            "host CPU",
+            "CPU ms/image",
+            "J/image",
+        ];
+        let mut lines = vec![headings.map(str::to_owned)];
+        lines.extend(self.rows.iter().map(|row| {
+            [
+                row.devices.to_string(),
+                row.strategy.to_owned(),
+                row.objective.clone(),
+                figure(row.images_per_s),
+                format!("{:.3}", row.speedup),
+                percent(row.utilisation),
+                percent(row.host_cpu),
+                row.cpu_ms_per_image.map_or("–".to_owned(), figure),
+                figure(row.joules_per_image),
+            ]
+        }));
+        text += &aligned(&lines);
+        text += &format!(
+            "({LABEL}, from the rates above; power model {})\n",
+            self.question.power.name
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn question(host: f64, device: f64, accelerator: f64) -> Question {
+        Question {
+            host: HostFigures {
+                workers: 4,
+                images_per_s: host,
+                cpu_ms_per_image: Some(4.0),
+                source: "measured".to_owned(),
+            },
+            device: DeviceFigures {
+                name: "newport".to_owned(),
+                images_per_s: device,
+                link_images_per_s: None,
+                source: "modelled by its preset".to_owned(),
+            },
+            accelerator: AcceleratorFigures {
+                name: "resnet50-a100".to_owned(),
+                images_per_s: accelerator,
+            },
+            batch_size: 64,
+            counts: vec![1, 4],
+            power: Power::named("cloud").unwrap(),
+        }
+    }
+
+    #[test]
+    fn devices_add_up_until_the_accelerator_is_fed() {
+        let answer = question(1000.0, 250.0, 1500.0).answer();
+        let rates: Vec<f64> = answer.rows.iter().map(|row| row.images_per_s).collect();
+        for (got, expected) in rates.iter().zip([1000.0, 1250.0, 1500.0]) {
+            assert!((got / expected - 1.0).abs() < 0.02, "{rates:?}");
+        }
+        assert!(answer.pays);
+        let last = &answer.rows[2];
+        assert!(last.utilisation > FED && last.strategy == "ordered", "{last:?}");
+        // Devices work all the time and make two thirds; for these no worker works.
+        let by_host = last.cpu_ms_per_image.unwrap() / 4.0;
+        assert!((0.3..0.36).contains(&by_host), "{last:?}");
+        assert!((last.host_cpu - by_host * 1.5).abs() < 0.02, "{last:?}");
+    }
+
+    #[test]
+    fn a_host_that_feeds_the_accelerator_is_spared_instead() {
+        let answer = question(2000.0, 250.0, 1000.0).answer();
+        assert!(!answer.pays);
+        let [alone, one, four] = [0, 1, 2].map(|i| &answer.rows[i]);
+        assert_eq!([&alone.objective, &four.objective], ["throughput", "energy"]);
+        assert!((alone.host_cpu - 0.5).abs() < 0.01, "{alone:?}");
+        assert!(one.host_cpu < 0.40 && one.speedup > 0.99, "{one:?}");
+        assert!(four.host_cpu < 0.05 && four.speedup > 0.98, "{four:?}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Results as aligned plain text for a terminal. Nothing here is computed.
+
+use std::fmt::Write;
+
+use crate::result::{LABEL, ScenarioResult, StrategyResult};
+
+/// What stands where there is no figure.
+const NONE: &str = "–";
+
+const HEADINGS: [&str; 11] = [
+    "strategy",
+    "seconds",
+    "× cpu",
+    "η",
+    "idle",
+    "back",
+    "waiting",
+    "rescued",
+    "wasted",
+    "host CPU s",
+    "kJ",
+];
+
+/// A scenario's table, ending in a line break, with what it is above and the label below.
+#[must_use]
+pub fn table(result: &ScenarioResult) -> String {
+    let mut text = format!("{}: {}\n", result.name, result.about);
+    let bound = result
+        .bound
+        .map_or("rates change, no bound".to_owned(), |bound| format!("bound {bound:.3}"));
+    let mut about = vec![
+        counted(result.batches as usize, "batch", "batches"),
+        counted(result.devices, "device", "devices"),
+    ];
+    if result.ranks > 1 {
+        about.push(format!("{} ranks", result.ranks));
+    }
+    if result.objective != "throughput" {
+        about.push(result.objective.clone());
+    }
+    if result.recovery == "off" {
+        about.push("recovery off".to_owned());
+    }
+    about.push(counted(result.seeds.len(), "seed", "seeds"));
+    about.push(bound);
+    let _ = writeln!(text, "{}", about.join(" · "));
+    let mut lines = vec![HEADINGS.map(str::to_owned)];
+    lines.extend(result.strategies.iter().map(|(name, result)| cells(name, result)));
+    text += &aligned(&lines);
+    let _ = writeln!(text, "({LABEL}; power model {})", result.power);
+    text
+}
+
+fn cells(name: &str, result: &StrategyResult) -> [String; 11] {
+    let or_none = |value: Option<f64>, text: fn(f64) -> String| {
+        value.map_or_else(|| NONE.to_owned(), text)
+    };
+    let ratio = |value: f64| format!("{value:.3}");
+    [
+        name.to_owned(),
+        result.seconds.map_or_else(|| "hangs".to_owned(), figure),
+        or_none(result.speedup, ratio),
+        or_none(result.efficiency, ratio),
+        or_none(result.idle, percent),
+        percent(result.back),
+        result.peak_waiting.to_string(),
+        tenth(result.rescued),
+        tenth(result.wasted),
+        figure(result.host_cpu_s),
+        or_none(result.joules, |joules| figure(joules / 1e3)),
+    ]
+}
+
+/// Columns as wide as their widest cell, the first to the left, the others to the right.
+#[must_use]
+pub fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
+    let width = |i: usize| lines.iter().map(|line| line[i].chars().count()).max();
+    let widths: [usize; N] = std::array::from_fn(|i| width(i).unwrap_or(0));
+    let mut text = String::new();
+    for line in lines {
+        let cells = line.iter().zip(widths).enumerate().map(|(i, (cell, width))| {
+            if i == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn counted(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// Four digits, or all before the point.
+pub(crate) fn figure(value: f64) -> String {
+    let places = match value.abs() {
+        v if v >= 999.95 => 0,
+        v if v >= 99.995 => 1,
+        v if v >= 9.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.places$}")
+}
+
+pub(crate) fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+/// A count that may be a mean.
+fn tenth(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}

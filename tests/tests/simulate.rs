@@ -1,0 +1,204 @@
+//! `bothends simulate` and `doctor --json` as a person and a script meet them: what is
+//! printed, the keys of the JSON, one clear line for bad input, and the exit status.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use bothends_tests::{generated, programs};
+use serde_json::Value;
+
+fn bothends(args: &[&str]) -> Result<Output> {
+    let mut command = Command::new(programs::program("bothends")?);
+    programs::run(command.args(args), Duration::from_secs(120))
+}
+
+fn simulate(args: &[&str]) -> Result<Output> {
+    bothends(&[&["simulate"], args].concat())
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn refuses(args: &[&str], status: i32, line: &str) -> Result<()> {
+    let output = simulate(args)?;
+    let said = String::from_utf8(output.stderr)?;
+    let expected = format!("error: {line}\n");
+    ensure!(said == expected, "{args:?} said\n{said}\ninstead of\n{expected}");
+    ensure!(output.stdout.is_empty(), "{args:?} printed a result");
+    ensure!(output.status.code() == Some(status), "{args:?}: {}", output.status);
+    Ok(())
+}
+
+#[test]
+fn a_scenario_is_a_table_that_says_it_is_modelled() -> Result<()> {
+    let output = simulate(&["--scenario", "short-epoch-four-devices"])?;
+    ensure!(output.status.success(), "{}", output.status);
+    let text = text(&output);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("short-epoch-four-devices: Four devices"), "{text}");
+    assert!(lines[1].starts_with("98 batches · 4 devices · 3 seeds · bound 1."), "{text}");
+    let names: Vec<&str> =
+        lines[3..8].iter().filter_map(|l| l.split_whitespace().next()).collect();
+    assert_eq!(names, ["cpu", "mte", "wrr", "relaxed", "ordered"]);
+    assert_eq!(lines[8], "(modelled, virtual time; power model cloud)");
+    Ok(())
+}
+
+#[test]
+fn what_is_asked_for_is_played_and_nothing_else() -> Result<()> {
+    let output = simulate(&[
+        "--scenario",
+        "short-epoch-slow-device",
+        "--strategy",
+        "ordered-baseline",
+        "--seeds",
+        "2",
+        "--objective",
+        "host-cpu-cap=50",
+        "--recovery",
+        "off",
+        "--json",
+        "-",
+    ])?;
+    ensure!(output.status.success(), "{}", output.status);
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(json["label"], "modelled, virtual time");
+    let scenario = &json["scenarios"][0];
+    assert_eq!(scenario["seeds"], serde_json::json!([1, 2]));
+    assert_eq!(scenario["objective"], "host-cpu-cap=50");
+    assert_eq!(scenario["recovery"], "off");
+    let strategies = scenario["strategies"].as_object().unwrap();
+    assert_eq!(strategies.keys().collect::<Vec<_>>(), ["ordered-baseline"]);
+    // Half of the host alone takes twice as long.
+    let speedup = strategies["ordered-baseline"]["speedup"].as_f64().unwrap();
+    assert!((0.95..1.2).contains(&speedup), "{speedup}");
+    let seconds = strategies["ordered-baseline"]["seconds"].as_f64().unwrap();
+    assert!(seconds > 1.8 * 196.0, "{seconds}");
+    Ok(())
+}
+
+#[test]
+fn the_list_names_every_scenario() -> Result<()> {
+    let output = simulate(&["--list"])?;
+    let text = text(&output);
+    assert!(text.starts_with("steady "), "{text}");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/experiments");
+    assert_eq!(text.lines().count(), std::fs::read_dir(folder)?.count());
+    Ok(())
+}
+
+#[test]
+fn bad_input_is_told_in_one_line() -> Result<()> {
+    refuses(
+        &[],
+        2,
+        "nothing to simulate: give --scenario NAME, --scenario all, or --config FILE; --list \
+         shows the names",
+    )?;
+    refuses(
+        &["--scenario", "steady", "--strategy", "steal"],
+        2,
+        "`steal` is no strategy; use cpu, csd, mte, wrr, relaxed or ordered",
+    )?;
+    refuses(
+        &["--scenario", "steady", "--objective", "speed"],
+        2,
+        "`speed` is no objective; use throughput, energy, or host-cpu-cap=P with P from 1 to 100 \
+         percent of the workers' time",
+    )?;
+    let unknown = simulate(&["--scenario", "stedy"])?;
+    assert_eq!(unknown.status.code(), Some(2));
+    let said = String::from_utf8(unknown.stderr)?;
+    assert!(said.starts_with("error: there is no scenario `stedy`; the scenarios are steady,"));
+    assert_eq!(said.lines().count(), 1, "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_wrong_file_is_named_with_its_key() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("mine.json");
+    let file = path.to_str().unwrap();
+    refuses(
+        &["--config", file],
+        1,
+        &format!("cannot read {file}: No such file or directory (os error 2)"),
+    )?;
+    let steady = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/experiments/steady.json");
+    let steady = std::fs::read_to_string(steady)?;
+    std::fs::write(&path, steady.replace("\"workers\": 8", "\"workers\": 0"))?;
+    refuses(
+        &["--config", file],
+        1,
+        &format!("{file}: `host.workers` is 0; it must be at least 1"),
+    )?;
+    std::fs::write(&path, steady.replace("\"quota\"", "\"quotta\""))?;
+    refuses(
+        &["--config", file],
+        1,
+        &format!(
+            "{file} is no scenario: unknown field `quotta`, expected one of `batch_s`, \
+             `workers`, `quota`, `cv`, `slowdown` at line 6 column 48"
+        ),
+    )
+}
+
+/// What doctor writes is what `--plan` reads, and says what was measured and what modelled.
+#[test]
+fn doctor_measures_and_plan_answers() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("doctor.json");
+    let file = path.to_str().unwrap();
+    let data = generated()?;
+    let output = bothends(&[
+        "doctor",
+        "--data",
+        data.to_str().unwrap(),
+        "--workers",
+        "1",
+        "--batch-size",
+        "8",
+        "--csd",
+        "sim:newport",
+        "--json",
+        file,
+    ])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text(&output).contains("images/s from sim:newport (modelled: "), "{output:?}");
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
+    assert_eq!(json["data"]["batch_size"], 8);
+    assert_eq!(json["data"]["sample_bytes"], 224 * 224 * 3);
+    assert_eq!(json["host"].as_array().unwrap().len(), 1);
+    assert_eq!(json["host"][0]["source"], "measured");
+    assert!(json["host"][0]["images_per_s"].as_f64().unwrap() > 0.0);
+    assert!(json["host"][0]["cpu_ms_per_image"].as_f64().unwrap() > 0.0);
+    assert_eq!(json["devices"][0]["preset"], "newport");
+    assert!(json["devices"][0]["source"].as_str().unwrap().starts_with("modelled"));
+    assert!(json["machine"]["cores"].as_u64().unwrap() > 0);
+
+    let plan = ["--plan", "--doctor", file, "--count", "0,2", "--accelerator", "100000"];
+    let output = simulate(&plan)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = text(&output);
+    assert!(said.starts_with("The host alone makes "), "{said}");
+    assert!(said.contains("Even with 2 devices the accelerator waits"), "{said}");
+    assert!(said.contains("(modelled, virtual time, from the rates above; "), "{said}");
+    let output = simulate(&[&plan[..], &["--json", "-"]].concat())?;
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(json["rows"].as_array().unwrap().len(), 2);
+    for key in ["images_per_s", "speedup", "utilisation", "host_cpu", "joules_per_image"] {
+        assert!(json["rows"][1][key].is_number(), "{key}");
+    }
+    refuses(
+        &["--plan", "--doctor", file, "--preset", "smartssd"],
+        1,
+        &format!(
+            "{file} has no rate of a device `smartssd`; run `bothends doctor --data PATH --csd \
+             sim:smartssd --json {file}` first"
+        ),
+    )
+}
