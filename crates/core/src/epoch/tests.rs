@@ -1,32 +1,11 @@
-//! Promises of an epoch: the strategies' contract over many seeds, and single rules.
-
-use proptest::prelude::*;
+//! Single rules of an epoch. The promises under all that can happen: `tests/schedules.rs`.
 
 use super::*;
 use crate::objective::Objective;
 use crate::select::MteConfig;
-use crate::select::contract::{self, Opponent};
 
 const MILLI: u64 = 1_000_000;
 const D0: DeviceIdx = DeviceIdx(0);
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
-
-    #[test]
-    fn every_strategy_survives_chaos(seed in any::<u64>()) {
-        for (_, strategy) in StrategyConfig::all() {
-            contract::delivers_everything_once(strategy, Opponent::Chaos, seed);
-        }
-    }
-}
-
-#[test]
-fn every_strategy_keeps_its_contract() {
-    for (_, strategy) in StrategyConfig::all() {
-        contract::all(strategy, 0..200);
-    }
-}
 
 fn config(strategy: StrategyConfig, n_batches: u32) -> EpochConfig {
     let device =
