@@ -226,7 +226,8 @@ fn whole_stripes(n_bytes: usize) -> usize {
 }
 
 fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    halves.map(|half| char::from(b"0123456789abcdef"[usize::from(half)])).collect()
 }
 
 /// The bytes of a text of lower-case hexadecimal digits; `None` for any other.

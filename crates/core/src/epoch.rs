@@ -219,9 +219,11 @@ impl EpochState {
     pub fn next_back(&mut self, device: DeviceIdx, now: Ns) -> Option<Claim> {
         self.catch_up(now);
         let back = self.books.device(device)?;
-        let slots = if back.proven { back.config.slots.max(1) } else { 1 };
+        // What is overdue says nothing new: only a batch in time proves a device, or its lack.
+        let may_try = back.proven || back.hand.held().iter().all(|held| held.overdue);
         let has_room = back.health == Health::Well
-            && back.hand.n_held() < slots
+            && may_try
+            && back.hand.n_held() < back.config.slots.max(1)
             && back.hand.used() < back.config.buffer.max(1);
         if !has_room {
             return None;

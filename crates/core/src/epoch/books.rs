@@ -186,9 +186,13 @@ impl Books {
             self.sum.add(back);
         }
         let mean_ns = back.times.mean_ns();
-        let waited_for = |held: &&Held| self.ledger.only_back_makes(held.batch());
-        let moments = back.hand.held().iter().filter(waited_for).flat_map(|held| {
-            [Some(held.end_at(limit_ns)), mean_ns.map(|ns| held.end_at(ns))]
+        let is_waited_for = |held: &Held| self.ledger.only_back_makes(held.batch());
+        let moments = back.hand.held().iter().flat_map(|held| {
+            // That it is late is news even of a batch that the host has made meanwhile: on a
+            // silent device nobody may count.
+            let late = (!held.overdue).then(|| held.end_at(limit_ns));
+            let due = mean_ns.filter(|_| is_waited_for(held)).map(|ns| held.end_at(ns));
+            [late, due]
         });
         self.moments[at] =
             moments.flatten().filter(|at| *at > now).min().unwrap_or(NEVER);

@@ -1,31 +1,11 @@
-//! Promises of an epoch: the strategies' contract over many seeds, and single rules.
-
-use proptest::prelude::*;
+//! Single rules of an epoch. The promises under all that can happen: `tests/schedules.rs`.
 
 use super::*;
 use crate::objective::Objective;
-use crate::select::contract::{self, Opponent};
+use crate::select::MteConfig;
 
 const MILLI: u64 = 1_000_000;
 const D0: DeviceIdx = DeviceIdx(0);
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
-
-    #[test]
-    fn every_strategy_survives_chaos(seed in any::<u64>()) {
-        for (_, strategy) in StrategyConfig::all() {
-            contract::delivers_everything_once(strategy, Opponent::Chaos, seed);
-        }
-    }
-}
-
-#[test]
-fn every_strategy_keeps_its_contract() {
-    for (_, strategy) in StrategyConfig::all() {
-        contract::all(strategy, 0..200);
-    }
-}
 
 fn config(strategy: StrategyConfig, n_batches: u32) -> EpochConfig {
     let device =
@@ -188,6 +168,106 @@ fn without_recovery_the_published_schemes_wait_for_ever() {
         assert_eq!(host_works(&mut epoch, 1..10_000).len(), 39, "{name}");
         assert_eq!(epoch.next_delivery(at(1_000_000)), Pick::Wait);
     }
+}
+
+#[test]
+fn mte_does_not_wait_for_a_device_that_is_full_of_what_comes_later() {
+    let mut config = config("mte".parse().unwrap(), 2);
+    config.devices[0].buffer = 1;
+    let mut epoch = EpochState::new(config);
+    let failed = epoch.next_back(D0, at(0)).unwrap();
+    epoch.give_back(failed, at(1));
+    let later = epoch.next_back(D0, at(1)).unwrap();
+    epoch.finish(later, 4 * MILLI, at(5));
+    // Both sides have met: both batches are the devices' part, the failed one its first.
+    let failed = epoch.next_front(at(5)).unwrap();
+    assert_eq!(failed.batch(), BatchIdx(1));
+    epoch.give_back(failed, at(6));
+    assert!(epoch.next_back(D0, at(6)).is_none(), "its buffer is full");
+    assert_eq!(host_works(&mut epoch, 6..8), [1, 0]);
+}
+
+#[test]
+fn with_objective_energy_the_host_makes_what_is_delivered_before_all_that_is_ready() {
+    for name in ["mte", "wrr"] {
+        let mut config = config(name.parse().unwrap(), 12);
+        config.objective = Objective::Energy;
+        config.accelerator_ns = Some(3 * MILLI);
+        let mut epoch = EpochState::new(config);
+        for milli in 0..6 {
+            let claim = epoch.next_back(D0, at(milli)).unwrap();
+            epoch.finish(claim, MILLI, at(milli + 1));
+        }
+        assert_eq!(epoch.next_delivery(at(6)), Pick::Wait, "{name} begins at the front");
+        assert!(epoch.next_front(at(6)).is_some(), "{name} waits for the host");
+    }
+}
+
+#[test]
+fn mte_redoes_the_late_batch_that_delivery_waits_for_before_it_makes_its_own() {
+    let mut config = config("mte".parse().unwrap(), 20);
+    config.objective = Objective::Energy;
+    config.accelerator_ns = Some(3 * MILLI);
+    config.front.quota = 20;
+    config.shards = 20;
+    config.devices.push(config.devices[0]);
+    config.devices[0].shard = Some(0);
+    let mut epoch = EpochState::new(config);
+    let late = epoch.next_back(D0, at(0)).unwrap();
+    assert_eq!(late.batch(), BatchIdx(0));
+    // The other device is fast enough for the accelerator, so the host is not needed for long.
+    let delivered = host_works(&mut epoch, 0..20);
+    assert_eq!(delivered.first(), Some(&0), "delivery waits for the silent device");
+}
+
+#[test]
+fn mte_makes_what_delivery_waits_for_before_what_a_device_has_failed_on() {
+    let strategy = MteConfig { calibration: 1, ..MteConfig::default() };
+    let mut config = config(StrategyConfig::Mte(strategy), 20);
+    config.objective = Objective::Energy;
+    config.accelerator_ns = Some(3 * MILLI);
+    config.shards = 2;
+    config.devices[0].shard = Some(0);
+    config.devices[0].buffer = 10;
+    let mut epoch = EpochState::new(config);
+    let own = epoch.next_front(at(0)).unwrap();
+    epoch.finish(own, MILLI, at(1));
+    for milli in 1..5 {
+        let claim = epoch.next_back(D0, at(milli)).unwrap();
+        epoch.finish(claim, MILLI, at(milli + 1));
+    }
+    let failed = epoch.next_back(D0, at(5)).unwrap();
+    assert_eq!(failed.batch(), BatchIdx(10));
+    epoch.give_back(failed, at(6));
+    // The device's part is 10 to 19, of which it has not the data of 19: that comes first.
+    let delivered = host_works(&mut epoch, 6..60);
+    assert_eq!(delivered, (0..10).chain((10..20).rev()).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_device_that_keeps_a_batch_made_elsewhere_still_gets_its_one_to_try() {
+    let mut epoch = EpochState::new(config(StrategyConfig::Csd, 10));
+    let first = epoch.next_back(D0, at(0)).unwrap();
+    epoch.finish(first, 4 * MILLI, at(4));
+    let _kept = epoch.next_back(D0, at(4)).unwrap();
+    let failed = epoch.next_back(D0, at(4)).unwrap();
+    let rescue = epoch.next_front(at(40)).unwrap();
+    epoch.finish(rescue, MILLI, at(41));
+    epoch.give_back(failed, at(41));
+    // Were it given nothing, it could not be late, and nobody would make what is its part.
+    let _tried = epoch.next_back(D0, at(41)).unwrap();
+    assert_eq!(host_works(&mut epoch, 41..100).len(), 10);
+}
+
+#[test]
+fn that_a_device_is_silent_is_noticed_though_the_host_has_made_its_batch() {
+    let mut config = config(StrategyConfig::Ordered, 200);
+    config.devices[0].prior_ns = None;
+    let mut epoch = EpochState::new(config);
+    let _kept = epoch.next_back(D0, at(0)).unwrap();
+    host_works(&mut epoch, 0..100);
+    assert_eq!(epoch.counts().rescued, 1);
+    assert_eq!(epoch.wake_at(at(100)), Some(at(2_000)));
 }
 
 #[test]

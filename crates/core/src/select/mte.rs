@@ -101,6 +101,13 @@ impl Mte {
         Some(BatchIdx(split.clamp(lowest.0, highest.0 + 1)))
     }
 
+    /// The batch that delivery waits for, if nobody makes it (somebody gave it up) and no
+    /// device can: what fills them is delivered after it.
+    fn stuck(&self, view: &View<'_>) -> Option<BatchIdx> {
+        let awaited = self.awaited(view)?;
+        (view.ledger.is_free(awaited) && !view.has_room_for(awaited)).then_some(awaited)
+    }
+
     /// Batches of the devices' part, once both sides have been timed.
     fn back_part(&self, view: &View<'_>) -> Option<u32> {
         let step = match self.config.time {
@@ -124,8 +131,9 @@ impl Strategy for Mte {
         if self.is_front_part(lowest, view) {
             return Some(lowest);
         }
-        if let Some(failed) = view.ledger.host_only().last() {
-            return Some(failed);
+        let failed = || view.ledger.host_only().last();
+        if let Some(batch) = self.stuck(view).or_else(failed) {
+            return Some(batch);
         }
         // The host's part grows, one batch at a time: a device may only be slow.
         let orphan = view.lowest_orphan()?;
@@ -139,7 +147,10 @@ impl Strategy for Mte {
         self.settle(view);
         let has_own =
             view.lowest_free().is_some_and(|lowest| self.is_front_part(lowest, view));
-        let overdue = view.back_claims().filter(|claim| claim.overdue && !has_own);
+        let awaited = self.awaited(view);
+        let overdue = view
+            .back_claims()
+            .filter(|claim| claim.overdue && (!has_own || Some(claim.batch) == awaited));
         // The devices' part is delivered from its end.
         overdue.map(|claim| claim.batch).max()
     }
@@ -161,6 +172,16 @@ impl Strategy for Mte {
         } else {
             view.ledger.unpicked().last()
         }
+    }
+
+    /// The host's part upwards, then the devices' part downwards, ready or not.
+    fn before(&self, view: &View<'_>, batch: BatchIdx) -> u32 {
+        let unpicked = view.ledger.unpicked();
+        let below = unpicked.count_below(batch);
+        if self.is_front_part(batch, view) {
+            return below;
+        }
+        unpicked.len().saturating_sub(below + 1)
     }
 
     fn observe(&mut self, prong: Prong, work_ns: u64) {

@@ -148,6 +148,17 @@ impl<'a> View<'a> {
         self.ledger.free_on(back.and_then(|back| back.config.shard))
     }
 
+    /// Whether a working device that has a free batch's data may hold one more batch.
+    #[must_use]
+    pub fn has_room_for(&self, batch: BatchIdx) -> bool {
+        self.back.iter().any(|back| {
+            let open = self.ledger.free_on(back.config.shard);
+            back.health == Health::Well
+                && back.hand.used() < back.config.buffer.max(1)
+                && open.first_from(batch) == Some(batch)
+        })
+    }
+
     /// The lowest batch that a device has failed on and nobody makes.
     #[must_use]
     pub fn lowest_failed(&self) -> Option<BatchIdx> {

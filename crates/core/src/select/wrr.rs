@@ -90,4 +90,9 @@ impl Strategy for Wrr {
     fn awaited(&self, _: &View<'_>) -> Option<BatchIdx> {
         None
     }
+
+    /// The devices' batches wait for their turn, however many are ready.
+    fn before(&self, view: &View<'_>, _: BatchIdx) -> u32 {
+        view.front.hand.used()
+    }
 }
