@@ -117,10 +117,10 @@ fn behind_makers(
     {
         return Some(batch);
     }
-    // Between the first that is possible and the last, for which delivery would have to wait
+    // Soon after the first that is possible: for the last of all, delivery would have to wait
     // when all else is done.
     let needed = batches(own_ns * rate);
-    let from = free.nth(needed + free.len().saturating_sub(needed) / 2)?;
+    let from = free.nth(needed + free.len().saturating_sub(needed) / 4)?;
     let last = || open.last().filter(|last| free.count_below(*last) >= needed);
     open.first_from(from).or_else(last)
 }
