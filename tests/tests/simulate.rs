@@ -40,7 +40,10 @@ fn a_scenario_is_a_table_that_says_it_is_modelled() -> Result<()> {
     let text = text(&output);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("short-epoch-four-devices: Four devices"), "{text}");
-    assert!(lines[1].starts_with("98 batches · 4 devices · 3 seeds · bound 1."), "{text}");
+    assert!(
+        lines[1].starts_with("98 batches · 4 devices · 3 seeds · bound 1."),
+        "{text}"
+    );
     let names: Vec<&str> =
         lines[3..8].iter().filter_map(|l| l.split_whitespace().next()).collect();
     assert_eq!(names, ["cpu", "mte", "wrr", "relaxed", "ordered"]);
@@ -113,7 +116,11 @@ fn bad_input_is_told_in_one_line() -> Result<()> {
     let unknown = simulate(&["--scenario", "stedy"])?;
     assert_eq!(unknown.status.code(), Some(2));
     let said = String::from_utf8(unknown.stderr)?;
-    assert!(said.starts_with("error: there is no scenario `stedy`; the scenarios are steady,"));
+    assert!(
+        said.starts_with(
+            "error: there is no scenario `stedy`; the scenarios are steady,"
+        )
+    );
     assert_eq!(said.lines().count(), 1, "{said}");
     Ok(())
 }
@@ -128,7 +135,8 @@ fn a_wrong_file_is_named_with_its_key() -> Result<()> {
         1,
         &format!("cannot read {file}: No such file or directory (os error 2)"),
     )?;
-    let steady = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/experiments/steady.json");
+    let steady =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/experiments/steady.json");
     let steady = std::fs::read_to_string(steady)?;
     std::fs::write(&path, steady.replace("\"workers\": 8", "\"workers\": 0"))?;
     refuses(
@@ -168,7 +176,10 @@ fn doctor_measures_and_plan_answers() -> Result<()> {
         file,
     ])?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text(&output).contains("images/s from sim:newport (modelled: "), "{output:?}");
+    assert!(
+        text(&output).contains("images/s from sim:newport (modelled: "),
+        "{output:?}"
+    );
     let json: Value = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
     assert_eq!(json["data"]["batch_size"], 8);
     assert_eq!(json["data"]["sample_bytes"], 224 * 224 * 3);
@@ -190,7 +201,8 @@ fn doctor_measures_and_plan_answers() -> Result<()> {
     let output = simulate(&[&plan[..], &["--json", "-"]].concat())?;
     let json: Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!(json["rows"].as_array().unwrap().len(), 2);
-    for key in ["images_per_s", "speedup", "utilisation", "host_cpu", "joules_per_image"] {
+    for key in ["images_per_s", "speedup", "utilisation", "host_cpu", "joules_per_image"]
+    {
         assert!(json["rows"][1][key].is_number(), "{key}");
     }
     refuses(
