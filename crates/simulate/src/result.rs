@@ -168,9 +168,9 @@ impl Sums {
         for worlds in scenario.worlds(strategy) {
             let outcomes = simulate_ranks(&worlds);
             sums.seconds += outcomes.iter().map(|o| o.seconds).fold(0.0, f64::max);
-            for (world, outcome) in worlds.iter().zip(&outcomes) {
+            for (rank, outcome) in scenario.ranks.iter().zip(&outcomes) {
                 sums.add(outcome);
-                sums.joules += scenario.power.joules(outcome, world.devices.len());
+                sums.joules += scenario.power.joules(outcome, rank.devices.len());
             }
         }
         sums

@@ -93,9 +93,18 @@ impl Scenario {
 
 fn ready(world: &World, strategy: StrategyConfig, seed: u64) -> World {
     let mut world = World { strategy, seed, ..world.clone() };
-    if matches!(strategy, StrategyConfig::Mte(_)) {
+    match strategy {
+        // The host alone: devices that nobody asks only cost time here.
+        StrategyConfig::Cpu => world.devices.clear(),
         // The whole second part of its epoch waits on the devices' storage.
-        world.devices.iter_mut().for_each(|device| device.buffer = u32::MAX);
+        StrategyConfig::Mte(_) => {
+            world.devices.iter_mut().for_each(|device| device.buffer = u32::MAX);
+        }
+        StrategyConfig::Csd
+        | StrategyConfig::Wrr(_)
+        | StrategyConfig::Relaxed
+        | StrategyConfig::Ordered
+        | StrategyConfig::OrderedBaseline => {}
     }
     world
 }

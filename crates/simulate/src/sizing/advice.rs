@@ -96,7 +96,8 @@ fn gains(question: &Question, with: &[Row]) -> Vec<String> {
     }
     match with.iter().find(|row| row.utilisation >= FED) {
         Some(row) => said.push(format!(
-            "With {} the accelerator is fed ({} busy); more would do nothing.",
+            "With {} the accelerator is fed ({} busy); more would not \
+             make it faster.",
             devices(row.devices),
             whole_percent(row.utilisation)
         )),
