@@ -342,7 +342,8 @@ mod tests {
 
 /// Every interleaving of threads that fill parts and one that joins them. Run with
 /// `RUSTFLAGS="--cfg loom"`.
-#[cfg(all(test, loom))]
+#[cfg(loom)]
+#[cfg(test)]
 mod loom_models {
     use std::time::Duration;
 

@@ -160,7 +160,8 @@ mod tests {
 
 /// Every interleaving of threads that drop claims and one that asks for them. Run with
 /// `RUSTFLAGS="--cfg loom"`.
-#[cfg(all(test, loom))]
+#[cfg(loom)]
+#[cfg(test)]
 mod loom_models {
     use loom::thread;
 

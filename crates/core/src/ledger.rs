@@ -234,12 +234,12 @@ impl Ledger {
             .is_some_and(|e| e.state == BatchState::Claimed && e.holders == Holders::Back)
     }
 
-    /// Whether a device makes this batch or has made it.
+    /// Whether a device, and nobody else, is making this batch, or a device has made it.
     #[must_use]
     pub fn is_of_back(&self, batch: BatchIdx) -> bool {
         self.entry(batch).is_some_and(|entry| match entry.state {
             BatchState::Free => false,
-            BatchState::Claimed => entry.holders != Holders::Front,
+            BatchState::Claimed => entry.holders == Holders::Back,
             BatchState::Ready | BatchState::Picked | BatchState::Delivered => {
                 entry.maker != Prong::Front
             }

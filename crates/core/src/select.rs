@@ -56,7 +56,8 @@ pub trait Strategy: fmt::Debug + Send {
     fn awaited(&self, view: &View<'_>) -> Option<BatchIdx>;
 
     /// How many batches are delivered before a free one that `front` named, at least: what
-    /// is ready or being made by the host, unless the strategy knows better.
+    /// is ready or being made by the host, in a strategy that delivers whatever is ready. One
+    /// that lets ready batches wait for others must say less, or the host may rest for ever.
     fn before(&self, view: &View<'_>, batch: BatchIdx) -> u32 {
         let _ = batch;
         view.ledger.n_ready().saturating_add(view.front.hand.n_held())

@@ -244,6 +244,41 @@ fn mte_makes_what_delivery_waits_for_before_what_a_device_has_failed_on() {
     assert_eq!(delivered, (0..10).chain((10..20).rev()).collect::<Vec<_>>());
 }
 
+/// `mte` with three batches: a device holds the first, the host's quota is full with the
+/// second, and only the host may make the third.
+fn mte_with_a_full_host() -> (EpochState, Claim) {
+    let mut config = config("mte".parse().unwrap(), 3);
+    config.front.quota = 1;
+    config.shards = 2;
+    config.devices[0].shard = Some(0);
+    let mut epoch = EpochState::new(config);
+    let third = epoch.next_back(D0, at(0)).unwrap();
+    epoch.give_back(third, at(1));
+    let first = epoch.next_back(D0, at(1)).unwrap();
+    let second = epoch.next_front(at(1)).unwrap();
+    epoch.finish(second, MILLI, at(2));
+    (epoch, first)
+}
+
+#[test]
+fn mte_does_not_use_the_host_s_last_room_for_a_split_that_is_not_fixed() {
+    let (mut epoch, first) = mte_with_a_full_host();
+    let one_more = epoch.next_front(at(2)).unwrap();
+    epoch.finish(one_more, MILLI, at(3));
+    epoch.give_back(first, at(3));
+    assert_eq!(host_works(&mut epoch, 3..9), [0, 1, 2]);
+}
+
+#[test]
+fn a_batch_that_the_host_makes_too_is_not_where_the_devices_part_begins() {
+    let (mut epoch, _kept) = mte_with_a_full_host();
+    let first = epoch.next_front(at(2)).unwrap();
+    assert_eq!((first.batch(), first.kind()), (BatchIdx(0), ClaimKind::Rescue));
+    assert_eq!(epoch.next_delivery(at(2)), Pick::Wait);
+    epoch.finish(first, MILLI, at(3));
+    assert_eq!(host_works(&mut epoch, 3..9), [0, 1, 2]);
+}
+
 #[test]
 fn a_device_that_keeps_a_batch_made_elsewhere_still_gets_its_one_to_try() {
     let mut epoch = EpochState::new(config(StrategyConfig::Csd, 10));

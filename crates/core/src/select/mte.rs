@@ -78,9 +78,11 @@ impl Mte {
         }
     }
 
-    /// Whether a batch is delivered in the first part, as the split is or would be now.
-    fn is_front_part(&self, batch: BatchIdx, view: &View<'_>) -> bool {
-        self.split.or_else(|| self.split_now(view)).is_none_or(|split| batch < split)
+    /// Whether a batch is delivered in the first part. A split that is not fixed does not
+    /// count: what it would be now may be gone a moment later, and with it the batch for
+    /// which the host's last room was used.
+    fn is_front_part(&self, batch: BatchIdx) -> bool {
+        self.split.is_none_or(|split| batch < split)
     }
 
     /// Fixes the split when it can be known.
@@ -128,7 +130,7 @@ impl Strategy for Mte {
     fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
         self.settle(view);
         let lowest = view.lowest_free()?;
-        if self.is_front_part(lowest, view) {
+        if self.is_front_part(lowest) {
             return Some(lowest);
         }
         let failed = || view.ledger.host_only().last();
@@ -145,8 +147,7 @@ impl Strategy for Mte {
 
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
         self.settle(view);
-        let has_own =
-            view.lowest_free().is_some_and(|lowest| self.is_front_part(lowest, view));
+        let has_own = view.lowest_free().is_some_and(|lowest| self.is_front_part(lowest));
         let awaited = self.awaited(view);
         let overdue = view
             .back_claims()
@@ -167,18 +168,14 @@ impl Strategy for Mte {
 
     fn awaited(&self, view: &View<'_>) -> Option<BatchIdx> {
         let next = view.next()?;
-        if self.is_front_part(next, view) {
-            Some(next)
-        } else {
-            view.ledger.unpicked().last()
-        }
+        if self.is_front_part(next) { Some(next) } else { view.ledger.unpicked().last() }
     }
 
     /// The host's part upwards, then the devices' part downwards, ready or not.
     fn before(&self, view: &View<'_>, batch: BatchIdx) -> u32 {
         let unpicked = view.ledger.unpicked();
         let below = unpicked.count_below(batch);
-        if self.is_front_part(batch, view) {
+        if self.is_front_part(batch) {
             return below;
         }
         unpicked.len().saturating_sub(below + 1)
