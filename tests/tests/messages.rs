@@ -298,9 +298,12 @@ fn a_device_with_another_recipe_hash_is_refused() -> Result<()> {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let class = folder.path().join("a");
-    std::fs::create_dir(&class)?;
-    std::os::unix::fs::symlink("round.jpg", class.join("round.jpg"))?;
-    with_data(folder.path(), &["--batch-size", "1"], 1, "?")
+    for (target, why) in [("nowhere", "?1"), ("round.jpg", "?2")] {
+        let folder = tempfile::tempdir()?;
+        let class = folder.path().join("a");
+        std::fs::create_dir(&class)?;
+        std::os::unix::fs::symlink(target, class.join("round.jpg"))?;
+        with_data(folder.path(), &["--batch-size", "1"], 1, why)?;
+    }
+    Ok(())
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use bothends_dataset::{Entry, Kind, Storage};
-use bothends_io::{IoError, Listed, ListedKind};
+use bothends_io::{Listed, ListedKind};
 
 /// The files below a folder.
 #[derive(Debug)]
@@ -21,11 +21,7 @@ impl Storage for Folder {
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
-        let listed =
-            bothends_io::list(&self.0.join(path)).map_err(|error| match error {
-                IoError::Failed { source, .. } => source,
-                other => io::Error::other(other),
-            })?;
+        let listed = bothends_io::list(&self.0.join(path)).map_err(io::Error::other)?;
         let entry = |listed: Listed| {
             let kind = match listed.kind {
                 ListedKind::Folder => Kind::Folder,

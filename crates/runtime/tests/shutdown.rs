@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
 use bothends_core::ids::{BatchIdx, EpochIdx};
-use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::loopback::Loopback;
@@ -22,10 +21,7 @@ use bothends_csd::{
     Capabilities, Completion, CsdError, DeviceStats, Job, JobId, PROTOCOL_VERSION,
     Refused, Session, Transport,
 };
-use bothends_runtime::{
-    BadPolicy, Epoch, EpochReport, RankConfig, ReadConfig, RunConfig, Runtime,
-    RuntimeError,
-};
+use bothends_runtime::{Epoch, EpochReport, RunConfig, Runtime, RuntimeError};
 
 const N_SAMPLES: u32 = 320;
 const BATCH_SIZE: u32 = 8;

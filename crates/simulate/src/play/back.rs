@@ -37,10 +37,17 @@ struct DeviceState<'a> {
     stalled_until: Ns,
     /// Counts its deaths: what an earlier life has left on the agenda is void.
     life: u32,
-    is_away: bool,
+    presence: Presence,
     is_hungry: bool,
     /// Faults whose moment has not come.
     pending: Vec<Fault>,
+}
+
+/// Whether a device is there to be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Here,
+    Away,
 }
 
 impl DeviceState<'_> {
@@ -54,12 +61,13 @@ impl DeviceState<'_> {
     }
 
     fn may_take(&self) -> bool {
-        !self.is_away && self.n_open() < self.config.slots.max(1) as usize
+        self.presence == Presence::Here
+            && self.n_open() < self.config.slots.max(1) as usize
     }
 
     /// Whether it can begin on the next batch of its queue.
     fn may_begin(&self) -> bool {
-        !self.is_away
+        self.presence == Presence::Here
             && !self.is_silent()
             && self.at_work.is_none()
             && self.sent.len() < self.config.outputs.max(1) as usize
@@ -112,7 +120,7 @@ impl<'a> Devices<'a> {
                 factor: 1.0,
                 stalled_until: Ns(0),
                 life: 0,
-                is_away: false,
+                presence: Presence::Here,
                 is_hungry: true,
                 pending: config.faults.iter().copied().filter(has_moment).collect(),
             })
@@ -274,7 +282,14 @@ impl Play<'_> {
                 {
                     self.devices.each[device].factor *= factor;
                 }
-                other => self.devices.each[device].pending.push(other),
+                Fault::Die { .. }
+                | Fault::Stall { .. }
+                | Fault::Throttle { .. }
+                | Fault::SlowStart { .. }
+                | Fault::Late { .. }
+                | Fault::Corrupt { .. } => {
+                    self.devices.each[device].pending.push(fault);
+                }
             }
         }
         if !self.devices.each[device].pending.is_empty() {
@@ -293,7 +308,7 @@ impl Play<'_> {
     }
 
     pub(super) fn joins(&mut self, device: usize) {
-        self.devices.each[device].is_away = false;
+        self.devices.each[device].presence = Presence::Here;
         self.epoch.device_joined(device_idx(device), self.now);
         self.devices.look_at(device);
     }
@@ -301,7 +316,7 @@ impl Play<'_> {
     /// The device is gone, with all it had.
     fn depart(&mut self, device: usize) {
         let state = &mut self.devices.each[device];
-        state.is_away = true;
+        state.presence = Presence::Away;
         state.life += 1;
         let at_work = state.at_work.take().map(|(claim, _)| claim);
         let waiting = std::mem::take(&mut state.waiting);
