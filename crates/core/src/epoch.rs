@@ -16,7 +16,7 @@ use crate::ids::{BatchIdx, DeviceIdx, Ns, Prong};
 use crate::ledger::OpenTo;
 use crate::ledger::hand::Hand;
 use crate::objective::{Allowance, Objective, is_needed_of_host};
-use crate::select::view::{Back, Health};
+use crate::select::view::{Back, Health, Standing};
 use crate::select::{Strategy, StrategyConfig};
 
 /// What an epoch is told before it starts.
@@ -220,7 +220,8 @@ impl EpochState {
         self.catch_up(now);
         let back = self.books.device(device)?;
         // What is overdue says nothing new: only a batch in time proves a device, or its lack.
-        let may_try = back.proven || back.hand.held().iter().all(|held| held.overdue);
+        let may_try =
+            back.is_proven() || back.hand.held().iter().all(|held| held.overdue);
         let has_room = back.health == Health::Well
             && may_try
             && back.hand.n_held() < back.config.slots.max(1)
@@ -333,7 +334,8 @@ impl EpochState {
                 self.books.change(device, now, |back| {
                     answered(back);
                     back.times.push_limited(work_ns);
-                    back.proven = !held.overdue;
+                    back.standing =
+                        if held.overdue { Standing::Late } else { Standing::Proven };
                 });
             }
         }
@@ -365,7 +367,7 @@ impl EpochState {
             if let Prong::Back(device) = ticket.prong {
                 self.books.change(device, now, |back| {
                     answered(back);
-                    back.proven = false;
+                    back.standing = Standing::New;
                 });
             }
         }
@@ -407,7 +409,7 @@ impl EpochState {
         self.books.change(device, now, |back| {
             if back.health == Health::Lost {
                 back.health = Health::Well;
-                back.proven = false;
+                back.standing = Standing::New;
             }
         });
     }

@@ -93,8 +93,9 @@ pub fn is_needed_of_host(view: &View<'_>, before: u32) -> bool {
     let Some(step_ns) = view.accelerator_ns.filter(|ns| *ns > 0).map(float) else {
         return true;
     };
-    let made = (view.front_rate() + view.back_rate(None)) * step_ns;
-    if view.back_rate(None) <= 0.0 || made < SURPLUS {
+    // A device that is late for once has more in store than the host could make meanwhile.
+    let back_rate = view.lasting_back_rate();
+    if back_rate <= 0.0 || (view.front_rate() + back_rate) * step_ns < SURPLUS {
         return true;
     }
     // Until the host has it ready, with two steps to spare, and the same again where that is

@@ -176,6 +176,7 @@ fn strategy() -> impl Strategy<Value = StrategyConfig> {
         StrategyConfig::Mte(MteConfig { calibration: 3, time: MteTime::WithStep }),
         StrategyConfig::Wrr(WrrConfig { weight: WrrWeight::Fixed(3) }),
         StrategyConfig::Wrr(WrrConfig { weight: WrrWeight::ByRates }),
+        StrategyConfig::OrderedBaseline,
     ];
     let default = StrategyConfig::all().map(|(_, strategy)| strategy);
     select(default.into_iter().chain(told).collect::<Vec<_>>())

@@ -10,7 +10,7 @@ use crate::ids::{DeviceIdx, Ns, Prong};
 use crate::ledger::Ledger;
 use crate::ledger::hand::{Hand, Held};
 use crate::rates::{Times, overdue_ns};
-use crate::select::view::{Back, BackSum, Front, Health, View};
+use crate::select::view::{Back, BackSum, Front, Health, Standing, View};
 
 /// What a view shows.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Books {
             hand: Hand::default(),
             times: Times::of_device(config.prior_ns),
             health: Health::Well,
-            proven: false,
+            standing: Standing::New,
         });
         let back: Vec<_> = back.collect();
         let mut books = Self {

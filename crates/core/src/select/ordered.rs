@@ -74,10 +74,12 @@ impl Strategy for Ordered {
         let safe_ns = latency_ns + float(view.redo_ns());
         let by_makers = behind_makers(view, back, open, safe_ns);
         // A slow accelerator gives time, too. The host does not wait for an unproven device.
-        let by_taker = view.accelerator_ns.filter(|_| back.proven).and_then(|step_ns| {
-            let steps = batches(safe_ns / float(step_ns)).saturating_add(MARGIN_BATCHES);
-            open.first_from(BatchIdx(view.next()?.0.saturating_add(steps)))
-        });
+        let by_taker =
+            view.accelerator_ns.filter(|_| back.is_proven()).and_then(|step_ns| {
+                let steps =
+                    batches(safe_ns / float(step_ns)).saturating_add(MARGIN_BATCHES);
+                open.first_from(BatchIdx(view.next()?.0.saturating_add(steps)))
+            });
         by_makers.into_iter().chain(by_taker).min()
     }
 

@@ -48,7 +48,10 @@ impl Strategy for OrderedBaseline {
             return None;
         }
         let (back, held) = Self::awaited_claim(view)?;
-        let mean_ns = back.times.mean_ns()?;
+        let Some(mean_ns) = back.times.mean_ns() else {
+            // These rules have no word for a device that nothing is known of.
+            return held.overdue.then(|| held.batch());
+        };
         let is_late = held.end_at(mean_ns) > view.now.plus(view.redo_ns());
         let is_overdue = Self::overdue_at(back, held).is_some_and(|at| at <= view.now);
         (is_late || is_overdue).then(|| held.batch())

@@ -34,9 +34,28 @@ pub struct Back {
     pub times: Times,
     /// Whether it is thought to work.
     pub health: Health,
-    /// Whether its last answer was a batch. A device that has not answered since it was
-    /// joined, or failed last, gets one batch at a time, and nobody relies on it.
-    pub proven: bool,
+    /// What its last answer was worth.
+    pub standing: Standing,
+}
+
+impl Back {
+    /// Whether its last answer was a batch in time. Any other device gets one batch at a
+    /// time, and nobody relies on it.
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
+        self.standing == Standing::Proven
+    }
+}
+
+/// What a device's last answer was worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// There is none since it joined, or it was a failure.
+    New,
+    /// It was a batch, but overdue.
+    Late,
+    /// It was a batch in time.
+    Proven,
 }
 
 /// What all devices give together, kept up to date as they change.
@@ -44,6 +63,8 @@ pub struct Back {
 pub struct BackSum {
     /// In batches per nanosecond times `RATE_ONE`: whole numbers add up and subtract exactly.
     rate: u128,
+    /// The same with devices that are silent or late, but not known to fail.
+    lasting_rate: u128,
     room: u32,
     n_well: u32,
     waiting: u32,
@@ -56,6 +77,7 @@ impl BackSum {
     pub(crate) fn add(&mut self, back: &Back) {
         let own = Self::of(back);
         self.rate += own.rate;
+        self.lasting_rate += own.lasting_rate;
         self.room = self.room.saturating_add(own.room);
         self.n_well += own.n_well;
         self.waiting += own.waiting;
@@ -64,6 +86,7 @@ impl BackSum {
     pub(crate) fn remove(&mut self, back: &Back) {
         let own = Self::of(back);
         self.rate -= own.rate;
+        self.lasting_rate -= own.lasting_rate;
         self.room = self.room.saturating_sub(own.room);
         self.n_well -= own.n_well;
         self.waiting -= own.waiting;
@@ -76,13 +99,15 @@ impl BackSum {
 
     fn of(back: &Back) -> Self {
         let waiting = back.hand.waiting();
-        if back.health != Health::Well {
+        if back.health == Health::Lost {
             return Self { waiting, ..Self::default() };
         }
-        let mean_ns = back.times.mean_ns().filter(|_| back.proven);
-        let rate = mean_ns.map_or(0, |ns| RATE_ONE / u128::from(ns.max(1)));
+        let mean_ns = back.times.mean_ns().filter(|_| back.standing != Standing::New);
+        let lasting_rate = mean_ns.map_or(0, |ns| RATE_ONE / u128::from(ns.max(1)));
+        let is_well = back.health == Health::Well;
+        let rate = if is_well && back.is_proven() { lasting_rate } else { 0 };
         let room = back.config.buffer.min(MOST_ROOM);
-        Self { rate, room, n_well: 1, waiting }
+        Self { rate, lasting_rate, room, n_well: u32::from(is_well), waiting }
     }
 }
 
@@ -202,7 +227,7 @@ impl View<'_> {
     pub fn rate_of_quicker(&self, than: &Back) -> f64 {
         let own_ns = than.times.mean_ns().unwrap_or(0);
         let rate = |back: &Back| {
-            let is_reliable = back.proven && back.health == Health::Well;
+            let is_reliable = back.is_proven() && back.health == Health::Well;
             let mean_ns = back.times.mean_ns().filter(|_| is_reliable)?;
             (mean_ns < own_ns / 10 * QUICKER_TENTHS).then(|| rate_of(mean_ns))
         };
@@ -239,7 +264,14 @@ impl View<'_> {
         self.sum.waiting()
     }
 
-    /// Batches that the working devices may hold, outstanding or waiting for delivery.
+    /// Batches per nanosecond that the devices make if none stays silent or late.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "rates are estimates")]
+    pub fn lasting_back_rate(&self) -> f64 {
+        self.sum.lasting_rate as f64 / RATE_ONE as f64
+    }
+
+    /// Batches that the devices may hold, outstanding or waiting for delivery.
     #[must_use]
     pub fn back_room(&self) -> u32 {
         self.sum.room
@@ -293,7 +325,7 @@ impl<'a> View<'a> {
         let devices = if self.may_rescue() { self.back } else { &[] };
         let claims = devices.iter().flat_map(|back| {
             let is_silent = back.health == Health::Silent;
-            let mean_ns = back.times.mean_ns().filter(|_| back.proven);
+            let mean_ns = back.times.mean_ns().filter(|_| back.is_proven());
             back.hand.held().iter().map(move |held| BackClaim {
                 batch: held.batch(),
                 overdue: held.overdue || is_silent,
