@@ -106,6 +106,8 @@ pub struct Setup {
     pub reader: ReaderKind,
     /// The strategy's name.
     pub strategy: &'static str,
+    /// What the epoch is run for, as on the command line.
+    pub objective: &'static str,
     /// `--csd` flags; `loopback` is a server of the agent's library in this process.
     pub devices: Vec<String>,
     /// How often the data set is run in one epoch.
@@ -135,6 +137,7 @@ impl Setup {
             workers: 1,
             reader: ReaderKind::Auto,
             strategy: "ordered",
+            objective: "throughput",
             devices: Vec::new(),
             repeat: 1,
             on_bad: BadPolicy::Raise,
@@ -156,6 +159,7 @@ impl Setup {
             read: ReadConfig { kind: self.reader, ..ReadConfig::default() },
             devices: specs.map(|spec| Ok(spec.parse()?)).collect::<Result<_>>()?,
             strategy: self.strategy.parse()?,
+            objective: self.objective.parse()?,
             on_bad: self.on_bad,
             audit_percent: self.audit_percent,
             memory_budget_bytes: 64 << 20,

@@ -120,7 +120,7 @@ fn recipes_that_make_no_sense() -> Result<()> {
 }
 
 #[test]
-fn batch_sizes_and_ranks_that_make_no_sense() -> Result<()> {
+fn numbers_and_objectives_that_make_no_sense() -> Result<()> {
     let data = generated()?;
     let above = (N_GENERATED + 1).to_string();
     with_data(
@@ -137,6 +137,13 @@ fn batch_sizes_and_ranks_that_make_no_sense() -> Result<()> {
             "--batch-size {above} is larger than the {N_GENERATED} samples of the epoch; use a \
              smaller --batch-size, or --repeat"
         ),
+    )?;
+    with_data(
+        &data,
+        &["--objective", "speed"],
+        2,
+        "`speed` is no objective; use throughput, energy, or host-cpu-cap=P with P from 1 to \
+         100 percent of the workers' time",
     )?;
     with_data(
         &data,

@@ -60,6 +60,27 @@ fn ordered_is_one_stream_on_real_images() -> Result<()> {
     }
 }
 
+/// What an epoch is run for changes who makes a batch, and nothing else.
+#[test]
+fn the_objective_does_not_change_the_stream() -> Result<()> {
+    programs::program("firmware-sim")?;
+    let data = generated()?;
+    let reference = Setup { strategy: "cpu", ..Setup::new(&data) }.run()?;
+    for objective in ["energy", "host-cpu-cap=60"] {
+        for strategy in ["ordered", "relaxed"] {
+            let devices = vec!["sim:ideal,rate=300".to_owned()];
+            let setup = Setup { objective, strategy, devices, ..Setup::new(&data) };
+            let epoch = setup.run().with_context(|| format!("{setup:?}"))?;
+            assert_whole(&epoch, u64::from(N_GENERATED))?;
+            ensure!(epoch.content_digest == reference.content_digest, "{setup:?}");
+            if strategy == "ordered" {
+                ensure!(epoch.stream_digest == reference.stream_digest, "{setup:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn the_other_strategies_deliver_the_same_content() -> Result<()> {
     programs::program("firmware-sim")?;

@@ -1,12 +1,14 @@
 //! `ordered`: the plan's order, at the speed of both prongs.
 //!
 //! Each side claims what it can have ready when it is needed: the host the lowest free
-//! batch; a device one that has so many free batches before it that the others are busy with
-//! them until it is ready (its horizon). So few finished batches wait, and the order costs
-//! nothing. The price is that one late batch holds everything up; hence `rescue`.
+//! batch; a device one that has so many free batches before it that the host, and devices
+//! quicker than itself, are busy with them until it is ready (its horizon). So few finished
+//! batches wait, and the order costs nothing. The price is that one late batch holds
+//! everything up; hence `rescue`.
 //!
 //! Counting free batches, rather than all batches up to delivery, keeps a device from
-//! claiming runs of neighbours, in front of which the host would then be alone.
+//! claiming runs of neighbours, in front of which the host would then be alone. What was
+//! tried and what each rule gives is in `docs/strategies.md`.
 
 use crate::ids::{BatchIdx, DeviceIdx};
 use crate::ledger::Open;
@@ -44,7 +46,7 @@ impl Strategy for Ordered {
         let free = view.lowest_free();
         let redo_at = view.now.plus(view.redo_ns());
         let beyond = view.beyond(view.redo_ns());
-        let is_short = view.now.0 < SHORT * view.redo_ns();
+        let is_short = view.now.0 < SHORT.saturating_mul(view.redo_ns());
         let is_due = |claim: &BackClaim| match claim.ready_at {
             // An unproven device only tries: the host comes to its batch in turn.
             None => free.is_none_or(|free| claim.batch < free),

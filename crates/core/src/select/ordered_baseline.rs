@@ -61,7 +61,7 @@ impl Strategy for OrderedBaseline {
         let back = view.back.get(usize::from(device.0))?;
         let open = view.free_for(device);
         let Some(mean_ns) = back.times.mean_ns() else { return open.last() };
-        let makers = view.front_rate() + view.back_rate(None);
+        let makers = view.front_rate() + view.back_rate();
         let taken = view.accelerator_ns.map_or(f64::INFINITY, |ns| 1.0 / float(ns));
         let ahead = batches(MARGIN * float(mean_ns) * makers.min(taken));
         let from = view.next()?.0.saturating_add(ahead).saturating_add(MARGIN_BATCHES);

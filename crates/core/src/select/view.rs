@@ -249,13 +249,11 @@ impl View<'_> {
         makes.into_iter().chain(takes).min()
     }
 
-    /// Batches per nanosecond that the working, proven devices make together, but for one.
+    /// Batches per nanosecond that the working, proven devices make together.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "rates are estimates")]
-    pub fn back_rate(&self, without: Option<DeviceIdx>) -> f64 {
-        let one = without.and_then(|device| self.back.get(usize::from(device.0)));
-        let own = one.map_or(0, |back| BackSum::of(back).rate);
-        (self.sum.rate - own) as f64 / RATE_ONE as f64
+    pub fn back_rate(&self) -> f64 {
+        self.sum.rate as f64 / RATE_ONE as f64
     }
 
     /// Batches that devices made and that wait for delivery.

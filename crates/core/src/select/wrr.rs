@@ -52,7 +52,7 @@ impl Wrr {
         match self.config.weight {
             WrrWeight::Fixed(weight) => weight.max(1),
             WrrWeight::ByRates => {
-                let front = view.front_rate() / view.back_rate(None);
+                let front = view.front_rate() / view.back_rate();
                 if front.is_finite() { batches(front.round()).max(1) } else { 1 }
             }
         }
