@@ -205,6 +205,22 @@ fn what_a_later_release_brings_says_so() -> Result<()> {
     )
 }
 
+#[test]
+fn a_checkpoint_that_cannot_be_written_is_named() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let at = folder.path().join("nowhere/state.json");
+    let at = at.to_str().unwrap();
+    with_data(
+        &generated()?,
+        &["--stop-after", "1", "--checkpoint", at],
+        1,
+        &format!(
+            "cannot write the checkpoint {at}; is its folder there, writable and not full?: No \
+             such file or directory (os error 2)"
+        ),
+    )
+}
+
 /// Serves one host from this process.
 fn strange_device<S: Serve + Send + 'static>(
     place: &Path,

@@ -101,11 +101,8 @@ pub(crate) fn save(
         stream: digests.stream.clone(),
         content: digests.content,
     };
-    write_whole(path, resume.to_json().as_bytes()).map_err(|e| {
-        RuntimeError::CannotResume {
-            why: format!("the state cannot be written to {} ({e})", path.display()),
-        }
-    })
+    write_whole(path, resume.to_json().as_bytes())
+        .map_err(|e| RuntimeError::Checkpoint { path: path.to_owned(), source: e })
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bothends_csd::Transport;
 use bothends_io::Reader;
+use bothends_ops::Scratch;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 
 use crate::batch::Batch;
@@ -37,7 +38,7 @@ pub(crate) type DeviceThread = Lent<Result<Box<dyn Transport>, String>>;
 #[derive(Debug)]
 pub(crate) struct Threads {
     pub(crate) reader: Lent<Box<dyn Reader>>,
-    pub(crate) workers: Vec<Lent<()>>,
+    pub(crate) workers: Vec<Lent<Scratch>>,
     pub(crate) devices: Vec<Option<DeviceThread>>,
     pub(crate) collector: Lent<Collected>,
     pub(crate) feed: Lent<()>,
@@ -112,6 +113,8 @@ impl Returned {
 #[derive(Debug)]
 pub(crate) struct Remains {
     pub(crate) reader: Option<Box<dyn Reader>>,
+    /// What the workers keep from sample to sample.
+    pub(crate) scratches: Vec<Scratch>,
     /// In the order of the devices; empty when a thread died.
     pub(crate) devices: Vec<Returned>,
     pub(crate) collected: Option<Collected>,
@@ -167,6 +170,7 @@ impl Epoch {
     pub(crate) fn end(mut self) -> Remains {
         self.close().unwrap_or_else(|| Remains {
             reader: None,
+            scratches: Vec::new(),
             devices: Vec::new(),
             collected: None,
             account: FeedAccount::default(),
@@ -180,16 +184,17 @@ impl Epoch {
         // A panicked thread has been reported through `Stop`; what it held is gone.
         let collected = threads.collector.join().ok().flatten();
         let reader = threads.reader.join().ok().flatten();
-        for worker in threads.workers {
-            let _ = worker.join();
-        }
+        let workers = threads.workers.into_iter();
+        let scratches = workers.filter_map(|worker| worker.join().ok().flatten());
+        let scratches = scratches.collect();
         let _ = threads.feed.join();
         let devices = threads.devices.into_iter();
         let devices = devices.map(|t| t.map_or(Returned::Absent, Returned::from_thread));
         let devices = devices.collect();
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         let account = std::mem::take(&mut *account);
-        Some(Remains { reader, devices, collected, account, stall: self.stall })
+        let stall = self.stall;
+        Some(Remains { reader, scratches, devices, collected, account, stall })
     }
 }
 

@@ -107,6 +107,14 @@ pub enum RuntimeError {
     /// A checkpoint that does not belong to this run.
     #[error(transparent)]
     Resume(#[from] bothends_core::resume::ResumeError),
+    /// The state cannot be saved.
+    #[error("cannot write the checkpoint {}; is its folder there, writable and not full?", path.display())]
+    Checkpoint {
+        /// Where it was to go.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// Resuming is not possible as asked.
     #[error("cannot resume: {why}")]
     CannotResume {

@@ -213,21 +213,25 @@ impl ReadStage {
 pub(crate) struct Worker {
     pub(crate) source: Arc<Source>,
     pub(crate) tasks: Receiver<Task>,
+    /// Lent for the epoch: it has grown to the largest image, and growing again in each
+    /// epoch would leave holes in memory.
+    pub(crate) scratch: Scratch,
     pub(crate) gauge: Arc<StallGauge>,
     pub(crate) stop: Stop,
 }
 
 impl Worker {
     /// The loop of a worker thread.
-    pub(crate) fn run(self) {
-        let mut scratch = Scratch::default();
+    pub(crate) fn run(mut self) -> Scratch {
+        let mut scratch = std::mem::take(&mut self.scratch);
         while !self.stop.is_set() {
             match self.tasks.recv_timeout(PATIENCE) {
                 Ok(task) => self.work(task, &mut scratch),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
+        scratch
     }
 
     fn work(&self, task: Task, scratch: &mut Scratch) {

@@ -12,7 +12,7 @@ use bothends_core::select::StrategyConfig;
 use bothends_csd::address::{ConnectOptions, connect};
 use bothends_csd::{Capabilities, Session, Transport};
 use bothends_io::Reader;
-use bothends_ops::Finish;
+use bothends_ops::{Finish, Scratch};
 
 use crate::config::RunConfig;
 use crate::device::{DeviceProcess, DeviceSpec, SimSetting};
@@ -77,6 +77,8 @@ pub struct Runtime {
     pub(crate) source: Arc<Source>,
     pub(crate) finish: Arc<Finish>,
     pub(crate) reader: Option<Box<dyn Reader>>,
+    /// What workers keep from sample to sample, between epochs.
+    pub(crate) scratches: Vec<Scratch>,
     pub(crate) devices: Vec<Device>,
     pub(crate) ring: Ring,
     pub(crate) converted: Option<Ring>,
@@ -134,6 +136,7 @@ impl Runtime {
             source,
             finish: Arc::new(finish),
             reader: None,
+            scratches: Vec::new(),
             devices: Vec::new(),
             ring,
             converted,

@@ -10,6 +10,7 @@ use bothends_core::epoch::{
 };
 use bothends_core::plan::Plan;
 use bothends_io::{Reader, ReaderConfig};
+use bothends_ops::Scratch;
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 use crate::back::DeviceLoop;
@@ -39,7 +40,7 @@ const EVENT_ROOM: usize = 1024;
 const TASK_ROOM: u32 = 4;
 
 /// Reader and workers.
-type FrontThreads = (Lent<Box<dyn Reader>>, Vec<Lent<()>>);
+type FrontThreads = (Lent<Box<dyn Reader>>, Vec<Lent<Scratch>>);
 
 /// What every thread of an epoch is given.
 #[derive(Debug, Clone)]
@@ -114,6 +115,7 @@ impl Runtime {
     pub fn finish_epoch(&mut self, epoch: Epoch) -> EpochReport {
         let mut remains = epoch.end();
         self.reader = remains.reader.take();
+        self.scratches.append(&mut remains.scratches);
         self.take_back(&mut remains);
         if let Some(collected) = &remains.collected {
             self.front_prior_ns = collected.front_work.mean_ns().or(self.front_prior_ns);
@@ -174,6 +176,7 @@ impl Runtime {
                 let worker = Worker {
                     source: Arc::clone(&self.source),
                     tasks: tasks.clone(),
+                    scratch: self.scratches.pop().unwrap_or_default(),
                     gauge: Arc::clone(&shared.gauge),
                     stop: shared.stop.clone(),
                 };
