@@ -8,6 +8,7 @@
 
 mod worlds;
 
+use bothends_simulate::noise::Noise;
 use bothends_simulate::{Absence, Device, Drift, Fault, World};
 use worlds::{classic, ns, play, speedup_over};
 
@@ -17,7 +18,7 @@ const WORLDS: u64 = 2_000;
 fn random_worlds_are_not_slower_than_the_host_alone() {
     let mut slower: Vec<_> = (0..WORLDS)
         .filter_map(|seed| {
-            let world = Dice(seed).world();
+            let world = Dice::new(seed).world();
             let ratio = play(&world, "cpu").seconds / play(&world, "ordered").seconds;
             let mean = || speedup_over(1000 * seed..=1000 * seed + 24, &world, "ordered");
             let ratio = if ratio < 0.99 { mean() } else { ratio };
@@ -26,26 +27,23 @@ fn random_worlds_are_not_slower_than_the_host_alone() {
         .collect();
     slower.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (ratio, seed) in &slower {
-        println!("{ratio:.4} of cpu in world {seed}: {:?}", Dice(*seed).world());
+        println!("{ratio:.4} of cpu in world {seed}: {:?}", Dice::new(*seed).world());
     }
     assert!(slower.len() as u64 * 500 <= WORLDS, "{} of {WORLDS}", slower.len());
     assert!(slower.first().is_none_or(|worst| worst.0 >= 0.94));
 }
 
-/// A seeded source of worlds (`SplitMix64`).
-struct Dice(u64);
+/// A seeded source of worlds.
+struct Dice(Noise);
 
 impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+    fn new(seed: u64) -> Self {
+        Self(Noise::new(seed, 0))
     }
 
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below n")]
     fn below(&mut self, n: u32) -> u32 {
-        u32::try_from(((self.next() >> 32) * u64::from(n)) >> 32).unwrap_or(0)
+        ((1.0 - self.0.uniform()) * f64::from(n)) as u32
     }
 
     fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
@@ -54,8 +52,7 @@ impl Dice {
 
     /// Between `low` and `high`, each order of magnitude as likely as the next.
     fn spread(&mut self, low: f64, high: f64) -> f64 {
-        let part = f64::from(self.below(1 << 30)) / f64::from(1 << 30);
-        low * (high / low).powf(part)
+        low * (high / low).powf(self.0.uniform())
     }
 
     fn world(&mut self) -> World {
