@@ -113,8 +113,8 @@ pub(super) fn scenario(file: &str, json: &str) -> Result<Scenario, ScenarioError
     let raw: RawScenario = serde_json::from_str(json)
         .map_err(|source| ScenarioError::Json { file: file.to_owned(), source })?;
     let place = Place { file, way: String::new() };
-    place.at_least_1("batches", raw.batches)?;
     let n_ranks = place.within("ranks", raw.ranks.unwrap_or(1), 1, 4096)?;
+    place.within("batches", raw.batches, 1, MOST_BATCHES / n_ranks)?;
     let seeds = raw.seeds.clone().unwrap_or_else(|| vec![1, 2, 3]);
     if seeds.is_empty() {
         return Err(place.wrong("seeds", "[]", "give at least one number"));
@@ -138,6 +138,11 @@ pub(super) fn scenario(file: &str, json: &str) -> Result<Scenario, ScenarioError
     let RawScenario { name, about, steady, .. } = raw;
     Ok(Scenario { name, about, steady, seeds, power, ranks })
 }
+
+/// Batches of all ranks together: half a minute or so of one core, and a gigabyte of books.
+const MOST_BATCHES: u32 = 100_000_000;
+/// Workers of a host.
+const MOST_WORKERS: u32 = 4096;
 
 /// A rank's world, as yet without devices.
 fn world(raw: &RawScenario, place: &Place<'_>) -> Result<World, ScenarioError> {
@@ -181,7 +186,7 @@ fn host(raw: &RawHost, place: &Place<'_>) -> Result<Host, ScenarioError> {
     let inside = place.inside("slowdown");
     Ok(Host {
         batch_ns: place.some_time("batch_s", raw.batch_s)?,
-        parallel: place.at_least_1("workers", raw.workers.unwrap_or(8))?,
+        parallel: place.within("workers", raw.workers.unwrap_or(8), 1, MOST_WORKERS)?,
         quota: place.at_least_1("quota", raw.quota.unwrap_or(16))?,
         cv: place.number("cv", raw.cv.unwrap_or(0.1), 0.0, 10.0)?,
         slowdown: raw.slowdown.as_ref().map(|raw| slowdown(raw, &inside)).transpose()?,
@@ -419,7 +424,12 @@ mod tests {
             (
                 "\"batches\": 100",
                 "\"batches\": 0",
-                "`batches` is 0; it must be at least 1",
+                "`batches` is 0; it must be from 1 to 50000000",
+            ),
+            (
+                "\"batches\": 100",
+                "\"batches\": 50000001",
+                "`batches` is 50000001; it must be from 1 to 50000000",
             ),
             (
                 "\"batch_s\": 0.5",
