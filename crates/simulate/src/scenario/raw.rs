@@ -114,7 +114,8 @@ pub(super) fn scenario(file: &str, json: &str) -> Result<Scenario, ScenarioError
         .map_err(|source| ScenarioError::Json { file: file.to_owned(), source })?;
     let place = Place { file, way: String::new() };
     let n_ranks = place.within("ranks", raw.ranks.unwrap_or(1), 1, 4096)?;
-    place.within("batches", raw.batches, 1, MOST_BATCHES / n_ranks)?;
+    let batches = place.at_least_1("batches", raw.batches)?;
+    place.at_most("batches", batches, MOST_BATCHES / n_ranks)?;
     let seeds = raw.seeds.clone().unwrap_or_else(|| vec![1, 2, 3]);
     if seeds.is_empty() {
         return Err(place.wrong("seeds", "[]", "give at least one number"));
@@ -184,9 +185,10 @@ fn world(raw: &RawScenario, place: &Place<'_>) -> Result<World, ScenarioError> {
 
 fn host(raw: &RawHost, place: &Place<'_>) -> Result<Host, ScenarioError> {
     let inside = place.inside("slowdown");
+    let workers = place.at_least_1("workers", raw.workers.unwrap_or(8))?;
     Ok(Host {
         batch_ns: place.some_time("batch_s", raw.batch_s)?,
-        parallel: place.within("workers", raw.workers.unwrap_or(8), 1, MOST_WORKERS)?,
+        parallel: place.at_most("workers", workers, MOST_WORKERS)?,
         quota: place.at_least_1("quota", raw.quota.unwrap_or(16))?,
         cv: place.number("cv", raw.cv.unwrap_or(0.1), 0.0, 10.0)?,
         slowdown: raw.slowdown.as_ref().map(|raw| slowdown(raw, &inside)).transpose()?,
@@ -337,6 +339,13 @@ impl Place<'_> {
         Ok(value)
     }
 
+    fn at_most(&self, key: &str, value: u32, most: u32) -> Result<u32, ScenarioError> {
+        if value > most {
+            return Err(self.wrong(key, value, &format!("it must be at most {most}")));
+        }
+        Ok(value)
+    }
+
     fn within(
         &self,
         key: &str,
@@ -424,12 +433,12 @@ mod tests {
             (
                 "\"batches\": 100",
                 "\"batches\": 0",
-                "`batches` is 0; it must be from 1 to 50000000",
+                "`batches` is 0; it must be at least 1",
             ),
             (
                 "\"batches\": 100",
                 "\"batches\": 50000001",
-                "`batches` is 50000001; it must be from 1 to 50000000",
+                "`batches` is 50000001; it must be at most 50000000",
             ),
             (
                 "\"batch_s\": 0.5",
