@@ -8,6 +8,7 @@
 
 pub mod error;
 pub mod image;
+pub mod kernels;
 
 pub mod decode;
 
