@@ -11,6 +11,7 @@ pub mod image;
 pub mod kernels;
 
 pub mod decode;
+pub mod jpeg;
 
 pub mod crop;
 pub mod flip;

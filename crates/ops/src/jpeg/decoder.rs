@@ -1,0 +1,468 @@
+//! From a file to planes: the one place that knows the order of the steps.
+//!
+//! Three ways lead to the same planes. A sequential file with its components in one scan is
+//! decoded *straight* through, row by row, and leaves entry points behind; with entry points
+//! it is decoded where the region lies only, two rows at a time; anything else (progressive,
+//! several scans) goes through the coefficients of the whole image (`progressive.rs`).
+//! Without entry points the whole scan is read, whatever the region: a sample is good or bad
+//! by its file, not by the crop that was drawn.
+
+use bothends_core::recipe::Size;
+
+use super::bits::ScanData;
+use super::entry_points::{self, Builder, EntryPoints, FilePoint};
+use super::frame::{ColourModel, Frame, MAX_MCU_BLOCKS, Process};
+use super::header::{self, Next, Segments};
+use super::huffman::{Class, Lookup};
+use super::idct::{self, BlockRow, Steps};
+use super::planes::{Chroma, McuBox, Plane, Region};
+use super::progressive::Coefficients;
+use super::sequential::{
+    BlockCodes, Broken, EntryPoint, Lane, RowBlocks, Scan, run_one, run_two,
+};
+use super::{damaged, unreadable};
+use crate::error::SampleFault;
+use crate::kernels::Level;
+
+/// Bytes behind the last MCU that are let pass: libjpeg's bit buffer swallows as many
+/// without a word.
+const STRAY_BYTES: u64 = 7;
+
+/// A file whose headers have been read, up to its first scan.
+#[derive(Debug)]
+pub struct Opened<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) segments: Segments<'a>,
+    pub(super) frame: Frame,
+    pub(super) scan: header::Scan,
+}
+
+impl<'a> Opened<'a> {
+    /// Reads the headers of a JPEG file.
+    ///
+    /// # Errors
+    /// [`SampleFault`] when it is damaged or of a kind that is refused by name.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, SampleFault> {
+        let mut segments = Segments::new(bytes)?;
+        let scan = match segments.next()? {
+            Next::Scan(scan) => scan,
+            Next::End => return Err(damaged("there is no image in it")),
+        };
+        let frame = segments.settled_frame()?;
+        Ok(Self { bytes, segments, frame, scan })
+    }
+
+    /// Rows and columns of the image.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        self.frame.size
+    }
+
+    /// What its components are.
+    #[must_use]
+    pub(crate) fn model(&self) -> ColourModel {
+        self.frame.model
+    }
+}
+
+/// Decodes files, one after the other; keeps its memory.
+#[derive(Debug)]
+pub struct Decoder {
+    level: Level,
+    pub(super) data: ScanData,
+    /// By slot: the code of DC and that of AC.
+    codes: [[Lookup; 2]; 4],
+    pub(super) lanes: [Lane; 2],
+    coefficients: Coefficients,
+    planes: [Plane; 4],
+    n_planes: usize,
+    points: Builder,
+    spans: Vec<Span>,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new(Level::of_process())
+    }
+}
+
+impl Decoder {
+    /// A decoder that uses the kernels of `level`.
+    #[must_use]
+    pub fn new(level: Level) -> Self {
+        Self {
+            level,
+            data: ScanData::default(),
+            codes: Default::default(),
+            lanes: Default::default(),
+            coefficients: Coefficients::default(),
+            planes: Default::default(),
+            n_planes: 0,
+            points: Builder::default(),
+            spans: Vec::new(),
+        }
+    }
+
+    /// The planes of the last image, one for each component.
+    #[must_use]
+    pub fn planes(&self) -> &[Plane] {
+        &self.planes[..self.n_planes]
+    }
+
+    /// The entry points of the last image in their stored form, if it was decoded without
+    /// and can have some; else empty.
+    #[must_use]
+    pub fn entry_points(&self) -> &[u8] {
+        self.points.stored()
+    }
+
+    /// Gives back every buffer of more than `keep_bytes`.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+        self.data.release_above(keep_bytes);
+        self.lanes.iter_mut().for_each(|lane| lane.row.release_above(keep_bytes));
+        self.planes.iter_mut().for_each(|plane| plane.release_above(keep_bytes));
+        self.coefficients.release_above(keep_bytes);
+    }
+
+    /// Decodes what `region` needs into [`Self::planes`]. With entry points that fit, only
+    /// that is read; with others, or none, all of the file.
+    ///
+    /// # Errors
+    /// [`SampleFault`] when the file is damaged or of a kind that is refused by name.
+    pub fn decode(
+        &mut self,
+        mut file: Opened<'_>,
+        region: &Region,
+        chroma: Chroma,
+        entry_points: Option<EntryPoints<'_>>,
+    ) -> Result<(), SampleFault> {
+        let mcus = McuBox::of(&file.frame, region, chroma);
+        self.n_planes = file.frame.components().len();
+        self.points.clear();
+        let is_whole = file.scan.components().len() == self.n_planes;
+        if file.frame.process == Process::Sequential && is_whole {
+            let kind = ScanKind::new(&file)?;
+            self.set_codes(&file, &file.scan)?;
+            if let Some(points) = entry_points
+                && self.decode_from(points, &file, &kind, &mcus).is_ok()
+            {
+                return Ok(());
+            }
+            return self.decode_straight(&mut file, &kind, &mcus);
+        }
+        let mut coefficients = std::mem::take(&mut self.coefficients);
+        let decoded = coefficients.decode(&mut file);
+        if let Ok(steps) = &decoded {
+            self.set_planes(&file.frame, &mcus);
+            self.transform_all(&coefficients, &file.frame, steps, &mcus);
+        }
+        self.coefficients = coefficients;
+        decoded.map(|_| ())
+    }
+
+    /// Makes the tables that a sequential scan of `file` is decoded with.
+    pub(super) fn set_codes(
+        &mut self,
+        file: &Opened<'_>,
+        scan: &header::Scan,
+    ) -> Result<(), SampleFault> {
+        if (scan.band, scan.approximation) != ([0, 63], [0, 0]) {
+            return Err(damaged("a sequential scan of a part of the coefficients"));
+        }
+        for (place, component) in scan.components().iter().enumerate() {
+            let tables = &file.segments.tables;
+            let [dc, ac] = &mut self.codes[place];
+            dc.set(Class::Dc, &tables.code(Class::Dc, component.dc_table)?)?;
+            ac.set(Class::Ac, &tables.code(Class::Ac, component.ac_table)?)?;
+        }
+        Ok(())
+    }
+
+    fn set_planes(&mut self, frame: &Frame, mcus: &McuBox) {
+        for (component, plane) in self.planes[..self.n_planes].iter_mut().enumerate() {
+            plane.set(frame, component, mcus);
+        }
+    }
+
+    /// All of the scan, from its first bit to its last.
+    fn decode_straight(
+        &mut self,
+        file: &mut Opened<'_>,
+        kind: &ScanKind,
+        mcus: &McuBox,
+    ) -> Result<(), SampleFault> {
+        let behind = self.data.set(file.bytes, file.scan.data)?;
+        file.segments.resume_at(behind);
+        if let Next::Scan(_) = file.segments.next()? {
+            return Err(damaged("a scan behind the one that held all components"));
+        }
+        let frame = &file.frame;
+        let [across, down] = frame.n_mcus();
+        // A block takes two bits or more: no memory for pixels that cannot be there.
+        if across * down * kind.n_blocks > self.data.len() * 4 {
+            return Err(damaged("there are too few bytes for its size"));
+        }
+        self.set_planes(frame, mcus);
+        let blocks = kind.codes(&self.codes);
+        let scan = Scan {
+            padded: self.data.padded(),
+            blocks: &blocks[..kind.n_blocks],
+            restart_interval: file.segments.tables.restart_interval,
+            restarts: Some(self.data.restarts()),
+        };
+        let [lane, _] = &mut self.lanes;
+        lane.enter(&scan, EntryPoint::default(), 0, 8 * self.data.len() as u64);
+        for y in 0..down {
+            lane.begin_row(&scan, across);
+            for x in (0..across).step_by(entry_points::STEP) {
+                let point = lane.entry_point(&scan).map_err(unreadable)?;
+                self.points.push(point);
+                let n_mcus = entry_points::STEP.min(across - x);
+                lane.begin(&scan, n_mcus).map_err(unreadable)?;
+                run_one(self.level, &scan, lane).map_err(unreadable)?;
+            }
+            if mcus.down.contains(&y) {
+                let part = RowPart { row: &lane.row, y: y - mcus.down.start, first: 0 };
+                kind.transform(self.level, &part, mcus, &mut self.planes);
+            }
+        }
+        self.points.push(lane.place());
+        if lane.bytes_left() > STRAY_BYTES {
+            return Err(damaged("stray bytes behind its last block"));
+        }
+        let mut place = self.data.places();
+        let origin = file.scan.data;
+        self.points.finish(|byte| place(byte) - origin);
+        Ok(())
+    }
+
+    /// The part of the scan that `mcus` lie in, two rows at a time. Whatever is wrong, the
+    /// straight way will tell.
+    fn decode_from(
+        &mut self,
+        points: EntryPoints<'_>,
+        file: &Opened<'_>,
+        kind: &ScanKind,
+        mcus: &McuBox,
+    ) -> Result<(), Broken> {
+        self.gather(points, file, mcus)?;
+        self.set_planes(&file.frame, mcus);
+        let blocks = kind.codes(&self.codes);
+        let scan = Scan {
+            padded: self.data.padded(),
+            blocks: &blocks[..kind.n_blocks],
+            restart_interval: file.segments.tables.restart_interval,
+            restarts: None,
+        };
+        let first = mcus.across.start % entry_points::STEP;
+        let n_mcus = first + mcus.across.len();
+        let mut waiting = self.spans.iter();
+        let mut at_work = [None; 2];
+        loop {
+            for (lane, span) in self.lanes.iter_mut().zip(&mut at_work) {
+                if span.is_none()
+                    && let Some(next) = waiting.next()
+                {
+                    lane.enter(&scan, next.from, next.mcu, next.end);
+                    lane.begin_row(&scan, n_mcus);
+                    lane.begin(&scan, n_mcus)?;
+                    *span = Some(next);
+                }
+            }
+            let [a, b] = &mut self.lanes;
+            match at_work {
+                [Some(_), Some(_)] => run_two(self.level, &scan, [a, b])?,
+                [Some(_), None] => run_one(self.level, &scan, a)?,
+                [None, Some(_)] => run_one(self.level, &scan, b)?,
+                [None, None] => return Ok(()),
+            }
+            for (lane, at_work) in self.lanes.iter().zip(&mut at_work) {
+                if let Some(span) = at_work.take_if(|_| lane.is_done()) {
+                    span.check(lane.place())?;
+                    let part = RowPart { row: &lane.row, y: span.y, first };
+                    kind.transform(self.level, &part, mcus, &mut self.planes);
+                }
+            }
+        }
+    }
+
+    /// Collects the data of the MCU rows of `mcus`, from the entry point before the first MCU
+    /// wanted to the one behind the last.
+    fn gather(
+        &mut self,
+        points: EntryPoints<'_>,
+        file: &Opened<'_>,
+        mcus: &McuBox,
+    ) -> Result<(), Broken> {
+        let [across, down] = file.frame.n_mcus();
+        let per_row = entry_points::per_row(across);
+        if points.len() != per_row * down + 1 {
+            return Err(Broken);
+        }
+        let data = file.bytes.get(file.scan.data..).ok_or(Broken)?;
+        self.data.clear();
+        self.spans.clear();
+        for y in mcus.down.clone() {
+            let first = mcus.across.start / entry_points::STEP;
+            let last = mcus.across.end.div_ceil(entry_points::STEP);
+            let from = points.get(y * per_row + first).ok_or(Broken)?;
+            let to = points.get(y * per_row + last).ok_or(Broken)?;
+            let range = data.get(from.byte..to.byte + usize::from(to.bit > 0));
+            let range = self.data.push_range(range.ok_or(Broken)?);
+            let whole_bytes = range.end - usize::from(to.bit > 0);
+            let end = whole_bytes as u64 * 8 + u64::from(to.bit);
+            // Restarts change the DC, and leave bits behind that belong to no MCU.
+            let is_exact = mcus.across.end.is_multiple_of(entry_points::STEP)
+                || mcus.across.end == across;
+            let is_exact = is_exact && file.segments.tables.restart_interval == 0;
+            self.spans.push(Span {
+                y: y - mcus.down.start,
+                mcu: (y * across + first * entry_points::STEP) as u64,
+                from: point(from, range.start as u64 * 8 + u64::from(from.bit)),
+                end,
+                to: is_exact.then(|| point(to, end)),
+            });
+        }
+        self.data.seal();
+        Ok(())
+    }
+
+    fn transform_all(
+        &mut self,
+        coefficients: &Coefficients,
+        frame: &Frame,
+        steps: &[Steps; 4],
+        mcus: &McuBox,
+    ) {
+        for (component, plane) in self.planes[..self.n_planes].iter_mut().enumerate() {
+            let c = frame.components()[component];
+            let stride = plane.stride();
+            for y in 0..mcus.down.len() * c.v {
+                let blocks = coefficients.block_row(
+                    component,
+                    mcus.down.start * c.v + y,
+                    mcus.across.start * c.h..mcus.across.end * c.h,
+                );
+                let out = plane.block_row_mut(y);
+                idct::block_row(self.level, blocks, &steps[component], out, stride);
+            }
+        }
+    }
+}
+
+fn point(point: FilePoint, position: u64) -> EntryPoint {
+    let [a, b, c] = point.dc;
+    EntryPoint { position, dc: [a, b, c, 0] }
+}
+
+/// What a lane decodes between two entry points.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    /// The row of MCUs, counted from the first one wanted.
+    y: usize,
+    /// The first MCU's number in the scan.
+    mcu: u64,
+    from: EntryPoint,
+    /// The first bit behind.
+    end: u64,
+    /// Where decoding must have led to, if that is known.
+    to: Option<EntryPoint>,
+}
+
+impl Span {
+    fn check(&self, reached: EntryPoint) -> Result<(), Broken> {
+        if self.to.is_some_and(|to| to != reached) { Err(Broken) } else { Ok(()) }
+    }
+}
+
+/// How the MCUs of a scan of all components are made up.
+#[derive(Debug)]
+struct ScanKind {
+    /// For each component, in the order of the scan.
+    parts: [Part; 4],
+    n_parts: usize,
+    n_blocks: usize,
+}
+
+/// One component's blocks in an MCU.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    component: usize,
+    /// The first of them.
+    first: usize,
+    h: usize,
+    v: usize,
+    steps: Steps,
+}
+
+/// A decoded row of MCUs.
+struct RowPart<'a> {
+    row: &'a RowBlocks,
+    /// Its number, counted from the first one wanted.
+    y: usize,
+    /// MCUs before the first one wanted.
+    first: usize,
+}
+
+impl ScanKind {
+    fn new(file: &Opened<'_>) -> Result<Self, SampleFault> {
+        let none = Part { component: 0, first: 0, h: 0, v: 0, steps: Steps::ZERO };
+        let mut kind = Self { parts: [none; 4], n_parts: 0, n_blocks: 0 };
+        for selected in file.scan.components() {
+            let c = file.frame.components()[selected.component];
+            kind.parts[kind.n_parts] = Part {
+                component: selected.component,
+                first: kind.n_blocks,
+                h: c.h,
+                v: c.v,
+                steps: Steps::new(&file.segments.tables.steps(c.table)?),
+            };
+            kind.n_parts += 1;
+            kind.n_blocks += c.h * c.v;
+        }
+        if kind.n_parts > 1 && kind.n_blocks > MAX_MCU_BLOCKS {
+            return Err(damaged("more than 10 blocks in an MCU"));
+        }
+        Ok(kind)
+    }
+
+    fn parts(&self) -> &[Part] {
+        &self.parts[..self.n_parts]
+    }
+
+    /// The codes of an MCU's blocks; the first `n_blocks` are meant.
+    fn codes<'a>(&self, codes: &'a [[Lookup; 2]; 4]) -> [BlockCodes<'a>; MAX_MCU_BLOCKS] {
+        std::array::from_fn(|block| {
+            let is_of = |part: &Part| block < part.first + part.h * part.v;
+            let place = self.parts().iter().position(is_of).unwrap_or(0);
+            let [dc, ac] = &codes[place];
+            BlockCodes { dc, ac, component: place }
+        })
+    }
+
+    /// Makes samples of a decoded row of MCUs.
+    fn transform(
+        &self,
+        level: Level,
+        part: &RowPart<'_>,
+        mcus: &McuBox,
+        planes: &mut [Plane; 4],
+    ) {
+        for &Part { component, first, h, v, steps } in self.parts() {
+            let plane = &mut planes[component];
+            let stride = plane.stride();
+            for row in 0..v {
+                let blocks = BlockRow {
+                    row: part.row,
+                    in_mcu: first + row * h,
+                    across: h,
+                    per_mcu: self.n_blocks,
+                    first: part.first * h,
+                    n_blocks: mcus.across.len() * h,
+                };
+                let out = plane.block_row_mut(part.y * v + row);
+                idct::block_row(level, blocks, &steps, out, stride);
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The inverse DCT on x86: a register holds the same row of several blocks, a block to each
+//! 128 bits. AVX-512 does four blocks at a time, AVX2 two; the steps are the same, so both
+//! are made from one macro, which is given the instructions by name.
+#![allow(unsafe_code, reason = "vector loads and stores take addresses")]
+
+use super::{
+    BlockRow, EVEN_2, EVEN_3, ODD_0, ODD_1, ODD_2, ODD_3, STORE, SUM_3, SUM_4, Steps,
+};
+
+/// Two 16-bit factors as the one 32-bit number that is repeated through a register.
+const fn factors([a, b]: [i32; 2]) -> i32 {
+    (a & 0xffff) | (b << 16)
+}
+
+/// Defines `transform` (one pass, with `$bits` dropped) and `transpose` for the register type
+/// `V` and the instructions in scope.
+macro_rules! islow {
+    ($features:literal) => {
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn pass_down(v: [V; 8]) -> [V; 8] {
+            let round = splat32(1 << 10);
+            let (low, high) = transform(v, round);
+            std::array::from_fn(|i| pack32(shift32::<11>(low[i]), shift32::<11>(high[i])))
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn pass_along(v: [V; 8]) -> [V; 8] {
+            let round = splat32(1 << 17);
+            let (low, high) = transform(v, round);
+            std::array::from_fn(|i| pack32(shift32::<18>(low[i]), shift32::<18>(high[i])))
+        }
+
+        /// The eight outputs for the lower and the upper four elements of each block's row,
+        /// `round` added.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn transform(v: [V; 8], round: V) -> ([V; 8], [V; 8]) {
+            let (sum, difference) = (add16(v[0], v[4]), sub16(v[0], v[4]));
+            let (s, r) = (add16(v[7], v[3]), add16(v[5], v[1]));
+            let low = half(
+                [unpack_low16(zero(), sum), unpack_low16(zero(), difference)],
+                [
+                    unpack_low16(v[2], v[6]),
+                    unpack_low16(s, r),
+                    unpack_low16(v[7], v[1]),
+                    unpack_low16(v[5], v[3]),
+                ],
+                round,
+            );
+            let high = half(
+                [unpack_high16(zero(), sum), unpack_high16(zero(), difference)],
+                [
+                    unpack_high16(v[2], v[6]),
+                    unpack_high16(s, r),
+                    unpack_high16(v[7], v[1]),
+                    unpack_high16(v[5], v[3]),
+                ],
+                round,
+            );
+            (low, high)
+        }
+
+        /// As `transform` of the scalar meaning, on pairs of 16-bit inputs.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn half(
+            [sum, difference]: [V; 2],
+            [v26, sr, v71, v53]: [V; 4],
+            round: V,
+        ) -> [V; 8] {
+            let times = |pair, constants| multiply_add(pair, splat32(factors(constants)));
+            // In the upper half of 32 bits they stand 2^16 times too large, and 2^13 is due.
+            let t0 = add32(shift32::<3>(sum), round);
+            let t1 = add32(shift32::<3>(difference), round);
+            let (t2, t3) = (times(v26, EVEN_2), times(v26, EVEN_3));
+            let even = [add32(t0, t3), add32(t1, t2), sub32(t1, t2), sub32(t0, t3)];
+            let (z3, z4) = (times(sr, SUM_3), times(sr, SUM_4));
+            let odd = [
+                add32(times(v71, ODD_3), z4),
+                add32(times(v53, ODD_2), z3),
+                add32(times(v53, ODD_1), z4),
+                add32(times(v71, ODD_0), z3),
+            ];
+            [
+                add32(even[0], odd[0]),
+                add32(even[1], odd[1]),
+                add32(even[2], odd[2]),
+                add32(even[3], odd[3]),
+                sub32(even[3], odd[3]),
+                sub32(even[2], odd[2]),
+                sub32(even[1], odd[1]),
+                sub32(even[0], odd[0]),
+            ]
+        }
+
+        /// Rows become columns, in each block.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn transpose(v: [V; 8]) -> [V; 8] {
+            let a = [
+                unpack_low16(v[0], v[1]),
+                unpack_high16(v[0], v[1]),
+                unpack_low16(v[2], v[3]),
+                unpack_high16(v[2], v[3]),
+                unpack_low16(v[4], v[5]),
+                unpack_high16(v[4], v[5]),
+                unpack_low16(v[6], v[7]),
+                unpack_high16(v[6], v[7]),
+            ];
+            let b = [
+                unpack_low32(a[0], a[2]),
+                unpack_high32(a[0], a[2]),
+                unpack_low32(a[1], a[3]),
+                unpack_high32(a[1], a[3]),
+                unpack_low32(a[4], a[6]),
+                unpack_high32(a[4], a[6]),
+                unpack_low32(a[5], a[7]),
+                unpack_high32(a[5], a[7]),
+            ];
+            [
+                unpack_low64(b[0], b[4]),
+                unpack_high64(b[0], b[4]),
+                unpack_low64(b[1], b[5]),
+                unpack_high64(b[1], b[5]),
+                unpack_low64(b[2], b[6]),
+                unpack_high64(b[2], b[6]),
+                unpack_low64(b[3], b[7]),
+                unpack_high64(b[3], b[7]),
+            ]
+        }
+
+        /// Dequantised rows to rows of samples less 128, as 16-bit numbers.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn inverse(rows: [V; 8]) -> [V; 8] {
+            transpose(pass_along(transpose(pass_down(rows))))
+        }
+    };
+}
+
+pub(super) mod avx512 {
+    //! Four blocks at a time.
+
+    use std::arch::x86_64::{
+        __m128i, __m512i as V, _mm_loadu_si128, _mm256_set1_epi8, _mm256_storeu_si256,
+        _mm256_xor_si256, _mm512_add_epi16 as add16, _mm512_add_epi32 as add32,
+        _mm512_broadcast_i32x4, _mm512_cvtsepi16_epi8, _mm512_loadu_si512,
+        _mm512_madd_epi16 as multiply_add, _mm512_mullo_epi16,
+        _mm512_packs_epi32 as pack32, _mm512_set1_epi32 as splat32,
+        _mm512_setzero_si512 as zero, _mm512_shuffle_i64x2, _mm512_srai_epi32 as shift32,
+        _mm512_sub_epi16 as sub16, _mm512_sub_epi32 as sub32,
+        _mm512_unpackhi_epi16 as unpack_high16, _mm512_unpackhi_epi32 as unpack_high32,
+        _mm512_unpackhi_epi64 as unpack_high64, _mm512_unpacklo_epi16 as unpack_low16,
+        _mm512_unpacklo_epi32 as unpack_low32, _mm512_unpacklo_epi64 as unpack_low64,
+    };
+
+    use super::{
+        BlockRow, EVEN_2, EVEN_3, ODD_0, ODD_1, ODD_2, ODD_3, STORE, SUM_3, SUM_4, Steps,
+        factors,
+    };
+    use crate::jpeg::sequential::Block;
+    use crate::kernels::Avx512;
+
+    islow!("avx512f,avx512bw");
+
+    pub(in crate::jpeg::idct) fn block_row(
+        _: Avx512,
+        blocks: BlockRow<'_>,
+        steps: &Steps,
+        out: &mut [u8],
+        stride: usize,
+    ) {
+        // SAFETY: an `Avx512` is only made on a processor that has these instructions.
+        unsafe { compiled(blocks, steps, out, stride) }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn compiled(blocks: BlockRow<'_>, steps: &Steps, out: &mut [u8], stride: usize) {
+        let steps = repeated(steps);
+        for x in (0..blocks.n_blocks).step_by(4) {
+            let rows = rows([0, 1, 2, 3].map(|i| blocks.block(x + i)));
+            let dequantised: [V; 8] =
+                std::array::from_fn(|i| _mm512_mullo_epi16(rows[i], steps[i]));
+            for (y, row) in inverse(dequantised).into_iter().enumerate() {
+                let samples = _mm512_cvtsepi16_epi8(row);
+                let samples = _mm256_xor_si256(samples, _mm256_set1_epi8(-128));
+                let place = &mut out[y * stride + x * 8..][..STORE];
+                // SAFETY: `place` is as long as the register.
+                unsafe { _mm256_storeu_si256(place.as_mut_ptr().cast(), samples) };
+            }
+        }
+    }
+
+    /// Each row of steps, once for each block.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn repeated(Steps(steps): &Steps) -> [V; 8] {
+        std::array::from_fn(|i| {
+            let row: &[i16] = &steps[8 * i..][..8];
+            // SAFETY: `row` is as long as the register.
+            let row: __m128i = unsafe { _mm_loadu_si128(row.as_ptr().cast()) };
+            _mm512_broadcast_i32x4(row)
+        })
+    }
+
+    /// The rows of four blocks: 128 bits of each register are of one block.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn rows(blocks: [&Block; 4]) -> [V; 8] {
+        let load = |block: &Block, half: usize| -> V {
+            let half: &[i16] = &block[32 * half..][..32];
+            // SAFETY: `half` is as long as the register.
+            unsafe { _mm512_loadu_si512(half.as_ptr().cast()) }
+        };
+        let half = |half| {
+            let [a, b, c, d] = blocks.map(|block| load(block, half));
+            let (ab01, ab23) =
+                (_mm512_shuffle_i64x2::<0x44>(a, b), _mm512_shuffle_i64x2::<0xee>(a, b));
+            let (cd01, cd23) =
+                (_mm512_shuffle_i64x2::<0x44>(c, d), _mm512_shuffle_i64x2::<0xee>(c, d));
+            [
+                _mm512_shuffle_i64x2::<0x88>(ab01, cd01),
+                _mm512_shuffle_i64x2::<0xdd>(ab01, cd01),
+                _mm512_shuffle_i64x2::<0x88>(ab23, cd23),
+                _mm512_shuffle_i64x2::<0xdd>(ab23, cd23),
+            ]
+        };
+        let ([r0, r1, r2, r3], [r4, r5, r6, r7]) = (half(0), half(1));
+        [r0, r1, r2, r3, r4, r5, r6, r7]
+    }
+}
+
+pub(super) mod avx2 {
+    //! Two blocks at a time.
+
+    use std::arch::x86_64::{
+        __m128i, __m256i as V, _mm_loadu_si128, _mm_storeu_si128,
+        _mm256_add_epi16 as add16, _mm256_add_epi32 as add32,
+        _mm256_broadcastsi128_si256, _mm256_castsi256_si128, _mm256_extracti128_si256,
+        _mm256_madd_epi16 as multiply_add, _mm256_mullo_epi16, _mm256_packs_epi16,
+        _mm256_packs_epi32 as pack32, _mm256_permute4x64_epi64, _mm256_set_m128i,
+        _mm256_set1_epi8, _mm256_set1_epi32 as splat32, _mm256_setzero_si256 as zero,
+        _mm256_srai_epi32 as shift32, _mm256_sub_epi16 as sub16,
+        _mm256_sub_epi32 as sub32, _mm256_unpackhi_epi16 as unpack_high16,
+        _mm256_unpackhi_epi32 as unpack_high32, _mm256_unpackhi_epi64 as unpack_high64,
+        _mm256_unpacklo_epi16 as unpack_low16, _mm256_unpacklo_epi32 as unpack_low32,
+        _mm256_unpacklo_epi64 as unpack_low64, _mm256_xor_si256,
+    };
+
+    use super::{
+        BlockRow, EVEN_2, EVEN_3, ODD_0, ODD_1, ODD_2, ODD_3, SUM_3, SUM_4, Steps,
+        factors,
+    };
+    use crate::jpeg::sequential::Block;
+    use crate::kernels::Avx2;
+
+    islow!("avx2");
+
+    pub(in crate::jpeg::idct) fn block_row(
+        _: Avx2,
+        blocks: BlockRow<'_>,
+        steps: &Steps,
+        out: &mut [u8],
+        stride: usize,
+    ) {
+        // SAFETY: an `Avx2` is only made on a processor that has these instructions.
+        unsafe { compiled(blocks, steps, out, stride) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn compiled(
+        blocks: BlockRow<'_>,
+        Steps(steps): &Steps,
+        out: &mut [u8],
+        stride: usize,
+    ) {
+        for x in (0..blocks.n_blocks).step_by(2) {
+            let (a, b) = (blocks.block(x), blocks.block(x + 1));
+            let dequantised: [V; 8] = std::array::from_fn(|i| {
+                let row = _mm256_set_m128i(load_row(b, i), load_row(a, i));
+                _mm256_mullo_epi16(row, _mm256_broadcastsi128_si256(load_row(steps, i)))
+            });
+            let rows = inverse(dequantised);
+            for y in (0..8).step_by(2) {
+                let mixed = _mm256_packs_epi16(rows[y], rows[y + 1]);
+                let samples = _mm256_xor_si256(mixed, _mm256_set1_epi8(-128));
+                let samples = _mm256_permute4x64_epi64::<0b11_01_10_00>(samples);
+                let upper = _mm256_castsi256_si128(samples);
+                store(&mut out[y * stride + x * 8..], upper);
+                let lower = _mm256_extracti128_si256::<1>(samples);
+                store(&mut out[(y + 1) * stride + x * 8..], lower);
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn load_row(block: &Block, row: usize) -> __m128i {
+        let row: &[i16] = &block[8 * row..][..8];
+        // SAFETY: `row` is as long as the register.
+        unsafe { _mm_loadu_si128(row.as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn store(place: &mut [u8], samples: __m128i) {
+        let place = &mut place[..16];
+        // SAFETY: `place` is as long as the register.
+        unsafe { _mm_storeu_si128(place.as_mut_ptr().cast(), samples) };
+    }
+}

@@ -1,0 +1,122 @@
+//! What a decoder makes: for each component a plane of samples, as far as it was wanted.
+//!
+//! A plane keeps its own resolution and says where in the image it lies. Nothing here
+//! computes a sample. Read `upsample.rs` next.
+
+use std::ops::Range;
+
+use super::frame::{BLOCK, Frame};
+use super::idct::STORE;
+
+/// A part of an image: rows and columns of pixels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Region {
+    /// Rows, from the top.
+    pub rows: Range<usize>,
+    /// Columns, from the left.
+    pub columns: Range<usize>,
+}
+
+/// What is done with planes of lower resolution; says what a region needs of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chroma {
+    /// They are upsampled as libjpeg does ("fancy"), which looks at the neighbours.
+    Upsampled,
+    /// They are taken as they are.
+    AsStored,
+}
+
+/// A range of MCUs, across and down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct McuBox {
+    pub(crate) across: Range<usize>,
+    pub(crate) down: Range<usize>,
+}
+
+impl McuBox {
+    /// The MCUs whose samples `region` needs.
+    pub(crate) fn of(frame: &Frame, region: &Region, chroma: Chroma) -> Self {
+        let axis = |axis: usize, range: &Range<usize>| {
+            let n_mcus = frame.n_mcus()[axis];
+            let mut mcus = n_mcus..0;
+            for component in 0..frame.components().len() {
+                let ratio = frame.ratio(component)[axis];
+                let size = frame.plane_size(component)[axis];
+                let margin = usize::from(chroma == Chroma::Upsampled && ratio == 2);
+                let first = (range.start / ratio).saturating_sub(margin);
+                let end = (range.end.div_ceil(ratio) + margin).min(size);
+                let c = frame.components()[component];
+                let per_mcu = BLOCK * [c.h, c.v][axis];
+                mcus.start = mcus.start.min(first / per_mcu);
+                mcus.end = mcus.end.max(end.div_ceil(per_mcu)).min(n_mcus);
+            }
+            mcus
+        };
+        Self { across: axis(0, &region.columns), down: axis(1, &region.rows) }
+    }
+}
+
+/// Samples of one component.
+#[derive(Debug, Default)]
+pub struct Plane {
+    samples: Vec<u8>,
+    stride: usize,
+    /// Column and row of the first sample.
+    origin: [usize; 2],
+    /// Real columns and rows of the whole component.
+    size: [usize; 2],
+    /// Pixels that one sample covers, across and down.
+    ratio: [usize; 2],
+}
+
+impl Plane {
+    /// Makes room for the samples of `mcus`.
+    pub(crate) fn set(&mut self, frame: &Frame, component: usize, mcus: &McuBox) {
+        let c = frame.components()[component];
+        self.ratio = frame.ratio(component);
+        self.size = frame.plane_size(component);
+        self.origin = [mcus.across.start * c.h * BLOCK, mcus.down.start * c.v * BLOCK];
+        let width = mcus.across.len() * c.h * BLOCK;
+        self.stride = width.next_multiple_of(STORE);
+        self.samples.resize(self.stride * mcus.down.len() * c.v * BLOCK, 0);
+    }
+
+    /// Gives the memory back if it is more than `keep_bytes`.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+        if self.samples.capacity() > keep_bytes {
+            *self = Self::default();
+        }
+    }
+
+    /// From block row `row` on (counted from the first one held), to be written.
+    pub(crate) fn block_row_mut(&mut self, row: usize) -> &mut [u8] {
+        &mut self.samples[row * BLOCK * self.stride..]
+    }
+
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Real columns and rows of the whole component.
+    #[must_use]
+    pub fn size(&self) -> [usize; 2] {
+        self.size
+    }
+
+    /// Pixels that one sample covers, across and down.
+    #[must_use]
+    pub fn ratio(&self) -> [usize; 2] {
+        self.ratio
+    }
+
+    /// The samples of row `y` in `columns`, both counted in the whole component.
+    ///
+    /// # Panics
+    /// When they were not decoded.
+    #[must_use]
+    pub fn row(&self, y: usize, columns: Range<usize>) -> &[u8] {
+        let start = (y - self.origin[1]) * self.stride;
+        let row = &self.samples[start..start + self.stride];
+        &row[columns.start - self.origin[0]..columns.end - self.origin[0]]
+    }
+}
