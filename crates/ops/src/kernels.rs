@@ -98,7 +98,8 @@ impl Level {
         static LEVEL: OnceLock<Level> = OnceLock::new();
         *LEVEL.get_or_init(|| {
             let wanted = std::env::var(LEVEL_VARIABLE).unwrap_or_default();
-            let named = Self::available().into_iter().find(|level| level.name() == wanted);
+            let named =
+                Self::available().into_iter().find(|level| level.name() == wanted);
             named.unwrap_or_else(Self::best)
         })
     }
@@ -150,8 +151,7 @@ mod tests {
 
     #[test]
     fn every_level_has_a_name_of_its_own() {
-        let mut names: Vec<_> =
-            Level::available().into_iter().map(Level::name).collect();
+        let mut names: Vec<_> = Level::available().into_iter().map(Level::name).collect();
         names.dedup();
         assert_eq!(names.len(), Level::available().len());
     }

@@ -12,8 +12,10 @@ pub mod kernels;
 
 pub mod decode;
 
+pub mod colour;
 pub mod crop;
 pub mod flip;
+pub mod resample;
 pub mod resize;
 
 pub mod pipeline;
