@@ -6,6 +6,9 @@
 //! step. The functions here are the meaning; a level may have twins. Nothing here
 //! upsamples or resizes. Read `resample.rs` for who calls it.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
 use crate::kernels::Level;
 
 /// 1.402, 0.344136, 0.714136 and 1.772 with 16 fraction bits, as jdcolor.c rounds them.
@@ -20,6 +23,15 @@ const CONSTANT_BITS: u32 = 16;
 /// Fraction bits of planes in sixty-fourths.
 const FINE_BITS: u32 = 6;
 
+/// What is left of the constants, so that it fits 16 bits, when 1 is taken from 1.402, 2 from
+/// 1.772, and -1 from -0.714136: the whole part is then added where the fraction bits end.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const RED_REST: i32 = RED_PER_CR - (1 << CONSTANT_BITS);
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const BLUE_REST: i32 = BLUE_PER_CB - (2 << CONSTANT_BITS);
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const GREEN_REST: i32 = (1 << CONSTANT_BITS) - GREEN_PER_CR;
+
 /// Converts rows of Y, Cb and Cr to rows of red, green and blue, all of one length.
 ///
 /// # Panics
@@ -31,6 +43,8 @@ pub fn ycc_to_rgb(level: Level, ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {
     let one_length = [cb.len(), cr.len(), r.len(), g.len(), b.len()] == [n; 5];
     assert!(one_length, "rows of one length");
     match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::ycc_to_rgb(cpu, [y, cb, cr], [r, g, b]),
         _ => ycc_to_rgb_scalar([y, cb, cr], [r, g, b]),
     }
 }
@@ -42,6 +56,8 @@ pub fn ycc_to_rgb(level: Level, ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {
 /// When they are not.
 pub(crate) fn fine_ycc_to_rgb(level: Level, ycc: [&[i16]; 3], pixels: &mut [u8]) {
     match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::fine_ycc_to_rgb(cpu, ycc, pixels),
         _ => fine_ycc_to_rgb_scalar(ycc, pixels),
     }
 }
@@ -57,6 +73,10 @@ pub(crate) fn fine_to_bytes<const N: usize>(
     pixels: &mut [u8],
 ) {
     match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) if N == 3 => {
+            avx512::fine_to_pixels(cpu, [planes[0], planes[1], planes[2]], pixels);
+        }
         _ => fine_to_bytes_scalar(planes, pixels),
     }
 }
@@ -70,6 +90,8 @@ pub fn interleave(level: Level, planes: [&[u8]; 3], pixels: &mut [u8]) {
         assert_eq!(plane.len() * 3, pixels.len(), "a byte for every pixel");
     }
     match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::interleave(cpu, planes, pixels),
         _ => interleave_scalar(planes, pixels),
     }
 }
@@ -83,6 +105,8 @@ pub fn deinterleave(level: Level, pixels: &[u8], planes: [&mut [u8]; 3]) {
         assert_eq!(plane.len() * 3, pixels.len(), "a byte for every pixel");
     }
     match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::deinterleave(cpu, pixels, planes),
         _ => deinterleave_scalar(pixels, planes),
     }
 }

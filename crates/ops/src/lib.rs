@@ -20,6 +20,8 @@ pub mod resize;
 
 pub mod pipeline;
 
+mod vectors;
+
 pub mod finish;
 pub mod half;
 

@@ -28,6 +28,9 @@ mod lines;
 mod planar;
 mod rows;
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
 use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;
 

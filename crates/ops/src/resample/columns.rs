@@ -3,7 +3,11 @@
 //! The functions here are the meaning; a level may have twins. Mirroring is a matter of the
 //! order of the outputs, which the axis knows. Read `rows.rs` next.
 
+#[cfg(target_arch = "x86_64")]
+use super::avx512;
 use super::axis::{Axis, EACH_BITS, RUNNING_BITS, Rounding, Stretch};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::Avx512;
 use crate::kernels::Level;
 
 /// Fraction bits of what planar numerics keep between the passes.
@@ -13,18 +17,38 @@ pub(super) const FRACTION_BITS: u32 = 6;
 #[derive(Debug)]
 pub(super) struct Columns {
     axis: Axis,
-    level: Level,
+    twin: Twin,
+}
+
+/// Which kernels run, with their tables.
+#[derive(Debug)]
+enum Twin {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512, avx512::Columns),
 }
 
 impl Columns {
     /// A pass for `level`, not yet ready.
     pub(super) fn new(level: Level) -> Self {
-        Self { axis: Axis::default(), level }
+        let twin = match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512(cpu) => Twin::Avx512(cpu, avx512::Columns::default()),
+            _ => Twin::Scalar,
+        };
+        Self { axis: Axis::default(), twin }
     }
 
     /// Makes it ready.
     pub(super) fn set(&mut self, stretch: &Stretch, rounding: Rounding) {
-        self.axis.set(stretch, rounding);
+        match &mut self.twin {
+            Twin::Scalar => self.axis.set(stretch, rounding),
+            #[cfg(target_arch = "x86_64")]
+            Twin::Avx512(cpu, tables) => {
+                avx512::set_axis(*cpu, &mut self.axis, stretch, rounding);
+                tables.set(*cpu, &self.axis);
+            }
+        }
     }
 
     /// Its weights.
@@ -35,15 +59,19 @@ impl Columns {
     /// Resizes the row `src` into bytes. The weights are rounded each; `src` has the inputs
     /// needed; `out` has a place for every span.
     pub(super) fn bytes(&mut self, src: &[u8], out: &mut [u8]) {
-        match self.level {
-            _ => bytes(&self.axis, src, out),
+        match &self.twin {
+            Twin::Scalar => bytes(&self.axis, src, out),
+            #[cfg(target_arch = "x86_64")]
+            Twin::Avx512(cpu, tables) => tables.bytes(*cpu, &self.axis, src, out),
         }
     }
 
     /// Resizes the row `src` into sixty-fourths. The weights are rounded running.
     pub(super) fn sixty_fourths(&mut self, src: &[u8], out: &mut [i16]) {
-        match self.level {
-            _ => sixty_fourths(&self.axis, src, out),
+        match &self.twin {
+            Twin::Scalar => sixty_fourths(&self.axis, src, out),
+            #[cfg(target_arch = "x86_64")]
+            Twin::Avx512(cpu, tables) => tables.sixty_fourths(*cpu, &self.axis, src, out),
         }
     }
 }

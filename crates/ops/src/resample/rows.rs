@@ -3,6 +3,8 @@
 //! The functions here are the meaning; a level may have twins. Rows lie one behind the other,
 //! as many as there are weights, each as long as the result. Read `exact.rs` next.
 
+#[cfg(target_arch = "x86_64")]
+use super::avx512;
 use super::axis::RUNNING_BITS;
 use super::columns::byte_of;
 use crate::kernels::Level;
@@ -13,6 +15,8 @@ const SIDE_BY_SIDE: usize = 64;
 /// Blends rows of bytes into one. The weights are rounded each.
 pub(super) fn bytes(level: Level, rows: &[u8], weights: &[i32], out: &mut [u8]) {
     match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::blend_bytes(cpu, rows, weights, out),
         _ => bytes_scalar(rows, weights, out),
     }
 }
@@ -25,6 +29,8 @@ pub(super) fn sixty_fourths(
     out: &mut [i16],
 ) {
     match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::blend_sixty_fourths(cpu, rows, weights, out),
         _ => sixty_fourths_scalar(rows, weights, out),
     }
 }
