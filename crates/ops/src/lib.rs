@@ -13,11 +13,15 @@ pub mod kernels;
 pub mod decode;
 pub mod jpeg;
 
+pub mod colour;
 pub mod crop;
 pub mod flip;
+pub mod resample;
 pub mod resize;
 
 pub mod pipeline;
+
+mod vectors;
 
 pub mod finish;
 pub mod half;

@@ -1,0 +1,172 @@
+//! How long resampling takes: `resample [CROPS] [PASSES]`.
+//!
+//! Crops as `random_resized_crop` draws them, from planes of noise of 500 x 375, to 224 x 224,
+//! half of them mirrored. For every level and both numerics it prints microseconds per crop:
+//! the median over passes, each pass over all crops; the levels take turns, so that a slow
+//! moment of the machine meets all alike.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
+
+use std::time::Instant;
+
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::recipe::Size;
+use bothends_core::recipe::draw::{CropBox, random_resized_crop};
+use bothends_core::rng::Draws;
+use bothends_core::sample::SampleKey;
+use bothends_ops::colour::ycc_to_rgb;
+use bothends_ops::kernels::Level;
+use bothends_ops::resample::{Colour, Exact, Mirror, Planar, Sampling, Target};
+
+const IMAGE: Size = Size { height: 375, width: 500 };
+const SAMPLE: Size = Size { height: 224, width: 224 };
+
+/// Microseconds of tables, of rows, of the finish.
+type Times = [f64; 3];
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse().unwrap());
+    let n_crops = numbers.next().unwrap_or(200);
+    let n_passes = numbers.next().unwrap_or(15);
+    let crops: Vec<(CropBox, Target)> = (0..n_crops).map(draw).collect();
+    let area: u64 =
+        crops.iter().map(|(c, _)| u64::from(c.height) * u64::from(c.width)).sum();
+    println!("{n_crops} crops, {:.1} kPix each", area as f64 / n_crops as f64 / 1e3);
+    let mut lines = Vec::new();
+    for level in Level::available() {
+        let half = Sampling { x: 2, y: 2 };
+        lines.push(Line::new("exact, from RGB", Kind::Exact(Exact::new(level))));
+        lines.push(Line::new(
+            "exact, from YCbCr",
+            Kind::Colours(level, Exact::new(level)),
+        ));
+        let full = [Sampling::FULL; 3];
+        lines.push(Line::new("planar 4:4:4", Kind::Planar(Planar::new(level), full)));
+        let halved = [Sampling::FULL, half, half];
+        lines.push(Line::new("planar 4:2:0", Kind::Planar(Planar::new(level), halved)));
+        lines.iter_mut().rev().take(4).for_each(|line| line.level = level.name());
+    }
+    let planes = noise();
+    for _ in 0..n_passes {
+        for line in &mut lines {
+            let times =
+                crops.iter().map(|(crop, target)| line.kind.run(&planes, *crop, target));
+            let sum =
+                times.fold([0.0; 3], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
+            line.passes.push(sum.map(|us| us / crops.len() as f64));
+        }
+    }
+    println!(
+        "{:8} {:18} {:>8} {:>8} {:>8} {:>8}",
+        "", "", "tables", "rows", "finish", "all"
+    );
+    for line in lines {
+        let [tables, rows, finish] =
+            [0, 1, 2].map(|part| line.median(|times| times[part]));
+        let all = line.median(|times| times.iter().sum());
+        println!(
+            "{:8} {:18} {tables:8.1} {rows:8.1} {finish:8.1} {all:8.1}",
+            line.level, line.name
+        );
+    }
+}
+
+/// One thing that is measured.
+struct Line {
+    level: &'static str,
+    name: &'static str,
+    kind: Kind,
+    passes: Vec<Times>,
+}
+
+enum Kind {
+    Exact(Exact),
+    Colours(Level, Exact),
+    Planar(Planar, [Sampling; 3]),
+}
+
+impl Line {
+    fn new(name: &'static str, kind: Kind) -> Self {
+        Self { level: "", name, kind, passes: Vec::new() }
+    }
+
+    fn median(&self, part: impl Fn(&Times) -> f64) -> f64 {
+        let mut times: Vec<f64> = self.passes.iter().map(part).collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    }
+}
+
+impl Kind {
+    fn run(&mut self, planes: &[Vec<u8>; 3], crop: CropBox, target: &Target) -> Times {
+        let mut sample = [0; 224 * 224 * 3];
+        let row = |plane: usize, stride: u32, part: CropBox, y: u32| {
+            let first = ((part.top + y) * stride + part.left) as usize;
+            &planes[plane][first..][..part.width as usize]
+        };
+        let begun = Instant::now();
+        let (ready, fed);
+        match self {
+            Self::Exact(exact) => {
+                exact.begin(crop, 3, target);
+                ready = Instant::now();
+                let part = exact.needed();
+                for y in 0..part.height {
+                    exact.row([0, 1, 2].map(|plane| row(plane, IMAGE.width, part, y)));
+                }
+                fed = Instant::now();
+                exact.finish(&mut sample);
+            }
+            Self::Colours(level, exact) => {
+                exact.begin(crop, 3, target);
+                ready = Instant::now();
+                let part = exact.needed();
+                let [mut r, mut g, mut b] = [[0; 500]; 3];
+                let width = part.width as usize;
+                for y in 0..part.height {
+                    let ycc = [0, 1, 2].map(|plane| row(plane, IMAGE.width, part, y));
+                    let [r, g, b] = [&mut r, &mut g, &mut b].map(|row| &mut row[..width]);
+                    ycc_to_rgb(*level, ycc, [&mut *r, &mut *g, &mut *b]);
+                    exact.row([&*r, &*g, &*b]);
+                }
+                fed = Instant::now();
+                exact.finish(&mut sample);
+            }
+            Self::Planar(planar, samplings) => {
+                planar.begin(crop, samplings, Colour::YCbCr, target);
+                ready = Instant::now();
+                for (plane, sampling) in samplings.iter().enumerate() {
+                    let part = planar.needed(plane);
+                    let stride = IMAGE.width / sampling.x;
+                    for y in 0..part.height {
+                        planar.row(plane, row(plane, stride, part, y));
+                    }
+                }
+                fed = Instant::now();
+                planar.finish(&mut sample);
+            }
+        }
+        let done = Instant::now();
+        std::hint::black_box(&sample);
+        [ready - begun, fed - ready, done - fed].map(|time| time.as_secs_f64() * 1e6)
+    }
+}
+
+fn draw(sample: u64) -> (CropBox, Target) {
+    let key = SampleKey { seed: 42, epoch: EpochIdx(0), sample: SampleId(sample) };
+    let mut draws = Draws::new(key, 1);
+    let crop = random_resized_crop(&mut draws, IMAGE, [0.08, 1.0], [0.75, 4.0 / 3.0]);
+    let mirror = if draws.bernoulli(0.5) { Mirror::Horizontal } else { Mirror::No };
+    (crop, Target { mirror, ..Target::whole(SAMPLE) })
+}
+
+fn noise() -> [Vec<u8>; 3] {
+    let mut state = 1_u32;
+    [(); 3].map(|()| {
+        let byte = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_be_bytes()[0]
+        };
+        std::iter::repeat_with(byte).take((IMAGE.height * IMAGE.width) as usize).collect()
+    })
+}

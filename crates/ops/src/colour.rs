@@ -1,0 +1,175 @@
+//! Colour conversion of JPEG's planes, and planes to pixels and back.
+//!
+//! JPEG's brightness, blueness and redness (Y, Cb, Cr) become red, green and blue with
+//! libjpeg's constants, in fixed point with 16 fraction bits and one rounding: jdcolor.c in
+//! every bit. The same is there for planes that still have a fraction, in sixty-fourths of a
+//! step. The functions here are the meaning; a level may have twins. Nothing here
+//! upsamples or resizes. Read `resample.rs` for who calls it.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use crate::kernels::Level;
+
+/// 1.402, 0.344136, 0.714136 and 1.772 with 16 fraction bits, as jdcolor.c rounds them.
+const RED_PER_CR: i32 = 91_881;
+const GREEN_PER_CB: i32 = 22_554;
+const GREEN_PER_CR: i32 = 46_802;
+const BLUE_PER_CB: i32 = 116_130;
+
+/// Fraction bits of the constants.
+const CONSTANT_BITS: u32 = 16;
+
+/// Fraction bits of planes in sixty-fourths.
+const FINE_BITS: u32 = 6;
+
+/// What is left of the constants, so that it fits 16 bits, when 1 is taken from 1.402, 2 from
+/// 1.772, and -1 from -0.714136: the whole part is then added where the fraction bits end.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const RED_REST: i32 = RED_PER_CR - (1 << CONSTANT_BITS);
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const BLUE_REST: i32 = BLUE_PER_CB - (2 << CONSTANT_BITS);
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const GREEN_REST: i32 = (1 << CONSTANT_BITS) - GREEN_PER_CR;
+
+/// Converts rows of Y, Cb and Cr to rows of red, green and blue, all of one length.
+///
+/// # Panics
+/// When they are not.
+pub fn ycc_to_rgb(level: Level, ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {
+    let [y, cb, cr] = ycc;
+    let [r, g, b] = rgb;
+    let n = y.len();
+    let one_length = [cb.len(), cr.len(), r.len(), g.len(), b.len()] == [n; 5];
+    assert!(one_length, "rows of one length");
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::ycc_to_rgb(cpu, [y, cb, cr], [r, g, b]),
+        _ => ycc_to_rgb_scalar([y, cb, cr], [r, g, b]),
+    }
+}
+
+/// Converts rows of Y, Cb and Cr in sixty-fourths to pixels of red, green and blue. The rows are
+/// at least as long as there are pixels.
+///
+/// # Panics
+/// When they are not.
+pub(crate) fn fine_ycc_to_rgb(level: Level, ycc: [&[i16]; 3], pixels: &mut [u8]) {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::fine_ycc_to_rgb(cpu, ycc, pixels),
+        _ => fine_ycc_to_rgb_scalar(ycc, pixels),
+    }
+}
+
+/// Rounds rows of sixty-fourths to the channels of pixels. The rows are at least as long as
+/// there are pixels.
+///
+/// # Panics
+/// When they are not.
+pub(crate) fn fine_to_bytes<const N: usize>(
+    level: Level,
+    planes: [&[i16]; N],
+    pixels: &mut [u8],
+) {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) if N == 3 => {
+            avx512::fine_to_pixels(cpu, [planes[0], planes[1], planes[2]], pixels);
+        }
+        _ => fine_to_bytes_scalar(planes, pixels),
+    }
+}
+
+/// Makes pixels of three channels of three rows.
+///
+/// # Panics
+/// When the rows are not as long as there are pixels.
+pub fn interleave(level: Level, planes: [&[u8]; 3], pixels: &mut [u8]) {
+    for plane in planes {
+        assert_eq!(plane.len() * 3, pixels.len(), "a byte for every pixel");
+    }
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::interleave(cpu, planes, pixels),
+        _ => interleave_scalar(planes, pixels),
+    }
+}
+
+/// Makes three rows of pixels of three channels.
+///
+/// # Panics
+/// When the rows are not as long as there are pixels.
+pub fn deinterleave(level: Level, pixels: &[u8], planes: [&mut [u8]; 3]) {
+    for plane in &planes {
+        assert_eq!(plane.len() * 3, pixels.len(), "a byte for every pixel");
+    }
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::deinterleave(cpu, pixels, planes),
+        _ => deinterleave_scalar(pixels, planes),
+    }
+}
+
+/// One pixel, of which Y has `FRACTION_BITS` fraction bits, and so have Cb and Cr, centred.
+#[inline(always)]
+fn pixel<const FRACTION_BITS: u32>(y: i32, cb: i32, cr: i32) -> [u8; 3] {
+    let half = 1 << (CONSTANT_BITS + FRACTION_BITS - 1);
+    let y = (y << CONSTANT_BITS) + half;
+    let byte = |sum: i32| byte(sum >> (CONSTANT_BITS + FRACTION_BITS));
+    [
+        byte(y + RED_PER_CR * cr),
+        byte(y - GREEN_PER_CB * cb - GREEN_PER_CR * cr),
+        byte(y + BLUE_PER_CB * cb),
+    ]
+}
+
+#[inline(always)]
+fn byte(value: i32) -> u8 {
+    u8::try_from(value.clamp(0, 255)).expect("clamped to a byte")
+}
+
+/// The scalar meaning of [`ycc_to_rgb`].
+#[inline(always)]
+fn ycc_to_rgb_scalar([y, cb, cr]: [&[u8]; 3], [r, g, b]: [&mut [u8]; 3]) {
+    for i in 0..y.len() {
+        let [y, cb, cr] = [y[i], cb[i], cr[i]].map(i32::from);
+        [r[i], g[i], b[i]] = pixel::<0>(y, cb - 128, cr - 128);
+    }
+}
+
+/// The scalar meaning of [`fine_ycc_to_rgb`].
+#[inline(always)]
+fn fine_ycc_to_rgb_scalar([y, cb, cr]: [&[i16]; 3], pixels: &mut [u8]) {
+    const CENTRE: i32 = 128 << FINE_BITS;
+    for (i, out) in pixels.chunks_exact_mut(3).enumerate() {
+        let [y, cb, cr] = [y[i], cb[i], cr[i]].map(i32::from);
+        out.copy_from_slice(&pixel::<FINE_BITS>(y, cb - CENTRE, cr - CENTRE));
+    }
+}
+
+/// The scalar meaning of [`fine_to_bytes`].
+#[inline(always)]
+fn fine_to_bytes_scalar<const N: usize>(planes: [&[i16]; N], pixels: &mut [u8]) {
+    for (i, out) in pixels.chunks_exact_mut(N).enumerate() {
+        let values = planes.map(|plane| i32::from(plane[i]));
+        let rounded = values.map(|v| byte((v + (1 << (FINE_BITS - 1))) >> FINE_BITS));
+        out.copy_from_slice(&rounded);
+    }
+}
+
+/// The scalar meaning of [`interleave`].
+#[inline(always)]
+fn interleave_scalar([r, g, b]: [&[u8]; 3], pixels: &mut [u8]) {
+    for (i, pixel) in pixels.chunks_exact_mut(3).enumerate() {
+        pixel.copy_from_slice(&[r[i], g[i], b[i]]);
+    }
+}
+
+/// The scalar meaning of [`deinterleave`].
+#[inline(always)]
+fn deinterleave_scalar(pixels: &[u8], [r, g, b]: [&mut [u8]; 3]) {
+    for (i, pixel) in pixels.chunks_exact(3).enumerate() {
+        [r[i], g[i], b[i]] = [pixel[0], pixel[1], pixel[2]];
+    }
+}

@@ -1,0 +1,112 @@
+//! Resizes planes of 8-bit samples into one sample, in two numerics.
+//!
+//! Resizing is antialiased bilinear: every output is a weighted sum of the inputs under a
+//! triangle whose half-width is one input, or one output where that is larger (shrinking
+//! averages, enlarging interpolates). It runs in two passes, first along the rows, then
+//! along the columns, all in integers. Inputs outside the crop box do not exist.
+//!
+//! * [`Exact`] takes rows of red, green and blue and gives what Pillow's
+//!   `Image.resize(size, BILINEAR)` gave up to 12.x, in every bit: the first pass ends in
+//!   bytes. (From 13 on Pillow takes the columns first where that is cheaper, which moves
+//!   single values by one; here the order is part of the meaning and stays.)
+//! * [`Planar`] takes the planes of a JPEG as they are, resizes each straight from its own
+//!   sampling, and converts to colour last: no upsampled image is ever made, and there is one
+//!   rounding to bytes.
+//!
+//! Rows go in one by one, from the top, and only those columns and rows that `needed` names:
+//! no whole image stands in memory between a decoder and this. Of the result only a window
+//! may be wanted, and it may be mirrored; both cost nothing.
+//!
+//! Nothing here decodes, draws numbers or knows a file format. Reading order: `axis` has the
+//! weights, `columns` and `rows` the two passes, `exact` and `planar` what is made of them.
+//! `avx2`, `avx512` and `neon` hold twins of the passes that give the same bytes.
+
+mod axis;
+mod columns;
+mod exact;
+mod lines;
+mod planar;
+mod rows;
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use bothends_core::recipe::Size;
+use bothends_core::recipe::draw::CropBox;
+
+pub use exact::Exact;
+pub use planar::{Colour, Planar};
+
+use axis::{Axis, Stretch};
+
+/// What a crop becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Size of the whole crop after resizing.
+    pub size: Size,
+    /// The part of that which is the sample.
+    pub window: CropBox,
+    /// Whether left and right of the sample change places.
+    pub mirror: Mirror,
+}
+
+/// How many pixels of the image one sample of a plane stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampling {
+    /// Along the rows; at least 1.
+    pub x: u32,
+    /// Along the columns; at least 1.
+    pub y: u32,
+}
+
+/// Whether left and right change places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mirror {
+    /// They stay.
+    No,
+    /// Left becomes right: torchvision's `horizontal_flip`.
+    Horizontal,
+}
+
+impl Target {
+    /// The whole crop, resized to `size`, not mirrored.
+    #[must_use]
+    pub fn whole(size: Size) -> Self {
+        let Size { height, width } = size;
+        let window = CropBox { top: 0, left: 0, height, width };
+        Self { size, window, mirror: Mirror::No }
+    }
+
+    /// How a plane of `sampling` is laid over this target when its image is cropped to `crop`:
+    /// from top to bottom, from left to right. Inputs count from the first that the crop
+    /// touches.
+    fn stretches(&self, crop: CropBox, sampling: Sampling) -> [Stretch; 2] {
+        let Self { size, window, mirror } = *self;
+        let rows = window.top..window.top + window.height;
+        let columns = window.left..window.left + window.width;
+        let down = [crop.top, crop.height, sampling.y];
+        let along = [crop.left, crop.width, sampling.x];
+        [
+            Stretch::new(down, size.height, rows, Mirror::No),
+            Stretch::new(along, size.width, columns, mirror),
+        ]
+    }
+}
+
+impl Sampling {
+    /// A sample for every pixel.
+    pub const FULL: Self = Self { x: 1, y: 1 };
+
+    /// The part of a plane that the stretches of `crop` need, from top to bottom, from left to
+    /// right.
+    fn needed(self, crop: CropBox, [down, along]: [&Axis; 2]) -> CropBox {
+        let place = |first: u32, axis: &Axis| {
+            let needed = axis.needed();
+            let number = |n: usize| u32::try_from(n).expect("a part of a crop");
+            (first + number(needed.start), number(needed.len()))
+        };
+        let (top, height) = place(crop.top / self.y, down);
+        let (left, width) = place(crop.left / self.x, along);
+        CropBox { top, left, height, width }
+    }
+}

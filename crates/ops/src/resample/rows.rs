@@ -1,0 +1,74 @@
+//! The pass along the columns: every row is a weighted sum of rows.
+//!
+//! The functions here are the meaning; a level may have twins. Rows lie one behind the other,
+//! as many as there are weights, each as long as the result. Read `exact.rs` next.
+
+#[cfg(target_arch = "x86_64")]
+use super::avx512;
+use super::axis::RUNNING_BITS;
+use super::columns::byte_of;
+use crate::kernels::Level;
+
+/// Columns that are summed side by side.
+const SIDE_BY_SIDE: usize = 64;
+
+/// Blends rows of bytes into one. The weights are rounded each.
+pub(super) fn bytes(level: Level, rows: &[u8], weights: &[i32], out: &mut [u8]) {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::blend_bytes(cpu, rows, weights, out),
+        _ => bytes_scalar(rows, weights, out),
+    }
+}
+
+/// Blends rows of sixty-fourths into one. The weights are rounded running.
+pub(super) fn sixty_fourths(
+    level: Level,
+    rows: &[i16],
+    weights: &[i32],
+    out: &mut [i16],
+) {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx512::blend_sixty_fourths(cpu, rows, weights, out),
+        _ => sixty_fourths_scalar(rows, weights, out),
+    }
+}
+
+/// The scalar meaning of [`bytes`].
+#[inline(always)]
+pub(super) fn bytes_scalar(rows: &[u8], weights: &[i32], out: &mut [u8]) {
+    blend(rows, weights, out, byte_of);
+}
+
+/// The scalar meaning of [`sixty_fourths`].
+#[inline(always)]
+pub(super) fn sixty_fourths_scalar(rows: &[i16], weights: &[i32], out: &mut [i16]) {
+    blend(rows, weights, out, |sum| {
+        let rounded = (sum + (1 << (RUNNING_BITS - 1))) >> RUNNING_BITS;
+        i16::try_from(rounded).expect("a mean of 16-bit values")
+    });
+}
+
+#[inline(always)]
+fn blend<T: Copy + Into<i32>>(
+    rows: &[T],
+    weights: &[i32],
+    out: &mut [T],
+    round: impl Fn(i32) -> T,
+) {
+    let stride = out.len();
+    assert_eq!(rows.len(), stride * weights.len(), "a row for every weight");
+    for (nth, out) in out.chunks_mut(SIDE_BY_SIDE).enumerate() {
+        let mut sums = [0; SIDE_BY_SIDE];
+        for (row, &weight) in rows.chunks_exact(stride).zip(weights) {
+            let inputs = &row[nth * SIDE_BY_SIDE..][..out.len()];
+            for (sum, &value) in sums.iter_mut().zip(inputs) {
+                *sum += value.into() * weight;
+            }
+        }
+        for (value, sum) in out.iter_mut().zip(sums) {
+            *value = round(sum);
+        }
+    }
+}
