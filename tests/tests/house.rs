@@ -78,7 +78,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("sha2", &["csd"]),
     ("signal-hook", &["cli", "agent"]),
     ("tokio-uring", &["agent", "firmware-sim"]),
-    ("turbojpeg", &["ops", "samples"]),
+    ("turbojpeg", &["ops"]),
     ("xxhash-rust", &["core", "dataset", "csd", "agent", "runtime"]),
 ];
 

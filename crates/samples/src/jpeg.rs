@@ -3,9 +3,8 @@
 //! Modelled on 500 ImageNet training images: mean file 110 kB, mean 4.7 bits per pixel, most
 //! of them 500 pixels wide. Nothing is painted here.
 
-use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
-
 use crate::dice::Dice;
+use crate::encode::{Sampling, Scans, Spectrum};
 use crate::field::{index, pixels};
 use crate::scene::Frame;
 
@@ -17,24 +16,6 @@ pub(crate) struct Kind {
     pub(crate) scans: Scans,
     /// The EXIF orientation, 2..=8, if it has one.
     pub(crate) orientation: Option<u8>,
-}
-
-/// Resolution of colour against brightness.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sampling {
-    /// One channel.
-    Grayscale,
-    /// Half resolution both ways: most of the set.
-    Half,
-    /// Full resolution.
-    Full,
-}
-
-/// Order of the coefficients in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scans {
-    Baseline,
-    Progressive,
 }
 
 impl Kind {
@@ -92,38 +73,27 @@ fn bits_per_pixel(share: f32) -> f32 {
 /// Encodes RGB bytes as a JPEG of about `target_bytes` by choosing the quality.
 pub(crate) fn encode(
     rgb: &[u8],
-    frame: Frame,
+    width: usize,
     kind: Kind,
     target_bytes: usize,
-) -> Result<Vec<u8>, turbojpeg::Error> {
-    let Frame { width, height, .. } = frame;
-    let image =
-        Image { pixels: rgb, width, pitch: width * 3, height, format: PixelFormat::RGB };
-    let mut compressor = Compressor::new()?;
-    compressor.set_subsamp(match kind.sampling {
-        Sampling::Grayscale => Subsamp::Gray,
-        Sampling::Half => Subsamp::Sub2x2,
-        Sampling::Full => Subsamp::None,
-    })?;
-    // The largest quality whose file is no larger than asked for.
+) -> Vec<u8> {
+    let spectrum = Spectrum::new(rgb, width, kind.sampling);
+    // The largest quality whose file is no larger than asked for, as a baseline file.
     let (mut fits, mut too_large) = (LOWEST_QUALITY, HIGHEST_QUALITY + 1);
     while too_large - fits > 1 {
-        let quality = i32::midpoint(fits, too_large);
-        compressor.set_quality(quality)?;
-        let n_bytes = compressor.compress_to_owned(image)?.len();
+        let quality = u16::midpoint(fits, too_large);
+        let n_bytes = spectrum.encode(quality, Scans::Baseline).len();
         if n_bytes <= target_bytes { fits = quality } else { too_large = quality }
     }
-    compressor.set_quality(fits)?;
-    compressor.set_progressive(kind.scans == Scans::Progressive)?;
-    let mut jpeg = compressor.compress_to_vec(image)?;
+    let mut jpeg = spectrum.encode(fits, kind.scans);
     if let Some(orientation) = kind.orientation {
         insert_orientation(&mut jpeg, orientation);
     }
-    Ok(jpeg)
+    jpeg
 }
 
-const LOWEST_QUALITY: i32 = 45;
-const HIGHEST_QUALITY: i32 = 98;
+const LOWEST_QUALITY: u16 = 45;
+const HIGHEST_QUALITY: u16 = 98;
 
 /// Inserts an EXIF segment behind the start-of-image marker, where cameras write it
 /// (EXIF 2.32 §4.5.4: APP1 follows SOI): big-endian TIFF with the one tag 0x0112.
