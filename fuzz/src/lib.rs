@@ -57,7 +57,7 @@ pub fn manifest(bytes: &[u8]) {
 /// An image file: what is accepted has as many pixels as its shape says.
 pub fn jpeg(bytes: &[u8]) {
     let mut image = Image::default();
-    if decode(Record { bytes, encoding: Encoding::Image }, &mut image).is_ok() {
+    if decode(Record::new(bytes, Encoding::Image), &mut image).is_ok() {
         assert_eq!(image.pixels().len(), image.shape().len());
         assert!(!image.pixels().is_empty());
     }

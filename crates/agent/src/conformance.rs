@@ -65,7 +65,7 @@ impl Exercise {
     pub fn prepare(root: &Path) -> io::Result<Self> {
         let recipe = Recipe::builtin(RECIPE).expect("it is built in");
         let shape = recipe.shape(RecordShape::Image).expect("its size is fixed");
-        let pipeline = Pipeline::new(&recipe, shape).expect("this build has its ops");
+        let pipeline = Pipeline::new(&recipe, shape);
         let mut table = TableBuilder::new(Encoding::Image);
         for (path, bytes) in IMAGES {
             let full = root.join(path);
@@ -120,7 +120,7 @@ impl Exercise {
             let key = SampleKey { seed: SEED, epoch: job.epoch, sample };
             let (_, bytes) =
                 IMAGES[usize::try_from(sample.0).unwrap_or(0) % IMAGES.len()];
-            let record = Record { bytes, encoding: Encoding::Image };
+            let record = Record::new(bytes, Encoding::Image);
             if self.pipeline.run(&mut scratch, key, record, place).is_err() {
                 bad.push(BadSample { slot });
             }

@@ -47,8 +47,7 @@ impl Agreed {
             .map_err(|e| format!("this device cannot read the manifest: {}", line(&e)))?;
         let record = table.record_shape().map_err(|e| line(&e))?;
         let shape = recipe.shape(record).map_err(|e| line(&e))?;
-        let pipeline = Pipeline::new(&recipe, shape)
-            .map_err(|e| format!("this device cannot run the recipe: {}", line(&e)))?;
+        let pipeline = Pipeline::new(&recipe, shape);
         let sample_bytes = shape.len();
         if sample_bytes != session.sample_bytes as usize || sample_bytes == 0 {
             return Err(format!(

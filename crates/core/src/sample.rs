@@ -45,6 +45,17 @@ pub struct Record<'a> {
     pub bytes: &'a [u8],
     /// How to read them.
     pub encoding: Encoding,
+    /// What an earlier visit left to know about them: places from where a decoder may begin.
+    /// Empty where there is none. Whoever gives it has held it against the bytes.
+    pub entry_points: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// A record of which nothing is known but its bytes.
+    #[must_use]
+    pub fn new(bytes: &'a [u8], encoding: Encoding) -> Self {
+        Self { bytes, encoding, entry_points: &[] }
+    }
 }
 
 /// What a sample's random numbers are keyed by; nothing else may influence them

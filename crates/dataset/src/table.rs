@@ -81,7 +81,7 @@ impl Table {
     /// The bytes of an extent as a record.
     #[must_use]
     pub fn record<'a>(&self, bytes: &'a [u8]) -> Record<'a> {
-        Record { bytes, encoding: self.encoding }
+        Record::new(bytes, self.encoding)
     }
 
     /// What a recipe may know of the records without reading one. Looks at every length

@@ -16,7 +16,7 @@ fn main() {
     for path in io::stdin().lines() {
         let path = path.unwrap();
         let bytes = fs::read(&path).unwrap();
-        let record = Record { bytes: &bytes, encoding: Encoding::Image };
+        let record = Record::new(&bytes, Encoding::Image);
         match decode(record, &mut image) {
             Ok(()) => println!(
                 "{path}\t{}\t{}\t{:016x}",

@@ -1,18 +1,20 @@
-//! A record's bytes become an `Image`: the seam behind which decoders stand.
+//! A record's bytes become an `Image`, all of it.
 //!
 //! Encoded images always come out as 8-bit RGB, exactly as Pillow's
 //! `Image.open(..).convert("RGB")` gives them; EXIF orientation is ignored, as Pillow and
-//! torchvision do. Nothing here crops or resizes. Each codec has its file: `jpeg.rs`,
-//! `png.rs`. Read `resize.rs` next.
+//! torchvision do. Nothing here crops or resizes: where a recipe does, `fused.rs` decodes no
+//! more than it needs. JPEG is ours (`jpeg.rs`), PNG a library's (`png.rs`). Read `resize.rs`
+//! next.
 
-mod jpeg;
 mod png;
 
 use bothends_core::recipe::Size;
 use bothends_core::sample::{Encoding, Record};
 
+use crate::colour;
 use crate::error::{OpsError, SampleFault};
 use crate::image::Image;
+use crate::jpeg::{Chroma, Decoder, Opened, PixelRows, Region};
 
 /// Most rows and most columns of an image (libjpeg's own limit).
 pub const MAX_SIDE: usize = 65_500;
@@ -21,56 +23,94 @@ pub const MAX_SIDE: usize = 65_500;
 /// (twice `Image.MAX_IMAGE_PIXELS`). Checked before any memory is taken.
 pub const MAX_PIXELS: usize = 178_956_970;
 
-/// One image format.
-///
-/// # Contract
-///
-/// * `recognises` looks at the first bytes only.
-/// * `decode` either fills `out` with an RGB image (three channels) or returns a fault;
-///   what `out` holds after a fault does not matter. Hostile bytes never make it panic,
-///   and [`check_size`] is asked before memory is taken in proportion to the header.
-/// * Nothing is remembered from one image to the next: the pixels depend on `bytes` alone.
-/// * Anything the decoder is not sure of is a fault: half an image is worse than none.
-trait Codec {
-    /// Whether `bytes` begin like this format.
-    fn recognises(&self, bytes: &[u8]) -> bool;
-
-    /// Decodes all of `bytes` into `out`.
-    fn decode(&self, bytes: &[u8], out: &mut Image) -> Result<(), OpsError>;
+/// A format of encoded images, told by the first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Jpeg,
+    Png,
 }
 
-/// All codecs of this build.
-const CODECS: [&dyn Codec; 2] = [&jpeg::Jpeg, &png::Png];
-
-/// Decodes `record` into `out`: RGB for images, the data set's own channels for planar
-/// records.
-///
-/// # Errors
-/// [`OpsError::BadSample`] when the bytes are no image, damaged, too large, or of a refused
-/// kind; [`OpsError::DecoderStart`] when memory is out.
-pub fn decode(record: Record<'_>, out: &mut Image) -> Result<(), OpsError> {
-    match record.encoding {
-        Encoding::Image => decode_image(record.bytes, out),
-        Encoding::Planar { height, width, channels } => {
-            let size = check_size(height as usize, width as usize)?;
-            let need = height as usize * width as usize * channels as usize;
-            let got = record.bytes.len();
-            if got != need {
-                return Err(SampleFault::RecordLength { got, need }.into());
-            }
-            interleave(record.bytes, channels as usize, out.reshape(size, channels));
-            Ok(())
-        }
-        // `Recipe::shape` refuses to decode these, so only a wrong caller gets here.
-        Encoding::Opaque => {
-            Err(SampleFault::UnknownFormat { len: record.bytes.len() }.into())
+impl Format {
+    pub(crate) fn of(bytes: &[u8]) -> Result<Self, SampleFault> {
+        // Start of image (T.81 §B.1.1.3) and the first byte of whatever marker follows.
+        if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
+            Ok(Self::Jpeg)
+        } else if png::recognises(bytes) {
+            Ok(Self::Png)
+        } else {
+            Err(SampleFault::UnknownFormat { len: bytes.len() })
         }
     }
 }
 
-fn decode_image(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
-    let codec = CODECS.into_iter().find(|codec| codec.recognises(bytes));
-    codec.ok_or(SampleFault::UnknownFormat { len: bytes.len() })?.decode(bytes, out)
+/// Decodes records, one after the other; keeps its memory. Nothing is remembered from one
+/// image to the next: the pixels depend on the record alone.
+#[derive(Debug, Default)]
+pub struct ImageDecoder {
+    pub(crate) jpeg: Decoder,
+    pub(crate) rows: PixelRows,
+}
+
+impl ImageDecoder {
+    /// Decodes `record` into `out`: RGB for images, the data set's own channels for planar
+    /// records. What `out` holds after a fault does not matter.
+    ///
+    /// # Errors
+    /// [`OpsError::BadSample`] when the bytes are no image, damaged, too large, or of a
+    /// refused kind.
+    pub fn decode(
+        &mut self,
+        record: Record<'_>,
+        out: &mut Image,
+    ) -> Result<(), OpsError> {
+        match record.encoding {
+            Encoding::Image => match Format::of(record.bytes)? {
+                Format::Jpeg => Ok(self.decode_jpeg(record.bytes, out)?),
+                Format::Png => png::decode(record.bytes, out),
+            },
+            Encoding::Planar { height, width, channels } => {
+                let size = check_size(height as usize, width as usize)?;
+                let need = height as usize * width as usize * channels as usize;
+                let got = record.bytes.len();
+                if got != need {
+                    return Err(SampleFault::RecordLength { got, need }.into());
+                }
+                interleave(record.bytes, channels as usize, out.reshape(size, channels));
+                Ok(())
+            }
+            // `Recipe::shape` refuses to decode these, so only a wrong caller gets here.
+            Encoding::Opaque => {
+                Err(SampleFault::UnknownFormat { len: record.bytes.len() }.into())
+            }
+        }
+    }
+
+    fn decode_jpeg(&mut self, bytes: &[u8], out: &mut Image) -> Result<(), SampleFault> {
+        let file = Opened::new(bytes)?;
+        let size = file.size();
+        let whole = Region::whole(size);
+        self.jpeg.decode(file, &whole, Chroma::Upsampled, None)?;
+        let row_bytes = whole.columns.len() * 3;
+        let pixels = out.reshape(size, 3).chunks_exact_mut(row_bytes);
+        for (y, pixels) in pixels.enumerate() {
+            let rgb = self.rows.row(&self.jpeg, y, &whole.columns);
+            colour::interleave(self.jpeg.level(), rgb, pixels);
+        }
+        Ok(())
+    }
+
+    /// Gives back every buffer of more than `keep_bytes`.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+        self.jpeg.release_above(keep_bytes);
+    }
+}
+
+/// Decodes one record with memory of its own; see [`ImageDecoder::decode`].
+///
+/// # Errors
+/// As there.
+pub fn decode(record: Record<'_>, out: &mut Image) -> Result<(), OpsError> {
+    ImageDecoder::default().decode(record, out)
 }
 
 /// Refuses sizes that no image has, before memory is taken for them.
@@ -101,7 +141,7 @@ mod tests {
 
     fn decoded(bytes: &[u8], encoding: Encoding) -> Result<Image, OpsError> {
         let mut out = Image::default();
-        decode(Record { bytes, encoding }, &mut out)?;
+        decode(Record::new(bytes, encoding), &mut out)?;
         Ok(out)
     }
 

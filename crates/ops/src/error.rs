@@ -27,9 +27,6 @@ pub enum OpsError {
         /// Bytes of one sample.
         need: usize,
     },
-    /// The JPEG library could not be started: out of memory.
-    #[error("cannot start the JPEG decoder; is the machine out of memory?")]
-    DecoderStart(#[source] turbojpeg::Error),
 }
 
 /// What is wrong with the bytes of one record.

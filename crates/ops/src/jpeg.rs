@@ -4,8 +4,8 @@
 //! A file walks through this folder once:
 //!
 //! ```text
-//! header → frame ─► bits ─► huffman ─► sequential ──► idct ─► planes ─► upsample ─► colour
-//!                                   └► progressive ┘
+//! header, frame ─► bits, huffman ─► sequential ──┬─► idct ─► planes ─► upsample ─► rows
+//!                                └► progressive ─┘
 //! ```
 //!
 //! `decoder.rs` knows the order; [`entry_points`] are what a later visit needs to begin in the
@@ -39,12 +39,14 @@ mod upsample;
 mod decoder;
 mod entry_points;
 
+mod rows;
+
 pub use decoder::{Decoder, Opened};
 pub use entry_points::EntryPoints;
 pub use planes::{Chroma, Plane, Region};
 
 pub(crate) use frame::ColourModel;
-pub(crate) use upsample::Upsampler;
+pub(crate) use rows::PixelRows;
 
 use std::fmt::Display;
 

@@ -1,10 +1,12 @@
 //! Decode and augment: a record's bytes become a sample, exactly and everywhere alike.
 //!
-//! This is the scalar meaning of every op. It reads no file, knows no data set format,
-//! starts no thread, and draws no random number of its own (the recipe does, keyed by the
-//! sample). Reading order: `image` is the picture being worked on; `decode` makes it;
-//! `resize`, `crop` and `flip` change it; `pipeline` runs a recipe's ops up to the cut;
-//! `finish` (with `half`) does what comes after the cut.
+//! Every op has a scalar meaning, and where it pays kernels that give the same bytes
+//! (`kernels`). Nothing here reads a file, knows a data set format, starts a thread, or draws
+//! a random number of its own (the recipe does, keyed by the sample). Reading order: `image`
+//! is the picture being worked on; `decode` makes it, with `jpeg`; `resize` (with `resample`
+//! and `colour`), `crop` and `flip` change it; `fused` does several of these at once;
+//! `pipeline` runs a recipe's ops up to the cut; `finish` (with `half`) does what comes after
+//! the cut.
 
 pub mod error;
 pub mod image;
@@ -19,6 +21,7 @@ pub mod flip;
 pub mod resample;
 pub mod resize;
 
+mod fused;
 pub mod pipeline;
 
 mod vectors;

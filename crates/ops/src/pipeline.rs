@@ -2,52 +2,67 @@
 //!
 //! A `Pipeline` is the recipe made ready, shared by all workers; a `Scratch` is one
 //! worker's memory. What happens depends on the recipe, the record and the sample's key
-//! alone. Nothing here computes a pixel: each op has its own file. What comes after the
-//! cut is `finish.rs`, which is to be read next.
+//! alone. Nothing here computes a pixel: each op has its own file. Ops that follow each
+//! other may be done as one step (`fused.rs`), with the same bytes. What comes after the cut
+//! is `finish.rs`, which is to be read next.
 
 use std::mem::swap;
 
-use bothends_core::recipe::draw::{random_crop, random_resized_crop};
+use bothends_core::recipe::draw::{CropBox, random_crop, random_resized_crop};
 use bothends_core::recipe::{Interpolation, Numerics, Op, Padding, Recipe, Size};
 use bothends_core::rng::Draws;
-use bothends_core::sample::{Record, SampleKey};
+use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_core::tensor::SampleShape;
 
 use crate::crop::{center, window};
-use crate::decode::{check_size, decode};
+use crate::decode::{Format, ImageDecoder, check_size};
 use crate::error::{OpsError, SampleFault};
 use crate::flip;
+use crate::fused::crop_jpeg;
 use crate::image::Image;
-use crate::resize::Resizer;
+use crate::jpeg::{EntryPoints, Opened};
+use crate::resample::{Mirror, Target};
+use crate::resize::{Crop, Resizer};
 
 /// Largest buffer that a worker keeps for the next sample; what one huge image took beyond
 /// it is given back after that image.
 const KEEP_BYTES: usize = 64 << 20;
 
-/// One worker's memory. After warm-up no op allocates per sample (the JPEG and PNG
-/// libraries do, inside).
+/// One worker's memory. After warm-up nothing allocates per sample (but the PNG library,
+/// inside).
 #[derive(Debug, Default)]
 pub struct Scratch {
+    decoder: ImageDecoder,
     resizer: Resizer,
     /// The picture as far as the ops have come.
     image: Image,
     /// Where an op that cannot work in place puts its result.
     next: Image,
     source_pixels: u64,
+    /// Whether the last sample was decoded without entry points, from a JPEG.
+    is_first_visit: bool,
 }
 
 impl Scratch {
-    /// Pixels of the image that the last sample was decoded from; 0 when nothing was decoded.
+    /// Pixels of the image that the last sample was made from; 0 when nothing was decoded.
     /// A device's cost model asks.
     #[must_use]
     pub fn source_pixels(&self) -> u64 {
         self.source_pixels
     }
 
+    /// What may be kept about the last sample's record, for [`Record::entry_points`] of the
+    /// next visit; empty when there is nothing, or nothing new.
+    #[must_use]
+    pub fn new_entry_points(&self) -> &[u8] {
+        if self.is_first_visit { self.decoder.jpeg.entry_points() } else { &[] }
+    }
+
     fn release_excess(&mut self) {
         self.image.release_above(KEEP_BYTES);
         self.next.release_above(KEEP_BYTES);
         self.resizer.release_above(KEEP_BYTES);
+        self.decoder.release_above(KEEP_BYTES);
     }
 }
 
@@ -56,27 +71,16 @@ impl Scratch {
 pub struct Pipeline {
     ops: Vec<Op>,
     shape: SampleShape,
+    numerics: Numerics,
 }
 
 impl Pipeline {
     /// Prepares `recipe` for samples that have `shape` at the cut
     /// (from `Recipe::shape`).
-    ///
-    /// # Errors
-    /// [`OpsError::Recipe`] when this build does not have the recipe's numerics.
-    pub fn new(recipe: &Recipe, shape: SampleShape) -> Result<Self, OpsError> {
-        match recipe.numerics() {
-            Numerics::Exact => {}
-            Numerics::Planar => {
-                let why = format!(
-                    "recipe `{}` asks for planar numerics, which this build does not have; \
-                     use `exact`",
-                    recipe.name()
-                );
-                return Err(OpsError::Recipe { why });
-            }
-        }
-        Ok(Self { ops: recipe.before_cut().to_vec(), shape })
+    #[must_use]
+    pub fn new(recipe: &Recipe, shape: SampleShape) -> Self {
+        let (ops, numerics) = (recipe.before_cut().to_vec(), recipe.numerics());
+        Self { ops, shape, numerics }
     }
 
     /// The shape of every sample this makes.
@@ -101,6 +105,7 @@ impl Pipeline {
         out: &mut [u8],
     ) -> Result<(), OpsError> {
         scratch.source_pixels = 0;
+        scratch.is_first_visit = false;
         let need = self.shape.len();
         if out.len() != need {
             return Err(OpsError::BufferLength { got: out.len(), need });
@@ -127,8 +132,9 @@ impl Pipeline {
         key: SampleKey,
         record: Record<'_>,
     ) -> Result<(), OpsError> {
-        for (op_index, op) in (0..).zip(&self.ops) {
-            apply(op, Draws::new(key, op_index), record, scratch)?;
+        let n_done = self.begin(scratch, key, record)?;
+        for (op_index, op) in (0..).zip(&self.ops).skip(n_done) {
+            self.apply(op, Draws::new(key, op_index), record, scratch)?;
         }
         let got = scratch.image.shape();
         if got != self.shape {
@@ -136,64 +142,153 @@ impl Pipeline {
         }
         Ok(())
     }
+
+    /// The first ops, if they are a decode and a resize: a centre crop and a flip behind them
+    /// are done in the same step. Returns how many ops that were.
+    fn begin(
+        &self,
+        scratch: &mut Scratch,
+        key: SampleKey,
+        record: Record<'_>,
+    ) -> Result<usize, OpsError> {
+        let [Op::Decode, Op::RandomResizedCrop { .. } | Op::Resize { .. }, ..] =
+            self.ops[..]
+        else {
+            return Ok(0);
+        };
+        let Scratch { decoder, resizer, image, next, .. } = scratch;
+        let is_jpeg = record.encoding == Encoding::Image
+            && Format::of(record.bytes)? == Format::Jpeg;
+        if is_jpeg {
+            let file = Opened::new(record.bytes)?;
+            let size = file.size();
+            let (crop, n_ops) = self.first_crop(key, size)?;
+            let entry_points = EntryPoints::new(record.entry_points);
+            scratch.is_first_visit = entry_points.is_none();
+            crop_jpeg((file, entry_points), decoder, resizer, &crop, image)?;
+            scratch.source_pixels = pixels(size);
+            return Ok(n_ops);
+        }
+        decoder.decode(record, next)?;
+        let size = next.size();
+        let (crop, n_ops) = self.first_crop(key, size)?;
+        resizer.crop(next.view(), &crop, image);
+        scratch.source_pixels = pixels(size);
+        Ok(n_ops)
+    }
+
+    /// What the ops behind the decode, and before the first that cannot be done in the same
+    /// step, make of an image of `size`; and how many ops that is with the decode.
+    fn first_crop(&self, key: SampleKey, size: Size) -> Result<(Crop, usize), OpsError> {
+        let draws = |op_index: usize| {
+            Draws::new(key, u32::try_from(op_index).expect("at most MAX_OPS"))
+        };
+        let (part, target) = resize(&self.ops[1], draws(1), size)?;
+        let mut crop = Crop { part, target, numerics: self.numerics };
+        let mut n_done = 2;
+        if let Some(Op::CenterCrop { size }) = self.ops.get(n_done)
+            && let Some(window) = middle(target.size, *size)
+        {
+            crop.target.window = window;
+            n_done += 1;
+        }
+        if let Some(Op::RandomHorizontalFlip { p }) = self.ops.get(n_done) {
+            if draws(n_done).bernoulli(*p) {
+                crop.target.mirror = Mirror::Horizontal;
+            }
+            n_done += 1;
+        }
+        Ok((crop, n_done))
+    }
+
+    /// One op on `scratch.image`; `draws` are the op's own numbers for this sample.
+    fn apply(
+        &self,
+        op: &Op,
+        mut draws: Draws,
+        record: Record<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), OpsError> {
+        let Scratch { decoder, resizer, image, next, .. } = scratch;
+        match *op {
+            Op::Decode => {
+                decoder.decode(record, image)?;
+                scratch.source_pixels = pixels(image.size());
+            }
+            Op::RandomResizedCrop { .. } | Op::Resize { .. } => {
+                let (part, target) = resize(op, draws, image.size())?;
+                let crop = Crop { part, target, numerics: self.numerics };
+                resizer.crop(image.view(), &crop, next);
+                swap(image, next);
+            }
+            Op::CenterCrop { size } => {
+                let Size { height, width } = image.size();
+                let corner = [center(height, size.height), center(width, size.width)];
+                next.reshape(size, image.shape().channels);
+                window(image.view(), corner, 0, next);
+                swap(image, next);
+            }
+            Op::RandomCrop { size, padding, fill } => {
+                let padded = padded(image.size(), padding);
+                let drawn = random_crop(&mut draws, padded, size)
+                    .ok_or(SampleFault::CropTooLarge { crop: size, image: padded })?;
+                let top = i64::from(drawn.top) - i64::from(padding.top);
+                let left = i64::from(drawn.left) - i64::from(padding.left);
+                next.reshape(size, image.shape().channels);
+                window(image.view(), [top, left], fill, next);
+                swap(image, next);
+            }
+            Op::RandomHorizontalFlip { p } if draws.bernoulli(p) => {
+                flip::horizontal(image);
+            }
+            Op::RandomVerticalFlip { p } if draws.bernoulli(p) => flip::vertical(image),
+            Op::RandomHorizontalFlip { .. } | Op::RandomVerticalFlip { .. } => {}
+            // `Recipe::before_cut` leaves these to `finish`.
+            Op::Normalise(_) | Op::ToDtype { .. } | Op::Layout { .. } => {}
+        }
+        Ok(())
+    }
 }
 
-/// One op on `scratch.image`; `draws` are the op's own numbers for this sample.
-fn apply(
+/// What a resizing op makes of an image of `image`: the part it takes, and what of it.
+fn resize(
     op: &Op,
     mut draws: Draws,
-    record: Record<'_>,
-    scratch: &mut Scratch,
-) -> Result<(), OpsError> {
-    let Scratch { resizer, image, next, source_pixels } = scratch;
+    image: Size,
+) -> Result<(CropBox, Target), SampleFault> {
     match *op {
-        Op::Decode => {
-            decode(record, image)?;
-            let Size { height, width } = image.size();
-            *source_pixels = u64::from(height) * u64::from(width);
-        }
         Op::RandomResizedCrop {
             size,
             scale,
             ratio,
             interpolation: Interpolation::Bilinear,
         } => {
-            let drawn = random_resized_crop(&mut draws, image.size(), scale, ratio);
-            let inside = image.view().crop(drawn).expect("a drawn box lies in its image");
-            resizer.resize(inside, size, next);
-            swap(image, next);
+            let part = random_resized_crop(&mut draws, image, scale, ratio);
+            Ok((part, Target::whole(size)))
         }
         Op::Resize { size, interpolation: Interpolation::Bilinear } => {
-            let Size { height, width } = size.apply(image.size());
+            let Size { height, width } = size.apply(image);
             // A short side's partner may be anything when the image is a thin strip.
             let size = check_size(height as usize, width as usize)?;
-            resizer.resize(image.view(), size, next);
-            swap(image, next);
+            let Size { height, width } = image;
+            Ok((CropBox { top: 0, left: 0, height, width }, Target::whole(size)))
         }
-        Op::CenterCrop { size } => {
-            let Size { height, width } = image.size();
-            let corner = [center(height, size.height), center(width, size.width)];
-            next.reshape(size, image.shape().channels);
-            window(image.view(), corner, 0, next);
-            swap(image, next);
-        }
-        Op::RandomCrop { size, padding, fill } => {
-            let padded = padded(image.size(), padding);
-            let drawn = random_crop(&mut draws, padded, size)
-                .ok_or(SampleFault::CropTooLarge { crop: size, image: padded })?;
-            let top = i64::from(drawn.top) - i64::from(padding.top);
-            let left = i64::from(drawn.left) - i64::from(padding.left);
-            next.reshape(size, image.shape().channels);
-            window(image.view(), [top, left], fill, next);
-            swap(image, next);
-        }
-        Op::RandomHorizontalFlip { p } if draws.bernoulli(p) => flip::horizontal(image),
-        Op::RandomVerticalFlip { p } if draws.bernoulli(p) => flip::vertical(image),
-        Op::RandomHorizontalFlip { .. } | Op::RandomVerticalFlip { .. } => {}
-        // `Recipe::before_cut` leaves these to `finish`.
-        Op::Normalise(_) | Op::ToDtype { .. } | Op::Layout { .. } => {}
+        _ => unreachable!("called for ops that resize"),
     }
-    Ok(())
+}
+
+/// The middle of an image of `image`, where it is no smaller than `crop`.
+fn middle(image: Size, crop: Size) -> Option<CropBox> {
+    let start = |len, crop| u32::try_from(center(len, crop)).ok();
+    let top = start(image.height, crop.height)?;
+    let left = start(image.width, crop.width)?;
+    let Size { height, width } = crop;
+    let fits = height <= image.height && width <= image.width && height > 0 && width > 0;
+    fits.then_some(CropBox { top, left, height, width })
+}
+
+fn pixels(size: Size) -> u64 {
+    u64::from(size.height) * u64::from(size.width)
 }
 
 /// The size of an image with its padding; the padding itself is never made.

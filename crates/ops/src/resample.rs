@@ -34,6 +34,8 @@ mod avx512;
 use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;
 
+use crate::jpeg::Region;
+
 pub use exact::Exact;
 pub use planar::{Colour, Planar};
 
@@ -77,6 +79,13 @@ impl Target {
         Self { size, window, mirror: Mirror::No }
     }
 
+    /// Rows and columns of the sample.
+    #[must_use]
+    pub fn sample_size(&self) -> Size {
+        let CropBox { height, width, .. } = self.window;
+        Size { height, width }
+    }
+
     /// How a plane of `sampling` is laid over this target when its image is cropped to `crop`:
     /// from top to bottom, from left to right. Inputs count from the first that the crop
     /// touches.
@@ -96,6 +105,21 @@ impl Target {
 impl Sampling {
     /// A sample for every pixel.
     pub const FULL: Self = Self { x: 1, y: 1 };
+
+    /// A sample for as many pixels across and down.
+    pub(crate) fn of([across, down]: [usize; 2]) -> Self {
+        let pixels = |n| u32::try_from(n).expect("at most four");
+        Self { x: pixels(across), y: pixels(down) }
+    }
+
+    /// The pixels that samples of a plane stand for.
+    pub(crate) fn pixels(self, samples: CropBox) -> Region {
+        let range = |start: u32, len: u32, per: u32| {
+            (start * per) as usize..((start + len) * per) as usize
+        };
+        let CropBox { top, left, height, width } = samples;
+        Region { rows: range(top, height, self.y), columns: range(left, width, self.x) }
+    }
 
     /// The part of a plane that the stretches of `crop` need, from top to bottom, from left to
     /// right.

@@ -177,7 +177,7 @@ fn numbers<const N: usize>(list: &Value) -> [u32; N] {
 
 fn decoded(bytes: &[u8]) -> Result<Image, OpsError> {
     let mut image = Image::default();
-    decode(Record { bytes, encoding: Encoding::Image }, &mut image)?;
+    decode(Record::new(bytes, Encoding::Image), &mut image)?;
     Ok(image)
 }
 
@@ -198,9 +198,9 @@ fn assert_pillows(image: &Image, case: &Value) {
 fn assert_evaluated(bytes: &[u8], case: &Value) {
     let recipe = Recipe::builtin("imagenet-eval").unwrap();
     let shape = recipe.shape(RecordShape::Image).unwrap();
-    let pipeline = Pipeline::new(&recipe, shape).unwrap();
+    let pipeline = Pipeline::new(&recipe, shape);
     let key = SampleKey { seed: 0, epoch: EpochIdx(0), sample: SampleId(0) };
-    let record = Record { bytes, encoding: Encoding::Image };
+    let record = Record::new(bytes, Encoding::Image);
     let mut sample = vec![0; shape.len()];
     pipeline.run(&mut Scratch::default(), key, record, &mut sample).unwrap();
     assert_eq!(u64::from(crc32(&sample)), case["eval_crc32"].as_u64().unwrap(), "{case}");

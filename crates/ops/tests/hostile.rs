@@ -16,24 +16,25 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Every file of tests/bad/jpeg, and a part of what is said about it.
-const BAD_JPEGS: [(&str, &str); 17] = [
+const BAD_JPEGS: [(&str, &str); 18] = [
+    ("arithmetic.jpg", "arithmetic-coded JPEG images are not supported"),
     ("claims-65500x65500.jpg", "too large"),
-    ("claims-65535x65535.jpg", "damaged: Maximum supported image dimension"),
+    ("claims-65535x65535.jpg", "too large"),
     ("empty.jpg", "neither a JPEG nor a PNG"),
-    ("entropy-data-all-ones.jpg", "damaged: Corrupt JPEG data"),
-    ("header-only.jpg", "damaged"),
-    ("hierarchical.jpg", "damaged: Unsupported JPEG process"),
+    ("entropy-data-all-ones.jpg", "damaged: its entropy-coded data"),
+    ("header-only.jpg", "damaged: it ends before its end of image"),
+    ("hierarchical.jpg", "hierarchical JPEG images are not supported"),
     ("lossless.jpg", "lossless JPEG images are not supported"),
-    ("no-end-of-image.jpg", "damaged: Premature end"),
-    ("no-quantisation-table.jpg", "damaged: Quantization table"),
-    ("no-such-huffman-table.jpg", "damaged: Huffman table"),
-    ("only-start-of-image.jpg", "damaged"),
-    ("stray-bytes-before-end.jpg", "damaged: Corrupt JPEG data"),
-    ("truncated.jpg", "damaged: Premature end"),
+    ("no-end-of-image.jpg", "damaged: it ends in the middle"),
+    ("no-quantisation-table.jpg", "damaged: quantisation table 0"),
+    ("no-such-huffman-table.jpg", "damaged: Huffman table 3"),
+    ("only-start-of-image.jpg", "damaged: it ends before its end of image"),
+    ("stray-bytes-before-end.jpg", "damaged: stray bytes"),
+    ("truncated.jpg", "damaged: it ends in the middle"),
     ("twelve-bit.jpg", "12-bit JPEG images are not supported"),
-    ("two-components.jpg", "damaged"),
-    ("zero-height.jpg", "damaged: Empty JPEG image"),
-    ("zero-width.jpg", "damaged: Empty JPEG image"),
+    ("two-components.jpg", "two-component JPEG images are not"),
+    ("zero-height.jpg", "no pixels"),
+    ("zero-width.jpg", "no pixels"),
 ];
 
 #[test]
@@ -67,24 +68,12 @@ fn a_file_is_read_alike_after_any_other() {
     for (before, first) in &files {
         for ((name, file), alone) in files.iter().zip(&alone) {
             let mut image = Image::default();
-            let _ =
-                decode(Record { bytes: first, encoding: Encoding::Image }, &mut image);
-            let record = Record { bytes: file, encoding: Encoding::Image };
+            let _ = decode(Record::new(first, Encoding::Image), &mut image);
+            let record = Record::new(file, Encoding::Image);
             let after = decode(record, &mut image).ok().map(|()| &image);
             assert_eq!(after, alone.as_ref(), "{name} after {before}");
         }
     }
-}
-
-/// Arithmetic coding is lossless: the same coefficients, so the same pixels.
-#[test]
-fn arithmetic_coding_changes_no_pixel() {
-    let huffman = fixture("420-31x18.jpg");
-    let mut transform = turbojpeg::Transform::default();
-    transform.arithmetic = true;
-    let arithmetic = turbojpeg::transform(&transform, &huffman).unwrap();
-    assert_ne!(arithmetic[..], huffman[..]);
-    assert_eq!(decoded(&arithmetic).unwrap(), decoded(&huffman).unwrap());
 }
 
 #[test]
@@ -227,7 +216,7 @@ fn fixture(name: &str) -> Vec<u8> {
 
 fn decoded(bytes: &[u8]) -> Result<Image, OpsError> {
     let mut out = Image::default();
-    decode(Record { bytes, encoding: Encoding::Image }, &mut out)?;
+    decode(Record::new(bytes, Encoding::Image), &mut out)?;
     Ok(out)
 }
 

@@ -154,7 +154,7 @@ impl Feed {
     ) -> Result<(), String> {
         let bytes = self.source.read(sample)?;
         let key = SampleKey { seed: self.source.seed, epoch: self.epoch, sample };
-        let record = Record { bytes: &bytes, encoding: self.source.encoding() };
+        let record = Record::new(&bytes, self.source.encoding());
         self.source.pipeline.run(scratch, key, record, out).map_err(|e| e.to_string())
     }
 }

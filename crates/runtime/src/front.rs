@@ -241,7 +241,7 @@ impl Worker {
         let Task { progress, row, sample, mut part, bytes } = task;
         let result = bytes.and_then(|bytes| {
             let key = SampleKey { seed: self.source.seed, epoch: progress.epoch, sample };
-            let record = Record { bytes: &bytes, encoding: self.source.encoding() };
+            let record = Record::new(&bytes, self.source.encoding());
             let made = self.source.pipeline.run(scratch, key, record, &mut part);
             made.map_err(|e| e.to_string())
         });

@@ -7,58 +7,53 @@ use std::io::Cursor;
 
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 
-use super::{Codec, MAX_PIXELS, check_size};
+use super::{MAX_PIXELS, check_size};
 use crate::error::{OpsError, SampleFault};
 use crate::image::Image;
 
-/// PNG keeps nothing between samples; the crate allocates its window for each.
-#[derive(Debug)]
-pub(super) struct Png;
+/// PNG, third edition, §5.2.
+pub(super) fn recognises(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x89PNG\r\n\x1a\n")
+}
 
-impl Codec for Png {
-    /// PNG, third edition, §5.2.
-    fn recognises(&self, bytes: &[u8]) -> bool {
-        bytes.starts_with(b"\x89PNG\r\n\x1a\n")
-    }
+/// Decodes all of `bytes` into `out`; the crate allocates its window for each image.
+pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
+    let mut decoder = Decoder::new(Cursor::new(bytes));
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
+    decoder.set_limits(Limits { bytes: MAX_PIXELS });
+    // Palettes become colours and 1, 2, 4 bits become 8; 16 bits stay for `Depth`.
+    decoder.set_transformations(Transformations::EXPAND);
+    let header = decoder.read_header_info().map_err(damaged)?;
+    let size = check_size(header.height as usize, header.width as usize)?;
+    let is_grey = header.color_type == ColorType::Grayscale;
 
-    fn decode(&self, bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
-        let mut decoder = Decoder::new(Cursor::new(bytes));
-        decoder.set_ignore_text_chunk(true);
-        decoder.set_ignore_iccp_chunk(true);
-        decoder.set_limits(Limits { bytes: MAX_PIXELS });
-        // Palettes become colours and 1, 2, 4 bits become 8; 16 bits stay for `Depth`.
-        decoder.set_transformations(Transformations::EXPAND);
-        let header = decoder.read_header_info().map_err(damaged)?;
-        let size = check_size(header.height as usize, header.width as usize)?;
-        let is_grey = header.color_type == ColorType::Grayscale;
+    let mut reader = decoder.read_info().map_err(damaged)?;
+    let (color, depth) = reader.output_color_type();
+    let pixels = out.reshape(size, pixel_bytes(color, depth));
+    reader.next_frame(pixels).map_err(damaged)?;
 
-        let mut reader = decoder.read_info().map_err(damaged)?;
-        let (color, depth) = reader.output_color_type();
-        let pixels = out.reshape(size, pixel_bytes(color, depth));
-        reader.next_frame(pixels).map_err(damaged)?;
-
-        match (color, depth) {
-            // A grey file with `tRNS` comes with alpha: four bytes instead of two.
-            (ColorType::Grayscale, BitDepth::Sixteen) => {
-                out.narrow(|[high, low]: [u8; 2]| [clip_grey(high, low)]);
-                out.widen_grey();
-            }
-            (ColorType::GrayscaleAlpha, BitDepth::Sixteen) if is_grey => {
-                out.narrow(|[high, low, _, _]: [u8; 4]| [clip_grey(high, low)]);
-                out.widen_grey();
-            }
-            (ColorType::Grayscale | ColorType::GrayscaleAlpha, _) => out.widen_grey(),
-            (ColorType::Rgba, BitDepth::Sixteen) => {
-                out.narrow(|[r, _, g, _, b, _, _, _]: [u8; 8]| [r, g, b]);
-            }
-            (ColorType::Rgba, _) => out.narrow(|[r, g, b, _]: [u8; 4]| [r, g, b]),
-            (ColorType::Rgb, BitDepth::Sixteen) => {
-                out.narrow(|[r, _, g, _, b, _]: [u8; 6]| [r, g, b]);
-            }
-            (ColorType::Rgb | ColorType::Indexed, _) => {}
+    match (color, depth) {
+        // A grey file with `tRNS` comes with alpha: four bytes instead of two.
+        (ColorType::Grayscale, BitDepth::Sixteen) => {
+            out.narrow(|[high, low]: [u8; 2]| [clip_grey(high, low)]);
+            out.widen_grey();
         }
-        Ok(())
+        (ColorType::GrayscaleAlpha, BitDepth::Sixteen) if is_grey => {
+            out.narrow(|[high, low, _, _]: [u8; 4]| [clip_grey(high, low)]);
+            out.widen_grey();
+        }
+        (ColorType::Grayscale | ColorType::GrayscaleAlpha, _) => out.widen_grey(),
+        (ColorType::Rgba, BitDepth::Sixteen) => {
+            out.narrow(|[r, _, g, _, b, _, _, _]: [u8; 8]| [r, g, b]);
+        }
+        (ColorType::Rgba, _) => out.narrow(|[r, g, b, _]: [u8; 4]| [r, g, b]),
+        (ColorType::Rgb, BitDepth::Sixteen) => {
+            out.narrow(|[r, _, g, _, b, _]: [u8; 6]| [r, g, b]);
+        }
+        (ColorType::Rgb | ColorType::Indexed, _) => {}
     }
+    Ok(())
 }
 
 /// Pillow reads 16-bit grey as integers and clips them at 255 on the way to RGB, where it

@@ -58,8 +58,12 @@ impl<'a> Opened<'a> {
         self.frame.size
     }
 
+    /// Pixels that one sample of each component covers, across and down.
+    pub(crate) fn ratios(&self) -> impl ExactSizeIterator<Item = [usize; 2]> {
+        (0..self.frame.components().len()).map(|component| self.frame.ratio(component))
+    }
+
     /// What its components are.
-    #[must_use]
     pub(crate) fn model(&self) -> ColourModel {
         self.frame.model
     }
@@ -76,6 +80,7 @@ pub struct Decoder {
     coefficients: Coefficients,
     planes: [Plane; 4],
     n_planes: usize,
+    model: ColourModel,
     points: Builder,
     spans: Vec<Span>,
 }
@@ -98,6 +103,7 @@ impl Decoder {
             coefficients: Coefficients::default(),
             planes: Default::default(),
             n_planes: 0,
+            model: ColourModel::Grey,
             points: Builder::default(),
             spans: Vec::new(),
         }
@@ -107,6 +113,17 @@ impl Decoder {
     #[must_use]
     pub fn planes(&self) -> &[Plane] {
         &self.planes[..self.n_planes]
+    }
+
+    /// What the planes of the last image are.
+    pub(crate) fn model(&self) -> ColourModel {
+        self.model
+    }
+
+    /// The kernels used.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.level
     }
 
     /// The entry points of the last image in their stored form, if it was decoded without
@@ -138,6 +155,7 @@ impl Decoder {
     ) -> Result<(), SampleFault> {
         let mcus = McuBox::of(&file.frame, region, chroma);
         self.n_planes = file.frame.components().len();
+        self.model = file.frame.model;
         self.points.clear();
         let is_whole = file.scan.components().len() == self.n_planes;
         if file.frame.process == Process::Sequential && is_whole {
@@ -212,6 +230,7 @@ impl Decoder {
         };
         let [lane, _] = &mut self.lanes;
         lane.enter(&scan, EntryPoint::default(), 0, 8 * self.data.len() as u64);
+        let first = mcus.across.start;
         for y in 0..down {
             lane.begin_row(&scan, across);
             for x in (0..across).step_by(entry_points::STEP) {
@@ -222,7 +241,7 @@ impl Decoder {
                 run_one(self.level, &scan, lane).map_err(unreadable)?;
             }
             if mcus.down.contains(&y) {
-                let part = RowPart { row: &lane.row, y: y - mcus.down.start, first: 0 };
+                let part = RowPart { row: &lane.row, y: y - mcus.down.start, first };
                 kind.transform(self.level, &part, mcus, &mut self.planes);
             }
         }

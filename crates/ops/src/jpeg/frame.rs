@@ -125,9 +125,4 @@ impl Frame {
         let [width, height] = self.mcu_size();
         [self.width().div_ceil(width), self.height().div_ceil(height)]
     }
-
-    /// Blocks of all components in an interleaved MCU.
-    pub(crate) fn mcu_blocks(&self) -> usize {
-        self.components().iter().map(|c| c.h * c.v).sum()
-    }
 }

@@ -261,15 +261,15 @@ impl<'a> Segments<'a> {
         let [height, width] =
             [[h1, h0], [w1, w0]].map(|b| usize::from(u16::from_be_bytes(b)));
         let size = check_size(height, width)?;
-        if components.len() != usize::from(n) * 3 {
-            return Err(damaged("its frame header has the wrong length"));
-        }
         let mut parsed = [Component::default(); 4];
         let n_components = match n {
             1 | 3 | 4 => usize::from(n),
             2 => return Err(unsupported("two-component")),
             _ => return Err(damaged(format_args!("it has {n} components"))),
         };
+        if components.len() != usize::from(n) * 3 {
+            return Err(damaged("its frame header has the wrong length"));
+        }
         for (component, bytes) in parsed.iter_mut().zip(components.chunks_exact(3)) {
             let sampling = [bytes[1] >> 4, bytes[1] & 15].map(usize::from);
             if !sampling.iter().all(|factor| (1..=4).contains(factor)) {

@@ -5,6 +5,9 @@
 
 use std::ops::Range;
 
+use bothends_core::recipe::Size;
+use bothends_core::recipe::draw::CropBox;
+
 use super::frame::{BLOCK, Frame};
 use super::idct::STORE;
 
@@ -15,6 +18,31 @@ pub struct Region {
     pub rows: Range<usize>,
     /// Columns, from the left.
     pub columns: Range<usize>,
+}
+
+impl Region {
+    /// All of an image.
+    #[must_use]
+    pub fn whole(size: Size) -> Self {
+        Self { rows: 0..size.height as usize, columns: 0..size.width as usize }
+    }
+
+    /// The box `crop`.
+    #[must_use]
+    pub fn of(crop: CropBox) -> Self {
+        let CropBox { top, left, height, width } = crop;
+        let range = |start: u32, len: u32| start as usize..start as usize + len as usize;
+        Self { rows: range(top, height), columns: range(left, width) }
+    }
+
+    /// Grows until `other` lies in it.
+    pub(crate) fn include(&mut self, other: &Self) {
+        for (own, other) in
+            [(&mut self.rows, &other.rows), (&mut self.columns, &other.columns)]
+        {
+            *own = own.start.min(other.start)..own.end.max(other.end);
+        }
+    }
 }
 
 /// What is done with planes of lower resolution; says what a region needs of them.

@@ -167,10 +167,13 @@ impl Coefficients {
         }
         let mut data = std::mem::take(&mut self.data);
         let behind = data.set(file.bytes, file.scan.data);
-        let read = self.read(frame, (&file.scan, pass), tables.restart_interval, &data);
+        let interval = tables.restart_interval;
+        let read = behind.and_then(|behind| {
+            self.read(frame, (&file.scan, pass), interval, &data).map_err(unreadable)?;
+            Ok(behind)
+        });
         self.data = data;
-        read.map_err(unreadable)?;
-        behind
+        read
     }
 
     /// What the scan brings, if it may (T.81 §G.1.1.1.1; libjpeg's `start_pass_phuff`).
