@@ -189,6 +189,9 @@ pub(crate) struct RunArgs {
     /// How samples are read
     #[arg(long, value_enum, default_value_t = ReaderArg::Auto)]
     pub(crate) reader: ReaderArg,
+    /// Whether what is learnt about images is kept beside the data from epoch to epoch
+    #[arg(long, value_enum, default_value_t = SideIndexArg::Auto)]
+    pub(crate) side_index: SideIndexArg,
     /// Only the first N samples of the data set
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
@@ -290,6 +293,14 @@ pub(crate) enum ReaderArg {
     #[value(name = "io_uring")]
     Uring,
     Pread,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SideIndexArg {
+    /// Beside the data, or in the cache directory where that may not be written
+    Auto,
+    /// Neither read nor written
+    Off,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -9,11 +9,13 @@ use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_runtime::{
     Digesting, DriveConfig, Driven, RankConfig, ReadConfig, ReaderKind, RunConfig,
-    Runtime, drive,
+    Runtime, SideIndexUse, drive,
 };
 
 use crate::Failed;
-use crate::args::{LastArg, LayoutArg, OutputArg, ReaderArg, RunArgs, ShuffleArg};
+use crate::args::{
+    LastArg, LayoutArg, OutputArg, ReaderArg, RunArgs, ShuffleArg, SideIndexArg,
+};
 use crate::progress::Bar;
 use crate::{chain, picture, say};
 
@@ -95,7 +97,11 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
         limit: args.limit,
         repeat: args.repeat,
         workers: workers(&args.workers)?,
-        read: ReadConfig { kind: reader(args.reader), ..ReadConfig::default() },
+        read: ReadConfig {
+            kind: reader(args.reader),
+            side_index: side_index(args.side_index),
+            ..ReadConfig::default()
+        },
         devices: devices.collect::<Result<_, _>>()?,
         key_file: args.key_file.clone(),
         strategy: args.strategy.parse().map_err(wrong)?,
@@ -167,6 +173,13 @@ fn reader(arg: ReaderArg) -> ReaderKind {
         ReaderArg::Auto => ReaderKind::Auto,
         ReaderArg::Uring => ReaderKind::Uring,
         ReaderArg::Pread => ReaderKind::Pread,
+    }
+}
+
+fn side_index(arg: SideIndexArg) -> SideIndexUse {
+    match arg {
+        SideIndexArg::Auto => SideIndexUse::Auto,
+        SideIndexArg::Off => SideIndexUse::Off,
     }
 }
 

@@ -14,7 +14,7 @@ use bothends_core::sample::{Encoding, Extent};
 
 use crate::storage::{Entry, Kind, Storage, list};
 use crate::table::TableBuilder;
-use crate::{DatasetError, Format, Found, path};
+use crate::{DatasetError, Format, Found, path, side_index};
 
 /// Storeys below a class folder that are searched; a link that leads back ends here.
 const MAX_DEPTH: u32 = 16;
@@ -47,7 +47,8 @@ pub(crate) fn parse(storage: &dyn Storage, root: &str) -> Result<Found, DatasetE
     };
     let (hidden, seen): (Vec<_>, Vec<_>) =
         list(storage, root)?.into_iter().partition(is_hidden);
-    search.n_ignored += hidden.len() as u64;
+    let foreign = |entry: &&Entry| entry.name != side_index::FOLDER;
+    search.n_ignored += hidden.iter().filter(foreign).count() as u64;
     let (classes, files): (Vec<_>, Vec<_>) =
         seen.into_iter().partition(|entry| entry.kind == Kind::Folder);
     let note = if classes.is_empty() {
@@ -126,7 +127,7 @@ impl Search<'_> {
         let mut files = Vec::new();
         for entry in list(self.storage, folder)? {
             if is_hidden(&entry) {
-                self.n_ignored += 1;
+                self.n_ignored += u64::from(entry.name != side_index::FOLDER);
             } else if entry.kind == Kind::Folder {
                 self.collect(&path::join(folder, &entry.name), depth + 1, out)?;
             } else {

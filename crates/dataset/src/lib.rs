@@ -7,7 +7,8 @@
 //!
 //! Reading order: `table` is the product; `names` and `path` are what it is made of;
 //! `manifest` its bytes; `storage` the seam to the caller's files; then one file per
-//! format; `conformance` holds what every format must keep.
+//! format; `conformance` holds what every format must keep. `side_index` is the form of what
+//! an earlier epoch left to know about the images.
 //!
 //! A new format is one file with a `parse` function, one line in [`Format`], and one call
 //! of `conformance::check`.
@@ -25,6 +26,7 @@ mod class_folders;
 mod list;
 
 pub mod conformance;
+pub mod side_index;
 
 pub use bothends_core::recipe::RecordShape;
 pub use error::DatasetError;

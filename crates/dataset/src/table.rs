@@ -14,7 +14,7 @@ use bothends_core::recipe::RecordShape;
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record};
 
 use crate::names::Names;
-use crate::{DatasetError, path};
+use crate::{DatasetError, path, side_index};
 
 /// Where every sample's bytes lie. Never empty; immutable once made.
 #[derive(Clone, PartialEq, Eq)]
@@ -58,6 +58,14 @@ impl Table {
             offset: self.offset[row],
             len: self.len[row],
         }
+    }
+
+    /// What the side index knows the sample's record by.
+    #[must_use]
+    pub fn index_key(&self, sample: SampleId) -> u64 {
+        let Extent { file, offset, len } = self.extent(sample);
+        let folder = self.folders.get(self.folder_of[file.0 as usize] as usize);
+        side_index::key([folder, self.leaves.get(file.0 as usize)], offset, len)
     }
 
     /// The sample's class.

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +30,8 @@ pub enum Direct {
 pub struct OpenFile {
     file: File,
     path: PathBuf,
+    /// Length in bytes and time of the last change in nanoseconds since 1970, when opened.
+    age: (u64, i128),
     /// O_DIRECT is set on `file`. Stands alone: no other memory is published through it.
     direct: AtomicBool,
 }
@@ -43,30 +45,41 @@ impl OpenFile {
     pub fn open(path: &Path, direct: Direct) -> Result<Self, IoError> {
         let failed = |source| IoError::at(path, "open", source);
         // Asked before opening: opening a pipe would wait for its writer.
-        if !path.metadata().map_err(failed)?.is_file() {
+        let metadata = path.metadata().map_err(failed)?;
+        if !metadata.is_file() {
             return Err(IoError::NotAFile { path: path.to_owned() });
         }
+        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000
+            + i128::from(metadata.mtime_nsec());
+        let age = (metadata.len(), modified_ns);
         if direct == Direct::Auto {
             let flags = OFlag::O_DIRECT.bits();
             match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-                Ok(file) => return Ok(Self::of(file, path, Direct::Auto)),
+                Ok(file) => return Ok(Self::of(file, path, Direct::Auto, age)),
                 // The file system has no O_DIRECT.
                 Err(error) if is_invalid(&error) => {}
                 Err(error) => return Err(failed(error)),
             }
         }
-        Ok(Self::of(File::open(path).map_err(failed)?, path, Direct::Off))
+        Ok(Self::of(File::open(path).map_err(failed)?, path, Direct::Off, age))
     }
 
-    fn of(file: File, path: &Path, direct: Direct) -> Self {
+    fn of(file: File, path: &Path, direct: Direct, age: (u64, i128)) -> Self {
         let direct = AtomicBool::new(direct == Direct::Auto);
-        Self { file, path: path.to_owned(), direct }
+        Self { file, path: path.to_owned(), age, direct }
     }
 
     /// Whether reads go past the page cache now.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)
+    }
+
+    /// Its length in bytes and the time of its last change, in nanoseconds since 1970, as they
+    /// were when it was opened.
+    #[must_use]
+    pub fn age(&self) -> (u64, i128) {
+        self.age
     }
 
     /// The path it was opened by.

@@ -6,12 +6,13 @@
 //!
 //! Reading order: `buffer` is the memory, `files` what is open, `span` which bytes a request
 //! needs (and what to do after a short read), `reader` the seam; then `pread`, the
-//! reference, and `uring`. `list` lists folders. `conformance` holds what every reader must
+//! reference, and `uring`. `list` lists folders, `draft` writes a file that appears whole. `conformance` holds what every reader must
 //! keep.
 
 mod error;
 
 mod buffer;
+mod draft;
 mod files;
 mod list;
 mod span;
@@ -24,6 +25,7 @@ mod uring;
 pub mod conformance;
 
 pub use buffer::{ALIGNMENT, Buffer, Bytes, Pool, Pooled};
+pub use draft::Draft;
 pub use error::IoError;
 pub use files::{Direct, Files, OpenFile};
 pub use list::{Listed, ListedKind, list};

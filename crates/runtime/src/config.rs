@@ -71,11 +71,27 @@ pub struct ReadConfig {
     pub depth: u32,
     /// Bytes of one pooled buffer; larger records get an allocation of their own.
     pub buffer_bytes: u32,
+    /// Whether workers use and extend the side index.
+    pub side_index: SideIndexUse,
+}
+
+/// Whether what is learnt about images is kept from epoch to epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SideIndexUse {
+    /// Beside the data, or in the user's cache directory where that may not be written.
+    Auto,
+    /// Neither read nor written.
+    Off,
 }
 
 impl Default for ReadConfig {
     fn default() -> Self {
-        Self { kind: ReaderKind::Auto, depth: 16, buffer_bytes: 256 << 10 }
+        Self {
+            kind: ReaderKind::Auto,
+            depth: 16,
+            buffer_bytes: 256 << 10,
+            side_index: SideIndexUse::Auto,
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::collect::Event;
 use crate::shutdown::{PATIENCE, Stop};
+use crate::side_index::Name;
 use crate::source::Source;
 use crate::stall::StallGauge;
 
@@ -79,7 +80,14 @@ pub(crate) struct Task {
     row: u32,
     sample: SampleId,
     part: Part,
-    bytes: Result<Bytes, String>,
+    bytes: Result<Read, String>,
+}
+
+/// A record's bytes, and what the side index knows them by.
+#[derive(Debug)]
+struct Read {
+    bytes: Bytes,
+    name: Name,
 }
 
 /// What the reader thread owns for one epoch.
@@ -100,6 +108,13 @@ struct Waiting {
     row: u32,
     sample: SampleId,
     part: Part,
+}
+
+/// A read on its way.
+#[derive(Debug)]
+struct InFlight {
+    waiting: Waiting,
+    name: Name,
 }
 
 impl ReadStage {
@@ -124,8 +139,11 @@ impl ReadStage {
                 continue;
             }
             let Some(done) = self.reader.poll(READ_PATIENCE) else { continue };
-            let Some(waiting) = in_flight.remove(&done.tag) else { continue };
-            self.pass_on(waiting, done.result.map_err(|e| e.to_string()));
+            let Some(InFlight { waiting, name }) = in_flight.remove(&done.tag) else {
+                continue;
+            };
+            let read = done.result.map(|bytes| Read { bytes, name });
+            self.pass_on(waiting, read.map_err(|e| e.to_string()));
         }
         while !in_flight.is_empty() {
             match self.reader.poll(PATIENCE) {
@@ -170,7 +188,7 @@ impl ReadStage {
     fn submit(
         &mut self,
         queue: &mut VecDeque<Waiting>,
-        in_flight: &mut HashMap<u64, Waiting>,
+        in_flight: &mut HashMap<u64, InFlight>,
         next_tag: &mut u64,
     ) {
         while self.reader.in_flight() < self.reader.depth() {
@@ -184,6 +202,7 @@ impl ReadStage {
                 }
             };
             let tag = *next_tag;
+            let name = self.source.name(waiting.sample, &file);
             let request =
                 ReadRequest { file, offset: extent.offset, len: extent.len, tag };
             if self.reader.submit(request).is_err() {
@@ -191,12 +210,12 @@ impl ReadStage {
                 return;
             }
             *next_tag += 1;
-            in_flight.insert(tag, waiting);
+            in_flight.insert(tag, InFlight { waiting, name });
         }
     }
 
     /// Hands a record to the workers; waits while their queue is full.
-    fn pass_on(&self, waiting: Waiting, bytes: Result<Bytes, String>) {
+    fn pass_on(&self, waiting: Waiting, bytes: Result<Read, String>) {
         let Waiting { progress, row, sample, part } = waiting;
         let mut task = Task { progress, row, sample, part, bytes };
         while !self.stop.is_set() {
@@ -216,6 +235,8 @@ pub(crate) struct Worker {
     /// Lent for the epoch: it has grown to the largest image, and growing again in each
     /// epoch would leave holes in memory.
     pub(crate) scratch: Scratch,
+    /// What is known of the record being worked on.
+    pub(crate) note: Vec<u8>,
     pub(crate) gauge: Arc<StallGauge>,
     pub(crate) stop: Stop,
 }
@@ -234,20 +255,43 @@ impl Worker {
         scratch
     }
 
-    fn work(&self, task: Task, scratch: &mut Scratch) {
+    fn work(&mut self, task: Task, scratch: &mut Scratch) {
         // A gauge for stall attribution; it orders nothing.
         self.gauge.busy_workers.fetch_add(1, Ordering::Relaxed);
         let started = Instant::now();
         let Task { progress, row, sample, mut part, bytes } = task;
-        let result = bytes.and_then(|bytes| {
+        let result = bytes.and_then(|read| {
             let key = SampleKey { seed: self.source.seed, epoch: progress.epoch, sample };
-            let record = Record::new(&bytes, self.source.encoding());
-            let made = self.source.pipeline.run(scratch, key, record, &mut part);
-            made.map_err(|e| e.to_string())
+            self.make(scratch, key, &read, &mut part)
         });
         // The joiner can only put the slot together once the part is gone.
         drop(part);
         progress.row_done(row, result, started.elapsed());
         self.gauge.busy_workers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Makes one sample, with what is known of its record; keeps what is new.
+    fn make(
+        &mut self,
+        scratch: &mut Scratch,
+        key: SampleKey,
+        read: &Read,
+        part: &mut Part,
+    ) -> Result<(), String> {
+        let Read { bytes, name } = read;
+        let mut record = Record::new(bytes, self.source.encoding());
+        let index = self.source.side_index();
+        if index.is_some_and(|index| index.look_up(*name, bytes, &mut self.note)) {
+            record.entry_points = &self.note;
+        }
+        let made = self.source.pipeline.run(scratch, key, record, part);
+        made.map_err(|e| e.to_string())?;
+        let new = scratch.new_entry_points();
+        if let Some(index) = index
+            && !new.is_empty()
+        {
+            index.keep(*name, bytes, new);
+        }
+        Ok(())
     }
 }

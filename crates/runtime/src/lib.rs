@@ -27,6 +27,7 @@ mod config;
 mod error;
 
 mod device;
+mod side_index;
 mod source;
 mod storage;
 
@@ -57,7 +58,7 @@ mod result;
 mod settings;
 
 pub use batch::{Batch, Row};
-pub use config::{BadPolicy, RankConfig, ReadConfig, RunConfig};
+pub use config::{BadPolicy, RankConfig, ReadConfig, RunConfig, SideIndexUse};
 pub use device::{DeviceSpec, SimRate, SimSpec, Via};
 pub use drive::{Digesting, DriveConfig, Driven, Observer, Progress, drive};
 pub use epoch::Epoch;

@@ -11,11 +11,13 @@ use std::sync::Arc;
 use bothends_core::ids::{Label, SampleId};
 use bothends_core::sample::{Encoding, Extent, FileIdx};
 use bothends_dataset::Table;
+use bothends_dataset::side_index::stamp;
 use bothends_io::{Direct, Files, OpenFile};
 use bothends_ops::Pipeline;
 
-use crate::config::RunConfig;
+use crate::config::{RunConfig, SideIndexUse};
 use crate::error::RuntimeError;
+use crate::side_index::{Name, SideIndex};
 use crate::storage::Folder;
 
 /// Files that stay open.
@@ -33,6 +35,7 @@ pub struct Source {
     pub(crate) n_ignored: u64,
     pub(crate) pipeline: Pipeline,
     pub(crate) seed: u64,
+    side_index: Option<SideIndex>,
     n_ids: u64,
     files: Files,
 }
@@ -50,7 +53,10 @@ impl Source {
         // What devices are told is limited too: an id means the same record everywhere.
         let table = found.table.first(config.limit.unwrap_or(u64::MAX));
         let n_samples = table.n_samples();
+        let is_indexed = config.read.side_index == SideIndexUse::Auto
+            && table.encoding() == Encoding::Image;
         Ok(Self {
+            side_index: is_indexed.then(|| SideIndex::open(&root)),
             files: Files::new(&root, MOST_OPEN, Direct::Auto),
             root,
             note: found.note,
@@ -92,6 +98,17 @@ impl Source {
 
     pub(crate) fn label(&self, sample: SampleId) -> Label {
         self.table.label(sample)
+    }
+
+    /// What is known about the images, if that is to be used.
+    pub(crate) fn side_index(&self) -> Option<&SideIndex> {
+        self.side_index.as_ref()
+    }
+
+    /// What the side index knows a record by; `file` is the one it lies in.
+    pub(crate) fn name(&self, sample: SampleId, file: &OpenFile) -> Name {
+        let (len, modified_ns) = file.age();
+        Name { key: self.table.index_key(sample), stamp: stamp(len, modified_ns) }
     }
 
     pub(crate) fn encoding(&self) -> Encoding {

@@ -114,6 +114,9 @@ impl Runtime {
     /// they were lent.
     pub fn finish_epoch(&mut self, epoch: Epoch) -> EpochReport {
         let mut remains = epoch.end();
+        if let Some(index) = self.source.side_index() {
+            index.publish();
+        }
         self.reader = remains.reader.take();
         self.scratches.append(&mut remains.scratches);
         self.take_back(&mut remains);
@@ -177,6 +180,7 @@ impl Runtime {
                     source: Arc::clone(&self.source),
                     tasks: tasks.clone(),
                     scratch: self.scratches.pop().unwrap_or_default(),
+                    note: Vec::new(),
                     gauge: Arc::clone(&shared.gauge),
                     stop: shared.stop.clone(),
                 };
@@ -187,7 +191,7 @@ impl Runtime {
     }
 
     fn open_reader(&self) -> Result<Box<dyn Reader>, RuntimeError> {
-        let ReadConfig { kind, depth, buffer_bytes } = self.config.read;
+        let ReadConfig { kind, depth, buffer_bytes, .. } = self.config.read;
         // Every record that is being read, waits, or is being decoded has a buffer.
         let n_buffers = depth + (TASK_ROOM + 1) * self.config.workers + 1;
         let defaults = ReaderConfig::default();

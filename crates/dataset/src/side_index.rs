@@ -1,0 +1,312 @@
+//! The side index: what an earlier epoch left to know about a data set's images.
+//!
+//! Decoders of compressed images can begin in the middle only where they have been told how
+//! (JPEG's entry points). What they left is kept in *segments*, files that are written once and
+//! never changed: each run that learns something new adds one, so that several processes
+//! may read and write side by side, and a missing or broken segment costs time only.
+//!
+//! A note is found by its record's [`key`] (where it lies), and holds only while the file is
+//! as long and as old as it was ([`stamp`]) and the record's bytes have the same hash. This
+//! is the form of a segment, not its life on a disk: nothing here opens a file.
+//!
+//! ```text
+//! 0   "BEINDEX1"                       all numbers little-endian
+//! 8   number of notes: u64
+//! 16  offset of the directory: u64
+//! 24  XXH3-64 of the directory: u64
+//! 32  XXH3-64 of bytes 0 to 31: u64
+//! 40  the notes' bytes, one behind the other
+//! …   the directory: 40 bytes a note, sorted by key:
+//!     key, stamp, content, offset: u64 each; length, check (XXH3-64 of its bytes): u32 each
+//! ```
+
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+/// Bytes of a segment's header.
+pub const HEADER_BYTES: usize = 40;
+
+/// Bytes of a note's line in the directory.
+pub const LINE_BYTES: usize = 40;
+
+/// Most notes of a segment, and longest note in bytes: what is larger is not believed.
+const MAX_NOTES: u64 = 1 << 28;
+const MAX_NOTE_BYTES: u32 = 1 << 26;
+
+/// The name of the folder beside the data that segments lie in.
+pub const FOLDER: &str = ".bothends-index";
+
+/// How a segment's name ends.
+pub const EXTENSION: &str = "segment";
+
+const MAGIC: &[u8; 8] = b"BEINDEX1";
+
+/// What a record is found by: its file's folder below the data root and its name there, its
+/// offset and length.
+#[must_use]
+pub fn key([folder, name]: [&str; 2], offset: u64, len: u32) -> u64 {
+    let mut hash = Xxh3Default::new();
+    hash.update(&offset.to_le_bytes());
+    hash.update(&len.to_le_bytes());
+    hash.update(folder.as_bytes());
+    // No path has a zero in it.
+    hash.update(&[0]);
+    hash.update(name.as_bytes());
+    hash.digest()
+}
+
+/// A file's length in bytes and time of its last change in nanoseconds since 1970, in one
+/// number.
+#[must_use]
+pub fn stamp(len: u64, modified_ns: i128) -> u64 {
+    let mut bytes = [0; 24];
+    bytes[..8].copy_from_slice(&len.to_le_bytes());
+    bytes[8..].copy_from_slice(&modified_ns.to_le_bytes());
+    xxh3_64(&bytes)
+}
+
+/// The hash of a record's bytes.
+#[must_use]
+pub fn content(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
+/// One note's line in the directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    /// The record's [`key`].
+    pub key: u64,
+    /// Its file's [`stamp`].
+    pub stamp: u64,
+    /// Its [`content`].
+    pub content: u64,
+    /// Where in the segment the note lies.
+    pub offset: u64,
+    /// How long it is.
+    pub len: u32,
+    /// Low half of the XXH3-64 of the note's bytes.
+    pub check: u32,
+}
+
+impl Line {
+    /// The line of `note`, which lies at `offset`.
+    #[must_use]
+    pub fn new(
+        [key, stamp, content]: [u64; 3],
+        offset: u64,
+        note: &[u8],
+    ) -> Option<Self> {
+        let len = u32::try_from(note.len()).ok().filter(|&len| len <= MAX_NOTE_BYTES)?;
+        Some(Self { key, stamp, content, offset, len, check: check(note) })
+    }
+
+    /// Whether these are the note's bytes.
+    #[must_use]
+    pub fn fits(&self, note: &[u8]) -> bool {
+        note.len() == self.len as usize && check(note) == self.check
+    }
+
+    fn encode(&self) -> [u8; LINE_BYTES] {
+        let mut bytes = [0; LINE_BYTES];
+        let (words, rest) = bytes.as_chunks_mut::<8>();
+        debug_assert!(rest.is_empty());
+        let last = u64::from(self.len) | u64::from(self.check) << 32;
+        let numbers = [self.key, self.stamp, self.content, self.offset, last];
+        for (word, number) in words.iter_mut().zip(numbers) {
+            *word = number.to_le_bytes();
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8; LINE_BYTES]) -> Self {
+        let word = |i: usize| number(&bytes[8 * i..]);
+        let last = word(4);
+        Self {
+            key: word(0),
+            stamp: word(1),
+            content: word(2),
+            offset: word(3),
+            len: low(last),
+            check: low(last >> 32),
+        }
+    }
+}
+
+fn check(note: &[u8]) -> u32 {
+    low(xxh3_64(note))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
+fn low(number: u64) -> u32 {
+    number as u32
+}
+
+/// The first eight bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Why a segment is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is not a side index of this version, or damaged ({0})")]
+pub struct Unreadable(&'static str);
+
+/// Where a segment's directory lies, in bytes: from its header and the length of its file.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn directory_range(
+    header: &[u8; HEADER_BYTES],
+    file_bytes: u64,
+) -> Result<std::ops::Range<u64>, Unreadable> {
+    if !header.starts_with(MAGIC) || number(&header[32..]) != xxh3_64(&header[..32]) {
+        return Err(Unreadable("its header"));
+    }
+    let (n_notes, start) = (number(&header[8..]), number(&header[16..]));
+    let end = start.checked_add(n_notes.saturating_mul(LINE_BYTES as u64));
+    match end {
+        Some(end) if end == file_bytes && n_notes <= MAX_NOTES => Ok(start..end),
+        _ => Err(Unreadable("its length")),
+    }
+}
+
+/// Reads a directory; `header` has been checked.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn directory(
+    header: &[u8; HEADER_BYTES],
+    bytes: &[u8],
+) -> Result<Vec<Line>, Unreadable> {
+    if number(&header[24..]) != xxh3_64(bytes) {
+        return Err(Unreadable("its directory"));
+    }
+    let (lines, rest) = bytes.as_chunks();
+    let lines: Vec<Line> = lines.iter().map(Line::decode).collect();
+    let start = number(&header[16..]);
+    let lies_inside = |line: &Line| {
+        line.len <= MAX_NOTE_BYTES
+            && line.offset >= HEADER_BYTES as u64
+            && line
+                .offset
+                .checked_add(u64::from(line.len))
+                .is_some_and(|end| end <= start)
+    };
+    if !rest.is_empty() || !lines.iter().all(lies_inside) {
+        return Err(Unreadable("its directory"));
+    }
+    if !lines.is_sorted_by_key(|line| line.key) {
+        return Err(Unreadable("the order of its directory"));
+    }
+    Ok(lines)
+}
+
+/// The end of a segment whose notes fill it up to byte `start`: sorts `lines`, and returns the
+/// directory and the header that belongs before the notes.
+#[must_use]
+pub fn seal(lines: &mut [Line], start: u64) -> (Vec<u8>, [u8; HEADER_BYTES]) {
+    lines.sort_by_key(|line| line.key);
+    let directory: Vec<u8> = lines.iter().flat_map(Line::encode).collect();
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..16].copy_from_slice(&(lines.len() as u64).to_le_bytes());
+    header[16..24].copy_from_slice(&start.to_le_bytes());
+    header[24..32].copy_from_slice(&xxh3_64(&directory).to_le_bytes());
+    let check = xxh3_64(&header[..32]);
+    header[32..].copy_from_slice(&check.to_le_bytes());
+    (directory, header)
+}
+
+/// The line of `key`, if `lines` (sorted) have one.
+#[must_use]
+pub fn find(lines: &[Line], key: u64) -> Option<&Line> {
+    let idx = lines.binary_search_by_key(&key, |line| line.key).ok()?;
+    lines.get(idx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn segment(notes: &[(u64, Vec<u8>)]) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_BYTES];
+        let mut lines = Vec::new();
+        for (key, note) in notes {
+            let offset = bytes.len() as u64;
+            lines.push(Line::new([*key, key ^ 1, key ^ 2], offset, note).unwrap());
+            bytes.extend(note);
+        }
+        let (directory, header) = seal(&mut lines, bytes.len() as u64);
+        bytes[..HEADER_BYTES].copy_from_slice(&header);
+        bytes.extend(directory);
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<Line>, Unreadable> {
+        let header = bytes.first_chunk().ok_or(Unreadable("too short"))?;
+        let range = directory_range(header, bytes.len() as u64)?;
+        let (start, end) = (range.start as usize, range.end as usize);
+        directory(header, bytes.get(start..end).ok_or(Unreadable("too short"))?)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_found(
+            notes in prop::collection::btree_map(any::<u64>(), prop::collection::vec(any::<u8>(), 0..40), 0..20)
+        ) {
+            let notes: Vec<_> = notes.into_iter().rev().collect();
+            let bytes = segment(&notes);
+            let lines = read(&bytes).unwrap();
+            prop_assert_eq!(lines.len(), notes.len());
+            for (key, note) in &notes {
+                let line = find(&lines, *key).unwrap();
+                let found = &bytes[line.offset as usize..][..line.len as usize];
+                prop_assert_eq!(found, note);
+                prop_assert!(line.fits(found));
+                prop_assert_eq!((line.stamp, line.content), (key ^ 1, key ^ 2));
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_is_noticed() {
+        let bytes = segment(&[(5, vec![1, 2, 3]), (9, vec![4])]);
+        let lines = read(&bytes).unwrap();
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x40;
+            let still_right = read(&changed).is_ok_and(|lines| {
+                lines.iter().all(|line| {
+                    line.fits(&changed[line.offset as usize..][..line.len as usize])
+                })
+            });
+            assert!(!still_right, "byte {at}");
+        }
+        assert_eq!(lines.len(), 2);
+    }
+
+    #[test]
+    fn a_segment_cut_short_is_noticed() {
+        let bytes = segment(&[(5, vec![1, 2, 3]), (9, vec![4])]);
+        for end in 0..bytes.len() {
+            assert!(read(&bytes[..end]).is_err(), "{end} bytes");
+        }
+    }
+
+    #[test]
+    fn another_place_is_another_key() {
+        let keys = [
+            key(["a", "b"], 0, 1),
+            key(["a", "b"], 1, 0),
+            key(["a", "b"], 0, 2),
+            key(["a", "c"], 0, 1),
+            key(["ab", ""], 0, 1),
+            key(["", "ab"], 0, 1),
+        ];
+        for (i, a) in keys.iter().enumerate() {
+            assert!(!keys[..i].contains(a));
+        }
+        assert_ne!(stamp(1, 2), stamp(2, 1));
+        assert_ne!(stamp(1, -1), stamp(1, 1));
+    }
+}
