@@ -2,10 +2,13 @@
 //!
 //! The 8-point transform of Loeffler, Ligtenberg and Moschytz with 13-bit constants, first
 //! down the columns (11 bits are dropped, two stay), then along the rows (18 are dropped),
-//! then 128 is added. What libjpeg-turbo's vector code does on numbers that no encoder
-//! makes is part of the meaning: coefficient times step, and three of the sums, wrap at 16
-//! bits; both passes saturate at 16 bits. [`block`] is the meaning; the kernels are twins.
-//! Read `planes.rs` next.
+//! then 128 is added. What libjpeg-turbo's vector code does on numbers beyond an encoder's
+//! is part of the meaning: coefficient times step, and three of the sums, wrap at 16 bits;
+//! both passes saturate at 16 bits; and where only the first row has coefficients, the first
+//! pass is a shift that wraps. [`block`] is the meaning; the kernels are twins, and leave
+//! blocks for which that shift matters to it. Read `planes.rs` next.
+
+use std::ops::Range;
 
 use super::header::Quantisation;
 use super::sequential::{Block, RowBlocks};
@@ -80,13 +83,19 @@ pub(crate) fn block_row(
         #[cfg(target_arch = "x86_64")]
         Level::Avx2(proof) => x86::avx2::block_row(proof, blocks, steps, out, stride),
         #[cfg(target_arch = "aarch64")]
-        Level::Neon(_) => scalar(blocks, steps, out, stride),
-        Level::Scalar => scalar(blocks, steps, out, stride),
+        Level::Neon(_) => scalar(blocks, 0..blocks.n_blocks, steps, (out, stride)),
+        Level::Scalar => scalar(blocks, 0..blocks.n_blocks, steps, (out, stride)),
     }
 }
 
-fn scalar(blocks: BlockRow<'_>, steps: &Steps, out: &mut [u8], stride: usize) {
-    for x in 0..blocks.n_blocks {
+/// The blocks `range` of a row; those beyond its end are left out.
+fn scalar(
+    blocks: BlockRow<'_>,
+    range: Range<usize>,
+    steps: &Steps,
+    (out, stride): (&mut [u8], usize),
+) {
+    for x in range.start..range.end.min(blocks.n_blocks) {
         let samples = block(blocks.block(x), steps);
         for (y, row) in samples.iter().enumerate() {
             out[y * stride + x * 8..][..8].copy_from_slice(row);
@@ -100,7 +109,13 @@ pub(crate) fn block(coefficients: &Block, steps: &Steps) -> [[u8; 8]; 8] {
     for (place, (&coefficient, &step)) in coefficients.iter().zip(&steps.0).enumerate() {
         rows[place / 8][place % 8] = coefficient.wrapping_mul(step);
     }
-    let columns = transposed(pass::<11>(rows));
+    let is_first_row_only = coefficients[8..].iter().all(|&coefficient| coefficient == 0);
+    let after_columns = if is_first_row_only {
+        [rows[0].map(|value| value.wrapping_shl(2)); 8]
+    } else {
+        pass::<11>(rows)
+    };
+    let columns = transposed(after_columns);
     let rows = transposed(pass::<18>(columns));
     rows.map(|row| row.map(sample))
 }
@@ -264,13 +279,16 @@ mod tests {
             bits in 1..=16_u32,
         ) {
             let mut state = seed | 1;
+            let is_sparse = seed.is_multiple_of(3);
             let mut number = move || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
                 (((state >> 40) as i16) >> (16 - bits)).wrapping_add(0)
             };
             let steps = Steps(std::array::from_fn(|_| number()));
             let all: Vec<Block> = (0..n_blocks + first)
-                .map(|_| std::array::from_fn(|_| number()))
+                .map(|_| {
+                    std::array::from_fn(|i| if is_sparse && i > 7 { 0 } else { number() })
+                })
                 .collect();
             let row = row_of(&all);
             let blocks =

@@ -5,6 +5,7 @@
 
 use super::{
     BlockRow, EVEN_2, EVEN_3, ODD_0, ODD_1, ODD_2, ODD_3, STORE, SUM_3, SUM_4, Steps,
+    scalar,
 };
 
 /// Two 16-bit factors as the one 32-bit number that is repeated through a register.
@@ -131,6 +132,14 @@ macro_rules! islow {
             ]
         }
 
+        /// Whether every value of the first row is still there after two shifts to the left:
+        /// only then is a shift the same as a first pass.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn is_ordinary(first_row: V) -> bool {
+            all_equal16(shift_right16::<2>(shift_left16::<2>(first_row)), first_row)
+        }
+
         /// Dequantised rows to rows of samples less 128, as 16-bit numbers.
         #[target_feature(enable = $features)]
         #[inline]
@@ -146,14 +155,16 @@ pub(super) mod avx512 {
     use std::arch::x86_64::{
         __m128i, __m512i as V, _mm_loadu_si128, _mm256_set1_epi8, _mm256_storeu_si256,
         _mm256_xor_si256, _mm512_add_epi16 as add16, _mm512_add_epi32 as add32,
-        _mm512_broadcast_i32x4, _mm512_cvtsepi16_epi8, _mm512_loadu_si512,
-        _mm512_madd_epi16 as multiply_add, _mm512_mullo_epi16,
+        _mm512_broadcast_i32x4, _mm512_cmpeq_epi16_mask, _mm512_cvtsepi16_epi8,
+        _mm512_loadu_si512, _mm512_madd_epi16 as multiply_add, _mm512_mullo_epi16,
         _mm512_packs_epi32 as pack32, _mm512_set1_epi32 as splat32,
-        _mm512_setzero_si512 as zero, _mm512_shuffle_i64x2, _mm512_srai_epi32 as shift32,
-        _mm512_sub_epi16 as sub16, _mm512_sub_epi32 as sub32,
-        _mm512_unpackhi_epi16 as unpack_high16, _mm512_unpackhi_epi32 as unpack_high32,
-        _mm512_unpackhi_epi64 as unpack_high64, _mm512_unpacklo_epi16 as unpack_low16,
-        _mm512_unpacklo_epi32 as unpack_low32, _mm512_unpacklo_epi64 as unpack_low64,
+        _mm512_setzero_si512 as zero, _mm512_shuffle_i64x2,
+        _mm512_slli_epi16 as shift_left16, _mm512_srai_epi16 as shift_right16,
+        _mm512_srai_epi32 as shift32, _mm512_sub_epi16 as sub16,
+        _mm512_sub_epi32 as sub32, _mm512_unpackhi_epi16 as unpack_high16,
+        _mm512_unpackhi_epi32 as unpack_high32, _mm512_unpackhi_epi64 as unpack_high64,
+        _mm512_unpacklo_epi16 as unpack_low16, _mm512_unpacklo_epi32 as unpack_low32,
+        _mm512_unpacklo_epi64 as unpack_low64,
     };
 
     use super::{
@@ -162,6 +173,8 @@ pub(super) mod avx512 {
     };
     use crate::jpeg::sequential::Block;
     use crate::kernels::Avx512;
+
+    use super::scalar;
 
     islow!("avx512f,avx512bw");
 
@@ -178,11 +191,15 @@ pub(super) mod avx512 {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     fn compiled(blocks: BlockRow<'_>, steps: &Steps, out: &mut [u8], stride: usize) {
-        let steps = repeated(steps);
+        let repeated = repeated(steps);
         for x in (0..blocks.n_blocks).step_by(4) {
             let rows = rows([0, 1, 2, 3].map(|i| blocks.block(x + i)));
             let dequantised: [V; 8] =
-                std::array::from_fn(|i| _mm512_mullo_epi16(rows[i], steps[i]));
+                std::array::from_fn(|i| _mm512_mullo_epi16(rows[i], repeated[i]));
+            if !is_ordinary(dequantised[0]) {
+                scalar(blocks, x..x + 4, steps, (&mut *out, stride));
+                continue;
+            }
             for (y, row) in inverse(dequantised).into_iter().enumerate() {
                 let samples = _mm512_cvtsepi16_epi8(row);
                 let samples = _mm256_xor_si256(samples, _mm256_set1_epi8(-128));
@@ -191,6 +208,12 @@ pub(super) mod avx512 {
                 unsafe { _mm256_storeu_si256(place.as_mut_ptr().cast(), samples) };
             }
         }
+    }
+
+    #[target_feature(enable = "avx512bw")]
+    #[inline]
+    fn all_equal16(a: V, b: V) -> bool {
+        _mm512_cmpeq_epi16_mask(a, b) == u32::MAX
     }
 
     /// Each row of steps, once for each block.
@@ -238,10 +261,12 @@ pub(super) mod avx2 {
     use std::arch::x86_64::{
         __m128i, __m256i as V, _mm_loadu_si128, _mm_storeu_si128,
         _mm256_add_epi16 as add16, _mm256_add_epi32 as add32,
-        _mm256_broadcastsi128_si256, _mm256_castsi256_si128, _mm256_extracti128_si256,
-        _mm256_madd_epi16 as multiply_add, _mm256_mullo_epi16, _mm256_packs_epi16,
+        _mm256_broadcastsi128_si256, _mm256_castsi256_si128, _mm256_cmpeq_epi16,
+        _mm256_extracti128_si256, _mm256_madd_epi16 as multiply_add,
+        _mm256_movemask_epi8, _mm256_mullo_epi16, _mm256_packs_epi16,
         _mm256_packs_epi32 as pack32, _mm256_permute4x64_epi64, _mm256_set_m128i,
         _mm256_set1_epi8, _mm256_set1_epi32 as splat32, _mm256_setzero_si256 as zero,
+        _mm256_slli_epi16 as shift_left16, _mm256_srai_epi16 as shift_right16,
         _mm256_srai_epi32 as shift32, _mm256_sub_epi16 as sub16,
         _mm256_sub_epi32 as sub32, _mm256_unpackhi_epi16 as unpack_high16,
         _mm256_unpackhi_epi32 as unpack_high32, _mm256_unpackhi_epi64 as unpack_high64,
@@ -255,6 +280,8 @@ pub(super) mod avx2 {
     };
     use crate::jpeg::sequential::Block;
     use crate::kernels::Avx2;
+
+    use super::scalar;
 
     islow!("avx2");
 
@@ -270,18 +297,20 @@ pub(super) mod avx2 {
     }
 
     #[target_feature(enable = "avx2")]
-    fn compiled(
-        blocks: BlockRow<'_>,
-        Steps(steps): &Steps,
-        out: &mut [u8],
-        stride: usize,
-    ) {
+    fn compiled(blocks: BlockRow<'_>, steps: &Steps, out: &mut [u8], stride: usize) {
         for x in (0..blocks.n_blocks).step_by(2) {
             let (a, b) = (blocks.block(x), blocks.block(x + 1));
             let dequantised: [V; 8] = std::array::from_fn(|i| {
                 let row = _mm256_set_m128i(load_row(b, i), load_row(a, i));
-                _mm256_mullo_epi16(row, _mm256_broadcastsi128_si256(load_row(steps, i)))
+                _mm256_mullo_epi16(
+                    row,
+                    _mm256_broadcastsi128_si256(load_row(&steps.0, i)),
+                )
             });
+            if !is_ordinary(dequantised[0]) {
+                scalar(blocks, x..x + 2, steps, (&mut *out, stride));
+                continue;
+            }
             let rows = inverse(dequantised);
             for y in (0..8).step_by(2) {
                 let mixed = _mm256_packs_epi16(rows[y], rows[y + 1]);
@@ -293,6 +322,12 @@ pub(super) mod avx2 {
                 store(&mut out[(y + 1) * stride + x * 8..], lower);
             }
         }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn all_equal16(a: V, b: V) -> bool {
+        _mm256_movemask_epi8(_mm256_cmpeq_epi16(a, b)) == -1
     }
 
     #[target_feature(enable = "avx2")]
