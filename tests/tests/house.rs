@@ -56,6 +56,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("io-uring", &["io"]),
     ("libloading", &["accel", "energy"]),
     ("loom", &["core", "accel"]), // only in builds with `--cfg loom`: what threads share
+    ("memchr", &["ops"]),
     ("nix", &["io", "csd", "energy", "firmware-sim"]),
     ("png", &["ops"]),
     ("pyo3", &["python"]),
@@ -78,7 +79,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("sha2", &["csd"]),
     ("signal-hook", &["cli", "agent"]),
     ("tokio-uring", &["agent", "firmware-sim"]),
-    ("turbojpeg", &["ops"]),
     ("xxhash-rust", &["core", "dataset", "csd", "agent", "runtime"]),
 ];
 

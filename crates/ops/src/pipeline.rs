@@ -273,7 +273,14 @@ fn resize(
             let Size { height, width } = image;
             Ok((CropBox { top: 0, left: 0, height, width }, Target::whole(size)))
         }
-        _ => unreachable!("called for ops that resize"),
+        Op::Decode
+        | Op::CenterCrop { .. }
+        | Op::RandomCrop { .. }
+        | Op::RandomHorizontalFlip { .. }
+        | Op::RandomVerticalFlip { .. }
+        | Op::Normalise(_)
+        | Op::ToDtype { .. }
+        | Op::Layout { .. } => unreachable!("called for ops that resize"),
     }
 }
 

@@ -4,6 +4,10 @@
 //! §F.1.2.3). [`ScanData`] drops both once, remembers where, and ends in zeros that a reader
 //! may run into: whoever reads bits compares its position with the end once per MCU, not
 //! once per symbol. Read `sequential.rs` next.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "a place in memory fits a usize, a place in a byte 3 bits"
+)]
 
 use std::ops::Range;
 

@@ -142,12 +142,30 @@ impl<'a> Segments<'a> {
         self.at = at;
     }
 
-    /// The frame, its colours settled: call it once a scan has begun.
-    pub(crate) fn settled_frame(&mut self) -> Result<Frame, SampleFault> {
+    /// The frame, its colours settled: ask once a scan has begun.
+    pub(crate) fn settled_frame(&self) -> Result<Frame, SampleFault> {
         let frame =
-            self.frame.as_mut().ok_or_else(|| damaged("a scan without a frame"))?;
-        frame.model = colour_model(frame, self.saw_jfif, self.adobe_transform)?;
-        Ok(frame.clone())
+            self.frame.as_ref().ok_or_else(|| damaged("a scan without a frame"))?;
+        let mut frame = frame.clone();
+        frame.model = self.colour_model(frame.components())?;
+        Ok(frame)
+    }
+
+    /// What the components are: libjpeg's rule (`default_decompress_parms` of jdapimin.c).
+    fn colour_model(&self, components: &[Component]) -> Result<ColourModel, SampleFault> {
+        let has_ids =
+            |ids: &[u8]| components.iter().map(|c| c.id).eq(ids.iter().copied());
+        match (components.len(), self.adobe_transform) {
+            (1, _) => Ok(ColourModel::Grey),
+            (3, _) if self.saw_jfif => Ok(ColourModel::YCbCr),
+            (3, Some(0)) => Ok(ColourModel::Rgb),
+            (3, Some(_)) => Ok(ColourModel::YCbCr),
+            (3, None) if has_ids(b"RGB") => Ok(ColourModel::Rgb),
+            (3, None) => Ok(ColourModel::YCbCr),
+            (4, Some(0) | None) => Ok(ColourModel::Cmyk),
+            (4, Some(_)) => Ok(ColourModel::Ycck),
+            (n, _) => Err(damaged(format_args!("it has {n} components"))),
+        }
     }
 
     fn marker(&mut self) -> Result<u8, SampleFault> {
@@ -359,25 +377,5 @@ fn process(marker: u8) -> Result<Process, SampleFault> {
         0xc9 | 0xca => Err(unsupported("arithmetic-coded")),
         0xcb => Err(unsupported("lossless arithmetic-coded")),
         _ => Err(unsupported("hierarchical")),
-    }
-}
-
-/// What the components are: libjpeg's rule (`default_decompress_parms` of jdapimin.c).
-fn colour_model(
-    frame: &Frame,
-    saw_jfif: bool,
-    adobe_transform: Option<u8>,
-) -> Result<ColourModel, SampleFault> {
-    let ids: Vec<u8> = frame.components().iter().map(|component| component.id).collect();
-    match (frame.components().len(), adobe_transform) {
-        (1, _) => Ok(ColourModel::Grey),
-        (3, _) if saw_jfif => Ok(ColourModel::YCbCr),
-        (3, Some(0)) => Ok(ColourModel::Rgb),
-        (3, Some(_)) => Ok(ColourModel::YCbCr),
-        (3, None) if ids == *b"RGB" => Ok(ColourModel::Rgb),
-        (3, None) => Ok(ColourModel::YCbCr),
-        (4, Some(0) | None) => Ok(ColourModel::Cmyk),
-        (4, Some(_)) => Ok(ColourModel::Ycck),
-        (n, _) => Err(damaged(format_args!("it has {n} components"))),
     }
 }

@@ -6,6 +6,10 @@
 //! quick to make (most files bring codes of their own). What is rare or long is marked
 //! [`Entry::LONG`] and is found by the slow, canonical way (T.81 §F.2.2.3). Read `bits.rs`
 //! next.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "codes have at most 16 bits, values 15, and entries take their fields apart"
+)]
 
 use super::damaged;
 use super::standard;

@@ -7,6 +7,10 @@
 //! both passes saturate at 16 bits; and where only the first row has coefficients, the first
 //! pass is a shift that wraps. [`block`] is the meaning; the kernels are twins, and leave
 //! blocks for which that shift matters to it. Read `planes.rs` next.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "values are clamped to the type they become"
+)]
 
 use std::ops::Range;
 
@@ -243,8 +247,9 @@ mod tests {
             let mut coefficients = [0; 64];
             for (k, coefficient) in coefficients.iter_mut().enumerate() {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let spread = 200 / (1 + (k / 8 + k % 8) as i32);
-                *coefficient = ((state >> 16) as i32 % (2 * spread + 1) - spread) as i16;
+                let spread = 200 / (1 + u32::try_from(k / 8 + k % 8).unwrap());
+                let drawn = ((state >> 16) % (2 * spread + 1)).cast_signed();
+                *coefficient = (drawn - spread.cast_signed()) as i16;
             }
             let got = block(&coefficients, &Steps([1; 64]));
             for (y, row) in got.iter().enumerate() {
@@ -282,7 +287,7 @@ mod tests {
             let is_sparse = seed.is_multiple_of(3);
             let mut number = move || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
-                (((state >> 40) as i16) >> (16 - bits)).wrapping_add(0)
+                ((state >> 40) as i16) >> (16 - bits)
             };
             let steps = Steps(std::array::from_fn(|_| number()));
             let all: Vec<Block> = (0..n_blocks + first)

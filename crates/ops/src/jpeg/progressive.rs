@@ -5,6 +5,10 @@
 //! `sequential.rs`, and without entry points: such files are rare among photographs, and
 //! cannot be decoded in parts. A file whose scans leave out some of a component's bits is
 //! refused (libjpeg smooths its blocks, which would be a picture of its own).
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "coefficients have 16 bits, as libjpeg keeps them"
+)]
 
 use std::ops::Range;
 

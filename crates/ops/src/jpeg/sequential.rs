@@ -16,6 +16,10 @@
 //!
 //! Coefficients go to their natural places (row by row). Read
 //! `idct.rs` next.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "counts and values are kept in as many bits as they need; the rest is cut off on purpose"
+)]
 
 use super::bits::{Bits, Restart};
 use super::frame::MAX_MCU_BLOCKS;

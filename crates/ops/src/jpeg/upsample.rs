@@ -6,6 +6,7 @@
 //! does not add up. Rows of one or two samples, and all other ratios, are repeated. The
 //! neighbours are those of the whole plane, so a region has the same pixels as the image.
 //! Read `colour.rs` next.
+#![allow(clippy::cast_possible_truncation, reason = "weighted means of bytes are bytes")]
 
 use std::ops::Range;
 
@@ -119,8 +120,11 @@ impl Weights {
 /// The rows that pixel row `y` lies between, the nearer one first.
 fn neighbours(y: usize, height: usize) -> [usize; 2] {
     let near = y / 2;
-    let far =
-        if y % 2 == 0 { near.saturating_sub(1) } else { (near + 1).min(height - 1) };
+    let far = if y.is_multiple_of(2) {
+        near.saturating_sub(1)
+    } else {
+        (near + 1).min(height - 1)
+    };
     [near, far]
 }
 
