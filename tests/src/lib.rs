@@ -21,7 +21,7 @@ use bothends_core::recipe::Recipe;
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
     AccelConfig, BadPolicy, Digesting, DriveConfig, Driven, EpochResult, Observer,
-    Progress, ReadConfig, ReaderKind, RunConfig, Runtime, drive,
+    Progress, ReadConfig, ReaderKind, RunConfig, Runtime, SideIndexUse, drive,
 };
 use bothends_samples::GenerateConfig;
 
@@ -104,6 +104,9 @@ pub struct Setup {
     pub workers: u32,
     /// How samples are read.
     pub reader: ReaderKind,
+    /// Whether the side index is used: off unless a test is about it, so that the data's
+    /// folder stays as it is and every run takes as long as the first.
+    pub side_index: SideIndexUse,
     /// The strategy's name.
     pub strategy: &'static str,
     /// What the epoch is run for, as on the command line.
@@ -136,6 +139,7 @@ impl Setup {
             batch_size: 8,
             workers: 1,
             reader: ReaderKind::Auto,
+            side_index: SideIndexUse::Off,
             strategy: "ordered",
             objective: "throughput",
             devices: Vec::new(),
@@ -156,7 +160,11 @@ impl Setup {
             seed: self.seed,
             repeat: self.repeat,
             workers: self.workers,
-            read: ReadConfig { kind: self.reader, ..ReadConfig::default() },
+            read: ReadConfig {
+                kind: self.reader,
+                side_index: self.side_index,
+                ..ReadConfig::default()
+            },
             devices: specs.map(|spec| Ok(spec.parse()?)).collect::<Result<_>>()?,
             strategy: self.strategy.parse()?,
             objective: self.objective.parse()?,

@@ -144,7 +144,7 @@ const MOST_ATTEMPTS: u32 = 8;
 fn suffers(strategy: &'static str, via: &str, fault: &str, struck: Struck) -> Result<()> {
     let mut seen = String::new();
     for _ in 0..MOST_ATTEMPTS {
-        let spec = format!("sim:ideal,rate=400,via={via},fault={fault}");
+        let spec = format!("sim:ideal,rate=1000,via={via},fault={fault}");
         let epoch = same_epoch(strategy, vec![spec])?;
         let back = epoch.back.first().context("the device is in the summary")?;
         if struck(&epoch, back) {
@@ -234,8 +234,8 @@ fn a_device_that_was_silent_for_a_while_works_again() -> Result<()> {
     program("firmware-sim")?;
     let data = generated()?;
     // At its fifth job; the epoch is several times as long.
-    let devices = vec!["sim:ideal,rate=400,fault=stall@3%:1".to_owned()];
-    let (batch_size, repeat) = (BATCH_SIZE, 12);
+    let devices = vec!["sim:ideal,rate=1000,fault=stall@3%:1".to_owned()];
+    let (batch_size, repeat) = (BATCH_SIZE, 40);
     let setup = Setup { devices, batch_size, repeat, ..Setup::new(&data) };
     let epoch = setup.run()?;
     assert_whole(&epoch, u64::from(repeat * N_GENERATED))?;
