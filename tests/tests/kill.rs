@@ -22,7 +22,7 @@ use leftovers::{FAREWELL, assert_nothing_left, devices_of, runs};
 
 const BATCH_SIZE: u32 = 4;
 /// Long enough that a signal sent when the device has begun comes in the middle.
-const REPEAT: u32 = 6;
+const REPEAT: u32 = 24;
 /// For whatever must happen some time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -44,7 +44,7 @@ impl Host {
         let (batch_size, repeat) = (BATCH_SIZE.to_string(), REPEAT.to_string());
         command.args(["--recipe", "imagenet-train", "--batch-size", &batch_size]);
         command.args(["--repeat", &repeat, "--seed", "11", "--workers", "1", "--digest"]);
-        command.args(["--strategy", strategy]);
+        command.args(["--strategy", strategy, "--side-index", "off"]);
         for device in devices {
             command.args(["--csd", device]);
         }
@@ -147,7 +147,7 @@ fn assert_no_shared_memory(ids: &[u32]) -> Result<()> {
 // ---- the device dies ------------------------------------------------------------------
 
 fn kill_the_device(strategy: &str, via: &str) -> Result<()> {
-    let mut host = Host::start(strategy, &[&format!("sim:ideal,rate=400,via={via}")])?;
+    let mut host = Host::start(strategy, &[&format!("sim:ideal,rate=1000,via={via}")])?;
     let device = host.busy_device()?;
     send("-KILL", device)?;
     let epoch = host.same_epoch()?;
@@ -204,7 +204,7 @@ fn of_two_devices_the_other_goes_on() -> Result<()> {
 /// A stopped process keeps its socket open and says nothing: the host must not wait for it,
 /// neither in the epoch nor at the end.
 fn stop_the_device(via: &str) -> Result<()> {
-    let mut host = Host::start("ordered", &[&format!("sim:ideal,rate=400,via={via}")])?;
+    let mut host = Host::start("ordered", &[&format!("sim:ideal,rate=1000,via={via}")])?;
     let device = host.busy_device()?;
     send("-STOP", device)?;
     let began = Instant::now();
@@ -231,7 +231,7 @@ fn a_stopped_device_is_rescued_and_then_ended() -> Result<()> {
 // ---- the host dies --------------------------------------------------------------------
 
 fn end_the_host(signal: &str, via: &str) -> Result<()> {
-    let mut host = Host::start("ordered", &[&format!("sim:ideal,rate=400,via={via}")])?;
+    let mut host = Host::start("ordered", &[&format!("sim:ideal,rate=1000,via={via}")])?;
     let device = host.busy_device()?;
     let ids = [host.child.id(), device];
     assert_no_shared_memory(&ids)?;

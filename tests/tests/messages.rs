@@ -76,8 +76,9 @@ fn a_truncated_jpeg_is_named() -> Result<()> {
         folder.path(),
         &["--batch-size", "1"],
         1,
-        "sample 0 (a/cut.jpg) cannot be preprocessed: the JPEG image is damaged: Premature end \
-         of JPEG file; restore the file; use --on-bad skip, replace or zero to go on without it",
+        "sample 0 (a/cut.jpg) cannot be preprocessed: the JPEG image is damaged: it ends in \
+         the middle of its entropy-coded data; restore the file; use --on-bad skip, replace or \
+         zero to go on without it",
     )
 }
 

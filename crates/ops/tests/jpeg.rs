@@ -1,0 +1,188 @@
+//! The JPEG decoder against itself: a region is a crop of the image, entry points change no
+//! pixel, and neither do kernels; whatever the bytes are, nothing panics. That the image is
+//! libjpeg's is `golden.rs`'s to show, and `scripts/compare-jpeg`'s.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::PathBuf;
+
+use bothends_ops::jpeg::{Chroma, Decoder, EntryPoints, Opened, Plane, Region};
+use bothends_ops::kernels::Level;
+use proptest::prelude::*;
+
+/// Every kind of file: sampling, process, restarts, sizes that fill no MCU.
+const FILES: [&str; 17] = [
+    "411.jpg",
+    "420-1x1.jpg",
+    "420-17x33.jpg",
+    "420-48x64.jpg",
+    "420-progressive.jpg",
+    "420-q100.jpg",
+    "422-31x18.jpg",
+    "422-48x64.jpg",
+    "440.jpg",
+    "441.jpg",
+    "444-48x64.jpg",
+    "444-q100.jpg",
+    "cmyk-17x33.jpg",
+    "grey-48x64.jpg",
+    "optimised.jpg",
+    "restart-blocks.jpg",
+    "restart-rows.jpg",
+];
+
+fn folder(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(name)
+}
+
+fn file(name: &str) -> Vec<u8> {
+    std::fs::read(folder("fixtures/ops").join(name)).unwrap()
+}
+
+/// What a region needs of each plane, sample by sample.
+fn samples(decoder: &Decoder, region: &Region) -> Vec<Vec<u8>> {
+    let of_plane = |plane: &Plane| {
+        let [across, down] = plane.ratio();
+        let columns = region.columns.start / across..region.columns.end.div_ceil(across);
+        let rows = region.rows.start / down..region.rows.end.div_ceil(down);
+        rows.flat_map(|y| plane.row(y, columns.clone()).to_vec()).collect()
+    };
+    decoder.planes().iter().map(of_plane).collect()
+}
+
+/// Decodes all of a file and leaves its entry points.
+fn whole(decoder: &mut Decoder, bytes: &[u8]) -> Vec<u8> {
+    let file = Opened::new(bytes).unwrap();
+    let region = Region::whole(file.size());
+    decoder.decode(file, &region, Chroma::Upsampled, None).unwrap();
+    decoder.entry_points().to_vec()
+}
+
+/// A part of an image of `size`, from four numbers in 0..1.
+fn part(size: [usize; 2], at: [f64; 4]) -> Region {
+    let range = |len: usize, a: f64, b: f64| {
+        let start = ((len as f64) * a) as usize;
+        let n = 1 + (((len - start) as f64) * b) as usize;
+        start..(start + n).min(len)
+    };
+    Region { rows: range(size[0], at[0], at[1]), columns: range(size[1], at[2], at[3]) }
+}
+
+proptest! {
+    #[test]
+    fn a_region_is_a_crop_of_the_image(
+        name in prop::sample::select(&FILES[..]),
+        at in prop::array::uniform4(0.0..1.0_f64),
+    ) {
+        let bytes = file(name);
+        let mut decoder = Decoder::default();
+        let points = whole(&mut decoder, &bytes);
+        let size = Opened::new(&bytes).unwrap().size();
+        let region = part([size.height as usize, size.width as usize], at);
+        let expected = samples(&decoder, &region);
+        for level in Level::available() {
+            for points in [EntryPoints::new(&points), None] {
+                let mut decoder = Decoder::new(level);
+                let file = Opened::new(&bytes).unwrap();
+                decoder.decode(file, &region, Chroma::AsStored, points).unwrap();
+                let kind = format!("{name} {region:?} {} {points:?}", level.name());
+                prop_assert!(samples(&decoder, &region) == expected, "{}", kind);
+                // Nobody is told twice.
+                let is_new = !decoder.entry_points().is_empty();
+                prop_assert!(!is_new || points.is_none(), "{}", kind);
+            }
+        }
+    }
+
+    /// Entry points that are not the file's give its pixels or other ones, and no panic: who
+    /// keeps them keeps the file's hash.
+    #[test]
+    fn wrong_entry_points_never_panic(
+        name in prop::sample::select(&FILES[..]),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+        at in prop::array::uniform4(0.0..1.0_f64),
+    ) {
+        let bytes = file(name);
+        let mut decoder = Decoder::default();
+        let mut points = whole(&mut decoder, &bytes);
+        for (place, value) in changes {
+            if !points.is_empty() {
+                let place = place.index(points.len());
+                points[place] = value;
+            }
+        }
+        let opened = Opened::new(&bytes).unwrap();
+        let size = opened.size();
+        let region = part([size.height as usize, size.width as usize], at);
+        let points = EntryPoints::new(&points);
+        decoder.decode(opened, &region, Chroma::Upsampled, points).unwrap();
+    }
+
+    #[test]
+    fn changed_bytes_never_panic(
+        name in prop::sample::select(&FILES[..]),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let mut bytes = file(name);
+        for (place, value) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        if let Ok(file) = Opened::new(&bytes) {
+            let region = Region::whole(file.size());
+            let _ = Decoder::default().decode(file, &region, Chroma::Upsampled, None);
+        }
+    }
+}
+
+/// Every kind that can have entry points has them, and those that cannot have none.
+#[test]
+fn sequential_files_of_one_scan_leave_entry_points() {
+    for name in FILES {
+        let bytes = file(name);
+        let points = whole(&mut Decoder::default(), &bytes);
+        let cannot = name.contains("progressive") || name.contains("cmyk");
+        assert_eq!(points.is_empty(), cannot, "{name}");
+        assert!(points.len().is_multiple_of(8), "{name}");
+    }
+}
+
+/// The first entry point is the start of the scan, and the others follow one another.
+#[test]
+fn entry_points_go_forward() {
+    let points = whole(&mut Decoder::default(), &file("444-q100.jpg"));
+    let numbers: Vec<u64> = points
+        .chunks_exact(8)
+        .map(|p| u64::from_le_bytes(p.try_into().unwrap()) & ((1 << 25) - 1))
+        .collect();
+    assert_eq!(numbers[0], 0);
+    assert!(numbers.is_sorted());
+}
+
+/// Whatever entry points say, a damaged file is refused when it is read without them, even
+/// where the damage lies outside the region.
+#[test]
+fn damage_anywhere_is_damage() {
+    let mut bytes = file("444-48x64.jpg");
+    let end = bytes.len() - 2;
+    // All ones are no code of the standard's tables.
+    bytes[end - 8..end].copy_from_slice(&[0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0]);
+    let region = Region { rows: 0..8, columns: 0..8 };
+    let file = Opened::new(&bytes).unwrap();
+    let outcome = Decoder::default().decode(file, &region, Chroma::Upsampled, None);
+    assert!(outcome.is_err());
+}
+
+/// Files that are cut, and cut in the middle of a byte's stuffing.
+#[test]
+fn every_cut_is_noticed() {
+    for name in FILES {
+        let bytes = file(name);
+        for end in (0..bytes.len()).step_by(1 + bytes.len() / 400) {
+            let Ok(file) = Opened::new(&bytes[..end]) else { continue };
+            let region = Region::whole(file.size());
+            let outcome =
+                Decoder::default().decode(file, &region, Chroma::Upsampled, None);
+            assert!(outcome.is_err(), "{name}: {end} of {} bytes", bytes.len());
+        }
+    }
+}
