@@ -1,0 +1,193 @@
+//! The side index changes no byte: with it, without it, broken, stale, shared or unwritable,
+//! the stream is the same, and a killed run leaves nothing of it.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bothends_dataset::side_index::FOLDER;
+use bothends_runtime::SideIndexUse;
+use bothends_tests::programs::{eventually, program};
+use bothends_tests::{Setup, generated};
+
+/// A copy of the generated images, so that nothing is written beside those of other tests.
+fn copied() -> Result<tempfile::TempDir> {
+    let folder = tempfile::tempdir()?;
+    for class in std::fs::read_dir(generated()?)? {
+        let class = class?.path();
+        if !class.is_dir() || class.ends_with(FOLDER) {
+            continue;
+        }
+        let to = folder.path().join(class.file_name().context("a name")?);
+        std::fs::create_dir(&to)?;
+        for file in std::fs::read_dir(class)? {
+            let file = file?.path();
+            std::fs::copy(&file, to.join(file.file_name().context("a name")?))?;
+        }
+    }
+    Ok(folder)
+}
+
+/// The stream of one epoch over `data`.
+fn stream(data: &Path, side_index: SideIndexUse) -> Result<String> {
+    let setup = Setup { side_index, workers: 2, ..Setup::new(data) };
+    setup.run()?.stream_digest.context("a digest was asked for")
+}
+
+fn segments(data: &Path) -> Result<Vec<PathBuf>> {
+    let mut segments = Vec::new();
+    let folder = data.join(FOLDER);
+    if folder.is_dir() {
+        for entry in std::fs::read_dir(folder)? {
+            segments.push(entry?.path());
+        }
+    }
+    segments.sort();
+    Ok(segments)
+}
+
+#[test]
+fn the_stream_is_the_same_with_it_and_without() -> Result<()> {
+    let folder = copied()?;
+    let data = folder.path();
+    let without = stream(data, SideIndexUse::Off)?;
+    ensure!(segments(data)?.is_empty(), "`off` writes nothing");
+    ensure!(stream(data, SideIndexUse::Auto)? == without, "while it is made");
+    let made = segments(data)?;
+    ensure!(made.len() == 1, "one run, one segment: {made:?}");
+    ensure!(stream(data, SideIndexUse::Auto)? == without, "once it is there");
+    ensure!(segments(data)? == made, "nothing is learnt twice");
+    std::fs::remove_dir_all(data.join(FOLDER))?;
+    ensure!(stream(data, SideIndexUse::Auto)? == without, "after it was deleted");
+    Ok(())
+}
+
+#[test]
+fn a_broken_index_is_no_index() -> Result<()> {
+    let folder = copied()?;
+    let data = folder.path();
+    let without = stream(data, SideIndexUse::Auto)?;
+    let segment = segments(data)?.pop().context("a segment")?;
+    let whole = std::fs::read(&segment)?;
+    for at in [0, 20, 45, whole.len() / 3, whole.len() / 2, whole.len() - 3] {
+        let mut broken = whole.clone();
+        for byte in &mut broken[at..(at + 500).min(whole.len())] {
+            *byte ^= 0x55;
+        }
+        std::fs::write(&segment, broken)?;
+        ensure!(stream(data, SideIndexUse::Auto)? == without, "broken from byte {at} on");
+    }
+    std::fs::write(&segment, &whole[..whole.len() / 2])?;
+    ensure!(stream(data, SideIndexUse::Auto)? == without, "cut in the middle");
+    Ok(())
+}
+
+/// An image is replaced by another one of the same length and time: only its hash can tell.
+#[test]
+fn a_changed_image_is_decoded_anew() -> Result<()> {
+    let folder = copied()?;
+    let data = folder.path();
+    stream(data, SideIndexUse::Auto)?;
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(data.join("class-000"))? {
+        files.push(entry?.path());
+    }
+    files.sort();
+    let path = files.first().context("an image")?;
+    let age = std::fs::metadata(path)?.modified()?;
+    let mut bytes = std::fs::read(path)?;
+    // Another quantisation table: the same scan, another picture.
+    let table = bytes.windows(2).position(|w| w == [0xff, 0xdb]).context("a table")?;
+    for step in &mut bytes[table + 5..table + 20] {
+        *step = step.wrapping_add(3).max(1);
+    }
+    std::fs::write(path, bytes)?;
+    std::fs::File::options().write(true).open(path)?.set_modified(age)?;
+    let with = stream(data, SideIndexUse::Auto)?;
+    ensure!(with == stream(data, SideIndexUse::Off)?, "a stale note was believed");
+    Ok(())
+}
+
+/// `bothends run` over `data`, its cache directory in `cache`.
+fn command(data: &Path, cache: &Path) -> Result<Command> {
+    let mut command = Command::new(program("bothends")?);
+    command.arg("run").arg("--data").arg(data);
+    command.args([
+        "--recipe",
+        "imagenet-train",
+        "--workers",
+        "1",
+        "--digest",
+        "--json",
+        "-",
+    ]);
+    command.env("XDG_CACHE_HOME", cache).stdin(Stdio::null()).stderr(Stdio::null());
+    Ok(command)
+}
+
+fn digest_of(output: &[u8]) -> Result<String> {
+    let result: serde_json::Value = serde_json::from_slice(output)?;
+    let digest = result["epochs"][0]["stream_digest"].as_str();
+    Ok(digest.context("a digest")?.to_owned())
+}
+
+#[test]
+fn several_processes_share_it() -> Result<()> {
+    let folder = copied()?;
+    let cache = tempfile::tempdir()?;
+    let mut children = Vec::new();
+    for _ in 0..3 {
+        let mut command = command(folder.path(), cache.path())?;
+        children.push(command.stdout(Stdio::piped()).spawn()?);
+    }
+    let mut digests = Vec::new();
+    for child in children {
+        digests.push(digest_of(&child.wait_with_output()?.stdout)?);
+    }
+    digests.dedup();
+    ensure!(digests.len() == 1, "{digests:?}");
+    ensure!(!segments(folder.path())?.is_empty(), "somebody wrote it");
+    let again = command(folder.path(), cache.path())?.stdout(Stdio::piped()).output()?;
+    ensure!(digest_of(&again.stdout)? == digests[0], "what they wrote is right");
+    Ok(())
+}
+
+/// The data's folder cannot hold an index: a file stands where its folder would be (who runs
+/// as root may write anywhere else).
+#[test]
+fn where_the_data_cannot_be_written_the_cache_is_used() -> Result<()> {
+    let folder = copied()?;
+    let cache = tempfile::tempdir()?;
+    std::fs::write(folder.path().join(FOLDER), "")?;
+    let run = || -> Result<String> {
+        let output =
+            command(folder.path(), cache.path())?.stdout(Stdio::piped()).output()?;
+        digest_of(&output.stdout)
+    };
+    let first = run()?;
+    let index = cache.path().join("bothends/index");
+    let data_set =
+        std::fs::read_dir(&index)?.next().context("a folder for the data")??;
+    ensure!(std::fs::read_dir(data_set.path())?.count() == 1, "one segment");
+    ensure!(run()? == first, "the same stream");
+    ensure!(std::fs::read_dir(data_set.path())?.count() == 1, "and nothing new");
+    Ok(())
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_of_it() -> Result<()> {
+    let folder = copied()?;
+    let cache = tempfile::tempdir()?;
+    let mut command = command(folder.path(), cache.path())?;
+    let mut child = command.args(["--repeat", "400"]).stdout(Stdio::null()).spawn()?;
+    let begun = || folder.path().join(FOLDER).is_dir();
+    let has_begun = eventually(Duration::from_secs(60), begun);
+    child.kill()?;
+    child.wait()?;
+    ensure!(has_begun, "it never began an index");
+    ensure!(segments(folder.path())?.is_empty(), "{:?}", segments(folder.path())?);
+    Ok(())
+}
