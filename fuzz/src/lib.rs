@@ -7,9 +7,11 @@
 use bothends_core::sample::{Encoding, Record};
 use bothends_csd::PROTOCOL_VERSION;
 use bothends_csd::wire::{HEADER_BYTES, Header, Message};
-use bothends_dataset::Table;
+use bothends_dataset::{Table, side_index};
 use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
+use bothends_ops::jpeg::{Chroma, Decoder, EntryPoints, Opened, Region};
+use bothends_ops::kernels::Level;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A message of the wire: what is accepted comes back as it was. The bytes are tried as
@@ -54,11 +56,67 @@ pub fn manifest(bytes: &[u8]) {
     }
 }
 
-/// An image file: what is accepted has as many pixels as its shape says.
+/// An image file: what is accepted has as many pixels as its shape says, the same ones with
+/// every kernel, and a part of it is a part of the whole, with entry points and without.
 pub fn jpeg(bytes: &[u8]) {
     let mut image = Image::default();
-    if decode(Record::new(bytes, Encoding::Image), &mut image).is_ok() {
-        assert_eq!(image.pixels().len(), image.shape().len());
-        assert!(!image.pixels().is_empty());
+    if decode(Record::new(bytes, Encoding::Image), &mut image).is_err() {
+        return;
+    }
+    assert_eq!(image.pixels().len(), image.shape().len());
+    assert!(!image.pixels().is_empty());
+    let (Ok(file), Ok(again)) = (Opened::new(bytes), Opened::new(bytes)) else { return };
+    let size = file.size();
+    // Some part of it, chosen by the bytes.
+    let choice = xxh3_64(bytes);
+    let range = |len: u32, bits: u64| {
+        let len = u64::from(len);
+        let start = bits % len;
+        let n = 1 + (bits >> 8) % (len - start);
+        start as usize..(start + n) as usize
+    };
+    let rows = range(size.height, choice & 0xffff_ffff);
+    let region = Region { rows, columns: range(size.width, choice >> 32) };
+    let mut straight = Decoder::new(Level::Scalar);
+    straight.decode(file, &region, Chroma::Upsampled, None).expect("as the whole was");
+    let points = EntryPoints::new(straight.entry_points());
+    let mut parts = Decoder::default();
+    parts.decode(again, &region, Chroma::Upsampled, points).expect("as the whole was");
+    for (a, b) in straight.planes().iter().zip(parts.planes()) {
+        let [across, down] = a.ratio();
+        let columns = region.columns.start / across..region.columns.end.div_ceil(across);
+        for y in region.rows.start / down..region.rows.end.div_ceil(down) {
+            assert_eq!(a.row(y, columns.clone()), b.row(y, columns.clone()));
+        }
+    }
+}
+
+/// What was kept beside a data set: as a segment of the side index, and as the entry points
+/// of an image that is there. Nothing panics; what is accepted as a segment lies inside it.
+pub fn side_index(bytes: &[u8]) {
+    if let Some((header, _)) = bytes.split_first_chunk()
+        && let Ok(range) = side_index::directory_range(header, bytes.len() as u64)
+        && let Some(directory) = bytes.get(range.start as usize..range.end as usize)
+        && let Ok(lines) = side_index::directory(header, directory)
+    {
+        for line in lines {
+            assert!(line.offset + u64::from(line.len) <= range.start);
+        }
+    }
+    let images = [
+        &include_bytes!("../../tests/fixtures/ops/420-48x64.jpg")[..],
+        &include_bytes!("../../tests/fixtures/ops/restart-rows.jpg")[..],
+        &include_bytes!("../../tests/fixtures/ops/444-17x33.jpg")[..],
+    ];
+    for image in images {
+        let Ok(file) = Opened::new(image) else { return };
+        let region = Region::whole(file.size());
+        let decoded = Decoder::default().decode(
+            file,
+            &region,
+            Chroma::Upsampled,
+            EntryPoints::new(bytes),
+        );
+        assert!(decoded.is_ok(), "the file itself is good");
     }
 }

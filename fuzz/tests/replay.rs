@@ -20,6 +20,11 @@ fn jpeg() {
     replay("jpeg", bothends_fuzz::jpeg);
 }
 
+#[test]
+fn side_index() {
+    replay("side_index", bothends_fuzz::side_index);
+}
+
 fn replay(folder: &str, entry: Entry) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/bad").join(folder);
     let mut n_files = 0;
