@@ -57,7 +57,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("libloading", &["accel", "energy"]),
     ("loom", &["core", "accel"]), // only in builds with `--cfg loom`: what threads share
     ("memchr", &["ops"]),
-    ("nix", &["io", "csd", "energy", "firmware-sim"]),
+    ("nix", &["io", "csd", "energy", "runtime", "firmware-sim"]),
     ("png", &["ops"]),
     ("pyo3", &["python"]),
     (

@@ -9,14 +9,15 @@
 //! are the feed's (`feed.rs`); who makes which batch is the collector's (`collect.rs`).
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bothends_accel::Part;
 use bothends_core::ids::{EpochIdx, SampleId};
-use bothends_core::sample::{Record, SampleKey};
-use bothends_io::{Bytes, ReadRequest, Reader};
+use bothends_core::sample::{Extent, Record, SampleKey};
+use bothends_io::{Bytes, OpenFile, ReadRequest, Reader};
 use bothends_ops::Scratch;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
@@ -25,6 +26,9 @@ use crate::shutdown::{PATIENCE, Stop};
 use crate::side_index::Name;
 use crate::source::Source;
 use crate::stall::StallGauge;
+
+/// Most bytes of records that are read together because they lie side by side.
+const MOST_TOGETHER: u64 = 128 << 10;
 
 /// Pause between two looks at the reader while it has nothing finished.
 const READ_PATIENCE: Duration = Duration::from_millis(20);
@@ -80,14 +84,37 @@ pub(crate) struct Task {
     row: u32,
     sample: SampleId,
     part: Part,
-    bytes: Result<Read, String>,
+    bytes: Result<Found, String>,
 }
 
-/// A record's bytes, and what the side index knows them by.
+/// A record that has been read, and what the side index knows it by.
 #[derive(Debug)]
-struct Read {
-    bytes: Bytes,
+struct Found {
+    bytes: RecordBytes,
     name: Name,
+}
+
+/// A record's bytes.
+#[derive(Debug)]
+enum RecordBytes {
+    /// A read of its own.
+    Own(Bytes),
+    /// A part of a read that brought several records.
+    Part(Arc<Bytes>, Range<usize>),
+    /// Read once more.
+    Again(Vec<u8>),
+}
+
+impl Deref for RecordBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Part(bytes, range) => &bytes[range.clone()],
+            Self::Again(bytes) => bytes,
+        }
+    }
 }
 
 /// What the reader thread owns for one epoch.
@@ -108,13 +135,36 @@ struct Waiting {
     row: u32,
     sample: SampleId,
     part: Part,
+    extent: Extent,
 }
 
 /// A read on its way.
 #[derive(Debug)]
 struct InFlight {
-    waiting: Waiting,
-    name: Name,
+    /// Whose record it brings.
+    first: (Waiting, Name),
+    /// Whose records follow that one without a gap.
+    others: Vec<(Waiting, Name)>,
+}
+
+impl InFlight {
+    fn offset(&self) -> u64 {
+        self.first.0.extent.offset
+    }
+
+    /// The offset behind its last byte.
+    fn end(&self) -> u64 {
+        end_of(self.others.last().unwrap_or(&self.first).0.extent)
+    }
+
+    fn members(self) -> impl DoubleEndedIterator<Item = (Waiting, Name)> {
+        std::iter::once(self.first).chain(self.others)
+    }
+}
+
+/// The offset behind an extent.
+fn end_of(extent: Extent) -> u64 {
+    extent.offset.saturating_add(u64::from(extent.len))
 }
 
 impl ReadStage {
@@ -139,11 +189,11 @@ impl ReadStage {
                 continue;
             }
             let Some(done) = self.reader.poll(READ_PATIENCE) else { continue };
-            let Some(InFlight { waiting, name }) = in_flight.remove(&done.tag) else {
-                continue;
-            };
-            let read = done.result.map(|bytes| Read { bytes, name });
-            self.pass_on(waiting, read.map_err(|e| e.to_string()));
+            let Some(read) = in_flight.remove(&done.tag) else { continue };
+            match done.result {
+                Ok(bytes) => self.arrived(read, bytes),
+                Err(error) => self.failed(read, &error.to_string()),
+            }
         }
         while !in_flight.is_empty() {
             match self.reader.poll(PATIENCE) {
@@ -165,6 +215,7 @@ impl ReadStage {
             bad: Mutex::new(Vec::new()),
             tell: self.tell.clone(),
         });
+        let before = queue.len();
         for (row, (sample, mut part)) in (0..n_rows).zip(job.rows) {
             match sample {
                 Some(sample) => {
@@ -173,6 +224,7 @@ impl ReadStage {
                         row,
                         sample,
                         part,
+                        extent: self.source.extent(sample),
                     });
                 }
                 None => {
@@ -183,6 +235,9 @@ impl ReadStage {
             }
         }
         progress.row_done(n_rows, Ok(()), Duration::ZERO);
+        // In the order of their places, so that neighbours meet; rows keep their numbers.
+        let place = |w: &Waiting| (w.extent.file, w.extent.offset);
+        queue.make_contiguous()[before..].sort_by_key(place);
     }
 
     fn submit(
@@ -192,31 +247,85 @@ impl ReadStage {
         next_tag: &mut u64,
     ) {
         while self.reader.in_flight() < self.reader.depth() {
-            let Some(waiting) = queue.pop_front() else { return };
-            let extent = self.source.extent(waiting.sample);
-            let file = match self.source.open_file(extent.file) {
+            let Some(first) = queue.pop_front() else { return };
+            let file = match self.source.open_file(first.extent.file) {
                 Ok(file) => file,
                 Err(why) => {
-                    self.pass_on(waiting, Err(why));
+                    self.pass_on(first, Err(why));
                     continue;
                 }
             };
+            let read = self.together(first, &file, queue);
+            let len = u32::try_from(read.end() - read.offset()).unwrap_or(u32::MAX);
             let tag = *next_tag;
-            let name = self.source.name(waiting.sample, &file);
-            let request =
-                ReadRequest { file, offset: extent.offset, len: extent.len, tag };
+            let request = ReadRequest { file, offset: read.offset(), len, tag };
             if self.reader.submit(request).is_err() {
-                queue.push_front(waiting);
+                read.members().rev().for_each(|(w, _)| queue.push_front(w));
                 return;
             }
             *next_tag += 1;
-            in_flight.insert(tag, InFlight { waiting, name });
+            in_flight.insert(tag, read);
+        }
+    }
+
+    /// One read for `first` and those behind it whose records follow on its own.
+    fn together(
+        &self,
+        first: Waiting,
+        file: &OpenFile,
+        queue: &mut VecDeque<Waiting>,
+    ) -> InFlight {
+        let name = self.source.name(first.sample, file);
+        let mut read = InFlight { first: (first, name), others: Vec::new() };
+        while let Some(next) = queue.front() {
+            let follows = next.extent.file == read.first.0.extent.file
+                && next.extent.offset == read.end()
+                && end_of(next.extent) - read.offset() <= MOST_TOGETHER;
+            if !follows {
+                break;
+            }
+            if let Some(next) = queue.pop_front() {
+                let name = self.source.name(next.sample, file);
+                read.others.push((next, name));
+            }
+        }
+        read
+    }
+
+    /// Passes on what a read brought.
+    fn arrived(&self, read: InFlight, bytes: Bytes) {
+        if read.others.is_empty() {
+            let (waiting, name) = read.first;
+            return self
+                .pass_on(waiting, Ok(Found { bytes: RecordBytes::Own(bytes), name }));
+        }
+        let (offset, bytes) = (read.offset(), Arc::new(bytes));
+        for (waiting, name) in read.members() {
+            let start = usize::try_from(waiting.extent.offset - offset).unwrap_or(0);
+            let range = start..start + waiting.extent.len as usize;
+            let bytes = RecordBytes::Part(Arc::clone(&bytes), range);
+            self.pass_on(waiting, Ok(Found { bytes, name }));
+        }
+    }
+
+    /// Of records that were read together nobody knows which is to blame: each is read once
+    /// more, alone.
+    fn failed(&self, read: InFlight, why: &str) {
+        let is_one = read.others.is_empty();
+        for (waiting, name) in read.members() {
+            let again = match is_one {
+                true => Err(why.to_owned()),
+                false => self.source.read(waiting.sample),
+            };
+            let found =
+                again.map(|bytes| Found { bytes: RecordBytes::Again(bytes), name });
+            self.pass_on(waiting, found);
         }
     }
 
     /// Hands a record to the workers; waits while their queue is full.
-    fn pass_on(&self, waiting: Waiting, bytes: Result<Read, String>) {
-        let Waiting { progress, row, sample, part } = waiting;
+    fn pass_on(&self, waiting: Waiting, bytes: Result<Found, String>) {
+        let Waiting { progress, row, sample, part, .. } = waiting;
         let mut task = Task { progress, row, sample, part, bytes };
         while !self.stop.is_set() {
             match self.tasks.send_timeout(task, PATIENCE) {
@@ -275,10 +384,10 @@ impl Worker {
         &mut self,
         scratch: &mut Scratch,
         key: SampleKey,
-        read: &Read,
+        read: &Found,
         part: &mut Part,
     ) -> Result<(), String> {
-        let Read { bytes, name } = read;
+        let Found { bytes, name } = read;
         let mut record = Record::new(bytes, self.source.encoding());
         let index = self.source.side_index();
         if index.is_some_and(|index| index.look_up(*name, bytes, &mut self.note)) {

@@ -46,6 +46,7 @@ pub mod shutdown;
 
 mod log;
 mod machine;
+mod pin;
 pub mod process;
 mod report;
 mod stall;

@@ -25,6 +25,7 @@ use crate::error::RuntimeError;
 use crate::feed::{Feed, FeedAccount, FeedLinks};
 use crate::front::{FrontJob, ReadStage, Worker};
 use crate::log::EventLog;
+use crate::pin::Pins;
 use crate::report::EpochReport;
 use crate::runtime::{DEVICE_DEPTH, EpochOptions, Runtime};
 use crate::shutdown::Stop;
@@ -174,8 +175,14 @@ impl Runtime {
             stop: shared.stop.clone(),
         };
         let reader = spawn("reader", &shared.stop, move || stage.run())?;
-        let workers = (0..self.config.workers)
-            .map(|_| {
+        let pins = if self.config.devices.is_empty() {
+            Pins::new(self.config.workers)
+        } else {
+            Pins::default()
+        };
+        let workers = (0..self.config.workers as usize)
+            .map(|number| {
+                let pins = pins.clone();
                 let worker = Worker {
                     source: Arc::clone(&self.source),
                     tasks: tasks.clone(),
@@ -184,7 +191,10 @@ impl Runtime {
                     gauge: Arc::clone(&shared.gauge),
                     stop: shared.stop.clone(),
                 };
-                spawn("worker", &shared.stop, move || worker.run())
+                spawn("worker", &shared.stop, move || {
+                    pins.pin(number);
+                    worker.run()
+                })
             })
             .collect::<Result<_, _>>()?;
         Ok((reader, workers))
