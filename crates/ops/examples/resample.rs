@@ -1,4 +1,4 @@
-//! How long resampling takes: `resample [CROPS] [PASSES]`.
+//! How long resampling takes: `resample [CROPS] [PASSES] [LEVEL]`.
 //!
 //! Crops as `random_resized_crop` draws them, from planes of noise of 500 x 375, to 224 x 224,
 //! half of them mirrored. For every level and both numerics it prints microseconds per crop:
@@ -25,15 +25,19 @@ const SAMPLE: Size = Size { height: 224, width: 224 };
 type Times = [f64; 3];
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|text| text.parse().unwrap());
-    let n_crops = numbers.next().unwrap_or(200);
-    let n_passes = numbers.next().unwrap_or(15);
+    let mut words = std::env::args().skip(1);
+    let n_crops = words.next().map_or(200, |word| word.parse().unwrap());
+    let n_passes = words.next().map_or(15, |word| word.parse().unwrap());
+    let mut levels = Level::available();
+    if let Some(name) = words.next() {
+        levels.retain(|level| level.name() == name);
+    }
     let crops: Vec<(CropBox, Target)> = (0..n_crops).map(draw).collect();
     let area: u64 =
         crops.iter().map(|(c, _)| u64::from(c.height) * u64::from(c.width)).sum();
     println!("{n_crops} crops, {:.1} kPix each", area as f64 / n_crops as f64 / 1e3);
     let mut lines = Vec::new();
-    for level in Level::available() {
+    for level in levels {
         let half = Sampling { x: 2, y: 2 };
         lines.push(Line::new("exact, from RGB", Kind::Exact(Exact::new(level))));
         lines.push(Line::new(
@@ -138,9 +142,8 @@ impl Kind {
                 for (plane, sampling) in samplings.iter().enumerate() {
                     let part = planar.needed(plane);
                     let stride = IMAGE.width / sampling.x;
-                    for y in 0..part.height {
-                        planar.row(plane, row(plane, stride, part, y));
-                    }
+                    let rows = (0..part.height).map(|y| row(plane, stride, part, y));
+                    planar.rows(plane, rows);
                 }
                 fed = Instant::now();
                 planar.finish(&mut sample);

@@ -23,14 +23,25 @@ const CONSTANT_BITS: u32 = 16;
 /// Fraction bits of planes in sixty-fourths.
 const FINE_BITS: u32 = 6;
 
-/// What is left of the constants, so that it fits 16 bits, when 1 is taken from 1.402, 2 from
-/// 1.772, and -1 from -0.714136: the whole part is then added where the fraction bits end.
+/// The constants for kernels that multiply 16-bit numbers.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-const RED_REST: i32 = RED_PER_CR - (1 << CONSTANT_BITS);
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-const BLUE_REST: i32 = BLUE_PER_CB - (2 << CONSTANT_BITS);
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-const GREEN_REST: i32 = (1 << CONSTANT_BITS) - GREEN_PER_CR;
+mod rests {
+    /// 0.344136, which fits as it is.
+    pub(super) const GREEN_PER_CB: i16 = rest(super::GREEN_PER_CB, 0);
+    /// 1.402 less 1.
+    pub(super) const RED_REST: i16 = rest(super::RED_PER_CR, 1);
+    /// 1.772 less 2.
+    pub(super) const BLUE_REST: i16 = rest(super::BLUE_PER_CB, 2);
+    /// -0.714136 and 1.
+    pub(super) const GREEN_REST: i16 = rest(-super::GREEN_PER_CR, -1);
+
+    /// What is left of `constant` when `whole` is taken from it and added elsewhere.
+    const fn rest(constant: i32, whole: i32) -> i16 {
+        let rest = constant - (whole << super::CONSTANT_BITS);
+        assert!(rest as i16 as i32 == rest, "16 bits with a sign");
+        rest as i16
+    }
+}
 
 /// Converts rows of Y, Cb and Cr to rows of red, green and blue, all of one length.
 ///
@@ -40,8 +51,8 @@ pub fn ycc_to_rgb(level: Level, ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {
     let [y, cb, cr] = ycc;
     let [r, g, b] = rgb;
     let n = y.len();
-    let one_length = [cb.len(), cr.len(), r.len(), g.len(), b.len()] == [n; 5];
-    assert!(one_length, "rows of one length");
+    assert!(cb.len() == n && cr.len() == n, "rows of one length");
+    assert!(r.len() == n && g.len() == n && b.len() == n, "rows of one length");
     match level {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512(cpu) => avx512::ycc_to_rgb(cpu, [y, cb, cr], [r, g, b]),

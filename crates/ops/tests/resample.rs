@@ -358,9 +358,10 @@ impl Planes {
             planar.begin(order.crop, &self.samplings, self.colour, target);
             for plane in 0..self.bytes.len() {
                 let needed = planar.needed(plane);
-                for y in needed.top..needed.top + needed.height {
-                    planar.row(plane, self.row(plane, needed, y));
-                }
+                // All but the last at once.
+                let end = needed.top + needed.height - 1;
+                planar.rows(plane, (needed.top..end).map(|y| self.row(plane, needed, y)));
+                planar.rows(plane, [self.row(plane, needed, end)]);
             }
             let mut sample = vec![0x5a; sample_len(target, n_channels)];
             planar.finish(&mut sample);

@@ -49,19 +49,14 @@ struct Step {
     digits: [[u8; WINDOW]; 3],
 }
 
-/// [`Axis::set`], compiled for this processor.
-pub(super) fn set_axis(
-    _: Avx512,
-    axis: &mut Axis,
-    stretch: &Stretch,
-    rounding: Rounding,
-) {
+/// [`Axis::compute`].
+pub(super) fn compute(_: Avx512, axis: &mut Axis, stretch: &Stretch, rounding: Rounding) {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn set(axis: &mut Axis, stretch: &Stretch, rounding: Rounding) {
-        axis.set(stretch, rounding);
+    fn compute(axis: &mut Axis, stretch: &Stretch, rounding: Rounding) {
+        axis.compute(stretch, rounding);
     }
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
-    unsafe { set(axis, stretch, rounding) }
+    unsafe { compute(axis, stretch, rounding) }
 }
 
 impl Columns {
@@ -72,17 +67,9 @@ impl Columns {
     }
 
     /// [`columns::bytes`].
-    pub(super) fn bytes(&self, _: Avx512, axis: &Axis, src: &[u8], out: &mut [u8]) {
-        let mut padded = [0; WINDOW];
-        let src = at_least_a_window(src, &mut padded);
-        match axis.n_taps() / TAP_GROUP {
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            1 if self.fits => unsafe { bytes::<1>(self, src, out) },
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            2 if self.fits => unsafe { bytes::<2>(self, src, out) },
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            _ => unsafe { bytes_of_many(axis, src, out) },
-        }
+    pub(super) fn bytes(&self, _: Avx512, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
+        // SAFETY: an `Avx512` is proof that the processor has these instructions.
+        unsafe { bytes(self, axis, rows, out) }
     }
 
     /// [`columns::sixty_fourths`].
@@ -90,19 +77,11 @@ impl Columns {
         &self,
         _: Avx512,
         axis: &Axis,
-        src: &[u8],
+        rows: &[&[u8]],
         out: &mut [i16],
     ) {
-        let mut padded = [0; WINDOW];
-        let src = at_least_a_window(src, &mut padded);
-        match axis.n_taps() / TAP_GROUP {
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            1 if self.fits => unsafe { sixty_fourths::<1>(self, src, out) },
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            2 if self.fits => unsafe { sixty_fourths::<2>(self, src, out) },
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            _ => unsafe { sixty_fourths_of_many(axis, src, out) },
-        }
+        // SAFETY: an `Avx512` is proof that the processor has these instructions.
+        unsafe { sixty_fourths(self, axis, rows, out) }
     }
 }
 
@@ -138,40 +117,31 @@ pub(super) fn blend_sixty_fourths(
     }
 }
 
-/// `src`, or a copy of it in `padded` if it is shorter than a window.
-fn at_least_a_window<'a>(src: &'a [u8], padded: &'a mut [u8; WINDOW]) -> &'a [u8] {
-    if src.len() >= WINDOW {
-        return src;
-    }
-    padded[..src.len()].copy_from_slice(src);
-    padded
-}
-
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn set(columns: &mut Columns, axis: &Axis) {
     let Columns { fits, windows, steps } = columns;
     windows.clear();
     steps.clear();
     let n_groups = axis.n_taps() / TAP_GROUP;
-    *fits = n_groups <= MAX_GROUPS;
+    *fits = n_groups <= MAX_GROUPS && axis.needed().len() >= WINDOW;
     if !*fits {
         return;
     }
-    let last_window = axis.needed().len().saturating_sub(WINDOW);
-    let (chunks, _) = axis.spans().as_chunks::<CHUNK>();
-    for (nth, spans) in chunks.iter().enumerate() {
+    let last_window = (axis.needed().len() - WINDOW) as u32;
+    let (firsts, _) = axis.firsts().as_chunks::<CHUNK>();
+    let (lens, _) = axis.lens().as_chunks::<CHUNK>();
+    for (nth, (firsts, lens)) in firsts.iter().zip(lens).enumerate() {
         // The outputs go up, or, mirrored, down.
-        let [a, b] = [spans[0], spans[CHUNK - 1]];
-        let window = (a.first.min(b.first) as usize).min(last_window);
-        let end = (a.first + a.len).max(b.first + b.len) as usize;
-        *fits &= end - window <= WINDOW;
-        let window = u32::try_from(window).expect("a position in a row");
+        let [a, b] = [0, CHUNK - 1];
+        let window = firsts[a].min(firsts[b]).min(last_window);
+        let end = (firsts[a] + lens[a]).max(firsts[b] + lens[b]);
+        *fits &= (end - window) as usize <= WINDOW;
         windows.push(window);
         for group in 0..n_groups {
             let index = std::array::from_fn(|i| {
                 let tap = (group * TAP_GROUP + i % TAP_GROUP) as u32;
                 // Behind the window there are only weights of 0.
-                (spans[i / TAP_GROUP].first - window + tap).min(WINDOW as u32 - 1) as u8
+                (firsts[i / TAP_GROUP] - window + tap).min(WINDOW as u32 - 1) as u8
             });
             let weights: [[i32; TAP_GROUP]; CHUNK] = std::array::from_fn(|output| {
                 let weights = &axis.weights_of(nth * CHUNK + output)[group * TAP_GROUP..];
@@ -196,18 +166,70 @@ fn split(weights: &[[i32; TAP_GROUP]; CHUNK]) -> [[u8; WINDOW]; 3] {
     digits
 }
 
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
+fn bytes(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
+    let n_groups = axis.n_taps() / TAP_GROUP;
+    if !columns.fits {
+        return columns::bytes(axis, rows, out);
+    }
+    match (rows, n_groups) {
+        (&[a, b, c], 1) => bytes_of::<3, 1>(columns, [a, b, c], out),
+        (&[a, b, c], 2) => bytes_of::<3, 2>(columns, [a, b, c], out),
+        _ => {
+            for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
+                match n_groups {
+                    1 => bytes_of::<1, 1>(columns, [row], out),
+                    _ => bytes_of::<1, 2>(columns, [row], out),
+                }
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
+fn sixty_fourths(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [i16]) {
+    let n_groups = axis.n_taps() / TAP_GROUP;
+    if !columns.fits {
+        return columns::sixty_fourths(axis, rows, out);
+    }
+    match (rows, n_groups) {
+        (&[a, b, c, d], 1) => sixty_fourths_of::<4, 1>(columns, [a, b, c, d], out),
+        (&[a, b, c, d], 2) => sixty_fourths_of::<4, 2>(columns, [a, b, c, d], out),
+        _ => {
+            for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
+                match n_groups {
+                    1 => sixty_fourths_of::<1, 1>(columns, [row], out),
+                    _ => sixty_fourths_of::<1, 2>(columns, [row], out),
+                }
+            }
+        }
+    }
+}
+
+/// The tables are read once for all `ROWS`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]
-fn bytes<const GROUPS: usize>(columns: &Columns, src: &[u8], out: &mut [u8]) {
+fn bytes_of<const ROWS: usize, const GROUPS: usize>(
+    columns: &Columns,
+    rows: [&[u8]; ROWS],
+    out: &mut [u8],
+) {
     let (outputs, _) = out.as_chunks_mut::<BLOCK>();
     let (windows, _) = columns.windows.as_chunks::<2>();
     let (steps, _) = columns.steps.as_chunks::<GROUPS>();
     let (steps, _) = steps.as_chunks::<2>();
+    let n_blocks = windows.len();
+    assert!(outputs.len() == ROWS * n_blocks, "a place for every output");
     let last_bytes = load_512(&LAST_BYTES);
-    for ((out, windows), steps) in outputs.iter_mut().zip(windows).zip(steps) {
-        let low = exact_sums(&gather(src, windows[0], &steps[0]), &steps[0]);
-        let high = exact_sums(&gather(src, windows[1], &steps[1]), &steps[1]);
-        let bytes = _mm512_permutex2var_epi8(low, last_bytes, high);
-        store_256(out, _mm512_castsi512_si256(bytes));
+    for (nth, (windows, steps)) in windows.iter().zip(steps).enumerate() {
+        for (row_nth, row) in rows.iter().enumerate() {
+            let low = exact_sums(&gather(row, windows[0], &steps[0]), &steps[0]);
+            let high = exact_sums(&gather(row, windows[1], &steps[1]), &steps[1]);
+            let bytes = _mm512_permutex2var_epi8(low, last_bytes, high);
+            store_256(
+                &mut outputs[row_nth * n_blocks + nth],
+                _mm512_castsi512_si256(bytes),
+            );
+        }
     }
 }
 
@@ -234,17 +256,27 @@ fn exact_sums<const GROUPS: usize>(
     _mm512_slli_epi32::<2>(sums)
 }
 
+/// The tables are read once for all `ROWS`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]
-fn sixty_fourths<const GROUPS: usize>(columns: &Columns, src: &[u8], out: &mut [i16]) {
+fn sixty_fourths_of<const ROWS: usize, const GROUPS: usize>(
+    columns: &Columns,
+    rows: [&[u8]; ROWS],
+    out: &mut [i16],
+) {
     let (outputs, _) = out.as_chunks_mut::<BLOCK>();
     let (windows, _) = columns.windows.as_chunks::<2>();
     let (steps, _) = columns.steps.as_chunks::<GROUPS>();
     let (steps, _) = steps.as_chunks::<2>();
+    let n_blocks = windows.len();
+    assert!(outputs.len() == ROWS * n_blocks, "a place for every output");
     let middle_bytes = load_512(&MIDDLE_BYTES);
-    for ((out, windows), steps) in outputs.iter_mut().zip(windows).zip(steps) {
-        let low = planar_sums(&gather(src, windows[0], &steps[0]), &steps[0]);
-        let high = planar_sums(&gather(src, windows[1], &steps[1]), &steps[1]);
-        store_512(out, _mm512_permutex2var_epi8(low, middle_bytes, high));
+    for (nth, (windows, steps)) in windows.iter().zip(steps).enumerate() {
+        for (row_nth, row) in rows.iter().enumerate() {
+            let low = planar_sums(&gather(row, windows[0], &steps[0]), &steps[0]);
+            let high = planar_sums(&gather(row, windows[1], &steps[1]), &steps[1]);
+            let values = _mm512_permutex2var_epi8(low, middle_bytes, high);
+            store_512(&mut outputs[row_nth * n_blocks + nth], values);
+        }
     }
 }
 
@@ -302,16 +334,6 @@ fn gather<const GROUPS: usize>(
         *taps = _mm512_permutexvar_epi8(load_512(&step.index), window);
     }
     taps
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn bytes_of_many(axis: &Axis, src: &[u8], out: &mut [u8]) {
-    columns::bytes(axis, src, out);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn sixty_fourths_of_many(axis: &Axis, src: &[u8], out: &mut [i16]) {
-    columns::sixty_fourths(axis, src, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]

@@ -6,11 +6,14 @@
 use bothends_core::recipe::draw::CropBox;
 
 use super::axis::{Axis, Rounding};
-use super::columns::Columns;
+use super::columns::{Columns, MAX_ROWS};
 use super::lines::Lines;
 use super::{Sampling, Target, rows};
 use crate::colour;
 use crate::kernels::Level;
+
+/// Most channels of an image.
+const MAX_PLANES: usize = MAX_ROWS;
 
 /// Resizes one crop after the other; keeps its memory.
 ///
@@ -53,16 +56,16 @@ impl Exact {
     /// target's window may be empty.
     ///
     /// # Panics
-    /// When one of them is, or when there is no channel.
+    /// When one of them is, or when there are not one to four channels.
     pub fn begin(&mut self, crop: CropBox, n_planes: usize, target: &Target) {
-        assert!(n_planes > 0, "an image has channels");
+        assert!((1..=MAX_PLANES).contains(&n_planes), "one to four channels");
         let [rows, columns] = target.stretches(crop, Sampling::FULL);
         self.columns.set(&columns, Rounding::Each);
-        self.rows.set(&rows, Rounding::Each);
+        self.rows.set(self.level, &rows, Rounding::Each);
         self.crop = crop;
         self.n_planes = n_planes;
         self.n_rows = 0;
-        self.plane_len = self.columns.axis().spans().len();
+        self.plane_len = self.columns.axis().firsts().len();
         // The weights of 0 behind a triangle at the lower edge want rows, too.
         let n_lines = self.rows.needed().len() + self.rows.n_taps();
         self.narrowed.reshape(n_lines, self.plane_len * n_planes);
@@ -81,16 +84,17 @@ impl Exact {
     /// When it is not as wide, or of other channels, or one row too many.
     pub fn row<'a>(&mut self, planes: impl IntoIterator<Item = &'a [u8]>) {
         assert!(self.n_rows < self.rows.needed().len(), "all rows have come");
-        let width = self.columns.axis().needed().len();
-        let mut planes = planes.into_iter();
-        let line = self.narrowed.line_mut(self.n_rows);
-        for nth in 0..self.n_planes {
-            let plane = planes.next().expect("a slice for every channel");
-            assert_eq!(plane.len(), width, "a row has the columns that are needed");
-            let out = &mut line[nth * self.plane_len..][..self.plane_len];
-            self.columns.bytes(plane, out);
+        let mut channels = [&[][..]; MAX_PLANES];
+        let mut n_planes = 0;
+        for plane in planes {
+            assert!(n_planes < self.n_planes, "a channel for every slice");
+            channels[n_planes] = plane;
+            n_planes += 1;
         }
-        assert!(planes.next().is_none(), "a channel for every slice");
+        assert_eq!(n_planes, self.n_planes, "a slice for every channel");
+        let line = self.narrowed.at_mut(self.n_rows, 1);
+        let places = &mut line[..n_planes * self.plane_len];
+        self.columns.bytes(&channels[..n_planes], places);
         self.n_rows += 1;
     }
 
@@ -108,9 +112,9 @@ impl Exact {
         let spread = n_channels == 3 && self.n_planes == 1;
         assert!(n_channels == self.n_planes || spread, "a sample of those channels");
         for (y, out) in out.chunks_exact_mut(row_bytes).enumerate() {
-            let first = self.rows.spans()[y].first as usize;
+            let first = self.rows.firsts()[y] as usize;
             let rows = self.narrowed.at(first, self.rows.n_taps());
-            rows::bytes(self.level, rows, self.rows.weights_of(y), self.row.line_mut(0));
+            rows::bytes(self.level, rows, self.rows.weights_of(y), self.row.at_mut(0, 1));
             let row = self.row.at(0, 1);
             let plane = |nth: usize| &row[nth * self.plane_len..][..width];
             match (self.n_planes, n_channels) {

@@ -20,7 +20,10 @@ impl<T: Copy + Default> Lines<T> {
     pub(super) fn reshape(&mut self, n_lines: usize, len: usize) {
         let per_line = ALIGNMENT / size_of::<T>();
         self.stride = len.next_multiple_of(per_line);
-        self.values.resize(n_lines * self.stride + per_line, T::default());
+        let n_values = n_lines * self.stride + per_line;
+        if self.values.len() < n_values {
+            self.values.resize(n_values, T::default());
+        }
         self.skip = self.values.as_ptr().align_offset(ALIGNMENT).min(per_line);
     }
 
@@ -31,18 +34,13 @@ impl<T: Copy + Default> Lines<T> {
         }
     }
 
-    /// Values from one line to the next.
-    pub(super) fn stride(&self) -> usize {
-        self.stride
-    }
-
     /// `n_lines` lines, the first of them at `first`.
     pub(super) fn at(&self, first: usize, n_lines: usize) -> &[T] {
         &self.values[self.skip + first * self.stride..][..n_lines * self.stride]
     }
 
-    /// Line `y`, to be filled.
-    pub(super) fn line_mut(&mut self, y: usize) -> &mut [T] {
-        &mut self.values[self.skip + y * self.stride..][..self.stride]
+    /// The same lines, to be filled.
+    pub(super) fn at_mut(&mut self, first: usize, n_lines: usize) -> &mut [T] {
+        &mut self.values[self.skip + first * self.stride..][..n_lines * self.stride]
     }
 }

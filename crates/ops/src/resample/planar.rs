@@ -7,7 +7,7 @@
 use bothends_core::recipe::draw::CropBox;
 
 use super::axis::{Axis, Rounding};
-use super::columns::Columns;
+use super::columns::{Columns, MAX_ROWS};
 use super::lines::Lines;
 use super::{Sampling, Target, rows};
 use crate::colour;
@@ -24,7 +24,7 @@ pub enum Colour {
 
 /// Resizes one crop after the other; keeps its memory.
 ///
-/// Per crop: [`Self::begin`], [`Self::row`] for every row of [`Self::needed`] of every plane,
+/// Per crop: [`Self::begin`], [`Self::rows`] with every row of [`Self::needed`] of every plane,
 /// each plane from the top, [`Self::finish`].
 #[derive(Debug)]
 pub struct Planar {
@@ -94,14 +94,14 @@ impl Planar {
                 let grid = &mut self.grids[n_grids];
                 grid.sampling = sampling;
                 grid.columns.set(&along, Rounding::Running);
-                grid.rows.set(&down, Rounding::Running);
+                grid.rows.set(self.level, &down, Rounding::Running);
                 n_grids += 1;
                 n_grids - 1
             });
         }
         for plane in &mut self.planes {
             let Grid { columns, rows, .. } = &self.grids[plane.grid];
-            let n_columns = columns.axis().spans().len();
+            let n_columns = columns.axis().firsts().len();
             plane.n_rows = 0;
             // The weights of 0 behind a triangle at the lower edge want rows, too.
             plane.narrowed.reshape(rows.needed().len() + rows.n_taps(), n_columns);
@@ -119,18 +119,29 @@ impl Planar {
         sampling.needed(self.crop, [rows, columns.axis()])
     }
 
-    /// Takes the next row of a plane's [`Self::needed`].
+    /// Takes the next rows of a plane's [`Self::needed`]; several at once go faster.
     ///
     /// # Panics
-    /// When it is not as wide, or one row too many.
-    pub fn row(&mut self, plane: usize, src: &[u8]) {
+    /// When one is not as wide, or there are too many.
+    pub fn rows<'a>(&mut self, plane: usize, rows: impl IntoIterator<Item = &'a [u8]>) {
         let plane = &mut self.planes[plane];
-        let Grid { columns, rows, .. } = &mut self.grids[plane.grid];
-        assert!(plane.n_rows < rows.needed().len(), "all rows have come");
-        let width = columns.axis().needed().len();
-        assert_eq!(src.len(), width, "a row has the columns that are needed");
-        columns.sixty_fourths(src, plane.narrowed.line_mut(plane.n_rows));
-        plane.n_rows += 1;
+        let Grid { columns, rows: axis, .. } = &self.grids[plane.grid];
+        let mut rows = rows.into_iter();
+        loop {
+            let mut few = [&[][..]; MAX_ROWS];
+            let mut n_few = 0;
+            for (place, row) in few.iter_mut().zip(&mut rows) {
+                *place = row;
+                n_few += 1;
+            }
+            if n_few == 0 {
+                return;
+            }
+            assert!(plane.n_rows + n_few <= axis.needed().len(), "all rows have come");
+            let places = plane.narrowed.at_mut(plane.n_rows, n_few);
+            columns.sixty_fourths(&few[..n_few], places);
+            plane.n_rows += n_few;
+        }
     }
 
     /// Writes the sample, once all rows have come: rows, columns, channels. One plane may also
@@ -150,9 +161,9 @@ impl Planar {
         for (y, out) in out.chunks_exact_mut(width * n_channels).enumerate() {
             for plane in &mut self.planes {
                 let rows = &self.grids[plane.grid].rows;
-                let first = rows.spans()[y].first as usize;
+                let first = rows.firsts()[y] as usize;
                 let narrowed = plane.narrowed.at(first, rows.n_taps());
-                let row = plane.row.line_mut(0);
+                let row = plane.row.at_mut(0, 1);
                 rows::sixty_fourths(self.level, narrowed, rows.weights_of(y), row);
             }
             let row = |nth: usize| &self.planes[nth].row.at(0, 1)[..];
