@@ -34,8 +34,8 @@ mod avx512;
 use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;
 
-pub use exact::Exact;
-pub use planar::{Colour, Planar};
+pub use exact::{Exact, ExactSample};
+pub use planar::{Colour, Planar, PlanarSample, Planes};
 
 use axis::{Axis, Stretch};
 
@@ -75,6 +75,11 @@ impl Target {
         let Size { height, width } = size;
         let window = CropBox { top: 0, left: 0, height, width };
         Self { size, window, mirror: Mirror::No }
+    }
+
+    /// Pixels of the sample.
+    fn area(&self) -> usize {
+        self.window.height as usize * self.window.width as usize
     }
 
     /// How a plane of `sampling` is laid over this target when its image is cropped to `crop`:

@@ -46,37 +46,38 @@ impl Resizer {
             return;
         }
         let crop = CropBox { top: 0, left: 0, height: from.height, width: from.width };
-        self.exact.begin(crop, src.channels(), &Target::whole(size));
-        self.planes.resize(src.width() * src.channels(), 0);
+        let Self { level, exact, planes } = self;
+        let (n_channels, target) = (src.channels(), Target::whole(size));
+        let mut sample = exact.begin(crop, n_channels, &target, out.pixels_mut());
+        planes.resize(src.width() * n_channels, 0);
         for row in src.rows() {
-            self.take(row, src.channels());
+            take_apart(*level, row, planes, n_channels);
+            sample.row(planes.chunks_exact(src.width()));
         }
-        self.exact.finish(out.pixels_mut());
+        sample.finish();
     }
 
     /// Gives memory back of which there is more than `keep_bytes`.
     pub(crate) fn release_above(&mut self, keep_bytes: usize) {
         self.exact.release_above(keep_bytes);
     }
+}
 
-    /// One row of pixels.
-    fn take(&mut self, row: &[u8], n_channels: usize) {
-        let width = row.len() / n_channels;
-        let planes = &mut self.planes[..];
-        match n_channels {
-            1 => return self.exact.row([row]),
-            3 => {
-                let (r, rest) = planes.split_at_mut(width);
-                let (g, b) = rest.split_at_mut(width);
-                colour::deinterleave(self.level, row, [r, g, b]);
-            }
-            _ => {
-                for (nth, plane) in planes.chunks_exact_mut(width).enumerate() {
-                    let bytes = row.iter().skip(nth).step_by(n_channels);
-                    plane.iter_mut().zip(bytes).for_each(|(place, &byte)| *place = byte);
-                }
+/// Makes one row of each channel of a row of pixels.
+fn take_apart(level: Level, row: &[u8], planes: &mut [u8], n_channels: usize) {
+    let width = row.len() / n_channels;
+    match n_channels {
+        1 => planes.copy_from_slice(row),
+        3 => {
+            let (r, rest) = planes.split_at_mut(width);
+            let (g, b) = rest.split_at_mut(width);
+            colour::deinterleave(level, row, [r, g, b]);
+        }
+        _ => {
+            for (nth, plane) in planes.chunks_exact_mut(width).enumerate() {
+                let bytes = row.iter().skip(nth).step_by(n_channels);
+                plane.iter_mut().zip(bytes).for_each(|(place, &byte)| *place = byte);
             }
         }
-        self.exact.row(self.planes.chunks_exact(width));
     }
 }

@@ -20,8 +20,8 @@ const LANES: usize = 8;
 /// outputs beyond the last wanted one repeat it.
 pub(super) const BLOCK: usize = 32;
 
-/// Tables are filled up to a multiple of so many taps, with weights of 0.
-pub(super) const TAP_GROUP: usize = 4;
+/// Taps come by fours; what is missing is filled up with weights of 0.
+pub(super) const FOUR: usize = 4;
 
 /// How a box of inputs is laid over outputs, along one axis.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,6 +100,8 @@ pub(super) struct Axis {
     made_for: Option<(Stretch, Rounding)>,
     needed: Range<usize>,
     n_outputs: usize,
+    /// How many inputs an output has at most; so many, and filling.
+    longest: usize,
     n_taps: usize,
     firsts: Vec<u32>,
     lens: Vec<u32>,
@@ -156,7 +158,7 @@ impl Axis {
         self.n_outputs
     }
 
-    /// How many weights each output has: a multiple of [`TAP_GROUP`].
+    /// How many weights each output has: a multiple of [`FOUR`].
     pub(super) fn n_taps(&self) -> usize {
         self.n_taps
     }
@@ -172,15 +174,27 @@ impl Axis {
         &self.lens
     }
 
+    /// How many outputs can be made of the first `n_inputs` of those needed, when `n_made` could
+    /// be made before. For outputs in ascending order.
+    pub(super) fn n_ready(&self, n_made: usize, n_inputs: usize) -> usize {
+        let later = self.firsts.iter().zip(&self.lens).skip(n_made);
+        let ready =
+            later.take_while(|&(&first, &len)| (first + len) as usize <= n_inputs);
+        (n_made + ready.count()).min(self.n_outputs)
+    }
+
     /// The weights of all outputs, one after the other, [`Self::n_taps`] of each. Those beyond
     /// an output's inputs are 0. None is negative.
     pub(super) fn weights(&self) -> &[i32] {
         &self.weights
     }
 
-    /// The weights of one output.
-    pub(super) fn weights_of(&self, output: usize) -> &[i32] {
-        &self.weights[output * self.n_taps..][..self.n_taps]
+    /// Where the inputs of one output begin, and their weights: an even number, the last perhaps
+    /// 0.
+    pub(super) fn inputs_of(&self, output: usize) -> (usize, &[i32]) {
+        let weights = &self.weights[output * self.n_taps..];
+        let n_weights = self.longest.next_multiple_of(2);
+        (self.firsts[output] as usize, &weights[..n_weights])
     }
 
     /// Where the triangles lie. Until the weights are made, inputs count from 0.
@@ -206,7 +220,8 @@ impl Axis {
             *len = round_half_up(*center + half_width).min(n_in) - *first;
         }
         let longest = self.lens.iter().copied().max().unwrap_or(0);
-        self.n_taps = (longest as usize).next_multiple_of(TAP_GROUP);
+        self.longest = longest as usize;
+        self.n_taps = self.longest.next_multiple_of(FOUR);
     }
 
     /// The triangles' heights over the inputs of one block of outputs, and their sums.
@@ -233,15 +248,14 @@ impl Axis {
     #[inline(always)]
     fn round_each(&mut self, block: usize, totals: [f64; LANES]) {
         let one = f64::from(1 << EACH_BITS);
-        for (group, heights) in self.heights.as_chunks::<TAP_GROUP>().0.iter().enumerate()
-        {
-            let mut rounded = [[0; LANES]; TAP_GROUP];
+        for (four, heights) in self.heights.as_chunks::<FOUR>().0.iter().enumerate() {
+            let mut rounded = [[0; LANES]; FOUR];
             for (rounded, heights) in rounded.iter_mut().zip(heights) {
                 for lane in 0..LANES {
                     rounded[lane] = round_half_up(heights[lane] / totals[lane] * one);
                 }
             }
-            put(&mut self.weights, self.n_taps, [block, group], &rounded);
+            put(&mut self.weights, self.n_taps, [block, four], &rounded);
         }
     }
 
@@ -250,9 +264,8 @@ impl Axis {
         let one = f64::from(1 << RUNNING_BITS);
         let mut sums = [0.0; LANES];
         let mut before = [0; LANES];
-        for (group, heights) in self.heights.as_chunks::<TAP_GROUP>().0.iter().enumerate()
-        {
-            let mut rounded = [[0; LANES]; TAP_GROUP];
+        for (four, heights) in self.heights.as_chunks::<FOUR>().0.iter().enumerate() {
+            let mut rounded = [[0; LANES]; FOUR];
             for (rounded, heights) in rounded.iter_mut().zip(heights) {
                 for lane in 0..LANES {
                     sums[lane] += heights[lane] / totals[lane];
@@ -261,24 +274,24 @@ impl Axis {
                     before[lane] = sum;
                 }
             }
-            put(&mut self.weights, self.n_taps, [block, group], &rounded);
+            put(&mut self.weights, self.n_taps, [block, four], &rounded);
         }
     }
 }
 
-/// Writes the weights of one group of taps of one block of outputs, output by output.
+/// Writes the weights of four taps of one block of outputs, output by output.
 #[inline(always)]
 fn put(
     weights: &mut [i32],
     n_taps: usize,
-    [block, group]: [usize; 2],
-    rounded: &[[u32; LANES]; TAP_GROUP],
+    [block, four]: [usize; 2],
+    rounded: &[[u32; LANES]; FOUR],
 ) {
     let weights = &mut weights[block * LANES * n_taps..][..LANES * n_taps];
-    let (groups, _) = weights.as_chunks_mut::<TAP_GROUP>();
+    let (fours, _) = weights.as_chunks_mut::<FOUR>();
     for lane in 0..LANES {
         let taps = rounded.map(|tap| tap[lane].cast_signed());
-        groups[lane * (n_taps / TAP_GROUP) + group] = taps;
+        fours[lane * (n_taps / FOUR) + four] = taps;
     }
 }
 
