@@ -1,10 +1,11 @@
 //! Decode and augment: a record's bytes become a sample, exactly and everywhere alike.
 //!
-//! This is the scalar meaning of every op. It reads no file, knows no data set format,
-//! starts no thread, and draws no random number of its own (the recipe does, keyed by the
-//! sample). Reading order: `image` is the picture being worked on; `decode` makes it;
-//! `resize`, `crop` and `flip` change it; `pipeline` runs a recipe's ops up to the cut;
-//! `finish` (with `half`) does what comes after the cut.
+//! This is the scalar meaning of every op; where an op has kernels, they give the same bytes.
+//! It reads no file, knows no data set format, starts no thread, and draws no random number of
+//! its own (the recipe does, keyed by the sample). Reading order: `image` is the picture being
+//! worked on; `decode` makes it; `resize`, `crop` and `flip` change it; `resample` and `colour`
+//! are what resizing is made of; `pipeline` runs a recipe's ops up to the cut; `finish` (with
+//! `half`) does what comes after the cut.
 
 pub mod error;
 pub mod image;

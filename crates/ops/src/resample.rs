@@ -29,7 +29,11 @@ mod planar;
 mod rows;
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 
 use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;

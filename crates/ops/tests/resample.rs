@@ -2,7 +2,11 @@
 //! same bytes. (That `Exact` is Pillow's is in `golden.rs`.)
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::cast_possible_truncation, reason = "noise is cut to bytes")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "pictures are formulas cut to bytes"
+)]
 
 use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;

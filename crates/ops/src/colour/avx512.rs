@@ -8,149 +8,122 @@
 
 use std::arch::x86_64::*;
 
-use super::FINE_BITS;
 use super::rests::{BLUE_REST, GREEN_PER_CB, GREEN_REST, RED_REST};
+use super::{FINE_BITS, avx2, starts};
 use crate::kernels::Avx512;
-use crate::vectors::{load_512, load_front_512, store_512, store_front_512};
+use crate::vectors::{load_512, store_512};
 
 /// Pixels that are worked on side by side.
 const PIXELS: usize = 64;
 
 /// [`super::ycc_to_rgb`].
-pub(super) fn ycc_to_rgb(_: Avx512, ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {
+pub(super) fn ycc_to_rgb(cpu: Avx512, ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {
+    if ycc[0].len() < PIXELS {
+        return avx2::ycc_to_rgb(cpu.avx2(), ycc, rgb);
+    }
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
     unsafe { convert_rows(ycc, rgb) }
 }
 
 /// [`super::fine_ycc_to_rgb`].
-pub(super) fn fine_ycc_to_rgb(_: Avx512, ycc: [&[i16]; 3], pixels: &mut [u8]) {
+pub(super) fn fine_ycc_to_rgb(cpu: Avx512, ycc: [&[i16]; 3], pixels: &mut [u8]) {
+    if pixels.len() / 3 < PIXELS {
+        return avx2::fine_ycc_to_rgb(cpu.avx2(), ycc, pixels);
+    }
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
     unsafe { convert_fine(ycc, pixels) }
 }
 
 /// [`super::fine_to_bytes`] of three planes.
-pub(super) fn fine_to_pixels(_: Avx512, planes: [&[i16]; 3], pixels: &mut [u8]) {
+pub(super) fn fine_to_pixels(cpu: Avx512, planes: [&[i16]; 3], pixels: &mut [u8]) {
+    if pixels.len() / 3 < PIXELS {
+        return avx2::fine_to_pixels(cpu.avx2(), planes, pixels);
+    }
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
     unsafe { round_fine(planes, pixels) }
 }
 
 /// [`super::interleave`].
-pub(super) fn interleave(_: Avx512, planes: [&[u8]; 3], pixels: &mut [u8]) {
+pub(super) fn interleave(cpu: Avx512, planes: [&[u8]; 3], pixels: &mut [u8]) {
+    if pixels.len() / 3 < PIXELS {
+        return avx2::interleave(cpu.avx2(), planes, pixels);
+    }
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
     unsafe { interleave_rows(planes, pixels) }
 }
 
 /// [`super::deinterleave`].
-pub(super) fn deinterleave(_: Avx512, pixels: &[u8], planes: [&mut [u8]; 3]) {
+pub(super) fn deinterleave(cpu: Avx512, pixels: &[u8], planes: [&mut [u8]; 3]) {
+    if pixels.len() / 3 < PIXELS {
+        return avx2::deinterleave(cpu.avx2(), pixels, planes);
+    }
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
     unsafe { deinterleave_rows(pixels, planes) }
 }
 
-#[target_feature(enable = "avx512f,avx512bw")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn convert_rows([y, cb, cr]: [&[u8]; 3], [r, g, b]: [&mut [u8]; 3]) {
-    let ((y, y_rest), (cb, cb_rest)) = (y.as_chunks(), cb.as_chunks());
-    let (cr, cr_rest) = cr.as_chunks();
-    let (r, r_rest) = r.as_chunks_mut();
-    let (g, g_rest) = g.as_chunks_mut();
-    let (b, b_rest) = b.as_chunks_mut();
-    for (((y, cb), cr), ((r, g), b)) in
-        y.iter().zip(cb).zip(cr).zip(r.iter_mut().zip(g).zip(b))
-    {
-        let ycc = [
-            load_512::<_, PIXELS>(y),
-            load_512::<_, PIXELS>(cb),
-            load_512::<_, PIXELS>(cr),
-        ];
-        let rgb = convert_bytes(ycc);
-        store_512::<_, PIXELS>(r, rgb[0]);
-        store_512::<_, PIXELS>(g, rgb[1]);
-        store_512::<_, PIXELS>(b, rgb[2]);
+    for at in starts(y.len(), PIXELS) {
+        let ycc = [widen(block(y, at)), widen(block(cb, at)), widen(block(cr, at))];
+        // Packing undoes the order of `widen`.
+        let rgb = convert_block(ycc);
+        put(r, at, rgb[0]);
+        put(g, at, rgb[1]);
+        put(b, at, rgb[2]);
     }
-    let rests =
-        [load_front_512(y_rest), load_front_512(cb_rest), load_front_512(cr_rest)];
-    let rgb = convert_bytes(rests);
-    store_front_512(r_rest, rgb[0]);
-    store_front_512(g_rest, rgb[1]);
-    store_front_512(b_rest, rgb[2]);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn convert_fine([y, cb, cr]: [&[i16]; 3], pixels: &mut [u8]) {
-    let (blocks, rest) = pixels.as_chunks_mut::<{ 3 * PIXELS }>();
-    let done = blocks.len() * PIXELS;
-    let ycc = y.as_chunks().0.iter().zip(cb.as_chunks().0).zip(cr.as_chunks().0);
-    for (((y, cb), cr), pixels) in ycc.zip(blocks) {
-        store_pixels(&PACKED, convert_block([halves(y), halves(cb), halves(cr)]), pixels);
+    for at in starts(pixels.len() / 3, PIXELS) {
+        let rgb = convert_block([halves(y, at), halves(cb, at), halves(cr, at)]);
+        store_pixels(&PACKED, rgb, &mut pixels[3 * at..]);
     }
-    let rests =
-        [front_halves(&y[done..]), front_halves(&cb[done..]), front_halves(&cr[done..])];
-    store_front_pixels(&PACKED, convert_block(rests), rest);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn round_fine([a, b, c]: [&[i16]; 3], pixels: &mut [u8]) {
-    let (blocks, rest) = pixels.as_chunks_mut::<{ 3 * PIXELS }>();
-    let done = blocks.len() * PIXELS;
-    let planes = a.as_chunks().0.iter().zip(b.as_chunks().0).zip(c.as_chunks().0);
-    for (((a, b), c), pixels) in planes.zip(blocks) {
-        let rounded = [round(halves(a)), round(halves(b)), round(halves(c))];
-        store_pixels(&PACKED, rounded, pixels);
+    for at in starts(pixels.len() / 3, PIXELS) {
+        let rgb = [round(halves(a, at)), round(halves(b, at)), round(halves(c, at))];
+        store_pixels(&PACKED, rgb, &mut pixels[3 * at..]);
     }
-    let rests =
-        [front_halves(&a[done..]), front_halves(&b[done..]), front_halves(&c[done..])];
-    let rounded = [round(rests[0]), round(rests[1]), round(rests[2])];
-    store_front_pixels(&PACKED, rounded, rest);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn interleave_rows([r, g, b]: [&[u8]; 3], pixels: &mut [u8]) {
-    let (blocks, rest) = pixels.as_chunks_mut::<{ 3 * PIXELS }>();
-    let done = blocks.len() * PIXELS;
-    let planes = r.as_chunks().0.iter().zip(g.as_chunks().0).zip(b.as_chunks().0);
-    for (((r, g), b), pixels) in planes.zip(blocks) {
-        let rgb = [
-            load_512::<_, PIXELS>(r),
-            load_512::<_, PIXELS>(g),
-            load_512::<_, PIXELS>(b),
-        ];
-        store_pixels(&IN_ORDER, rgb, pixels);
+    for at in starts(pixels.len() / 3, PIXELS) {
+        let rgb = [block(r, at), block(g, at), block(b, at)];
+        store_pixels(&IN_ORDER, rgb, &mut pixels[3 * at..]);
     }
-    let rests = [
-        load_front_512(&r[done..]),
-        load_front_512(&g[done..]),
-        load_front_512(&b[done..]),
-    ];
-    store_front_pixels(&IN_ORDER, rests, rest);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn deinterleave_rows(pixels: &[u8], [r, g, b]: [&mut [u8]; 3]) {
-    let (blocks, _) = pixels.as_chunks::<64>();
-    let (thirds, _) = blocks.as_chunks::<3>();
-    let (r, r_rest) = r.as_chunks_mut();
-    let (g, g_rest) = g.as_chunks_mut();
-    let (b, b_rest) = b.as_chunks_mut();
-    for (((r, g), b), [first, second, third]) in r.iter_mut().zip(g).zip(b).zip(thirds) {
-        let rgb = [load_512(first), load_512(second), load_512(third)];
-        store_512::<_, PIXELS>(r, pick(&CHANNELS[0], rgb));
-        store_512::<_, PIXELS>(g, pick(&CHANNELS[1], rgb));
-        store_512::<_, PIXELS>(b, pick(&CHANNELS[2], rgb));
+    for at in starts(pixels.len() / 3, PIXELS) {
+        let thirds = [
+            block(pixels, 3 * at),
+            block(pixels, 3 * at + 64),
+            block(pixels, 3 * at + 128),
+        ];
+        put(r, at, pick(&CHANNELS[0], thirds));
+        put(g, at, pick(&CHANNELS[1], thirds));
+        put(b, at, pick(&CHANNELS[2], thirds));
     }
-    let rests = &pixels[thirds.len() * 3 * PIXELS..];
-    let (first, rests) = rests.split_at(rests.len().min(64));
-    let (second, third) = rests.split_at(rests.len().min(64));
-    let rgb = [load_front_512(first), load_front_512(second), load_front_512(third)];
-    store_front_512(r_rest, pick(&CHANNELS[0], rgb));
-    store_front_512(g_rest, pick(&CHANNELS[1], rgb));
-    store_front_512(b_rest, pick(&CHANNELS[2], rgb));
 }
 
-/// Red, green and blue of 64 pixels, all in order.
+/// The vector of bytes from `at` on.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn convert_bytes([y, cb, cr]: [__m512i; 3]) -> [__m512i; 3] {
-    // Packing undoes the order of `widen`.
-    convert_block([widen(y), widen(cb), widen(cr)])
+fn block(bytes: &[u8], at: usize) -> __m512i {
+    load_512::<u8, PIXELS>(bytes[at..].first_chunk().expect("a block inside the row"))
+}
+
+/// Writes a vector from `at` on.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn put(bytes: &mut [u8], at: usize, value: __m512i) {
+    let place = bytes[at..].first_chunk_mut().expect("a place inside the row");
+    store_512::<u8, PIXELS>(place, value);
 }
 
 /// Red, green and blue of 64 pixels as bytes, in the order of packing.
@@ -213,20 +186,14 @@ fn widen(bytes: __m512i) -> [__m512i; 2] {
     ]
 }
 
-/// 64 numbers as two vectors.
+/// 64 numbers from `at` on as two vectors.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn halves(numbers: &[i16; PIXELS]) -> [__m512i; 2] {
-    let (halves, _) = numbers.as_chunks::<32>();
+fn halves(numbers: &[i16], at: usize) -> [__m512i; 2] {
+    let block: &[i16; PIXELS] =
+        numbers[at..].first_chunk().expect("a block inside the row");
+    let (halves, _) = block.as_chunks::<32>();
     [load_512(&halves[0]), load_512(&halves[1])]
-}
-
-/// Up to 64 numbers as two vectors; zeros where there are fewer.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn front_halves(numbers: &[i16]) -> [__m512i; 2] {
-    let (low, high) = numbers.split_at(numbers.len().min(PIXELS / 2));
-    [load_front_512(low), load_front_512(high)]
 }
 
 /// 64 sixty-fourths rounded to bytes, in the order of packing.
@@ -239,23 +206,13 @@ fn round([low, high]: [__m512i; 2]) -> __m512i {
     _mm512_packus_epi16(low, high)
 }
 
-/// Writes 64 pixels.
+/// Writes 64 pixels, whose channels lie as `places` says.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn store_pixels(places: &Places, rgb: [__m512i; 3], pixels: &mut [u8; 3 * PIXELS]) {
-    let (parts, _) = pixels.as_chunks_mut();
-    store_512::<_, 64>(&mut parts[0], pick(&places[0], rgb));
-    store_512::<_, 64>(&mut parts[1], pick(&places[1], rgb));
-    store_512::<_, 64>(&mut parts[2], pick(&places[2], rgb));
-}
-
-/// Writes as many of 64 pixels as there is room for.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn store_front_pixels(places: &Places, rgb: [__m512i; 3], pixels: &mut [u8]) {
-    for (part, places) in pixels.chunks_mut(64).zip(places) {
-        store_front_512(part, pick(places, rgb));
-    }
+fn store_pixels(places: &Places, rgb: [__m512i; 3], pixels: &mut [u8]) {
+    put(pixels, 0, pick(&places[0], rgb));
+    put(pixels, 64, pick(&places[1], rgb));
+    put(pixels, 128, pick(&places[2], rgb));
 }
 
 /// 64 bytes, each from its place in three vectors.
@@ -284,11 +241,13 @@ impl Place {
 
     /// Byte `at` comes from byte `from` of vector `vector`.
     const fn put(&mut self, at: usize, vector: usize, from: u8) {
-        if vector == 2 {
-            self.third[at] = from;
-            self.is_third |= 1 << at;
-        } else {
-            self.first_two[at] = from + 64 * vector as u8;
+        match vector {
+            0 => self.first_two[at] = from,
+            1 => self.first_two[at] = 64 + from,
+            _ => {
+                self.third[at] = from;
+                self.is_third |= 1 << at;
+            }
         }
     }
 }
@@ -302,10 +261,11 @@ static PACKED: Places = pixels_from(Order::Packed);
 /// Channels from pixels.
 static CHANNELS: Places = {
     let mut places = [Place::NOWHERE; 3];
-    let mut i = 0;
+    let (mut i, mut from) = (0, 0);
     while i < 192 {
-        places[i % 3].put(i / 3, i / 64, (i % 64) as u8);
+        places[i % 3].put(i / 3, i / 64, from);
         i += 1;
+        from = (from + 1) % 64;
     }
     places
 };
@@ -320,15 +280,17 @@ enum Order {
 
 const fn pixels_from(order: Order) -> Places {
     let mut places = [Place::NOWHERE; 3];
-    let mut i = 0;
+    let (mut i, mut pixel) = (0, 0);
     while i < 192 {
-        let pixel = i / 3;
         let byte = match order {
             Order::Plain => pixel,
             Order::Packed => pixel % 32 / 8 * 16 + pixel / 32 * 8 + pixel % 8,
         };
-        places[i / 64].put(i % 64, i % 3, byte as u8);
+        places[i / 64].put(i % 64, i % 3, byte);
         i += 1;
+        if i % 3 == 0 {
+            pixel += 1;
+        }
     }
     places
 }

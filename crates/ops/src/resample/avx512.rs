@@ -280,7 +280,8 @@ fn split_rows<T, const ROWS: usize>(
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn window(row: &[u8], start: u32) -> __m512i {
-    unsafe { _mm512_loadu_si512(row.as_ptr().add(start as usize).cast()) }
+    let window = row[start as usize..].first_chunk().expect("a window inside the row");
+    load_512::<u8, WINDOW>(window)
 }
 
 /// Sixteen rounded sums, in each the byte last.

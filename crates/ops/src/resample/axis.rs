@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::Mirror;
 #[cfg(target_arch = "x86_64")]
-use super::avx512;
+use super::{avx2, avx512};
 use crate::kernels::Level;
 
 /// Outputs whose weights are worked out side by side.
@@ -122,7 +122,11 @@ impl Axis {
         match level {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512(cpu) => avx512::compute(cpu, self, stretch, rounding),
-            _ => self.compute(stretch, rounding),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2(cpu) => avx2::compute(cpu, self, stretch, rounding),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon(_) => self.compute(stretch, rounding),
+            Level::Scalar => self.compute(stretch, rounding),
         }
     }
 
@@ -161,6 +165,11 @@ impl Axis {
     /// How many weights each output has: a multiple of [`FOUR`].
     pub(super) fn n_taps(&self) -> usize {
         self.n_taps
+    }
+
+    /// How many inputs an output has at most.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
     }
 
     /// The first input of each output, in order, counted from the first needed; a multiple of

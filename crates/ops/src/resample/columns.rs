@@ -3,12 +3,16 @@
 //! The functions here are the meaning; a level may have twins. Mirroring is a matter of the
 //! order of the outputs, which the axis knows. Read `rows.rs` next.
 
-#[cfg(target_arch = "x86_64")]
-use super::avx512;
 use super::axis::{Axis, EACH_BITS, RUNNING_BITS, Rounding, Stretch};
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::Avx512;
+use super::{avx2, avx512};
 use crate::kernels::Level;
+#[cfg(target_arch = "aarch64")]
+use crate::kernels::Neon;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::{Avx2, Avx512};
 
 /// Fraction bits of what planar numerics keep between the passes.
 pub(super) const FRACTION_BITS: u32 = 6;
@@ -29,7 +33,11 @@ pub(super) struct Columns {
 enum Twin {
     Scalar,
     #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2, avx2::Columns),
+    #[cfg(target_arch = "x86_64")]
     Avx512(Avx512, avx512::Columns),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon, neon::Columns),
 }
 
 impl Columns {
@@ -37,8 +45,12 @@ impl Columns {
     pub(super) fn new(level: Level) -> Self {
         let twin = match level {
             #[cfg(target_arch = "x86_64")]
+            Level::Avx2(cpu) => Twin::Avx2(cpu, avx2::Columns::default()),
+            #[cfg(target_arch = "x86_64")]
             Level::Avx512(cpu) => Twin::Avx512(cpu, avx512::Columns::default()),
-            _ => Twin::Scalar,
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon(cpu) => Twin::Neon(cpu, neon::Columns::default()),
+            Level::Scalar => Twin::Scalar,
         };
         Self { level, axis: Axis::default(), twin }
     }
@@ -49,7 +61,11 @@ impl Columns {
         match &mut self.twin {
             Twin::Scalar => {}
             #[cfg(target_arch = "x86_64")]
+            Twin::Avx2(cpu, tables) => tables.set(*cpu, &self.axis, rounding),
+            #[cfg(target_arch = "x86_64")]
             Twin::Avx512(cpu, tables) => tables.set(*cpu, &self.axis),
+            #[cfg(target_arch = "aarch64")]
+            Twin::Neon(cpu, tables) => tables.set(*cpu, &self.axis),
         }
     }
 
@@ -65,7 +81,11 @@ impl Columns {
         match &self.twin {
             Twin::Scalar => bytes(&self.axis, rows, out),
             #[cfg(target_arch = "x86_64")]
+            Twin::Avx2(cpu, tables) => tables.bytes(*cpu, &self.axis, rows, out),
+            #[cfg(target_arch = "x86_64")]
             Twin::Avx512(cpu, tables) => tables.bytes(*cpu, &self.axis, rows, out),
+            #[cfg(target_arch = "aarch64")]
+            Twin::Neon(cpu, tables) => tables.bytes(*cpu, &self.axis, rows, out),
         }
     }
 
@@ -75,8 +95,16 @@ impl Columns {
         match &self.twin {
             Twin::Scalar => sixty_fourths(&self.axis, rows, out),
             #[cfg(target_arch = "x86_64")]
+            Twin::Avx2(cpu, tables) => {
+                tables.sixty_fourths(*cpu, &self.axis, rows, out);
+            }
+            #[cfg(target_arch = "x86_64")]
             Twin::Avx512(cpu, tables) => {
-                tables.sixty_fourths(*cpu, &self.axis, rows, out)
+                tables.sixty_fourths(*cpu, &self.axis, rows, out);
+            }
+            #[cfg(target_arch = "aarch64")]
+            Twin::Neon(cpu, tables) => {
+                tables.sixty_fourths(*cpu, &self.axis, rows, out);
             }
         }
     }

@@ -82,7 +82,7 @@ impl Exact {
     }
 
     /// Gives memory back of which there is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+    pub fn release_above(&mut self, keep_bytes: usize) {
         self.narrowed.release_above(keep_bytes);
     }
 }
@@ -107,19 +107,22 @@ impl ExactSample<'_> {
             n_channels += 1;
         }
         assert_eq!(n_channels, self.n_channels, "a slice for every channel");
+        // Only now, and not behind the row before: by now that has got from the processor's
+        // stores to its cache.
+        self.make_rows();
         let Exact { columns, rows, narrowed, .. } = &mut *self.exact;
         assert!(narrowed.n_rows() < rows.needed().len(), "all rows have come");
         let keep = rows.firsts()[self.n_made] as usize;
         let len = n_channels * columns.axis().firsts().len();
         columns.bytes(&row[..n_channels], &mut narrowed.next(1, keep)[..len]);
-        self.make_rows();
     }
 
     /// Ends the sample.
     ///
     /// # Panics
     /// When a row is missing.
-    pub fn finish(self) {
+    pub fn finish(mut self) {
+        self.make_rows();
         assert_eq!(self.n_made, self.exact.rows.n_outputs(), "every row has come");
     }
 

@@ -126,7 +126,7 @@ impl Planar {
     }
 
     /// Gives memory back of which there is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+    pub fn release_above(&mut self, keep_bytes: usize) {
         self.planes.iter_mut().for_each(|plane| plane.narrowed.release_above(keep_bytes));
     }
 }
