@@ -104,6 +104,13 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
     ),
     ("crates/accel/src/slot.rs", "splits a slot's memory among the workers that fill it"),
     ("crates/io/src/uring.rs", "gives the kernel addresses to read into"),
+    ("crates/ops/src/colour/avx2.rs", "calls what only some processors have"),
+    ("crates/ops/src/colour/avx512.rs", "calls what only some processors have"),
+    ("crates/ops/src/colour/neon.rs", "calls what only some processors have"),
+    ("crates/ops/src/resample/avx2.rs", "calls what only some processors have"),
+    ("crates/ops/src/resample/avx512.rs", "calls what only some processors have"),
+    ("crates/ops/src/resample/neon.rs", "calls what only some processors have"),
+    ("crates/ops/src/vectors.rs", "moves vectors between registers and arrays"),
 ];
 
 /// Longest file, in lines before its tests.

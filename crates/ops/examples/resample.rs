@@ -1,4 +1,4 @@
-//! How long resampling takes: `resample [CROPS] [PASSES]`.
+//! How long resampling takes: `resample [CROPS] [PASSES] [LEVEL]`.
 //!
 //! Crops as `random_resized_crop` draws them, from planes of noise of 500 x 375, to 224 x 224,
 //! half of them mirrored. For every level and both numerics it prints microseconds per crop:
@@ -16,24 +16,28 @@ use bothends_core::rng::Draws;
 use bothends_core::sample::SampleKey;
 use bothends_ops::colour::ycc_to_rgb;
 use bothends_ops::kernels::Level;
-use bothends_ops::resample::{Colour, Exact, Mirror, Planar, Sampling, Target};
+use bothends_ops::resample::{Colour, Exact, Mirror, Planar, Planes, Sampling, Target};
 
 const IMAGE: Size = Size { height: 375, width: 500 };
 const SAMPLE: Size = Size { height: 224, width: 224 };
 
-/// Microseconds of tables, of rows, of the finish.
-type Times = [f64; 3];
+/// Microseconds of tables, of rows.
+type Times = [f64; 2];
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|text| text.parse().unwrap());
-    let n_crops = numbers.next().unwrap_or(200);
-    let n_passes = numbers.next().unwrap_or(15);
+    let mut words = std::env::args().skip(1);
+    let n_crops = words.next().map_or(200, |word| word.parse().unwrap());
+    let n_passes = words.next().map_or(15, |word| word.parse().unwrap());
+    let mut levels = Level::available();
+    if let Some(name) = words.next() {
+        levels.retain(|level| level.name() == name);
+    }
     let crops: Vec<(CropBox, Target)> = (0..n_crops).map(draw).collect();
     let area: u64 =
         crops.iter().map(|(c, _)| u64::from(c.height) * u64::from(c.width)).sum();
     println!("{n_crops} crops, {:.1} kPix each", area as f64 / n_crops as f64 / 1e3);
     let mut lines = Vec::new();
-    for level in Level::available() {
+    for level in levels {
         let half = Sampling { x: 2, y: 2 };
         lines.push(Line::new("exact, from RGB", Kind::Exact(Exact::new(level))));
         lines.push(Line::new(
@@ -51,23 +55,16 @@ fn main() {
         for line in &mut lines {
             let times =
                 crops.iter().map(|(crop, target)| line.kind.run(&planes, *crop, target));
-            let sum =
-                times.fold([0.0; 3], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
+            let sum = times.fold([0.0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
             line.passes.push(sum.map(|us| us / crops.len() as f64));
         }
     }
-    println!(
-        "{:8} {:18} {:>8} {:>8} {:>8} {:>8}",
-        "", "", "tables", "rows", "finish", "all"
-    );
+    println!("{:8} {:18} {:>8} {:>8} {:>8}", "", "", "tables", "rows", "all");
     for line in lines {
-        let [tables, rows, finish] =
-            [0, 1, 2].map(|part| line.median(|times| times[part]));
+        let [tables, rows] = [0, 1].map(|part| line.median(|times| times[part]));
         let all = line.median(|times| times.iter().sum());
-        println!(
-            "{:8} {:18} {tables:8.1} {rows:8.1} {finish:8.1} {all:8.1}",
-            line.level, line.name
-        );
+        let Line { level, name, .. } = line;
+        println!("{level:8} {name:18} {tables:8.1} {rows:8.1} {all:8.1}");
     }
 }
 
@@ -105,50 +102,53 @@ impl Kind {
             &planes[plane][first..][..part.width as usize]
         };
         let begun = Instant::now();
-        let (ready, fed);
+        let ready;
         match self {
             Self::Exact(exact) => {
-                exact.begin(crop, 3, target);
+                let mut sample = exact.begin(crop, 3, target, &mut sample);
                 ready = Instant::now();
-                let part = exact.needed();
+                let part = sample.needed();
                 for y in 0..part.height {
-                    exact.row([0, 1, 2].map(|plane| row(plane, IMAGE.width, part, y)));
+                    sample.row([0, 1, 2].map(|plane| row(plane, IMAGE.width, part, y)));
                 }
-                fed = Instant::now();
-                exact.finish(&mut sample);
+                sample.finish();
             }
             Self::Colours(level, exact) => {
-                exact.begin(crop, 3, target);
+                let mut sample = exact.begin(crop, 3, target, &mut sample);
                 ready = Instant::now();
-                let part = exact.needed();
+                let part = sample.needed();
                 let [mut r, mut g, mut b] = [[0; 500]; 3];
                 let width = part.width as usize;
                 for y in 0..part.height {
                     let ycc = [0, 1, 2].map(|plane| row(plane, IMAGE.width, part, y));
                     let [r, g, b] = [&mut r, &mut g, &mut b].map(|row| &mut row[..width]);
                     ycc_to_rgb(*level, ycc, [&mut *r, &mut *g, &mut *b]);
-                    exact.row([&*r, &*g, &*b]);
+                    sample.row([&*r, &*g, &*b]);
                 }
-                fed = Instant::now();
-                exact.finish(&mut sample);
+                sample.finish();
             }
             Self::Planar(planar, samplings) => {
-                planar.begin(crop, samplings, Colour::YCbCr, target);
+                let planes = Planes { samplings, colour: Colour::YCbCr };
+                let mut sample = planar.begin(planes, crop, target, &mut sample);
                 ready = Instant::now();
-                for (plane, sampling) in samplings.iter().enumerate() {
-                    let part = planar.needed(plane);
-                    let stride = IMAGE.width / sampling.x;
-                    for y in 0..part.height {
-                        planar.row(plane, row(plane, stride, part, y));
+                let parts = [0, 1, 2].map(|plane| sample.needed(plane));
+                // As a decoder has them: the rows of some blocks of each plane in turn.
+                for first in (0..parts[0].height + 16).step_by(16) {
+                    for (plane, (part, sampling)) in
+                        parts.iter().zip(&*samplings).enumerate()
+                    {
+                        let stride = IMAGE.width / sampling.x;
+                        let end = (first + 16).div_ceil(sampling.y).min(part.height);
+                        let rows = (first / sampling.y).min(end)..end;
+                        sample.rows(plane, rows.map(|y| row(plane, stride, *part, y)));
                     }
                 }
-                fed = Instant::now();
-                planar.finish(&mut sample);
+                sample.finish();
             }
         }
         let done = Instant::now();
         std::hint::black_box(&sample);
-        [ready - begun, fed - ready, done - fed].map(|time| time.as_secs_f64() * 1e6)
+        [ready - begun, done - ready].map(|time| time.as_secs_f64() * 1e6)
     }
 }
 

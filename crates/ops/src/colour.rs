@@ -7,7 +7,11 @@
 //! upsamples or resizes. Read `resample.rs` for who calls it.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 
 use crate::kernels::Level;
 
@@ -23,14 +27,26 @@ const CONSTANT_BITS: u32 = 16;
 /// Fraction bits of planes in sixty-fourths.
 const FINE_BITS: u32 = 6;
 
-/// What is left of the constants, so that it fits 16 bits, when 1 is taken from 1.402, 2 from
-/// 1.772, and -1 from -0.714136: the whole part is then added where the fraction bits end.
+/// The constants for kernels that multiply 16-bit numbers.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-const RED_REST: i32 = RED_PER_CR - (1 << CONSTANT_BITS);
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-const BLUE_REST: i32 = BLUE_PER_CB - (2 << CONSTANT_BITS);
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-const GREEN_REST: i32 = (1 << CONSTANT_BITS) - GREEN_PER_CR;
+mod rests {
+    /// 0.344136, which fits as it is.
+    pub(super) const GREEN_PER_CB: i16 = rest(super::GREEN_PER_CB, 0);
+    /// 1.402 less 1.
+    pub(super) const RED_REST: i16 = rest(super::RED_PER_CR, 1);
+    /// 1.772 less 2.
+    pub(super) const BLUE_REST: i16 = rest(super::BLUE_PER_CB, 2);
+    /// -0.714136 and 1.
+    pub(super) const GREEN_REST: i16 = rest(-super::GREEN_PER_CR, -1);
+
+    /// What is left of `constant` when `whole` is taken from it and added elsewhere.
+    #[expect(clippy::cast_possible_truncation, reason = "checked when it is compiled")]
+    const fn rest(constant: i32, whole: i32) -> i16 {
+        let rest = constant - (whole << super::CONSTANT_BITS);
+        assert!(-0x8000 <= rest && rest < 0x8000, "16 bits with a sign");
+        rest as i16
+    }
+}
 
 /// Converts rows of Y, Cb and Cr to rows of red, green and blue, all of one length.
 ///
@@ -40,12 +56,16 @@ pub fn ycc_to_rgb(level: Level, ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {
     let [y, cb, cr] = ycc;
     let [r, g, b] = rgb;
     let n = y.len();
-    let one_length = [cb.len(), cr.len(), r.len(), g.len(), b.len()] == [n; 5];
-    assert!(one_length, "rows of one length");
+    assert!(cb.len() == n && cr.len() == n, "rows of one length");
+    assert!(r.len() == n && g.len() == n && b.len() == n, "rows of one length");
     match level {
         #[cfg(target_arch = "x86_64")]
+        Level::Avx2(cpu) => avx2::ycc_to_rgb(cpu, [y, cb, cr], [r, g, b]),
+        #[cfg(target_arch = "x86_64")]
         Level::Avx512(cpu) => avx512::ycc_to_rgb(cpu, [y, cb, cr], [r, g, b]),
-        _ => ycc_to_rgb_scalar([y, cb, cr], [r, g, b]),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(cpu) => neon::ycc_to_rgb(cpu, [y, cb, cr], [r, g, b]),
+        Level::Scalar => ycc_to_rgb_scalar([y, cb, cr], [r, g, b]),
     }
 }
 
@@ -57,8 +77,12 @@ pub fn ycc_to_rgb(level: Level, ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {
 pub(crate) fn fine_ycc_to_rgb(level: Level, ycc: [&[i16]; 3], pixels: &mut [u8]) {
     match level {
         #[cfg(target_arch = "x86_64")]
+        Level::Avx2(cpu) => avx2::fine_ycc_to_rgb(cpu, ycc, pixels),
+        #[cfg(target_arch = "x86_64")]
         Level::Avx512(cpu) => avx512::fine_ycc_to_rgb(cpu, ycc, pixels),
-        _ => fine_ycc_to_rgb_scalar(ycc, pixels),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(cpu) => neon::fine_ycc_to_rgb(cpu, ycc, pixels),
+        Level::Scalar => fine_ycc_to_rgb_scalar(ycc, pixels),
     }
 }
 
@@ -74,8 +98,16 @@ pub(crate) fn fine_to_bytes<const N: usize>(
 ) {
     match level {
         #[cfg(target_arch = "x86_64")]
+        Level::Avx2(cpu) if N == 3 => {
+            avx2::fine_to_pixels(cpu, [planes[0], planes[1], planes[2]], pixels);
+        }
+        #[cfg(target_arch = "x86_64")]
         Level::Avx512(cpu) if N == 3 => {
             avx512::fine_to_pixels(cpu, [planes[0], planes[1], planes[2]], pixels);
+        }
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(cpu) if N == 3 => {
+            neon::fine_to_pixels(cpu, [planes[0], planes[1], planes[2]], pixels);
         }
         _ => fine_to_bytes_scalar(planes, pixels),
     }
@@ -91,8 +123,12 @@ pub fn interleave(level: Level, planes: [&[u8]; 3], pixels: &mut [u8]) {
     }
     match level {
         #[cfg(target_arch = "x86_64")]
+        Level::Avx2(cpu) => avx2::interleave(cpu, planes, pixels),
+        #[cfg(target_arch = "x86_64")]
         Level::Avx512(cpu) => avx512::interleave(cpu, planes, pixels),
-        _ => interleave_scalar(planes, pixels),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(cpu) => neon::interleave(cpu, planes, pixels),
+        Level::Scalar => interleave_scalar(planes, pixels),
     }
 }
 
@@ -106,9 +142,20 @@ pub fn deinterleave(level: Level, pixels: &[u8], planes: [&mut [u8]; 3]) {
     }
     match level {
         #[cfg(target_arch = "x86_64")]
+        Level::Avx2(cpu) => avx2::deinterleave(cpu, pixels, planes),
+        #[cfg(target_arch = "x86_64")]
         Level::Avx512(cpu) => avx512::deinterleave(cpu, pixels, planes),
-        _ => deinterleave_scalar(pixels, planes),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(cpu) => neon::deinterleave(cpu, pixels, planes),
+        Level::Scalar => deinterleave_scalar(pixels, planes),
     }
+}
+
+/// Where blocks begin that cover `n` pixels, which are at least one block. The last begins early
+/// enough to be whole, and does some pixels again.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn starts(n: usize, block: usize) -> impl Iterator<Item = usize> {
+    (0..n.div_ceil(block)).map(move |nth| (nth * block).min(n - block))
 }
 
 /// One pixel, of which Y has `FRACTION_BITS` fraction bits, and so have Cb and Cr, centred.

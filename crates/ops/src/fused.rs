@@ -12,8 +12,11 @@ use crate::decode::ImageDecoder;
 use crate::error::SampleFault;
 use crate::image::Image;
 use crate::jpeg::{Chroma, ColourModel, EntryPoints, Opened, Region};
-use crate::resample::{Colour, Sampling};
+use crate::resample::{Colour, Planes, Sampling};
 use crate::resize::{Crop, Resizer};
+
+/// Rows of pixels that a plane is ahead of the others: a multiple of every ratio.
+const STRIP_ROWS: usize = 24;
 
 /// A JPEG whose headers have been read, and what an earlier visit left to know about it.
 pub(crate) type Visit<'a> = (Opened<'a>, Option<EntryPoints<'a>>);
@@ -33,13 +36,14 @@ pub(crate) fn crop_jpeg(
         return crop_planes((file, entry_points), decoder, resizer, crop, out);
     }
     let n_planes = if model == ColourModel::Grey { 1 } else { 3 };
-    let region = Region::of(resizer.begin(crop, n_planes));
+    let mut sample = resizer.begin(crop, n_planes, out.pixels_mut());
+    let region = Region::of(sample.needed());
     decoder.jpeg.decode(file, &region, Chroma::Upsampled, entry_points)?;
     for y in region.rows {
         let rgb = decoder.rows.row(&decoder.jpeg, y, &region.columns);
-        resizer.row(crop.numerics, rgb.into_iter().take(n_planes));
+        sample.row(rgb.into_iter().take(n_planes));
     }
-    resizer.finish(crop.numerics, out);
+    sample.finish();
     Ok(())
 }
 
@@ -60,19 +64,28 @@ fn crop_planes(
     let Resizer { planar, samplings, .. } = resizer;
     samplings.clear();
     samplings.extend(file.ratios().map(Sampling::of));
-    planar.begin(crop.part, samplings, colour, &crop.target);
-    let pixels = |nth: usize| samplings[nth].pixels(planar.needed(nth));
+    let planes = Planes { samplings, colour };
+    let mut sample = planar.begin(planes, crop.part, &crop.target, out.pixels_mut());
+    let pixels = |nth: usize| samplings[nth].pixels(sample.needed(nth));
     let mut region = pixels(0);
     for nth in 1..samplings.len() {
         region.include(&pixels(nth));
     }
     decoder.jpeg.decode(file, &region, Chroma::AsStored, entry_points)?;
-    for (nth, plane) in decoder.jpeg.planes().iter().enumerate() {
-        let needed = Region::of(planar.needed(nth));
-        for y in needed.rows {
-            planar.row(nth, plane.row(y, needed.columns.clone()));
+    // Planes take turns, a strip of pixel rows each, so that none runs far ahead.
+    let needed = [0, 1, 2].map(|nth| {
+        let nth = nth.min(samplings.len() - 1);
+        Region::of(sample.needed(nth))
+    });
+    for strip in region.rows.clone().step_by(STRIP_ROWS) {
+        for (nth, plane) in decoder.jpeg.planes().iter().enumerate() {
+            let [_, down] = plane.ratio();
+            let strip = strip / down..(strip + STRIP_ROWS) / down;
+            let Region { rows, columns } = &needed[nth];
+            let rows = rows.start.max(strip.start)..rows.end.min(strip.end);
+            sample.rows(nth, rows.map(|y| plane.row(y, columns.clone())));
         }
     }
-    planar.finish(out.pixels_mut());
+    sample.finish();
     Ok(())
 }

@@ -29,15 +29,19 @@ mod planar;
 mod rows;
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 
 use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;
 
 use crate::jpeg::Region;
 
-pub use exact::Exact;
-pub use planar::{Colour, Planar};
+pub use exact::{Exact, ExactSample};
+pub use planar::{Colour, Planar, PlanarSample, Planes};
 
 use axis::{Axis, Stretch};
 
@@ -77,6 +81,11 @@ impl Target {
         let Size { height, width } = size;
         let window = CropBox { top: 0, left: 0, height, width };
         Self { size, window, mirror: Mirror::No }
+    }
+
+    /// Pixels of the sample.
+    fn area(&self) -> usize {
+        self.window.height as usize * self.window.width as usize
     }
 
     /// Rows and columns of the sample.

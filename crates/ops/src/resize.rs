@@ -11,7 +11,9 @@ use bothends_core::recipe::{Numerics, Size};
 use crate::colour;
 use crate::image::{Image, View};
 use crate::kernels::Level;
-use crate::resample::{Colour, Exact, Planar, Sampling, Target};
+use crate::resample::{
+    Colour, Exact, ExactSample, Planar, PlanarSample, Planes, Sampling, Target,
+};
 
 /// What becomes of an image.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +36,41 @@ pub struct Resizer {
     pub(crate) samplings: Vec<Sampling>,
     /// One row, its channels one behind the other.
     planes: Vec<u8>,
+}
+
+/// A sample being made of rows at the image's own resolution, one slice for each channel.
+#[derive(Debug)]
+pub(crate) enum Making<'a> {
+    Exact(ExactSample<'a>),
+    Planar(PlanarSample<'a>),
+}
+
+impl Making<'_> {
+    /// The part of the image whose rows are wanted.
+    pub(crate) fn needed(&self) -> CropBox {
+        match self {
+            Self::Exact(sample) => sample.needed(),
+            Self::Planar(sample) => sample.needed(0),
+        }
+    }
+
+    pub(crate) fn row<'r>(&mut self, channels: impl IntoIterator<Item = &'r [u8]>) {
+        match self {
+            Self::Exact(sample) => sample.row(channels),
+            Self::Planar(sample) => {
+                for (nth, row) in channels.into_iter().enumerate() {
+                    sample.rows(nth, [row]);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) {
+        match self {
+            Self::Exact(sample) => sample.finish(),
+            Self::Planar(sample) => sample.finish(),
+        }
+    }
 }
 
 impl Default for Resizer {
@@ -77,59 +114,66 @@ impl Resizer {
             out.pixels_mut().fill(0);
             return;
         }
-        let numerics = match n_channels {
-            1 | 3 => crop.numerics,
-            _ => Numerics::Exact,
-        };
-        let crop = Crop { numerics, ..*crop };
-        let needed = self.begin(&crop, n_channels);
-        let inside = src.crop(needed).expect("the part lies in the image");
         let mut planes = std::mem::take(&mut self.planes);
-        planes.resize(inside.width() * n_channels, 0);
-        for row in inside.rows() {
-            take_apart(self.level, row, n_channels, &mut planes);
-            self.row(numerics, planes.chunks_exact(inside.width()));
+        match n_channels {
+            1..=4 => {
+                let level = self.level;
+                let mut sample = self.begin(crop, n_channels, out.pixels_mut());
+                let inside =
+                    src.crop(sample.needed()).expect("the part lies in the image");
+                planes.resize(inside.width() * n_channels, 0);
+                for row in inside.rows() {
+                    take_apart(level, row, n_channels, &mut planes);
+                    sample.row(planes.chunks_exact(inside.width()));
+                }
+                sample.finish();
+            }
+            _ => self.crop_many(src, crop, out.pixels_mut(), &mut planes),
         }
         self.planes = planes;
-        self.finish(numerics, out);
     }
 
-    /// Begins with planes of the image's own resolution; returns the part that is needed.
-    pub(crate) fn begin(&mut self, crop: &Crop, n_planes: usize) -> CropBox {
-        match crop.numerics {
-            Numerics::Exact => {
-                self.exact.begin(crop.part, n_planes, &crop.target);
-                self.exact.needed()
+    /// Begins a sample of `n_channels` planes at the image's own resolution.
+    pub(crate) fn begin<'a>(
+        &'a mut self,
+        crop: &Crop,
+        n_channels: usize,
+        out: &'a mut [u8],
+    ) -> Making<'a> {
+        let Crop { part, target, numerics } = crop;
+        match (numerics, n_channels) {
+            (Numerics::Planar, 1 | 3) => {
+                let samplings = &[Sampling::FULL; 3][..n_channels];
+                let planes = Planes { samplings, colour: Colour::AsIs };
+                Making::Planar(self.planar.begin(planes, *part, target, out))
             }
-            Numerics::Planar => {
-                let samplings = &[Sampling::FULL; 3][..n_planes];
-                self.planar.begin(crop.part, samplings, Colour::AsIs, &crop.target);
-                self.planar.needed(0)
+            (Numerics::Exact | Numerics::Planar, _) => {
+                Making::Exact(self.exact.begin(*part, n_channels, target, out))
             }
         }
     }
 
-    /// The next row of what is needed, one slice for each plane.
-    pub(crate) fn row<'a>(
+    /// An image of more than four channels, one after the other.
+    fn crop_many(
         &mut self,
-        numerics: Numerics,
-        planes: impl IntoIterator<Item = &'a [u8]>,
+        src: View<'_>,
+        crop: &Crop,
+        out: &mut [u8],
+        plane: &mut Vec<u8>,
     ) {
-        match numerics {
-            Numerics::Exact => self.exact.row(planes),
-            Numerics::Planar => {
-                for (nth, row) in planes.into_iter().enumerate() {
-                    self.planar.row(nth, row);
-                }
+        let n_channels = src.channels();
+        let mut sample_plane = vec![0; out.len() / n_channels];
+        for nth in 0..n_channels {
+            let mut sample = self.begin(crop, 1, &mut sample_plane);
+            let inside = src.crop(sample.needed()).expect("the part lies in the image");
+            for row in inside.rows() {
+                plane.clear();
+                plane.extend(row.iter().skip(nth).step_by(n_channels));
+                sample.row([&plane[..]]);
             }
-        }
-    }
-
-    /// Writes the sample, once all rows have come.
-    pub(crate) fn finish(&mut self, numerics: Numerics, out: &mut Image) {
-        match numerics {
-            Numerics::Exact => self.exact.finish(out.pixels_mut()),
-            Numerics::Planar => self.planar.finish(out.pixels_mut()),
+            sample.finish();
+            let places = out.iter_mut().skip(nth).step_by(n_channels);
+            places.zip(&sample_plane).for_each(|(place, &byte)| *place = byte);
         }
     }
 
@@ -143,14 +187,18 @@ impl Resizer {
 /// One row of pixels becomes a row for each channel, one behind the other.
 fn take_apart(level: Level, row: &[u8], n_channels: usize, planes: &mut [u8]) {
     let width = row.len() / n_channels;
-    if n_channels == 3 {
-        let (r, rest) = planes.split_at_mut(width);
-        let (g, b) = rest.split_at_mut(width);
-        colour::deinterleave(level, row, [r, g, b]);
-        return;
-    }
-    for (nth, plane) in planes.chunks_exact_mut(width).enumerate() {
-        let bytes = row.iter().skip(nth).step_by(n_channels);
-        plane.iter_mut().zip(bytes).for_each(|(place, &byte)| *place = byte);
+    match n_channels {
+        1 => planes.copy_from_slice(row),
+        3 => {
+            let (r, rest) = planes.split_at_mut(width);
+            let (g, b) = rest.split_at_mut(width);
+            colour::deinterleave(level, row, [r, g, b]);
+        }
+        _ => {
+            for (nth, plane) in planes.chunks_exact_mut(width).enumerate() {
+                let bytes = row.iter().skip(nth).step_by(n_channels);
+                plane.iter_mut().zip(bytes).for_each(|(place, &byte)| *place = byte);
+            }
+        }
     }
 }

@@ -6,26 +6,35 @@
 
 #![allow(unsafe_code, reason = "vendor intrinsics load and store by address")]
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::{
+    int16x8_t, int32x4_t, uint8x8_t, uint8x16_t, uint8x16x3_t, vld1q_s16, vld1q_s32,
+    vld1q_u8, vld3q_u8, vst1_u8, vst1q_s16, vst1q_u8, vst3q_u8,
+};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m128i, __m256i, __m512i, _mm_loadu_si128, _mm_storeu_si128, _mm256_loadu_si256,
-    _mm256_storeu_si256, _mm512_loadu_si512, _mm512_mask_storeu_epi8,
-    _mm512_maskz_loadu_epi8, _mm512_storeu_si512,
+    __m128i, __m256i, __m512i, _mm_loadu_si128, _mm256_loadu_si256, _mm256_storeu_si256,
+    _mm512_loadu_si512, _mm512_storeu_si512,
 };
 
 /// Integers: they have no padding, and every pattern of bits is one.
 ///
 /// # Safety
 /// Only for types of which that is true.
+#[cfg(target_arch = "x86_64")]
 pub(crate) unsafe trait Integer: Copy {}
 
 // SAFETY: an integer is one.
+#[cfg(target_arch = "x86_64")]
 unsafe impl Integer for u8 {}
 // SAFETY: an integer is one.
+#[cfg(target_arch = "x86_64")]
 unsafe impl Integer for i16 {}
 // SAFETY: an integer is one.
+#[cfg(target_arch = "x86_64")]
 unsafe impl Integer for i32 {}
 // SAFETY: an integer is one.
+#[cfg(target_arch = "x86_64")]
 unsafe impl Integer for u32 {}
 
 /// Loads 64 bytes.
@@ -46,35 +55,6 @@ pub(crate) fn store_512<T: Integer, const N: usize>(to: &mut [T; N], value: __m5
     const { assert!(size_of::<[T; N]>() == 64, "one vector") };
     // SAFETY: the array is writable and as long as the vector.
     unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
-}
-
-/// Loads as many numbers as `from` has, 64 bytes at most; zeros behind them.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-pub(crate) fn load_front_512<T: Integer>(from: &[T]) -> __m512i {
-    let mask = front(size_of_val(from));
-    // SAFETY: the mask has a bit only for bytes that the slice has.
-    unsafe { _mm512_maskz_loadu_epi8(mask, from.as_ptr().cast()) }
-}
-
-/// A bit for each of `n_bytes`, 64 at most.
-#[cfg(target_arch = "x86_64")]
-fn front(n_bytes: usize) -> u64 {
-    match n_bytes {
-        n @ 0..64 => (1 << n) - 1,
-        _ => u64::MAX,
-    }
-}
-
-/// Stores as many bytes as `to` has room for, 64 at most.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-pub(crate) fn store_front_512(to: &mut [u8], value: __m512i) {
-    let mask = front(to.len());
-    // SAFETY: the mask has a bit only for bytes that the slice has.
-    unsafe { _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), mask, value) }
 }
 
 /// Loads 32 bytes.
@@ -107,12 +87,74 @@ pub(crate) fn load_128<T: Integer, const N: usize>(from: &[T; N]) -> __m128i {
     unsafe { _mm_loadu_si128(from.as_ptr().cast()) }
 }
 
-/// Stores 16 bytes.
-#[cfg(target_arch = "x86_64")]
+/// Loads 16 bytes.
+#[cfg(target_arch = "aarch64")]
 #[inline]
-#[target_feature(enable = "avx2")]
-pub(crate) fn store_128<T: Integer, const N: usize>(to: &mut [T; N], value: __m128i) {
-    const { assert!(size_of::<[T; N]>() == 16, "one vector") };
+#[target_feature(enable = "neon")]
+pub(crate) fn load_u8(from: &[u8; 16]) -> uint8x16_t {
+    // SAFETY: the array is readable and as long as the vector.
+    unsafe { vld1q_u8(from.as_ptr()) }
+}
+
+/// Loads 8 numbers.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn load_i16(from: &[i16; 8]) -> int16x8_t {
+    // SAFETY: the array is readable and as long as the vector.
+    unsafe { vld1q_s16(from.as_ptr()) }
+}
+
+/// Loads 4 numbers.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn load_i32(from: &[i32; 4]) -> int32x4_t {
+    // SAFETY: the array is readable and as long as the vector.
+    unsafe { vld1q_s32(from.as_ptr()) }
+}
+
+/// Loads 16 pixels of three channels, each channel into one vector.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn load_pixels(from: &[u8; 48]) -> uint8x16x3_t {
+    // SAFETY: the array is readable and as long as the three vectors.
+    unsafe { vld3q_u8(from.as_ptr()) }
+}
+
+/// Stores 16 bytes.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn store_u8(to: &mut [u8; 16], value: uint8x16_t) {
     // SAFETY: the array is writable and as long as the vector.
-    unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), value) }
+    unsafe { vst1q_u8(to.as_mut_ptr(), value) }
+}
+
+/// Stores 8 bytes.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn store_u8_half(to: &mut [u8; 8], value: uint8x8_t) {
+    // SAFETY: the array is writable and as long as the vector.
+    unsafe { vst1_u8(to.as_mut_ptr(), value) }
+}
+
+/// Stores 8 numbers.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn store_i16(to: &mut [i16; 8], value: int16x8_t) {
+    // SAFETY: the array is writable and as long as the vector.
+    unsafe { vst1q_s16(to.as_mut_ptr(), value) }
+}
+
+/// Stores 16 pixels of three channels, each from one vector.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn store_pixels(to: &mut [u8; 48], value: uint8x16x3_t) {
+    // SAFETY: the array is writable and as long as the three vectors.
+    unsafe { vst3q_u8(to.as_mut_ptr(), value) }
 }

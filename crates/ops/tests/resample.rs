@@ -2,13 +2,17 @@
 //! same bytes. (That `Exact` is Pillow's is in `golden.rs`.)
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::cast_possible_truncation, reason = "noise is cut to bytes")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "pictures are formulas cut to bytes"
+)]
 
 use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;
 use bothends_ops::colour;
 use bothends_ops::kernels::Level;
-use bothends_ops::resample::{Colour, Exact, Mirror, Planar, Sampling, Target};
+use bothends_ops::resample::{Colour, Exact, Mirror, Planar, Planes, Sampling, Target};
 use proptest::prelude::*;
 
 // --- every level is the scalar one ------------------------------------------------------
@@ -19,7 +23,7 @@ proptest! {
     #[test]
     fn exact_is_the_same_at_every_level(case in cases(), n_planes in 1..=4_usize) {
         let kind = (Colour::AsIs, vec![Sampling::FULL; n_planes]);
-        let image = Planes::noise(case.image, &kind, case.seed);
+        let image = Picture::noise(case.image, &kind, case.seed);
         let expected = image.exact(Level::Scalar, &case.order, n_planes);
         for level in Level::available() {
             let same = image.exact(level, &case.order, n_planes) == expected;
@@ -29,7 +33,7 @@ proptest! {
 
     #[test]
     fn planar_is_the_same_at_every_level(case in cases(), kind in kinds()) {
-        let image = Planes::noise(case.image, &kind, case.seed);
+        let image = Picture::noise(case.image, &kind, case.seed);
         let expected = image.planar(Level::Scalar, &case.order, 3);
         for level in Level::available() {
             let same = image.planar(level, &case.order, 3) == expected;
@@ -66,7 +70,7 @@ fn extremes_are_the_same_at_every_level() {
     for (height, width) in [(40, 90), (70, 350), (61, 203), (9, 5)] {
         let order = Order::whole(size, Size { height, width });
         for (even, odd) in [(0, 255), (255, 0), (255, 255), (0, 0), (128, 255)] {
-            let mut image = Planes::noise(size, &kind, 1);
+            let mut image = Picture::noise(size, &kind, 1);
             for (nth, byte) in image.bytes.iter_mut().flatten().enumerate() {
                 *byte = if nth % 2 == 0 { even } else { odd };
             }
@@ -88,7 +92,7 @@ proptest! {
     /// A window is cut out of the whole, then mirrored; both only save work.
     #[test]
     fn a_window_is_a_part_of_the_whole(case in cases(), kind in kinds()) {
-        let image = Planes::noise(case.image, &kind, case.seed);
+        let image = Picture::noise(case.image, &kind, case.seed);
         let Order { crop, target } = case.order;
         let whole = Order { crop, target: Target::whole(target.size) };
         let part = image.planar(Level::best(), &case.order, 3);
@@ -102,7 +106,7 @@ proptest! {
 
     #[test]
     fn planar_is_within_one_of_real_numbers(case in cases(), kind in kinds()) {
-        let image = Planes::noise(case.image, &kind, case.seed);
+        let image = Picture::noise(case.image, &kind, case.seed);
         let made = image.planar(Level::best(), &case.order, 3);
         let expected = image.planar_in_f64(&case.order);
         for (&byte, value) in made.iter().zip(expected.iter().flatten()) {
@@ -117,7 +121,7 @@ proptest! {
     fn a_constant_stays_constant(case in cases(), chroma in (1..=4_u32, 1..=4_u32), value: u8) {
         let (x, y) = chroma;
         let samplings = vec![Sampling::FULL, Sampling { x, y }, Sampling::FULL];
-        let mut image = Planes::noise(case.image, &(Colour::AsIs, samplings), 0);
+        let mut image = Picture::noise(case.image, &(Colour::AsIs, samplings), 0);
         image.bytes.iter_mut().for_each(|plane| plane.fill(value));
         let made = image.planar(Level::best(), &case.order, 3);
         prop_assert!(made.iter().all(|&byte| byte == value), "{value}: {made:?}");
@@ -136,7 +140,7 @@ fn planar_without_resizing_is_libjpegs_colour_conversion() {
         let y = plane(&|row, column| 3 * row + 5 * column + turn);
         let bytes = vec![y, plane(&|row, _| row), plane(&|_, column| column)];
         let samplings = vec![Sampling::FULL; 3];
-        let image = Planes { size, colour: Colour::YCbCr, samplings, bytes };
+        let image = Picture { size, colour: Colour::YCbCr, samplings, bytes };
         for level in Level::available() {
             let made = image.planar(level, &Order::whole(size, size), 3);
             let [mut r, mut g, mut b] = [(); 3].map(|()| vec![0; 1 << 16]);
@@ -172,7 +176,7 @@ fn colours_are_libjpegs() {
 #[test]
 fn one_channel_becomes_three_alike() {
     let size = Size { height: 30, width: 40 };
-    let image = Planes::noise(size, &(Colour::AsIs, vec![Sampling::FULL]), 5);
+    let image = Picture::noise(size, &(Colour::AsIs, vec![Sampling::FULL]), 5);
     let order = Order::whole(size, Size { height: 17, width: 50 });
     let threefold =
         |grey: &[u8]| grey.iter().flat_map(|&byte| [byte; 3]).collect::<Vec<u8>>();
@@ -201,7 +205,7 @@ fn planar_is_close_to_exact() {
     let ycc = [&bytes[0][..], &bytes[1], &bytes[2]];
     colour::ycc_to_rgb(Level::best(), ycc, [&mut r, &mut g, &mut b]);
     let samplings = vec![Sampling::FULL; 3];
-    let mut image = Planes { size, colour: Colour::YCbCr, samplings, bytes };
+    let mut image = Picture { size, colour: Colour::YCbCr, samplings, bytes };
     for (height, width) in [(224, 224), (100, 130), (64, 64)] {
         let order = Order::whole(size, Size { height, width });
         let planar = image.planar(Level::best(), &order, 3);
@@ -218,23 +222,23 @@ fn planar_is_close_to_exact() {
 
 #[test]
 fn nothing_but_what_is_needed_is_read() {
-    let size = Size { height: 400, width: 500 };
     let crop = CropBox { top: 101, left: 33, height: 290, width: 402 };
     let window = CropBox { top: 16, left: 40, height: 224, width: 100 };
     let size_out = Size { height: 256, width: 256 };
     let target = Target { size: size_out, window, mirror: Mirror::Horizontal };
+    let mut bytes = vec![0; sample_len(&target, 3)];
     let mut exact = Exact::new(Level::best());
-    exact.begin(crop, 3, &target);
+    let sample = exact.begin(crop, 3, &target, &mut bytes);
     // Rows 16 .. 240 of 256 from 290; columns 40 .. 140 of 256 from 402, triangles included.
     let needed = CropBox { top: 119, left: 95, height: 254, width: 159 };
-    assert_eq!(exact.needed(), needed);
+    assert_eq!(sample.needed(), needed);
     let mut planar = Planar::new(Level::best());
     let samplings = [Sampling::FULL, Sampling { x: 2, y: 2 }, Sampling { x: 2, y: 1 }];
-    planar.begin(crop, &samplings, Colour::YCbCr, &target);
-    assert_eq!(planar.needed(0), needed);
-    assert_eq!(planar.needed(1), CropBox { top: 59, left: 47, height: 128, width: 80 });
-    assert_eq!(planar.needed(2).height, 254);
-    assert!(size.height >= needed.top + needed.height);
+    let planes = Planes { samplings: &samplings, colour: Colour::YCbCr };
+    let sample = planar.begin(planes, crop, &target, &mut bytes);
+    assert_eq!(sample.needed(0), needed);
+    assert_eq!(sample.needed(1), CropBox { top: 59, left: 47, height: 128, width: 80 });
+    assert_eq!(sample.needed(2), CropBox { left: 47, width: 80, ..needed });
 }
 
 // --- cases ------------------------------------------------------------------------------
@@ -316,14 +320,14 @@ fn kinds() -> impl Strategy<Value = Kind> {
 }
 
 /// An image as planes.
-struct Planes {
+struct Picture {
     size: Size,
     colour: Colour,
     samplings: Vec<Sampling>,
     bytes: Vec<Vec<u8>>,
 }
 
-impl Planes {
+impl Picture {
     fn noise(size: Size, (colour, samplings): &Kind, seed: u64) -> Self {
         let mut noise = noise(seed);
         let len = |s: &Sampling| {
@@ -338,14 +342,14 @@ impl Planes {
         let n_planes = self.bytes.len();
         let mut exact = Exact::new(level);
         let mut made = |target: &Target, n_channels| {
-            exact.begin(order.crop, n_planes, target);
-            let needed = exact.needed();
+            let mut bytes = vec![0x5a; sample_len(target, n_channels)];
+            let mut sample = exact.begin(order.crop, n_planes, target, &mut bytes);
+            let needed = sample.needed();
             for y in needed.top..needed.top + needed.height {
-                exact.row((0..n_planes).map(|plane| self.row(plane, needed, y)));
+                sample.row((0..n_planes).map(|plane| self.row(plane, needed, y)));
             }
-            let mut sample = vec![0x5a; sample_len(target, n_channels)];
-            exact.finish(&mut sample);
-            sample
+            sample.finish();
+            bytes
         };
         // Another one before it: what a resizer keeps must not show.
         made(&Target::whole(self.size), n_planes);
@@ -354,20 +358,30 @@ impl Planes {
 
     fn planar(&self, level: Level, order: &Order, n_channels: usize) -> Vec<u8> {
         let mut planar = Planar::new(level);
-        let mut made = |target: &Target| {
-            planar.begin(order.crop, &self.samplings, self.colour, target);
+        let mut made = |target: &Target, at_once: usize| {
+            let mut bytes = vec![0x5a; sample_len(target, n_channels)];
+            let planes = Planes { samplings: &self.samplings, colour: self.colour };
+            let mut sample = planar.begin(planes, order.crop, target, &mut bytes);
+            let mut parts: Vec<Vec<&[u8]>> = Vec::new();
             for plane in 0..self.bytes.len() {
-                let needed = planar.needed(plane);
-                for y in needed.top..needed.top + needed.height {
-                    planar.row(plane, self.row(plane, needed, y));
+                let part = sample.needed(plane);
+                let rows = part.top..part.top + part.height;
+                parts.push(rows.map(|y| self.row(plane, part, y)).collect());
+            }
+            // A few rows of each plane in turn, however many planes and rows there are.
+            while parts.iter().any(|rows| !rows.is_empty()) {
+                for (plane, rows) in parts.iter_mut().enumerate() {
+                    sample.rows(plane, rows.drain(..at_once.min(rows.len())));
                 }
             }
-            let mut sample = vec![0x5a; sample_len(target, n_channels)];
-            planar.finish(&mut sample);
-            sample
+            sample.finish();
+            bytes
         };
-        made(&Target::whole(self.size));
-        made(&order.target)
+        // Another one before it: what a resizer keeps must not show.
+        made(&Target::whole(self.size), 1000);
+        let all_at_once = made(&order.target, usize::MAX);
+        assert_eq!(made(&order.target, 5), all_at_once);
+        all_at_once
     }
 
     /// The definition of planar numerics without any rounding but to the range of a byte.

@@ -5,17 +5,22 @@
 //! signed bytes, so a weight is split into digits to the base 256 from -128 to 127 (three for
 //! exact numerics, two for planar), and the sums of the digits are put together with shifts.
 //! Where sixteen outputs lie further apart than 64 bytes, the scalar code runs, compiled for
-//! this processor. The meaning is in `columns.rs` and `rows.rs`.
+//! this processor.
+//!
+//! The pass along the columns interleaves two rows; `vpdpwssd` multiplies 16-bit numbers and
+//! adds them by twos, as enlarging needs no more than two rows. Weights of exact numerics come in
+//! two parts. (Measured against each other with `examples/resample.rs`: for four taps three
+//! digits cost what two parts do.) The meaning is in `columns.rs` and `rows.rs`.
 
 #![allow(unsafe_code, reason = "functions for this processor alone are called")]
 
 use std::arch::x86_64::*;
 
-use super::axis::{Axis, BLOCK, EACH_BITS, RUNNING_BITS, Rounding, Stretch, TAP_GROUP};
+use super::axis::{Axis, BLOCK, EACH_BITS, FOUR, RUNNING_BITS, Rounding, Stretch};
 use super::columns::FRACTION_BITS;
 use super::{columns, rows};
 use crate::kernels::Avx512;
-use crate::vectors::{Integer, load_512, store_256, store_512};
+use crate::vectors::{load_512, store_256, store_512};
 
 /// Outputs of one vector of sums.
 const CHUNK: usize = 16;
@@ -23,19 +28,22 @@ const CHUNK: usize = 16;
 /// Bytes of one window of inputs.
 const WINDOW: usize = 64;
 
-/// Most groups of four taps that the kernels take.
+/// Most fours of taps of one output that the kernels take.
 const MAX_GROUPS: usize = 2;
 
-/// What makes an exact sum round to nearest, in the unit of its highest digit's sum.
-const HALF_EXACT: i32 = 1 << 5;
+/// The byte of an exact sum is in its bits 22 to 29. Four times as much has it in the last byte.
+const TO_LAST_BYTE: u32 = 2;
+
+/// Bits of the low part of an exact weight.
+const LOW_BITS: u32 = 8;
 
 /// The tables of the pass along the rows.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     fits: bool,
-    /// Where the window of every chunk begins.
+    /// Where the window of every chunk of outputs begins.
     windows: Vec<u32>,
-    /// Of every chunk, its groups of taps.
+    /// Of every chunk, its fours of taps.
     steps: Vec<Step>,
 }
 
@@ -49,19 +57,14 @@ struct Step {
     digits: [[u8; WINDOW]; 3],
 }
 
-/// [`Axis::set`], compiled for this processor.
-pub(super) fn set_axis(
-    _: Avx512,
-    axis: &mut Axis,
-    stretch: &Stretch,
-    rounding: Rounding,
-) {
+/// [`Axis::compute`].
+pub(super) fn compute(_: Avx512, axis: &mut Axis, stretch: &Stretch, rounding: Rounding) {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn set(axis: &mut Axis, stretch: &Stretch, rounding: Rounding) {
-        axis.set(stretch, rounding);
+    fn compute(axis: &mut Axis, stretch: &Stretch, rounding: Rounding) {
+        axis.compute(stretch, rounding);
     }
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
-    unsafe { set(axis, stretch, rounding) }
+    unsafe { compute(axis, stretch, rounding) }
 }
 
 impl Columns {
@@ -72,17 +75,9 @@ impl Columns {
     }
 
     /// [`columns::bytes`].
-    pub(super) fn bytes(&self, _: Avx512, axis: &Axis, src: &[u8], out: &mut [u8]) {
-        let mut padded = [0; WINDOW];
-        let src = at_least_a_window(src, &mut padded);
-        match axis.n_taps() / TAP_GROUP {
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            1 if self.fits => unsafe { bytes::<1>(self, src, out) },
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            2 if self.fits => unsafe { bytes::<2>(self, src, out) },
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            _ => unsafe { bytes_of_many(axis, src, out) },
-        }
+    pub(super) fn bytes(&self, _: Avx512, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
+        // SAFETY: an `Avx512` is proof that the processor has these instructions.
+        unsafe { bytes(self, axis, rows, out) }
     }
 
     /// [`columns::sixty_fourths`].
@@ -90,32 +85,18 @@ impl Columns {
         &self,
         _: Avx512,
         axis: &Axis,
-        src: &[u8],
+        rows: &[&[u8]],
         out: &mut [i16],
     ) {
-        let mut padded = [0; WINDOW];
-        let src = at_least_a_window(src, &mut padded);
-        match axis.n_taps() / TAP_GROUP {
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            1 if self.fits => unsafe { sixty_fourths::<1>(self, src, out) },
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            2 if self.fits => unsafe { sixty_fourths::<2>(self, src, out) },
-            // SAFETY: an `Avx512` is proof that the processor has these instructions.
-            _ => unsafe { sixty_fourths_of_many(axis, src, out) },
-        }
+        // SAFETY: an `Avx512` is proof that the processor has these instructions.
+        unsafe { sixty_fourths(self, axis, rows, out) }
     }
 }
 
 /// [`rows::bytes_scalar`].
 pub(super) fn blend_bytes(_: Avx512, rows: &[u8], weights: &[i32], out: &mut [u8]) {
-    match weights.len() / TAP_GROUP {
-        // SAFETY: an `Avx512` is proof that the processor has these instructions.
-        1 => unsafe { blend_bytes_of::<1>(rows, weights, out) },
-        // SAFETY: an `Avx512` is proof that the processor has these instructions.
-        2 => unsafe { blend_bytes_of::<2>(rows, weights, out) },
-        // SAFETY: an `Avx512` is proof that the processor has these instructions.
-        _ => unsafe { blend_many_bytes(rows, weights, out) },
-    }
+    // SAFETY: an `Avx512` is proof that the processor has these instructions.
+    unsafe { blend_some_bytes(rows, weights, out) }
 }
 
 /// [`rows::sixty_fourths_scalar`].
@@ -125,26 +106,8 @@ pub(super) fn blend_sixty_fourths(
     weights: &[i32],
     out: &mut [i16],
 ) {
-    let n_used = weights.len() - weights.iter().rev().take_while(|&&w| w == 0).count();
-    match n_used.div_ceil(2) {
-        // SAFETY: an `Avx512` is proof that the processor has these instructions.
-        1 => unsafe { blend_sixty_fourths_of::<1>(rows, weights, out) },
-        // SAFETY: an `Avx512` is proof that the processor has these instructions.
-        2 => unsafe { blend_sixty_fourths_of::<2>(rows, weights, out) },
-        // SAFETY: an `Avx512` is proof that the processor has these instructions.
-        3 => unsafe { blend_sixty_fourths_of::<3>(rows, weights, out) },
-        // SAFETY: an `Avx512` is proof that the processor has these instructions.
-        _ => unsafe { blend_many_sixty_fourths(rows, weights, out) },
-    }
-}
-
-/// `src`, or a copy of it in `padded` if it is shorter than a window.
-fn at_least_a_window<'a>(src: &'a [u8], padded: &'a mut [u8; WINDOW]) -> &'a [u8] {
-    if src.len() >= WINDOW {
-        return src;
-    }
-    padded[..src.len()].copy_from_slice(src);
-    padded
+    // SAFETY: an `Avx512` is proof that the processor has these instructions.
+    unsafe { blend_some_sixty_fourths(rows, weights, out) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
@@ -152,74 +115,184 @@ fn set(columns: &mut Columns, axis: &Axis) {
     let Columns { fits, windows, steps } = columns;
     windows.clear();
     steps.clear();
-    let n_groups = axis.n_taps() / TAP_GROUP;
-    *fits = n_groups <= MAX_GROUPS;
-    if !*fits {
-        return;
-    }
-    let last_window = axis.needed().len().saturating_sub(WINDOW);
-    let (chunks, _) = axis.spans().as_chunks::<CHUNK>();
-    for (nth, spans) in chunks.iter().enumerate() {
+    let width = axis.needed().len();
+    let n_groups = axis.n_taps() / FOUR;
+    let last_window = small(width.saturating_sub(WINDOW));
+    let (firsts, _) = axis.firsts().as_chunks::<CHUNK>();
+    let (lens, _) = axis.lens().as_chunks::<CHUNK>();
+    let (weights, _) = axis.weights().as_chunks::<FOUR>();
+    let weights = weights.chunks_exact(CHUNK * n_groups);
+    *fits = n_groups <= MAX_GROUPS && width >= WINDOW;
+    for ((firsts, lens), weights) in firsts.iter().zip(lens).zip(weights) {
         // The outputs go up, or, mirrored, down.
-        let [a, b] = [spans[0], spans[CHUNK - 1]];
-        let window = (a.first.min(b.first) as usize).min(last_window);
-        let end = (a.first + a.len).max(b.first + b.len) as usize;
-        *fits &= end - window <= WINDOW;
-        let window = u32::try_from(window).expect("a position in a row");
+        let [a, b] = [0, CHUNK - 1];
+        let window = firsts[a].min(firsts[b]).min(last_window);
+        let end = (firsts[a] + lens[a]).max(firsts[b] + lens[b]);
+        *fits &= end - window <= small(WINDOW);
+        if !*fits {
+            return;
+        }
         windows.push(window);
         for group in 0..n_groups {
-            let index = std::array::from_fn(|i| {
-                let tap = (group * TAP_GROUP + i % TAP_GROUP) as u32;
-                // Behind the window there are only weights of 0.
-                (spans[i / TAP_GROUP].first - window + tap).min(WINDOW as u32 - 1) as u8
-            });
-            let weights: [[i32; TAP_GROUP]; CHUNK] = std::array::from_fn(|output| {
-                let weights = &axis.weights_of(nth * CHUNK + output)[group * TAP_GROUP..];
-                *weights.first_chunk().expect("a whole group of taps")
-            });
-            steps.push(Step { index, digits: split(&weights) });
+            let mut step = Step { index: [0; WINDOW], digits: [[0; WINDOW]; 3] };
+            let places = firsts.map(|first| first - window + small(FOUR * group));
+            let weights = weights.iter().skip(group).step_by(n_groups);
+            step.set(&places, weights);
+            steps.push(step);
         }
     }
 }
 
-/// The digits of the weights, the lowest first: to the base 256, from -128 to 127. (The highest
-/// of a weight of 1 is 64.)
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn split(weights: &[[i32; TAP_GROUP]; CHUNK]) -> [[u8; WINDOW]; 3] {
-    let mut digits = [[0; WINDOW]; 3];
-    for (i, &weight) in weights.as_flattened().iter().enumerate() {
-        let [low, middle, high, _] = (weight + 0x8080).to_le_bytes();
-        // What was added to make the lower digits' signs right is taken out of them again.
-        [digits[0][i], digits[1][i], digits[2][i]] = [low ^ 0x80, middle ^ 0x80, high];
+impl Step {
+    /// Four taps of each output: `places` in the window and after, with `weights`.
+    #[inline(always)]
+    fn set<'a>(
+        &mut self,
+        places: &[u32; CHUNK],
+        weights: impl Iterator<Item = &'a [i32; FOUR]>,
+    ) {
+        let [low, middle, high] = &mut self.digits;
+        for ((output, place), weights) in places.iter().enumerate().zip(weights) {
+            for (tap, weight) in weights.iter().enumerate() {
+                let i = FOUR * output + tap;
+                // Behind the window there are only weights of 0.
+                let [place, ..] =
+                    (place + small(tap)).min(small(WINDOW - 1)).to_le_bytes();
+                self.index[i] = place;
+                // What makes the signs of the lower digits right is taken out of them again.
+                let [a, b, c, _] = (weight + 0x8080).to_le_bytes();
+                [low[i], middle[i], high[i]] = [a ^ 0x80, b ^ 0x80, c];
+            }
+        }
     }
-    digits
 }
 
+#[inline(always)]
+fn small(place: usize) -> u32 {
+    u32::try_from(place).expect("a place in a row")
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
+fn bytes(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
+    if !columns.fits {
+        return columns::bytes(axis, rows, out);
+    }
+    match (rows, axis.n_taps() / FOUR) {
+        (&[a, b, c], 1) => bytes_of::<3, 1>(columns, [a, b, c], out),
+        (&[a, b, c], 2) => bytes_of::<3, 2>(columns, [a, b, c], out),
+        (_, n_groups) => {
+            for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
+                match n_groups {
+                    1 => bytes_of::<1, 1>(columns, [row], out),
+                    _ => bytes_of::<1, 2>(columns, [row], out),
+                }
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
+fn sixty_fourths(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [i16]) {
+    if !columns.fits {
+        return columns::sixty_fourths(axis, rows, out);
+    }
+    match (rows, axis.n_taps() / FOUR) {
+        (&[a, b, c, d], 1) => sixty_fourths_of::<4, 1>(columns, [a, b, c, d], out),
+        (&[a, b, c, d], 2) => sixty_fourths_of::<4, 2>(columns, [a, b, c, d], out),
+        (_, n_groups) => {
+            for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
+                match n_groups {
+                    1 => sixty_fourths_of::<1, 1>(columns, [row], out),
+                    _ => sixty_fourths_of::<1, 2>(columns, [row], out),
+                }
+            }
+        }
+    }
+}
+
+/// The tables are read once for all `ROWS`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]
-fn bytes<const GROUPS: usize>(columns: &Columns, src: &[u8], out: &mut [u8]) {
-    let (outputs, _) = out.as_chunks_mut::<BLOCK>();
+fn bytes_of<const ROWS: usize, const GROUPS: usize>(
+    columns: &Columns,
+    rows: [&[u8]; ROWS],
+    out: &mut [u8],
+) {
+    let (chunks, _) = columns.steps.as_chunks::<GROUPS>();
+    let (chunks, _) = chunks.as_chunks::<2>();
     let (windows, _) = columns.windows.as_chunks::<2>();
-    let (steps, _) = columns.steps.as_chunks::<GROUPS>();
-    let (steps, _) = steps.as_chunks::<2>();
+    let n_blocks = windows.len().min(chunks.len());
+    let mut places = split_rows::<_, ROWS>(out, n_blocks);
+    let width = rows[0].len();
+    let rows = rows.map(|row| &row[..width]);
     let last_bytes = load_512(&LAST_BYTES);
-    for ((out, windows), steps) in outputs.iter_mut().zip(windows).zip(steps) {
-        let low = exact_sums(&gather(src, windows[0], &steps[0]), &steps[0]);
-        let high = exact_sums(&gather(src, windows[1], &steps[1]), &steps[1]);
-        let bytes = _mm512_permutex2var_epi8(low, last_bytes, high);
-        store_256(out, _mm512_castsi512_si256(bytes));
+    for nth in 0..n_blocks {
+        let ([first, second], chunks) = (windows[nth], &chunks[nth]);
+        for (row, places) in rows.iter().zip(&mut places) {
+            let low = exact_sums(window(row, first), &chunks[0]);
+            let high = exact_sums(window(row, second), &chunks[1]);
+            let bytes = _mm512_permutex2var_epi8(low, last_bytes, high);
+            store_256(&mut places[nth], _mm512_castsi512_si256(bytes));
+        }
     }
 }
 
-/// Sixteen rounded sums, the byte in the last eight bits.
+/// The tables are read once for all `ROWS`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]
+fn sixty_fourths_of<const ROWS: usize, const GROUPS: usize>(
+    columns: &Columns,
+    rows: [&[u8]; ROWS],
+    out: &mut [i16],
+) {
+    let (chunks, _) = columns.steps.as_chunks::<GROUPS>();
+    let (chunks, _) = chunks.as_chunks::<2>();
+    let (windows, _) = columns.windows.as_chunks::<2>();
+    let n_blocks = windows.len().min(chunks.len());
+    let mut places = split_rows::<_, ROWS>(out, n_blocks);
+    let width = rows[0].len();
+    let rows = rows.map(|row| &row[..width]);
+    let middle_bytes = load_512(&MIDDLE_BYTES);
+    for nth in 0..n_blocks {
+        let ([first, second], chunks) = (windows[nth], &chunks[nth]);
+        for (row, places) in rows.iter().zip(&mut places) {
+            let low = planar_sums(window(row, first), &chunks[0]);
+            let high = planar_sums(window(row, second), &chunks[1]);
+            let values = _mm512_permutex2var_epi8(low, middle_bytes, high);
+            store_512(&mut places[nth], values);
+        }
+    }
+}
+
+/// The places of `ROWS` rows, `n_blocks` blocks each.
+#[inline(always)]
+fn split_rows<T, const ROWS: usize>(
+    out: &mut [T],
+    n_blocks: usize,
+) -> [&mut [[T; BLOCK]]; ROWS] {
+    let (mut rest, _) = out.as_chunks_mut::<BLOCK>();
+    std::array::from_fn(|_| {
+        let (row, later) = std::mem::take(&mut rest).split_at_mut(n_blocks);
+        rest = later;
+        row
+    })
+}
+
+/// The bytes from `start` on.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vnni")]
-fn exact_sums<const GROUPS: usize>(
-    taps: &[__m512i; GROUPS],
-    steps: &[Step; GROUPS],
-) -> __m512i {
-    let mut sums = _mm512_set1_epi32(HALF_EXACT);
-    for (taps, step) in taps.iter().zip(steps) {
+#[target_feature(enable = "avx512f")]
+fn window(row: &[u8], start: u32) -> __m512i {
+    let window = row[start as usize..].first_chunk().expect("a window inside the row");
+    load_512::<u8, WINDOW>(window)
+}
+
+/// Sixteen rounded sums, in each the byte last.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+fn exact_sums<const GROUPS: usize>(window: __m512i, steps: &[Step; GROUPS]) -> __m512i {
+    // One half, in the unit of the highest digit.
+    let mut sums = _mm512_set1_epi32(1 << (EACH_BITS - 1 - 16));
+    let mut taps = [window; GROUPS];
+    for (taps, step) in taps.iter_mut().zip(steps) {
+        *taps = _mm512_permutexvar_epi8(load_512(&step.index), window);
         sums = _mm512_dpbusd_epi32(sums, *taps, load_512(&step.digits[2]));
     }
     sums = _mm512_slli_epi32::<8>(sums);
@@ -230,138 +303,114 @@ fn exact_sums<const GROUPS: usize>(
     for (taps, step) in taps.iter().zip(steps) {
         sums = _mm512_dpbusd_epi32(sums, *taps, load_512(&step.digits[0]));
     }
-    // From bits 22 to 29.
-    _mm512_slli_epi32::<2>(sums)
+    _mm512_slli_epi32::<TO_LAST_BYTE>(sums)
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]
-fn sixty_fourths<const GROUPS: usize>(columns: &Columns, src: &[u8], out: &mut [i16]) {
-    let (outputs, _) = out.as_chunks_mut::<BLOCK>();
-    let (windows, _) = columns.windows.as_chunks::<2>();
-    let (steps, _) = columns.steps.as_chunks::<GROUPS>();
-    let (steps, _) = steps.as_chunks::<2>();
-    let middle_bytes = load_512(&MIDDLE_BYTES);
-    for ((out, windows), steps) in outputs.iter_mut().zip(windows).zip(steps) {
-        let low = planar_sums(&gather(src, windows[0], &steps[0]), &steps[0]);
-        let high = planar_sums(&gather(src, windows[1], &steps[1]), &steps[1]);
-        store_512(out, _mm512_permutex2var_epi8(low, middle_bytes, high));
-    }
-}
-
-/// Sixteen rounded sums. The bits to drop are the lowest byte, and none reaches into the last.
+/// Sixteen rounded sums. The bits to drop are the first byte of each; none is in the last.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vnni")]
-fn planar_sums<const GROUPS: usize>(
-    taps: &[__m512i; GROUPS],
-    steps: &[Step; GROUPS],
-) -> __m512i {
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+fn planar_sums<const GROUPS: usize>(window: __m512i, steps: &[Step; GROUPS]) -> __m512i {
     let mut low = _mm512_set1_epi32(1 << (RUNNING_BITS - FRACTION_BITS - 1));
     let mut high = _mm512_setzero_si512();
-    for (taps, step) in taps.iter().zip(steps) {
-        low = _mm512_dpbusd_epi32(low, *taps, load_512(&step.digits[0]));
-        high = _mm512_dpbusd_epi32(high, *taps, load_512(&step.digits[1]));
+    for step in steps {
+        let taps = _mm512_permutexvar_epi8(load_512(&step.index), window);
+        low = _mm512_dpbusd_epi32(low, taps, load_512(&step.digits[0]));
+        high = _mm512_dpbusd_epi32(high, taps, load_512(&step.digits[1]));
     }
     _mm512_add_epi32(low, _mm512_slli_epi32::<8>(high))
 }
 
-/// Where the last byte of each of 32 sums is, in two vectors.
+/// Where the last bytes of 32 sums in two vectors are.
 const LAST_BYTES: [u8; 64] = {
     let mut places = [0; 64];
     let mut i = 0;
     while i < 32 {
-        places[i] = 4 * i as u8 + 3;
+        places[i as usize] = 4 * i + 3;
         i += 1;
     }
     places
 };
 
-/// Where the two bytes in the middle of each of 32 sums are, in two vectors.
+/// Where the two bytes in the middle of 32 sums in two vectors are.
 const MIDDLE_BYTES: [u8; 64] = {
     let mut places = [0; 64];
     let mut i = 0;
     while i < 32 {
-        places[2 * i] = 4 * i as u8 + 1;
-        places[2 * i + 1] = 4 * i as u8 + 2;
+        places[2 * i as usize] = 4 * i + 1;
+        places[2 * i as usize + 1] = 4 * i + 2;
         i += 1;
     }
     places
 };
 
-/// The taps of sixteen outputs, by fours.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn gather<const GROUPS: usize>(
-    src: &[u8],
-    window: u32,
-    steps: &[Step; GROUPS],
-) -> [__m512i; GROUPS] {
-    let window = src[window as usize..].first_chunk().expect("a window inside the row");
-    let window = load_512::<u8, WINDOW>(window);
-    let mut taps = [window; GROUPS];
-    for (taps, step) in taps.iter_mut().zip(steps) {
-        *taps = _mm512_permutexvar_epi8(load_512(&step.index), window);
+/// Where the last bytes of the first two of four vectors, made by [`by_twos`], go, and
+/// also those of the last two: each eight columns of every sixteen.
+const LAST_BYTES_BY_TWOS: [u8; 64] = {
+    let mut places = [0; 64];
+    let mut i = 0;
+    while i < 64 {
+        let (lane, column) = (i / 16, i % 8);
+        places[i as usize] = 64 * (column / 4) + 16 * lane + 4 * (column % 4) + 3;
+        i += 1;
     }
-    taps
+    places
+};
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
+fn blend_some_bytes(rows: &[u8], weights: &[i32], out: &mut [u8]) {
+    match weights.len() / 2 {
+        1 => blend_bytes_of::<1>(rows, weights, out),
+        2 => blend_bytes_of::<2>(rows, weights, out),
+        3 => blend_bytes_of::<3>(rows, weights, out),
+        4 => blend_bytes_of::<4>(rows, weights, out),
+        _ => rows::bytes_scalar(rows, weights, out),
+    }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn bytes_of_many(axis: &Axis, src: &[u8], out: &mut [u8]) {
-    columns::bytes(axis, src, out);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn sixty_fourths_of_many(axis: &Axis, src: &[u8], out: &mut [i16]) {
-    columns::sixty_fourths(axis, src, out);
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+fn blend_some_sixty_fourths(rows: &[i16], weights: &[i32], out: &mut [i16]) {
+    match weights.len() / 2 {
+        1 => blend_sixty_fourths_of::<1>(rows, weights, out),
+        2 => blend_sixty_fourths_of::<2>(rows, weights, out),
+        3 => blend_sixty_fourths_of::<3>(rows, weights, out),
+        4 => blend_sixty_fourths_of::<4>(rows, weights, out),
+        _ => rows::sixty_fourths_scalar(rows, weights, out),
+    }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]
-fn blend_bytes_of<const GROUPS: usize>(rows: &[u8], weights: &[i32], out: &mut [u8]) {
-    let rows = Rows::new(rows, out.len());
-    let (groups, _) = weights.as_chunks::<TAP_GROUP>();
-    let mut digits = [[_mm512_setzero_si512(); 3]; GROUPS];
-    for (digits, weights) in digits.iter_mut().zip(groups) {
-        *digits = split_one(weights);
+fn blend_bytes_of<const PAIRS: usize>(rows: &[u8], weights: &[i32], out: &mut [u8]) {
+    const HIGH_EIGHT: u64 = 0xff00_ff00_ff00_ff00;
+    let (out, _) = out.as_chunks_mut::<64>();
+    let n_parts = out.len();
+    let rows = by_pairs::<_, 64, PAIRS>(rows, n_parts);
+    let mut parts = [[_mm512_setzero_si512(); 2]; PAIRS];
+    for (parts, &[upper, lower]) in parts.iter_mut().zip(weights.as_chunks::<2>().0) {
+        let ([upper_high, upper_low], [lower_high, lower_low]) =
+            (split(upper), split(lower));
+        *parts = [both(upper_high, lower_high), both(upper_low, lower_low)];
     }
-    for (nth, out) in out.as_chunks_mut::<64>().0.iter_mut().enumerate() {
-        let mut taps = [[_mm512_setzero_si512(); 4]; GROUPS];
-        for (group, taps) in taps.iter_mut().enumerate() {
-            *taps = rows.by_fours(TAP_GROUP * group, nth);
+    let last_bytes = load_512(&LAST_BYTES_BY_TWOS);
+    for nth in 0..n_parts {
+        let mut inputs = [[_mm512_setzero_si512(); 4]; PAIRS];
+        for (inputs, [upper, lower]) in inputs.iter_mut().zip(&rows) {
+            *inputs = by_twos(load_512(&upper[nth]), load_512(&lower[nth]));
         }
-        let mut sums = [_mm512_set1_epi32(HALF_EXACT); 4];
+        // One half, in the unit of the high parts.
+        let mut sums = [_mm512_set1_epi32(1 << (EACH_BITS - 1 - LOW_BITS)); 4];
         for (quarter, sum) in sums.iter_mut().enumerate() {
-            for (taps, digits) in taps.iter().zip(&digits) {
-                *sum = _mm512_dpbusd_epi32(*sum, taps[quarter], digits[2]);
+            for (inputs, parts) in inputs.iter().zip(&parts) {
+                *sum = _mm512_dpwssd_epi32(*sum, inputs[quarter], parts[0]);
             }
-            *sum = _mm512_slli_epi32::<8>(*sum);
-            for (taps, digits) in taps.iter().zip(&digits) {
-                *sum = _mm512_dpbusd_epi32(*sum, taps[quarter], digits[1]);
+            *sum = _mm512_slli_epi32::<{ LOW_BITS + TO_LAST_BYTE }>(*sum);
+            for (inputs, parts) in inputs.iter().zip(&parts) {
+                *sum = _mm512_dpwssd_epi32(*sum, inputs[quarter], parts[1]);
             }
-            *sum = _mm512_slli_epi32::<8>(*sum);
-            for (taps, digits) in taps.iter().zip(&digits) {
-                *sum = _mm512_dpbusd_epi32(*sum, taps[quarter], digits[0]);
-            }
-            *sum = _mm512_srli_epi32::<{ EACH_BITS }>(*sum);
         }
-        // Packing undoes the order of `by_fours`.
-        let low = _mm512_packs_epi32(sums[0], sums[1]);
-        let high = _mm512_packs_epi32(sums[2], sums[3]);
-        store_512(out, _mm512_packus_epi16(low, high));
+        let low = _mm512_permutex2var_epi8(sums[0], last_bytes, sums[1]);
+        let high = _mm512_permutex2var_epi8(sums[2], last_bytes, sums[3]);
+        store_512(&mut out[nth], _mm512_mask_blend_epi8(HIGH_EIGHT, low, high));
     }
-}
-
-/// The digits of the weights of four rows, the lowest first, for all columns.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn split_one(weights: &[i32; TAP_GROUP]) -> [__m512i; 3] {
-    // As in `split`.
-    let bytes = weights.map(|weight| (weight + 0x8080).to_le_bytes());
-    let mut digits = [_mm512_setzero_si512(); 3];
-    for (nth, digits) in digits.iter_mut().enumerate() {
-        let four = u32::from_le_bytes(bytes.map(|bytes| bytes[nth]));
-        let four = if nth < 2 { four ^ 0x8080_8080 } else { four };
-        *digits = _mm512_set1_epi32(four.cast_signed());
-    }
-    digits
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
@@ -370,75 +419,72 @@ fn blend_sixty_fourths_of<const PAIRS: usize>(
     weights: &[i32],
     out: &mut [i16],
 ) {
-    let rows = Rows::new(rows, out.len());
-    let (pairs, _) = weights.as_chunks::<2>();
-    let mut both = [_mm512_setzero_si512(); PAIRS];
-    for (both, [upper, lower]) in both.iter_mut().zip(pairs) {
-        *both = _mm512_set1_epi32(upper | lower << 16);
+    let (out, _) = out.as_chunks_mut::<32>();
+    let n_parts = out.len();
+    let rows = by_pairs::<_, 32, PAIRS>(rows, n_parts);
+    let mut parts = [_mm512_setzero_si512(); PAIRS];
+    for (parts, &[upper, lower]) in parts.iter_mut().zip(weights.as_chunks::<2>().0) {
+        *parts = both(low_half(upper), low_half(lower));
     }
-    for (nth, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+    for nth in 0..n_parts {
         let half = _mm512_set1_epi32(1 << (RUNNING_BITS - 1));
         let (mut low, mut high) = (half, half);
-        for (pair, &weights) in both.iter().enumerate() {
-            let upper = rows.part::<32>(2 * pair, nth);
-            let lower = rows.part::<32>(2 * pair + 1, nth);
-            low = _mm512_dpwssd_epi32(low, _mm512_unpacklo_epi16(upper, lower), weights);
-            high =
-                _mm512_dpwssd_epi32(high, _mm512_unpackhi_epi16(upper, lower), weights);
+        for ([upper, lower], &parts) in rows.iter().zip(&parts) {
+            let (upper, lower) = (load_512(&upper[nth]), load_512(&lower[nth]));
+            low = _mm512_dpwssd_epi32(low, _mm512_unpacklo_epi16(upper, lower), parts);
+            high = _mm512_dpwssd_epi32(high, _mm512_unpackhi_epi16(upper, lower), parts);
         }
-        low = _mm512_srai_epi32::<{ RUNNING_BITS }>(low);
-        high = _mm512_srai_epi32::<{ RUNNING_BITS }>(high);
-        store_512(out, _mm512_packs_epi32(low, high));
+        // Packing undoes the order of unpacking.
+        low = _mm512_srai_epi32::<RUNNING_BITS>(low);
+        high = _mm512_srai_epi32::<RUNNING_BITS>(high);
+        store_512(&mut out[nth], _mm512_packs_epi32(low, high));
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn blend_many_bytes(rows: &[u8], weights: &[i32], out: &mut [u8]) {
-    rows::bytes_scalar(rows, weights, out);
+/// The high and the low part of an exact weight, the latter times four.
+#[inline(always)]
+fn split(weight: i32) -> [i16; 2] {
+    let low = weight & ((1 << LOW_BITS) - 1);
+    [low_half(weight >> LOW_BITS), low_half(low << TO_LAST_BYTE)]
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn blend_many_sixty_fourths(rows: &[i16], weights: &[i32], out: &mut [i16]) {
-    rows::sixty_fourths_scalar(rows, weights, out);
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
+fn low_half(number: i32) -> i16 {
+    number as i16
 }
 
-/// Rows of equal length, one behind the other.
-#[derive(Clone, Copy)]
-struct Rows<'a, T> {
-    values: &'a [T],
-    stride: usize,
+/// A weight for each of two rows, for all columns.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn both(upper: i16, lower: i16) -> __m512i {
+    _mm512_set1_epi32(i32::from(upper) & 0xffff | i32::from(lower) << 16)
 }
 
-impl<'a, T: Integer> Rows<'a, T> {
-    fn new(values: &'a [T], stride: usize) -> Self {
-        assert_eq!(stride * size_of::<T>() % WINDOW, 0, "rows of whole vectors");
-        Self { values, stride }
-    }
-
-    /// The vector `nth` of `row`.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn part<const N: usize>(self, row: usize, nth: usize) -> __m512i {
-        let part = self.values[row * self.stride + nth * N..].first_chunk::<N>();
-        load_512(part.expect("a vector inside a row"))
-    }
+/// Rows that lie one behind the other, by twos; each `n_parts` vectors of `N` numbers.
+#[inline(always)]
+fn by_pairs<T, const N: usize, const PAIRS: usize>(
+    rows: &[T],
+    n_parts: usize,
+) -> [[&[[T; N]]; 2]; PAIRS] {
+    let (parts, rest) = rows.as_chunks::<N>();
+    assert!(rest.is_empty(), "rows of whole vectors");
+    let row = |nth: usize| &parts[nth * n_parts..][..n_parts];
+    std::array::from_fn(|pair| [row(2 * pair), row(2 * pair + 1)])
 }
 
-impl Rows<'_, u8> {
-    /// Vector `nth` of the four rows from `row` on, each column's bytes together. Within every
-    /// sixteen columns, each of the four vectors has four.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn by_fours(self, row: usize, nth: usize) -> [__m512i; 4] {
-        let (a, b) = (self.part::<64>(row, nth), self.part::<64>(row + 1, nth));
-        let (c, d) = (self.part::<64>(row + 2, nth), self.part::<64>(row + 3, nth));
-        let (low_ab, high_ab) = (_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b));
-        let (low_cd, high_cd) = (_mm512_unpacklo_epi8(c, d), _mm512_unpackhi_epi8(c, d));
-        [
-            _mm512_unpacklo_epi16(low_ab, low_cd),
-            _mm512_unpackhi_epi16(low_ab, low_cd),
-            _mm512_unpacklo_epi16(high_ab, high_cd),
-            _mm512_unpackhi_epi16(high_ab, high_cd),
-        ]
-    }
+/// 64 columns of two rows, each column's two numbers together. Of every sixteen columns, each of
+/// the four vectors has four.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn by_twos(upper: __m512i, lower: __m512i) -> [__m512i; 4] {
+    let zero = _mm512_setzero_si512();
+    let low = _mm512_unpacklo_epi8(upper, lower);
+    let high = _mm512_unpackhi_epi8(upper, lower);
+    [
+        _mm512_unpacklo_epi8(low, zero),
+        _mm512_unpackhi_epi8(low, zero),
+        _mm512_unpacklo_epi8(high, zero),
+        _mm512_unpackhi_epi8(high, zero),
+    ]
 }

@@ -9,6 +9,9 @@
 use std::ops::Range;
 
 use super::Mirror;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
+use crate::kernels::Level;
 
 /// Outputs whose weights are worked out side by side.
 const LANES: usize = 8;
@@ -17,8 +20,8 @@ const LANES: usize = 8;
 /// outputs beyond the last wanted one repeat it.
 pub(super) const BLOCK: usize = 32;
 
-/// Tables are filled up to a multiple of so many taps, with weights of 0.
-pub(super) const TAP_GROUP: usize = 4;
+/// Taps come by fours; what is missing is filled up with weights of 0.
+pub(super) const FOUR: usize = 4;
 
 /// How a box of inputs is laid over outputs, along one axis.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,13 +31,13 @@ pub(super) struct Stretch {
     /// Length of the box, in inputs.
     pub len: f64,
     /// How many inputs there are. What lies beyond does not exist.
-    pub n_in: usize,
+    pub n_in: u32,
     /// Half the width of the triangle, in inputs; at least 1.
     pub half_width: f64,
     /// How many outputs the whole box becomes.
-    pub n_out: usize,
+    pub n_out: u32,
     /// Which of these are wanted; not empty.
-    pub window: Range<usize>,
+    pub window: Range<u32>,
     /// Whether the wanted ones come in reverse order.
     pub mirror: Mirror,
 }
@@ -65,10 +68,10 @@ impl Stretch {
         Self {
             start: f64::from(first % per_sample) / pixels_per_input,
             len: f64::from(len) / pixels_per_input,
-            n_in: (end - before) as usize,
+            n_in: end - before,
             half_width,
-            n_out: n_out as usize,
-            window: window.start as usize..window.end as usize,
+            n_out,
+            window,
             mirror,
         }
     }
@@ -97,48 +100,56 @@ pub(super) struct Axis {
     made_for: Option<(Stretch, Rounding)>,
     needed: Range<usize>,
     n_outputs: usize,
+    /// How many inputs an output has at most; so many, and filling.
+    longest: usize,
     n_taps: usize,
-    spans: Vec<Span>,
+    firsts: Vec<u32>,
+    lens: Vec<u32>,
     weights: Vec<i32>,
-    /// Centres of the triangles, then where one block of weights is before it is rounded.
+    /// Where the triangles' centres are.
     centers: Vec<f64>,
-    exact: Vec<[f64; LANES]>,
-}
-
-/// Which inputs make one output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
-    /// The first, counted from the first one needed.
-    pub first: u32,
-    /// How many; at least 1.
-    pub len: u32,
+    /// How high the triangles of some outputs are, tap by tap.
+    heights: Vec<[f64; LANES]>,
 }
 
 impl Axis {
     /// Computes the weights for `stretch`.
-    #[inline(always)]
-    pub(super) fn set(&mut self, stretch: &Stretch, rounding: Rounding) {
+    pub(super) fn set(&mut self, level: Level, stretch: &Stretch, rounding: Rounding) {
         if self.made_for.as_ref().is_some_and(|(s, r)| s == stretch && *r == rounding) {
             return;
         }
         self.made_for = Some((stretch.clone(), rounding));
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512(cpu) => avx512::compute(cpu, self, stretch, rounding),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2(cpu) => avx2::compute(cpu, self, stretch, rounding),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon(_) => self.compute(stretch, rounding),
+            Level::Scalar => self.compute(stretch, rounding),
+        }
+    }
+
+    /// Levels have it compiled for their processor; for the compiler's sake everything goes by
+    /// [`LANES`].
+    #[inline(always)]
+    pub(super) fn compute(&mut self, stretch: &Stretch, rounding: Rounding) {
         self.n_outputs = stretch.window.len();
-        self.set_spans(stretch);
-        let n_padded = self.spans.len();
-        self.weights.resize(n_padded * self.n_taps, 0);
-        self.exact.resize(self.n_taps, [0.0; LANES]);
-        let per_input = 1.0 / stretch.half_width;
-        for block in 0..n_padded / LANES {
-            let totals = self.set_exact(block * LANES, per_input);
+        self.set_places(stretch);
+        self.weights.resize(self.firsts.len() * self.n_taps, 0);
+        self.heights.resize(self.n_taps, [0.0; LANES]);
+        for block in 0..self.firsts.len() / LANES {
+            let totals = self.set_heights(block, 1.0 / stretch.half_width);
             match rounding {
-                Rounding::Each => self.round_each(block * LANES, totals),
-                Rounding::Running => self.round_running(block * LANES, totals),
+                Rounding::Each => self.round_each(block, totals),
+                Rounding::Running => self.round_running(block, totals),
             }
         }
-        let first = self.needed.start;
-        for span in &mut self.spans {
-            span.first -= small(first);
-        }
+        let begin = self.firsts.iter().copied().min().unwrap_or(0);
+        self.firsts.iter_mut().for_each(|first| *first -= begin);
+        let ends = self.firsts.iter().zip(&self.lens).map(|(first, len)| first + len);
+        let n_needed = ends.max().unwrap_or(0);
+        self.needed = begin as usize..(begin + n_needed) as usize;
     }
 
     /// The inputs that any wanted output is made of. Spans count from the first of them.
@@ -151,70 +162,86 @@ impl Axis {
         self.n_outputs
     }
 
-    /// How many weights each output has: a multiple of [`TAP_GROUP`].
+    /// How many weights each output has: a multiple of [`FOUR`].
     pub(super) fn n_taps(&self) -> usize {
         self.n_taps
     }
 
-    /// What each output is made of, in order; a multiple of [`BLOCK`] of them.
-    pub(super) fn spans(&self) -> &[Span] {
-        &self.spans
+    /// How many inputs an output has at most.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
     }
 
-    /// The weights of all spans, one after the other, [`Self::n_taps`] of each. Those beyond
-    /// the span's length are 0. None is negative.
+    /// The first input of each output, in order, counted from the first needed; a multiple of
+    /// [`BLOCK`] of them.
+    pub(super) fn firsts(&self) -> &[u32] {
+        &self.firsts
+    }
+
+    /// How many inputs make each output; at least one.
+    pub(super) fn lens(&self) -> &[u32] {
+        &self.lens
+    }
+
+    /// How many outputs can be made of the first `n_inputs` of those needed, when `n_made` could
+    /// be made before. For outputs in ascending order.
+    pub(super) fn n_ready(&self, n_made: usize, n_inputs: usize) -> usize {
+        let later = self.firsts.iter().zip(&self.lens).skip(n_made);
+        let ready =
+            later.take_while(|&(&first, &len)| (first + len) as usize <= n_inputs);
+        (n_made + ready.count()).min(self.n_outputs)
+    }
+
+    /// The weights of all outputs, one after the other, [`Self::n_taps`] of each. Those beyond
+    /// an output's inputs are 0. None is negative.
     pub(super) fn weights(&self) -> &[i32] {
         &self.weights
     }
 
-    /// The weights of one output.
-    pub(super) fn weights_of(&self, output: usize) -> &[i32] {
-        &self.weights[output * self.n_taps..][..self.n_taps]
+    /// Where the inputs of one output begin, and their weights: an even number, the last perhaps
+    /// 0.
+    pub(super) fn inputs_of(&self, output: usize) -> (usize, &[i32]) {
+        let weights = &self.weights[output * self.n_taps..];
+        let n_weights = self.longest.next_multiple_of(2);
+        (self.firsts[output] as usize, &weights[..n_weights])
     }
 
-    /// Where the triangles lie. Until the weights are made, spans count from input 0.
+    /// Where the triangles lie. Until the weights are made, inputs count from 0.
     #[inline(always)]
-    fn set_spans(&mut self, stretch: &Stretch) {
-        let Stretch { start, len, half_width, ref window, .. } = *stretch;
-        let scale = len / stretch.n_out as f64;
+    fn set_places(&mut self, stretch: &Stretch) {
+        let Stretch { start, len, n_in, half_width, n_out, ref window, mirror } =
+            *stretch;
+        let scale = len / f64::from(n_out);
         let n_padded = window.len().next_multiple_of(BLOCK);
-        self.spans.clear();
-        self.centers.clear();
-        let mut needed = usize::MAX..0;
-        let mut longest = 0;
-        for nth in 0..n_padded {
-            let nth = nth.min(window.len() - 1);
-            let output = match stretch.mirror {
+        self.firsts.resize(n_padded, 0);
+        self.lens.resize(n_padded, 0);
+        self.centers.resize(n_padded, 0.0);
+        let places = self.firsts.iter_mut().zip(&mut self.lens).zip(&mut self.centers);
+        let last = window.end - window.start - 1;
+        for (nth, ((first, len), center)) in (0..).zip(places) {
+            let nth = last.min(nth);
+            let output = match mirror {
                 Mirror::No => window.start + nth,
-                Mirror::Horizontal => window.end - 1 - nth,
+                Mirror::Horizontal => window.start + (last - nth),
             };
-            let center = start + (output as f64 + 0.5) * scale;
-            let first = round_half_up(center - half_width);
-            let end = round_half_up(center + half_width).min(stretch.n_in);
-            needed = needed.start.min(first)..needed.end.max(end);
-            longest = longest.max(end - first);
-            self.centers.push(center);
-            self.spans.push(Span { first: small(first), len: small(end - first) });
+            *center = start + (f64::from(output) + 0.5) * scale;
+            *first = round_half_up(*center - half_width);
+            *len = round_half_up(*center + half_width).min(n_in) - *first;
         }
-        self.needed = needed;
-        self.n_taps = longest.next_multiple_of(TAP_GROUP);
+        let longest = self.lens.iter().copied().max().unwrap_or(0);
+        self.longest = longest as usize;
+        self.n_taps = self.longest.next_multiple_of(FOUR);
     }
 
-    /// The triangles' heights for the outputs from `from` on, and their sums.
+    /// The triangles' heights over the inputs of one block of outputs, and their sums.
     #[inline(always)]
-    fn set_exact(&mut self, from: usize, per_input: f64) -> [f64; LANES] {
-        let mut firsts = [0.0; LANES];
-        let mut lens = [0.0; LANES];
-        let mut centers = [0.0; LANES];
-        for lane in 0..LANES {
-            let span = self.spans[from + lane];
-            firsts[lane] = f64::from(span.first);
-            lens[lane] = f64::from(span.len);
-            centers[lane] = self.centers[from + lane];
-        }
+    fn set_heights(&mut self, block: usize, per_input: f64) -> [f64; LANES] {
+        let centers = self.centers.as_chunks::<LANES>().0[block];
+        let firsts = self.firsts.as_chunks::<LANES>().0[block].map(f64::from);
+        let lens = self.lens.as_chunks::<LANES>().0[block].map(f64::from);
         let mut totals = [0.0; LANES];
         let mut tap = 0.0;
-        for heights in &mut self.exact {
+        for heights in &mut self.heights {
             for lane in 0..LANES {
                 let input = firsts[lane] + tap;
                 let distance = (input - centers[lane] + 0.5) * per_input;
@@ -228,52 +255,71 @@ impl Axis {
     }
 
     #[inline(always)]
-    fn round_each(&mut self, from: usize, totals: [f64; LANES]) {
+    fn round_each(&mut self, block: usize, totals: [f64; LANES]) {
         let one = f64::from(1 << EACH_BITS);
-        for (tap, heights) in self.exact.iter().enumerate() {
-            for lane in 0..LANES {
-                let weight = to_fixed(heights[lane] / totals[lane] * one);
-                self.weights[(from + lane) * self.n_taps + tap] = weight;
+        for (four, heights) in self.heights.as_chunks::<FOUR>().0.iter().enumerate() {
+            let mut rounded = [[0; LANES]; FOUR];
+            for (rounded, heights) in rounded.iter_mut().zip(heights) {
+                for lane in 0..LANES {
+                    rounded[lane] = round_half_up(heights[lane] / totals[lane] * one);
+                }
             }
+            put(&mut self.weights, self.n_taps, [block, four], &rounded);
         }
     }
 
     #[inline(always)]
-    fn round_running(&mut self, from: usize, totals: [f64; LANES]) {
+    fn round_running(&mut self, block: usize, totals: [f64; LANES]) {
         let one = f64::from(1 << RUNNING_BITS);
         let mut sums = [0.0; LANES];
-        let mut rounded = [0; LANES];
-        for (tap, heights) in self.exact.iter().enumerate() {
-            for lane in 0..LANES {
-                sums[lane] += heights[lane] / totals[lane];
-                let next = to_fixed(sums[lane] * one);
-                self.weights[(from + lane) * self.n_taps + tap] = next - rounded[lane];
-                rounded[lane] = next;
+        let mut before = [0; LANES];
+        for (four, heights) in self.heights.as_chunks::<FOUR>().0.iter().enumerate() {
+            let mut rounded = [[0; LANES]; FOUR];
+            for (rounded, heights) in rounded.iter_mut().zip(heights) {
+                for lane in 0..LANES {
+                    sums[lane] += heights[lane] / totals[lane];
+                    let sum = round_half_up(sums[lane] * one);
+                    rounded[lane] = sum - before[lane];
+                    before[lane] = sum;
+                }
             }
+            put(&mut self.weights, self.n_taps, [block, four], &rounded);
         }
     }
 }
 
-/// ⌊x + ½⌋, and 0 for what lies before the first input.
+/// Writes the weights of four taps of one block of outputs, output by output.
 #[inline(always)]
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the cast is the rounding: it drops the fraction and saturates at 0"
-)]
-fn round_half_up(x: f64) -> usize {
-    (x + 0.5) as usize
+fn put(
+    weights: &mut [i32],
+    n_taps: usize,
+    [block, four]: [usize; 2],
+    rounded: &[[u32; LANES]; FOUR],
+) {
+    let weights = &mut weights[block * LANES * n_taps..][..LANES * n_taps];
+    let (fours, _) = weights.as_chunks_mut::<FOUR>();
+    for lane in 0..LANES {
+        let taps = rounded.map(|tap| tap[lane].cast_signed());
+        fours[lane * (n_taps / FOUR) + four] = taps;
+    }
 }
 
-/// A weight in 0 ..= 2^22, rounded to nearest.
+/// ⌊x + ½⌋ for x below 2^31, and 0 for what lies before the first input.
+///
+/// Compilers make no vectors of the cast that would do it.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the cast is the rounding")]
-fn to_fixed(weight: f64) -> i32 {
-    (weight + 0.5) as i32
+fn round_half_up(x: f64) -> u32 {
+    // From here on an f64 has no fraction: adding it rounds, and leaves the whole number in the
+    // lowest bits.
+    const WHOLE: f64 = (1_u64 << 52) as f64;
+    let x = (x + 0.5).max(0.0);
+    let nearest = x + WHOLE;
+    let [number, _] = halves(nearest.to_bits());
+    number - u32::from(nearest - WHOLE > x)
 }
 
-/// A position along an axis.
 #[inline(always)]
-fn small(position: usize) -> u32 {
-    u32::try_from(position).expect("an axis is shorter than 2^32")
+#[expect(clippy::cast_possible_truncation, reason = "halves are what is asked for")]
+fn halves(bits: u64) -> [u32; 2] {
+    [bits as u32, (bits >> 32) as u32]
 }

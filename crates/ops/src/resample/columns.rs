@@ -3,29 +3,41 @@
 //! The functions here are the meaning; a level may have twins. Mirroring is a matter of the
 //! order of the outputs, which the axis knows. Read `rows.rs` next.
 
-#[cfg(target_arch = "x86_64")]
-use super::avx512;
 use super::axis::{Axis, EACH_BITS, RUNNING_BITS, Rounding, Stretch};
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::Avx512;
+use super::{avx2, avx512};
 use crate::kernels::Level;
+#[cfg(target_arch = "aarch64")]
+use crate::kernels::Neon;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::{Avx2, Avx512};
 
 /// Fraction bits of what planar numerics keep between the passes.
 pub(super) const FRACTION_BITS: u32 = 6;
 
+/// Most rows that are resized at once.
+pub(super) const MAX_ROWS: usize = 4;
+
 /// The pass made ready for one stretch and one level.
 #[derive(Debug)]
 pub(super) struct Columns {
+    level: Level,
     axis: Axis,
     twin: Twin,
 }
 
-/// Which kernels run, with their tables.
+/// Tables of the kernels that run.
 #[derive(Debug)]
 enum Twin {
     Scalar,
     #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2, avx2::Columns),
+    #[cfg(target_arch = "x86_64")]
     Avx512(Avx512, avx512::Columns),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon, neon::Columns),
 }
 
 impl Columns {
@@ -33,21 +45,27 @@ impl Columns {
     pub(super) fn new(level: Level) -> Self {
         let twin = match level {
             #[cfg(target_arch = "x86_64")]
+            Level::Avx2(cpu) => Twin::Avx2(cpu, avx2::Columns::default()),
+            #[cfg(target_arch = "x86_64")]
             Level::Avx512(cpu) => Twin::Avx512(cpu, avx512::Columns::default()),
-            _ => Twin::Scalar,
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon(cpu) => Twin::Neon(cpu, neon::Columns::default()),
+            Level::Scalar => Twin::Scalar,
         };
-        Self { axis: Axis::default(), twin }
+        Self { level, axis: Axis::default(), twin }
     }
 
     /// Makes it ready.
     pub(super) fn set(&mut self, stretch: &Stretch, rounding: Rounding) {
+        self.axis.set(self.level, stretch, rounding);
         match &mut self.twin {
-            Twin::Scalar => self.axis.set(stretch, rounding),
+            Twin::Scalar => {}
             #[cfg(target_arch = "x86_64")]
-            Twin::Avx512(cpu, tables) => {
-                avx512::set_axis(*cpu, &mut self.axis, stretch, rounding);
-                tables.set(*cpu, &self.axis);
-            }
+            Twin::Avx2(cpu, tables) => tables.set(*cpu, &self.axis, rounding),
+            #[cfg(target_arch = "x86_64")]
+            Twin::Avx512(cpu, tables) => tables.set(*cpu, &self.axis),
+            #[cfg(target_arch = "aarch64")]
+            Twin::Neon(cpu, tables) => tables.set(*cpu, &self.axis),
         }
     }
 
@@ -56,23 +74,46 @@ impl Columns {
         &self.axis
     }
 
-    /// Resizes the row `src` into bytes. The weights are rounded each; `src` has the inputs
-    /// needed; `out` has a place for every span.
-    pub(super) fn bytes(&mut self, src: &[u8], out: &mut [u8]) {
+    /// Resizes rows, which have the inputs needed, into bytes. The weights are rounded each.
+    /// `out` has a place for every output, row after row.
+    pub(super) fn bytes(&self, rows: &[&[u8]], out: &mut [u8]) {
+        self.check(rows, out.len());
         match &self.twin {
-            Twin::Scalar => bytes(&self.axis, src, out),
+            Twin::Scalar => bytes(&self.axis, rows, out),
             #[cfg(target_arch = "x86_64")]
-            Twin::Avx512(cpu, tables) => tables.bytes(*cpu, &self.axis, src, out),
+            Twin::Avx2(cpu, tables) => tables.bytes(*cpu, &self.axis, rows, out),
+            #[cfg(target_arch = "x86_64")]
+            Twin::Avx512(cpu, tables) => tables.bytes(*cpu, &self.axis, rows, out),
+            #[cfg(target_arch = "aarch64")]
+            Twin::Neon(cpu, tables) => tables.bytes(*cpu, &self.axis, rows, out),
         }
     }
 
-    /// Resizes the row `src` into sixty-fourths. The weights are rounded running.
-    pub(super) fn sixty_fourths(&mut self, src: &[u8], out: &mut [i16]) {
+    /// Resizes rows into sixty-fourths. The weights are rounded running.
+    pub(super) fn sixty_fourths(&self, rows: &[&[u8]], out: &mut [i16]) {
+        self.check(rows, out.len());
         match &self.twin {
-            Twin::Scalar => sixty_fourths(&self.axis, src, out),
+            Twin::Scalar => sixty_fourths(&self.axis, rows, out),
             #[cfg(target_arch = "x86_64")]
-            Twin::Avx512(cpu, tables) => tables.sixty_fourths(*cpu, &self.axis, src, out),
+            Twin::Avx2(cpu, tables) => {
+                tables.sixty_fourths(*cpu, &self.axis, rows, out);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Twin::Avx512(cpu, tables) => {
+                tables.sixty_fourths(*cpu, &self.axis, rows, out);
+            }
+            #[cfg(target_arch = "aarch64")]
+            Twin::Neon(cpu, tables) => {
+                tables.sixty_fourths(*cpu, &self.axis, rows, out);
+            }
         }
+    }
+
+    fn check(&self, rows: &[&[u8]], n_places: usize) {
+        let width = self.axis.needed().len();
+        let complete = rows.iter().all(|row| row.len() == width);
+        assert!(complete, "a row has the {width} columns that are needed");
+        assert_eq!(n_places, rows.len() * self.axis.firsts().len(), "places for all");
     }
 }
 
@@ -86,27 +127,32 @@ pub(super) fn byte_of(sum: i32) -> u8 {
 
 /// The scalar meaning of [`Columns::bytes`].
 #[inline(always)]
-pub(super) fn bytes(axis: &Axis, src: &[u8], out: &mut [u8]) {
-    for (byte, sum) in out.iter_mut().zip(sums(axis, src)) {
-        *byte = byte_of(sum);
+pub(super) fn bytes(axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
+    for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
+        for (byte, sum) in out.iter_mut().zip(sums(axis, row)) {
+            *byte = byte_of(sum);
+        }
     }
 }
 
 /// The scalar meaning of [`Columns::sixty_fourths`].
 #[inline(always)]
-pub(super) fn sixty_fourths(axis: &Axis, src: &[u8], out: &mut [i16]) {
+pub(super) fn sixty_fourths(axis: &Axis, rows: &[&[u8]], out: &mut [i16]) {
     const DROPPED: u32 = RUNNING_BITS - FRACTION_BITS;
-    for (value, sum) in out.iter_mut().zip(sums(axis, src)) {
-        let rounded = (sum + (1 << (DROPPED - 1))) >> DROPPED;
-        *value = i16::try_from(rounded).expect("at most 255 sixty-fourths times 64");
+    for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
+        for (value, sum) in out.iter_mut().zip(sums(axis, row)) {
+            let rounded = (sum + (1 << (DROPPED - 1))) >> DROPPED;
+            *value = i16::try_from(rounded).expect("at most 255 times 64");
+        }
     }
 }
 
 #[inline(always)]
-fn sums(axis: &Axis, src: &[u8]) -> impl Iterator<Item = i32> {
+fn sums(axis: &Axis, row: &[u8]) -> impl Iterator<Item = i32> {
     let weights = axis.weights().chunks_exact(axis.n_taps());
-    axis.spans().iter().zip(weights).map(|(span, weights)| {
-        let inputs = &src[span.first as usize..][..span.len as usize];
+    let places = axis.firsts().iter().zip(axis.lens());
+    places.zip(weights).map(|((&first, &len), weights)| {
+        let inputs = &row[first as usize..][..len as usize];
         let products = inputs.iter().zip(weights).map(|(&x, &w)| i32::from(x) * w);
         products.sum()
     })

@@ -1,35 +1,44 @@
 //! Exact numerics: Pillow's resize, bit for bit, fed row by row.
 //!
 //! The pass along the rows ends in bytes, as Pillow's does. A pass that changes no size has
-//! the weights 1 and 0 and so changes nothing. Read `planar.rs` next.
+//! the weights 1 and 0 and so changes nothing. A row of the sample is made as soon as the rows
+//! that it needs have come. Read `planar.rs` next.
 
 use bothends_core::recipe::draw::CropBox;
 
 use super::axis::{Axis, Rounding};
-use super::columns::Columns;
+use super::columns::{Columns, MAX_ROWS};
 use super::lines::Lines;
 use super::{Sampling, Target, rows};
 use crate::colour;
 use crate::kernels::Level;
 
+/// Most channels of an image.
+const MAX_CHANNELS: usize = MAX_ROWS;
+
 /// Resizes one crop after the other; keeps its memory.
-///
-/// Per crop: [`Self::begin`], [`Self::row`] for every row of [`Self::needed`] from the top,
-/// [`Self::finish`].
 #[derive(Debug)]
 pub struct Exact {
     level: Level,
     columns: Columns,
     rows: Axis,
-    crop: CropBox,
-    n_planes: usize,
-    /// Outputs of one plane in one row, and how many of them are wanted.
-    plane_len: usize,
-    n_rows: usize,
-    /// Between the passes: of every row that came, its planes side by side.
+    /// Between the passes: of every row that came, its channels side by side.
     narrowed: Lines<u8>,
     /// One row after both passes.
     row: Lines<u8>,
+}
+
+/// A sample that is being made. [`Self::row`] takes every row of [`Self::needed`], from the top;
+/// then [`Self::finish`] it.
+#[derive(Debug)]
+#[must_use = "a sample without its rows is not finished"]
+pub struct ExactSample<'a> {
+    exact: &'a mut Exact,
+    crop: CropBox,
+    n_channels: usize,
+    out: &'a mut [u8],
+    /// How many rows of the sample are made.
+    n_made: usize,
 }
 
 impl Exact {
@@ -40,97 +49,112 @@ impl Exact {
             level,
             columns: Columns::new(level),
             rows: Axis::default(),
-            crop: CropBox { top: 0, left: 0, height: 0, width: 0 },
-            n_planes: 0,
-            plane_len: 0,
-            n_rows: 0,
             narrowed: Lines::default(),
             row: Lines::default(),
         }
     }
 
-    /// Begins with `crop` of an image of `n_planes` channels. Neither the crop nor the
-    /// target's window may be empty.
+    /// Begins with `crop` of an image of `n_channels`, 1 to 4. The sample goes to `out`: rows,
+    /// columns, channels; of one channel it may also have three, all alike. Neither the crop
+    /// nor the target's window may be empty.
     ///
     /// # Panics
-    /// When one of them is, or when there is no channel.
-    pub fn begin(&mut self, crop: CropBox, n_planes: usize, target: &Target) {
-        assert!(n_planes > 0, "an image has channels");
-        let [rows, columns] = target.stretches(crop, Sampling::FULL);
-        self.columns.set(&columns, Rounding::Each);
-        self.rows.set(&rows, Rounding::Each);
-        self.crop = crop;
-        self.n_planes = n_planes;
-        self.n_rows = 0;
-        self.plane_len = self.columns.axis().spans().len();
-        // The weights of 0 behind a triangle at the lower edge want rows, too.
-        let n_lines = self.rows.needed().len() + self.rows.n_taps();
-        self.narrowed.reshape(n_lines, self.plane_len * n_planes);
-        self.row.reshape(1, self.plane_len * n_planes);
+    /// When one of them is, when there are not 1 to 4 channels, or when `out` is not one sample
+    /// long.
+    pub fn begin<'a>(
+        &'a mut self,
+        crop: CropBox,
+        n_channels: usize,
+        target: &Target,
+        out: &'a mut [u8],
+    ) -> ExactSample<'a> {
+        assert!((1..=MAX_CHANNELS).contains(&n_channels), "one to four channels");
+        let whole = target.area() * n_channels;
+        let spread = n_channels == 1 && out.len() == 3 * whole;
+        assert!(out.len() == whole || spread, "one sample");
+        let [down, along] = target.stretches(crop, Sampling::FULL);
+        self.columns.set(&along, Rounding::Each);
+        self.rows.set(self.level, &down, Rounding::Each);
+        let len = n_channels * self.columns.axis().firsts().len();
+        self.narrowed.begin(len, self.rows.n_taps());
+        self.row.begin(len, 1);
+        ExactSample { exact: self, crop, n_channels, out, n_made: 0 }
     }
 
+    /// Gives memory back of which there is more than `keep_bytes`.
+    pub fn release_above(&mut self, keep_bytes: usize) {
+        self.narrowed.release_above(keep_bytes);
+    }
+}
+
+impl ExactSample<'_> {
     /// The part of the image that the sample is made of; lies inside the crop.
     #[must_use]
     pub fn needed(&self) -> CropBox {
-        Sampling::FULL.needed(self.crop, [&self.rows, self.columns.axis()])
+        let Exact { columns, rows, .. } = &*self.exact;
+        Sampling::FULL.needed(self.crop, [rows, columns.axis()])
     }
 
-    /// Takes the next row of [`Self::needed`]: of each channel its bytes.
+    /// Takes the next row: of each channel its bytes.
     ///
     /// # Panics
-    /// When it is not as wide, or of other channels, or one row too many.
-    pub fn row<'a>(&mut self, planes: impl IntoIterator<Item = &'a [u8]>) {
-        assert!(self.n_rows < self.rows.needed().len(), "all rows have come");
-        let width = self.columns.axis().needed().len();
-        let mut planes = planes.into_iter();
-        let line = self.narrowed.line_mut(self.n_rows);
-        for nth in 0..self.n_planes {
-            let plane = planes.next().expect("a slice for every channel");
-            assert_eq!(plane.len(), width, "a row has the columns that are needed");
-            let out = &mut line[nth * self.plane_len..][..self.plane_len];
-            self.columns.bytes(plane, out);
+    /// When it is not as wide as [`Self::needed`], of other channels, or one row too many.
+    pub fn row<'r>(&mut self, channels: impl IntoIterator<Item = &'r [u8]>) {
+        let mut row = [&[][..]; MAX_CHANNELS];
+        let mut n_channels = 0;
+        for (place, channel) in row.iter_mut().zip(channels) {
+            *place = channel;
+            n_channels += 1;
         }
-        assert!(planes.next().is_none(), "a channel for every slice");
-        self.n_rows += 1;
+        assert_eq!(n_channels, self.n_channels, "a slice for every channel");
+        // Only now, and not behind the row before: by now that has got from the processor's
+        // stores to its cache.
+        self.make_rows();
+        let Exact { columns, rows, narrowed, .. } = &mut *self.exact;
+        assert!(narrowed.n_rows() < rows.needed().len(), "all rows have come");
+        let keep = rows.firsts()[self.n_made] as usize;
+        let len = n_channels * columns.axis().firsts().len();
+        columns.bytes(&row[..n_channels], &mut narrowed.next(1, keep)[..len]);
     }
 
-    /// Writes the sample, once all rows have come: rows, columns, channels. An image of one
-    /// channel may also become a sample of three, all alike.
+    /// Ends the sample.
     ///
     /// # Panics
-    /// When a row is missing, or `out` is not one sample long.
-    pub fn finish(&mut self, out: &mut [u8]) {
-        assert_eq!(self.n_rows, self.rows.needed().len(), "every row has come");
-        let width = self.columns.axis().n_outputs();
-        let row_bytes = out.len() / self.rows.n_outputs();
-        let n_channels = row_bytes / width;
-        assert_eq!(out.len(), self.rows.n_outputs() * width * n_channels, "a sample");
-        let spread = n_channels == 3 && self.n_planes == 1;
-        assert!(n_channels == self.n_planes || spread, "a sample of those channels");
-        for (y, out) in out.chunks_exact_mut(row_bytes).enumerate() {
-            let first = self.rows.spans()[y].first as usize;
-            let rows = self.narrowed.at(first, self.rows.n_taps());
-            rows::bytes(self.level, rows, self.rows.weights_of(y), self.row.line_mut(0));
-            let row = self.row.at(0, 1);
-            let plane = |nth: usize| &row[nth * self.plane_len..][..width];
-            match (self.n_planes, n_channels) {
-                (1, 1) => out.copy_from_slice(plane(0)),
-                (1, _) => colour::interleave(self.level, [plane(0); 3], out),
+    /// When a row is missing.
+    pub fn finish(mut self) {
+        self.make_rows();
+        assert_eq!(self.n_made, self.exact.rows.n_outputs(), "every row has come");
+    }
+
+    /// Makes all rows of the sample for which enough rows have come.
+    fn make_rows(&mut self) {
+        let Exact { level, columns, rows, narrowed, row } = &mut *self.exact;
+        let width = columns.axis().n_outputs();
+        let channel_len = columns.axis().firsts().len();
+        let row_bytes = self.out.len() / rows.n_outputs();
+        let ready = rows.n_ready(self.n_made, narrowed.n_rows());
+        for y in self.n_made..ready {
+            let (first, weights) = rows.inputs_of(y);
+            let inputs = narrowed.rows(first, weights.len());
+            let blended = row.only();
+            rows::bytes(*level, inputs, weights, blended);
+            let channel = |nth: usize| &blended[nth * channel_len..][..width];
+            let out = &mut self.out[y * row_bytes..][..row_bytes];
+            match (self.n_channels, row_bytes / width) {
+                (1, 1) => out.copy_from_slice(channel(0)),
+                (1, _) => colour::interleave(*level, [channel(0); 3], out),
                 (3, _) => {
-                    colour::interleave(self.level, [plane(0), plane(1), plane(2)], out);
+                    let channels = [channel(0), channel(1), channel(2)];
+                    colour::interleave(*level, channels, out);
                 }
-                (_, n) => {
-                    for (nth, channel) in (0..n).map(|nth| (nth, plane(nth))) {
+                (n, _) => {
+                    for (nth, bytes) in (0..n).map(|nth| (nth, channel(nth))) {
                         let places = out.iter_mut().skip(nth).step_by(n);
-                        places.zip(channel).for_each(|(place, &byte)| *place = byte);
+                        places.zip(bytes).for_each(|(place, &byte)| *place = byte);
                     }
                 }
             }
         }
-    }
-
-    /// Gives memory back of which there is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        self.narrowed.release_above(keep_bytes);
+        self.n_made = ready;
     }
 }

@@ -2,18 +2,28 @@
 //!
 //! The pass along the rows ends in sixty-fourths of a byte's step, so does the pass along the
 //! columns, and only the samples are rounded to bytes: once. Without a change of size
-//! nothing but the colours is computed, exactly as libjpeg does. Read `colour.rs` next.
+//! nothing but the colours is computed, exactly as libjpeg does. A row of the sample is made as
+//! soon as the rows that it needs have come, of all planes. Read `colour.rs` next.
 
 use bothends_core::recipe::draw::CropBox;
 
-use super::axis::{Axis, Rounding};
-use super::columns::Columns;
+use super::axis::{Axis, Rounding, Stretch};
+use super::columns::{Columns, MAX_ROWS};
 use super::lines::Lines;
 use super::{Sampling, Target, rows};
 use crate::colour;
 use crate::kernels::Level;
 
-/// What the planes hold.
+/// An image as its decoder has it: one plane, or three.
+#[derive(Debug, Clone, Copy)]
+pub struct Planes<'a> {
+    /// What one sample of each stands for.
+    pub samplings: &'a [Sampling],
+    /// What they hold.
+    pub colour: Colour,
+}
+
+/// What planes hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
     /// Brightness, blueness, redness, as JPEG has them.
@@ -23,14 +33,9 @@ pub enum Colour {
 }
 
 /// Resizes one crop after the other; keeps its memory.
-///
-/// Per crop: [`Self::begin`], [`Self::row`] for every row of [`Self::needed`] of every plane,
-/// each plane from the top, [`Self::finish`].
 #[derive(Debug)]
 pub struct Planar {
     level: Level,
-    colour: Colour,
-    crop: CropBox,
     grids: Vec<Grid>,
     planes: Vec<Plane>,
 }
@@ -47,138 +52,162 @@ struct Grid {
 struct Plane {
     /// Its place among the grids.
     grid: usize,
-    n_rows: usize,
     /// Between the passes.
     narrowed: Lines<i16>,
     /// One row after both passes.
     row: Lines<i16>,
 }
 
+/// A sample that is being made. [`Self::rows`] takes every row of what is [`Self::needed`] of
+/// every plane, each plane from the top; then [`Self::finish`] it. It goes fastest when no plane
+/// runs far ahead of the others.
+#[derive(Debug)]
+#[must_use = "a sample without its rows is not finished"]
+pub struct PlanarSample<'a> {
+    planar: &'a mut Planar,
+    crop: CropBox,
+    colour: Colour,
+    out: &'a mut [u8],
+    /// How many rows of the sample are made.
+    n_made: usize,
+}
+
 impl Planar {
     /// A resizer that uses the kernels of `level`.
     #[must_use]
     pub fn new(level: Level) -> Self {
-        let nowhere = CropBox { top: 0, left: 0, height: 0, width: 0 };
-        let (grids, planes) = (Vec::new(), Vec::new());
-        Self { level, colour: Colour::AsIs, crop: nowhere, grids, planes }
+        Self { level, grids: Vec::new(), planes: Vec::new() }
     }
 
-    /// Begins with `crop`, in pixels of an image that has a plane for each of `samplings`: one
-    /// or three. Neither the crop nor the target's window may be empty.
+    /// Begins with `crop`, in pixels, of an image of `planes`. The sample goes to `out`: rows,
+    /// columns, channels; of one plane it may also have three, all alike. Neither the crop nor
+    /// the target's window may be empty.
     ///
     /// # Panics
-    /// When one of them is, or when there are planes that `colour` does not know.
-    pub fn begin(
-        &mut self,
+    /// When one of them is, when the colours do not go with the number of planes, or when
+    /// `out` is not one sample long.
+    pub fn begin<'a>(
+        &'a mut self,
+        planes: Planes<'_>,
         crop: CropBox,
-        samplings: &[Sampling],
-        colour: Colour,
         target: &Target,
-    ) {
-        let known = match colour {
-            Colour::YCbCr => samplings.len() == 3,
-            Colour::AsIs => matches!(samplings.len(), 1 | 3),
-        };
-        assert!(known, "planes of grey, of YCbCr or of RGB");
-        self.colour = colour;
-        self.crop = crop;
+        out: &'a mut [u8],
+    ) -> PlanarSample<'a> {
+        let Planes { samplings, colour } = planes;
+        let n_channels = out.len() / target.area();
+        let known = matches!(
+            (colour, samplings.len(), n_channels),
+            (Colour::YCbCr | Colour::AsIs, 3, 3) | (Colour::AsIs, 1, 1 | 3)
+        );
+        assert!(known, "planes of grey, of YCbCr or of RGB, and a sample of such");
+        assert_eq!(out.len(), target.area() * n_channels, "one sample");
         self.planes.resize_with(samplings.len(), Plane::default);
         let mut n_grids = 0;
         for (nth, &sampling) in samplings.iter().enumerate() {
             let made = self.grids[..n_grids].iter().position(|g| g.sampling == sampling);
-            self.planes[nth].grid = made.unwrap_or_else(|| {
-                let [down, along] = target.stretches(crop, sampling);
-                if self.grids.len() == n_grids {
-                    self.grids.push(Grid::new(self.level));
-                }
-                let grid = &mut self.grids[n_grids];
-                grid.sampling = sampling;
-                grid.columns.set(&along, Rounding::Running);
-                grid.rows.set(&down, Rounding::Running);
+            let grid = made.unwrap_or(n_grids);
+            if grid == n_grids {
                 n_grids += 1;
-                n_grids - 1
-            });
+                self.set_grid(grid, sampling, target.stretches(crop, sampling));
+            }
+            self.planes[nth].begin(grid, &self.grids[grid]);
         }
-        for plane in &mut self.planes {
-            let Grid { columns, rows, .. } = &self.grids[plane.grid];
-            let n_columns = columns.axis().spans().len();
-            plane.n_rows = 0;
-            // The weights of 0 behind a triangle at the lower edge want rows, too.
-            plane.narrowed.reshape(rows.needed().len() + rows.n_taps(), n_columns);
-            plane.row.reshape(1, n_columns);
-        }
+        PlanarSample { planar: self, crop, colour, out, n_made: 0 }
     }
 
+    fn set_grid(&mut self, nth: usize, sampling: Sampling, [down, along]: [Stretch; 2]) {
+        if self.grids.len() == nth {
+            self.grids.push(Grid::new(self.level));
+        }
+        let grid = &mut self.grids[nth];
+        grid.sampling = sampling;
+        grid.columns.set(&along, Rounding::Running);
+        grid.rows.set(self.level, &down, Rounding::Running);
+    }
+
+    /// Gives memory back of which there is more than `keep_bytes`.
+    pub fn release_above(&mut self, keep_bytes: usize) {
+        self.planes.iter_mut().for_each(|plane| plane.narrowed.release_above(keep_bytes));
+    }
+}
+
+impl PlanarSample<'_> {
     /// The part of a plane, in its own samples, that the sample is made of.
     ///
     /// # Panics
     /// When there is no such plane.
     #[must_use]
     pub fn needed(&self, plane: usize) -> CropBox {
-        let Grid { sampling, columns, rows } = &self.grids[self.planes[plane].grid];
-        sampling.needed(self.crop, [rows, columns.axis()])
+        let grid = &self.planar.grids[self.planar.planes[plane].grid];
+        grid.sampling.needed(self.crop, [&grid.rows, grid.columns.axis()])
     }
 
-    /// Takes the next row of a plane's [`Self::needed`].
+    /// Takes the next rows of a plane; several at once go faster.
     ///
     /// # Panics
-    /// When it is not as wide, or one row too many.
-    pub fn row(&mut self, plane: usize, src: &[u8]) {
-        let plane = &mut self.planes[plane];
-        let Grid { columns, rows, .. } = &mut self.grids[plane.grid];
-        assert!(plane.n_rows < rows.needed().len(), "all rows have come");
-        let width = columns.axis().needed().len();
-        assert_eq!(src.len(), width, "a row has the columns that are needed");
-        columns.sixty_fourths(src, plane.narrowed.line_mut(plane.n_rows));
-        plane.n_rows += 1;
+    /// When one is not as wide as [`Self::needed`], or there are too many.
+    pub fn rows<'r>(&mut self, plane: usize, rows: impl IntoIterator<Item = &'r [u8]>) {
+        let Planar { grids, planes, .. } = &mut *self.planar;
+        let Plane { grid, narrowed, .. } = &mut planes[plane];
+        let Grid { columns, rows: axis, .. } = &grids[*grid];
+        let mut rows = rows.into_iter();
+        loop {
+            let mut few = [&[][..]; MAX_ROWS];
+            let mut n_few = 0;
+            for (place, row) in few.iter_mut().zip(&mut rows) {
+                *place = row;
+                n_few += 1;
+            }
+            if n_few == 0 {
+                break;
+            }
+            assert!(narrowed.n_rows() + n_few <= axis.needed().len(), "all have come");
+            let keep = axis.firsts()[self.n_made] as usize;
+            columns.sixty_fourths(&few[..n_few], narrowed.next(n_few, keep));
+        }
+        self.make_rows();
     }
 
-    /// Writes the sample, once all rows have come: rows, columns, channels. One plane may also
-    /// become a sample of three channels, all alike.
+    /// Ends the sample.
     ///
     /// # Panics
-    /// When a row is missing, or `out` is not one sample long.
-    pub fn finish(&mut self, out: &mut [u8]) {
-        let Grid { columns, rows, .. } = &self.grids[0];
-        let (height, width) = (rows.n_outputs(), columns.axis().n_outputs());
-        for plane in &self.planes {
-            let rows = &self.grids[plane.grid].rows;
-            assert_eq!(plane.n_rows, rows.needed().len(), "every row has come");
-        }
-        let n_channels = out.len() / (height * width);
-        assert_eq!(out.len(), height * width * n_channels, "a sample");
-        for (y, out) in out.chunks_exact_mut(width * n_channels).enumerate() {
-            for plane in &mut self.planes {
-                let rows = &self.grids[plane.grid].rows;
-                let first = rows.spans()[y].first as usize;
-                let narrowed = plane.narrowed.at(first, rows.n_taps());
-                let row = plane.row.line_mut(0);
-                rows::sixty_fourths(self.level, narrowed, rows.weights_of(y), row);
-            }
-            let row = |nth: usize| &self.planes[nth].row.at(0, 1)[..];
-            match (self.colour, self.planes.len(), n_channels) {
-                (Colour::YCbCr, 3, 3) => {
-                    colour::fine_ycc_to_rgb(self.level, [row(0), row(1), row(2)], out);
-                }
-                (Colour::AsIs, 3, 3) => {
-                    colour::fine_to_bytes(self.level, [row(0), row(1), row(2)], out);
-                }
-                (Colour::AsIs, 1, 3) => {
-                    colour::fine_to_bytes(self.level, [row(0); 3], out);
-                }
-                (Colour::AsIs, 1, 1) => {
-                    colour::fine_to_bytes(self.level, [row(0)], out);
-                }
-                _ => panic!("a sample of {n_channels} channels of those planes"),
-            }
-        }
+    /// When a row is missing.
+    pub fn finish(self) {
+        let n_rows = self.planar.grids[0].rows.n_outputs();
+        assert_eq!(self.n_made, n_rows, "every row has come, of all planes");
     }
 
-    /// Gives memory back of which there is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        for plane in &mut self.planes {
-            plane.narrowed.release_above(keep_bytes);
+    /// Makes all rows of the sample for which enough rows have come.
+    fn make_rows(&mut self) {
+        let Planar { level, grids, planes } = &mut *self.planar;
+        let n_ready = |plane: &Plane| {
+            grids[plane.grid].rows.n_ready(self.n_made, plane.narrowed.n_rows())
+        };
+        let ready = planes.iter().map(n_ready).min().unwrap_or(0);
+        let row_bytes = self.out.len() / grids[0].rows.n_outputs();
+        for y in self.n_made..ready {
+            for Plane { grid, narrowed, row } in &mut *planes {
+                let (first, weights) = grids[*grid].rows.inputs_of(y);
+                let inputs = narrowed.rows(first, weights.len());
+                rows::sixty_fourths(*level, inputs, weights, row.only());
+            }
+            let row = |nth: usize| planes[nth].row.rows(0, 1);
+            let out = &mut self.out[y * row_bytes..][..row_bytes];
+            let n_channels = row_bytes / grids[0].columns.axis().n_outputs();
+            match (self.colour, planes.len(), n_channels) {
+                (Colour::YCbCr, ..) => {
+                    colour::fine_ycc_to_rgb(*level, [row(0), row(1), row(2)], out);
+                }
+                (Colour::AsIs, 3, _) => {
+                    colour::fine_to_bytes(*level, [row(0), row(1), row(2)], out);
+                }
+                (Colour::AsIs, _, 3) => {
+                    colour::fine_to_bytes(*level, [row(0); 3], out);
+                }
+                (Colour::AsIs, ..) => colour::fine_to_bytes(*level, [row(0)], out),
+            }
         }
+        self.n_made = ready;
     }
 }
 
@@ -186,5 +215,14 @@ impl Grid {
     fn new(level: Level) -> Self {
         let columns = Columns::new(level);
         Self { sampling: Sampling::FULL, columns, rows: Axis::default() }
+    }
+}
+
+impl Plane {
+    fn begin(&mut self, nth: usize, grid: &Grid) {
+        let len = grid.columns.axis().firsts().len();
+        self.grid = nth;
+        self.narrowed.begin(len, grid.rows.n_taps());
+        self.row.begin(len, 1);
     }
 }

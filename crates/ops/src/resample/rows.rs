@@ -3,10 +3,12 @@
 //! The functions here are the meaning; a level may have twins. Rows lie one behind the other,
 //! as many as there are weights, each as long as the result. Read `exact.rs` next.
 
-#[cfg(target_arch = "x86_64")]
-use super::avx512;
 use super::axis::RUNNING_BITS;
 use super::columns::byte_of;
+#[cfg(target_arch = "aarch64")]
+use super::neon;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
 use crate::kernels::Level;
 
 /// Columns that are summed side by side.
@@ -16,8 +18,12 @@ const SIDE_BY_SIDE: usize = 64;
 pub(super) fn bytes(level: Level, rows: &[u8], weights: &[i32], out: &mut [u8]) {
     match level {
         #[cfg(target_arch = "x86_64")]
+        Level::Avx2(cpu) => avx2::blend_bytes(cpu, rows, weights, out),
+        #[cfg(target_arch = "x86_64")]
         Level::Avx512(cpu) => avx512::blend_bytes(cpu, rows, weights, out),
-        _ => bytes_scalar(rows, weights, out),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(cpu) => neon::blend_bytes(cpu, rows, weights, out),
+        Level::Scalar => bytes_scalar(rows, weights, out),
     }
 }
 
@@ -30,8 +36,12 @@ pub(super) fn sixty_fourths(
 ) {
     match level {
         #[cfg(target_arch = "x86_64")]
+        Level::Avx2(cpu) => avx2::blend_sixty_fourths(cpu, rows, weights, out),
+        #[cfg(target_arch = "x86_64")]
         Level::Avx512(cpu) => avx512::blend_sixty_fourths(cpu, rows, weights, out),
-        _ => sixty_fourths_scalar(rows, weights, out),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(cpu) => neon::blend_sixty_fourths(cpu, rows, weights, out),
+        Level::Scalar => sixty_fourths_scalar(rows, weights, out),
     }
 }
 
