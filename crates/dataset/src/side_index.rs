@@ -242,11 +242,21 @@ mod tests {
         bytes
     }
 
+    fn part(bytes: &[u8], start: u64, end: u64) -> Option<&[u8]> {
+        bytes.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
+    }
+
+    fn note<'a>(bytes: &'a [u8], line: &Line) -> &'a [u8] {
+        part(bytes, line.offset, line.offset + u64::from(line.len)).unwrap()
+    }
+
     fn read(bytes: &[u8]) -> Result<Vec<Line>, Unreadable> {
         let header = bytes.first_chunk().ok_or(Unreadable("too short"))?;
         let range = directory_range(header, bytes.len() as u64)?;
-        let (start, end) = (range.start as usize, range.end as usize);
-        directory(header, bytes.get(start..end).ok_or(Unreadable("too short"))?)
+        directory(
+            header,
+            part(bytes, range.start, range.end).ok_or(Unreadable("too short"))?,
+        )
     }
 
     proptest! {
@@ -258,10 +268,10 @@ mod tests {
             let bytes = segment(&notes);
             let lines = read(&bytes).unwrap();
             prop_assert_eq!(lines.len(), notes.len());
-            for (key, note) in &notes {
+            for (key, written) in &notes {
                 let line = find(&lines, *key).unwrap();
-                let found = &bytes[line.offset as usize..][..line.len as usize];
-                prop_assert_eq!(found, note);
+                let found = note(&bytes, line);
+                prop_assert_eq!(found, written);
                 prop_assert!(line.fits(found));
                 prop_assert_eq!((line.stamp, line.content), (key ^ 1, key ^ 2));
             }
@@ -276,9 +286,7 @@ mod tests {
             let mut changed = bytes.clone();
             changed[at] ^= 0x40;
             let still_right = read(&changed).is_ok_and(|lines| {
-                lines.iter().all(|line| {
-                    line.fits(&changed[line.offset as usize..][..line.len as usize])
-                })
+                lines.iter().all(|line| line.fits(note(&changed, line)))
             });
             assert!(!still_right, "byte {at}");
         }
