@@ -113,14 +113,13 @@ impl Level {
     /// Every level that this processor has, the scalar one first, the fastest last.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        let mut levels = vec![Self::Scalar];
         #[cfg(target_arch = "x86_64")]
-        levels.extend(Avx2::new().map(Self::Avx2));
-        #[cfg(target_arch = "x86_64")]
-        levels.extend(Avx512::new().map(Self::Avx512));
+        let kernels = [Avx2::new().map(Self::Avx2), Avx512::new().map(Self::Avx512)];
         #[cfg(target_arch = "aarch64")]
-        levels.extend(Neon::new().map(Self::Neon));
-        levels
+        let kernels = [Neon::new().map(Self::Neon)];
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let kernels: [Option<Self>; 0] = [];
+        std::iter::once(Self::Scalar).chain(kernels.into_iter().flatten()).collect()
     }
 
     /// Its name in [`LEVEL_VARIABLE`], in benchmarks and reports.
