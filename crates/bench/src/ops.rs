@@ -100,6 +100,8 @@ pub struct VariantResult {
     pub entry_points: EntryPointsUse,
     /// The level of the kernels.
     pub kernels: &'static str,
+    /// Mean over the samples' bytes: who does the same work comes to the same.
+    pub mean_value: f64,
     /// One thread.
     pub sample: Option<SampleTime>,
     /// Where its time goes; only where all records are JPEG files and the recipe begins with
@@ -123,6 +125,9 @@ impl OpsBench {
             tell("learning entry points");
             records.entry_points = learn(first, &records)?;
         }
+        tell("looking at all samples");
+        let means = contenders.iter().map(|contender| mean_value(contender, &records));
+        let means = means.collect::<Result<Vec<_>, _>>()?;
         let has = |part| self.parts.contains(&part);
         let read = has(Part::Read)
             .then(|| stages::measure_reading(&data, &records, self.passes))
@@ -142,12 +147,14 @@ impl OpsBench {
             )?;
         }
         let mut alone = alone.into_iter();
-        let variants = contenders.iter().zip(rates).map(|(contender, rates)| {
+        let variants = contenders.iter().zip(means).zip(rates);
+        let variants = variants.map(|((contender, mean_value), rates)| {
             let (sample, stages) = alone.next().unzip();
             VariantResult {
                 numerics: contender.numerics,
                 entry_points: contender.entry_points,
                 kernels: contender.level.name(),
+                mean_value,
                 sample,
                 stages: stages.flatten(),
                 rates,
@@ -256,6 +263,17 @@ fn learn(contender: &Contender, records: &Records) -> Result<Vec<Vec<u8>>, Bench
         Ok(worker.scratch.new_entry_points().to_vec())
     });
     learnt.collect()
+}
+
+fn mean_value(contender: &Contender, records: &Records) -> Result<f64, BenchError> {
+    let mut worker = Worker::new(contender, records);
+    let (mut sum, mut n) = (0_u64, 0_usize);
+    for idx in 0..records.len() {
+        worker.make(idx, Stage::Sample)?;
+        sum += worker.sample.iter().map(|&value| u64::from(value)).sum::<u64>();
+        n += worker.sample.len();
+    }
+    Ok(sum as f64 / n.max(1) as f64)
 }
 
 impl OpsResult {

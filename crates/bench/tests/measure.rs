@@ -45,7 +45,10 @@ fn every_contender_is_measured_in_every_way() {
     assert_eq!(result.variants.len(), 8);
     assert!(result.entry_point_bytes_per_image > 0.0, "nothing was learnt");
     assert!(result.read.unwrap().best_us > 0.0);
+    let exact = &result.variants[..4];
+    assert!(exact.iter().all(|variant| variant.mean_value == exact[0].mean_value));
     for variant in &result.variants {
+        assert!((variant.mean_value - exact[0].mean_value).abs() < 0.5, "{variant:?}");
         let (sample, stages) = (variant.sample.unwrap(), variant.stages.unwrap());
         let sum = stages.tables_us + stages.entropy_us + stages.idct_us + stages.tail_us;
         assert!((sum - sample.best_us).abs() < 1e-6, "{variant:?}");
