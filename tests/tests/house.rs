@@ -31,8 +31,12 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("report", &["core"]),
     ("samples", &["core"]),
     ("pack", &["core", "dataset", "ops", "io"]),
+    ("bench", &["core", "dataset", "ops", "io"]),
     ("firmware-sim", &["core", "csd", "agent"]),
-    ("cli", &["core", "runtime", "energy", "samples", "report", "simulate", "pack"]),
+    (
+        "cli",
+        &["core", "runtime", "energy", "samples", "report", "simulate", "pack", "bench"],
+    ),
     ("capi", &["core", "runtime"]),
     ("python", &["core", "runtime"]),
     ("bothends", &["core", "runtime"]),
@@ -84,6 +88,7 @@ const HOMES: &[(&str, &[&str])] = &[
 
 /// Dev-dependencies that the tables above do not allow, each with what its tests need of it.
 const GUESTS_IN_TESTS: &[(&str, &str, &str)] = &[
+    ("bench", "samples", "makes images to measure"),
     ("ops", "serde_json", "reads the golden files' list"),
     ("runtime", "agent", "joins `loopback` to a real server"),
 ];

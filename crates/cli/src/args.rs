@@ -23,8 +23,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// What a data set or a recipe is
     Inspect(InspectArgs),
-    /// (a later release) micro and end-to-end measurements
-    Bench(Rest),
+    /// Decoding and reading, each measured alone
+    Bench(BenchArgs),
     /// Strategies compared in virtual time: modelled, at once, without data or devices
     Simulate(SimulateArgs),
     /// (a later release) make a packed store
@@ -93,6 +93,116 @@ pub(crate) struct DoctorArgs {
 pub(crate) struct InspectArgs {
     /// A data set, a recipe file, or the name of a built-in recipe
     pub(crate) path: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = false)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) what: BenchWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchWhat {
+    /// Records in memory become samples: time of an image, where it goes, images per second
+    Ops(Box<BenchOpsArgs>),
+    /// Records are read in shuffled order, and dropped
+    Io(BenchIoArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchDataArgs {
+    /// A data set; by default the demo's generated images
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: Option<PathBuf>,
+    /// Only the first N samples of the data set
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+    /// Seed of order and augmentation
+    #[arg(long, default_value_t = 42)]
+    pub(crate) seed: u64,
+    /// Passes over all records, in turns, after one that is not counted
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) passes: u32,
+    /// Write the result as JSON; - for standard output
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchOpsArgs {
+    #[command(flatten)]
+    pub(crate) data: BenchDataArgs,
+    /// A built-in recipe or a recipe file
+    #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train")]
+    pub(crate) recipe: String,
+    /// How pixels are computed
+    #[arg(long, value_enum, default_value_t = NumericsArg::Both)]
+    pub(crate) numerics: NumericsArg,
+    /// With what an earlier visit left to know about each image, or as in a first epoch
+    #[arg(long, value_enum, default_value_t = YesNoArg::Both)]
+    pub(crate) entry_points: YesNoArg,
+    /// Instructions the kernels may use: best, scalar, avx2, avx512, neon
+    #[arg(
+        long,
+        value_name = "LEVEL[,LEVEL...]",
+        value_delimiter = ',',
+        default_value = "best"
+    )]
+    pub(crate) kernels: Vec<String>,
+    /// Numbers of threads; by default 1, and one for each core
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) threads: Vec<u32>,
+    /// What is measured
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "read,stages,rates")]
+    pub(crate) parts: Vec<PartArg>,
+    /// Write what the recipe draws for each image, one JSON object per line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) boxes: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchIoArgs {
+    #[command(flatten)]
+    pub(crate) data: BenchDataArgs,
+    /// How samples are read; by default both ways
+    #[arg(long, value_enum, default_value_t = BenchReaderArg::Both)]
+    pub(crate) reader: BenchReaderArg,
+    /// Most reads on their way at once
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', default_value = "1,4,16,64", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) depth: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum NumericsArg {
+    Exact,
+    Planar,
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum YesNoArg {
+    Yes,
+    No,
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum PartArg {
+    /// Opening and reading each file
+    Read,
+    /// One thread: time of an image, and of its stages
+    Stages,
+    /// Images per second by number of threads
+    Rates,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum BenchReaderArg {
+    #[value(name = "io_uring")]
+    Uring,
+    Pread,
+    Both,
 }
 
 #[derive(Debug, clap::Args)]

@@ -57,7 +57,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
     let mut bar = Bar::new();
     let data = match &args.data {
         Some(data) => data.clone(),
-        None => generate(&args.out, &scale, &mut bar)?,
+        None => generate(&args.out, scale.images, &mut bar)?,
     };
     let config = run_config(args, &data, &scale)?;
     let accelerator = accelerator(args, &config, &scale, &mut bar)?;
@@ -98,14 +98,18 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
     Ok(())
 }
 
-fn generate(out: &Path, scale: &Scale, bar: &mut Bar) -> Result<PathBuf, Failed> {
-    let folder = out.join(format!("images-{}", scale.images));
+/// The demo's images below `out`, made if they are not there.
+pub(crate) fn generate(
+    out: &Path,
+    n_images: u32,
+    bar: &mut Bar,
+) -> Result<PathBuf, Failed> {
+    let folder = out.join(format!("images-{n_images}"));
     bar.phase(&format!(
-        "making {} photograph-like images in {}",
-        scale.images,
+        "making {n_images} photograph-like images in {}",
         folder.display()
     ));
-    let config = GenerateConfig { n_images: scale.images, n_classes: 10, seed: 1 };
+    let config = GenerateConfig { n_images, n_classes: 10, seed: 1 };
     bothends_samples::generate(&folder, &config, &mut |done, total| {
         bar.step(&format!("making photograph-like images: {done} of {total}"));
     })?;

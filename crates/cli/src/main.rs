@@ -5,6 +5,7 @@
 //! where and what to do; 2 bad arguments.
 
 mod args;
+mod bench;
 mod demo;
 mod doctor;
 mod findings;
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Inspect(args) => inspect::inspect(&args),
-        Command::Bench(_) => absent("bench"),
+        Command::Bench(args) => bench::bench(&args),
         Command::Simulate(args) => simulate::simulate(&args),
         Command::Pack(_) => absent("pack"),
         Command::Unpack(_) => absent("unpack"),

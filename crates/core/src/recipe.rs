@@ -264,6 +264,12 @@ impl Recipe {
         self.numerics
     }
 
+    /// The same ops, computed in another way.
+    #[must_use]
+    pub fn with_numerics(self, numerics: Numerics) -> Self {
+        Self { numerics, ..self }
+    }
+
     /// All ops in order. An op's place in this list is its `op_index` in
     /// [`Draws::new`](crate::rng::Draws::new).
     #[must_use]

@@ -15,6 +15,7 @@ use crate::colour;
 use crate::error::{OpsError, SampleFault};
 use crate::image::Image;
 use crate::jpeg::{Chroma, Decoder, Opened, PixelRows, Region};
+use crate::kernels::Level;
 
 /// Most rows and most columns of an image (libjpeg's own limit).
 pub const MAX_SIDE: usize = 65_500;
@@ -52,6 +53,12 @@ pub struct ImageDecoder {
 }
 
 impl ImageDecoder {
+    /// A decoder that uses the kernels of `level`.
+    #[must_use]
+    pub fn new(level: Level) -> Self {
+        Self { jpeg: Decoder::new(level), rows: PixelRows::default() }
+    }
+
     /// Decodes `record` into `out`: RGB for images, the data set's own channels for planar
     /// records. What `out` holds after a fault does not matter.
     ///

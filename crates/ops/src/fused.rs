@@ -11,7 +11,7 @@ use bothends_core::recipe::Numerics;
 use crate::decode::ImageDecoder;
 use crate::error::SampleFault;
 use crate::image::Image;
-use crate::jpeg::{Chroma, ColourModel, EntryPoints, Opened, Region};
+use crate::jpeg::{Chroma, ColourModel, EntryPoints, Opened, Region, Stage};
 use crate::resample::{Colour, Planes, Sampling};
 use crate::resize::{Crop, Resizer};
 
@@ -39,6 +39,9 @@ pub(crate) fn crop_jpeg(
     let mut sample = resizer.begin(crop, n_planes, out.pixels_mut());
     let region = Region::of(sample.needed());
     decoder.jpeg.decode(file, &region, Chroma::Upsampled, entry_points)?;
+    if decoder.jpeg.until < Stage::Sample {
+        return Ok(());
+    }
     for y in region.rows {
         let rgb = decoder.rows.row(&decoder.jpeg, y, &region.columns);
         sample.row(rgb.into_iter().take(n_planes));
@@ -72,6 +75,9 @@ fn crop_planes(
         region.include(&pixels(nth));
     }
     decoder.jpeg.decode(file, &region, Chroma::AsStored, entry_points)?;
+    if decoder.jpeg.until < Stage::Sample {
+        return Ok(());
+    }
     // Planes take turns, a strip of pixel rows each, so that none runs far ahead.
     let needed = [0, 1, 2].map(|nth| {
         let nth = nth.min(samplings.len() - 1);

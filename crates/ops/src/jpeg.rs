@@ -41,7 +41,7 @@ mod entry_points;
 
 mod rows;
 
-pub use decoder::{Decoder, Opened};
+pub use decoder::{Decoder, Opened, Stage};
 pub use entry_points::EntryPoints;
 pub use planes::{Chroma, Plane, Region};
 

@@ -20,7 +20,8 @@ use crate::error::{OpsError, SampleFault};
 use crate::flip;
 use crate::fused::crop_jpeg;
 use crate::image::Image;
-use crate::jpeg::{EntryPoints, Opened};
+use crate::jpeg::{EntryPoints, Opened, Stage};
+use crate::kernels::Level;
 use crate::resample::{Mirror, Target};
 use crate::resize::{Crop, Resizer};
 
@@ -44,6 +45,13 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// Memory of a worker that uses the kernels of `level`; by default, those of the process.
+    #[must_use]
+    pub fn new(level: Level) -> Self {
+        let (decoder, resizer) = (ImageDecoder::new(level), Resizer::new(level));
+        Self { decoder, resizer, ..Self::default() }
+    }
+
     /// Pixels of the image that the last sample was made from; 0 when nothing was decoded.
     /// A device's cost model asks.
     #[must_use]
@@ -126,6 +134,46 @@ impl Pipeline {
         made
     }
 
+    /// The beginning of [`Self::run`], as far as `stage` and without a result: for
+    /// benchmarks. Does something only where a decode and a resize come first, and stops
+    /// early only where the record is a JPEG.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_until(
+        &self,
+        stage: Stage,
+        scratch: &mut Scratch,
+        key: SampleKey,
+        record: Record<'_>,
+    ) -> Result<(), OpsError> {
+        scratch.decoder.jpeg.until = stage;
+        let done = self.begin(scratch, key, record);
+        scratch.decoder.jpeg.until = Stage::Sample;
+        scratch.is_first_visit = false;
+        done.map(drop)
+    }
+
+    /// What is drawn for the sample of `key` where its image has that size: the part, what
+    /// it is resized to and whether it is mirrored. `None` for recipes that do not begin with
+    /// a decode and a resize.
+    ///
+    /// # Errors
+    /// [`OpsError::BadSample`] when the image is too thin to be resized.
+    pub fn crop_of(&self, key: SampleKey, size: Size) -> Result<Option<Crop>, OpsError> {
+        if !self.resizes_first() {
+            return Ok(None);
+        }
+        Ok(Some(self.first_crop(key, size)?.0))
+    }
+
+    fn resizes_first(&self) -> bool {
+        matches!(
+            self.ops[..],
+            [Op::Decode, Op::RandomResizedCrop { .. } | Op::Resize { .. }, ..]
+        )
+    }
+
     fn make(
         &self,
         scratch: &mut Scratch,
@@ -151,11 +199,9 @@ impl Pipeline {
         key: SampleKey,
         record: Record<'_>,
     ) -> Result<usize, OpsError> {
-        let [Op::Decode, Op::RandomResizedCrop { .. } | Op::Resize { .. }, ..] =
-            self.ops[..]
-        else {
+        if !self.resizes_first() {
             return Ok(0);
-        };
+        }
         let Scratch { decoder, resizer, image, next, .. } = scratch;
         let is_jpeg = record.encoding == Encoding::Image
             && Format::of(record.bytes)? == Format::Jpeg;

@@ -69,10 +69,26 @@ impl<'a> Opened<'a> {
     }
 }
 
+/// How far a sample is made. Only benchmarks stop early: what a stage takes is the difference
+/// of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Headers are read; tables of codes and of resize weights are made.
+    Tables,
+    /// Entropy-coded data are coefficients.
+    Entropy,
+    /// Coefficients are planes.
+    Planes,
+    /// Planes are a sample.
+    Sample,
+}
+
 /// Decodes files, one after the other; keeps its memory.
 #[derive(Debug)]
 pub struct Decoder {
     level: Level,
+    /// [`Stage::Sample`], but while a benchmark runs.
+    pub(crate) until: Stage,
     pub(super) data: ScanData,
     /// By slot: the code of DC and that of AC.
     codes: [[Lookup; 2]; 4],
@@ -97,6 +113,7 @@ impl Decoder {
     pub fn new(level: Level) -> Self {
         Self {
             level,
+            until: Stage::Sample,
             data: ScanData::default(),
             codes: Default::default(),
             lanes: Default::default(),
@@ -161,6 +178,9 @@ impl Decoder {
         if file.frame.process == Process::Sequential && is_whole {
             let kind = ScanKind::new(&file)?;
             self.set_codes(&file, &file.scan)?;
+            if self.until == Stage::Tables {
+                return Ok(());
+            }
             if let Some(points) = entry_points
                 && self.decode_from(points, &file, &kind, &mcus).is_ok()
             {
@@ -168,9 +188,14 @@ impl Decoder {
             }
             return self.decode_straight(&mut file, &kind, &mcus);
         }
+        if self.until == Stage::Tables {
+            return Ok(());
+        }
         let mut coefficients = std::mem::take(&mut self.coefficients);
         let decoded = coefficients.decode(&mut file);
-        if let Ok(steps) = &decoded {
+        if let Ok(steps) = &decoded
+            && self.until > Stage::Entropy
+        {
             self.set_planes(&file.frame, &mcus);
             self.transform_all(&coefficients, &file.frame, steps, &mcus);
         }
@@ -240,7 +265,7 @@ impl Decoder {
                 lane.begin(&scan, n_mcus).map_err(unreadable)?;
                 run_one(self.level, &scan, lane).map_err(unreadable)?;
             }
-            if mcus.down.contains(&y) {
+            if mcus.down.contains(&y) && self.until > Stage::Entropy {
                 let part = RowPart { row: &lane.row, y: y - mcus.down.start, first };
                 kind.transform(self.level, &part, mcus, &mut self.planes);
             }
@@ -298,6 +323,9 @@ impl Decoder {
             for (lane, at_work) in self.lanes.iter().zip(&mut at_work) {
                 if let Some(span) = at_work.take_if(|_| lane.is_done()) {
                     span.check(lane.place())?;
+                    if self.until == Stage::Entropy {
+                        continue;
+                    }
                     let part = RowPart { row: &lane.row, y: span.y, first };
                     kind.transform(self.level, &part, mcus, &mut self.planes);
                 }

@@ -1,0 +1,26 @@
+//! Measures two parts of a run alone: [`ops`] makes samples of records that lie in memory,
+//! [`io`] reads records and looks at none.
+//!
+//! Whatever is compared is measured in turns, in passes over the same records, in an order
+//! that moves on from pass to pass: what disturbs the machine for a while disturbs all.
+//! Reported are medians of whole passes, and where it helps minima, which hide what a busy
+//! machine adds (and hot caches, and clocks that fall). Nothing here compares with other
+//! programs; `scripts/bench-engine` does. Nothing is printed.
+//!
+//! Reading order: `records` is what is worked on; `timing` the clocks and the medians; `ops`
+//! with `boxes`, `stages` and `rates`; `io`; `table` aligns text.
+
+mod error;
+mod records;
+mod timing;
+
+pub mod boxes;
+pub mod ops;
+mod rates;
+mod stages;
+
+pub mod io;
+
+mod table;
+
+pub use error::BenchError;

@@ -1,0 +1,369 @@
+//! `bench ops`: records in memory become samples, with everything else left out.
+//!
+//! A *contender* is a way to do the same work: numerics, with or without entry points, a
+//! level of kernels. Read `stages.rs` (one thread, and where the time goes) and `rates.rs`
+//! (many threads) next.
+
+use std::path::PathBuf;
+
+use bothends_core::recipe::{Numerics, Recipe, Size};
+use bothends_ops::jpeg::Stage;
+pub use bothends_ops::kernels::Level;
+use bothends_ops::{OpsError, Pipeline, Scratch};
+use serde::Serialize;
+
+use crate::BenchError;
+use crate::rates;
+use crate::records::{DataSet, Records, shape};
+use crate::stages;
+use crate::table::{aligned, cell};
+
+pub use crate::rates::Rate;
+pub use crate::stages::{SampleTime, StageTimes};
+
+/// Told what is going on, every now and then.
+pub type Tell<'a> = &'a mut dyn FnMut(&str);
+
+/// Whether a decoder is given entry points, as in every epoch but the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryPointsUse {
+    /// Those that an earlier visit left.
+    Yes,
+    /// None; they are made, as in a first epoch.
+    No,
+}
+
+/// A part of the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Reading each file, one by one.
+    Read,
+    /// One thread, with stages.
+    Stages,
+    /// Samples per second of one or many threads.
+    Rates,
+}
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub struct OpsBench {
+    /// A data set.
+    pub data: PathBuf,
+    /// Only its first so many samples.
+    pub limit: Option<u64>,
+    /// What samples are; its numerics do not count.
+    pub recipe: Recipe,
+    /// Seed of what it draws; the epoch is 0.
+    pub seed: u64,
+    /// Contenders: all combinations of these three.
+    pub numerics: Vec<Numerics>,
+    /// See [`Self::numerics`].
+    pub entry_points: Vec<EntryPointsUse>,
+    /// See [`Self::numerics`].
+    pub kernels: Vec<Level>,
+    /// Numbers of threads; all threads make all samples.
+    pub threads: Vec<u32>,
+    /// Passes over all records, after one that is not counted.
+    pub passes: u32,
+    /// What is measured of each.
+    pub parts: Vec<Part>,
+}
+
+/// What came out.
+#[derive(Debug, Clone, Serialize)]
+pub struct OpsResult {
+    /// The recipe's name.
+    pub recipe: String,
+    /// Seed of what it drew.
+    pub seed: u64,
+    /// Records.
+    pub images: usize,
+    /// Their mean length.
+    pub bytes_per_image: f64,
+    /// Mean length of what an earlier visit leaves to know about a record.
+    pub entry_point_bytes_per_image: f64,
+    /// Counted passes.
+    pub passes: u32,
+    /// Opening and reading a record's file.
+    pub read: Option<SampleTime>,
+    /// The contenders.
+    pub variants: Vec<VariantResult>,
+}
+
+/// What came out for one contender.
+#[derive(Debug, Clone, Serialize)]
+pub struct VariantResult {
+    /// How pixels are computed.
+    pub numerics: Numerics,
+    /// Whether entry points were given.
+    pub entry_points: EntryPointsUse,
+    /// The level of the kernels.
+    pub kernels: &'static str,
+    /// Mean over the samples' bytes: who does the same work comes to the same.
+    pub mean_value: f64,
+    /// One thread.
+    pub sample: Option<SampleTime>,
+    /// Where its time goes; only where all records are JPEG files and the recipe begins with
+    /// a decode and a resize.
+    pub stages: Option<StageTimes>,
+    /// By number of threads.
+    pub rates: Vec<Rate>,
+}
+
+impl OpsBench {
+    /// Measures. Uses as many threads as asked for, and all records' bytes as memory.
+    ///
+    /// # Errors
+    /// [`BenchError`] when the data cannot be read, or a record makes no sample.
+    pub fn run(&self, tell: Tell<'_>) -> Result<OpsResult, BenchError> {
+        let data = DataSet::open(&self.data, self.limit)?;
+        tell("reading the records into memory");
+        let mut records = Records::read(&data, self.seed)?;
+        let contenders = self.contenders(&data, &records)?;
+        if let Some(first) = contenders.first() {
+            tell("learning entry points");
+            records.entry_points = learn(first, &records)?;
+        }
+        tell("looking at all samples");
+        let means = contenders.iter().map(|contender| mean_value(contender, &records));
+        let means = means.collect::<Result<Vec<_>, _>>()?;
+        let has = |part| self.parts.contains(&part);
+        let read = has(Part::Read)
+            .then(|| stages::measure_reading(&data, &records, self.passes))
+            .transpose()?;
+        let alone = if has(Part::Stages) {
+            stages::measure(&contenders, &records, self.passes, &mut *tell)?
+        } else {
+            Vec::new()
+        };
+        let mut rates = vec![Vec::new(); contenders.len()];
+        if has(Part::Rates) {
+            rates = rates::measure(
+                &contenders,
+                &records,
+                (&self.threads, self.passes),
+                tell,
+            )?;
+        }
+        let mut alone = alone.into_iter();
+        let variants = contenders.iter().zip(means).zip(rates);
+        let variants = variants.map(|((contender, mean_value), rates)| {
+            let (sample, stages) = alone.next().unzip();
+            VariantResult {
+                numerics: contender.numerics,
+                entry_points: contender.entry_points,
+                kernels: contender.level.name(),
+                mean_value,
+                sample,
+                stages: stages.flatten(),
+                rates,
+            }
+        });
+        let n = records.len().max(1) as f64;
+        let learnt: usize = records.entry_points.iter().map(Vec::len).sum();
+        Ok(OpsResult {
+            recipe: self.recipe.name().to_owned(),
+            seed: self.seed,
+            images: records.len(),
+            bytes_per_image: records.n_bytes() as f64 / n,
+            entry_point_bytes_per_image: learnt as f64 / n,
+            passes: self.passes,
+            read,
+            variants: variants.collect(),
+        })
+    }
+
+    fn contenders(
+        &self,
+        data: &DataSet,
+        records: &Records,
+    ) -> Result<Vec<Contender>, BenchError> {
+        let mut contenders = Vec::new();
+        for &numerics in &self.numerics {
+            let recipe = self.recipe.clone().with_numerics(numerics);
+            let pipeline = Pipeline::new(&recipe, recipe.shape(shape(data)?)?);
+            let any = Size { height: 500, width: 500 };
+            let draws = |idx| pipeline.crop_of(records.key(idx), any).ok().flatten();
+            let has_stages = records.are_jpegs() && draws(0).is_some();
+            for &entry_points in &self.entry_points {
+                for &level in &self.kernels {
+                    let pipeline = pipeline.clone();
+                    contenders.push(Contender {
+                        pipeline,
+                        numerics,
+                        entry_points,
+                        level,
+                        has_stages,
+                    });
+                }
+            }
+        }
+        Ok(contenders)
+    }
+}
+
+/// One way to do the work.
+#[derive(Debug)]
+pub(crate) struct Contender {
+    pipeline: Pipeline,
+    numerics: Numerics,
+    entry_points: EntryPointsUse,
+    level: Level,
+    pub(crate) has_stages: bool,
+}
+
+/// A contender on one thread, with its memory.
+#[derive(Debug)]
+pub(crate) struct Worker<'a> {
+    contender: &'a Contender,
+    records: &'a Records,
+    scratch: Scratch,
+    sample: Vec<u8>,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn new(contender: &'a Contender, records: &'a Records) -> Self {
+        let sample = vec![0; contender.pipeline.shape().len()];
+        Self { contender, records, scratch: Scratch::new(contender.level), sample }
+    }
+
+    /// Makes the sample of record `idx`, as far as `stage`.
+    pub(crate) fn make(&mut self, idx: usize, stage: Stage) -> Result<(), BenchError> {
+        let Self { contender, records, scratch, sample } = self;
+        let mut record = records.record(idx);
+        if contender.entry_points == EntryPointsUse::Yes {
+            record.entry_points = &records.entry_points[idx];
+        }
+        let (pipeline, key) = (&contender.pipeline, records.key(idx));
+        let made = match stage {
+            Stage::Sample => pipeline.run(scratch, key, record, sample),
+            Stage::Tables | Stage::Entropy | Stage::Planes => {
+                pipeline.run_until(stage, scratch, key, record)
+            }
+        };
+        let bad = |source: OpsError| BenchError::BadSample {
+            record: records.name(idx).to_owned(),
+            source,
+        };
+        made.map_err(bad)
+    }
+}
+
+/// What a first visit leaves to know about each record.
+fn learn(contender: &Contender, records: &Records) -> Result<Vec<Vec<u8>>, BenchError> {
+    let first = Contender {
+        pipeline: contender.pipeline.clone(),
+        entry_points: EntryPointsUse::No,
+        ..*contender
+    };
+    let mut worker = Worker::new(&first, records);
+    let learnt = (0..records.len()).map(|idx| {
+        worker.make(idx, Stage::Sample)?;
+        Ok(worker.scratch.new_entry_points().to_vec())
+    });
+    learnt.collect()
+}
+
+fn mean_value(contender: &Contender, records: &Records) -> Result<f64, BenchError> {
+    let mut worker = Worker::new(contender, records);
+    let (mut sum, mut n) = (0_u64, 0_usize);
+    for idx in 0..records.len() {
+        worker.make(idx, Stage::Sample)?;
+        sum += worker.sample.iter().map(|&value| u64::from(value)).sum::<u64>();
+        n += worker.sample.len();
+    }
+    Ok(sum as f64 / n.max(1) as f64)
+}
+
+impl OpsResult {
+    /// The result for a terminal, ending in a line break.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = format!(
+            "{}, seed {}: {} images of {:.1} kB in memory, {} passes in turns\n\n",
+            self.recipe,
+            self.seed,
+            self.images,
+            self.bytes_per_image / 1e3,
+            self.passes,
+        );
+        let mut lines = vec![self.headings()];
+        lines.extend(self.variants.iter().map(VariantResult::cells));
+        text += &aligned(&lines, 3);
+        text.push('\n');
+        if let Some(SampleTime { best_us, median_us }) = self.read {
+            text += &format!(
+                "read: opening and reading a file one by one takes {best_us:.1} µs \
+                 (median pass {median_us:.1}); not in the table\n",
+            );
+        }
+        for line in LEGEND {
+            text += line;
+            text.push('\n');
+        }
+        text
+    }
+
+    fn headings(&self) -> Vec<String> {
+        let fixed = [
+            "numerics",
+            "entry points",
+            "kernels",
+            "µs/image",
+            "median",
+            "tables",
+            "entropy",
+            "IDCT",
+            "tail",
+        ];
+        let mut headings = fixed.map(str::to_owned).to_vec();
+        for rate in self.variants.first().map_or(&[][..], |variant| &variant.rates) {
+            headings.push(format!("images/s ×{}", rate.threads));
+            headings.push(format!("best ×{}", rate.threads));
+            headings.push(format!("CPU µs ×{}", rate.threads));
+        }
+        headings
+    }
+}
+
+/// What the columns mean.
+const LEGEND: [&str; 6] = [
+    "µs/image  one thread, mean of each image's shortest time; median: of whole passes",
+    "tables    headers, tables of codes and resize weights; entropy: bits to coefficients;",
+    "IDCT      coefficients to planes; tail: colour, resize, flip. By difference: samples made",
+    "          as far as each stage, in passes of their own",
+    "images/s  N threads that each make all samples: median pass, best pass, processor time",
+    "entry points  known from an earlier visit (yes), or made on the way as in a first epoch (no)",
+];
+
+impl VariantResult {
+    fn cells(&self) -> Vec<String> {
+        let numerics = match self.numerics {
+            Numerics::Exact => "exact",
+            Numerics::Planar => "planar",
+        };
+        let entry_points = match self.entry_points {
+            EntryPointsUse::Yes => "yes",
+            EntryPointsUse::No => "no",
+        };
+        let mut cells =
+            [numerics, entry_points, self.kernels].map(str::to_owned).to_vec();
+        let sample = self.sample;
+        cells.push(cell(sample.map(|sample| sample.best_us), 1));
+        cells.push(cell(sample.map(|sample| sample.median_us), 1));
+        let stages = [
+            self.stages.map(|stages| stages.tables_us),
+            self.stages.map(|stages| stages.entropy_us),
+            self.stages.map(|stages| stages.idct_us),
+            self.stages.map(|stages| stages.tail_us),
+        ];
+        cells.extend(stages.map(|stage| cell(stage, 1)));
+        for rate in &self.rates {
+            cells.push(cell(Some(rate.images_per_s), 0));
+            cells.push(cell(Some(rate.best_images_per_s), 0));
+            cells.push(cell(rate.cpu_us_per_image, 1));
+        }
+        cells
+    }
+}

@@ -1,0 +1,149 @@
+//! The records that are worked on: found like a run finds them, read once, kept in memory.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::recipe::RecordShape;
+use bothends_core::sample::{Encoding, Record, SampleKey};
+use bothends_dataset::{Entry, Kind, Storage, Table};
+use bothends_io::{Listed, ListedKind};
+
+use crate::BenchError;
+
+/// A data set on disk.
+#[derive(Debug)]
+pub(crate) struct DataSet {
+    pub(crate) root: PathBuf,
+    pub(crate) table: Table,
+}
+
+impl DataSet {
+    /// Lists the data set at `path`, its first `limit` samples.
+    pub(crate) fn open(path: &Path, limit: Option<u64>) -> Result<Self, BenchError> {
+        let failed = |source| BenchError::Data { path: path.to_owned(), source };
+        let (root, target) = if fs::metadata(path).map_err(failed)?.is_dir() {
+            (path.to_owned(), String::new())
+        } else {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let target = name.unwrap_or_default().to_owned();
+            (parent.unwrap_or(Path::new(".")).to_owned(), target)
+        };
+        let found = bothends_dataset::find(&Folder(root.clone()), &target)?;
+        Ok(Self { root, table: found.table.first(limit.unwrap_or(u64::MAX)) })
+    }
+
+    pub(crate) fn path(&self, sample: SampleId) -> String {
+        self.table.file_path(self.table.extent(sample).file)
+    }
+}
+
+/// The records of a data set in memory.
+#[derive(Debug)]
+pub(crate) struct Records {
+    pub(crate) seed: u64,
+    encoding: Encoding,
+    bytes: Vec<Vec<u8>>,
+    names: Vec<String>,
+    /// From an earlier visit; empty where there are none.
+    pub(crate) entry_points: Vec<Vec<u8>>,
+}
+
+impl Records {
+    /// Reads all records of `data`.
+    pub(crate) fn read(data: &DataSet, seed: u64) -> Result<Self, BenchError> {
+        let n = data.table.n_samples();
+        let names: Vec<String> = (0..n).map(|i| data.path(SampleId(i))).collect();
+        let mut bytes = Vec::with_capacity(names.len());
+        for (sample, name) in (0..n).map(SampleId).zip(&names) {
+            let mut record = Vec::new();
+            read_record(data, sample, name, &mut record)?;
+            bytes.push(record);
+        }
+        let encoding = data.table.encoding();
+        let entry_points = vec![Vec::new(); bytes.len()];
+        Ok(Self { seed, encoding, bytes, names, entry_points })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.bytes.iter().map(Vec::len).sum()
+    }
+
+    /// Whether all are JPEG files.
+    pub(crate) fn are_jpegs(&self) -> bool {
+        let is_jpeg = |bytes: &Vec<u8>| bytes.starts_with(&[0xff, 0xd8, 0xff]);
+        self.encoding == Encoding::Image && self.bytes.iter().all(is_jpeg)
+    }
+
+    pub(crate) fn name(&self, idx: usize) -> &str {
+        &self.names[idx]
+    }
+
+    /// Record `idx` as if it had never been seen.
+    pub(crate) fn record(&self, idx: usize) -> Record<'_> {
+        Record::new(&self.bytes[idx], self.encoding)
+    }
+
+    /// Its random numbers, in the first epoch.
+    pub(crate) fn key(&self, idx: usize) -> SampleKey {
+        SampleKey { seed: self.seed, epoch: EpochIdx(0), sample: SampleId(idx as u64) }
+    }
+}
+
+/// Opens a record's file and reads it into `dst`, which keeps its memory.
+pub(crate) fn read_record(
+    data: &DataSet,
+    sample: SampleId,
+    name: &str,
+    dst: &mut Vec<u8>,
+) -> Result<(), BenchError> {
+    let extent = data.table.extent(sample);
+    let path = data.root.join(name);
+    dst.resize(extent.len as usize, 0);
+    File::open(&path)
+        .and_then(|file| file.read_exact_at(dst, extent.offset))
+        .map_err(|source| BenchError::Data { path, source })
+}
+
+/// What a recipe may know of the records.
+pub(crate) fn shape(data: &DataSet) -> Result<RecordShape, BenchError> {
+    Ok(data.table.record_shape()?)
+}
+
+/// The files below a folder.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Storage for Folder {
+    fn kind(&self, path: &str) -> io::Result<Kind> {
+        let found = fs::metadata(self.0.join(path))?;
+        Ok(if found.is_dir() { Kind::Folder } else { Kind::File { len: found.len() } })
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
+        let listed = bothends_io::list(&self.0.join(path)).map_err(io::Error::other)?;
+        let entry = |listed: Listed| {
+            let kind = match listed.kind {
+                ListedKind::Folder => Kind::Folder,
+                ListedKind::File { len } => Kind::File { len },
+            };
+            Entry { name: listed.name, kind }
+        };
+        Ok(listed.into_iter().map(entry).collect())
+    }
+
+    fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()> {
+        File::open(self.0.join(path))?.read_exact_at(dst, offset)
+    }
+
+    fn shown(&self, path: &str) -> String {
+        self.0.join(path).display().to_string()
+    }
+}
