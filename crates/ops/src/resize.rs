@@ -196,8 +196,9 @@ fn take_apart(level: Level, row: &[u8], n_channels: usize, planes: &mut [u8]) {
         }
         _ => {
             for (nth, plane) in planes.chunks_exact_mut(width).enumerate() {
-                let bytes = row.iter().skip(nth).step_by(n_channels);
-                plane.iter_mut().zip(bytes).for_each(|(place, &byte)| *place = byte);
+                for (place, pixel) in plane.iter_mut().zip(row.chunks_exact(n_channels)) {
+                    *place = pixel[nth];
+                }
             }
         }
     }

@@ -3,16 +3,20 @@
 //! The pass along the rows takes 16 bytes of input per lane, of which one byte shuffle makes two
 //! taps of four outputs, as 16-bit numbers; `vpmaddwd` multiplies them and adds them by twos.
 //! The pass along the columns interleaves two rows. A weight of exact numerics comes in a high
-//! and a low part. Where four outputs lie further apart than 16 bytes, the scalar code runs,
-//! compiled for this processor. The meaning is in `columns.rs` and `rows.rs`.
+//! and a low part. Where four outputs lie further apart than 16 bytes, `dots` takes over. The
+//! meaning is in `columns.rs` and `rows.rs`.
 
 #![allow(unsafe_code, reason = "functions for this processor alone are called")]
 
+mod dots;
+
 use std::arch::x86_64::*;
+
+use dots::Dots;
 
 use super::axis::{Axis, BLOCK, EACH_BITS, RUNNING_BITS, Rounding, Stretch};
 use super::columns::FRACTION_BITS;
-use super::{columns, rows};
+use super::rows;
 use crate::kernels::Avx2;
 use crate::vectors::{load_128, load_256, store_256};
 
@@ -35,7 +39,10 @@ const VECTORS: usize = BLOCK / (2 * LANE);
 /// The tables of the pass along the rows.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
+    /// Whether the outputs lie near enough for the tables here.
     fits: bool,
+    /// For where they do not.
+    dots: Dots,
     /// Of every vector of outputs, where the windows of its lanes begin.
     windows: Vec<[u32; 2]>,
     /// Of every vector, its pairs of taps.
@@ -67,6 +74,9 @@ impl Columns {
     pub(super) fn set(&mut self, _: Avx2, axis: &Axis, rounding: Rounding) {
         // SAFETY: an `Avx2` is proof that the processor has these instructions.
         unsafe { set(self, axis, rounding) }
+        if !self.fits {
+            self.dots.set(axis);
+        }
     }
 
     /// [`columns::bytes`].
@@ -107,7 +117,7 @@ pub(super) fn blend_sixty_fourths(
 
 #[target_feature(enable = "avx2")]
 fn set(columns: &mut Columns, axis: &Axis, rounding: Rounding) {
-    let Columns { fits, windows, steps } = columns;
+    let Columns { fits, windows, steps, .. } = columns;
     windows.clear();
     steps.clear();
     let width = axis.needed().len();
@@ -153,15 +163,19 @@ fn set(columns: &mut Columns, axis: &Axis, rounding: Rounding) {
     }
 }
 
-/// A weight in two parts of 16 bits.
+/// What of a weight is multiplied: of an exact one its parts, of a planar one all and nothing.
 #[inline(always)]
 fn split(weight: i32, rounding: Rounding) -> [i16; 2] {
     match rounding {
-        Rounding::Each => {
-            [low_half(weight >> LOW_BITS), low_half(weight & ((1 << LOW_BITS) - 1))]
-        }
+        Rounding::Each => parts_of(weight),
         Rounding::Running => [low_half(weight), 0],
     }
+}
+
+/// The high and the low part of a weight.
+#[inline(always)]
+fn parts_of(weight: i32) -> [i16; 2] {
+    [low_half(weight >> LOW_BITS), low_half(weight & ((1 << LOW_BITS) - 1))]
 }
 
 #[inline(always)]
@@ -178,7 +192,7 @@ fn small(place: usize) -> u32 {
 #[target_feature(enable = "avx2")]
 fn bytes(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
     if !columns.fits {
-        return columns::bytes(axis, rows, out);
+        return columns.dots.bytes(axis, rows, out);
     }
     for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
         match axis.longest().div_ceil(2) {
@@ -193,7 +207,7 @@ fn bytes(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
 #[target_feature(enable = "avx2")]
 fn sixty_fourths(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [i16]) {
     if !columns.fits {
-        return columns::sixty_fourths(axis, rows, out);
+        return columns.dots.sixty_fourths(axis, rows, out);
     }
     for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
         match axis.longest().div_ceil(2) {
@@ -312,7 +326,7 @@ fn blend_bytes_of<const PAIRS: usize>(rows: &[u8], weights: &[i32], out: &mut [u
     let rows = by_pairs::<_, 32, PAIRS>(rows, n_parts);
     let mut parts = [[_mm256_setzero_si256(); 2]; PAIRS];
     for (parts, &[upper, lower]) in parts.iter_mut().zip(weights.as_chunks::<2>().0) {
-        let [upper, lower] = [upper, lower].map(|weight| split(weight, Rounding::Each));
+        let [upper, lower] = [upper, lower].map(parts_of);
         *parts = [both(upper[0], lower[0]), both(upper[1], lower[1])];
     }
     for nth in 0..n_parts {

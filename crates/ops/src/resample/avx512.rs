@@ -4,8 +4,7 @@
 //! taps of sixteen outputs; `vpdpbusd` multiplies all 64 and adds them by fours. It takes
 //! signed bytes, so a weight is split into digits to the base 256 from -128 to 127 (three for
 //! exact numerics, two for planar), and the sums of the digits are put together with shifts.
-//! Where sixteen outputs lie further apart than 64 bytes, the scalar code runs, compiled for
-//! this processor.
+//! Where sixteen outputs lie further apart than 64 bytes, AVX2 takes over.
 //!
 //! The pass along the columns interleaves two rows; `vpdpwssd` multiplies 16-bit numbers and
 //! adds them by twos, as enlarging needs no more than two rows. Weights of exact numerics come in
@@ -16,9 +15,9 @@
 
 use std::arch::x86_64::*;
 
+use super::avx2;
 use super::axis::{Axis, BLOCK, EACH_BITS, FOUR, RUNNING_BITS, Rounding, Stretch};
 use super::columns::FRACTION_BITS;
-use super::{columns, rows};
 use crate::kernels::Avx512;
 use crate::vectors::{load_512, store_256, store_512};
 
@@ -31,6 +30,9 @@ const WINDOW: usize = 64;
 /// Most fours of taps of one output that the kernels take.
 const MAX_GROUPS: usize = 2;
 
+/// Most rows that the kernels blend.
+const MAX_ROWS: usize = 8;
+
 /// The byte of an exact sum is in its bits 22 to 29. Four times as much has it in the last byte.
 const TO_LAST_BYTE: u32 = 2;
 
@@ -40,7 +42,10 @@ const LOW_BITS: u32 = 8;
 /// The tables of the pass along the rows.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
+    /// Whether the outputs lie near enough for the tables here.
     fits: bool,
+    /// For where they do not.
+    far: avx2::Columns,
     /// Where the window of every chunk of outputs begins.
     windows: Vec<u32>,
     /// Of every chunk, its fours of taps.
@@ -68,14 +73,20 @@ pub(super) fn compute(_: Avx512, axis: &mut Axis, stretch: &Stretch, rounding: R
 }
 
 impl Columns {
-    /// Makes the tables for `axis`.
-    pub(super) fn set(&mut self, _: Avx512, axis: &Axis) {
+    /// Makes the tables for `axis`, whose weights are rounded so.
+    pub(super) fn set(&mut self, cpu: Avx512, axis: &Axis, rounding: Rounding) {
         // SAFETY: an `Avx512` is proof that the processor has these instructions.
         unsafe { set(self, axis) }
+        if !self.fits {
+            self.far.set(cpu.avx2(), axis, rounding);
+        }
     }
 
     /// [`columns::bytes`].
-    pub(super) fn bytes(&self, _: Avx512, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
+    pub(super) fn bytes(&self, cpu: Avx512, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
+        if !self.fits {
+            return self.far.bytes(cpu.avx2(), axis, rows, out);
+        }
         // SAFETY: an `Avx512` is proof that the processor has these instructions.
         unsafe { bytes(self, axis, rows, out) }
     }
@@ -83,36 +94,45 @@ impl Columns {
     /// [`columns::sixty_fourths`].
     pub(super) fn sixty_fourths(
         &self,
-        _: Avx512,
+        cpu: Avx512,
         axis: &Axis,
         rows: &[&[u8]],
         out: &mut [i16],
     ) {
+        if !self.fits {
+            return self.far.sixty_fourths(cpu.avx2(), axis, rows, out);
+        }
         // SAFETY: an `Avx512` is proof that the processor has these instructions.
         unsafe { sixty_fourths(self, axis, rows, out) }
     }
 }
 
 /// [`rows::bytes_scalar`].
-pub(super) fn blend_bytes(_: Avx512, rows: &[u8], weights: &[i32], out: &mut [u8]) {
+pub(super) fn blend_bytes(cpu: Avx512, rows: &[u8], weights: &[i32], out: &mut [u8]) {
+    if weights.len() > MAX_ROWS {
+        return avx2::blend_bytes(cpu.avx2(), rows, weights, out);
+    }
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
     unsafe { blend_some_bytes(rows, weights, out) }
 }
 
 /// [`rows::sixty_fourths_scalar`].
 pub(super) fn blend_sixty_fourths(
-    _: Avx512,
+    cpu: Avx512,
     rows: &[i16],
     weights: &[i32],
     out: &mut [i16],
 ) {
+    if weights.len() > MAX_ROWS {
+        return avx2::blend_sixty_fourths(cpu.avx2(), rows, weights, out);
+    }
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
     unsafe { blend_some_sixty_fourths(rows, weights, out) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn set(columns: &mut Columns, axis: &Axis) {
-    let Columns { fits, windows, steps } = columns;
+    let Columns { fits, windows, steps, .. } = columns;
     windows.clear();
     steps.clear();
     let width = axis.needed().len();
@@ -174,9 +194,6 @@ fn small(place: usize) -> u32 {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
 fn bytes(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
-    if !columns.fits {
-        return columns::bytes(axis, rows, out);
-    }
     match (rows, axis.n_taps() / FOUR) {
         (&[a, b, c], 1) => bytes_of::<3, 1>(columns, [a, b, c], out),
         (&[a, b, c], 2) => bytes_of::<3, 2>(columns, [a, b, c], out),
@@ -193,9 +210,6 @@ fn bytes(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
 fn sixty_fourths(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [i16]) {
-    if !columns.fits {
-        return columns::sixty_fourths(axis, rows, out);
-    }
     match (rows, axis.n_taps() / FOUR) {
         (&[a, b, c, d], 1) => sixty_fourths_of::<4, 1>(columns, [a, b, c, d], out),
         (&[a, b, c, d], 2) => sixty_fourths_of::<4, 2>(columns, [a, b, c, d], out),
@@ -362,8 +376,7 @@ fn blend_some_bytes(rows: &[u8], weights: &[i32], out: &mut [u8]) {
         1 => blend_bytes_of::<1>(rows, weights, out),
         2 => blend_bytes_of::<2>(rows, weights, out),
         3 => blend_bytes_of::<3>(rows, weights, out),
-        4 => blend_bytes_of::<4>(rows, weights, out),
-        _ => rows::bytes_scalar(rows, weights, out),
+        _ => blend_bytes_of::<4>(rows, weights, out),
     }
 }
 
@@ -373,8 +386,7 @@ fn blend_some_sixty_fourths(rows: &[i16], weights: &[i32], out: &mut [i16]) {
         1 => blend_sixty_fourths_of::<1>(rows, weights, out),
         2 => blend_sixty_fourths_of::<2>(rows, weights, out),
         3 => blend_sixty_fourths_of::<3>(rows, weights, out),
-        4 => blend_sixty_fourths_of::<4>(rows, weights, out),
-        _ => rows::sixty_fourths_scalar(rows, weights, out),
+        _ => blend_sixty_fourths_of::<4>(rows, weights, out),
     }
 }
 

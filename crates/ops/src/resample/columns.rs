@@ -3,7 +3,7 @@
 //! The functions here are the meaning; a level may have twins. Mirroring is a matter of the
 //! order of the outputs, which the axis knows. Read `rows.rs` next.
 
-use super::axis::{Axis, EACH_BITS, RUNNING_BITS, Rounding, Stretch};
+use super::axis::{Axis, EACH_BITS, FOUR, RUNNING_BITS, Rounding, Stretch};
 #[cfg(target_arch = "aarch64")]
 use super::neon;
 #[cfg(target_arch = "x86_64")]
@@ -63,7 +63,7 @@ impl Columns {
             #[cfg(target_arch = "x86_64")]
             Twin::Avx2(cpu, tables) => tables.set(*cpu, &self.axis, rounding),
             #[cfg(target_arch = "x86_64")]
-            Twin::Avx512(cpu, tables) => tables.set(*cpu, &self.axis),
+            Twin::Avx512(cpu, tables) => tables.set(*cpu, &self.axis, rounding),
             #[cfg(target_arch = "aarch64")]
             Twin::Neon(cpu, tables) => tables.set(*cpu, &self.axis),
         }
@@ -152,8 +152,16 @@ fn sums(axis: &Axis, row: &[u8]) -> impl Iterator<Item = i32> {
     let weights = axis.weights().chunks_exact(axis.n_taps());
     let places = axis.firsts().iter().zip(axis.lens());
     places.zip(weights).map(|((&first, &len), weights)| {
-        let inputs = &row[first as usize..][..len as usize];
-        let products = inputs.iter().zip(weights).map(|(&x, &w)| i32::from(x) * w);
-        products.sum()
+        let inputs = &row[first as usize..];
+        // Most have four taps; then the loop below is written out.
+        match (inputs.first_chunk::<FOUR>(), <&[i32; FOUR]>::try_from(weights)) {
+            (Some(inputs), Ok(weights)) => dot(inputs, weights),
+            _ => dot(&inputs[..len as usize], weights),
+        }
     })
+}
+
+#[inline(always)]
+fn dot(inputs: &[u8], weights: &[i32]) -> i32 {
+    inputs.iter().zip(weights).map(|(&input, &weight)| i32::from(input) * weight).sum()
 }

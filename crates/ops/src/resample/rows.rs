@@ -12,7 +12,7 @@ use super::{avx2, avx512};
 use crate::kernels::Level;
 
 /// Columns that are summed side by side.
-const SIDE_BY_SIDE: usize = 64;
+const SIDE_BY_SIDE: usize = 512;
 
 /// Blends rows of bytes into one. The weights are rounded each.
 pub(super) fn bytes(level: Level, rows: &[u8], weights: &[i32], out: &mut [u8]) {
