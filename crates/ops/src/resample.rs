@@ -18,8 +18,9 @@
 //! may be wanted, and it may be mirrored; both cost nothing.
 //!
 //! Nothing here decodes, draws numbers or knows a file format. Reading order: `axis` has the
-//! weights, `columns` and `rows` the two passes, `exact` and `planar` what is made of them.
-//! `avx2`, `avx512` and `neon` hold twins of the passes that give the same bytes.
+//! weights, `columns` and `rows` the two passes, `lines` what stands between them, `exact` and
+//! `planar` what is made of them. `avx2`, `avx512` and `neon` hold twins of the passes that give
+//! the same bytes.
 
 mod axis;
 mod columns;

@@ -1,9 +1,9 @@
 //! The weights along one axis: which inputs make each output, and how much of each.
 //!
 //! Antialiased bilinear: an output is a weighted mean of inputs under a triangle around its
-//! centre. The weights are computed in f64 with additions, multiplications and divisions
-//! in the order written here (each IEEE-exact; no fused operations, no library functions),
-//! then rounded to fixed point, so every machine gets the same integers. Nothing here
+//! centre. The weights are computed in f64 with additions, multiplications, divisions and
+//! square roots in the order written here (each IEEE-exact; no fused operations, no other
+//! functions), then rounded to fixed point, so every machine gets the same integers. Nothing here
 //! touches a pixel. Read `columns.rs` next.
 
 use std::ops::Range;
