@@ -10,7 +10,6 @@ use bothends_core::recipe::Numerics;
 
 use crate::decode::ImageDecoder;
 use crate::error::SampleFault;
-use crate::image::Image;
 use crate::jpeg::{Chroma, ColourModel, EntryPoints, Opened, Region, Stage};
 use crate::resample::{Colour, Planes, Sampling};
 use crate::resize::{Crop, Resizer};
@@ -21,22 +20,22 @@ const STRIP_ROWS: usize = 24;
 /// A JPEG whose headers have been read, and what an earlier visit left to know about it.
 pub(crate) type Visit<'a> = (Opened<'a>, Option<EntryPoints<'a>>);
 
-/// Makes `crop` of a file into `out`, an RGB image.
+/// Makes `crop` of a file into `out`, rows of red, green and blue. After an error `out` is
+/// unchanged.
 pub(crate) fn crop_jpeg(
     (file, entry_points): Visit<'_>,
     decoder: &mut ImageDecoder,
     resizer: &mut Resizer,
     crop: &Crop,
-    out: &mut Image,
+    out: &mut [u8],
 ) -> Result<(), SampleFault> {
     let model = file.model();
     let has_four_inks = matches!(model, ColourModel::Cmyk | ColourModel::Ycck);
-    out.reshape(crop.target.sample_size(), 3);
     if crop.numerics == Numerics::Planar && !has_four_inks {
         return crop_planes((file, entry_points), decoder, resizer, crop, out);
     }
     let n_planes = if model == ColourModel::Grey { 1 } else { 3 };
-    let mut sample = resizer.begin(crop, n_planes, out.pixels_mut());
+    let mut sample = resizer.begin(crop, n_planes, out);
     let region = Region::of(sample.needed());
     decoder.jpeg.decode(file, &region, Chroma::Upsampled, entry_points)?;
     if decoder.jpeg.until < Stage::Sample {
@@ -56,7 +55,7 @@ fn crop_planes(
     decoder: &mut ImageDecoder,
     resizer: &mut Resizer,
     crop: &Crop,
-    out: &mut Image,
+    out: &mut [u8],
 ) -> Result<(), SampleFault> {
     let colour = match file.model() {
         ColourModel::YCbCr => Colour::YCbCr,
@@ -68,7 +67,7 @@ fn crop_planes(
     samplings.clear();
     samplings.extend(file.ratios().map(Sampling::of));
     let planes = Planes { samplings, colour };
-    let mut sample = planar.begin(planes, crop.part, &crop.target, out.pixels_mut());
+    let mut sample = planar.begin(planes, crop.part, &crop.target, out);
     let pixels = |nth: usize| samplings[nth].pixels(sample.needed(nth));
     let mut region = pixels(0);
     for nth in 1..samplings.len() {

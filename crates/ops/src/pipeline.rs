@@ -126,10 +126,7 @@ impl Pipeline {
             out.copy_from_slice(record.bytes);
             return Ok(());
         }
-        let made = self.make(scratch, key, record);
-        if made.is_ok() {
-            out.copy_from_slice(scratch.image.pixels());
-        }
+        let made = self.make(scratch, key, record, out);
         scratch.release_excess();
         made
     }
@@ -148,7 +145,7 @@ impl Pipeline {
         record: Record<'_>,
     ) -> Result<(), OpsError> {
         scratch.decoder.jpeg.until = stage;
-        let done = self.begin(scratch, key, record);
+        let done = self.begin(scratch, key, record, &mut []);
         scratch.decoder.jpeg.until = Stage::Sample;
         scratch.is_first_visit = false;
         done.map(drop)
@@ -179,8 +176,12 @@ impl Pipeline {
         scratch: &mut Scratch,
         key: SampleKey,
         record: Record<'_>,
+        out: &mut [u8],
     ) -> Result<(), OpsError> {
-        let n_done = self.begin(scratch, key, record)?;
+        let n_done = match self.begin(scratch, key, record, out)? {
+            Begun::Sample => return Ok(()),
+            Begun::Image { n_ops } => n_ops,
+        };
         for (op_index, op) in (0..).zip(&self.ops).skip(n_done) {
             self.apply(op, Draws::new(key, op_index), record, scratch)?;
         }
@@ -188,19 +189,22 @@ impl Pipeline {
         if got != self.shape {
             return Err(SampleFault::Shape { got, need: self.shape }.into());
         }
+        out.copy_from_slice(scratch.image.pixels());
         Ok(())
     }
 
     /// The first ops, if they are a decode and a resize: a centre crop and a flip behind them
-    /// are done in the same step. Returns how many ops that were.
+    /// are done in the same step. Where these are all ops, a JPEG goes straight to `out`, if
+    /// that is one sample long.
     fn begin(
         &self,
         scratch: &mut Scratch,
         key: SampleKey,
         record: Record<'_>,
-    ) -> Result<usize, OpsError> {
+        out: &mut [u8],
+    ) -> Result<Begun, OpsError> {
         if !self.resizes_first() {
-            return Ok(0);
+            return Ok(Begun::Image { n_ops: 0 });
         }
         let Scratch { decoder, resizer, image, next, .. } = scratch;
         let is_jpeg = record.encoding == Encoding::Image
@@ -211,16 +215,25 @@ impl Pipeline {
             let (crop, n_ops) = self.first_crop(key, size)?;
             let entry_points = EntryPoints::new(record.entry_points);
             scratch.is_first_visit = entry_points.is_none();
-            crop_jpeg((file, entry_points), decoder, resizer, &crop, image)?;
             scratch.source_pixels = pixels(size);
-            return Ok(n_ops);
+            let visit = (file, entry_points);
+            let Size { height, width } = crop.target.sample_size();
+            let shape = SampleShape { height, width, channels: 3 };
+            if n_ops == self.ops.len() && shape == self.shape && out.len() == shape.len()
+            {
+                crop_jpeg(visit, decoder, resizer, &crop, out)?;
+                return Ok(Begun::Sample);
+            }
+            let pixels = image.reshape(crop.target.sample_size(), 3);
+            crop_jpeg(visit, decoder, resizer, &crop, pixels)?;
+            return Ok(Begun::Image { n_ops });
         }
         decoder.decode(record, next)?;
         let size = next.size();
         let (crop, n_ops) = self.first_crop(key, size)?;
         resizer.crop(next.view(), &crop, image);
         scratch.source_pixels = pixels(size);
-        Ok(n_ops)
+        Ok(Begun::Image { n_ops })
     }
 
     /// What the ops behind the decode, and before the first that cannot be done in the same
@@ -294,6 +307,15 @@ impl Pipeline {
         }
         Ok(())
     }
+}
+
+/// What the first step made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    /// The sample itself.
+    Sample,
+    /// The image as it is behind so many ops.
+    Image { n_ops: usize },
 }
 
 /// What a resizing op makes of an image of `image`: the part it takes, and what of it.
