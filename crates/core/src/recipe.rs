@@ -49,7 +49,7 @@ pub struct Recipe {
 pub enum Numerics {
     /// Upsample, convert to colour, then resize as Pillow does, bit for bit.
     Exact,
-    /// Resize the planes, then convert to colour. Not available in this build's ops.
+    /// Resize the planes, each from its own sampling, then convert to colour.
     Planar,
 }
 

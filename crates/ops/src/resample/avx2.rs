@@ -79,13 +79,13 @@ impl Columns {
         }
     }
 
-    /// [`columns::bytes`].
+    /// `columns::bytes`.
     pub(super) fn bytes(&self, _: Avx2, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
         // SAFETY: an `Avx2` is proof that the processor has these instructions.
         unsafe { bytes(self, axis, rows, out) }
     }
 
-    /// [`columns::sixty_fourths`].
+    /// `columns::sixty_fourths`.
     pub(super) fn sixty_fourths(
         &self,
         _: Avx2,

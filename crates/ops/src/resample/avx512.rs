@@ -82,7 +82,7 @@ impl Columns {
         }
     }
 
-    /// [`columns::bytes`].
+    /// `columns::bytes`.
     pub(super) fn bytes(&self, cpu: Avx512, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
         if !self.fits {
             return self.far.bytes(cpu.avx2(), axis, rows, out);
@@ -91,7 +91,7 @@ impl Columns {
         unsafe { bytes(self, axis, rows, out) }
     }
 
-    /// [`columns::sixty_fourths`].
+    /// `columns::sixty_fourths`.
     pub(super) fn sixty_fourths(
         &self,
         cpu: Avx512,

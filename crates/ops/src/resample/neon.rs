@@ -73,7 +73,7 @@ impl Columns {
         }
     }
 
-    /// [`columns::bytes`].
+    /// `columns::bytes`.
     pub(super) fn bytes(&self, _: Neon, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
         if !self.fits {
             return columns::bytes(axis, rows, out);
@@ -84,7 +84,7 @@ impl Columns {
         }
     }
 
-    /// [`columns::sixty_fourths`].
+    /// `columns::sixty_fourths`.
     pub(super) fn sixty_fourths(
         &self,
         _: Neon,
