@@ -1,7 +1,7 @@
 //! From the first byte to the first scan: the segments, in the order of ITU-T T.81 Annex B.
 //!
 //! A [`Segments`] walks over the markers of one file; [`Tables`] is what they define;
-//! [`Frame`](super::frame::Frame) is what they describe. Nothing here decodes entropy-coded
+//! [`Frame`] is what they describe. Nothing here decodes entropy-coded
 //! data. Whatever libjpeg would warn of is a fault here: half an image is worse than none.
 //! Read `frame.rs` next.
 

@@ -98,13 +98,13 @@ impl Columns {
     }
 }
 
-/// [`rows::bytes_scalar`].
+/// `rows::bytes_scalar`.
 pub(super) fn blend_bytes(_: Avx2, rows: &[u8], weights: &[i32], out: &mut [u8]) {
     // SAFETY: an `Avx2` is proof that the processor has these instructions.
     unsafe { blend_some_bytes(rows, weights, out) }
 }
 
-/// [`rows::sixty_fourths_scalar`].
+/// `rows::sixty_fourths_scalar`.
 pub(super) fn blend_sixty_fourths(
     _: Avx2,
     rows: &[i16],

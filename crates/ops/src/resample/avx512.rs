@@ -107,7 +107,7 @@ impl Columns {
     }
 }
 
-/// [`rows::bytes_scalar`].
+/// `rows::bytes_scalar`.
 pub(super) fn blend_bytes(cpu: Avx512, rows: &[u8], weights: &[i32], out: &mut [u8]) {
     if weights.len() > MAX_ROWS {
         return avx2::blend_bytes(cpu.avx2(), rows, weights, out);
@@ -116,7 +116,7 @@ pub(super) fn blend_bytes(cpu: Avx512, rows: &[u8], weights: &[i32], out: &mut [
     unsafe { blend_some_bytes(rows, weights, out) }
 }
 
-/// [`rows::sixty_fourths_scalar`].
+/// `rows::sixty_fourths_scalar`.
 pub(super) fn blend_sixty_fourths(
     cpu: Avx512,
     rows: &[i16],

@@ -56,7 +56,7 @@ impl Dots {
         }
     }
 
-    /// [`columns::bytes`].
+    /// `columns::bytes`.
     #[target_feature(enable = "avx2")]
     pub(super) fn bytes(&self, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
         if !self.fits {
@@ -81,7 +81,7 @@ impl Dots {
         }
     }
 
-    /// [`columns::sixty_fourths`].
+    /// `columns::sixty_fourths`.
     #[target_feature(enable = "avx2")]
     pub(super) fn sixty_fourths(&self, axis: &Axis, rows: &[&[u8]], out: &mut [i16]) {
         const DROPPED: u32 = RUNNING_BITS - FRACTION_BITS;
