@@ -44,29 +44,33 @@ impl OpenFile {
     /// [`IoError::Failed`].
     pub fn open(path: &Path, direct: Direct) -> Result<Self, IoError> {
         let failed = |source| IoError::at(path, "open", source);
-        // Asked before opening: opening a pipe would wait for its writer.
-        let metadata = path.metadata().map_err(failed)?;
+        // Without O_NONBLOCK, opening a pipe would wait for its writer. Regular files do not
+        // know it.
+        let open = |flags: OFlag| {
+            let flags = (flags | OFlag::O_NONBLOCK).bits();
+            OpenOptions::new().read(true).custom_flags(flags).open(path)
+        };
+        if direct == Direct::Auto {
+            match open(OFlag::O_DIRECT) {
+                Ok(file) => return Self::of(file, path, Direct::Auto),
+                // The file system has no O_DIRECT, or it is a folder.
+                Err(error) if is_invalid(&error) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Self::of(open(OFlag::empty()).map_err(failed)?, path, Direct::Off)
+    }
+
+    fn of(file: File, path: &Path, direct: Direct) -> Result<Self, IoError> {
+        let metadata = file.metadata().map_err(|e| IoError::at(path, "open", e))?;
         if !metadata.is_file() {
             return Err(IoError::NotAFile { path: path.to_owned() });
         }
         let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000
             + i128::from(metadata.mtime_nsec());
         let age = (metadata.len(), modified_ns);
-        if direct == Direct::Auto {
-            let flags = OFlag::O_DIRECT.bits();
-            match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-                Ok(file) => return Ok(Self::of(file, path, Direct::Auto, age)),
-                // The file system has no O_DIRECT.
-                Err(error) if is_invalid(&error) => {}
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        Ok(Self::of(File::open(path).map_err(failed)?, path, Direct::Off, age))
-    }
-
-    fn of(file: File, path: &Path, direct: Direct, age: (u64, i128)) -> Self {
         let direct = AtomicBool::new(direct == Direct::Auto);
-        Self { file, path: path.to_owned(), age, direct }
+        Ok(Self { file, path: path.to_owned(), age, direct })
     }
 
     /// Whether reads go past the page cache now.
