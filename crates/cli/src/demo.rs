@@ -60,6 +60,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
         None => generate(&args.out, scale.images, &mut bar)?,
     };
     let config = run_config(args, &data, &scale)?;
+    learn(&config, &scale, &mut bar)?;
     let accelerator = accelerator(args, &config, &scale, &mut bar)?;
     let how = DriveConfig {
         epochs: 1,
@@ -132,6 +133,18 @@ fn run_config(args: &DemoArgs, data: &Path, scale: &Scale) -> Result<RunConfig, 
     })
 }
 
+/// Lets the host work on the images for a while: what it learns about them makes all later
+/// epochs faster, and these are what the demo is about.
+fn learn(config: &RunConfig, scale: &Scale, bar: &mut Bar) -> Result<(), Failed> {
+    bar.phase("a first visit to the images");
+    Runtime::open(host_alone(config))?.measure_front(scale.measure)?;
+    Ok(())
+}
+
+fn host_alone(config: &RunConfig) -> RunConfig {
+    RunConfig { devices: Vec::new(), ..config.clone() }
+}
+
 /// The accelerator asked for, else an emulated one that this host alone cannot feed.
 fn accelerator(
     args: &DemoArgs,
@@ -143,8 +156,8 @@ fn accelerator(
         Some(name) => name.clone(),
         None => {
             bar.phase("measuring the host to choose an accelerator");
-            let alone = RunConfig { devices: Vec::new(), ..config.clone() };
-            let alone = Runtime::open(alone)?.measure_front(scale.measure)?;
+            let alone =
+                Runtime::open(host_alone(config))?.measure_front(scale.measure)?;
             let rate = alone.map_or(500.0, |alone| alone.images_per_s);
             format!("sim:{:.0}", (rate * ACCELERATOR_OVER_HOST).max(1.0))
         }
