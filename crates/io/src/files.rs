@@ -44,11 +44,14 @@ impl OpenFile {
     /// [`IoError::Failed`].
     pub fn open(path: &Path, direct: Direct) -> Result<Self, IoError> {
         let failed = |source| IoError::at(path, "open", source);
-        // Without O_NONBLOCK, opening a pipe would wait for its writer. Regular files do not
-        // know it.
+        // Without O_NONBLOCK, opening a pipe would wait for its writer. It goes at once: where
+        // a file system cannot read without waiting, io_uring would take it at its word and
+        // fail with EAGAIN.
         let open = |flags: OFlag| {
-            let flags = (flags | OFlag::O_NONBLOCK).bits();
-            OpenOptions::new().read(true).custom_flags(flags).open(path)
+            let at_first = (flags | OFlag::O_NONBLOCK).bits();
+            let file = OpenOptions::new().read(true).custom_flags(at_first).open(path)?;
+            fcntl(&file, FcntlArg::F_SETFL(flags))?;
+            Ok(file)
         };
         if direct == Direct::Auto {
             match open(OFlag::O_DIRECT) {
@@ -203,6 +206,21 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &open(0).unwrap()));
         let error = open(7).unwrap_err();
         assert!(matches!(&error, IoError::Missing { path } if path.ends_with("7")));
+    }
+
+    #[test]
+    fn a_pipe_is_refused_without_waiting_and_reads_may_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        std::fs::write(folder.path().join("file"), [1]).unwrap();
+        for direct in [Direct::Auto, Direct::Off] {
+            let refused = OpenFile::open(&pipe, direct).unwrap_err();
+            assert!(matches!(refused, IoError::NotAFile { .. }), "{refused}");
+            let open = OpenFile::open(&folder.path().join("file"), direct).unwrap();
+            let flags = fcntl(open.file(), FcntlArg::F_GETFL).unwrap();
+            assert!(!OFlag::from_bits_retain(flags).contains(OFlag::O_NONBLOCK));
+        }
     }
 
     #[test]

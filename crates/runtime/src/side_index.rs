@@ -27,8 +27,7 @@ const CACHE: &str = "bothends/index";
 /// Bytes of notes that are collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// The name of one note: where its record lies, how long and old its file is, what its bytes
-/// are.
+/// What a note is found by: where its record lies, and how long and old its file is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name {
     pub(crate) key: u64,
