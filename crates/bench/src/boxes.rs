@@ -1,5 +1,6 @@
 //! What a recipe draws for each record: so that other programs can be given the same work.
 
+use bothends_core::ids::EpochIdx;
 use bothends_core::recipe::Size;
 use bothends_core::sample::Encoding;
 use bothends_ops::decode::ImageDecoder;
@@ -44,7 +45,7 @@ pub fn boxes(bench: &OpsBench) -> Result<Vec<Drawn>, BenchError> {
             source,
         };
         let size = size(&records, idx).map_err(wrong)?;
-        let crop = pipeline.crop_of(records.key(idx), size).map_err(wrong)?;
+        let crop = pipeline.crop_of(records.key(idx, EpochIdx(0)), size).map_err(wrong)?;
         let crop = crop.ok_or(BenchError::NoBoxes)?;
         Ok(Drawn {
             path: records.name(idx).to_owned(),

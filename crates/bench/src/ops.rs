@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use bothends_core::ids::EpochIdx;
 use bothends_core::recipe::{Numerics, Recipe, Size};
 use bothends_ops::jpeg::Stage;
 pub use bothends_ops::kernels::Level;
@@ -34,6 +35,16 @@ pub enum EntryPointsUse {
     No,
 }
 
+/// How often boxes are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Draw {
+    /// Those of epoch 0 for every pass: the same work as that of a program that is given them.
+    Once,
+    /// Every pass of [`Part::Rates`] is an epoch of its own: the same work as a run's.
+    EveryPass,
+}
+
 /// A part of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -54,8 +65,10 @@ pub struct OpsBench {
     pub limit: Option<u64>,
     /// What samples are; its numerics do not count.
     pub recipe: Recipe,
-    /// Seed of what it draws; the epoch is 0.
+    /// Seed of what it draws.
     pub seed: u64,
+    /// When it draws.
+    pub draw: Draw,
     /// Contenders: all combinations of these three.
     pub numerics: Vec<Numerics>,
     /// See [`Self::numerics`].
@@ -77,6 +90,8 @@ pub struct OpsResult {
     pub recipe: String,
     /// Seed of what it drew.
     pub seed: u64,
+    /// When it drew.
+    pub draw: Draw,
     /// Records.
     pub images: usize,
     /// Their mean length.
@@ -139,12 +154,7 @@ impl OpsBench {
         };
         let mut rates = vec![Vec::new(); contenders.len()];
         if has(Part::Rates) {
-            rates = rates::measure(
-                &contenders,
-                &records,
-                (&self.threads, self.passes),
-                tell,
-            )?;
+            rates = rates::measure(&contenders, &records, self, tell)?;
         }
         let mut alone = alone.into_iter();
         let variants = contenders.iter().zip(means).zip(rates);
@@ -165,6 +175,7 @@ impl OpsBench {
         Ok(OpsResult {
             recipe: self.recipe.name().to_owned(),
             seed: self.seed,
+            draw: self.draw,
             images: records.len(),
             bytes_per_image: records.n_bytes() as f64 / n,
             entry_point_bytes_per_image: learnt as f64 / n,
@@ -184,7 +195,7 @@ impl OpsBench {
             let recipe = self.recipe.clone().with_numerics(numerics);
             let pipeline = Pipeline::new(&recipe, recipe.shape(shape(data)?)?);
             let any = Size { height: 500, width: 500 };
-            let draws = |idx| pipeline.crop_of(records.key(idx), any).ok().flatten();
+            let draws = |idx| pipeline.crop_of(records.key(idx, EpochIdx(0)), any).ok().flatten();
             let has_stages = records.are_jpegs() && draws(0).is_some();
             for &entry_points in &self.entry_points {
                 for &level in &self.kernels {
@@ -218,6 +229,8 @@ pub(crate) struct Contender {
 pub(crate) struct Worker<'a> {
     contender: &'a Contender,
     records: &'a Records,
+    /// Whose random numbers are used.
+    pub(crate) epoch: EpochIdx,
     scratch: Scratch,
     sample: Vec<u8>,
 }
@@ -225,17 +238,18 @@ pub(crate) struct Worker<'a> {
 impl<'a> Worker<'a> {
     pub(crate) fn new(contender: &'a Contender, records: &'a Records) -> Self {
         let sample = vec![0; contender.pipeline.shape().len()];
-        Self { contender, records, scratch: Scratch::new(contender.level), sample }
+        let scratch = Scratch::new(contender.level);
+        Self { contender, records, epoch: EpochIdx(0), scratch, sample }
     }
 
     /// Makes the sample of record `idx`, as far as `stage`.
     pub(crate) fn make(&mut self, idx: usize, stage: Stage) -> Result<(), BenchError> {
-        let Self { contender, records, scratch, sample } = self;
+        let Self { contender, records, epoch, scratch, sample } = self;
         let mut record = records.record(idx);
         if contender.entry_points == EntryPointsUse::Yes {
             record.entry_points = &records.entry_points[idx];
         }
-        let (pipeline, key) = (&contender.pipeline, records.key(idx));
+        let (pipeline, key) = (&contender.pipeline, records.key(idx, *epoch));
         let made = match stage {
             Stage::Sample => pipeline.run(scratch, key, record, sample),
             Stage::Tables | Stage::Entropy | Stage::Planes => {

@@ -7,11 +7,12 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
+use bothends_core::ids::EpochIdx;
 use bothends_ops::jpeg::Stage;
 use serde::Serialize;
 
 use crate::BenchError;
-use crate::ops::{Contender, Tell, Worker};
+use crate::ops::{Contender, Draw, OpsBench, Tell, Worker};
 use crate::records::Records;
 use crate::timing::{median, thread_cpu_ns};
 
@@ -33,9 +34,10 @@ pub struct Rate {
 pub(crate) fn measure(
     contenders: &[Contender],
     records: &Records,
-    (threads, n_passes): (&[u32], u32),
+    bench: &OpsBench,
     tell: Tell<'_>,
 ) -> Result<Vec<Vec<Rate>>, BenchError> {
+    let (threads, n_passes) = (bench.threads.as_slice(), bench.passes);
     let most = threads.iter().copied().max().unwrap_or(0);
     let mut workers: Vec<Vec<Worker<'_>>> = contenders
         .iter()
@@ -46,11 +48,14 @@ pub(crate) fn measure(
         .collect();
     let mut passes = vec![vec![Vec::new(); threads.len()]; contenders.len()];
     // The first pass only warms up.
-    for pass in 0..=n_passes as usize {
+    for pass in 0..=n_passes {
         tell(&format!("threads: pass {pass} of {n_passes}"));
         for turn in 0..turns.len() {
-            let (nth, column) = turns[(turn + pass) % turns.len()];
+            let (nth, column) = turns[(turn + pass as usize) % turns.len()];
             let workers = &mut workers[nth][..threads[column] as usize];
+            if bench.draw == Draw::EveryPass {
+                workers.iter_mut().for_each(|worker| worker.epoch = EpochIdx(pass));
+            }
             let one_pass = one_pass(workers, records.len())?;
             if pass > 0 {
                 passes[nth][column].push(one_pass);

@@ -91,9 +91,9 @@ impl Records {
         Record::new(&self.bytes[idx], self.encoding)
     }
 
-    /// Its random numbers, in the first epoch.
-    pub(crate) fn key(&self, idx: usize) -> SampleKey {
-        SampleKey { seed: self.seed, epoch: EpochIdx(0), sample: SampleId(idx as u64) }
+    /// Its random numbers in an epoch.
+    pub(crate) fn key(&self, idx: usize, epoch: EpochIdx) -> SampleKey {
+        SampleKey { seed: self.seed, epoch, sample: SampleId(idx as u64) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use bothends_bench::BenchError;
 use bothends_bench::boxes::boxes;
 use bothends_bench::io::IoBench;
-use bothends_bench::ops::{EntryPointsUse, Level, OpsBench, Part};
+use bothends_bench::ops::{Draw, EntryPointsUse, Level, OpsBench, Part};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::draw::random_resized_crop;
 use bothends_core::recipe::{Numerics, Recipe, Size};
@@ -29,6 +29,7 @@ fn bench(data: &Path) -> OpsBench {
         limit: Some(3),
         recipe: Recipe::builtin("imagenet-train").unwrap(),
         seed: 42,
+        draw: Draw::EveryPass,
         numerics: vec![Numerics::Exact, Numerics::Planar],
         entry_points: vec![EntryPointsUse::No, EntryPointsUse::Yes],
         kernels: vec![Level::Scalar, Level::best()],

@@ -153,6 +153,10 @@ pub(crate) struct BenchOpsArgs {
     /// Numbers of threads; by default 1, and one for each core
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Vec<u32>,
+    /// When boxes are drawn: once, as for a program that is given them, or anew in every pass
+    /// of the rates, as in the epochs of a run
+    #[arg(long, value_enum, default_value_t = DrawArg::Once)]
+    pub(crate) draw: DrawArg,
     /// What is measured
     #[arg(long, value_enum, value_delimiter = ',', default_value = "read,stages,rates")]
     pub(crate) parts: Vec<PartArg>,
@@ -185,6 +189,12 @@ pub(crate) enum YesNoArg {
     Yes,
     No,
     Both,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum DrawArg {
+    Once,
+    EveryPass,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

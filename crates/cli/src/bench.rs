@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use bothends_bench::boxes::boxes;
 use bothends_bench::io::IoBench;
-use bothends_bench::ops::{EntryPointsUse, Level, OpsBench, Part};
+use bothends_bench::ops::{Draw, EntryPointsUse, Level, OpsBench, Part};
 use bothends_core::recipe::Numerics;
 use bothends_runtime::{Machine, ReaderKind};
 use serde::Serialize;
 
 use crate::args::{
     BenchArgs, BenchDataArgs, BenchIoArgs, BenchOpsArgs, BenchReaderArg, BenchWhat,
-    NumericsArg, PartArg, YesNoArg,
+    DrawArg, NumericsArg, PartArg, YesNoArg,
 };
 use crate::picture::now;
 use crate::progress::Bar;
@@ -51,6 +51,10 @@ fn ops(args: &BenchOpsArgs) -> Result<(), Failed> {
         limit: args.data.limit,
         recipe: run::recipe(&args.recipe)?,
         seed: args.data.seed,
+        draw: match args.draw {
+            DrawArg::Once => Draw::Once,
+            DrawArg::EveryPass => Draw::EveryPass,
+        },
         numerics: match args.numerics {
             NumericsArg::Exact => vec![Numerics::Exact],
             NumericsArg::Planar => vec![Numerics::Planar],
