@@ -45,7 +45,8 @@ pub fn boxes(bench: &OpsBench) -> Result<Vec<Drawn>, BenchError> {
             source,
         };
         let size = size(&records, idx).map_err(wrong)?;
-        let crop = pipeline.crop_of(records.key(idx, EpochIdx(0)), size).map_err(wrong)?;
+        let crop =
+            pipeline.crop_of(records.key(idx, EpochIdx(0)), size).map_err(wrong)?;
         let crop = crop.ok_or(BenchError::NoBoxes)?;
         Ok(Drawn {
             path: records.name(idx).to_owned(),

@@ -195,7 +195,8 @@ impl OpsBench {
             let recipe = self.recipe.clone().with_numerics(numerics);
             let pipeline = Pipeline::new(&recipe, recipe.shape(shape(data)?)?);
             let any = Size { height: 500, width: 500 };
-            let draws = |idx| pipeline.crop_of(records.key(idx, EpochIdx(0)), any).ok().flatten();
+            let draws =
+                |idx| pipeline.crop_of(records.key(idx, EpochIdx(0)), any).ok().flatten();
             let has_stages = records.are_jpegs() && draws(0).is_some();
             for &entry_points in &self.entry_points {
                 for &level in &self.kernels {

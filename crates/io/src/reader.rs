@@ -68,7 +68,8 @@ pub enum Refusal {
 ///
 /// `conformance` holds these as callable checks.
 pub trait Reader: Send + Debug {
-    /// Takes a request; does not wait for the disk.
+    /// Takes a request; does not wait for the disk. Some are handed on together: one may only
+    /// begin with the next `poll`.
     ///
     /// # Errors
     /// [`Refused`] with the request in it.

@@ -31,6 +31,9 @@ use crate::{
 /// Parts of this size, in bytes, keep the queue full while one large range is read.
 const PART_BYTES: usize = 1 << 20;
 
+/// Reads that are handed to the kernel together, so that it is entered for all of them once.
+const AT_ONCE: usize = 8;
+
 /// How long a dropped reader waits for the kernel before it leaves the memory to it.
 const FAREWELL: Duration = Duration::from_secs(30);
 
@@ -116,11 +119,14 @@ impl UringReader {
         })
     }
 
-    /// Hands a read to the kernel, or keeps it queued for the next entry.
+    /// Queues a read for the kernel, which is entered for several at once; at the latest by
+    /// whoever waits.
     fn start(&mut self, free: usize, slot: Slot) {
         self.slots[free] = slot;
         self.push(free);
-        self.enter(0, Duration::ZERO);
+        if self.ring.submission().len() >= AT_ONCE.min(self.slots.len()) {
+            self.enter(0, Duration::ZERO);
+        }
     }
 
     /// Queues the piece that is due for the slot.
@@ -398,7 +404,9 @@ impl Drop for UringReader {
 /// A ring with an entry per slot, on a kernel that can do what this file needs.
 fn open_ring(depth: u32) -> Result<IoUring, IoError> {
     let failed = |doing| move |source| IoError::Ring { doing, source };
-    let ring = IoUring::new(depth).map_err(failed("set up a ring"))?;
+    // A read that ends need not interrupt this thread (Linux 5.19): it asks when it wants more.
+    let ring = IoUring::builder().setup_coop_taskrun().build(depth);
+    let ring = ring.or_else(|_| IoUring::new(depth)).map_err(failed("set up a ring"))?;
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe).map_err(failed("probe the ring"))?;
     let reads = [opcode::Read::CODE, opcode::ReadFixed::CODE];

@@ -38,7 +38,7 @@ const READY_ROOM: usize = 1;
 const EVENT_ROOM: usize = 1024;
 
 /// Records that may wait for the workers, for each of them.
-const TASK_ROOM: u32 = 4;
+const TASK_ROOM: u32 = 16;
 
 /// Reader and workers.
 type FrontThreads = (Lent<Box<dyn Reader>>, Vec<Lent<Scratch>>);

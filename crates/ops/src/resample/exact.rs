@@ -12,6 +12,7 @@ use super::lines::Lines;
 use super::{Sampling, Target, rows};
 use crate::colour;
 use crate::kernels::Level;
+use crate::vectors;
 
 /// Most channels of an image.
 const MAX_CHANNELS: usize = MAX_ROWS;
@@ -139,6 +140,7 @@ impl ExactSample<'_> {
             let blended = row.only();
             rows::bytes(*level, inputs, weights, blended);
             let channel = |nth: usize| &blended[nth * channel_len..][..width];
+            vectors::soon_written(self.out, (y + 1) * row_bytes, row_bytes);
             let out = &mut self.out[y * row_bytes..][..row_bytes];
             match (self.n_channels, row_bytes / width) {
                 (1, 1) => out.copy_from_slice(channel(0)),

@@ -13,6 +13,7 @@ use super::lines::Lines;
 use super::{Sampling, Target, rows};
 use crate::colour;
 use crate::kernels::Level;
+use crate::vectors;
 
 /// An image as its decoder has it: one plane, or three.
 #[derive(Debug, Clone, Copy)]
@@ -186,6 +187,7 @@ impl PlanarSample<'_> {
         let ready = planes.iter().map(n_ready).min().unwrap_or(0);
         let row_bytes = self.out.len() / grids[0].rows.n_outputs();
         for y in self.n_made..ready {
+            vectors::soon_written(self.out, (y + 1) * row_bytes, row_bytes);
             for Plane { grid, narrowed, row } in &mut *planes {
                 let (first, weights) = grids[*grid].rows.inputs_of(y);
                 let inputs = narrowed.rows(first, weights.len());
