@@ -30,6 +30,8 @@ mod sequential;
 
 mod progressive;
 
+mod blocks;
+
 mod idct;
 
 mod planes;

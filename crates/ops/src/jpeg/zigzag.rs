@@ -8,8 +8,8 @@ const NATURAL: [u8; 64] = natural_places();
 pub(crate) const AFTER: [u8; 256] = places_after();
 
 /// The natural place of coefficient number `zigzag` (below 64).
-pub(crate) fn natural(zigzag: usize) -> usize {
-    usize::from(NATURAL[zigzag])
+pub(crate) const fn natural(zigzag: usize) -> usize {
+    NATURAL[zigzag] as usize
 }
 
 /// Walks the diagonals, up and down in turn.

@@ -1,0 +1,422 @@
+//! A block of a store: quantised coefficients in whole bytes, which are unpacked without a
+//! branch on what they are (`docs/store-format.md`, section 3).
+//!
+//! ```text
+//! header 3 bytes │ mask, m bytes │ values, the first 8 of w0 bits, the others of w1 │ exceptions
+//! ```
+//!
+//! [`write`] and [`read`] are the meaning; kernels are twins of [`read`]. A block says how long
+//! it is in its first bytes, so the next one can begin before this one's values are known: that
+//! is what makes it fast. Nothing here knows rows: read `groups.rs` next.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "numbers are cut to as many bits as they are kept in"
+)]
+
+use std::ops::Range;
+
+use super::sequential::{Block, Broken, RowBlocks};
+use super::zigzag::natural;
+use crate::kernels::Level;
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+/// Bytes that may be looked at from a block's start on: the longest block, and a load of eight
+/// bytes from its last one.
+pub(super) const WINDOW: usize = 3 + 8 + 63 + 1 + 63 * 3 + 8;
+
+/// Values that have the first width.
+const FIRST_VALUES: u32 = 8;
+
+/// The field of the first width when exceptions follow; the width is then 8.
+const WITH_EXCEPTIONS: u32 = 9;
+
+/// Largest magnitude that is no exception.
+const LARGEST: i16 = 127;
+
+/// The header's fields, checked.
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    dc: i16,
+    /// Bit k − 1 stands for coefficient k in zigzag order.
+    mask: u64,
+    /// Bits of the first values and of the others.
+    widths: [u32; 2],
+    has_exceptions: bool,
+    /// Where the values begin, in bytes from the block's start.
+    values: usize,
+    /// Where they end.
+    end: usize,
+}
+
+impl Header {
+    /// The header at the start of `window`.
+    #[inline(always)]
+    fn read(window: &[u8; WINDOW]) -> Result<Self, Broken> {
+        let [a, b, c, d, ..] = *window;
+        let fields = u32::from_le_bytes([a, b, c, d]);
+        let n_mask = (fields >> 12) & 15;
+        let (first, others) = ((fields >> 16) & 15, (fields >> 20) & 15);
+        let mask = u64::from_le_bytes(*window[3..].first_chunk().expect("in the window"));
+        let mask = mask & below(8 * n_mask);
+        if n_mask > 8 || first > WITH_EXCEPTIONS || others > 8 || mask >> 63 != 0 {
+            return Err(Broken);
+        }
+        let n = mask.count_ones();
+        let n_first = n.min(FIRST_VALUES);
+        let first_width = first.min(8);
+        let n_bits = n_first * first_width + (n - n_first) * others;
+        let values = 3 + n_mask as usize;
+        Ok(Self {
+            // Twelve bits with their sign.
+            dc: ((fields << 4) as u16).cast_signed() >> 4,
+            mask,
+            widths: [first_width, others],
+            has_exceptions: first == WITH_EXCEPTIONS,
+            values,
+            end: values + n_bits.div_ceil(8) as usize,
+        })
+    }
+}
+
+/// The lowest `n` bits of 64; all where there are more.
+#[inline(always)]
+fn below(n: u32) -> u64 {
+    1_u64.checked_shl(n).map_or(u64::MAX, |bit| bit - 1)
+}
+
+/// Unpacks the block at the start of `window` into `block`; returns its length. What `block`
+/// holds after an error does not matter.
+#[inline(always)]
+fn read(window: &[u8; WINDOW], block: &mut Block) -> Result<usize, Broken> {
+    let header = Header::read(window)?;
+    *block = [0; 64];
+    block[0] = header.dc;
+    let mut bit = 8 * header.values;
+    let mut mask = header.mask;
+    for n_values in [FIRST_VALUES, u32::MAX] {
+        let width = header.widths[usize::from(n_values > FIRST_VALUES)];
+        let mut left = n_values;
+        while mask != 0 && left > 0 {
+            let eight = window[bit / 8..].first_chunk().expect("in the window");
+            let value = u64::from_le_bytes(*eight) >> (bit % 8);
+            block[natural(mask.trailing_zeros() as usize + 1)] = signed(value, width);
+            bit += width as usize;
+            mask &= mask - 1;
+            left -= 1;
+        }
+    }
+    if header.has_exceptions {
+        return exceptions(window, header.end, block);
+    }
+    Ok(header.end)
+}
+
+/// The value in the lowest `width` bits: there is no zero. Wraps where 128 would come, which
+/// is not written.
+#[inline(always)]
+fn signed(bits: u64, width: u32) -> i16 {
+    let sign = ((1_u32 << width) >> 1) as u8;
+    let value = (((bits & below(width)) as u8 ^ sign).wrapping_sub(sign)).cast_signed();
+    value.wrapping_add(i8::from(value >= 0)).into()
+}
+
+/// Puts the exceptions that stand at `at` in their places; returns where they end.
+#[cold]
+fn exceptions(
+    window: &[u8; WINDOW],
+    at: usize,
+    block: &mut Block,
+) -> Result<usize, Broken> {
+    let n = usize::from(window[at]);
+    let end = at + 1 + 3 * n;
+    let list = window.get(at + 1..end).ok_or(Broken)?;
+    for exception in list.chunks_exact(3) {
+        let [place, low, high] = [exception[0], exception[1], exception[2]];
+        let slot = block.get_mut(usize::from(place)).filter(|_| place > 0);
+        *slot.ok_or(Broken)? = i16::from_le_bytes([low, high]);
+    }
+    Ok(end)
+}
+
+/// Appends `block` to `out`. `None`, and nothing is written, when its DC has more than 12
+/// bits, which no 8-bit JPEG needs.
+pub(super) fn write(block: &Block, out: &mut Vec<u8>) -> Option<()> {
+    if !(-2048..2048).contains(&block[0]) {
+        return None;
+    }
+    let zigzag: [i16; 64] = std::array::from_fn(|k| block[natural(k)]);
+    let mut mask = 0_u64;
+    let mut values = [0_i16; 63];
+    let mut n = 0;
+    for (k, &value) in zigzag.iter().enumerate().skip(1).filter(|(_, v)| **v != 0) {
+        mask |= 1 << (k - 1);
+        values[n] = value;
+        n += 1;
+    }
+    let values = &values[..n];
+    let (first, others) = values.split_at(n.min(FIRST_VALUES as usize));
+    let has_exceptions = values.iter().any(|v| v.unsigned_abs() > LARGEST as u16);
+    let [first_width, width_of_others] = [first, others].map(width);
+    let widths = [if has_exceptions { 8 } else { first_width }, width_of_others];
+    let n_mask = 8 - mask.leading_zeros() / 8;
+    let first_field = if has_exceptions { WITH_EXCEPTIONS } else { widths[0] };
+    let dc = u32::from(block[0].cast_unsigned() & 0xfff);
+    let header = dc | n_mask << 12 | first_field << 16 | widths[1] << 20;
+    out.extend(&header.to_le_bytes()[..3]);
+    out.extend(&mask.to_le_bytes()[..n_mask as usize]);
+    write_values([first, others], widths, out);
+    if has_exceptions {
+        let list = || (1..64_u8).map(|place| (place, block[usize::from(place)]));
+        let beyond = |&(_, v): &(u8, i16)| v.unsigned_abs() > LARGEST as u16;
+        out.push(list().filter(beyond).count() as u8);
+        for (place, value) in list().filter(beyond) {
+            out.push(place);
+            out.extend(value.to_le_bytes());
+        }
+    }
+    Some(())
+}
+
+/// Bits that hold each of `values`, as far as they are no exceptions; 0 where there is none.
+fn width(values: &[i16]) -> u32 {
+    let largest = values.iter().map(|v| v.unsigned_abs().min(LARGEST as u16)).max();
+    largest.map_or(0, |largest| 1 + u32::from(largest).next_power_of_two().ilog2())
+}
+
+fn write_values(parts: [&[i16]; 2], widths: [u32; 2], out: &mut Vec<u8>) {
+    let (mut bits, mut n_bits) = (0_u64, 0);
+    for (values, width) in parts.into_iter().zip(widths) {
+        for &value in values {
+            let value = value.clamp(-LARGEST, LARGEST);
+            let shifted = i64::from(value - i16::from(value > 0)).cast_unsigned();
+            bits |= (shifted & below(width)) << n_bits;
+            n_bits += width;
+            while n_bits >= 8 {
+                out.push(bits as u8);
+                bits >>= 8;
+                n_bits -= 8;
+            }
+        }
+    }
+    if n_bits > 0 {
+        out.push(bits as u8);
+    }
+}
+
+/// A block row as it is stored.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PackedRow<'a> {
+    /// Its bytes and those behind it, as far as there are any.
+    pub(super) bytes: &'a [u8],
+    /// How many of them are its own.
+    pub(super) len: usize,
+    /// Blocks.
+    pub(super) n_blocks: usize,
+}
+
+/// Unpacks the blocks `wanted` of a row to the first places of `out`. Where they go as far as
+/// the row, its length is checked.
+///
+/// # Panics
+/// When there is no room for them.
+pub(super) fn unpack_row(
+    level: Level,
+    row: PackedRow<'_>,
+    wanted: Range<usize>,
+    out: &mut RowBlocks,
+) -> Result<(), Broken> {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(proof) => x86::unpack_row_avx512(proof, row, wanted, out),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2(proof) => x86::unpack_row_avx2(proof, row, wanted, out),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(_) => unpack_with(row, wanted, out, read),
+        Level::Scalar => unpack_with(row, wanted, out, read),
+    }
+}
+
+/// [`unpack_row`] with one way to read a block.
+#[inline(always)]
+fn unpack_with(
+    row: PackedRow<'_>,
+    wanted: Range<usize>,
+    out: &mut RowBlocks,
+    read: impl Fn(&[u8; WINDOW], &mut Block) -> Result<usize, Broken>,
+) -> Result<(), Broken> {
+    let mut at = 0;
+    for _ in 0..wanted.start {
+        at += with_window(row.bytes, at, skip)?;
+    }
+    for nth in 0..wanted.len() {
+        let block = out.block_mut(nth);
+        at += with_window(row.bytes, at, |window| read(window, block))?;
+    }
+    let is_whole = wanted.end == row.n_blocks;
+    if at > row.len || (is_whole && at != row.len) { Err(Broken) } else { Ok(()) }
+}
+
+/// The length of the block at the start of `window`.
+#[inline(always)]
+fn skip(window: &[u8; WINDOW]) -> Result<usize, Broken> {
+    let header = Header::read(window)?;
+    if header.has_exceptions {
+        return exceptions(window, header.end, &mut [0; 64]);
+    }
+    Ok(header.end)
+}
+
+/// Shows the bytes from `at` on to a reader of a block; behind the last one stand zeros.
+#[inline(always)]
+fn with_window(
+    bytes: &[u8],
+    at: usize,
+    read: impl FnOnce(&[u8; WINDOW]) -> Result<usize, Broken>,
+) -> Result<usize, Broken> {
+    let rest = bytes.get(at..).ok_or(Broken)?;
+    match rest.first_chunk() {
+        Some(window) => read(window),
+        None => {
+            let mut window = [0; WINDOW];
+            window[..rest.len()].copy_from_slice(rest);
+            read(&window)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read_with(level: Level, bytes: &[u8]) -> Result<(usize, Block), Broken> {
+        let mut row = RowBlocks::default();
+        row.reserve(1);
+        // One block of a row that has another one: its length is not held against it.
+        let packed = PackedRow { bytes, len: usize::MAX, n_blocks: 2 };
+        unpack_row(level, packed, 0..1, &mut row)?;
+        let len = with_window(bytes, 0, skip)?;
+        Ok((len, *row.block(0)))
+    }
+
+    fn check_round_trip(block: &Block) {
+        let mut bytes = Vec::new();
+        write(block, &mut bytes).expect("DC has 12 bits");
+        assert!(bytes.len() <= WINDOW);
+        for level in Level::available() {
+            let read = read_with(level, &bytes);
+            assert_eq!(read, Ok((bytes.len(), *block)), "{level:?}: {bytes:?}");
+        }
+    }
+
+    /// A few coefficients of magnitudes as images have them, and some extremes.
+    fn coefficients() -> impl Strategy<Value = Block> {
+        let value = prop_oneof![
+            4 => Just(0_i16),
+            3 => -1..=1_i16,
+            3 => -20..=20_i16,
+            1 => -140..=140_i16,
+            1 => any::<i16>(),
+        ];
+        let all = prop::collection::vec(value, 64);
+        (all, 1..=64_usize, -2048..2048_i16).prop_map(|(values, n, dc)| {
+            let mut block = [0; 64];
+            for (k, value) in values.into_iter().enumerate().take(n) {
+                block[natural(k)] = value;
+            }
+            block[0] = dc;
+            block
+        })
+    }
+
+    #[test]
+    fn extremes_come_back() {
+        let mut only = [0; 64];
+        check_round_trip(&only);
+        for place in 1..64 {
+            for value in [-32768, -2047, -129, -128, -127, -1, 1, 127, 128, 129, 32767] {
+                only[place] = value;
+                check_round_trip(&only);
+                check_round_trip(&[value.clamp(-2048, 2047); 64]);
+            }
+            only[place] = 0;
+        }
+        for dc in [-2048, -1, 2047] {
+            only[0] = dc;
+            check_round_trip(&only);
+        }
+    }
+
+    /// By hand from the specification: DC −3, coefficients 1 and 3 in zigzag order 2 and −1.
+    #[test]
+    fn a_block_has_the_bytes_of_the_specification() {
+        let mut block = [0; 64];
+        (block[0], block[natural(1)], block[natural(3)]) = (-3, 2, -1);
+        let mut bytes = Vec::new();
+        write(&block, &mut bytes).unwrap();
+        // 0xffd and one byte of mask; widths 2 and 0; bits 1 and 3; 2 is 1 = 01, −1 is 11.
+        assert_eq!(bytes, [0xfd, 0x1f, 0x02, 0b101, 0b1101]);
+    }
+
+    #[test]
+    fn a_dc_of_more_than_12_bits_is_refused() {
+        for dc in [-2049, 2048, i16::MIN, i16::MAX] {
+            let mut block = [0; 64];
+            block[0] = dc;
+            let mut bytes = Vec::new();
+            assert_eq!(write(&block, &mut bytes), None);
+            assert!(bytes.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_row_is_read_in_parts() {
+        let blocks: Vec<Block> = (0..20_i16).map(|n| [n * 10 - 90; 64]).collect();
+        let mut bytes = Vec::new();
+        blocks.iter().for_each(|block| write(block, &mut bytes).unwrap());
+        let mut out = RowBlocks::default();
+        out.reserve(20);
+        for level in Level::available() {
+            let row = PackedRow { bytes: &bytes, len: bytes.len(), n_blocks: 20 };
+            for wanted in [0..20, 7..20, 3..5, 19..20, 8..8] {
+                unpack_row(level, row, wanted.clone(), &mut out).unwrap();
+                for (nth, block) in blocks[wanted].iter().enumerate() {
+                    assert_eq!(out.block(nth), block);
+                }
+            }
+            for len in [0, bytes.len() - 1, bytes.len() + 1] {
+                let wrong = PackedRow { len, ..row };
+                assert_eq!(unpack_row(level, wrong, 0..20, &mut out), Err(Broken));
+            }
+            let cut = PackedRow { bytes: &bytes[..bytes.len() / 2], ..row };
+            assert_eq!(unpack_row(level, cut, 0..20, &mut out), Err(Broken));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_block_comes_back(block in coefficients()) {
+            check_round_trip(&block);
+        }
+
+        #[test]
+        fn kernels_agree_whatever_the_bytes(
+            bytes in prop::collection::vec(any::<u8>(), 0..=WINDOW + 9),
+            fields in any::<[u8; 2]>(),
+        ) {
+            let mut bytes = bytes;
+            // Fields that make sense, most of the time.
+            if let [_, second, third, ..] = &mut bytes[..] {
+                *second = *second & 15 | (fields[0] % 10) << 4;
+                *third = fields[1] % 11 | (fields[1] / 29) << 4;
+            }
+            let scalar = read_with(Level::Scalar, &bytes);
+            for level in Level::available() {
+                prop_assert_eq!(read_with(level, &bytes), scalar);
+            }
+        }
+    }
+}
