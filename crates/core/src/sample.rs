@@ -3,6 +3,7 @@
 //!
 //! Nothing here reads a file or decodes a pixel: `io` reads, `dataset` names, `ops` decodes.
 
+use crate::blocks::Blocks;
 use crate::ids::{EpochIdx, SampleId};
 
 /// A file of the extent table, by its number there.
@@ -48,13 +49,24 @@ pub struct Record<'a> {
     /// What an earlier visit left to know about them: places from where a decoder may begin.
     /// Empty where there is none. Whoever gives it has held it against the bytes.
     pub entry_points: &'a [u8],
+    /// Where the bytes are an image's row groups in a store: what is known of them.
+    pub row_groups: Option<RowGroups<'a>>,
+}
+
+/// Row groups of a store as the bytes of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowGroups<'a> {
+    /// Profile and head of the image.
+    pub blocks: Blocks<'a>,
+    /// The first group among the bytes; others follow, as far as they have been read.
+    pub first: usize,
 }
 
 impl<'a> Record<'a> {
     /// A record of which nothing is known but its bytes.
     #[must_use]
     pub fn new(bytes: &'a [u8], encoding: Encoding) -> Self {
-        Self { bytes, encoding, entry_points: &[] }
+        Self { bytes, encoding, entry_points: &[], row_groups: None }
     }
 }
 

@@ -14,8 +14,9 @@ use bothends_core::sample::{Encoding, Record};
 use crate::colour;
 use crate::error::{OpsError, SampleFault};
 use crate::image::Image;
-use crate::jpeg::{Chroma, Decoder, Opened, PixelRows, Region};
+use crate::jpeg::{Chroma, Decoder, PixelRows, Region};
 use crate::kernels::Level;
+use crate::picture::Picture;
 
 /// Most rows and most columns of an image (libjpeg's own limit).
 pub const MAX_SIDE: usize = 65_500;
@@ -70,11 +71,11 @@ impl ImageDecoder {
         record: Record<'_>,
         out: &mut Image,
     ) -> Result<(), OpsError> {
+        if let Some(picture) = Picture::open(record)? {
+            return Ok(self.decode_picture(picture, out)?);
+        }
         match record.encoding {
-            Encoding::Image => match Format::of(record.bytes)? {
-                Format::Jpeg => Ok(self.decode_jpeg(record.bytes, out)?),
-                Format::Png => png::decode(record.bytes, out),
-            },
+            Encoding::Image => png::decode(record.bytes, out),
             Encoding::Planar { height, width, channels } => {
                 let size = check_size(height as usize, width as usize)?;
                 let need = height as usize * width as usize * channels as usize;
@@ -92,11 +93,14 @@ impl ImageDecoder {
         }
     }
 
-    fn decode_jpeg(&mut self, bytes: &[u8], out: &mut Image) -> Result<(), SampleFault> {
-        let file = Opened::new(bytes)?;
-        let size = file.size();
+    fn decode_picture(
+        &mut self,
+        picture: Picture<'_>,
+        out: &mut Image,
+    ) -> Result<(), SampleFault> {
+        let size = picture.size();
         let whole = Region::whole(size);
-        self.jpeg.decode(file, &whole, Chroma::Upsampled, None)?;
+        picture.decode(&mut self.jpeg, &whole, Chroma::Upsampled)?;
         let row_bytes = whole.columns.len() * 3;
         let pixels = out.reshape(size, 3).chunks_exact_mut(row_bytes);
         for (y, pixels) in pixels.enumerate() {

@@ -1,4 +1,4 @@
-//! Decode, crop, resize and flip as one step, where an image is a JPEG.
+//! Decode, crop, resize and flip as one step, where an image is a JPEG or a store has it.
 //!
 //! Only the part of the image that the resize looks at is decoded; rows go from the decoder
 //! to the resizer one by one, and no whole image is made on the way. In `exact` numerics
@@ -10,34 +10,32 @@ use bothends_core::recipe::Numerics;
 
 use crate::decode::ImageDecoder;
 use crate::error::SampleFault;
-use crate::jpeg::{Chroma, ColourModel, EntryPoints, Opened, Region, Stage};
-use crate::resample::{Colour, Planes, Sampling};
+use crate::jpeg::{Chroma, ColourModel, Region, Stage};
+use crate::picture::Picture;
+use crate::resample::{Colour, Planes};
 use crate::resize::{Crop, Resizer};
 
 /// Rows of pixels that a plane is ahead of the others: a multiple of every ratio.
 const STRIP_ROWS: usize = 24;
 
-/// A JPEG whose headers have been read, and what an earlier visit left to know about it.
-pub(crate) type Visit<'a> = (Opened<'a>, Option<EntryPoints<'a>>);
-
-/// Makes `crop` of a file into `out`, rows of red, green and blue. After an error `out` is
+/// Makes `crop` of a picture into `out`, rows of red, green and blue. After an error `out` is
 /// unchanged.
-pub(crate) fn crop_jpeg(
-    (file, entry_points): Visit<'_>,
+pub(crate) fn crop_picture(
+    picture: Picture<'_>,
     decoder: &mut ImageDecoder,
     resizer: &mut Resizer,
     crop: &Crop,
     out: &mut [u8],
 ) -> Result<(), SampleFault> {
-    let model = file.model();
+    let model = picture.model();
     let has_four_inks = matches!(model, ColourModel::Cmyk | ColourModel::Ycck);
     if crop.numerics == Numerics::Planar && !has_four_inks {
-        return crop_planes((file, entry_points), decoder, resizer, crop, out);
+        return crop_planes(picture, decoder, resizer, crop, out);
     }
     let n_planes = if model == ColourModel::Grey { 1 } else { 3 };
     let mut sample = resizer.begin(crop, n_planes, out);
     let region = Region::of(sample.needed());
-    decoder.jpeg.decode(file, &region, Chroma::Upsampled, entry_points)?;
+    picture.decode(&mut decoder.jpeg, &region, Chroma::Upsampled)?;
     if decoder.jpeg.until < Stage::Sample {
         return Ok(());
     }
@@ -51,21 +49,20 @@ pub(crate) fn crop_jpeg(
 
 /// Planar numerics: each plane from its own sampling.
 fn crop_planes(
-    (file, entry_points): Visit<'_>,
+    picture: Picture<'_>,
     decoder: &mut ImageDecoder,
     resizer: &mut Resizer,
     crop: &Crop,
     out: &mut [u8],
 ) -> Result<(), SampleFault> {
-    let colour = match file.model() {
+    let colour = match picture.model() {
         ColourModel::YCbCr => Colour::YCbCr,
         ColourModel::Grey | ColourModel::Rgb | ColourModel::Cmyk | ColourModel::Ycck => {
             Colour::AsIs
         }
     };
     let Resizer { planar, samplings, .. } = resizer;
-    samplings.clear();
-    samplings.extend(file.ratios().map(Sampling::of));
+    picture.samplings(samplings);
     let planes = Planes { samplings, colour };
     let mut sample = planar.begin(planes, crop.part, &crop.target, out);
     let pixels = |nth: usize| samplings[nth].pixels(sample.needed(nth));
@@ -73,7 +70,7 @@ fn crop_planes(
     for nth in 1..samplings.len() {
         region.include(&pixels(nth));
     }
-    decoder.jpeg.decode(file, &region, Chroma::AsStored, entry_points)?;
+    picture.decode(&mut decoder.jpeg, &region, Chroma::AsStored)?;
     if decoder.jpeg.until < Stage::Sample {
         return Ok(());
     }

@@ -31,6 +31,7 @@ mod sequential;
 mod progressive;
 
 mod blocks;
+mod stored;
 
 mod idct;
 
@@ -46,6 +47,7 @@ mod rows;
 pub use decoder::{Decoder, Opened, Stage};
 pub use entry_points::EntryPoints;
 pub use planes::{Chroma, Plane, Region};
+pub use stored::{Packed, Stored, pack};
 
 pub(crate) use frame::ColourModel;
 pub(crate) use rows::PixelRows;

@@ -3,7 +3,8 @@
 //! Every op has a scalar meaning, and where it pays kernels that give the same bytes
 //! (`kernels`). Nothing here reads a file, knows a data set format, starts a thread, or draws
 //! a random number of its own (the recipe does, keyed by the sample). Reading order: `image`
-//! is the picture being worked on; `decode` makes it, with `jpeg`; `resize` (with `resample`
+//! is the picture being worked on; `decode` makes it, with `jpeg` (`picture` is a file or a
+//! store's record alike); `resize` (with `resample`
 //! and `colour`), `crop` and `flip` change it; `fused` does several of these at once;
 //! `pipeline` runs a recipe's ops up to the cut; `finish` (with `half`) does what comes after
 //! the cut.
@@ -14,6 +15,7 @@ pub mod kernels;
 
 pub mod decode;
 pub mod jpeg;
+mod picture;
 
 pub mod colour;
 pub mod crop;

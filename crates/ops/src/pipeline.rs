@@ -7,21 +7,24 @@
 //! is `finish.rs`, which is to be read next.
 
 use std::mem::swap;
+use std::ops::Range;
 
+use bothends_core::blocks::Blocks;
 use bothends_core::recipe::draw::{CropBox, random_crop, random_resized_crop};
 use bothends_core::recipe::{Interpolation, Numerics, Op, Padding, Recipe, Size};
 use bothends_core::rng::Draws;
-use bothends_core::sample::{Encoding, Record, SampleKey};
+use bothends_core::sample::{Record, SampleKey};
 use bothends_core::tensor::SampleShape;
 
 use crate::crop::{center, window};
-use crate::decode::{Format, ImageDecoder, check_size};
+use crate::decode::{ImageDecoder, check_size};
 use crate::error::{OpsError, SampleFault};
 use crate::flip;
-use crate::fused::crop_jpeg;
+use crate::fused::crop_picture;
 use crate::image::Image;
-use crate::jpeg::{EntryPoints, Opened, Stage};
+use crate::jpeg::{Region, Stage, Stored};
 use crate::kernels::Level;
+use crate::picture::Picture;
 use crate::resample::{Mirror, Target};
 use crate::resize::{Crop, Resizer};
 
@@ -133,7 +136,7 @@ impl Pipeline {
 
     /// The beginning of [`Self::run`], as far as `stage` and without a result: for
     /// benchmarks. Does something only where a decode and a resize come first, and stops
-    /// early only where the record is a JPEG.
+    /// early only where the record is a JPEG or one of blocks.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -162,6 +165,23 @@ impl Pipeline {
             return Ok(None);
         }
         Ok(Some(self.first_crop(key, size)?.0))
+    }
+
+    /// The row groups of a record of blocks that the sample of `key` is made of: those below
+    /// the box where the recipe begins with a decode and a resize, else all.
+    ///
+    /// # Errors
+    /// [`OpsError::BadSample`] for an image that is too thin to be resized, or too large.
+    pub fn groups_for(
+        &self,
+        key: SampleKey,
+        blocks: Blocks<'_>,
+    ) -> Result<Range<usize>, OpsError> {
+        let stored = Stored::new(blocks, 0, &[])?;
+        Ok(match self.crop_of(key, stored.size())? {
+            Some(crop) => stored.groups_for(&Region::of(crop.part)),
+            None => 0..blocks.head().n_groups(),
+        })
     }
 
     fn resizes_first(&self) -> bool {
@@ -207,25 +227,20 @@ impl Pipeline {
             return Ok(Begun::Image { n_ops: 0 });
         }
         let Scratch { decoder, resizer, image, next, .. } = scratch;
-        let is_jpeg = record.encoding == Encoding::Image
-            && Format::of(record.bytes)? == Format::Jpeg;
-        if is_jpeg {
-            let file = Opened::new(record.bytes)?;
-            let size = file.size();
+        if let Some(picture) = Picture::open(record)? {
+            let size = picture.size();
             let (crop, n_ops) = self.first_crop(key, size)?;
-            let entry_points = EntryPoints::new(record.entry_points);
-            scratch.is_first_visit = entry_points.is_none();
+            scratch.is_first_visit = picture.is_first_visit();
             scratch.source_pixels = pixels(size);
-            let visit = (file, entry_points);
             let Size { height, width } = crop.target.sample_size();
             let shape = SampleShape { height, width, channels: 3 };
             if n_ops == self.ops.len() && shape == self.shape && out.len() == shape.len()
             {
-                crop_jpeg(visit, decoder, resizer, &crop, out)?;
+                crop_picture(picture, decoder, resizer, &crop, out)?;
                 return Ok(Begun::Sample);
             }
             let pixels = image.reshape(crop.target.sample_size(), 3);
-            crop_jpeg(visit, decoder, resizer, &crop, pixels)?;
+            crop_picture(picture, decoder, resizer, &crop, pixels)?;
             return Ok(Begun::Image { n_ops });
         }
         decoder.decode(record, next)?;

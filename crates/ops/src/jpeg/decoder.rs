@@ -1,17 +1,21 @@
 //! From a file to planes: the one place that knows the order of the steps.
 //!
-//! Three ways lead to the same planes. A sequential file with its components in one scan is
+//! Four ways lead to the same planes. A sequential file with its components in one scan is
 //! decoded *straight* through, row by row, and leaves entry points behind; with entry points
 //! it is decoded where the region lies only, two rows at a time; anything else (progressive,
-//! several scans) goes through the coefficients of the whole image (`progressive.rs`).
+//! several scans) goes through the coefficients of the whole image (`progressive.rs`). And a
+//! store has the coefficients already (`stored.rs`).
 //! Without entry points the whole scan is read, whatever the region: a sample is good or bad
 //! by its file, not by the crop that was drawn.
+
+use std::ops::Range;
 
 use bothends_core::recipe::Size;
 
 use super::bits::ScanData;
+use super::blocks::unpack_row;
 use super::entry_points::{self, Builder, EntryPoints, FilePoint};
-use super::frame::{ColourModel, Frame, MAX_MCU_BLOCKS, Process};
+use super::frame::{ColourModel, Component, Frame, MAX_MCU_BLOCKS, Process};
 use super::header::{self, Next, Segments};
 use super::huffman::{Class, Lookup};
 use super::idct::{self, BlockRow, Steps};
@@ -20,6 +24,7 @@ use super::progressive::Coefficients;
 use super::sequential::{
     BlockCodes, Broken, EntryPoint, Lane, RowBlocks, Scan, run_one, run_two,
 };
+use super::stored::{Group, Stored, damaged as damaged_group};
 use super::{damaged, unreadable};
 use crate::error::SampleFault;
 use crate::kernels::Level;
@@ -201,6 +206,74 @@ impl Decoder {
         }
         self.coefficients = coefficients;
         decoded.map(|_| ())
+    }
+
+    /// Makes what `region` needs of a record of blocks into [`Self::planes`]; reads only the
+    /// row groups that hold it ([`Stored::groups_for`]).
+    ///
+    /// # Errors
+    /// [`SampleFault::Damaged`] when one of them is, or was not read.
+    pub fn decode_stored(
+        &mut self,
+        stored: &Stored<'_>,
+        region: &Region,
+        chroma: Chroma,
+    ) -> Result<(), SampleFault> {
+        let (frame, blocks) = (&stored.frame, stored.blocks);
+        let mcus = McuBox::of(frame, region, chroma);
+        self.n_planes = frame.components().len();
+        self.model = frame.model;
+        self.points.clear();
+        if self.until == Stage::Tables {
+            return Ok(());
+        }
+        self.set_planes(frame, &mcus);
+        let profile = blocks.profile();
+        let mut steps = [Steps::ZERO; 4];
+        for (steps, component) in steps.iter_mut().zip(profile.components()) {
+            *steps = Steps::new(&profile.steps(component.table));
+        }
+        for number in blocks.groups_of(mcus.down.clone()) {
+            let mut group = stored.group(number)?;
+            for mcu in blocks.mcus_of(number) {
+                let y = mcu.checked_sub(mcus.down.start).filter(|_| mcu < mcus.down.end);
+                self.stored_row(&mut group, frame, (y, &mcus.across), &steps)
+                    .map_err(|Broken| damaged_group(number, "has a broken block row"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A row of MCUs of a row group. `y` is its number, counted from the first one wanted;
+    /// `None` where it is not.
+    fn stored_row(
+        &mut self,
+        group: &mut Group<'_>,
+        frame: &Frame,
+        (y, across): (Option<usize>, &Range<usize>),
+        steps: &[Steps; 4],
+    ) -> Result<(), Broken> {
+        let [n_across, _] = frame.n_mcus();
+        let [Lane { row: unpacked, .. }, _] = &mut self.lanes;
+        for (nth, &Component { h, v, .. }) in frame.components().iter().enumerate() {
+            for row in 0..v {
+                let packed = group.next(n_across * h).ok_or(Broken)?;
+                let Some(y) = y else { continue };
+                let n_blocks = across.len() * h;
+                unpacked.reserve(n_blocks);
+                let wanted = across.start * h..across.end * h;
+                unpack_row(self.level, packed, wanted, unpacked)?;
+                if self.until == Stage::Entropy {
+                    continue;
+                }
+                let blocks = BlockRow::of_one(unpacked, n_blocks);
+                let plane = &mut self.planes[nth];
+                let stride = plane.stride();
+                let out = plane.block_row_mut(y * v + row);
+                idct::block_row(self.level, blocks, &steps[nth], out, stride);
+            }
+        }
+        Ok(())
     }
 
     /// Makes the tables that a sequential scan of `file` is decoded with.

@@ -27,7 +27,7 @@ pub(crate) const STORE: usize = 32;
 /// The steps of a quantisation table, as they are multiplied: modulo 2^16.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-pub(crate) struct Steps([i16; 64]);
+pub(crate) struct Steps(pub(super) [i16; 64]);
 
 impl Steps {
     /// Of a component without a table.
@@ -53,6 +53,11 @@ pub(crate) struct BlockRow<'a> {
 }
 
 impl<'a> BlockRow<'a> {
+    /// A row of one component alone.
+    pub(crate) fn of_one(row: &'a RowBlocks, n_blocks: usize) -> Self {
+        Self { row, in_mcu: 0, across: 1, per_mcu: 1, first: 0, n_blocks }
+    }
+
     /// Block number `x` of those wanted; the last one where there are fewer.
     #[inline(always)]
     fn block(&self, x: usize) -> &'a Block {

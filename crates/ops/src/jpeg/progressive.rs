@@ -124,6 +124,11 @@ impl Coefficients {
         Err(damaged(format_args!("it has more than {MAX_SCANS} scans")))
     }
 
+    /// Block `x` of block row `y` of a component.
+    pub(super) fn block(&self, component: usize, y: usize, x: usize) -> &Block {
+        self.planes[component].block(y * self.stride[component] + x)
+    }
+
     /// `blocks` of block row `y` of a component, for the IDCT.
     pub(super) fn block_row(
         &self,

@@ -128,7 +128,7 @@ impl RowBlocks {
     }
 
     #[inline(always)]
-    pub(super) fn block_mut(&mut self, idx: usize) -> &mut Block {
+    pub(crate) fn block_mut(&mut self, idx: usize) -> &mut Block {
         let start = self.first + idx * 64;
         (&mut self.coefficients[start..start + 64]).try_into().expect("64 coefficients")
     }

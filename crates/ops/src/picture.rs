@@ -1,0 +1,85 @@
+//! An image as decoders of planes know it: a JPEG file, or what a store has of one.
+//!
+//! Both become the same planes, in parts; who asks need not know which it is. Nothing here
+//! decodes: `jpeg.rs` does.
+
+use bothends_core::recipe::Size;
+use bothends_core::sample::{Encoding, Record};
+
+use crate::decode::Format;
+use crate::error::SampleFault;
+use crate::jpeg::{Chroma, ColourModel, Decoder, EntryPoints, Opened, Region, Stored};
+use crate::resample::Sampling;
+
+/// An image whose size and planes are known.
+#[derive(Debug)]
+pub(crate) enum Picture<'a> {
+    /// A file, and from where in it a decoder may begin.
+    File(Opened<'a>, Option<EntryPoints<'a>>),
+    /// A record of blocks.
+    Stored(Stored<'a>),
+}
+
+impl<'a> Picture<'a> {
+    /// Opens a record, if it is one; `None` for other formats.
+    pub(crate) fn open(record: Record<'a>) -> Result<Option<Self>, SampleFault> {
+        if record.encoding != Encoding::Image {
+            return Ok(None);
+        }
+        if let Some(groups) = record.row_groups {
+            let stored = Stored::new(groups.blocks, groups.first, record.bytes)?;
+            return Ok(Some(Self::Stored(stored)));
+        }
+        if Format::of(record.bytes)? != Format::Jpeg {
+            return Ok(None);
+        }
+        let file = Opened::new(record.bytes)?;
+        Ok(Some(Self::File(file, EntryPoints::new(record.entry_points))))
+    }
+
+    /// Rows and columns.
+    pub(crate) fn size(&self) -> Size {
+        match self {
+            Self::File(file, _) => file.size(),
+            Self::Stored(stored) => stored.size(),
+        }
+    }
+
+    /// What its components are.
+    pub(crate) fn model(&self) -> ColourModel {
+        match self {
+            Self::File(file, _) => file.model(),
+            Self::Stored(stored) => stored.model(),
+        }
+    }
+
+    /// How its components are sampled.
+    pub(crate) fn samplings(&self, samplings: &mut Vec<Sampling>) {
+        samplings.clear();
+        match self {
+            Self::File(file, _) => samplings.extend(file.ratios().map(Sampling::of)),
+            Self::Stored(stored) => samplings.extend(stored.ratios().map(Sampling::of)),
+        }
+    }
+
+    /// Whether decoding it may teach entry points.
+    pub(crate) fn is_first_visit(&self) -> bool {
+        match self {
+            Self::File(_, entry_points) => entry_points.is_none(),
+            Self::Stored(_) => false,
+        }
+    }
+
+    /// Makes what `region` needs into the decoder's planes.
+    pub(crate) fn decode(
+        self,
+        decoder: &mut Decoder,
+        region: &Region,
+        chroma: Chroma,
+    ) -> Result<(), SampleFault> {
+        match self {
+            Self::File(file, points) => decoder.decode(file, region, chroma, points),
+            Self::Stored(stored) => decoder.decode_stored(&stored, region, chroma),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What a store has of a JPEG makes the same samples as the file, from all of its row groups
+//! or from those that a sample needs, with every kernel; damage is noticed.
+#![allow(clippy::unwrap_used, reason = "helpers of tests; a panic is the report")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bothends_core::blocks::{Blocks, Head, Profile};
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::recipe::{Numerics, Recipe, RecordShape};
+use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
+use bothends_ops::jpeg::{Packed, pack};
+use bothends_ops::kernels::Level;
+use bothends_ops::{OpsError, Pipeline, SampleFault, Scratch};
+
+/// JPEG files to pack: the fixtures, and photographs where there are some.
+fn files() -> Vec<(PathBuf, Vec<u8>)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/ops");
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jpg"));
+    paths.sort();
+    paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+/// A packed image, owned.
+struct Image {
+    packed: Packed,
+    head: Vec<u8>,
+}
+
+impl Image {
+    fn new(packed: Packed) -> Self {
+        let head = packed.lengths.head(packed.size, 0, packed.row_lengths).unwrap();
+        Self { packed, head }
+    }
+
+    fn blocks(&self) -> Blocks<'_> {
+        let profile = Profile::read(&self.packed.profile).unwrap();
+        Blocks::new(profile, Head::read(&self.head).unwrap()).unwrap()
+    }
+
+    /// The record of the row groups that `key` needs, and no byte more.
+    fn record(&self, pipeline: &Pipeline, key: SampleKey) -> Record<'_> {
+        let blocks = self.blocks();
+        let groups = pipeline.groups_for(key, blocks).unwrap();
+        let bytes = blocks.head().bytes_of(groups.clone());
+        let bytes = &self.packed.groups[bytes.start as usize..bytes.end as usize];
+        self.part(bytes, groups.start)
+    }
+
+    fn part<'a>(&'a self, bytes: &'a [u8], first: usize) -> Record<'a> {
+        let row_groups = Some(RowGroups { blocks: self.blocks(), first });
+        Record { row_groups, ..Record::new(bytes, Encoding::Image) }
+    }
+}
+
+fn pipeline(recipe: &str, numerics: Numerics) -> Pipeline {
+    let recipe = Recipe::builtin(recipe).unwrap().with_numerics(numerics);
+    Pipeline::new(&recipe, recipe.shape(RecordShape::Image).unwrap())
+}
+
+fn key(n: u64) -> SampleKey {
+    SampleKey { seed: 7, epoch: EpochIdx(3), sample: SampleId(n) }
+}
+
+#[test]
+fn samples_are_those_of_the_file() {
+    let mut n_packed = 0;
+    for (path, bytes) in files() {
+        let Some(packed) = pack(&bytes) else { continue };
+        n_packed += 1;
+        let image = Image::new(packed);
+        for (recipe, numerics) in [
+            ("imagenet-train", Numerics::Exact),
+            ("imagenet-train", Numerics::Planar),
+            ("imagenet-eval", Numerics::Exact),
+        ] {
+            let pipeline = pipeline(recipe, numerics);
+            let mut need = vec![0; pipeline.shape().len()];
+            let mut got = need.clone();
+            for key in (0..8).map(key) {
+                let file = Record::new(&bytes, Encoding::Image);
+                pipeline.run(&mut Scratch::default(), key, file, &mut need).unwrap();
+                for level in Level::available() {
+                    let record = image.record(&pipeline, key);
+                    pipeline
+                        .run(&mut Scratch::new(level), key, record, &mut got)
+                        .unwrap();
+                    assert!(need == got, "{}: {recipe}, {level:?}", path.display());
+                }
+            }
+        }
+    }
+    assert!(n_packed >= 20, "only {n_packed} fixtures can be packed");
+}
+
+#[test]
+fn a_missing_or_damaged_group_is_a_bad_sample() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/fixtures/ops/420-48x64.jpg");
+    let image = Image::new(pack(&fs::read(path).unwrap()).unwrap());
+    let pipeline = pipeline("imagenet-eval", Numerics::Exact);
+    let mut out = vec![0; pipeline.shape().len()];
+    let groups = &image.packed.groups;
+    let mut check = |record: Record<'_>, what: &str| {
+        let got = pipeline.run(&mut Scratch::default(), key(0), record, &mut out);
+        let Err(OpsError::BadSample(SampleFault::Damaged { why, .. })) = got else {
+            panic!("{what}: {got:?}")
+        };
+        assert!(why.starts_with("row group "), "{what}: {why}");
+    };
+    for len in 0..groups.len() {
+        check(image.part(&groups[..len], 0), "cut");
+    }
+    check(image.part(groups, 1), "another first group");
+    for at in 0..groups.len() {
+        let mut damaged = groups.clone();
+        damaged[at] ^= 0x10;
+        check(image.part(&damaged, 0), "flipped");
+    }
+}
