@@ -25,14 +25,17 @@ pub use crate::stages::{SampleTime, StageTimes};
 /// Told what is going on, every now and then.
 pub type Tell<'a> = &'a mut dyn FnMut(&str);
 
-/// Whether a decoder is given entry points, as in every epoch but the first.
+/// What a decoder is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum EntryPointsUse {
-    /// Those that an earlier visit left.
-    Yes,
-    /// None; they are made, as in a first epoch.
-    No,
+pub enum Form {
+    /// A file that has never been seen: entry points are made on the way.
+    First,
+    /// A file, and the entry points that an earlier visit left.
+    Index,
+    /// The row groups that a store has of what is needed of it. Files that cannot be packed
+    /// are what they were.
+    Store,
 }
 
 /// How often boxes are drawn.
@@ -72,7 +75,7 @@ pub struct OpsBench {
     /// Contenders: all combinations of these three.
     pub numerics: Vec<Numerics>,
     /// See [`Self::numerics`].
-    pub entry_points: Vec<EntryPointsUse>,
+    pub forms: Vec<Form>,
     /// See [`Self::numerics`].
     pub kernels: Vec<Level>,
     /// Numbers of threads; all threads make all samples.
@@ -98,6 +101,9 @@ pub struct OpsResult {
     pub bytes_per_image: f64,
     /// Mean length of what an earlier visit leaves to know about a record.
     pub entry_point_bytes_per_image: f64,
+    /// Mean length of a record's row groups and what is known of them, where records were
+    /// packed.
+    pub row_group_bytes_per_image: Option<f64>,
     /// Counted passes.
     pub passes: u32,
     /// Opening and reading a record's file.
@@ -111,8 +117,8 @@ pub struct OpsResult {
 pub struct VariantResult {
     /// How pixels are computed.
     pub numerics: Numerics,
-    /// Whether entry points were given.
-    pub entry_points: EntryPointsUse,
+    /// What decoders were given.
+    pub form: Form,
     /// The level of the kernels.
     pub kernels: &'static str,
     /// Mean over the samples' bytes: who does the same work comes to the same.
@@ -140,6 +146,10 @@ impl OpsBench {
             tell("learning entry points");
             records.entry_points = learn(first, &records)?;
         }
+        if self.forms.contains(&Form::Store) {
+            tell("packing");
+            records.pack();
+        }
         tell("looking at all samples");
         let means = contenders.iter().map(|contender| mean_value(contender, &records));
         let means = means.collect::<Result<Vec<_>, _>>()?;
@@ -162,7 +172,7 @@ impl OpsBench {
             let (sample, stages) = alone.next().unzip();
             VariantResult {
                 numerics: contender.numerics,
-                entry_points: contender.entry_points,
+                form: contender.form,
                 kernels: contender.level.name(),
                 mean_value,
                 sample,
@@ -172,6 +182,7 @@ impl OpsBench {
         });
         let n = records.len().max(1) as f64;
         let learnt: usize = records.entry_points.iter().map(Vec::len).sum();
+        let packed = records.n_packed_bytes();
         Ok(OpsResult {
             recipe: self.recipe.name().to_owned(),
             seed: self.seed,
@@ -179,6 +190,7 @@ impl OpsBench {
             images: records.len(),
             bytes_per_image: records.n_bytes() as f64 / n,
             entry_point_bytes_per_image: learnt as f64 / n,
+            row_group_bytes_per_image: packed.map(|bytes| bytes as f64 / n),
             passes: self.passes,
             read,
             variants: variants.collect(),
@@ -198,13 +210,13 @@ impl OpsBench {
             let draws =
                 |idx| pipeline.crop_of(records.key(idx, EpochIdx(0)), any).ok().flatten();
             let has_stages = records.are_jpegs() && draws(0).is_some();
-            for &entry_points in &self.entry_points {
+            for &form in &self.forms {
                 for &level in &self.kernels {
                     let pipeline = pipeline.clone();
                     contenders.push(Contender {
                         pipeline,
                         numerics,
-                        entry_points,
+                        form,
                         level,
                         has_stages,
                     });
@@ -220,7 +232,7 @@ impl OpsBench {
 pub(crate) struct Contender {
     pipeline: Pipeline,
     numerics: Numerics,
-    entry_points: EntryPointsUse,
+    form: Form,
     level: Level,
     pub(crate) has_stages: bool,
 }
@@ -246,20 +258,21 @@ impl<'a> Worker<'a> {
     /// Makes the sample of record `idx`, as far as `stage`.
     pub(crate) fn make(&mut self, idx: usize, stage: Stage) -> Result<(), BenchError> {
         let Self { contender, records, epoch, scratch, sample } = self;
-        let mut record = records.record(idx);
-        if contender.entry_points == EntryPointsUse::Yes {
-            record.entry_points = &records.entry_points[idx];
-        }
         let (pipeline, key) = (&contender.pipeline, records.key(idx, *epoch));
+        let bad = |source: OpsError| BenchError::BadSample {
+            record: records.name(idx).to_owned(),
+            source,
+        };
+        let record = match contender.form {
+            Form::First => records.record(idx),
+            Form::Index => records.visited(idx),
+            Form::Store => records.stored(idx, pipeline, key).map_err(bad)?,
+        };
         let made = match stage {
             Stage::Sample => pipeline.run(scratch, key, record, sample),
             Stage::Tables | Stage::Entropy | Stage::Planes => {
                 pipeline.run_until(stage, scratch, key, record)
             }
-        };
-        let bad = |source: OpsError| BenchError::BadSample {
-            record: records.name(idx).to_owned(),
-            source,
         };
         made.map_err(bad)
     }
@@ -269,7 +282,7 @@ impl<'a> Worker<'a> {
 fn learn(contender: &Contender, records: &Records) -> Result<Vec<Vec<u8>>, BenchError> {
     let first = Contender {
         pipeline: contender.pipeline.clone(),
-        entry_points: EntryPointsUse::No,
+        form: Form::First,
         ..*contender
     };
     let mut worker = Worker::new(&first, records);
@@ -323,7 +336,7 @@ impl OpsResult {
     fn headings(&self) -> Vec<String> {
         let fixed = [
             "numerics",
-            "entry points",
+            "form",
             "kernels",
             "µs/image",
             "median",
@@ -343,13 +356,14 @@ impl OpsResult {
 }
 
 /// What the columns mean.
-const LEGEND: [&str; 6] = [
+const LEGEND: [&str; 7] = [
     "µs/image  one thread, mean of each image's shortest time; median: of whole passes",
     "tables    headers, tables of codes and resize weights; entropy: bits to coefficients;",
     "IDCT      coefficients to planes; tail: colour, resize, flip. By difference: samples made",
     "          as far as each stage, in passes of their own",
     "images/s  N threads that each make all samples: median pass, best pass, processor time",
-    "entry points  known from an earlier visit (yes), or made on the way as in a first epoch (no)",
+    "form      first: a file as in a first epoch; index: with the entry points of an earlier visit;",
+    "          store: the row groups that a store has of it",
 ];
 
 impl VariantResult {
@@ -358,12 +372,12 @@ impl VariantResult {
             Numerics::Exact => "exact",
             Numerics::Planar => "planar",
         };
-        let entry_points = match self.entry_points {
-            EntryPointsUse::Yes => "yes",
-            EntryPointsUse::No => "no",
+        let form = match self.form {
+            Form::First => "first",
+            Form::Index => "index",
+            Form::Store => "store",
         };
-        let mut cells =
-            [numerics, entry_points, self.kernels].map(str::to_owned).to_vec();
+        let mut cells = [numerics, form, self.kernels].map(str::to_owned).to_vec();
         let sample = self.sample;
         cells.push(cell(sample.map(|sample| sample.best_us), 1));
         cells.push(cell(sample.map(|sample| sample.median_us), 1));

@@ -5,11 +5,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::RecordShape;
-use bothends_core::sample::{Encoding, Record, SampleKey};
+use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
 use bothends_dataset::{Entry, Kind, Storage, Table};
 use bothends_io::{Listed, ListedKind};
+use bothends_ops::jpeg::{Packed, pack};
+use bothends_ops::{OpsError, Pipeline};
 
 use crate::BenchError;
 
@@ -50,6 +53,8 @@ pub(crate) struct Records {
     names: Vec<String>,
     /// From an earlier visit; empty where there are none.
     pub(crate) entry_points: Vec<Vec<u8>>,
+    /// As a store has them, with the head; empty before they are packed.
+    packed: Vec<Option<(Packed, Vec<u8>)>>,
 }
 
 impl Records {
@@ -65,7 +70,7 @@ impl Records {
         }
         let encoding = data.table.encoding();
         let entry_points = vec![Vec::new(); bytes.len()];
-        Ok(Self { seed, encoding, bytes, names, entry_points })
+        Ok(Self { seed, encoding, bytes, names, entry_points, packed: Vec::new() })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -89,6 +94,48 @@ impl Records {
     /// Record `idx` as if it had never been seen.
     pub(crate) fn record(&self, idx: usize) -> Record<'_> {
         Record::new(&self.bytes[idx], self.encoding)
+    }
+
+    /// The record with what an earlier visit left.
+    pub(crate) fn visited(&self, idx: usize) -> Record<'_> {
+        Record { entry_points: &self.entry_points[idx], ..self.record(idx) }
+    }
+
+    /// Packs every record that can be.
+    pub(crate) fn pack(&mut self) {
+        let packed = self.bytes.iter().map(|bytes| {
+            let packed = pack(bytes)?;
+            let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
+            Some((packed, head))
+        });
+        self.packed = packed.collect();
+    }
+
+    /// Bytes of all row groups and heads; `None` when nothing was packed.
+    pub(crate) fn n_packed_bytes(&self) -> Option<usize> {
+        let len = |(packed, head): &(Packed, Vec<u8>)| packed.groups.len() + head.len();
+        let all = self.packed.iter().flatten().map(len).sum();
+        (!self.packed.is_empty()).then_some(all)
+    }
+
+    /// The row groups of record `idx` that the sample of `key` needs; the record itself
+    /// where it could not be packed.
+    pub(crate) fn stored(
+        &self,
+        idx: usize,
+        pipeline: &Pipeline,
+        key: SampleKey,
+    ) -> Result<Record<'_>, OpsError> {
+        let known = self.packed[idx].as_ref().and_then(|(packed, head)| {
+            let profile = Profile::read(&packed.profile)?;
+            Some((packed, Blocks::new(profile, Head::read(head)?)?))
+        });
+        let Some((packed, blocks)) = known else { return Ok(self.record(idx)) };
+        let groups = pipeline.groups_for(key, blocks)?;
+        let bytes = blocks.head().bytes_of(groups.clone());
+        let bytes = &packed.groups[bytes.start as usize..bytes.end as usize];
+        let row_groups = Some(RowGroups { blocks, first: groups.start });
+        Ok(Record { row_groups, ..Record::new(bytes, self.encoding) })
     }
 
     /// Its random numbers in an epoch.

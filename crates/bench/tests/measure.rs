@@ -7,7 +7,7 @@ use std::path::Path;
 use bothends_bench::BenchError;
 use bothends_bench::boxes::boxes;
 use bothends_bench::io::IoBench;
-use bothends_bench::ops::{Draw, EntryPointsUse, Level, OpsBench, Part};
+use bothends_bench::ops::{Draw, Form, Level, OpsBench, Part};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::draw::random_resized_crop;
 use bothends_core::recipe::{Numerics, Recipe, Size};
@@ -31,7 +31,7 @@ fn bench(data: &Path) -> OpsBench {
         seed: 42,
         draw: Draw::EveryPass,
         numerics: vec![Numerics::Exact, Numerics::Planar],
-        entry_points: vec![EntryPointsUse::No, EntryPointsUse::Yes],
+        forms: vec![Form::First, Form::Index, Form::Store],
         kernels: vec![Level::Scalar, Level::best()],
         threads: vec![1, 3],
         passes: 1,
@@ -44,10 +44,10 @@ fn every_contender_is_measured_in_every_way() {
     let folder = images();
     let result = bench(folder.path()).run(&mut |_| {}).unwrap();
     assert_eq!(result.images, 3);
-    assert_eq!(result.variants.len(), 8);
+    assert_eq!(result.variants.len(), 12);
     assert!(result.entry_point_bytes_per_image > 0.0, "nothing was learnt");
     assert!(result.read.unwrap().best_us > 0.0);
-    let exact = &result.variants[..4];
+    let exact = &result.variants[..6];
     assert!(exact.iter().all(|variant| variant.mean_value == exact[0].mean_value));
     for variant in &result.variants {
         assert!((variant.mean_value - exact[0].mean_value).abs() < 0.5, "{variant:?}");

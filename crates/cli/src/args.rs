@@ -139,9 +139,9 @@ pub(crate) struct BenchOpsArgs {
     /// How pixels are computed
     #[arg(long, value_enum, default_value_t = NumericsArg::Both)]
     pub(crate) numerics: NumericsArg,
-    /// With what an earlier visit left to know about each image, or as in a first epoch
-    #[arg(long, value_enum, default_value_t = YesNoArg::Both)]
-    pub(crate) entry_points: YesNoArg,
+    /// What a decoder is given
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "first,index,store")]
+    pub(crate) form: Vec<FormArg>,
     /// Instructions the kernels may use: best, scalar, avx2, avx512, neon
     #[arg(
         long,
@@ -185,10 +185,13 @@ pub(crate) enum NumericsArg {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum YesNoArg {
-    Yes,
-    No,
-    Both,
+pub(crate) enum FormArg {
+    /// A file as in a first epoch
+    First,
+    /// A file, with what an earlier visit left to know about it
+    Index,
+    /// What a store has of it
+    Store,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

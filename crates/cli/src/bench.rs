@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use bothends_bench::boxes::boxes;
 use bothends_bench::io::IoBench;
-use bothends_bench::ops::{Draw, EntryPointsUse, Level, OpsBench, Part};
+use bothends_bench::ops::{Draw, Form, Level, OpsBench, Part};
 use bothends_core::recipe::Numerics;
 use bothends_runtime::{Machine, ReaderKind};
 use serde::Serialize;
 
 use crate::args::{
     BenchArgs, BenchDataArgs, BenchIoArgs, BenchOpsArgs, BenchReaderArg, BenchWhat,
-    DrawArg, NumericsArg, PartArg, YesNoArg,
+    DrawArg, FormArg, NumericsArg, PartArg,
 };
 use crate::picture::now;
 use crate::progress::Bar;
@@ -60,11 +60,7 @@ fn ops(args: &BenchOpsArgs) -> Result<(), Failed> {
             NumericsArg::Planar => vec![Numerics::Planar],
             NumericsArg::Both => vec![Numerics::Exact, Numerics::Planar],
         },
-        entry_points: match args.entry_points {
-            YesNoArg::Yes => vec![EntryPointsUse::Yes],
-            YesNoArg::No => vec![EntryPointsUse::No],
-            YesNoArg::Both => vec![EntryPointsUse::No, EntryPointsUse::Yes],
-        },
+        forms: args.form.iter().map(|form| form_of(*form)).collect(),
         kernels: args.kernels.iter().map(|name| level(name)).collect::<Result<_, _>>()?,
         threads: threads(&args.threads),
         passes: args.data.passes,
@@ -84,6 +80,14 @@ fn ops(args: &BenchOpsArgs) -> Result<(), Failed> {
     bar.clear();
     let measured = measured(&bench.data, result?);
     show(&args.data, &measured, "bench ops", &measured.result.table())
+}
+
+fn form_of(form: FormArg) -> Form {
+    match form {
+        FormArg::First => Form::First,
+        FormArg::Index => Form::Index,
+        FormArg::Store => Form::Store,
+    }
 }
 
 fn io(args: &BenchIoArgs) -> Result<(), Failed> {
