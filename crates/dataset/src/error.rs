@@ -2,6 +2,8 @@
 //!
 //! Read `table.rs` next.
 
+use crate::store::Refusal;
+
 /// What can be wrong with a data set or a manifest.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -123,6 +125,14 @@ pub enum DatasetError {
         path: String,
         /// Its length.
         len_bytes: u64,
+    },
+    /// A file of a store that cannot be used.
+    #[error("`{path}`: {refusal}")]
+    Store {
+        /// The file.
+        path: String,
+        /// What is wrong with it, and what to do.
+        refusal: Refusal,
     },
     /// A path that a table does not take.
     #[error("the path `{path}` {why}; paths are relative to the data folder")]

@@ -5,14 +5,15 @@
 //! never opens a file (its callers bring a [`Storage`]) and never decodes a pixel (`ops`
 //! does).
 //!
-//! Reading order: `table` is the product; `names` and `path` are what it is made of;
+//! Reading order: `table` is the product; `names`, `columns` and `path` are what it is made of;
 //! `manifest` its bytes; `storage` the seam to the caller's files; then one file per
-//! format; `conformance` holds what every format must keep. `side_index` is the form of what
-//! an earlier epoch left to know about the images.
+//! format, `store` with the parts that it is made of; `conformance` holds what every format
+//! must keep. `side_index` is the form of what an earlier epoch left to know about the images.
 //!
 //! A new format is one file with a `parse` function, one line in [`Format`], and one call
 //! of `conformance::check`.
 
+mod columns;
 mod error;
 mod names;
 mod path;
@@ -27,6 +28,7 @@ mod list;
 
 pub mod conformance;
 pub mod side_index;
+pub mod store;
 
 pub use bothends_core::recipe::RecordShape;
 pub use error::DatasetError;
@@ -42,6 +44,8 @@ pub enum Format {
     ClassFolders,
     /// CIFAR-10's binary version: `data_batch_*.bin`, `test_batch.bin`.
     Cifar10,
+    /// A data set packed for reading: a folder with `store.json` and shards.
+    Store,
     /// A `.jsonl` file, one `{"path": "a/b.jpg", "label": 3}` per line.
     List,
 }
@@ -82,7 +86,9 @@ impl Format {
             Kind::File { .. } => Err(unrecognised()),
             Kind::Folder => {
                 let entries = storage::list(storage, target)?;
-                if entries.iter().any(|entry| cifar::is_batch(&entry.name)) {
+                if entries.iter().any(store::is_manifest) {
+                    Ok(Self::Store)
+                } else if entries.iter().any(|entry| cifar::is_batch(&entry.name)) {
                     Ok(Self::Cifar10)
                 } else if entries.iter().any(class_folders::is_class_or_image) {
                     Ok(Self::ClassFolders)
@@ -108,6 +114,7 @@ impl Format {
         match self {
             Self::ClassFolders => class_folders::parse(storage, target),
             Self::Cifar10 => cifar::parse(storage, target),
+            Self::Store => store::parse(storage, target),
             Self::List => list::parse(storage, target),
         }
     }

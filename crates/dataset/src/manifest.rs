@@ -6,10 +6,12 @@
 //! 12  encoding u32 (image 0,        48  n_samples u64
 //!     planar 1, opaque 2)           56  checksums u32 (0 or 1 per sample)
 //! 16  height, width, channels u32   60  zero u32
-//! 28  zero u64                      64  classes, folders: u16 length + UTF-8 each
-//! 36  n_classes u32                     files: u32 folder, u16 length + UTF-8 each
-//!                                       columns: file u32, offset u64, len u32,
+//! 28  bytes of profiles u32         64  classes, folders: u16 length + UTF-8 each
+//! 32  bytes of heads u32                files: u32 folder, u16 length + UTF-8 each
+//! 36  n_classes u32                     columns: file u32, offset u64, len u32,
 //!                                                label u32, [checksum u64]
+//!                                       profiles, heads; where there are heads,
+//!                                       the end of each sample's: u32
 //! ```
 //! Whoever decodes trusts nothing: every count is held against the bytes that are left
 //! before anything is allocated, and one manifest has one spelling (accepted bytes encode
@@ -19,11 +21,12 @@ use bothends_core::sample::Encoding;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::DatasetError;
+use crate::columns::Heads;
 use crate::names::Names;
 use crate::table::Table;
 
 /// The version this build writes and reads.
-pub const MANIFEST_VERSION: u32 = 1;
+pub const MANIFEST_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"BE-TABLE";
 
@@ -64,11 +67,19 @@ impl Table {
             folder_of,
             leaves,
             file: fields.column(n, u32::from_le_bytes)?,
-            offset: fields.column(n, u64::from_le_bytes)?,
+            offset: fields.column(n, u64::from_le_bytes)?.into_iter().collect(),
             len: fields.column(n, u32::from_le_bytes)?,
             label: fields.column(n, u32::from_le_bytes)?,
             checksum: fields
                 .column(if header.checksums { n } else { 0 }, u64::from_le_bytes)?,
+            profiles: fields.take(header.n_profile_bytes as usize)?.to_vec(),
+            heads: Heads {
+                bytes: fields.take(header.n_head_bytes as usize)?.to_vec(),
+                ends: fields.column(
+                    if header.n_head_bytes > 0 { n } else { 0 },
+                    u32::from_le_bytes,
+                )?,
+            },
         };
         if fields.at != bytes.len() {
             return Err(fields.malformed("bytes behind the last column"));
@@ -86,8 +97,11 @@ impl Table {
             Encoding::Opaque => (2, [0; 3]),
         };
         out(MAGIC);
-        for field in [MANIFEST_VERSION, tag, height, width, channels, 0, 0] {
+        for field in [MANIFEST_VERSION, tag, height, width, channels] {
             out(&field.to_le_bytes());
+        }
+        for count in [self.profiles.len(), self.heads.bytes.len()] {
+            out(&count_u32(count).to_le_bytes());
         }
         for count in [self.classes.len(), self.folders.len(), self.leaves.len()] {
             out(&count_u32(count).to_le_bytes());
@@ -108,11 +122,14 @@ impl Table {
         self.len.iter().for_each(|value| out(&value.to_le_bytes()));
         self.label.iter().for_each(|value| out(&value.to_le_bytes()));
         self.checksum.iter().for_each(|value| out(&value.to_le_bytes()));
+        out(&self.profiles);
+        out(&self.heads.bytes);
+        self.heads.ends.iter().for_each(|value| out(&value.to_le_bytes()));
     }
 }
 
 fn count_u32(count: usize) -> u32 {
-    u32::try_from(count).expect("Names numbers its strings with u32")
+    u32::try_from(count).expect("columns count with u32")
 }
 
 fn put_name(name: &str, out: &mut dyn FnMut(&[u8])) {
@@ -124,6 +141,8 @@ fn put_name(name: &str, out: &mut dyn FnMut(&[u8])) {
 /// The first 64 bytes, checked.
 struct Header {
     encoding: Encoding,
+    n_profile_bytes: u32,
+    n_head_bytes: u32,
     n_classes: u32,
     n_folders: u32,
     n_files: u32,
@@ -150,10 +169,10 @@ impl Header {
             (2, [0, 0, 0]) => Encoding::Opaque,
             _ => return Err(fields.malformed("unknown encoding")),
         };
-        fields.zero()?;
-        fields.zero()?;
         let header = Self {
             encoding,
+            n_profile_bytes: fields.u32()?,
+            n_head_bytes: fields.u32()?,
             n_classes: fields.u32()?,
             n_folders: fields.u32()?,
             n_files: fields.u32()?,

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests, and visible skips")]
 
+use bothends_core::blocks::{Colour, Component, GroupLengths, RowLengths, write_profile};
+use bothends_core::recipe::Size;
 use bothends_core::sample::{Encoding, Extent};
 use bothends_dataset::conformance::survives_encoding;
 use bothends_dataset::{DatasetError, Table, TableBuilder};
@@ -18,25 +20,47 @@ fn tables() -> impl Strategy<Value = Table> {
     ];
     let sample = (any::<prop::sample::Index>(), 0..1_u64 << 62, any::<u32>(), 0..5_u32);
     let paths = vec("[a-zäö]{1,9}(/[a-z.]{1,9}x){0,3}", 1..9);
-    let parts = (encodings, paths, 0..3_usize, vec(sample, 1..40), any::<bool>());
-    parts.prop_map(|(encoding, paths, classes, samples, checksums)| {
+    let heads = vec(0..9_u32, 0..40);
+    let parts = (encodings, paths, 0..3_usize, vec(sample, 1..40), any::<bool>(), heads);
+    parts.prop_map(|(encoding, paths, classes, samples, checksums, heads)| {
         let mut builder = TableBuilder::new(encoding);
         for class in ["ant", "", "cat", "dog", "elk"].iter().take(classes * 3) {
             builder.class(class).unwrap();
         }
         let files: Vec<_> =
             paths.iter().map(|path| builder.file(path).unwrap()).collect();
+        let mut heads = heads.iter().filter(|_| encoding == Encoding::Image);
         for (file, offset, len, label) in &samples {
             let len = if matches!(encoding, Encoding::Planar { .. }) { 24 } else { *len };
             let label = if classes == 1 { label % 3 } else { *label };
             let extent = Extent { file: *file.get(&files), offset: *offset, len };
             builder.sample(extent, label);
+            if let Some(n_groups) = heads.next().filter(|&n| 0 < *n && *n < len) {
+                builder.profile(&grey(7)).unwrap();
+                let profile =
+                    builder.profile(&grey(u16::try_from(*n_groups).unwrap())).unwrap();
+                builder.head(&head(*n_groups, profile)).unwrap();
+            }
         }
         if checksums {
             builder.checksums(samples.iter().map(|sample| sample.1 ^ 0xABCD).collect());
         }
         builder.build().unwrap()
     })
+}
+
+fn grey(step: u16) -> Vec<u8> {
+    let mut profile = Vec::new();
+    let component = Component { h: 1, v: 1, table: 0 };
+    write_profile(Colour::Grey, &[component], &[[step; 64]], &mut profile);
+    profile
+}
+
+/// An image with so many row groups of one byte each.
+fn head(n_groups: u32, profile: u32) -> Vec<u8> {
+    let size = Size { height: 16 * n_groups, width: 8 };
+    let lengths = GroupLengths::new(&vec![1; n_groups as usize]).unwrap();
+    lengths.head(size, profile, RowLengths::Narrow).unwrap()
 }
 
 fn one_image() -> Table {
@@ -51,8 +75,8 @@ fn one_image() -> Table {
 #[test]
 fn one_image_has_these_bytes() {
     let mut expected = Vec::new();
-    expected.extend(b"BE-TABLE\x01\0\0\0\0\0\0\0");
-    expected.extend([0; 20]); // height, width, channels, zero u64
+    expected.extend(b"BE-TABLE\x02\0\0\0\0\0\0\0");
+    expected.extend([0; 20]); // height, width, channels, bytes of profiles, of heads
     expected.extend(b"\x01\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
     assert_eq!(expected.len(), 64);
     expected.extend(b"\x03\0cat\x03\0cat\0\0\0\0\x05\x001.jpg");
@@ -77,7 +101,7 @@ fn another_version_is_named() {
     bytes[8] = 9;
     let error = Table::decode(&bytes).unwrap_err().to_string();
     assert!(
-        error.starts_with("the manifest has version 9, this build reads 1"),
+        error.starts_with("the manifest has version 9, this build reads 2"),
         "{error}"
     );
 }
@@ -85,7 +109,7 @@ fn another_version_is_named() {
 /// Counts of four billion in a hundred bytes end at the bytes, not at the allocator.
 #[test]
 fn huge_counts_cost_nothing() {
-    for at in [36, 40, 44, 48, 52] {
+    for at in [28, 32, 36, 40, 44, 48, 52] {
         let mut bytes = one_image().encode();
         bytes[at..at + 4].fill(0xFF);
         assert!(Table::decode(&bytes).is_err(), "count at {at}");
@@ -156,7 +180,7 @@ proptest! {
 
     #[test]
     fn noise_does_no_harm(noise in vec(any::<u8>(), 0..300)) {
-        let bytes = [b"BE-TABLE\x01\0\0\0".as_slice(), &noise].concat();
+        let bytes = [b"BE-TABLE\x02\0\0\0".as_slice(), &noise].concat();
         if let Ok(table) = Table::decode(&bytes) {
             prop_assert_eq!(table.encode(), bytes);
         }

@@ -1,0 +1,241 @@
+//! A store's manifest: which shards it has, in which order, and what their samples are.
+//!
+//! One spelling is hashed (keys sorted, no spaces) whatever the file looks like, and what is
+//! hashed is made again from what was understood, so nothing is understood that was not
+//! hashed. Read `header.rs` next.
+
+use bothends_core::sample::Encoding;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Header, Refusal, VERSION};
+use crate::path;
+
+const FORMAT: &str = "bothends store";
+
+/// What a store is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// What every sample is.
+    pub encoding: Encoding,
+    /// The classes' names by label; none where labels have no names.
+    pub classes: Vec<String>,
+    /// The shards in the order of their samples.
+    pub shards: Vec<Shard>,
+}
+
+/// What the manifest says of a shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shard {
+    /// Its name in the store's folder.
+    pub file: String,
+    /// Its length.
+    pub len_bytes: u64,
+    /// How many records it has.
+    pub n_records: u32,
+    /// How many of them are samples.
+    pub n_samples: u32,
+    /// XXH3-64 of its index.
+    pub index_checksum: u64,
+}
+
+impl Shard {
+    /// The shard of that name and header, with `n_samples` samples among its records.
+    #[must_use]
+    pub fn new(file: &str, header: &Header, n_samples: u32) -> Self {
+        Self {
+            file: file.to_owned(),
+            len_bytes: header.file_bytes(),
+            n_records: header.n_records,
+            n_samples,
+            index_checksum: header.index_checksum,
+        }
+    }
+
+    /// Whether that is the shard's header.
+    #[must_use]
+    pub fn has(&self, header: &Header) -> bool {
+        *self == Self::new(&self.file, header, self.n_samples)
+    }
+}
+
+impl Manifest {
+    /// How many samples the store has; `None` beyond 2^64.
+    #[must_use]
+    pub fn n_samples(&self) -> Option<u64> {
+        self.shards
+            .iter()
+            .try_fold(0_u64, |sum, shard| sum.checked_add(u64::from(shard.n_samples)))
+    }
+
+    /// The manifest's bytes, the same for the file and its copy.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut text = Text {
+            classes: self.classes.clone(),
+            encoding: self.encoding.into(),
+            features: Vec::new(),
+            format: FORMAT.to_owned(),
+            hash: None,
+            samples: self.n_samples().unwrap_or(u64::MAX),
+            shards: self.shards.iter().map(ShardText::from).collect(),
+            version: u64::from(VERSION),
+        };
+        text.hash = Some(text.hash());
+        text.file()
+    }
+
+    /// Reads a manifest from untrusted bytes.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+        let broken = |e| Refusal::damaged(format_args!("not a store's manifest ({e})"));
+        let kin: Kin = serde_json::from_slice(bytes).map_err(broken)?;
+        if kin.format != FORMAT {
+            return Err(Refusal::damaged("not a store's manifest (another format)"));
+        }
+        if kin.version != u64::from(VERSION) {
+            return Err(Refusal::Version(kin.version));
+        }
+        if let Some(feature) = kin.features.first() {
+            return Err(Refusal::Feature(format!("the feature `{feature}`")));
+        }
+        let mut text: Text = serde_json::from_slice(bytes).map_err(broken)?;
+        let (said, hash) = (text.hash.take(), text.hash());
+        let manifest = Self {
+            encoding: text.encoding.into(),
+            shards: text.shards.iter().map(Shard::try_from).collect::<Result<_, _>>()?,
+            classes: text.classes,
+        };
+        if manifest.n_samples() != Some(text.samples) {
+            return Err(Refusal::damaged("its shards have another number of samples"));
+        }
+        if said.as_ref() != Some(&hash) {
+            return Err(Refusal::damaged("the manifest has another hash"));
+        }
+        Ok(manifest)
+    }
+}
+
+/// What every version of a manifest says.
+#[derive(Deserialize)]
+struct Kin {
+    format: String,
+    version: u64,
+    features: Vec<String>,
+}
+
+/// The manifest as JSON; its fields are sorted, as they are hashed.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    classes: Vec<String>,
+    encoding: EncodingText,
+    features: Vec<String>,
+    format: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+    samples: u64,
+    shards: Vec<ShardText>,
+    version: u64,
+}
+
+impl Text {
+    /// As it stands in the file: for people, too.
+    fn file(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec_pretty(self).expect("names and numbers");
+        bytes.push(b'\n');
+        bytes
+    }
+
+    fn hash(&self) -> String {
+        debug_assert!(self.hash.is_none(), "the hash is of the rest");
+        hex(xxh3_64(&serde_json::to_vec(self).expect("names and numbers")))
+    }
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+enum EncodingText {
+    Image,
+    Planar { channels: u32, height: u32, width: u32 },
+    Opaque,
+}
+
+impl From<Encoding> for EncodingText {
+    fn from(encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Image => Self::Image,
+            Encoding::Planar { height, width, channels } => {
+                Self::Planar { channels, height, width }
+            }
+            Encoding::Opaque => Self::Opaque,
+        }
+    }
+}
+
+impl From<EncodingText> for Encoding {
+    fn from(text: EncodingText) -> Self {
+        match text {
+            EncodingText::Image => Self::Image,
+            EncodingText::Planar { channels, height, width } => {
+                Self::Planar { height, width, channels }
+            }
+            EncodingText::Opaque => Self::Opaque,
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShardText {
+    bytes: u64,
+    file: String,
+    index_checksum: String,
+    records: u32,
+    samples: u32,
+}
+
+impl From<&Shard> for ShardText {
+    fn from(shard: &Shard) -> Self {
+        Self {
+            bytes: shard.len_bytes,
+            file: shard.file.clone(),
+            index_checksum: hex(shard.index_checksum),
+            records: shard.n_records,
+            samples: shard.n_samples,
+        }
+    }
+}
+
+impl TryFrom<&ShardText> for Shard {
+    type Error = Refusal;
+
+    fn try_from(text: &ShardText) -> Result<Self, Refusal> {
+        let refuse =
+            |what| Refusal::damaged(format_args!("the shard {:?} {what}", text.file));
+        path::check(&text.file).map_err(refuse)?;
+        if text.file.contains('/') {
+            return Err(refuse("does not lie in the store's folder"));
+        }
+        if text.samples > text.records {
+            return Err(refuse("has more samples than records"));
+        }
+        let index_checksum = u64::from_str_radix(&text.index_checksum, 16)
+            .ok()
+            .filter(|&checksum| hex(checksum) == text.index_checksum)
+            .ok_or_else(|| refuse("has a checksum that is not 16 hex digits"))?;
+        Ok(Self {
+            file: text.file.clone(),
+            len_bytes: text.bytes,
+            n_records: text.records,
+            n_samples: text.samples,
+            index_checksum,
+        })
+    }
+}
+
+fn hex(checksum: u64) -> String {
+    format!("{checksum:016x}")
+}
