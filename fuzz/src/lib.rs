@@ -9,6 +9,8 @@ use std::cell::RefCell;
 use bothends_core::sample::{Encoding, Record};
 use bothends_csd::PROTOCOL_VERSION;
 use bothends_csd::wire::{HEADER_BYTES, Header, Message};
+use bothends_dataset::conformance::MemoryStorage;
+use bothends_dataset::store::{self, Index, Manifest, RecordKind};
 use bothends_dataset::{Table, side_index};
 use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
@@ -56,6 +58,52 @@ pub fn manifest(bytes: &[u8]) {
     if let Ok(table) = Table::decode(bytes) {
         assert_eq!(table.encode(), bytes);
     }
+}
+
+/// A part of a store: what is accepted as a manifest says the same when it is written again,
+/// and behind what is accepted as a shard's index nothing leads out of it. The bytes are tried
+/// as files, and as a shard whose checksums are right, which no fuzzer would hit upon.
+pub fn store(bytes: &[u8]) {
+    if let Ok(manifest) = Manifest::decode(bytes) {
+        assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
+    }
+    let storage = MemoryStorage::new().with("shard", bytes);
+    if let Ok(header) = store::read_header(&storage, "shard")
+        && let Ok(bytes) = store::read_index(&storage, "shard", &header.value)
+    {
+        index(&bytes.value, &header.value);
+    }
+    if let Some((bytes, header)) = sealed_index(bytes) {
+        index(bytes, &header);
+    }
+}
+
+fn index(bytes: &[u8], header: &store::Header) {
+    let Ok(index) = Index::decode(bytes, header) else { return };
+    let mut n_samples = 0;
+    let mut end = 4096;
+    for (number, line) in index.lines().iter().enumerate() {
+        assert_eq!(line.offset(), end);
+        end += u64::from(line.len).next_multiple_of(4096);
+        assert!(!index.name(line.name).is_empty());
+        let has_blocks = line.kind == RecordKind::Blocks;
+        assert_eq!(!index.head(number).is_empty(), has_blocks);
+        assert_eq!(!index.profile(number).is_empty(), has_blocks);
+        n_samples += u64::from(line.kind != RecordKind::Rest);
+    }
+    assert_eq!(index.n_samples(), n_samples);
+    assert_eq!(header.index_ranges()[0].start, end);
+}
+
+/// The index of a shard, with a header whose checksums are right.
+fn sealed_index(shard: &[u8]) -> Option<(&[u8], store::Header)> {
+    let n_records = u32::from_le_bytes(*shard.get(12..)?.first_chunk()?);
+    let start = u64::from_le_bytes(*shard.get(16..)?.first_chunk()?);
+    let len = u64::from_le_bytes(*shard.get(24..)?.first_chunk()?);
+    let range =
+        usize::try_from(start).ok()?..usize::try_from(start.checked_add(len)?).ok()?;
+    let index = shard.get(range)?;
+    Some((index, store::Header::new(n_records, start, index).ok()?))
 }
 
 /// An image file: what is accepted has as many pixels as its shape says, the same ones with

@@ -21,6 +21,11 @@ fn jpeg() {
 }
 
 #[test]
+fn store() {
+    replay("store", bothends_fuzz::store);
+}
+
+#[test]
 fn side_index() {
     replay("side_index", bothends_fuzz::side_index);
 }
