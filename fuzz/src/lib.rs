@@ -62,16 +62,15 @@ pub fn manifest(bytes: &[u8]) {
 
 /// A part of a store: what is accepted as a manifest says the same when it is written again,
 /// and behind what is accepted as a shard's index nothing leads out of it. The bytes are tried
-/// as files, and as a shard whose checksums are right, which no fuzzer would hit upon.
+/// as an index's file, and as a shard whose checksums are right, which no fuzzer would hit upon.
 pub fn store(bytes: &[u8]) {
     if let Ok(manifest) = Manifest::decode(bytes) {
         assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
     }
-    let storage = MemoryStorage::new().with("shard", bytes);
-    if let Ok(header) = store::read_header(&storage, "shard")
-        && let Ok(bytes) = store::read_index(&storage, "shard", &header.value)
+    if let Some((head, index_bytes)) = bytes.split_first_chunk()
+        && let Ok(header) = store::Header::decode(head)
     {
-        index(&bytes.value, &header.value);
+        index(index_bytes, &header);
     }
     if let Some((bytes, header)) = sealed_index(bytes) {
         index(bytes, &header);
@@ -92,18 +91,17 @@ fn index(bytes: &[u8], header: &store::Header) {
         n_samples += u64::from(line.kind != RecordKind::Rest);
     }
     assert_eq!(index.n_samples(), n_samples);
-    assert_eq!(header.index_ranges()[0].start, end);
+    assert_eq!(header.index_range().start, end);
 }
 
 /// The index of a shard, with a header whose checksums are right.
 fn sealed_index(shard: &[u8]) -> Option<(&[u8], store::Header)> {
-    let n_records = u32::from_le_bytes(*shard.get(12..)?.first_chunk()?);
     let start = u64::from_le_bytes(*shard.get(16..)?.first_chunk()?);
     let len = u64::from_le_bytes(*shard.get(24..)?.first_chunk()?);
     let range =
         usize::try_from(start).ok()?..usize::try_from(start.checked_add(len)?).ok()?;
     let index = shard.get(range)?;
-    Some((index, store::Header::new(n_records, start, index).ok()?))
+    Some((index, store::Header::new(start, index).ok()?))
 }
 
 /// An image file: what is accepted has as many pixels as its shape says, the same ones with

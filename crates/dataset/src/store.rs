@@ -14,6 +14,7 @@ mod header;
 mod index;
 mod manifest;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -29,7 +30,7 @@ pub use index::{Index, IndexBuilder, Line, NewRecord, RecordKind};
 pub use manifest::{Manifest, Shard};
 
 /// The version this build writes and reads.
-pub const VERSION: u16 = 1;
+pub const VERSION: u32 = 1;
 
 /// Records and indices begin at multiples of it.
 pub const PAGE_BYTES: u64 = 4096;
@@ -103,7 +104,7 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
         taking.builder.class(class)?;
     }
     for shard in &manifest.shards {
-        taking.shard(&path::join(target, &shard.file), shard)?;
+        taking.shard(target, shard)?;
     }
     let Taking { mut builder, checksums, is_damaged, .. } = taking;
     builder.checksums(checksums);
@@ -141,69 +142,95 @@ pub fn read_manifest(
     }
 }
 
-/// Reads the header of the shard at `path`, or its copy. Blocks on the storage.
+/// A shard's header and the bytes of its index, which [`Index::decode`] takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    /// The header.
+    pub header: Header,
+    /// The index.
+    pub index: Vec<u8>,
+}
+
+/// Reads the index of a shard of the store in the folder `target`, or its copy. Blocks on the
+/// storage.
 ///
 /// # Errors
-/// [`DatasetError::Store`] when neither can be used, [`DatasetError::Storage`].
-pub fn read_header(
+/// [`DatasetError::Store`] when neither can be used, [`DatasetError::Storage`] also when the
+/// shard itself is not there.
+pub fn read_index(
     storage: &dyn Storage,
-    path: &str,
-) -> Result<Kept<Header>, DatasetError> {
-    let len = file_bytes(storage, path)?;
-    let one = |at: u64| {
-        let mut bytes = [0; HEADER_BYTES];
-        if at.saturating_add(HEADER_BYTES as u64) > len {
-            let refusal = Refusal::damaged(format_args!("it has only {len} bytes"));
-            return Err(refused(storage, path, refusal));
-        }
-        read(storage, path, at, &mut bytes)?;
-        Header::decode(&bytes).map_err(|refusal| refused(storage, path, refusal))
-    };
-    match one(0) {
-        Ok(value) if value.file_bytes() == len => Ok(Kept { value, damage: None }),
+    target: &str,
+    shard: &Shard,
+) -> Result<Kept<Sealed>, DatasetError> {
+    let path = path::join(target, &shard.file());
+    let len = file_bytes(storage, &path)?;
+    match read_sealed(storage, target, shard, IndexIn::Shard) {
         Ok(value) => {
-            let has = format_args!("it has {len} bytes, not {}", value.file_bytes());
-            Ok(Kept {
-                damage: Some(refused(storage, path, Refusal::damaged(has))),
-                value,
-            })
+            let has = format!("it has {len} bytes, not {}", shard.len_bytes);
+            let damage = (len != shard.len_bytes)
+                .then(|| refused(storage, &path, Refusal::Damaged(has)));
+            Ok(Kept { value, damage })
         }
-        Err(first) => match one(len.saturating_sub(HEADER_BYTES as u64)) {
+        Err(first) => match read_sealed(storage, target, shard, IndexIn::Copy) {
             Ok(value) => Ok(Kept { value, damage: Some(first) }),
             Err(_) => Err(first),
         },
     }
 }
 
-/// Reads the bytes of the index of the shard at `path`, or of its copy, and finds them good:
-/// [`Index::decode`] takes them. Blocks on the storage.
+/// One of the two files that hold a shard's index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexIn {
+    /// The shard: the index lies where its header says.
+    Shard,
+    /// The file beside it: the index lies right behind the header.
+    Copy,
+}
+
+/// Reads header and index from one of the two files. Blocks on the storage.
 ///
 /// # Errors
-/// [`DatasetError::Store`] when neither can be used, [`DatasetError::Storage`].
-pub fn read_index(
+/// [`DatasetError::Store`], [`DatasetError::Storage`].
+pub fn read_sealed(
     storage: &dyn Storage,
-    path: &str,
-    header: &Header,
-) -> Result<Kept<Vec<u8>>, DatasetError> {
-    let len = file_bytes(storage, path)?;
-    let one = |range: Range<u64>| {
-        if range.end > len {
-            let refusal = Refusal::damaged("the file ends before its index does");
-            return Err(refused(storage, path, refusal));
-        }
-        let bytes = read_range(storage, path, range, MAX_INDEX_BYTES)?;
-        Index::decode(&bytes, header)
-            .map_err(|refusal| refused(storage, path, refusal))?;
-        Ok(bytes)
+    target: &str,
+    shard: &Shard,
+    place: IndexIn,
+) -> Result<Sealed, DatasetError> {
+    let path = &match place {
+        IndexIn::Shard => path::join(target, &shard.file()),
+        IndexIn::Copy => path::join(target, &shard.index_file()),
     };
-    let [first, copy] = header.index_ranges();
-    match one(first) {
-        Ok(value) => Ok(Kept { value, damage: None }),
-        Err(first) => match one(copy) {
-            Ok(value) => Ok(Kept { value, damage: Some(first) }),
-            Err(_) => Err(first),
-        },
+    let refused = |refusal| refused(storage, path, refusal);
+    let len = file_bytes(storage, path)?;
+    let mut bytes = [0; HEADER_BYTES];
+    if len < HEADER_BYTES as u64 {
+        return Err(refused(Refusal::Damaged(format!("it has only {len} bytes"))));
     }
+    read(storage, path, 0, &mut bytes)?;
+    let header = Header::decode(&bytes).map_err(refused)?;
+    if !shard.has(&header) {
+        let another = "it is another shard than the manifest says";
+        return Err(refused(Refusal::damaged(another)));
+    }
+    let in_shard = header.index_range();
+    let range = match place {
+        IndexIn::Shard => in_shard,
+        IndexIn::Copy => {
+            let start = HEADER_BYTES as u64;
+            start..start + (in_shard.end - in_shard.start)
+        }
+    };
+    if range.end > len {
+        return Err(refused(Refusal::damaged("the file ends before its index does")));
+    }
+    let index = read_range(storage, path, range, MAX_INDEX_BYTES)?;
+    let n_samples = Index::decode(&index, &header).map_err(refused)?.n_samples();
+    if n_samples != u64::from(shard.n_samples) {
+        let other = "it has more or fewer samples than the manifest says";
+        return Err(refused(Refusal::damaged(other)));
+    }
+    Ok(Sealed { header, index })
 }
 
 /// The table in the making.
@@ -215,23 +242,13 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    fn shard(&mut self, path: &str, shard: &Shard) -> Result<(), DatasetError> {
-        let header = read_header(self.storage, path)?;
-        self.is_damaged |= header.damage.is_some();
-        let header = header.value;
-        let refuse =
-            |what: &str| Err(refused(self.storage, path, Refusal::damaged(what)));
-        if !shard.has(&header) {
-            return refuse("it is another shard than the manifest says");
-        }
-        let bytes = read_index(self.storage, path, &header)?;
-        self.is_damaged |= bytes.damage.is_some();
-        let index = Index::decode(&bytes.value, &header)
-            .map_err(|refusal| refused(self.storage, path, refusal))?;
-        if index.n_samples() != u64::from(shard.n_samples) {
-            return refuse("it has more or fewer samples than the manifest says");
-        }
-        self.samples(path, &index)
+    fn shard(&mut self, target: &str, shard: &Shard) -> Result<(), DatasetError> {
+        let Kept { value: sealed, damage } = read_index(self.storage, target, shard)?;
+        self.is_damaged |= damage.is_some();
+        let path = path::join(target, &shard.file());
+        let index = Index::decode(&sealed.index, &sealed.header)
+            .map_err(|refusal| refused(self.storage, &path, refusal))?;
+        self.samples(&path, &index)
     }
 
     fn samples(&mut self, path: &str, index: &Index<'_>) -> Result<(), DatasetError> {
@@ -260,8 +277,8 @@ fn n_foreign(
     target: &str,
     manifest: &Manifest,
 ) -> Result<u64, DatasetError> {
-    let shards: std::collections::HashSet<&str> =
-        manifest.shards.iter().map(|shard| shard.file.as_str()).collect();
+    let shards: HashSet<String> =
+        manifest.shards.iter().flat_map(|s| [s.file(), s.index_file()]).collect();
     let is_foreign = |entry: &&Entry| {
         let name = entry.name.as_str();
         !MANIFEST_FILES.contains(&name)

@@ -4,14 +4,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use bothends_core::ids::{Label, SampleId};
 use bothends_core::sample::{Encoding, FileIdx};
 use bothends_dataset::conformance::{MemoryStorage, check};
 use bothends_dataset::store::{
-    Index, IndexBuilder, Kept, MANIFEST_FILES, Manifest, NewRecord, RecordKind, Shard,
-    read_header, read_index, read_manifest,
+    Index, IndexBuilder, IndexIn, Kept, MANIFEST_FILES, Manifest, NewRecord, RecordKind,
+    Sealed, Shard, read_index, read_manifest, read_sealed,
 };
 use bothends_dataset::{DatasetError, Format, Storage, Table, find};
 use proptest::collection::vec;
@@ -104,18 +105,23 @@ fn pixels_are_found_and_the_rest_of_their_file_is_no_sample() {
     assert_eq!(found.table.label(SampleId(2)), Label(2));
 }
 
-fn shard(
-    storage: &MemoryStorage,
-    path: &str,
-) -> (Vec<u8>, bothends_dataset::store::Header) {
-    let header = read_header(storage, path).unwrap().value;
-    (read_index(storage, path, &header).unwrap().value, header)
+/// The shards of a golden store with their indices, each read from both of its files.
+fn shards(store: &str) -> Vec<(Shard, Sealed)> {
+    let storage = storage(&files(store));
+    let manifest = read_manifest(&storage, "").unwrap().value;
+    let sealed = |shard: Shard| {
+        let [first, copy] = [IndexIn::Shard, IndexIn::Copy]
+            .map(|place| read_sealed(&storage, "", &shard, place).unwrap());
+        assert_eq!(first, copy);
+        (shard, first)
+    };
+    manifest.shards.into_iter().map(sealed).collect()
 }
 
 #[test]
 fn an_index_says_where_records_came_from() {
-    let (bytes, header) = shard(&storage(&files("photos")), "00000.shard");
-    let index = Index::decode(&bytes, &header).unwrap();
+    let (_, Sealed { header, index }) = shards("photos").swap_remove(0);
+    let index = Index::decode(&index, &header).unwrap();
     let origins: Vec<_> = index
         .lines()
         .iter()
@@ -139,9 +145,9 @@ fn an_index_says_where_records_came_from() {
 /// The golden shard, taken apart and put together by this crate.
 #[test]
 fn an_index_made_here_has_the_golden_bytes() {
-    let files = files("photos");
-    for (name, golden) in files.iter().filter(|(name, _)| name.ends_with(".shard")) {
-        let (bytes, header) = shard(&storage(&files), name);
+    let files: HashMap<_, _> = files("photos").into_iter().collect();
+    for (shard, Sealed { header, index: bytes }) in shards("photos") {
+        let golden = &files[&shard.file()];
         let index = Index::decode(&bytes, &header).unwrap();
         let mut builder = IndexBuilder::default();
         for (number, line) in index.lines().iter().enumerate() {
@@ -163,12 +169,12 @@ fn an_index_made_here_has_the_golden_bytes() {
         let (made_header, made) = builder.finish().unwrap();
         assert_eq!(made, bytes);
         assert_eq!(made_header, header);
-        assert_eq!(made_header.encode()[..], golden[..64]);
-        assert_eq!(made_header.encode()[..], golden[golden.len() - 64..]);
-        let [first, copy] = made_header.index_ranges();
-        assert!(
-            made_header.file_bytes() == golden.len() as u64 && first.end <= copy.start
+        assert_eq!(made_header.encode()[..], golden[..48]);
+        assert_eq!(
+            [&made_header.encode()[..], &made].concat(),
+            files[&shard.index_file()]
         );
+        assert_eq!(made_header.index_range().end, golden.len() as u64);
     }
 }
 
@@ -188,9 +194,8 @@ fn a_manifest_made_here_says_the_same() {
             hash(&golden.encode()).trim_end_matches(','),
             hash(&theirs).trim_end_matches(',')
         );
-        for shard in &golden.shards {
-            let header = read_header(&storage, &shard.file).unwrap().value;
-            assert_eq!(*shard, Shard::new(&shard.file, &header, shard.n_samples));
+        for (shard, Sealed { header, .. }) in shards(store) {
+            assert_eq!(shard, Shard::new(&shard.name, &header, shard.n_samples));
         }
     }
 }
@@ -203,13 +208,15 @@ fn one_changed_byte_loses_nothing() {
         let (files, whole) = (files(store), table(store));
         for (number, (name, bytes)) in files.iter().enumerate() {
             // Every byte of what is short, and of shards those that mean something.
-            let means_something = |at: &usize| bytes[*at] != 0 || at.is_multiple_of(61);
+            let is_shard = name.ends_with(".shard");
+            let means_something =
+                |at: &usize| !is_shard || bytes[*at] != 0 || at.is_multiple_of(61);
             for at in (0..bytes.len()).filter(means_something) {
                 let mut changed = files.clone();
                 changed[number].1[at] ^= 1 << (at % 8);
                 let found = find(&storage(&changed), "").unwrap();
                 assert!(found.table == whole, "{name}: byte {at}");
-                if at < 64 && name.ends_with(".shard") {
+                if at < 48 && is_shard {
                     assert!(found.note.is_some(), "{name}: byte {at} goes unnoticed");
                 }
             }
@@ -217,34 +224,30 @@ fn one_changed_byte_loses_nothing() {
     }
 }
 
+/// Wherever a file is cut, the samples are where they were: those of a shard that lay behind
+/// the cut cannot be read, and that is all.
 #[test]
-fn a_file_cut_short_is_named_unless_nothing_is_lost() {
+fn a_file_cut_short_loses_no_other_sample() {
     let (files, whole) = (files("photos"), table("photos"));
     for (number, (name, bytes)) in files.iter().enumerate() {
         for len in (0..bytes.len()).step_by(97) {
             let mut cut = files.clone();
             cut[number].1.truncate(len);
-            match find(&storage(&cut), "") {
-                Ok(found) => {
-                    assert!(found.table == whole, "{name} at {len}");
-                    assert!(found.note.is_some() || name == MANIFEST_FILES[1], "{name}");
-                }
-                Err(error) => {
-                    let error = error.to_string();
-                    assert!(error.contains(&format!("`/data/{name}`")), "{error}");
-                }
-            }
+            let found = find(&storage(&cut), "").unwrap();
+            assert!(found.table == whole, "{name} at {len}");
+            let is_first = name.ends_with(".shard") || name == MANIFEST_FILES[0];
+            assert_eq!(found.note.is_some(), is_first, "{name} at {len}");
         }
     }
 }
 
 #[test]
-fn a_missing_file_is_named_and_a_missing_manifest_has_a_copy() {
+fn a_missing_shard_is_named_and_the_rest_has_copies() {
     for (name, _) in files("photos") {
         let mut left = files("photos");
         left.retain(|(other, _)| *other != name);
         match find(&storage(&left), "") {
-            Ok(found) => assert!(MANIFEST_FILES.contains(&name.as_str()), "{found:?}"),
+            Ok(found) => assert!(!name.ends_with(".shard"), "{name}: {found:?}"),
             Err(error) => {
                 assert!(matches!(error, DatasetError::Storage { .. }), "{error}");
                 assert!(error.to_string().contains(&name), "{error}");
@@ -255,18 +258,31 @@ fn a_missing_file_is_named_and_a_missing_manifest_has_a_copy() {
 
 #[test]
 fn a_shard_of_another_store_is_refused() {
-    let mut mixed = files("photos");
-    mixed[0].1 = files("photos").swap_remove(1).1;
+    let mut mixed: BTreeMap<_, _> = files("photos").into_iter().collect();
+    for ending in ["index", "shard"] {
+        let other = mixed[&format!("00001.{ending}")].clone();
+        mixed.insert(format!("00000.{ending}"), other);
+    }
+    let mixed: Vec<_> = mixed.into_iter().collect();
     let error = find(&storage(&mixed), "").unwrap_err().to_string();
     assert!(error.starts_with("`/data/00000.shard`: it is another shard"), "{error}");
     assert!(error.contains("bothends inspect --verify"), "{error}");
 }
 
-/// The first one's error, as far as a shard that no manifest speaks of can be read.
-fn read_alone(shard: &[u8]) -> Result<(), DatasetError> {
+/// What is wrong with a shard, to which its manifest would fit.
+fn read_alone(shard: &[u8]) -> Result<Sealed, DatasetError> {
+    let word = |at: usize| {
+        let bytes = shard.get(at..).and_then(<[u8]>::first_chunk);
+        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    };
+    let entry = Shard {
+        name: "bad".to_owned(),
+        len_bytes: word(16).wrapping_add(word(24)),
+        n_samples: 1,
+        index_checksum: word(32),
+    };
     let storage = MemoryStorage::new().with("bad.shard", shard);
-    let header = read_header(&storage, "bad.shard")?.value;
-    read_index(&storage, "bad.shard", &header).map(|_| ())
+    read_sealed(&storage, "", &entry, IndexIn::Shard)
 }
 
 #[test]

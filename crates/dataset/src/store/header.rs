@@ -1,7 +1,7 @@
-//! A shard's header: 64 bytes at both its ends that say where the index and its copy lie.
+//! A shard's header: 48 bytes that say where its index lies, at the shard's beginning and once
+//! more before the copy of the index.
 //!
-//! Offsets follow from two numbers (where the index begins, how long it is), so a header that
-//! says them otherwise is refused. Read `index.rs` next.
+//! Does not know what an index holds. Read `index.rs` next.
 
 use std::ops::Range;
 
@@ -10,54 +10,43 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{MAX_INDEX_BYTES, MAX_PAGES, PAGE_BYTES, Refusal, VERSION};
 
 /// Bytes of a header.
-pub const HEADER_BYTES: usize = 64;
+pub const HEADER_BYTES: usize = 48;
 
 const MAGIC: &[u8; 8] = b"BESHARD\0";
 
-/// Where the parts of a shard lie.
+/// Where a shard's index lies, behind its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// How many records, samples and rests.
-    pub n_records: u32,
-    /// XXH3-64 of the index.
-    pub index_checksum: u64,
     index_at: u64,
     index_bytes: u64,
+    index_checksum: u64,
 }
 
 impl Header {
-    /// The header of a shard of `n_records` whose records end before the page `index_at`
-    /// (in bytes) and that has this index.
+    /// The header of a shard whose records end before the page at `index_at` (in bytes) and
+    /// that has this index.
     ///
     /// # Errors
     /// [`Refusal::Damaged`] when the shard would be larger than a shard may be.
-    pub fn new(n_records: u32, index_at: u64, index: &[u8]) -> Result<Self, Refusal> {
+    pub fn new(index_at: u64, index: &[u8]) -> Result<Self, Refusal> {
         let index_bytes = index.len() as u64;
-        let index_checksum = xxh3_64(index);
-        let header = Self { n_records, index_checksum, index_at, index_bytes };
+        let header = Self { index_at, index_bytes, index_checksum: xxh3_64(index) };
         header.check().map(|()| header).map_err(Refusal::damaged)
     }
 
-    /// The header's bytes, the same at both ends of the shard.
+    /// The header's bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.n_records.to_le_bytes());
-        let numbers = [
-            self.index_at,
-            self.index_bytes,
-            self.copy_at(),
-            self.index_checksum,
-            self.file_bytes(),
-        ];
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let numbers = [self.index_at, self.index_bytes, self.index_checksum];
         let (words, _) = bytes[16..].as_chunks_mut::<8>();
         for (word, number) in words.iter_mut().zip(numbers) {
             *word = number.to_le_bytes();
         }
-        let check = xxh3_64(&bytes[..56]);
-        bytes[56..].copy_from_slice(&check.to_le_bytes());
+        let check = xxh3_64(&bytes[..40]);
+        bytes[40..].copy_from_slice(&check.to_le_bytes());
         bytes
     }
 
@@ -66,61 +55,41 @@ impl Header {
     /// # Errors
     /// [`Refusal`].
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Refusal> {
-        let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let (words, _) = bytes.as_chunks::<8>();
         let word = |at: usize| u64::from_le_bytes(words[at / 8]);
         if words[0] != *MAGIC {
             return Err(Refusal::damaged("its header does not begin with BESHARD"));
         }
-        if short(8) != VERSION {
-            return Err(Refusal::Version(u64::from(short(8))));
+        let (version, flags) = (word(8) & u64::from(u32::MAX), word(8) >> 32);
+        if version != u64::from(VERSION) {
+            return Err(Refusal::Version(version));
         }
-        if word(56) != xxh3_64(&bytes[..56]) {
+        if word(40) != xxh3_64(&bytes[..40]) {
             return Err(Refusal::damaged("its header has another checksum"));
         }
-        if short(10) != 0 {
-            return Err(Refusal::Feature(format!("the feature flags {:#x}", short(10))));
+        if flags != 0 {
+            return Err(Refusal::Feature(format!("the feature flags {flags:#x}")));
         }
-        let (high, _) = bytes[12..16].as_chunks::<4>();
-        let header = Self {
-            n_records: u32::from_le_bytes(high[0]),
-            index_checksum: word(40),
-            index_at: word(16),
-            index_bytes: word(24),
-        };
-        header.check().map_err(Refusal::damaged)?;
-        if header.copy_at() != word(32) {
-            return Err(Refusal::damaged("the copy of its index lies elsewhere"));
-        }
-        if header.file_bytes() != word(48) {
-            return Err(Refusal::damaged("its length is not that of its parts"));
-        }
-        Ok(header)
+        let header =
+            Self { index_at: word(16), index_bytes: word(24), index_checksum: word(32) };
+        header.check().map(|()| header).map_err(Refusal::damaged)
     }
 
-    /// Where the index and its copy lie in the file, in bytes.
+    /// Where the index lies in the shard, in bytes; the shard ends with it.
     #[must_use]
-    pub fn index_ranges(&self) -> [Range<u64>; 2] {
-        [self.index_at, self.copy_at()].map(|at| at..at + self.index_bytes)
+    pub fn index_range(&self) -> Range<u64> {
+        self.index_at..self.index_at + self.index_bytes
     }
 
-    /// Length of the whole shard.
+    /// XXH3-64 of the index.
     #[must_use]
-    pub fn file_bytes(&self) -> u64 {
-        self.copy_at() + self.index_room() + HEADER_BYTES as u64
+    pub fn index_checksum(&self) -> u64 {
+        self.index_checksum
     }
 
     /// The page behind the last record.
     pub(super) fn end_page(&self) -> u64 {
         self.index_at / PAGE_BYTES
-    }
-
-    fn copy_at(&self) -> u64 {
-        self.index_at + self.index_room()
-    }
-
-    fn index_room(&self) -> u64 {
-        self.index_bytes.next_multiple_of(PAGE_BYTES)
     }
 
     /// Bounds that keep every sum above from overflowing.
@@ -143,16 +112,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_comes_back_and_knows_where_things_lie() {
-        let header = Header::new(7, 3 * PAGE_BYTES, &[1; 5000]).unwrap();
+    fn a_header_comes_back_and_knows_where_the_index_lies() {
+        let header = Header::new(3 * PAGE_BYTES, &[1; 5000]).unwrap();
         assert_eq!(Header::decode(&header.encode()), Ok(header));
-        assert_eq!(header.index_ranges(), [12288..17288, 20480..25480]);
-        assert_eq!(header.file_bytes(), 7 * 4096 + 64);
+        assert_eq!(header.index_range(), 12288..17288);
     }
 
     #[test]
     fn a_changed_byte_is_noticed() {
-        let bytes = Header::new(7, 3 * PAGE_BYTES, &[1; 5000]).unwrap().encode();
+        let bytes = Header::new(3 * PAGE_BYTES, &[1; 5000]).unwrap().encode();
         for at in 0..HEADER_BYTES {
             let mut changed = bytes;
             changed[at] ^= 0x10;
@@ -162,9 +130,9 @@ mod tests {
 
     #[test]
     fn an_index_must_lie_on_a_page_that_a_shard_has() {
-        for at in [0, 64, (1 << 44) + 4096, u64::MAX - 4095] {
-            assert!(Header::new(0, at, &[]).is_err(), "{at}");
+        for at in [0, 48, (1 << 44) + 4096, u64::MAX - 4095] {
+            assert!(Header::new(at, &[]).is_err(), "{at}");
         }
-        assert!(Header::new(0, 1 << 44, &[]).is_ok());
+        assert!(Header::new(1 << 44, &[]).is_ok());
     }
 }

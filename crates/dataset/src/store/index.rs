@@ -152,10 +152,10 @@ impl<'a> Index<'a> {
     /// # Errors
     /// [`Refusal::Damaged`].
     pub fn decode(bytes: &'a [u8], header: &Header) -> Result<Self, Refusal> {
-        if xxh3_64(bytes) != header.index_checksum {
+        if xxh3_64(bytes) != header.index_checksum() {
             return Err(Refusal::damaged("its index has another checksum"));
         }
-        let index = Self::sections(bytes, header.n_records)?;
+        let index = Self::sections(bytes)?;
         index.check_names().map_err(Refusal::damaged)?;
         let profile_starts = index.profile_starts().map_err(Refusal::damaged)?;
         let mut before = Line { first_page: 1, ..Line::default() };
@@ -227,16 +227,16 @@ impl<'a> Index<'a> {
     }
 
     /// Takes the sections apart, each as long as it says.
-    fn sections(bytes: &'a [u8], n_records: u32) -> Result<Self, Refusal> {
+    fn sections(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let (counts, rest) = bytes
             .split_at_checked(COUNTS_BYTES)
             .ok_or_else(|| Refusal::damaged("its index has no counts"))?;
         let (counts, _) = counts.as_chunks::<4>();
-        let [profiles, heads, names, metadata, n_names, zero] =
+        let [n_records, profiles, heads, n_names, names, metadata] =
             [0, 1, 2, 3, 4, 5].map(|idx| u64::from(u32::from_le_bytes(counts[idx])));
-        let lines = u64::from(n_records) * LINE_BYTES as u64;
+        let lines = n_records * LINE_BYTES as u64;
         let sizes = [lines, profiles, heads, 4 * n_names, names, metadata];
-        if zero != 0 || sizes.iter().sum::<u64>() != rest.len() as u64 {
+        if sizes.iter().sum::<u64>() != rest.len() as u64 {
             return Err(Refusal::damaged("its index has another length than its parts"));
         }
         let mut rest = rest;
@@ -453,12 +453,12 @@ impl IndexBuilder {
     /// [`Refusal::Damaged`] when a record broke a rule of the format.
     pub fn finish(self) -> Result<(Header, Vec<u8>), Refusal> {
         let sizes = [
+            self.lines.len(),
             self.profiles.len(),
             self.heads.len(),
+            self.name_ends.len(),
             self.names.len(),
             self.metadata.len(),
-            self.name_ends.len(),
-            0,
         ];
         let mut bytes = Vec::new();
         for size in sizes.map(|size| count(size as u64, "bytes in an index")) {
@@ -470,9 +470,7 @@ impl IndexBuilder {
         bytes.extend(self.name_ends.iter().flat_map(|end| end.to_le_bytes()));
         bytes.extend(self.names.as_bytes());
         bytes.extend(self.metadata.as_bytes());
-        let n_records =
-            count(self.lines.len() as u64, "records").map_err(Refusal::damaged)?;
-        let header = Header::new(n_records, self.offset(), &bytes)?;
+        let header = Header::new(self.offset(), &bytes)?;
         Index::decode(&bytes, &header)?;
         Ok((header, bytes))
     }

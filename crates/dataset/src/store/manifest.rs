@@ -27,13 +27,11 @@ pub struct Manifest {
 /// What the manifest says of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
-    /// Its name in the store's folder.
-    pub file: String,
+    /// Its name: its files lie in the store's folder.
+    pub name: String,
     /// Its length.
     pub len_bytes: u64,
-    /// How many records it has.
-    pub n_records: u32,
-    /// How many of them are samples.
+    /// How many of its records are samples.
     pub n_samples: u32,
     /// XXH3-64 of its index.
     pub index_checksum: u64,
@@ -42,20 +40,31 @@ pub struct Shard {
 impl Shard {
     /// The shard of that name and header, with `n_samples` samples among its records.
     #[must_use]
-    pub fn new(file: &str, header: &Header, n_samples: u32) -> Self {
+    pub fn new(name: &str, header: &Header, n_samples: u32) -> Self {
         Self {
-            file: file.to_owned(),
-            len_bytes: header.file_bytes(),
-            n_records: header.n_records,
+            name: name.to_owned(),
+            len_bytes: header.index_range().end,
             n_samples,
-            index_checksum: header.index_checksum,
+            index_checksum: header.index_checksum(),
         }
+    }
+
+    /// The file of its records and its index.
+    #[must_use]
+    pub fn file(&self) -> String {
+        format!("{}.shard", self.name)
+    }
+
+    /// The file of its index's copy.
+    #[must_use]
+    pub fn index_file(&self) -> String {
+        format!("{}.index", self.name)
     }
 
     /// Whether that is the shard's header.
     #[must_use]
     pub fn has(&self, header: &Header) -> bool {
-        *self == Self::new(&self.file, header, self.n_samples)
+        *self == Self::new(&self.name, header, self.n_samples)
     }
 }
 
@@ -191,9 +200,8 @@ impl From<EncodingText> for Encoding {
 #[serde(deny_unknown_fields)]
 struct ShardText {
     bytes: u64,
-    file: String,
     index_checksum: String,
-    records: u32,
+    name: String,
     samples: u32,
 }
 
@@ -201,9 +209,8 @@ impl From<&Shard> for ShardText {
     fn from(shard: &Shard) -> Self {
         Self {
             bytes: shard.len_bytes,
-            file: shard.file.clone(),
             index_checksum: hex(shard.index_checksum),
-            records: shard.n_records,
+            name: shard.name.clone(),
             samples: shard.n_samples,
         }
     }
@@ -214,22 +221,18 @@ impl TryFrom<&ShardText> for Shard {
 
     fn try_from(text: &ShardText) -> Result<Self, Refusal> {
         let refuse =
-            |what| Refusal::damaged(format_args!("the shard {:?} {what}", text.file));
-        path::check(&text.file).map_err(refuse)?;
-        if text.file.contains('/') {
+            |what| Refusal::damaged(format_args!("the shard {:?} {what}", text.name));
+        path::check(&text.name).map_err(refuse)?;
+        if text.name.contains('/') {
             return Err(refuse("does not lie in the store's folder"));
-        }
-        if text.samples > text.records {
-            return Err(refuse("has more samples than records"));
         }
         let index_checksum = u64::from_str_radix(&text.index_checksum, 16)
             .ok()
             .filter(|&checksum| hex(checksum) == text.index_checksum)
             .ok_or_else(|| refuse("has a checksum that is not 16 hex digits"))?;
         Ok(Self {
-            file: text.file.clone(),
+            name: text.name.clone(),
             len_bytes: text.bytes,
-            n_records: text.records,
             n_samples: text.samples,
             index_checksum,
         })
