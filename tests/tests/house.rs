@@ -83,7 +83,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("sha2", &["csd"]),
     ("signal-hook", &["cli", "agent"]),
     ("tokio-uring", &["agent", "firmware-sim"]),
-    ("xxhash-rust", &["core", "dataset", "ops", "csd", "agent", "runtime"]),
+    ("xxhash-rust", &["core", "dataset", "ops", "csd", "agent", "runtime", "pack"]),
 ];
 
 /// Dev-dependencies that the tables above do not allow, each with what its tests need of it.

@@ -12,7 +12,7 @@ use bothends_core::sample::{Encoding, FileIdx};
 use bothends_dataset::conformance::{MemoryStorage, check};
 use bothends_dataset::store::{
     Index, IndexBuilder, IndexIn, Kept, MANIFEST_FILES, Manifest, NewRecord, RecordKind,
-    Sealed, Shard, read_index, read_manifest, read_sealed,
+    Sealed, Shard, read_manifest, read_sealed,
 };
 use bothends_dataset::{DatasetError, Format, Storage, Table, find};
 use proptest::collection::vec;

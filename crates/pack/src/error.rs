@@ -1,0 +1,138 @@
+//! What can go wrong with packing and unpacking: each case names the place and the remedy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bothends_dataset::DatasetError;
+use bothends_dataset::store::Refusal;
+
+/// What can go wrong with packing and unpacking.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackError {
+    /// What lies there is no data set, or a store that cannot be read.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// A file or folder.
+    #[error("cannot {doing} `{}`", path.display())]
+    Failed {
+        /// The step that failed.
+        doing: &'static str,
+        /// The place.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another number of bytes than when the data set was listed.
+    #[error(
+        "`{}` changed while it was packed; leave the data alone until packing ends", path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A record that a shard does not take.
+    #[error("`{path}`: {refusal}")]
+    Refused {
+        /// The original file.
+        path: String,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The folder to be filled has something in it.
+    #[error(
+        "`{}` is not empty (there is `{name}`); name a new folder", folder.display()
+    )]
+    NotEmpty {
+        /// The folder.
+        folder: PathBuf,
+        /// Something in it.
+        name: String,
+    },
+    /// The folder to be filled is a store.
+    #[error(
+        "`{}` is a store already; name a new folder, or add to it with `--append`",
+        folder.display()
+    )]
+    AlreadyStore {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A shard that an attempt to pack something else has left.
+    #[error(
+        "`{}` does not hold the next records of {source_name}; remove it if nobody wants it, \
+         or name another folder", path.display()
+    )]
+    OtherShard {
+        /// The shard.
+        path: PathBuf,
+        /// What was to be packed.
+        source_name: String,
+    },
+    /// Something that must be a store is none.
+    #[error("`{}` is no store: it has no store.json", folder.display())]
+    NotAStore {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Sources whose samples mean different things.
+    #[error(
+        "{one} and {other} differ in their {what}, so their samples cannot be one data set"
+    )]
+    Differ {
+        /// A data set.
+        one: String,
+        /// Another one.
+        other: String,
+        /// What differs.
+        what: &'static str,
+    },
+    /// Two sources with a file of the same name.
+    #[error(
+        "both {one} and {other} have a file `{path}`, which unpacking could not keep apart; \
+         pack them as two stores"
+    )]
+    SameFile {
+        /// A data set.
+        one: String,
+        /// Another one.
+        other: String,
+        /// The original file.
+        path: String,
+    },
+    /// A record of a store that is not as it was written.
+    #[error(
+        "`{shard}` record {record} (`{path}`): {why}; `bothends inspect --verify` finds all"
+    )]
+    Damaged {
+        /// The shard.
+        shard: String,
+        /// Number in the shard, from 0.
+        record: usize,
+        /// The original file.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Samples that the sources do not have.
+    #[error("there are {n_samples} samples, so the samples {start}..{end} are not there")]
+    NoSuchSamples {
+        /// The first wanted.
+        start: u64,
+        /// The one behind the last wanted.
+        end: u64,
+        /// How many there are.
+        n_samples: u64,
+    },
+}
+
+impl PackError {
+    /// For `map_err`.
+    pub(crate) fn at(
+        doing: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Failed { doing, path, source }
+    }
+}

@@ -1,0 +1,39 @@
+//! Stores: data sets packed for reading, made, taken apart again, and held against their
+//! checksums.
+//!
+//! [`pack`] turns the records of a [`Source`] into shards, [`unpack`] makes the original files
+//! of them, byte for byte, and [`verify`] finds every byte that is not as it was written. The
+//! format is `docs/store-format.md`; its parts are `dataset`'s to write and read, and what a
+//! record becomes is `ops`'s to say. Nothing here makes a sample, prints, or measures time.
+//!
+//! Reading order: `source` is what is packed, `files` and `stored` are the two sources there
+//! are (archives and remote stores would be others), `convert` makes a record of a file;
+//! `shard` writes, `pack` puts it all together; then `unpack` and `verify`.
+
+mod error;
+
+mod folder;
+mod opened;
+
+mod convert;
+mod source;
+
+mod files;
+mod stored;
+
+mod shard;
+
+mod pack;
+
+mod unpack;
+mod verify;
+
+pub use convert::Converter;
+pub use error::PackError;
+pub use files::Files;
+pub use opened::OpenStore;
+pub use pack::{Destination, PackConfig, Packed, pack};
+pub use source::{Item, Made, Progress, Source};
+pub use stored::Stored;
+pub use unpack::{Unpacked, unpack};
+pub use verify::{Damage, Verified, verify};

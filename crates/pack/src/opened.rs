@@ -1,0 +1,68 @@
+//! A store on this machine: its manifest and its shards' indices in memory.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use bothends_dataset::store::{Index, Manifest, Sealed, read_index, read_manifest};
+
+use crate::PackError;
+use crate::folder::Folder;
+
+/// A store that was opened: no record has been read.
+#[derive(Debug)]
+pub struct OpenStore {
+    folder: PathBuf,
+    manifest: Manifest,
+    sealed: Vec<Sealed>,
+}
+
+impl OpenStore {
+    /// Reads manifest and indices of the store in `folder`, from their copies where they are
+    /// damaged.
+    ///
+    /// # Errors
+    /// [`PackError::NotAStore`], [`PackError::Dataset`].
+    pub fn new(folder: &Path) -> Result<Self, PackError> {
+        if !is_store(folder) {
+            return Err(PackError::NotAStore { folder: folder.to_owned() });
+        }
+        let storage = Folder(folder.to_owned());
+        let manifest = read_manifest(&storage, "")?.value;
+        let read = |shard| read_index(&storage, "", shard).map(|kept| kept.value);
+        let sealed = manifest.shards.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Self { folder: folder.to_owned(), manifest, sealed })
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The indices of its shards, in their order.
+    #[must_use]
+    pub fn indices(&self) -> Vec<Index<'_>> {
+        // `read_index` has found them good.
+        self.sealed
+            .iter()
+            .filter_map(|sealed| Index::decode(&sealed.index, &sealed.header).ok())
+            .collect()
+    }
+
+    /// Opens the shard of that number.
+    pub(crate) fn open_shard(&self, shard: usize) -> Result<File, PackError> {
+        let path = self.folder.join(self.manifest.shards[shard].file());
+        File::open(&path).map_err(PackError::at("open", &path))
+    }
+}
+
+/// Whether a store lies in the folder.
+pub(crate) fn is_store(folder: &Path) -> bool {
+    bothends_dataset::store::MANIFEST_FILES.iter().any(|name| folder.join(name).is_file())
+}

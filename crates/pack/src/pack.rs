@@ -1,0 +1,263 @@
+//! Packing: records are made on several threads and written in the source's order.
+//!
+//! Thread *t* of *n* makes the records *t*, *t + n*, *t + 2n*, … and hands them on through a
+//! short queue of its own; the writer takes one from each queue in turn. So the store's bytes
+//! do not depend on the number of threads, nobody runs far ahead, and nothing is sorted.
+//!
+//! What a killed attempt has left is used again: its finished shards say by themselves which
+//! records they hold. A shard that holds others is never touched.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use bothends_dataset::store::{Index, MANIFEST_FILES, Manifest, Shard};
+
+use crate::folder::names;
+use crate::shard::{ShardWriter, name_of, read_back, write_whole};
+use crate::source::{Made, Progress, Source};
+use crate::stored::item;
+use crate::{Converter, OpenStore, PackError};
+
+/// Records that a thread may be ahead of the writer.
+const MOST_AHEAD: usize = 8;
+
+/// Whether the store is begun or added to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// A folder that is empty, or holds what an attempt to pack the same has left.
+    New,
+    /// A store: new shards follow those that are there.
+    Append,
+}
+
+/// How a store is packed.
+#[derive(Debug, Clone, Copy)]
+pub struct PackConfig {
+    /// Whether the store is begun or added to.
+    pub destination: Destination,
+    /// A shard ends before the record that would make it longer.
+    pub shard_bytes: u64,
+    /// Threads that make records, at least one.
+    pub n_threads: usize,
+}
+
+impl Default for PackConfig {
+    fn default() -> Self {
+        let n_threads = thread::available_parallelism().map_or(1, usize::from);
+        Self { destination: Destination::New, shard_bytes: 1 << 30, n_threads }
+    }
+}
+
+/// What was packed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packed {
+    /// The store's manifest.
+    pub manifest: Manifest,
+    /// How far it came: to the end.
+    pub progress: Progress,
+}
+
+/// Packs the records of `source` into the folder `folder`, and tells `observer` how far it has
+/// come after every record. Spawns its threads and joins them. What is written is on the disk
+/// when this returns.
+///
+/// # Errors
+/// [`PackError`]; finished shards stay, and the next attempt goes on from them.
+pub fn pack(
+    source: &dyn Source,
+    folder: &Path,
+    config: &PackConfig,
+    observer: &mut dyn FnMut(Progress),
+) -> Result<Packed, PackError> {
+    let mut manifest = match config.destination {
+        Destination::New => begin(source, folder)?,
+        Destination::Append => joined(source, &OpenStore::new(folder)?)?,
+    };
+    let n_records = source.n_records() as u64;
+    let mut progress = Progress { n_records, ..Progress::default() };
+    while let Some(shard) =
+        finished(source, folder, manifest.shards.len(), &mut progress)?
+    {
+        manifest.shards.push(shard);
+    }
+    progress.n_found_done = progress.n_done;
+    observer(progress);
+    let mut writing = Writing {
+        folder: folder.to_owned(),
+        shard_bytes: config.shard_bytes,
+        shard: None,
+        shards: manifest.shards,
+    };
+    let first = usize::try_from(progress.n_done).unwrap_or(usize::MAX);
+    make_all(source, config.n_threads, first, &mut |made| {
+        writing.push(&made)?;
+        progress.n_done += 1;
+        progress.original_bytes += u64::from(made.item.len);
+        progress.stored_bytes += made.stored.len() as u64;
+        observer(progress);
+        Ok(())
+    })?;
+    manifest.shards = writing.finish()?;
+    // The first file last: a store that has it is whole.
+    let bytes = manifest.encode();
+    for name in MANIFEST_FILES.iter().rev() {
+        write_whole(folder, name, &bytes)?;
+    }
+    Ok(Packed { manifest, progress })
+}
+
+/// The manifest of a store that has no shard yet.
+fn begin(source: &dyn Source, folder: &Path) -> Result<Manifest, PackError> {
+    let is_ours = |name: &&String| {
+        let stem = name.trim_start_matches('.').split('.').next().unwrap_or_default();
+        MANIFEST_FILES.iter().any(|file| name.contains(file))
+            || (stem.len() >= 5 && stem.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let found = names(folder)?;
+    let folder = folder.to_owned();
+    if let Some(name) = found.iter().find(|name| !is_ours(name)) {
+        return Err(PackError::NotEmpty { folder, name: name.clone() });
+    }
+    if found.iter().any(|name| name == MANIFEST_FILES[0]) {
+        return Err(PackError::AlreadyStore { folder });
+    }
+    let (encoding, classes) = (source.encoding(), source.classes());
+    Ok(Manifest { encoding, classes, shards: Vec::new() })
+}
+
+/// The manifest of a store to which `source` may be added.
+fn joined(source: &dyn Source, store: &OpenStore) -> Result<Manifest, PackError> {
+    let manifest = store.manifest();
+    let shown = format!("`{}`", store.folder().display());
+    let same =
+        (source.encoding() == manifest.encoding, source.classes() == manifest.classes);
+    let what = match same {
+        (true, true) => None,
+        (false, _) => Some("encoding"),
+        (true, false) => Some("classes"),
+    };
+    if let Some(what) = what {
+        return Err(PackError::Differ { one: shown, other: source.name(), what });
+    }
+    let indices = store.indices();
+    let names = indices
+        .iter()
+        .flat_map(|index| index.lines().iter().map(|line| index.name(line.name)));
+    let known: HashSet<&str> = names.collect();
+    for number in 0..source.n_records() {
+        let path = source.item(number).path;
+        if known.contains(path.as_str()) {
+            return Err(PackError::SameFile { one: shown, other: source.name(), path });
+        }
+    }
+    Ok(manifest.clone())
+}
+
+/// Shard `number`, if an earlier attempt has finished it: its records are counted.
+fn finished(
+    source: &dyn Source,
+    folder: &Path,
+    number: usize,
+    progress: &mut Progress,
+) -> Result<Option<Shard>, PackError> {
+    let Some((shard, sealed)) = read_back(folder, &name_of(number))? else {
+        return Ok(None);
+    };
+    let path = folder.join(shard.file());
+    let index = Index::decode(&sealed.index, &sealed.header).map_err(|refusal| {
+        PackError::Refused { path: path.display().to_string(), refusal }
+    })?;
+    let first = usize::try_from(progress.n_done).unwrap_or(usize::MAX);
+    for (record, line) in index.lines().iter().enumerate() {
+        let number = first.saturating_add(record);
+        if number >= source.n_records() || item(&index, record) != source.item(number) {
+            return Err(PackError::OtherShard { path, source_name: source.name() });
+        }
+        progress.original_bytes += u64::from(line.original_len);
+        progress.stored_bytes += u64::from(line.len);
+    }
+    progress.n_done += index.lines().len() as u64;
+    Ok(Some(shard))
+}
+
+/// Shards being written, one after the other.
+#[derive(Debug)]
+struct Writing {
+    folder: PathBuf,
+    shard_bytes: u64,
+    shard: Option<ShardWriter>,
+    shards: Vec<Shard>,
+}
+
+impl Writing {
+    fn push(&mut self, made: &Made) -> Result<(), PackError> {
+        let has_room =
+            |shard: &ShardWriter| shard.has_room(made.stored.len(), self.shard_bytes);
+        if self.shard.as_ref().is_some_and(|shard| !has_room(shard))
+            && let Some(full) = self.shard.take()
+        {
+            self.shards.push(full.finish()?);
+        }
+        let shard = match self.shard.take() {
+            Some(shard) => shard,
+            None => ShardWriter::new(&self.folder, self.shards.len())?,
+        };
+        self.shard.insert(shard).push(made)
+    }
+
+    fn finish(mut self) -> Result<Vec<Shard>, PackError> {
+        if let Some(last) = self.shard {
+            self.shards.push(last.finish()?);
+        }
+        Ok(self.shards)
+    }
+}
+
+/// Makes the records from `first` on and gives them to `push` in their order.
+fn make_all(
+    source: &dyn Source,
+    n_threads: usize,
+    first: usize,
+    push: &mut dyn FnMut(Made) -> Result<(), PackError>,
+) -> Result<(), PackError> {
+    let n_records = source.n_records();
+    let n_threads = n_threads.clamp(1, n_records.saturating_sub(first).max(1));
+    thread::scope(|scope| {
+        let queues: Result<Vec<_>, PackError> = (0..n_threads)
+            .map(|nth| {
+                let (sender, queue) = sync_channel(MOST_AHEAD);
+                let numbers = (first..n_records).skip(nth).step_by(n_threads);
+                thread::Builder::new()
+                    .name(format!("pack-{nth}"))
+                    .spawn_scoped(scope, move || make_some(source, numbers, &sender))
+                    .map_err(PackError::at("start a thread for", Path::new("packing")))?;
+                Ok(queue)
+            })
+            .collect();
+        // Dropped at the first error: then nobody waits to hand on a record, and all end.
+        let queues: Vec<Receiver<_>> = queues?;
+        for (_, queue) in (first..n_records).zip(queues.iter().cycle()) {
+            // A thread ends early only when it panics, which its scope passes on.
+            let Ok(made) = queue.recv() else { break };
+            push(made?)?;
+        }
+        Ok(())
+    })
+}
+
+/// The loop of a thread.
+fn make_some(
+    source: &dyn Source,
+    numbers: impl Iterator<Item = usize>,
+    sender: &SyncSender<Result<Made, PackError>>,
+) {
+    let mut converter = Converter::default();
+    for number in numbers {
+        let made = source.make(number, &mut converter);
+        if sender.send(made).is_err() {
+            return;
+        }
+    }
+}

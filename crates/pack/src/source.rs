@@ -1,0 +1,113 @@
+//! What is packed: records in their order, whoever keeps them.
+
+use std::fmt::Debug;
+
+use bothends_core::sample::Encoding;
+use bothends_dataset::store::{NewRecord, RecordKind};
+
+use crate::{Converter, PackError};
+
+/// What is known of a record before it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The original file's path below the data's root.
+    pub path: String,
+    /// Whether it is a sample, or what is left of a file without its samples.
+    pub is_sample: bool,
+    /// A sample's label; of a rest, 1 for an empty folder.
+    pub label: u32,
+    /// Where it begins in the original file; of a rest, how long the whole file is.
+    pub at: u64,
+    /// Length of the original bytes.
+    pub len: u32,
+}
+
+/// A record ready to be written.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// What it was.
+    pub item: Item,
+    /// How it is kept.
+    pub kind: RecordKind,
+    /// What is stored.
+    pub stored: Vec<u8>,
+    /// A JSON text, or nothing.
+    pub metadata: String,
+    /// Of a record of blocks.
+    pub head: Vec<u8>,
+    /// Of a record of blocks.
+    pub profile: Vec<u8>,
+}
+
+impl Made {
+    /// A record that is kept as it was.
+    #[must_use]
+    pub fn bytes(item: Item, stored: Vec<u8>) -> Self {
+        let kind = match item.is_sample {
+            true => RecordKind::Bytes,
+            false => RecordKind::Rest,
+        };
+        let (metadata, head, profile) = Default::default();
+        Self { item, kind, stored, metadata, head, profile }
+    }
+
+    pub(crate) fn record(&self) -> NewRecord<'_> {
+        NewRecord {
+            kind: self.kind,
+            stored: &self.stored,
+            label: self.item.label,
+            path: &self.item.path,
+            original_at: self.item.at,
+            original_len: self.item.len,
+            metadata: &self.metadata,
+            head: &self.head,
+            profile: &self.profile,
+        }
+    }
+}
+
+/// Records to be packed.
+///
+/// # Contract
+///
+/// The order of records is the source's own and always the same, and so is what
+/// [`make`](Self::make) returns: a store's bytes follow from its source. Records are made by
+/// several threads at once. Records of one original file follow each other where they can.
+pub trait Source: Debug + Sync {
+    /// What it is, for messages.
+    fn name(&self) -> String;
+
+    /// What every sample is.
+    fn encoding(&self) -> Encoding;
+
+    /// The classes' names by label; none where labels have no names.
+    fn classes(&self) -> Vec<String>;
+
+    /// Number of records, at least one.
+    fn n_records(&self) -> usize;
+
+    /// What is known of a record. Does not block.
+    fn item(&self, number: usize) -> Item;
+
+    /// Reads a record and makes it ready. Blocks on the storage, and for as long as its form
+    /// takes to compute.
+    ///
+    /// # Errors
+    /// [`PackError`]: nothing is packed around a record that cannot be read.
+    fn make(&self, number: usize, converter: &mut Converter) -> Result<Made, PackError>;
+}
+
+/// How far a long step has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Records that are done, those of earlier attempts among them.
+    pub n_done: u64,
+    /// Those of earlier attempts.
+    pub n_found_done: u64,
+    /// Records in all.
+    pub n_records: u64,
+    /// Original bytes of what is done.
+    pub original_bytes: u64,
+    /// Bytes in the store of what is done.
+    pub stored_bytes: u64,
+}

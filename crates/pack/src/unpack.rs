@@ -1,0 +1,256 @@
+//! Unpacking: every record's bytes go where they came from.
+//!
+//! Threads share the records of samples; what lies between samples is put in afterwards. A
+//! store that holds only a part of a file's samples makes a file with zeros in place of the
+//! others.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+use bothends_dataset::store::{Index, RecordKind};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::convert::Kept;
+use crate::files::between;
+use crate::folder::names;
+use crate::{Converter, OpenStore, PackError, Progress};
+
+/// What was unpacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unpacked {
+    /// How far it came: to the end.
+    pub progress: Progress,
+    /// Files of which the store holds only a part.
+    pub n_partial: u64,
+}
+
+/// Writes the original files of `store` below `folder`, which is empty or not there, and tells
+/// `observer` how far it has come. Spawns `n_threads` threads and joins them.
+///
+/// # Errors
+/// [`PackError::NotEmpty`]; [`PackError::Damaged`] at the first record that is not as it was
+/// written; [`PackError::Failed`].
+pub fn unpack(
+    store: &OpenStore,
+    folder: &Path,
+    n_threads: usize,
+    observer: &mut dyn FnMut(Progress),
+) -> Result<Unpacked, PackError> {
+    if let Some(name) = names(folder)?.into_iter().next() {
+        return Err(PackError::NotEmpty { folder: folder.to_owned(), name });
+    }
+    let files = 0..store.manifest().shards.len();
+    let files = files.map(|shard| store.open_shard(shard)).collect::<Result<_, _>>()?;
+    let unpacking = Unpacking { store, indices: store.indices(), files, folder };
+    let (samples, rests) = unpacking.records();
+    let n_records = (samples.len() + rests.len()) as u64;
+    let mut progress = Progress { n_records, ..Progress::default() };
+    let mut count = |[original, stored]: [u64; 2]| {
+        progress.n_done += 1;
+        progress.original_bytes += original;
+        progress.stored_bytes += stored;
+        observer(progress);
+    };
+    unpacking.samples(&samples, n_threads.max(1), &mut count)?;
+    let n_partial = unpacking.rests(&samples, &rests, &mut count)?;
+    Ok(Unpacked { progress, n_partial })
+}
+
+/// Shard and number of a record.
+type Place = (usize, usize);
+
+struct Unpacking<'a> {
+    store: &'a OpenStore,
+    indices: Vec<Index<'a>>,
+    files: Vec<File>,
+    folder: &'a Path,
+}
+
+impl Unpacking<'_> {
+    /// All records: samples, and the others.
+    fn records(&self) -> (Vec<Place>, Vec<Place>) {
+        let places = self.indices.iter().enumerate().flat_map(|(shard, index)| {
+            (0..index.lines().len()).map(move |record| (shard, record))
+        });
+        places.partition(|&(shard, record)| {
+            self.indices[shard].lines()[record].kind != RecordKind::Rest
+        })
+    }
+
+    fn samples(
+        &self,
+        places: &[Place],
+        n_threads: usize,
+        count: &mut dyn FnMut([u64; 2]),
+    ) -> Result<(), PackError> {
+        // Taken by several threads; it orders nothing.
+        let next = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let (sender, done) = sync_channel(64);
+            for nth in 0..n_threads {
+                let (sender, next) = (sender.clone(), &next);
+                thread::Builder::new()
+                    .name(format!("unpack-{nth}"))
+                    .spawn_scoped(scope, move || self.some_samples(places, next, &sender))
+                    .map_err(PackError::at("start a thread for", self.folder))?;
+            }
+            drop(sender);
+            // Dropped at the first error: then nobody waits to tell, and all end.
+            for lens in done {
+                count(lens?);
+            }
+            Ok(())
+        })
+    }
+
+    /// The loop of a thread.
+    fn some_samples(
+        &self,
+        places: &[Place],
+        next: &AtomicUsize,
+        sender: &SyncSender<Result<[u64; 2], PackError>>,
+    ) {
+        let (mut converter, mut stored, mut bytes) = Default::default();
+        while let Some(&place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let written = self
+                .read(place, &mut converter, [&mut stored, &mut bytes])
+                .and_then(|()| self.write_sample(place, &bytes))
+                .map(|()| [bytes.len() as u64, stored.len() as u64]);
+            if sender.send(written).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reads a record and makes its original bytes of what is stored.
+    fn read(
+        &self,
+        (shard, record): Place,
+        converter: &mut Converter,
+        [stored, bytes]: [&mut Vec<u8>; 2],
+    ) -> Result<(), PackError> {
+        let index = &self.indices[shard];
+        let line = index.lines()[record];
+        stored.resize(line.len as usize, 0);
+        let read = self.files[shard].read_exact_at(stored, line.offset());
+        let why = match read {
+            Err(error) => Err(error.to_string()),
+            Ok(()) if xxh3_64(stored) != line.checksum => {
+                Err("it has another checksum".to_owned())
+            }
+            Ok(()) => converter.restore(Kept::of(index, record, stored), bytes),
+        };
+        why.map_err(|why| {
+            let file = self.store.manifest().shards[shard].file();
+            PackError::Damaged {
+                shard: self.store.folder().join(file).display().to_string(),
+                record,
+                path: index.name(line.name).to_owned(),
+                why,
+            }
+        })
+    }
+
+    fn write_sample(
+        &self,
+        (shard, record): Place,
+        bytes: &[u8],
+    ) -> Result<(), PackError> {
+        let index = &self.indices[shard];
+        let line = index.lines()[record];
+        let path = self.folder.join(index.name(line.name));
+        let file = create(&path)?;
+        file.write_all_at(bytes, line.original_at).map_err(PackError::at("write", &path))
+    }
+
+    /// Puts in what lies between samples. Returns how many files have something missing.
+    fn rests(
+        &self,
+        samples: &[Place],
+        rests: &[Place],
+        count: &mut dyn FnMut([u64; 2]),
+    ) -> Result<u64, PackError> {
+        let mut gaps = self.gaps(samples, rests);
+        let (mut converter, mut stored, mut bytes) = Default::default();
+        for &place in rests {
+            self.read(place, &mut converter, [&mut stored, &mut bytes])?;
+            let index = &self.indices[place.0];
+            let line = index.lines()[place.1];
+            let name = index.name(line.name);
+            let path = self.folder.join(name);
+            if line.label == 1 {
+                fs::create_dir_all(&path).map_err(PackError::at("make", &path))?;
+            } else {
+                let file = create(&path)?;
+                let gaps = gaps.get_mut(name).map(Vec::as_mut_slice).unwrap_or_default();
+                fill(&file, gaps, &bytes).map_err(PackError::at("write", &path))?;
+            }
+            count([bytes.len() as u64, stored.len() as u64]);
+        }
+        let is_partial = |gaps: &&Vec<Range<u64>>| gaps.iter().any(|gap| !gap.is_empty());
+        Ok(gaps.values().filter(is_partial).count() as u64)
+    }
+
+    /// What the samples leave of each file that has a rest, or does not begin with a sample.
+    fn gaps(&self, samples: &[Place], rests: &[Place]) -> HashMap<&str, Vec<Range<u64>>> {
+        let mut files: HashMap<&str, (u64, Vec<Range<u64>>)> = HashMap::new();
+        for &(shard, record) in rests.iter().chain(samples) {
+            let line = self.indices[shard].lines()[record];
+            let is_rest = line.kind == RecordKind::Rest;
+            if is_rest || line.original_at > 0 {
+                let len = if is_rest { line.original_at } else { 0 };
+                let file = files.entry(self.indices[shard].name(line.name)).or_default();
+                file.0 = file.0.max(len);
+            }
+        }
+        for &(shard, record) in samples {
+            let line = self.indices[shard].lines()[record];
+            if let Some((len, ranges)) =
+                files.get_mut(self.indices[shard].name(line.name))
+            {
+                let end = line.original_at + u64::from(line.original_len);
+                *len = end.max(*len);
+                ranges.push(line.original_at..end);
+            }
+        }
+        let gaps = |(path, (len, mut ranges)): (_, (_, Vec<_>))| {
+            (path, between(&mut ranges, len))
+        };
+        files.into_iter().map(gaps).collect()
+    }
+}
+
+/// Writes `bytes` to the gaps from the first on, and takes from these what is filled.
+fn fill(file: &File, gaps: &mut [Range<u64>], mut bytes: &[u8]) -> io::Result<()> {
+    for gap in gaps {
+        let n =
+            usize::try_from(gap.end - gap.start).unwrap_or(usize::MAX).min(bytes.len());
+        let (here, behind) = bytes.split_at(n);
+        file.write_all_at(here, gap.start)?;
+        gap.start += n as u64;
+        bytes = behind;
+    }
+    match bytes {
+        [] => Ok(()),
+        _ => Err(io::Error::other("the store holds more bytes of it than it has")),
+    }
+}
+
+/// Opens a file to write to some place of it; makes it, and its folders, if need be.
+fn create(path: &Path) -> Result<File, PackError> {
+    let open = || OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let opened = match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| open())
+        }
+        opened => opened,
+    };
+    opened.map_err(PackError::at("write", path))
+}

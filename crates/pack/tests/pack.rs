@@ -1,0 +1,337 @@
+//! What is packed comes back: trees of files, batches of pixels, lists; after an attempt that
+//! failed, and out of stores that were joined, cut and taken parts of.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bothends_core::sample::Encoding;
+use bothends_pack::{
+    Converter, Destination, Files, Item, Made, OpenStore, PackConfig, PackError, Packed,
+    Source, Stored, Unpacked, pack, unpack, verify,
+};
+use tempfile::TempDir;
+
+/// Files by path; folders that are empty end in a slash.
+type Tree = BTreeMap<String, Vec<u8>>;
+
+fn plant(root: &Path, files: &[(&str, Vec<u8>)]) {
+    for (path, bytes) in files {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+fn tree(root: &Path) -> Tree {
+    let mut tree = Tree::new();
+    let mut folders = vec![String::new()];
+    while let Some(folder) = folders.pop() {
+        let entries: Vec<_> = fs::read_dir(root.join(&folder)).unwrap().collect();
+        if entries.is_empty() {
+            tree.insert(folder.clone(), Vec::new());
+        }
+        for entry in entries {
+            let entry = entry.unwrap();
+            let path = format!("{folder}{}", entry.file_name().to_str().unwrap());
+            match entry.file_type().unwrap().is_dir() {
+                true => folders.push(format!("{path}/")),
+                false => drop(tree.insert(path, fs::read(entry.path()).unwrap())),
+            }
+        }
+    }
+    tree
+}
+
+/// Bytes that look like nothing in particular.
+fn noise(seed: u64, n: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut byte = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[4]
+    };
+    (0..n).map(|_| byte()).collect()
+}
+
+fn photos(root: &Path) {
+    plant(
+        root,
+        &[
+            ("ant/1.jpg", noise(1, 5000)),
+            ("ant/2.png", noise(2, 4096)),
+            ("ant/deep/3.JPEG", noise(3, 1)),
+            ("ant/notes.txt", b"ants".to_vec()),
+            ("bee \u{2603}/4.jpg", noise(4, 20_000)),
+            ("bee \u{2603}/5.jpg", Vec::new()),
+            ("bee \u{2603}/.hidden", b"hidden".to_vec()),
+            ("LICENSE", noise(5, 9000)),
+            ("nothing", Vec::new()),
+        ],
+    );
+    fs::create_dir_all(root.join("ant/empty/also")).unwrap();
+}
+
+fn small() -> PackConfig {
+    PackConfig { destination: Destination::New, shard_bytes: 16 << 10, n_threads: 2 }
+}
+
+fn packed(source: &dyn Source, folder: &Path, config: &PackConfig) -> Packed {
+    let mut last = None;
+    let packed =
+        pack(source, folder, config, &mut |progress| last = Some(progress)).unwrap();
+    assert_eq!(last, Some(packed.progress));
+    assert_eq!(packed.progress.n_done, packed.progress.n_records);
+    let verified = verify(folder, &mut |_| ()).unwrap();
+    assert_eq!(verified.damages, []);
+    packed
+}
+
+fn unpacked(store: &Path, folder: &Path) -> Unpacked {
+    unpack(&OpenStore::new(store).unwrap(), folder, 3, &mut |_| ()).unwrap()
+}
+
+/// A folder with `data`, to which other folders are put.
+fn with(make: fn(&Path)) -> (TempDir, impl Fn(&str) -> PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_owned();
+    make(&root.join("data"));
+    (folder, move |name| root.join(name))
+}
+
+#[test]
+fn class_folders_come_back_and_threads_leave_no_trace() {
+    let (_folder, at) = with(photos);
+    let whole = tree(&at("data"));
+    plant(&at("data"), &[(".bothends-index/a.index", vec![1])]);
+    let source = Files::open(&at("data")).unwrap();
+    assert_eq!(source.n_records(), 5 + 4 + 1);
+    for n_threads in [1, 2, 7] {
+        let config = PackConfig { n_threads, ..small() };
+        packed(&source, &at(&format!("store{n_threads}")), &config);
+    }
+    assert_eq!(tree(&at("store1")), tree(&at("store2")));
+    assert_eq!(tree(&at("store1")), tree(&at("store7")));
+    let result = unpacked(&at("store1"), &at("again"));
+    assert_eq!(result.n_partial, 0);
+    assert_eq!(tree(&at("again")), whole);
+    let store = OpenStore::new(&at("store1")).unwrap();
+    assert!(store.manifest().shards.len() > 2, "{:?}", store.manifest());
+    assert_eq!(store.manifest().classes, ["ant", "bee \u{2603}"]);
+    assert_eq!(store.manifest().encoding, Encoding::Image);
+}
+
+fn batches(root: &Path) {
+    let batch = |seed: u64, n: usize| {
+        let mut batch = noise(seed, n * 3073);
+        batch.iter_mut().step_by(3073).for_each(|label| *label %= 10);
+        batch
+    };
+    plant(
+        root,
+        &[
+            ("data_batch_1.bin", batch(1, 7)),
+            ("data_batch_2.bin", batch(2, 3)),
+            ("test_batch.bin", batch(3, 2)),
+            ("batches.meta.txt", b"names".to_vec()),
+        ],
+    );
+}
+
+#[test]
+fn batches_of_pixels_come_back_with_their_label_bytes() {
+    let (_folder, at) = with(batches);
+    let source = Files::open(&at("data")).unwrap();
+    assert_eq!(source.n_records(), 10 + 4, "two batches, each with a rest; two files");
+    packed(&source, &at("store"), &small());
+    unpacked(&at("store"), &at("again"));
+    assert_eq!(tree(&at("again")), tree(&at("data")));
+    let one = Files::open(&at("data/data_batch_2.bin")).unwrap();
+    packed(&one, &at("one"), &small());
+    unpacked(&at("one"), &at("one again"));
+    let files: Vec<_> = tree(&at("one again")).into_keys().collect();
+    assert_eq!(files, ["data_batch_2.bin"]);
+}
+
+fn list(root: &Path) {
+    let lines = ["a/x.bin", "a/x.bin", "b.bin"]
+        .map(|path| format!("{{\"path\": \"{path}\", \"label\": {}}}\n", path.len()));
+    plant(
+        root,
+        &[
+            ("a/x.bin", noise(1, 50)),
+            ("b.bin", noise(2, 50)),
+            ("list.jsonl", lines.concat().into_bytes()),
+            ("foreign", vec![1]),
+        ],
+    );
+}
+
+#[test]
+fn a_list_comes_back_with_the_files_that_it_names() {
+    let (_folder, at) = with(list);
+    let source = Files::open(&at("data/list.jsonl")).unwrap();
+    packed(&source, &at("store"), &small());
+    unpacked(&at("store"), &at("again"));
+    let mut whole = tree(&at("data"));
+    whole.remove("foreign");
+    assert_eq!(tree(&at("again")), whole);
+}
+
+/// A source that fails at the record of some number.
+#[derive(Debug)]
+struct Failing<'a>(&'a Files, AtomicUsize);
+
+impl Source for Failing<'_> {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn encoding(&self) -> Encoding {
+        self.0.encoding()
+    }
+
+    fn classes(&self) -> Vec<String> {
+        self.0.classes()
+    }
+
+    fn n_records(&self) -> usize {
+        self.0.n_records()
+    }
+
+    fn item(&self, number: usize) -> Item {
+        self.0.item(number)
+    }
+
+    fn make(&self, number: usize, converter: &mut Converter) -> Result<Made, PackError> {
+        if number == self.1.load(Ordering::Relaxed) {
+            return Err(PackError::Changed { path: "here".into() });
+        }
+        self.0.make(number, converter)
+    }
+}
+
+#[test]
+fn an_attempt_that_failed_is_gone_on_with() {
+    let (_folder, at) = with(photos);
+    let files = Files::open(&at("data")).unwrap();
+    packed(&files, &at("whole"), &small());
+    for number in 0..files.n_records() {
+        let failing = Failing(&files, AtomicUsize::new(number));
+        let store = at(&format!("store{number}"));
+        let error = pack(&failing, &store, &small(), &mut |_| ()).unwrap_err();
+        assert!(matches!(error, PackError::Changed { .. }), "{error}");
+        assert!(OpenStore::new(&store).is_err(), "it is not whole");
+        let n_shards =
+            tree(&store).keys().filter(|name| name.ends_with(".shard")).count();
+        let packed = packed(&files, &store, &small());
+        assert_eq!(packed.progress.n_found_done > 0, n_shards > 0);
+        assert!(packed.progress.n_found_done <= number as u64);
+        assert_eq!(tree(&store), tree(&at("whole")), "failed at {number}");
+    }
+}
+
+#[test]
+fn nothing_of_anybody_elses_is_overwritten() {
+    let (_folder, at) = with(photos);
+    let files = Files::open(&at("data")).unwrap();
+    let refusal = |folder: &str| {
+        let before = tree(&at(folder));
+        let error = pack(&files, &at(folder), &small(), &mut |_| ()).unwrap_err();
+        assert_eq!(tree(&at(folder)), before);
+        error
+    };
+    assert!(matches!(refusal("data"), PackError::NotEmpty { .. }));
+    packed(&files, &at("store"), &small());
+    assert!(matches!(refusal("store"), PackError::AlreadyStore { .. }));
+    // A shard of other data, as an attempt to pack these might have left it.
+    batches(&at("other"));
+    packed(&Files::open(&at("other")).unwrap(), &at("mixed"), &small());
+    for name in ["store.json", "store.copy.json"] {
+        fs::remove_file(at("mixed").join(name)).unwrap();
+    }
+    assert!(matches!(refusal("mixed"), PackError::OtherShard { .. }));
+    let store = OpenStore::new(&at("store")).unwrap();
+    let error = unpack(&store, &at("data"), 1, &mut |_| ()).unwrap_err();
+    assert!(matches!(error, PackError::NotEmpty { .. }), "{error}");
+    assert!(matches!(OpenStore::new(&at("data")), Err(PackError::NotAStore { .. })));
+}
+
+#[test]
+fn stores_are_joined_and_cut_again_without_a_trace() {
+    let (_folder, at) = with(batches);
+    for batch in ["data_batch_1.bin", "data_batch_2.bin"] {
+        let source = Files::open(&at("data").join(batch)).unwrap();
+        packed(&source, &at(batch), &small());
+    }
+    let stores = ["data_batch_1.bin", "data_batch_2.bin"]
+        .map(|batch| OpenStore::new(&at(batch)).unwrap());
+    let both = Stored::all(&stores).unwrap();
+    packed(&both, &at("both"), &PackConfig { shard_bytes: 1 << 20, ..small() });
+    let joined = [OpenStore::new(&at("both")).unwrap()];
+    assert_eq!(joined[0].manifest().shards.len(), 1);
+    packed(&Stored::all(&joined).unwrap(), &at("cut"), &small());
+    assert!(OpenStore::new(&at("cut")).unwrap().manifest().shards.len() > 3);
+    for store in ["both", "cut"] {
+        let again = at(&format!("{store} again"));
+        assert_eq!(unpacked(&at(store), &again).n_partial, 0);
+        let (again, data) = (tree(&again), tree(&at("data")));
+        assert_eq!(again.len(), 2);
+        assert!(again.iter().all(|(path, bytes)| data[path] == *bytes));
+    }
+    let twice =
+        [OpenStore::new(&at("both")).unwrap(), OpenStore::new(&at("cut")).unwrap()];
+    let error = Stored::all(&twice).unwrap_err();
+    assert!(matches!(error, PackError::SameFile { .. }), "{error}");
+}
+
+#[test]
+fn a_part_of_a_store_has_its_samples_and_nothing_else() {
+    let (_folder, at) = with(photos);
+    packed(&Files::open(&at("data")).unwrap(), &at("store"), &small());
+    let store = [OpenStore::new(&at("store")).unwrap()];
+    packed(&Stored::some(&store, 1..4).unwrap(), &at("part"), &small());
+    unpacked(&at("part"), &at("again"));
+    let (again, data) = (tree(&at("again")), tree(&at("data")));
+    let files: Vec<&String> = again.keys().collect();
+    assert_eq!(files, ["ant/2.png", "ant/deep/3.JPEG", "bee \u{2603}/4.jpg"]);
+    assert!(again.iter().all(|(path, bytes)| data[path] == *bytes));
+    for range in [0..0, 3..6, 5..6] {
+        let error = Stored::some(&store, range.clone()).unwrap_err();
+        assert!(matches!(error, PackError::NoSuchSamples { .. }), "{range:?}");
+    }
+    // Of a file with several samples, those that are left out are zeros.
+    batches(&at("pixels"));
+    packed(&Files::open(&at("pixels")).unwrap(), &at("all"), &small());
+    let all = [OpenStore::new(&at("all")).unwrap()];
+    packed(&Stored::some(&all, 2..3).unwrap(), &at("one"), &small());
+    assert_eq!(unpacked(&at("one"), &at("hole")).n_partial, 1);
+}
+
+#[test]
+fn a_store_is_added_to() {
+    let (_folder, at) = with(batches);
+    let [first, second] = ["data_batch_1.bin", "data_batch_2.bin"]
+        .map(|batch| Files::open(&at("data").join(batch)).unwrap());
+    packed(&first, &at("store"), &small());
+    let before = tree(&at("store"));
+    let append = PackConfig { destination: Destination::Append, ..small() };
+    let failing = Failing(&second, AtomicUsize::new(second.n_records() - 1));
+    assert!(pack(&failing, &at("store"), &append, &mut |_| ()).is_err());
+    assert_eq!(OpenStore::new(&at("store")).unwrap().manifest().n_samples(), Some(7));
+    packed(&second, &at("store"), &append);
+    let after = tree(&at("store"));
+    let is_shard = |(name, _): &(&String, &Vec<u8>)| !name.contains("store");
+    assert!(before.iter().filter(is_shard).all(|(name, bytes)| after[name] == *bytes));
+    assert_eq!(OpenStore::new(&at("store")).unwrap().manifest().n_samples(), Some(10));
+    let error = pack(&second, &at("store"), &append, &mut |_| ()).unwrap_err();
+    assert!(matches!(error, PackError::SameFile { .. }), "{error}");
+    photos(&at("photos"));
+    let photos = Files::open(&at("photos")).unwrap();
+    let error = pack(&photos, &at("store"), &append, &mut |_| ()).unwrap_err();
+    assert!(matches!(error, PackError::Differ { what: "encoding", .. }), "{error}");
+}
