@@ -98,6 +98,10 @@ const AT_HOME_EVERYWHERE: &[&str] = &["serde", "thiserror", "proptest", "tempfil
 
 /// The modules that open `unsafe`, each with what it cannot do without.
 const UNSAFE_MODULES: &[(&str, &str)] = &[
+    (
+        "crates/ops/src/jpeg/blocks/x86.rs",
+        "calls code compiled for a processor known to be there",
+    ),
     ("crates/ops/src/jpeg/idct/x86.rs", "vector loads and stores take addresses"),
     (
         "crates/ops/src/jpeg/sequential/bmi.rs",

@@ -252,15 +252,10 @@ impl<'a> Stored<'a> {
     pub(super) fn group(&self, number: usize) -> Result<Group<'a>, SampleFault> {
         let head = self.blocks.head();
         let missing = || damaged(number, "is not among the bytes that were read");
-        if number < self.first_group || number >= head.n_groups() {
-            return Err(missing());
-        }
-        let start = head.bytes_of(self.first_group..number);
-        let start = usize::try_from(start.end - start.start).map_err(|_| missing())?;
-        let own = head.bytes_of(number..number + 1);
-        let len = usize::try_from(own.end - own.start).map_err(|_| missing())?;
-        let from_here = self.bytes.get(start..).ok_or_else(missing)?;
-        let own = from_here.get(..len).ok_or_else(missing)?;
+        let own = head.part_of(self.bytes, self.first_group, number..number + 1);
+        let own = own.ok_or_else(missing)?;
+        let before = head.part_of(self.bytes, self.first_group, self.first_group..number);
+        let from_here = &self.bytes[before.map_or(0, <[u8]>::len)..];
         if own.len() < CHECKSUM_BYTES
             || own[..CHECKSUM_BYTES] != short_checksum(&own[CHECKSUM_BYTES..])
         {
