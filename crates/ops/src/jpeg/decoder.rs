@@ -307,6 +307,8 @@ impl Decoder {
         kind: &ScanKind,
         mcus: &McuBox,
     ) -> Result<(), SampleFault> {
+        // Tables that come behind a scan are not for it.
+        let restart_interval = file.segments.tables.restart_interval;
         let behind = self.data.set(file.bytes, file.scan.data)?;
         file.segments.resume_at(behind);
         if let Next::Scan(_) = file.segments.next()? {
@@ -323,7 +325,7 @@ impl Decoder {
         let scan = Scan {
             padded: self.data.padded(),
             blocks: &blocks[..kind.n_blocks],
-            restart_interval: file.segments.tables.restart_interval,
+            restart_interval,
             restarts: Some(self.data.restarts()),
         };
         let [lane, _] = &mut self.lanes;
