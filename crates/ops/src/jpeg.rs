@@ -8,7 +8,7 @@
 //!                                └► progressive ─┘
 //! ```
 //!
-//! `decoder.rs` knows the order;
+//! `decoder.rs` knows the order; `rebuild.rs` goes back from coefficients to the file;
 //! `entry_points.rs` holds what a later visit needs to begin in the
 //! middle of the scan. Baseline, extended and progressive Huffman files of 8 bits; 1, 3 or 4
 //! components of any sampling that divides. Refused by name: 12-bit, lossless, hierarchical
@@ -46,6 +46,7 @@ mod entry_points;
 
 mod rows;
 
+pub mod rebuild;
 
 pub use coefficients::Coefficients;
 pub use decoder::{Decoder, Opened, Stage};
