@@ -89,6 +89,7 @@ const HOMES: &[(&str, &[&str])] = &[
 /// Dev-dependencies that the tables above do not allow, each with what its tests need of it.
 const GUESTS_IN_TESTS: &[(&str, &str, &str)] = &[
     ("bench", "samples", "makes images to measure"),
+    ("ops", "samples", "makes images to take apart"),
     ("ops", "serde_json", "reads the golden files' list"),
     ("runtime", "agent", "joins `loopback` to a real server"),
 ];
