@@ -14,6 +14,7 @@ use bothends_dataset::store::{self, Index, Manifest, RecordKind};
 use bothends_dataset::{Table, side_index};
 use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
+use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
 use bothends_ops::jpeg::{Chroma, Decoder, EntryPoints, Opened, Region};
 use bothends_ops::kernels::Level;
 use xxhash_rust::xxh3::xxh3_64;
@@ -165,4 +166,51 @@ pub fn side_index(bytes: &[u8]) {
         decoder.decode(file, &region, Chroma::Upsampled, points)
     });
     assert!(decoded.is_ok(), "the file itself is good");
+}
+
+/// A JPEG taken apart: what is put together again is the file, or an error, and what comes
+/// apart can be decoded. The bytes are also changes of a remainder whose checksum is right:
+/// they give the file that it was taken from, or an error.
+pub fn rebuild(bytes: &[u8]) {
+    #[derive(Default)]
+    struct Memory {
+        decoder: Decoder,
+        parts: Parts,
+        out: Vec<u8>,
+    }
+    thread_local!(static MEMORY: RefCell<Memory> = RefCell::default());
+    MEMORY.with_borrow_mut(|Memory { decoder, parts, out }| {
+        if take_apart(decoder, bytes, parts).is_some() {
+            let file = Opened::new(bytes).expect("it was taken apart");
+            let region = Region::whole(file.size());
+            let decoded = decoder.decode(file, &region, Chroma::Upsampled, None);
+            assert!(decoded.is_ok(), "it was taken apart");
+            if put_together(&parts.coefficients, &parts.remainder, out).is_ok() {
+                assert_eq!(out, bytes);
+            }
+        }
+        let files = [
+            &include_bytes!("../../tests/fixtures/ops/420-17x33.jpg")[..],
+            &include_bytes!("../../tests/fixtures/ops/restart-rows.jpg")[..],
+            &include_bytes!("../../tests/fixtures/ops/grey-17x33.jpg")[..],
+        ];
+        let file = files[bytes.len() % files.len()];
+        take_apart(decoder, file, parts).expect("the file is good");
+        let _ = put_together(&parts.coefficients, bytes, out);
+        let remainder = &mut parts.remainder;
+        for change in bytes.chunks_exact(3).take(16) {
+            let place = usize::from(u16::from_le_bytes([change[0], change[1]]));
+            // The checksum of the file is a promise that a liar could keep.
+            if let Some(byte) = remainder.get_mut(place)
+                && !(12..20).contains(&place)
+            {
+                *byte = change[2];
+            }
+        }
+        let check = xxh3_64(&remainder[4..]).to_le_bytes();
+        remainder[..4].copy_from_slice(&check[..4]);
+        if put_together(&parts.coefficients, remainder, out).is_ok() {
+            assert_eq!(out, file);
+        }
+    });
 }

@@ -26,6 +26,17 @@ fn store() {
 }
 
 #[test]
+fn rebuild() {
+    replay("jpeg", bothends_fuzz::rebuild);
+    for name in ["optimised.jpg", "restart-blocks.jpg", "cmyk-17x33.jpg", "444-q100.jpg"]
+    {
+        let fixtures =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/ops");
+        vary(&std::fs::read(fixtures.join(name)).unwrap(), bothends_fuzz::rebuild);
+    }
+}
+
+#[test]
 fn side_index() {
     replay("side_index", bothends_fuzz::side_index);
 }

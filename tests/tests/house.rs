@@ -89,6 +89,7 @@ const HOMES: &[(&str, &[&str])] = &[
 /// Dev-dependencies that the tables above do not allow, each with what its tests need of it.
 const GUESTS_IN_TESTS: &[(&str, &str, &str)] = &[
     ("bench", "samples", "makes images to measure"),
+    ("ops", "samples", "makes images to take apart"),
     ("ops", "serde_json", "reads the golden files' list"),
     ("runtime", "agent", "joins `loopback` to a real server"),
 ];
@@ -98,6 +99,10 @@ const AT_HOME_EVERYWHERE: &[&str] = &["serde", "thiserror", "proptest", "tempfil
 
 /// The modules that open `unsafe`, each with what it cannot do without.
 const UNSAFE_MODULES: &[(&str, &str)] = &[
+    (
+        "crates/ops/src/jpeg/blocks/x86.rs",
+        "calls code compiled for a processor known to be there",
+    ),
     ("crates/ops/src/jpeg/idct/x86.rs", "vector loads and stores take addresses"),
     (
         "crates/ops/src/jpeg/sequential/bmi.rs",

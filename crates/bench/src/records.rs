@@ -132,9 +132,9 @@ impl Records {
         });
         let Some((packed, blocks)) = known else { return Ok(self.record(idx)) };
         let groups = pipeline.groups_for(key, blocks)?;
-        let bytes = blocks.head().bytes_of(groups.clone());
-        let bytes = &packed.groups[bytes.start as usize..bytes.end as usize];
         let row_groups = Some(RowGroups { blocks, first: groups.start });
+        let part = blocks.head().part_of(&packed.groups, 0, groups);
+        let bytes = part.expect("groups of this image");
         Ok(Record { row_groups, ..Record::new(bytes, self.encoding) })
     }
 

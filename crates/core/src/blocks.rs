@@ -244,6 +244,24 @@ impl<'a> Head<'a> {
         self.lengths.len()
     }
 
+    /// Where so many groups lie among `bytes`, which begin with group `first`; `None` when they
+    /// do not.
+    #[must_use]
+    pub fn part_of<'b>(
+        self,
+        bytes: &'b [u8],
+        first: usize,
+        groups: Range<usize>,
+    ) -> Option<&'b [u8]> {
+        if groups.start < first || groups.end > self.n_groups() {
+            return None;
+        }
+        let start = self.bytes_of(0..first).end;
+        let part = self.bytes_of(groups);
+        let at = |offset: u64| usize::try_from(offset - start).ok();
+        bytes.get(at(part.start)?..at(part.end)?)
+    }
+
     /// Where so many groups lie, counted from the first byte of the first.
     ///
     /// # Panics

@@ -28,7 +28,6 @@ const CONSTANT_BITS: u32 = 16;
 const FINE_BITS: u32 = 6;
 
 /// The constants for kernels that multiply 16-bit numbers.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod rests {
     /// 0.344136, which fits as it is.
     pub(super) const GREEN_PER_CB: i16 = rest(super::GREEN_PER_CB, 0);
@@ -161,13 +160,18 @@ fn starts(n: usize, block: usize) -> impl Iterator<Item = usize> {
 /// One pixel, of which Y has `FRACTION_BITS` fraction bits, and so have Cb and Cr, centred.
 #[inline(always)]
 fn pixel<const FRACTION_BITS: u32>(y: i32, cb: i32, cr: i32) -> [u8; 3] {
-    let half = 1 << (CONSTANT_BITS + FRACTION_BITS - 1);
-    let y = (y << CONSTANT_BITS) + half;
-    let byte = |sum: i32| byte(sum >> (CONSTANT_BITS + FRACTION_BITS));
+    const HALF: i32 = 1 << (CONSTANT_BITS - 1);
+    // Each constant is a whole number, which goes to Y, and a rest of 16 bits: numbers that
+    // processors multiply best.
+    let byte = |whole: i32, rest: i32| {
+        let sum = (whole << CONSTANT_BITS) + (HALF << FRACTION_BITS) + rest;
+        byte(sum >> (CONSTANT_BITS + FRACTION_BITS))
+    };
+    let times = |value: i32, rest: i16| value * i32::from(rest);
     [
-        byte(y + RED_PER_CR * cr),
-        byte(y - GREEN_PER_CB * cb - GREEN_PER_CR * cr),
-        byte(y + BLUE_PER_CB * cb),
+        byte(y + cr, times(cr, rests::RED_REST)),
+        byte(y - cr, times(cr, rests::GREEN_REST) - times(cb, rests::GREEN_PER_CB)),
+        byte(y + 2 * cb, times(cb, rests::BLUE_REST)),
     ]
 }
 
@@ -185,13 +189,24 @@ fn ycc_to_rgb_scalar([y, cb, cr]: [&[u8]; 3], [r, g, b]: [&mut [u8]; 3]) {
     }
 }
 
+/// Pixels that are converted before they are put together.
+const SIDE_BY_SIDE: usize = 64;
+
 /// The scalar meaning of [`fine_ycc_to_rgb`].
 #[inline(always)]
 fn fine_ycc_to_rgb_scalar([y, cb, cr]: [&[i16]; 3], pixels: &mut [u8]) {
-    const CENTRE: i32 = 128 << FINE_BITS;
-    for (i, out) in pixels.chunks_exact_mut(3).enumerate() {
-        let [y, cb, cr] = [y[i], cb[i], cr[i]].map(i32::from);
-        out.copy_from_slice(&pixel::<FINE_BITS>(y, cb - CENTRE, cr - CENTRE));
+    const CENTRE: i16 = 128 << FINE_BITS;
+    for (nth, pixels) in pixels.chunks_mut(3 * SIDE_BY_SIDE).enumerate() {
+        let n = pixels.len() / 3;
+        let range = nth * SIDE_BY_SIDE..nth * SIDE_BY_SIDE + n;
+        let [y, cb, cr] = [&y[range.clone()], &cb[range.clone()], &cr[range]];
+        let mut rgb = [[0; SIDE_BY_SIDE]; 3];
+        let [r, g, b] = &mut rgb;
+        for i in 0..n {
+            let [cb, cr] = [cb[i], cr[i]].map(|value| value.wrapping_sub(CENTRE));
+            [r[i], g[i], b[i]] = pixel::<FINE_BITS>(y[i].into(), cb.into(), cr.into());
+        }
+        interleave_scalar([&r[..n], &g[..n], &b[..n]], pixels);
     }
 }
 

@@ -44,7 +44,7 @@ pub enum SampleFault {
     /// The image is cut short or damaged.
     #[error("the {format} image is damaged: {why}; restore the file")]
     Damaged {
-        /// `JPEG` or `PNG`.
+        /// `JPEG`, `packed JPEG` or `PNG`.
         format: &'static str,
         /// The decoder's own words.
         why: String,

@@ -8,7 +8,8 @@
 //!                                └► progressive ─┘
 //! ```
 //!
-//! `decoder.rs` knows the order; `entry_points.rs` holds what a later visit needs to begin in the
+//! `decoder.rs` knows the order; `rebuild.rs` goes back from coefficients to the file;
+//! `entry_points.rs` holds what a later visit needs to begin in the
 //! middle of the scan. Baseline, extended and progressive Huffman files of 8 bits; 1, 3 or 4
 //! components of any sampling that divides. Refused by name: 12-bit, lossless, hierarchical
 //! and arithmetic-coded files, two components, progressive files that end too soon. Does not
@@ -28,6 +29,7 @@ mod zigzag;
 
 mod sequential;
 
+mod coefficients;
 mod progressive;
 
 mod blocks;
@@ -44,6 +46,9 @@ mod entry_points;
 
 mod rows;
 
+pub mod rebuild;
+
+pub use coefficients::Coefficients;
 pub use decoder::{Decoder, Opened, Stage};
 pub use entry_points::EntryPoints;
 pub use planes::{Chroma, Plane, Region};

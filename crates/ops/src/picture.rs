@@ -11,7 +11,9 @@ use crate::error::SampleFault;
 use crate::jpeg::{Chroma, ColourModel, Decoder, EntryPoints, Opened, Region, Stored};
 use crate::resample::Sampling;
 
-/// An image whose size and planes are known.
+/// An image whose size and planes are known. Lives on the stack for one sample: a box for the
+/// larger variant would be an allocation for each.
+#[expect(clippy::large_enum_variant, reason = "made once per sample, never kept")]
 #[derive(Debug)]
 pub(crate) enum Picture<'a> {
     /// A file, and from where in it a decoder may begin.

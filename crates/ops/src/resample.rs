@@ -27,6 +27,7 @@ mod columns;
 mod exact;
 mod lines;
 mod planar;
+mod portable;
 mod rows;
 
 #[cfg(target_arch = "x86_64")]

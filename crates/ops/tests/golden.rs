@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::cast_possible_truncation, reason = "the formulas are modulo 256")]
 
+mod archive;
+
 use std::path::{Path, PathBuf};
 
 use bothends_core::ids::{EpochIdx, SampleId};
@@ -124,12 +126,8 @@ fn finished_elements_are_ieee_arithmetic() {
 
 #[test]
 fn real_images_are_pillows() {
-    let Some(folder) = std::env::var_os("BOTHENDS_TEST_DATA") else {
-        println!("skipped: BOTHENDS_TEST_DATA names no folder with imagenet-500.tar");
-        return;
-    };
-    let tar = std::fs::read(Path::new(&folder).join("imagenet-500.tar")).unwrap();
-    let files = tar_files(&tar);
+    let Some(tar) = archive::real_images() else { return };
+    let files = archive::files(&tar);
     let mut resizer = Resizer::default();
     let real = cases("real");
     for case in &real {
@@ -236,23 +234,4 @@ fn picture(case: &Value) -> Image {
         };
     }
     image
-}
-
-/// Names and contents of the regular files in an (ustar) archive.
-fn tar_files(tar: &[u8]) -> Vec<(String, &[u8])> {
-    let text = |field: &[u8]| {
-        let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
-        String::from_utf8(field[..end].to_vec()).unwrap()
-    };
-    let mut files = Vec::new();
-    let mut at = 0;
-    while tar.len() - at >= 512 && tar[at] != 0 {
-        let header = &tar[at..at + 512];
-        let len = usize::from_str_radix(text(&header[124..136]).trim(), 8).unwrap();
-        if matches!(header[156], b'0' | 0) {
-            files.push((text(&header[..100]), &tar[at + 512..][..len]));
-        }
-        at += 512 + len.next_multiple_of(512);
-    }
-    files
 }

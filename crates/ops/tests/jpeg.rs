@@ -186,3 +186,16 @@ fn every_cut_is_noticed() {
         }
     }
 }
+
+/// A restart interval between a scan and the end of the image is for no scan.
+#[test]
+fn what_stands_behind_a_scan_does_not_change_it() {
+    let bytes = file("420-48x64.jpg");
+    let (scan, end) = bytes.split_at(bytes.len() - 2);
+    let changed = [scan, &[0xff, 0xdd, 0, 4, 0, 1], end].concat();
+    let (mut decoder, mut other) = (Decoder::default(), Decoder::default());
+    whole(&mut decoder, &bytes);
+    whole(&mut other, &changed);
+    let region = Region::whole(Opened::new(&bytes).unwrap().size());
+    assert_eq!(samples(&decoder, &region), samples(&other, &region));
+}

@@ -44,9 +44,8 @@ impl Image {
     fn record(&self, pipeline: &Pipeline, key: SampleKey) -> Record<'_> {
         let blocks = self.blocks();
         let groups = pipeline.groups_for(key, blocks).unwrap();
-        let bytes = blocks.head().bytes_of(groups.clone());
-        let bytes = &self.packed.groups[bytes.start as usize..bytes.end as usize];
-        self.part(bytes, groups.start)
+        let first = groups.start;
+        self.part(blocks.head().part_of(&self.packed.groups, 0, groups).unwrap(), first)
     }
 
     fn part<'a>(&'a self, bytes: &'a [u8], first: usize) -> Record<'a> {

@@ -14,13 +14,14 @@ use bothends_core::recipe::Size;
 
 use super::bits::ScanData;
 use super::blocks::unpack_row;
+use super::coefficients::Coefficients;
 use super::entry_points::{self, Builder, EntryPoints, FilePoint};
 use super::frame::{ColourModel, Component, Frame, MAX_MCU_BLOCKS, Process};
 use super::header::{self, Next, Segments};
 use super::huffman::{Class, Lookup};
 use super::idct::{self, BlockRow, Steps};
 use super::planes::{Chroma, McuBox, Plane, Region};
-use super::progressive::Coefficients;
+use super::progressive::Scans;
 use super::sequential::{
     BlockCodes, Broken, EntryPoint, Lane, RowBlocks, Scan, run_one, run_two,
 };
@@ -31,7 +32,7 @@ use crate::kernels::Level;
 
 /// Bytes behind the last MCU that are let pass: libjpeg's bit buffer swallows as many
 /// without a word.
-const STRAY_BYTES: u64 = 7;
+pub(super) const STRAY_BYTES: u64 = 7;
 
 /// A file whose headers have been read, up to its first scan.
 #[derive(Debug)]
@@ -96,9 +97,9 @@ pub struct Decoder {
     pub(crate) until: Stage,
     pub(super) data: ScanData,
     /// By slot: the code of DC and that of AC.
-    codes: [[Lookup; 2]; 4],
+    pub(super) codes: [[Lookup; 2]; 4],
     pub(super) lanes: [Lane; 2],
-    coefficients: Coefficients,
+    scans: Scans,
     planes: [Plane; 4],
     n_planes: usize,
     model: ColourModel,
@@ -122,7 +123,7 @@ impl Decoder {
             data: ScanData::default(),
             codes: Default::default(),
             lanes: Default::default(),
-            coefficients: Coefficients::default(),
+            scans: Scans::default(),
             planes: Default::default(),
             n_planes: 0,
             model: ColourModel::Grey,
@@ -160,7 +161,7 @@ impl Decoder {
         self.data.release_above(keep_bytes);
         self.lanes.iter_mut().for_each(|lane| lane.row.release_above(keep_bytes));
         self.planes.iter_mut().for_each(|plane| plane.release_above(keep_bytes));
-        self.coefficients.release_above(keep_bytes);
+        self.scans.release_above(keep_bytes);
     }
 
     /// Decodes what `region` needs into [`Self::planes`]. With entry points that fit, only
@@ -196,15 +197,15 @@ impl Decoder {
         if self.until == Stage::Tables {
             return Ok(());
         }
-        let mut coefficients = std::mem::take(&mut self.coefficients);
-        let decoded = coefficients.decode(&mut file);
+        let mut scans = std::mem::take(&mut self.scans);
+        let decoded = scans.decode(&mut file);
         if let Ok(steps) = &decoded
             && self.until > Stage::Entropy
         {
             self.set_planes(&file.frame, &mcus);
-            self.transform_all(&coefficients, &file.frame, steps, &mcus);
+            self.transform_all(&scans.coefficients, &file.frame, steps, &mcus);
         }
-        self.coefficients = coefficients;
+        self.scans = scans;
         decoded.map(|_| ())
     }
 
@@ -307,6 +308,8 @@ impl Decoder {
         kind: &ScanKind,
         mcus: &McuBox,
     ) -> Result<(), SampleFault> {
+        // Tables that come behind a scan are not for it.
+        let restart_interval = file.segments.tables.restart_interval;
         let behind = self.data.set(file.bytes, file.scan.data)?;
         file.segments.resume_at(behind);
         if let Next::Scan(_) = file.segments.next()? {
@@ -323,7 +326,7 @@ impl Decoder {
         let scan = Scan {
             padded: self.data.padded(),
             blocks: &blocks[..kind.n_blocks],
-            restart_interval: file.segments.tables.restart_interval,
+            restart_interval,
             restarts: Some(self.data.restarts()),
         };
         let [lane, _] = &mut self.lanes;
@@ -497,21 +500,21 @@ impl Span {
 
 /// How the MCUs of a scan of all components are made up.
 #[derive(Debug)]
-struct ScanKind {
+pub(super) struct ScanKind {
     /// For each component, in the order of the scan.
     parts: [Part; 4],
     n_parts: usize,
-    n_blocks: usize,
+    pub(super) n_blocks: usize,
 }
 
 /// One component's blocks in an MCU.
 #[derive(Debug, Clone, Copy)]
-struct Part {
-    component: usize,
+pub(super) struct Part {
+    pub(super) component: usize,
     /// The first of them.
-    first: usize,
-    h: usize,
-    v: usize,
+    pub(super) first: usize,
+    pub(super) h: usize,
+    pub(super) v: usize,
     steps: Steps,
 }
 
@@ -525,7 +528,7 @@ struct RowPart<'a> {
 }
 
 impl ScanKind {
-    fn new(file: &Opened<'_>) -> Result<Self, SampleFault> {
+    pub(super) fn new(file: &Opened<'_>) -> Result<Self, SampleFault> {
         let none = Part { component: 0, first: 0, h: 0, v: 0, steps: Steps::ZERO };
         let mut kind = Self { parts: [none; 4], n_parts: 0, n_blocks: 0 };
         for selected in file.scan.components() {
@@ -546,12 +549,15 @@ impl ScanKind {
         Ok(kind)
     }
 
-    fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[Part] {
         &self.parts[..self.n_parts]
     }
 
     /// The codes of an MCU's blocks; the first `n_blocks` are meant.
-    fn codes<'a>(&self, codes: &'a [[Lookup; 2]; 4]) -> [BlockCodes<'a>; MAX_MCU_BLOCKS] {
+    pub(super) fn codes<'a>(
+        &self,
+        codes: &'a [[Lookup; 2]; 4],
+    ) -> [BlockCodes<'a>; MAX_MCU_BLOCKS] {
         std::array::from_fn(|block| {
             let is_of = |part: &Part| block < part.first + part.h * part.v;
             let place = self.parts().iter().position(is_of).unwrap_or(0);

@@ -57,6 +57,20 @@ impl Code {
         Ok((Self { counts, symbols }, rest))
     }
 
+    /// The symbols, shortest codes first; each with its code and the code's length (T.81
+    /// Annex C). Of a code that has no room for all of them, codes come that are too long.
+    pub(super) fn codes(&self) -> impl Iterator<Item = (u8, u32, u32)> {
+        let lengths = (1..=16).zip(self.counts);
+        let lengths =
+            lengths.flat_map(|(length, n)| std::iter::repeat_n(length, n.into()));
+        let (mut next, mut last_length) = (0_u32, 0);
+        self.symbols.iter().zip(lengths).map(move |(&symbol, length)| {
+            let code = next << (length - last_length);
+            (next, last_length) = (code + 1, length);
+            (symbol, code, length)
+        })
+    }
+
     /// The standard's own code: for brightness in slot 0, else for colour.
     pub(crate) fn standard(class: Class, slot: usize) -> Self {
         let bytes = match (class, slot) {

@@ -13,12 +13,13 @@
 use std::ops::Range;
 
 use super::bits::{Bits, Restart, ScanData};
+use super::coefficients::Coefficients;
 use super::decoder::Opened;
 use super::frame::{BLOCK, Component, Frame, MAX_MCU_BLOCKS, Process};
 use super::header::{self, Next};
 use super::huffman::{Class, Lookup};
-use super::idct::{BlockRow, Steps};
-use super::sequential::{Block, Broken, RowBlocks};
+use super::idct::Steps;
+use super::sequential::{Block, Broken};
 use super::zigzag::natural;
 use super::{damaged, unreadable, unsupported};
 use crate::error::SampleFault;
@@ -33,12 +34,10 @@ const MAX_SHIFT: u8 = 13;
 /// Bits that [`Bits::refill`] makes valid.
 const REFILLED: u32 = 56;
 
-/// The coefficients of an image, as far as its scans have come.
+/// The scans of an image, and its coefficients as far as they have come.
 #[derive(Debug, Default)]
-pub(super) struct Coefficients {
-    planes: [RowBlocks; 4],
-    /// Blocks of a block row.
-    stride: [usize; 4],
+pub(super) struct Scans {
+    pub(super) coefficients: Coefficients,
     /// For each component and coefficient, in the order of sending: how many of its lowest
     /// bits are still to come; `None` before its first scan.
     missing: Missing,
@@ -77,29 +76,21 @@ struct Part {
     v: usize,
 }
 
-impl Coefficients {
+impl Scans {
     /// Reads all scans of `file`; returns each component's steps.
     pub(super) fn decode(
         &mut self,
         file: &mut Opened<'_>,
     ) -> Result<[Steps; 4], SampleFault> {
         let frame = file.frame.clone();
-        let n_blocks: usize = (0..frame.components().len())
-            .map(|component| {
-                let [across, down] = blocks(&frame, component);
-                across * down
-            })
-            .sum();
+        let [across, down] = frame.n_mcus();
+        let per_mcu: usize = frame.components().iter().map(|c| c.h * c.v).sum();
         // A first scan spends a bit or more on a block, or says that many have ended, for
         // which it takes a bit per power of two.
-        if n_blocks / 4096 > file.bytes.len() {
+        if across * down * per_mcu / 4096 > file.bytes.len() {
             return Err(damaged("there are too few bytes for its size"));
         }
-        for component in 0..frame.components().len() {
-            let [across, down] = blocks(&frame, component);
-            self.stride[component] = across;
-            self.planes[component].reset(across * down);
-        }
+        self.coefficients.reset(&frame);
         self.missing = Missing::default();
         let mut steps = [None; 4];
         for _ in 0..MAX_SCANS {
@@ -124,30 +115,8 @@ impl Coefficients {
         Err(damaged(format_args!("it has more than {MAX_SCANS} scans")))
     }
 
-    /// Block `x` of block row `y` of a component.
-    pub(super) fn block(&self, component: usize, y: usize, x: usize) -> &Block {
-        self.planes[component].block(y * self.stride[component] + x)
-    }
-
-    /// `blocks` of block row `y` of a component, for the IDCT.
-    pub(super) fn block_row(
-        &self,
-        component: usize,
-        y: usize,
-        blocks: Range<usize>,
-    ) -> BlockRow<'_> {
-        BlockRow {
-            row: &self.planes[component],
-            in_mcu: y * self.stride[component],
-            across: 1,
-            per_mcu: 1,
-            first: blocks.start,
-            n_blocks: blocks.len(),
-        }
-    }
-
     pub(super) fn release_above(&mut self, keep_bytes: usize) {
-        self.planes.iter_mut().for_each(|plane| plane.release_above(keep_bytes));
+        self.coefficients.release_above(keep_bytes);
         self.data.release_above(keep_bytes);
     }
 
@@ -250,8 +219,8 @@ impl Coefficients {
                 for within in 0..part.h * part.v {
                     let column = x * part.h + within % part.h;
                     let row = y * part.v + within / part.h;
-                    let idx = row * self.stride[part.component] + column;
-                    let block = self.planes[part.component].block_mut(idx);
+                    let block =
+                        self.coefficients.block_mut(part.component, [column, row]);
                     let (dc, ac) = (&self.dc[place], &self.ac[place]);
                     reader.block(pass, block, [dc, ac], place)?;
                 }
@@ -260,13 +229,6 @@ impl Coefficients {
         }
         Ok(())
     }
-}
-
-/// Blocks of a component with those that only fill up MCUs, across and down.
-fn blocks(frame: &Frame, component: usize) -> [usize; 2] {
-    let Component { h, v, .. } = frame.components()[component];
-    let [across, down] = frame.n_mcus();
-    [across * h, down * v]
 }
 
 /// How a scan's MCUs are made up, and how many there are, across and down; `None` when an

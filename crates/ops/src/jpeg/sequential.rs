@@ -21,6 +21,8 @@
     reason = "counts and values are kept in as many bits as they need; the rest is cut off on purpose"
 )]
 
+use std::ops::Range;
+
 use super::bits::{Bits, Restart};
 use super::frame::MAX_MCU_BLOCKS;
 use super::huffman::{Entry, LOOKUP_BITS, Lookup};
@@ -131,6 +133,17 @@ impl RowBlocks {
     pub(crate) fn block_mut(&mut self, idx: usize) -> &mut Block {
         let start = self.first + idx * 64;
         (&mut self.coefficients[start..start + 64]).try_into().expect("64 coefficients")
+    }
+
+    /// The blocks of `places`.
+    pub(super) fn blocks(&self, places: Range<usize>) -> &[Block] {
+        let coefficients = self.first + places.start * 64..self.first + places.end * 64;
+        self.coefficients[coefficients].as_chunks().0
+    }
+
+    pub(super) fn blocks_mut(&mut self, places: Range<usize>) -> &mut [Block] {
+        let coefficients = self.first + places.start * 64..self.first + places.end * 64;
+        self.coefficients[coefficients].as_chunks_mut().0
     }
 
     /// From the coefficient before block `idx`: place k + 1 is coefficient k.

@@ -15,10 +15,11 @@ use bothends_core::recipe::Size;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::blocks::{self, PackedRow};
+use super::coefficients::Coefficients;
 use super::decoder::Opened;
 use super::frame::{self, ColourModel, Frame, Process};
 use super::planes::{Chroma, McuBox, Region};
-use super::progressive::Coefficients;
+use super::progressive::Scans;
 use crate::error::SampleFault;
 
 /// Bytes of the short checksum that a row group begins with.
@@ -44,8 +45,8 @@ pub struct Packed {
 #[must_use]
 pub fn pack(bytes: &[u8]) -> Option<Packed> {
     let mut file = Opened::new(bytes).ok()?;
-    let mut coefficients = Coefficients::default();
-    let tables = coefficients.decode(&mut file).ok()?;
+    let mut scans = Scans::default();
+    let tables = scans.decode(&mut file).ok()?;
     let frame = &file.frame;
     let n = frame.components().len();
     let mut steps: Vec<[u16; 64]> = Vec::new();
@@ -64,7 +65,7 @@ pub fn pack(bytes: &[u8]) -> Option<Packed> {
     let mut profile = Vec::new();
     write_profile(colour_of(frame.model), &components, &steps, &mut profile);
 
-    let groups = Groups::of(&coefficients, frame)?;
+    let groups = Groups::of(&scans.coefficients, frame)?;
     let longest = groups.rows.iter().max().copied().unwrap_or(0);
     let row_lengths = match u16::try_from(longest) {
         Ok(_) => RowLengths::Narrow,
@@ -85,7 +86,7 @@ struct Groups {
 impl Groups {
     fn of(coefficients: &Coefficients, frame: &Frame) -> Option<Self> {
         let mut groups = Self { bytes: Vec::new(), rows: Vec::new(), n_rows: Vec::new() };
-        let [across, down] = frame.n_mcus();
+        let [_, down] = frame.n_mcus();
         let per_group = 16_usize.div_ceil(frame.v_max * frame::BLOCK);
         for first in (0..down).step_by(per_group) {
             let n_before = groups.rows.len();
@@ -93,10 +94,8 @@ impl Groups {
                 for (nth, component) in frame.components().iter().enumerate() {
                     for row in 0..component.v {
                         let y = mcu * component.v + row;
-                        let n_blocks = across * component.h;
                         let before = groups.bytes.len();
-                        for x in 0..n_blocks {
-                            let block = coefficients.block(nth, y, x);
+                        for block in coefficients.row(nth, y) {
                             blocks::write(block, &mut groups.bytes)?;
                         }
                         groups.rows.push(groups.bytes.len() - before);
@@ -148,7 +147,7 @@ impl Groups {
 }
 
 /// The low half of XXH3-64.
-fn short_checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
+pub(super) fn short_checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let [a, b, c, d, ..] = xxh3_64(bytes).to_le_bytes();
     [a, b, c, d]
 }
@@ -252,15 +251,10 @@ impl<'a> Stored<'a> {
     pub(super) fn group(&self, number: usize) -> Result<Group<'a>, SampleFault> {
         let head = self.blocks.head();
         let missing = || damaged(number, "is not among the bytes that were read");
-        if number < self.first_group || number >= head.n_groups() {
-            return Err(missing());
-        }
-        let start = head.bytes_of(self.first_group..number);
-        let start = usize::try_from(start.end - start.start).map_err(|_| missing())?;
-        let own = head.bytes_of(number..number + 1);
-        let len = usize::try_from(own.end - own.start).map_err(|_| missing())?;
-        let from_here = self.bytes.get(start..).ok_or_else(missing)?;
-        let own = from_here.get(..len).ok_or_else(missing)?;
+        let own = head.part_of(self.bytes, self.first_group, number..number + 1);
+        let own = own.ok_or_else(missing)?;
+        let before = head.part_of(self.bytes, self.first_group, self.first_group..number);
+        let from_here = &self.bytes[before.map_or(0, <[u8]>::len)..];
         if own.len() < CHECKSUM_BYTES
             || own[..CHECKSUM_BYTES] != short_checksum(&own[CHECKSUM_BYTES..])
         {

@@ -6,6 +6,7 @@
 use super::axis::{Axis, EACH_BITS, FOUR, RUNNING_BITS, Rounding, Stretch};
 #[cfg(target_arch = "aarch64")]
 use super::neon;
+use super::portable;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 use crate::kernels::Level;
@@ -93,7 +94,7 @@ impl Columns {
     pub(super) fn sixty_fourths(&self, rows: &[&[u8]], out: &mut [i16]) {
         self.check(rows, out.len());
         match &self.twin {
-            Twin::Scalar => sixty_fourths(&self.axis, rows, out),
+            Twin::Scalar => portable::sixty_fourths(&self.axis, rows, out),
             #[cfg(target_arch = "x86_64")]
             Twin::Avx2(cpu, tables) => {
                 tables.sixty_fourths(*cpu, &self.axis, rows, out);

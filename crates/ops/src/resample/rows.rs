@@ -7,6 +7,7 @@ use super::axis::RUNNING_BITS;
 use super::columns::byte_of;
 #[cfg(target_arch = "aarch64")]
 use super::neon;
+use super::portable;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 use crate::kernels::Level;
@@ -41,7 +42,7 @@ pub(super) fn sixty_fourths(
         Level::Avx512(cpu) => avx512::blend_sixty_fourths(cpu, rows, weights, out),
         #[cfg(target_arch = "aarch64")]
         Level::Neon(cpu) => neon::blend_sixty_fourths(cpu, rows, weights, out),
-        Level::Scalar => sixty_fourths_scalar(rows, weights, out),
+        Level::Scalar => portable::blend_sixty_fourths(rows, weights, out),
     }
 }
 
