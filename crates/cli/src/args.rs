@@ -1,6 +1,7 @@
 //! The flags as they are typed. Names and defaults are stable: scripts depend
 //! on them. What they mean together is decided in `run.rs`.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
@@ -21,16 +22,16 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// What this machine has, and what limits it
     Doctor(DoctorArgs),
-    /// What a data set or a recipe is
+    /// What a data set or a recipe is, and whether a store is as it was written
     Inspect(InspectArgs),
     /// Decoding and reading, each measured alone
     Bench(BenchArgs),
     /// Strategies compared in virtual time: modelled, at once, without data or devices
     Simulate(SimulateArgs),
-    /// (a later release) make a packed store
-    Pack(Rest),
-    /// (a later release) restore the files of a packed store
-    Unpack(Rest),
+    /// Make a store: a data set packed for reading, which loses nothing
+    Pack(PackArgs),
+    /// Make the original files of a store again
+    Unpack(UnpackArgs),
     /// (a later release) a page from an event log
     Report(Rest),
 }
@@ -93,6 +94,44 @@ pub(crate) struct DoctorArgs {
 pub(crate) struct InspectArgs {
     /// A data set, a recipe file, or the name of a built-in recipe
     pub(crate) path: String,
+    /// Read all of a store and name every record that is damaged; status 1 if one is
+    #[arg(long)]
+    pub(crate) verify: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PackArgs {
+    /// A data set; or stores, whose records are taken over as they are
+    #[arg(value_name = "SRC", required = true)]
+    pub(crate) sources: Vec<PathBuf>,
+    /// The store's folder: new, or left by an attempt to pack the same, which is gone on with
+    #[arg(value_name = "DST")]
+    pub(crate) store: PathBuf,
+    /// Add to the store that is there
+    #[arg(long)]
+    pub(crate) append: bool,
+    /// Of stores: only the samples from A up to, not including, B
+    #[arg(long, value_name = "A..B", value_parser = samples)]
+    pub(crate) samples: Option<Range<u64>>,
+    /// Begin a new shard before one would be longer
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(4096..=1 << 43))]
+    pub(crate) shard_bytes: u64,
+    /// Threads that make records; by default one for each core
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct UnpackArgs {
+    /// A store
+    #[arg(value_name = "SRC")]
+    pub(crate) store: PathBuf,
+    /// Where the files go: a folder that is empty or not there
+    #[arg(value_name = "DST")]
+    pub(crate) folder: PathBuf,
+    /// Threads that make files; by default one for each core
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) threads: Option<u16>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -445,6 +484,14 @@ pub(crate) enum LastArg {
     Drop,
     Pad,
     Wrap,
+}
+
+fn samples(text: &str) -> Result<Range<u64>, String> {
+    let ends = text.split_once("..").map(|(start, end)| (start.parse(), end.parse()));
+    match ends {
+        Some((Ok(start), Ok(end))) => Ok(start..end),
+        _ => Err("expected two numbers, as in 0..1000".to_owned()),
+    }
 }
 
 fn at_least_1() -> clap::builder::RangedI64ValueParser<u32> {

@@ -1,4 +1,5 @@
-//! `bothends inspect`: what a data set or a recipe is, in plain words.
+//! `bothends inspect`: what a data set or a recipe is, in plain words; whether a store is as
+//! it was written.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use bothends_core::select::StrategyConfig;
 use bothends_runtime::{BadPolicy, RunConfig};
 
 use crate::args::InspectArgs;
-use crate::{Failed, run, say};
+use crate::{Failed, pack, run, say};
 
 /// Prints what lies at a path, or what a recipe does.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failed> {
@@ -17,9 +18,15 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failed> {
         print_recipe(&run::recipe(&args.path)?);
         return Ok(());
     }
+    if args.verify {
+        return pack::verify(path);
+    }
     let summary = bothends_runtime::survey(path)?;
     for line in summary {
         say::line(&line);
+    }
+    if bothends_pack::is_store(path) {
+        pack::describe(path)?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod findings;
 mod inspect;
+mod pack;
 mod picture;
 mod progress;
 mod run;
@@ -50,8 +51,8 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Simulate(args) => simulate::simulate(&args),
-        Command::Pack(_) => absent("pack"),
-        Command::Unpack(_) => absent("unpack"),
+        Command::Pack(args) => pack::pack(&args),
+        Command::Unpack(args) => pack::unpack(&args),
         Command::Report(_) => absent("report"),
     };
     match result {

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use bothends_dataset::store::{Index, Manifest, Sealed, read_index, read_manifest};
+use bothends_dataset::store::{
+    Index, Manifest, RecordKind, Sealed, read_index, read_manifest,
+};
 
 use crate::PackError;
 use crate::folder::Folder;
@@ -55,6 +57,24 @@ impl OpenStore {
             .collect()
     }
 
+    /// Counts what it holds.
+    #[must_use]
+    pub fn contents(&self) -> Contents {
+        let mut contents = Contents {
+            shard_bytes: self.manifest.shards.iter().map(|shard| shard.len_bytes).sum(),
+            ..Contents::default()
+        };
+        for line in self.indices().iter().flat_map(Index::lines) {
+            contents.original_bytes += u64::from(line.original_len);
+            match line.kind {
+                RecordKind::Bytes => contents.n_bytes += 1,
+                RecordKind::Blocks => contents.n_blocks += 1,
+                RecordKind::Rest => contents.n_rests += 1,
+            }
+        }
+        contents
+    }
+
     /// Opens the shard of that number.
     pub(crate) fn open_shard(&self, shard: usize) -> Result<File, PackError> {
         let path = self.folder.join(self.manifest.shards[shard].file());
@@ -62,7 +82,23 @@ impl OpenStore {
     }
 }
 
+/// What a store holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Records that are kept as they were.
+    pub n_bytes: u64,
+    /// Records of blocks.
+    pub n_blocks: u64,
+    /// Records of what belongs to no sample.
+    pub n_rests: u64,
+    /// Length of all original files.
+    pub original_bytes: u64,
+    /// Length of all shards, with indices and what fills pages.
+    pub shard_bytes: u64,
+}
+
 /// Whether a store lies in the folder.
-pub(crate) fn is_store(folder: &Path) -> bool {
+#[must_use]
+pub fn is_store(folder: &Path) -> bool {
     bothends_dataset::store::MANIFEST_FILES.iter().any(|name| folder.join(name).is_file())
 }
