@@ -18,6 +18,7 @@ use bothends_dataset::store::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::folder::Folder;
+use crate::opened::is_store;
 use crate::shard::ZEROS;
 use crate::{PackError, Progress};
 
@@ -56,11 +57,15 @@ pub struct Verified {
 /// storage.
 ///
 /// # Errors
-/// [`PackError`] when neither manifest can be read, or the storage fails; damage is no error.
+/// [`PackError::NotAStore`]; [`PackError::Dataset`] when neither manifest can be read. Other
+/// damage is no error.
 pub fn verify(
     folder: &Path,
     observer: &mut dyn FnMut(Progress),
 ) -> Result<Verified, PackError> {
+    if !is_store(folder) {
+        return Err(PackError::NotAStore { folder: folder.to_owned() });
+    }
     let storage = Folder(folder.to_owned());
     let mut found = Verified::default();
     let manifest = found.manifests(&storage)?;

@@ -1,0 +1,202 @@
+//! A data set in a store is the data set: its stream is the same, its files come back, and
+//! what happens to a packer or a disk is gone on with, or said in one line.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bothends_pack::{Files, OpenStore, PackConfig, pack};
+use bothends_runtime::BadPolicy;
+use bothends_tests::programs::{eventually, program, run};
+use bothends_tests::{Setup, generated};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn bothends(args: &[&str], paths: &[&Path]) -> Result<Output> {
+    run(Command::new(program("bothends")?).args(args).args(paths), PATIENCE)
+}
+
+/// What a command that must succeed has printed.
+fn said(args: &[&str], paths: &[&Path]) -> Result<String> {
+    let output = bothends(args, paths)?;
+    let words = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{args:?}: {words}");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The one line of a command that must fail.
+fn refused(args: &[&str], paths: &[&Path]) -> Result<String> {
+    let output = bothends(args, paths)?;
+    ensure!(output.status.code() == Some(1), "{args:?}: {}", output.status);
+    Ok(String::from_utf8(output.stderr)?.trim_end().to_owned())
+}
+
+fn same_trees(one: &Path, other: &Path) -> Result<()> {
+    let mut diff = Command::new("diff");
+    let output =
+        run(diff.args(["-r", "-x", ".bothends-index"]).args([one, other]), PATIENCE)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+/// A store of the generated images in several shards.
+fn stored(folder: &Path) -> Result<PathBuf> {
+    let store = folder.join("store");
+    let config = PackConfig { shard_bytes: 256 << 10, ..PackConfig::default() };
+    pack(&Files::open(&generated()?)?, &store, &config, &mut |_| ())?;
+    ensure!(OpenStore::new(&store)?.manifest().shards.len() > 2, "several shards");
+    Ok(store)
+}
+
+#[test]
+fn the_stream_from_a_store_is_that_from_files() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = stored(folder.path())?;
+    for recipe in ["imagenet-train", "imagenet-eval"] {
+        let of =
+            |data: &Path| Setup { recipe: recipe.to_owned(), ..Setup::new(data) }.run();
+        let [files, packed] = [of(&generated()?)?, of(&store)?];
+        ensure!(packed.samples > 0 && packed.samples == files.samples);
+        ensure!(packed.stream_digest.is_some(), "a digest was asked for");
+        ensure!(packed.stream_digest == files.stream_digest, "{recipe}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_packed_is_unpacked_inspected_and_verified() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (store, again) = (folder.path().join("store"), folder.path().join("again"));
+    let data = &*generated()?;
+    let packed = said(&["pack", "--shard-bytes", "300000"], &[data, &store])?;
+    ensure!(packed.contains(" shards with "), "{packed}");
+    said(&["unpack"], &[&store, &again])?;
+    same_trees(data, &again)?;
+    let inspected = said(&["inspect"], &[&store])?;
+    ensure!(
+        inspected.starts_with("a store: ") && inspected.contains(&packed),
+        "{inspected}"
+    );
+    let verified = said(&["inspect", "--verify"], &[&store])?;
+    ensure!(
+        verified.starts_with("all ") && verified.ends_with("as they were\n"),
+        "{verified}"
+    );
+    // Cut anew, out of two parts of it.
+    let [first, second, joined] =
+        ["first", "second", "joined"].map(|to| folder.path().join(to));
+    let n = OpenStore::new(&store)?.manifest().n_samples().context("a number")?;
+    said(&["pack", "--samples", "0..3"], &[&store, &first])?;
+    said(&["pack", "--samples", &format!("3..{n}")], &[&store, &second])?;
+    said(&["pack"], &[&first, &second, &joined])?;
+    ensure!(OpenStore::new(&joined)?.manifest().n_samples() == Some(n));
+    Ok(())
+}
+
+#[test]
+fn a_killed_packer_is_gone_on_with() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
+    let data = &*generated()?;
+    let args = ["pack", "--shard-bytes", "65536", "--threads", "1"];
+    said(&args, &[data, &whole])?;
+    let n_shards = OpenStore::new(&whole)?.manifest().shards.len();
+    let has = |number: usize| killed.join(format!("{number:05}.shard")).exists();
+    for number in [0, n_shards / 2, n_shards - 1] {
+        let mut packer = Command::new(program("bothends")?)
+            .args(args)
+            .args([data, &killed])
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let came_so_far =
+            || has(number) || !matches!(packer_state(&killed), State::UnderWay);
+        ensure!(eventually(PATIENCE, came_so_far), "it never came to shard {number}");
+        packer.kill()?;
+        packer.wait()?;
+    }
+    if !killed.join("store.json").exists() {
+        let went_on = said(&args, &[data, &killed])?;
+        ensure!(went_on.starts_with("went on behind "), "{went_on}");
+    }
+    same_trees(&whole, &killed)
+}
+
+enum State {
+    UnderWay,
+    Done,
+}
+
+fn packer_state(store: &Path) -> State {
+    match store.join("store.json").exists() {
+        true => State::Done,
+        false => State::UnderWay,
+    }
+}
+
+#[test]
+fn damage_is_one_bad_sample_and_is_named() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = stored(folder.path())?;
+    let shard = store.join("00001.shard");
+    let mut bytes = fs::read(&shard)?;
+    let middle = 4096 + 100;
+    bytes[middle] ^= 0x10;
+    fs::write(&shard, &bytes)?;
+    let run = |on_bad| Setup { on_bad, ..Setup::new(&store) }.run();
+    ensure!(run(BadPolicy::Raise).is_err(), "a damaged record is no sample");
+    let epoch = run(BadPolicy::Zero)?;
+    ensure!(epoch.bad_samples == 1, "{} bad samples", epoch.bad_samples);
+    let output = bothends(&["inspect", "--verify"], &[&store])?;
+    let named = String::from_utf8(output.stdout)?;
+    ensure!(output.status.code() == Some(1) && named.lines().count() == 1, "{named}");
+    ensure!(named.starts_with("00001.shard record 0 (`class-"), "{named}");
+    ensure!(named.ends_with(".jpg`): it has another checksum\n"), "{named}");
+    let said = String::from_utf8(output.stderr)?;
+    let expected = format!(
+        "error: `{}` is damaged in 1 places, 1 of them records; bring the files that are \
+         named back from a copy, or pack the data again\n",
+        store.display()
+    );
+    ensure!(said == expected, "{said}");
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_packed_is_said_in_one_line() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = stored(folder.path())?;
+    let data = &*generated()?;
+    let cases = [
+        (
+            refused(&["pack"], &[data, &store])?,
+            format!(
+                "error: `{}` is a store already; name a new folder, or add to it with `--append`",
+                store.display()
+            ),
+        ),
+        (
+            refused(&["pack"], &[data, folder.path()])?,
+            format!(
+                "error: `{}` is not empty (there is `store`); name a new folder",
+                folder.path().display()
+            ),
+        ),
+        (
+            refused(&["unpack"], &[data, folder.path()])?,
+            format!("error: `{}` is no store: it has no store.json", data.display()),
+        ),
+        (
+            refused(&["inspect", "--verify"], &[data])?,
+            format!("error: `{}` is no store: it has no store.json", data.display()),
+        ),
+    ];
+    for (said, expected) in cases {
+        ensure!(said == expected, "{said}\ninstead of\n{expected}");
+    }
+    Ok(())
+}
