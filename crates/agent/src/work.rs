@@ -12,8 +12,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use bothends_core::ids::{EpochIdx, SampleId};
-use bothends_core::sample::SampleKey;
+use bothends_core::sample::{Extent, SampleKey};
 use bothends_csd::{BadSample, Job, Product};
+use bothends_dataset::{Piece, WrongChecksum};
 use bothends_ops::Scratch;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -166,6 +167,12 @@ impl Task<'_> {
         SampleKey { seed: self.agreed.seed, epoch, sample }
     }
 
+    /// What is read for a sample.
+    fn piece(self, key: SampleKey) -> Piece {
+        let Agreed { table, pipeline, .. } = self.agreed;
+        table.piece(key.sample, |blocks| pipeline.groups_for(key, blocks).ok())
+    }
+
     fn attempt(
         self,
         slot: u32,
@@ -174,7 +181,7 @@ impl Task<'_> {
         bench: &mut Bench,
     ) -> Attempt {
         let begun_ns = (self.clock)();
-        let extent = self.agreed.table.extent(key.sample);
+        let extent = self.piece(key).extent;
         let fault = self.make(key, place, bench).err();
         if fault.is_some() {
             place.fill(0);
@@ -194,16 +201,15 @@ impl Task<'_> {
         place: &mut [u8],
         bench: &mut Bench,
     ) -> Result<(), Fault> {
-        let table = &self.agreed.table;
-        let extent = table.extent(key.sample);
-        let path = table.file_path(extent.file);
+        let Agreed { table, pipeline, .. } = self.agreed;
+        let piece = self.piece(key);
+        let Extent { file, offset, len } = piece.extent;
+        let path = table.file_path(file);
         self.store
-            .read(&path, extent.offset, extent.len, &mut bench.record)
+            .read(&path, offset, len, &mut bench.record)
             .map_err(|e| Fault::Unread(line(&e)))?;
-        let record = table.record(&bench.record);
-        self.agreed
-            .pipeline
-            .run(&mut bench.scratch, key, record, place)
-            .map_err(|_| Fault::Bad)
+        let record = table.record(key.sample, piece, &bench.record);
+        let record = record.map_err(|WrongChecksum| Fault::Bad)?;
+        pipeline.run(&mut bench.scratch, key, record, place).map_err(|_| Fault::Bad)
     }
 }

@@ -11,7 +11,8 @@ use bothends_core::recipe::RecordShape;
 use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
 use bothends_dataset::{Entry, Kind, Storage, Table};
 use bothends_io::{Listed, ListedKind};
-use bothends_ops::jpeg::{Packed, pack};
+use bothends_ops::jpeg::rebuild::{Parts, take_apart};
+use bothends_ops::jpeg::{Decoder, Packed, pack};
 use bothends_ops::{OpsError, Pipeline};
 
 use crate::BenchError;
@@ -103,8 +104,10 @@ impl Records {
 
     /// Packs every record that can be.
     pub(crate) fn pack(&mut self) {
+        let (mut decoder, mut parts) = (Decoder::default(), Parts::default());
         let packed = self.bytes.iter().map(|bytes| {
-            let packed = pack(bytes)?;
+            take_apart(&mut decoder, bytes, &mut parts)?;
+            let packed = pack(bytes, &parts.coefficients)?;
             let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
             Some((packed, head))
         });

@@ -247,12 +247,12 @@ impl<'a> Head<'a> {
     /// Where so many groups lie among `bytes`, which begin with group `first`; `None` when they
     /// do not.
     #[must_use]
-    pub fn part_of<'b>(
+    pub fn part_of(
         self,
-        bytes: &'b [u8],
+        bytes: &[u8],
         first: usize,
         groups: Range<usize>,
-    ) -> Option<&'b [u8]> {
+    ) -> Option<&[u8]> {
         if groups.start < first || groups.end > self.n_groups() {
             return None;
         }

@@ -34,7 +34,7 @@ pub use bothends_core::recipe::RecordShape;
 pub use error::DatasetError;
 pub use manifest::MANIFEST_VERSION;
 pub use storage::{Entry, Kind, Storage};
-pub use table::{Table, TableBuilder};
+pub use table::{Piece, Table, TableBuilder, WrongChecksum};
 
 /// A way in which samples lie in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,15 +8,34 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 
 use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{Label, SampleId};
 use bothends_core::recipe::RecordShape;
-use bothends_core::sample::{Encoding, Extent, FileIdx, Record};
+use bothends_core::sample::{Encoding, Extent, FileIdx, Record, RowGroups};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::columns::{Heads, Offsets};
 use crate::names::Names;
 use crate::{DatasetError, path, side_index, store};
+
+/// What is read of a record to make a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it lies.
+    pub extent: Extent,
+    /// The first row group in it, where the record is kept as blocks.
+    first_group: Option<usize>,
+}
+
+/// A record is not as it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its bytes have another checksum than when they were packed; \
+     bring the file back from a copy, or pack the data again"
+)]
+pub struct WrongChecksum;
 
 /// Where every sample's bytes lie. Never empty; immutable once made.
 #[derive(Clone, PartialEq, Eq)]
@@ -98,10 +117,50 @@ impl Table {
         self.encoding
     }
 
-    /// The bytes of an extent as a record.
-    #[must_use]
-    pub fn record<'a>(&self, bytes: &'a [u8]) -> Record<'a> {
-        Record::new(bytes, self.encoding)
+    /// The part of a record to read for one sample: the row groups that `choose` names where
+    /// it is kept as blocks (all of them if it names none), else all of it.
+    pub fn piece(
+        &self,
+        sample: SampleId,
+        choose: impl FnOnce(Blocks<'_>) -> Option<Range<usize>>,
+    ) -> Piece {
+        let extent = self.extent(sample);
+        let Some(blocks) = self.blocks(sample) else {
+            return Piece { extent, first_group: None };
+        };
+        let head = blocks.head();
+        let groups = choose(blocks).filter(|groups| groups.end <= head.n_groups());
+        let groups = groups.unwrap_or(0..head.n_groups());
+        let bytes = head.bytes_of(groups.clone());
+        let len = u32::try_from(bytes.end - bytes.start).unwrap_or(u32::MAX);
+        let extent = Extent { offset: extent.offset + bytes.start, len, ..extent };
+        Piece { extent, first_group: Some(groups.start) }
+    }
+
+    /// The bytes of a piece as a record. Those of a whole record are held against its
+    /// checksum, if it has one; row groups have their own, which who decodes them looks at.
+    ///
+    /// # Errors
+    /// [`WrongChecksum`].
+    pub fn record<'a>(
+        &'a self,
+        sample: SampleId,
+        piece: Piece,
+        bytes: &'a [u8],
+    ) -> Result<Record<'a>, WrongChecksum> {
+        let mut record = Record::new(bytes, self.encoding);
+        match (piece.first_group, self.blocks(sample)) {
+            (Some(first), Some(blocks)) => {
+                record.row_groups = Some(RowGroups { blocks, first });
+            }
+            (Some(_), None) | (None, _) => {
+                let known = self.checksum(sample);
+                if known.is_some_and(|known| known != xxh3_64(bytes)) {
+                    return Err(WrongChecksum);
+                }
+            }
+        }
+        Ok(record)
     }
 
     /// What a recipe may know of the records without reading one. Looks at every length

@@ -9,7 +9,8 @@ use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{Numerics, Recipe, RecordShape};
 use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
-use bothends_ops::jpeg::{Packed, pack};
+use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
+use bothends_ops::jpeg::{Coefficients, Decoder, Packed, Stored, pack, unpack};
 use bothends_ops::kernels::Level;
 use bothends_ops::{OpsError, Pipeline, SampleFault, Scratch};
 
@@ -27,12 +28,17 @@ fn files() -> Vec<(PathBuf, Vec<u8>)> {
 struct Image {
     packed: Packed,
     head: Vec<u8>,
+    remainder: Vec<u8>,
 }
 
 impl Image {
-    fn new(packed: Packed) -> Self {
+    /// `None` for files that are not packed.
+    fn of(file: &[u8]) -> Option<Self> {
+        let mut parts = Parts::default();
+        take_apart(&mut Decoder::default(), file, &mut parts)?;
+        let packed = pack(file, &parts.coefficients)?;
         let head = packed.lengths.head(packed.size, 0, packed.row_lengths).unwrap();
-        Self { packed, head }
+        Some(Self { packed, head, remainder: parts.remainder })
     }
 
     fn blocks(&self) -> Blocks<'_> {
@@ -67,9 +73,8 @@ fn key(n: u64) -> SampleKey {
 fn samples_are_those_of_the_file() {
     let mut n_packed = 0;
     for (path, bytes) in files() {
-        let Some(packed) = pack(&bytes) else { continue };
+        let Some(image) = Image::of(&bytes) else { continue };
         n_packed += 1;
-        let image = Image::new(packed);
         for (recipe, numerics) in [
             ("imagenet-train", Numerics::Exact),
             ("imagenet-train", Numerics::Planar),
@@ -95,10 +100,25 @@ fn samples_are_those_of_the_file() {
 }
 
 #[test]
+fn a_file_comes_back_from_its_record() {
+    let mut file = Vec::new();
+    let mut coefficients = Coefficients::default();
+    for (path, bytes) in files() {
+        let Some(image) = Image::of(&bytes) else { continue };
+        let stored = Stored::new(image.blocks(), 0, &image.packed.groups).unwrap();
+        for level in Level::available() {
+            unpack(level, &stored, &mut coefficients).unwrap();
+            put_together(&coefficients, &image.remainder, &mut file).unwrap();
+            assert!(file == bytes, "{}: {level:?}", path.display());
+        }
+    }
+}
+
+#[test]
 fn a_missing_or_damaged_group_is_a_bad_sample() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/fixtures/ops/420-48x64.jpg");
-    let image = Image::new(pack(&fs::read(path).unwrap()).unwrap());
+    let image = Image::of(&fs::read(path).unwrap()).unwrap();
     let pipeline = pipeline("imagenet-eval", Numerics::Exact);
     let mut out = vec![0; pipeline.shape().len()];
     let groups = &image.packed.groups;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bothends_accel::{Ring, Slot};
 use bothends_core::ids::{EpochIdx, Label, Prong, SampleId};
 use bothends_core::rng::Draws;
-use bothends_core::sample::{Record, SampleKey};
+use bothends_core::sample::SampleKey;
 use bothends_ops::{Finish, Scratch};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 use serde::Serialize;
@@ -152,9 +152,10 @@ impl Feed {
         scratch: &mut Scratch,
         out: &mut [u8],
     ) -> Result<(), String> {
-        let bytes = self.source.read(sample)?;
-        let key = SampleKey { seed: self.source.seed, epoch: self.epoch, sample };
-        let record = Record::new(&bytes, self.source.encoding());
+        let key = self.source.key(self.epoch, sample);
+        let piece = self.source.piece(key);
+        let bytes = self.source.read(piece.extent)?;
+        let record = self.source.record(sample, piece, &bytes)?;
         self.source.pipeline.run(scratch, key, record, out).map_err(|e| e.to_string())
     }
 }

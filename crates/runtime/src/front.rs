@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use bothends_accel::Part;
 use bothends_core::ids::{EpochIdx, SampleId};
-use bothends_core::sample::{Extent, Record, SampleKey};
+use bothends_core::sample::{Extent, SampleKey};
+use bothends_dataset::Piece;
 use bothends_io::{Bytes, OpenFile, ReadRequest, Reader};
 use bothends_ops::Scratch;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
@@ -84,6 +85,7 @@ pub(crate) struct Task {
     row: u32,
     sample: SampleId,
     part: Part,
+    piece: Piece,
     bytes: Result<Found, String>,
 }
 
@@ -135,7 +137,7 @@ struct Waiting {
     row: u32,
     sample: SampleId,
     part: Part,
-    extent: Extent,
+    piece: Piece,
 }
 
 /// A read on its way.
@@ -149,12 +151,12 @@ struct InFlight {
 
 impl InFlight {
     fn offset(&self) -> u64 {
-        self.first.0.extent.offset
+        self.first.0.piece.extent.offset
     }
 
     /// The offset behind its last byte.
     fn end(&self) -> u64 {
-        end_of(self.others.last().unwrap_or(&self.first).0.extent)
+        end_of(self.others.last().unwrap_or(&self.first).0.piece.extent)
     }
 
     fn members(self) -> impl DoubleEndedIterator<Item = (Waiting, Name)> {
@@ -224,7 +226,7 @@ impl ReadStage {
                         row,
                         sample,
                         part,
-                        extent: self.source.extent(sample),
+                        piece: self.source.piece(self.source.key(job.epoch, sample)),
                     });
                 }
                 None => {
@@ -236,7 +238,7 @@ impl ReadStage {
         }
         progress.row_done(n_rows, Ok(()), Duration::ZERO);
         // In the order of their places, so that neighbours meet; rows keep their numbers.
-        let place = |w: &Waiting| (w.extent.file, w.extent.offset);
+        let place = |w: &Waiting| (w.piece.extent.file, w.piece.extent.offset);
         queue.make_contiguous()[before..].sort_by_key(place);
     }
 
@@ -248,7 +250,7 @@ impl ReadStage {
     ) {
         while self.reader.in_flight() < self.reader.depth() {
             let Some(first) = queue.pop_front() else { return };
-            let file = match self.source.open_file(first.extent.file) {
+            let file = match self.source.open_file(first.piece.extent.file) {
                 Ok(file) => file,
                 Err(why) => {
                     self.pass_on(first, Err(why));
@@ -278,9 +280,10 @@ impl ReadStage {
         let name = self.source.name(first.sample, file);
         let mut read = InFlight { first: (first, name), others: Vec::new() };
         while let Some(next) = queue.front() {
-            let follows = next.extent.file == read.first.0.extent.file
-                && next.extent.offset == read.end()
-                && end_of(next.extent) - read.offset() <= MOST_TOGETHER;
+            let next = next.piece.extent;
+            let follows = next.file == read.first.0.piece.extent.file
+                && next.offset == read.end()
+                && end_of(next) - read.offset() <= MOST_TOGETHER;
             if !follows {
                 break;
             }
@@ -301,8 +304,9 @@ impl ReadStage {
         }
         let (offset, bytes) = (read.offset(), Arc::new(bytes));
         for (waiting, name) in read.members() {
-            let start = usize::try_from(waiting.extent.offset - offset).unwrap_or(0);
-            let range = start..start + waiting.extent.len as usize;
+            let extent = waiting.piece.extent;
+            let start = usize::try_from(extent.offset - offset).unwrap_or(0);
+            let range = start..start + extent.len as usize;
             let bytes = RecordBytes::Part(Arc::clone(&bytes), range);
             self.pass_on(waiting, Ok(Found { bytes, name }));
         }
@@ -315,7 +319,7 @@ impl ReadStage {
         for (waiting, name) in read.members() {
             let again = match is_one {
                 true => Err(why.to_owned()),
-                false => self.source.read(waiting.sample),
+                false => self.source.read(waiting.piece.extent),
             };
             let found =
                 again.map(|bytes| Found { bytes: RecordBytes::Again(bytes), name });
@@ -325,8 +329,8 @@ impl ReadStage {
 
     /// Hands a record to the workers; waits while their queue is full.
     fn pass_on(&self, waiting: Waiting, bytes: Result<Found, String>) {
-        let Waiting { progress, row, sample, part, .. } = waiting;
-        let mut task = Task { progress, row, sample, part, bytes };
+        let Waiting { progress, row, sample, part, piece } = waiting;
+        let mut task = Task { progress, row, sample, part, piece, bytes };
         while !self.stop.is_set() {
             match self.tasks.send_timeout(task, PATIENCE) {
                 Ok(()) => return,
@@ -368,10 +372,10 @@ impl Worker {
         // A gauge for stall attribution; it orders nothing.
         self.gauge.busy_workers.fetch_add(1, Ordering::Relaxed);
         let started = Instant::now();
-        let Task { progress, row, sample, mut part, bytes } = task;
+        let Task { progress, row, sample, mut part, piece, bytes } = task;
         let result = bytes.and_then(|read| {
-            let key = SampleKey { seed: self.source.seed, epoch: progress.epoch, sample };
-            self.make(scratch, key, &read, &mut part)
+            let key = self.source.key(progress.epoch, sample);
+            self.make(scratch, key, (piece, &read), &mut part)
         });
         // The joiner can only put the slot together once the part is gone.
         drop(part);
@@ -384,11 +388,11 @@ impl Worker {
         &mut self,
         scratch: &mut Scratch,
         key: SampleKey,
-        read: &Found,
+        (piece, read): (Piece, &Found),
         part: &mut Part,
     ) -> Result<(), String> {
         let Found { bytes, name } = read;
-        let mut record = Record::new(bytes, self.source.encoding());
+        let mut record = self.source.record(key.sample, piece, bytes)?;
         let index = self.source.side_index();
         if index.is_some_and(|index| index.look_up(*name, bytes, &mut self.note)) {
             record.entry_points = &self.note;

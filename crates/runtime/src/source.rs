@@ -8,10 +8,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bothends_core::ids::{Label, SampleId};
-use bothends_core::sample::{Encoding, Extent, FileIdx};
-use bothends_dataset::Table;
+use bothends_core::blocks::Blocks;
+use bothends_core::ids::{EpochIdx, Label, SampleId};
+use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::side_index::stamp;
+use bothends_dataset::{Format, Piece, Table};
 use bothends_io::{Direct, Files, OpenFile};
 use bothends_ops::Pipeline;
 
@@ -54,7 +55,8 @@ impl Source {
         let table = found.table.first(config.limit.unwrap_or(u64::MAX));
         let n_samples = table.n_samples();
         let is_indexed = config.read.side_index == SideIndexUse::Auto
-            && table.encoding() == Encoding::Image;
+            && table.encoding() == Encoding::Image
+            && found.format != Format::Store;
         Ok(Self {
             side_index: is_indexed.then(|| SideIndex::open(&root)),
             files: Files::new(&root, MOST_OPEN, Direct::Auto),
@@ -92,8 +94,25 @@ impl Source {
         self.n_ignored
     }
 
-    pub(crate) fn extent(&self, sample: SampleId) -> Extent {
-        self.table.extent(sample)
+    /// What is read for the sample of `key`.
+    pub(crate) fn piece(&self, key: SampleKey) -> Piece {
+        let choose = |blocks: Blocks<'_>| self.pipeline.groups_for(key, blocks).ok();
+        self.table.piece(key.sample, choose)
+    }
+
+    /// The bytes of such a piece as a record.
+    pub(crate) fn record<'a>(
+        &'a self,
+        sample: SampleId,
+        piece: Piece,
+        bytes: &'a [u8],
+    ) -> Result<Record<'a>, String> {
+        self.table.record(sample, piece, bytes).map_err(|e| e.to_string())
+    }
+
+    /// What a sample's random numbers are keyed by.
+    pub(crate) fn key(&self, epoch: EpochIdx, sample: SampleId) -> SampleKey {
+        SampleKey { seed: self.seed, epoch, sample }
     }
 
     pub(crate) fn label(&self, sample: SampleId) -> Label {
@@ -111,22 +130,17 @@ impl Source {
         Name { key: self.table.index_key(sample), stamp: stamp(len, modified_ns) }
     }
 
-    pub(crate) fn encoding(&self) -> Encoding {
-        self.table.encoding()
-    }
-
     pub(crate) fn file_name(&self, sample: SampleId) -> String {
-        self.table.file_path(self.extent(sample).file)
+        self.table.file_path(self.table.extent(sample).file)
     }
 
     pub(crate) fn open_file(&self, file: FileIdx) -> Result<Arc<OpenFile>, String> {
         self.files.open(file, || self.table.file_path(file)).map_err(|e| e.to_string())
     }
 
-    /// Reads one sample's record on the calling thread: the rare way, for samples that are
-    /// made once more.
-    pub(crate) fn read(&self, sample: SampleId) -> Result<Vec<u8>, String> {
-        let extent = self.extent(sample);
+    /// Reads an extent on the calling thread: the rare way, for samples that are made once
+    /// more.
+    pub(crate) fn read(&self, extent: Extent) -> Result<Vec<u8>, String> {
         let path = self.root.join(self.table.file_path(extent.file));
         let mut bytes = vec![0; extent.len as usize];
         File::open(&path)

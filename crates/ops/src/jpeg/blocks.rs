@@ -15,7 +15,7 @@
 
 use std::ops::Range;
 
-use super::sequential::{Block, Broken, RowBlocks};
+use super::sequential::{Block, Broken};
 use super::zigzag::natural;
 use crate::kernels::Level;
 
@@ -225,7 +225,7 @@ pub(super) fn unpack_row(
     level: Level,
     row: PackedRow<'_>,
     wanted: Range<usize>,
-    out: &mut RowBlocks,
+    out: &mut [Block],
 ) -> Result<(), Broken> {
     match level {
         #[cfg(target_arch = "x86_64")]
@@ -243,15 +243,14 @@ pub(super) fn unpack_row(
 fn unpack_with(
     row: PackedRow<'_>,
     wanted: Range<usize>,
-    out: &mut RowBlocks,
+    out: &mut [Block],
     read: impl Fn(&[u8; WINDOW], &mut Block) -> Result<usize, Broken>,
 ) -> Result<(), Broken> {
     let mut at = 0;
     for _ in 0..wanted.start {
         at += with_window(row.bytes, at, skip)?;
     }
-    for nth in 0..wanted.len() {
-        let block = out.block_mut(nth);
+    for block in &mut out[..wanted.len()] {
         at += with_window(row.bytes, at, |window| read(window, block))?;
     }
     let is_whole = wanted.end == row.n_blocks;
@@ -293,13 +292,12 @@ mod tests {
     use super::*;
 
     fn read_with(level: Level, bytes: &[u8]) -> Result<(usize, Block), Broken> {
-        let mut row = RowBlocks::default();
-        row.reserve(1);
+        let mut row = [[0; 64]; 1];
         // One block of a row that has another one: its length is not held against it.
         let packed = PackedRow { bytes, len: usize::MAX, n_blocks: 2 };
         unpack_row(level, packed, 0..1, &mut row)?;
         let len = with_window(bytes, 0, skip)?;
-        Ok((len, *row.block(0)))
+        Ok((len, row[0]))
     }
 
     fn check_round_trip(block: &Block) {
@@ -377,14 +375,13 @@ mod tests {
         let blocks: Vec<Block> = (0..20_i16).map(|n| [n * 10 - 90; 64]).collect();
         let mut bytes = Vec::new();
         blocks.iter().for_each(|block| write(block, &mut bytes).unwrap());
-        let mut out = RowBlocks::default();
-        out.reserve(20);
+        let mut out = [[0; 64]; 20];
         for level in Level::available() {
             let row = PackedRow { bytes: &bytes, len: bytes.len(), n_blocks: 20 };
             for wanted in [0..20, 7..20, 3..5, 19..20, 8..8] {
                 unpack_row(level, row, wanted.clone(), &mut out).unwrap();
                 for (nth, block) in blocks[wanted].iter().enumerate() {
-                    assert_eq!(out.block(nth), block);
+                    assert_eq!(out[nth], *block);
                 }
             }
             for len in [0, bytes.len() - 1, bytes.len() + 1] {
@@ -410,8 +407,8 @@ mod tests {
             let mut bytes = bytes;
             // Fields that make sense, most of the time.
             if let [_, second, third, ..] = &mut bytes[..] {
-                *second = *second & 15 | (fields[0] % 10) << 4;
-                *third = fields[1] % 11 | (fields[1] / 29) << 4;
+                *second = (*second & 15) | ((fields[0] % 10) << 4);
+                *third = (fields[1] % 11) | ((fields[1] / 29) << 4);
             }
             let scalar = read_with(Level::Scalar, &bytes);
             for level in Level::available() {

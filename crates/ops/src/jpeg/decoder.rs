@@ -263,7 +263,7 @@ impl Decoder {
                 let n_blocks = across.len() * h;
                 unpacked.reserve(n_blocks);
                 let wanted = across.start * h..across.end * h;
-                unpack_row(self.level, packed, wanted, unpacked)?;
+                unpack_row(self.level, packed, wanted, unpacked.blocks_mut(0..n_blocks))?;
                 if self.until == Stage::Entropy {
                     continue;
                 }

@@ -1,7 +1,7 @@
 //! A JPEG's coefficients in a store: row groups, written and found again
 //! (`docs/store-format.md`, section 3).
 //!
-//! [`pack`] takes a file's coefficients apart into row groups; [`Stored`] is such a record, or
+//! [`pack`] puts a file's coefficients into row groups; [`Stored`] is such a record, or
 //! those row groups of it that have been read. Where records lie in a store is `dataset`'s to
 //! know, what goes beside the groups to write the file again `rebuild.rs`'s. Nothing here
 //! makes a sample: `decoder.rs` does.
@@ -14,13 +14,14 @@ use bothends_core::blocks::{
 use bothends_core::recipe::Size;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::blocks::{self, PackedRow};
-use super::coefficients::Coefficients;
+use super::blocks::{self, PackedRow, unpack_row};
+use super::coefficients::{self, Coefficients};
 use super::decoder::Opened;
 use super::frame::{self, ColourModel, Frame, Process};
 use super::planes::{Chroma, McuBox, Region};
-use super::progressive::Scans;
+use super::sequential::Broken;
 use crate::error::SampleFault;
+use crate::kernels::Level;
 
 /// Bytes of the short checksum that a row group begins with.
 const CHECKSUM_BYTES: usize = 4;
@@ -40,19 +41,16 @@ pub struct Packed {
     pub groups: Vec<u8>,
 }
 
-/// Takes a JPEG's coefficients apart into row groups. `None` when the file cannot be decoded,
-/// or has coefficients that no block can hold: such a file is kept as it is.
+/// Puts the coefficients of a file, which has been taken apart, into row groups. `None` when
+/// no block can hold one of them: such a file is kept as it is.
 #[must_use]
-pub fn pack(bytes: &[u8]) -> Option<Packed> {
-    let mut file = Opened::new(bytes).ok()?;
-    let mut scans = Scans::default();
-    let tables = scans.decode(&mut file).ok()?;
+pub fn pack(file: &[u8], coefficients: &Coefficients) -> Option<Packed> {
+    let file = Opened::new(file).ok()?;
     let frame = &file.frame;
-    let n = frame.components().len();
     let mut steps: Vec<[u16; 64]> = Vec::new();
     let mut components = Vec::new();
-    for (component, own) in frame.components().iter().zip(&tables[..n]) {
-        let own = own.0.map(i16::cast_unsigned);
+    for component in frame.components() {
+        let own = file.segments.tables.steps(component.table).ok()?;
         let known = steps.iter().position(|table| *table == own);
         let table = known.unwrap_or(steps.len());
         if known.is_none() {
@@ -65,13 +63,43 @@ pub fn pack(bytes: &[u8]) -> Option<Packed> {
     let mut profile = Vec::new();
     write_profile(colour_of(frame.model), &components, &steps, &mut profile);
 
-    let groups = Groups::of(&scans.coefficients, frame)?;
+    let groups = Groups::of(coefficients, frame)?;
     let longest = groups.rows.iter().max().copied().unwrap_or(0);
     let row_lengths = match u16::try_from(longest) {
         Ok(_) => RowLengths::Narrow,
         Err(_) => RowLengths::Wide,
     };
     groups.seal(&profile, frame.size, row_lengths)
+}
+
+/// Reads all coefficients of a record: [`pack`] undone.
+///
+/// # Errors
+/// [`SampleFault::Damaged`] when one of its row groups is, or was not read.
+pub fn unpack(
+    level: Level,
+    stored: &Stored<'_>,
+    out: &mut Coefficients,
+) -> Result<(), SampleFault> {
+    let frame = &stored.frame;
+    let (sizes, n_components) = coefficients::sizes(frame);
+    out.set_sizes(&sizes[..n_components]);
+    for number in 0..stored.blocks.head().n_groups() {
+        let broken = || damaged(number, "has a broken block row");
+        let mut group = stored.group(number)?;
+        for mcu in stored.blocks.mcus_of(number) {
+            for (nth, component) in frame.components().iter().enumerate() {
+                for row in 0..component.v {
+                    let [n_blocks, _] = sizes[nth];
+                    let packed = group.next(n_blocks).ok_or_else(broken)?;
+                    let blocks = out.row_mut(nth, mcu * component.v + row);
+                    unpack_row(level, packed, 0..n_blocks, blocks)
+                        .map_err(|Broken| broken())?;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The block rows of an image, packed.

@@ -12,8 +12,7 @@ use std::arch::x86_64::{
 use std::ops::Range;
 
 use super::{
-    Block, Broken, Header, PackedRow, RowBlocks, WINDOW, exceptions, natural, read,
-    unpack_with,
+    Block, Broken, Header, PackedRow, WINDOW, exceptions, natural, read, unpack_with,
 };
 use crate::kernels::{Avx2, Avx512};
 use crate::vectors::{load_512, store_512};
@@ -23,13 +22,13 @@ pub(super) fn unpack_row_avx2(
     _: Avx2,
     row: PackedRow<'_>,
     wanted: Range<usize>,
-    out: &mut RowBlocks,
+    out: &mut [Block],
 ) -> Result<(), Broken> {
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn compiled(
         row: PackedRow<'_>,
         wanted: Range<usize>,
-        out: &mut RowBlocks,
+        out: &mut [Block],
     ) -> Result<(), Broken> {
         unpack_with(row, wanted, out, read)
     }
@@ -42,7 +41,7 @@ pub(super) fn unpack_row_avx512(
     _: Avx512,
     row: PackedRow<'_>,
     wanted: Range<usize>,
-    out: &mut RowBlocks,
+    out: &mut [Block],
 ) -> Result<(), Broken> {
     #[target_feature(
         enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt"
@@ -50,7 +49,7 @@ pub(super) fn unpack_row_avx512(
     fn compiled(
         row: PackedRow<'_>,
         wanted: Range<usize>,
-        out: &mut RowBlocks,
+        out: &mut [Block],
     ) -> Result<(), Broken> {
         unpack_with(row, wanted, out, |window, block| read_at_once(window, block))
     }
