@@ -1,29 +1,60 @@
 //! A record's form in the store, from its original bytes and back.
 //!
-//! A record is kept in another form than its own only when its own bytes were made of that
-//! form again, here and now. Does not read or write files.
+//! A JPEG is kept as blocks of coefficients when its own bytes were made of these again, here
+//! and now, from what will be written; anything else is kept as it is. Does not read or write
+//! files, and knows no codec: `ops` has both ways.
 
+use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::sample::Encoding;
 use bothends_dataset::store::{Index, RecordKind};
+use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
+use bothends_ops::jpeg::{self, Coefficients, Decoder};
+use bothends_ops::kernels::Level;
 
 use crate::Item;
 use crate::source::Made;
 
 /// One worker's memory for making records.
-#[derive(Debug, Default)]
-pub struct Converter {}
+#[derive(Debug)]
+pub struct Converter {
+    level: Level,
+    decoder: Decoder,
+    parts: Parts,
+    coefficients: Coefficients,
+    again: Vec<u8>,
+}
+
+impl Default for Converter {
+    fn default() -> Self {
+        let level = Level::of_process();
+        Self {
+            level,
+            decoder: Decoder::new(level),
+            parts: Parts::default(),
+            coefficients: Coefficients::default(),
+            again: Vec::new(),
+        }
+    }
+}
 
 /// A record of a store, with what its index says of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kept<'a> {
     pub(crate) kind: RecordKind,
     pub(crate) stored: &'a [u8],
+    pub(crate) head: &'a [u8],
+    pub(crate) profile: &'a [u8],
 }
 
 impl<'a> Kept<'a> {
     /// Record `number` of a shard with this index.
-    pub(crate) fn of(index: &Index<'_>, number: usize, stored: &'a [u8]) -> Self {
-        Self { kind: index.lines()[number].kind, stored }
+    pub(crate) fn of(index: &Index<'a>, number: usize, stored: &'a [u8]) -> Self {
+        Self {
+            kind: index.lines()[number].kind,
+            stored,
+            head: index.head(number),
+            profile: index.profile(number),
+        }
     }
 }
 
@@ -31,8 +62,38 @@ impl Converter {
     /// The record of a sample's original bytes.
     #[must_use]
     pub fn convert(&mut self, item: Item, bytes: Vec<u8>, encoding: Encoding) -> Made {
-        let _ = encoding;
-        Made::bytes(item, bytes)
+        let blocks = match encoding {
+            Encoding::Image => self.blocks(&item, &bytes),
+            Encoding::Planar { .. } | Encoding::Opaque => None,
+        };
+        blocks.unwrap_or_else(|| Made::bytes(item, bytes))
+    }
+
+    /// The record of blocks of a JPEG; `None` where there is none that gives `file` back.
+    fn blocks(&mut self, item: &Item, file: &[u8]) -> Option<Made> {
+        take_apart(&mut self.decoder, file, &mut self.parts)?;
+        let packed = jpeg::pack(file, &self.parts.coefficients)?;
+        let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
+        let mut stored = packed.groups;
+        stored.extend_from_slice(&self.parts.remainder);
+        let made = Made {
+            item: item.clone(),
+            kind: RecordKind::Blocks,
+            stored,
+            metadata: String::new(),
+            head,
+            profile: packed.profile,
+        };
+        let mut again = std::mem::take(&mut self.again);
+        let kept = Kept {
+            kind: made.kind,
+            stored: &made.stored,
+            head: &made.head,
+            profile: &made.profile,
+        };
+        let is_same = self.restore(kept, &mut again).is_ok() && again == file;
+        self.again = again;
+        is_same.then_some(made)
     }
 
     /// Writes the original bytes of a record to `out`, in place of what that holds.
@@ -41,13 +102,23 @@ impl Converter {
         kept: Kept<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
-        match kept.kind {
-            RecordKind::Bytes | RecordKind::Rest => {
-                out.clear();
-                out.extend_from_slice(kept.stored);
-                Ok(())
-            }
-            RecordKind::Blocks => Err("this build writes no file from blocks".to_owned()),
+        if kept.kind != RecordKind::Blocks {
+            out.clear();
+            out.extend_from_slice(kept.stored);
+            return Ok(());
         }
+        let broken = || "its head does not fit its profile".to_owned();
+        let head = Head::read(kept.head).ok_or_else(broken)?;
+        let profile = Profile::read(kept.profile).ok_or_else(broken)?;
+        let blocks = Blocks::new(profile, head).ok_or_else(broken)?;
+        let n_bytes = usize::try_from(head.bytes_of(0..head.n_groups()).end);
+        let (groups, remainder) = n_bytes
+            .ok()
+            .and_then(|n_bytes| kept.stored.split_at_checked(n_bytes))
+            .ok_or_else(broken)?;
+        jpeg::Stored::new(blocks, 0, groups)
+            .and_then(|stored| jpeg::unpack(self.level, &stored, &mut self.coefficients))
+            .and_then(|()| put_together(&self.coefficients, remainder, out))
+            .map_err(|fault| fault.to_string())
     }
 }

@@ -8,16 +8,16 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use bothends_core::blocks::Blocks;
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::Recipe;
-use bothends_core::sample::{Record, RowGroups, SampleKey};
+use bothends_core::sample::{Extent, SampleKey};
 use bothends_dataset::conformance::MemoryStorage;
 use bothends_dataset::{Table, find};
 use bothends_ops::{Pipeline, Scratch};
 use bothends_pack::{
     Files, OpenStore, PackConfig, Stored, is_store, pack, unpack, verify,
 };
-use xxhash_rust::xxh3::xxh3_64;
 
 /// What is done to one file.
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +82,7 @@ impl Dice {
 struct Packed {
     folder: tempfile::TempDir,
     files: BTreeMap<String, Vec<u8>>,
+    open: OpenStore,
     table: Table,
     pipeline: Pipeline,
     samples: Vec<Vec<u8>>,
@@ -122,10 +123,15 @@ impl Packed {
         let files: BTreeMap<_, _> = entries.map(|entry| file(entry.unwrap())).collect();
         assert!(files.len() >= 3 * 2 + 2, "several shards: {:?}", files.keys());
         let table = find(&storage(&files), "").unwrap().table;
+        let is_blocks = |id: &u64| table.blocks(SampleId(*id)).is_some();
+        let n_blocks = (0..table.n_samples()).filter(is_blocks).count();
+        assert!((5..=6).contains(&n_blocks), "both kinds of records: {n_blocks}");
         let recipe = Recipe::builtin("imagenet-train").unwrap();
         let shape = recipe.shape(table.record_shape().unwrap()).unwrap();
         let pipeline = Pipeline::new(&recipe, shape);
-        let mut packed = Self { folder, files, table, pipeline, samples: Vec::new() };
+        let open = OpenStore::new(&store).unwrap();
+        let mut packed =
+            Self { folder, files, open, table, pipeline, samples: Vec::new() };
         packed.samples = (0..packed.table.n_samples())
             .map(|id| packed.sample(&packed.files, SampleId(id)).unwrap())
             .collect();
@@ -142,37 +148,22 @@ impl Packed {
         files: &BTreeMap<String, Vec<u8>>,
         sample: SampleId,
     ) -> Result<Vec<u8>, String> {
-        let bytes = self.record(files, sample).ok_or("cannot be read")?;
         let key = SampleKey { seed: 5, epoch: EpochIdx(0), sample };
-        let mut record = self.table.record(bytes);
-        match self.table.blocks(sample) {
-            Some(blocks) => {
-                let groups = self.pipeline.groups_for(key, blocks).unwrap();
-                let range = blocks.head().bytes_of(groups.clone());
-                let [start, end] =
-                    [range.start, range.end].map(|n| usize::try_from(n).unwrap());
-                record = Record {
-                    bytes: &bytes[start..end],
-                    row_groups: Some(RowGroups { blocks, first: groups.start }),
-                    ..record
-                };
-            }
-            None if self.table.checksum(sample) != Some(xxh3_64(bytes)) => {
-                return Err("another checksum".to_owned());
-            }
-            None => {}
-        }
+        let choose = |blocks: Blocks<'_>| self.pipeline.groups_for(key, blocks).ok();
+        let piece = self.table.piece(sample, choose);
+        let bytes = self.bytes(files, piece.extent).ok_or("cannot be read")?;
+        let record =
+            self.table.record(sample, piece, bytes).map_err(|e| e.to_string())?;
         let mut out = vec![0; self.pipeline.shape().len()];
         let made = self.pipeline.run(&mut Scratch::default(), key, record, &mut out);
         made.map(|()| out).map_err(|e| e.to_string())
     }
 
-    fn record<'a>(
+    fn bytes<'a>(
         &self,
         files: &'a BTreeMap<String, Vec<u8>>,
-        sample: SampleId,
+        extent: Extent,
     ) -> Option<&'a [u8]> {
-        let extent = self.table.extent(sample);
         let start = usize::try_from(extent.offset).unwrap();
         let file = &files[&self.table.file_path(extent.file)];
         file.get(start..start + extent.len as usize)
@@ -180,12 +171,11 @@ impl Packed {
 
     /// The records of a shard whose pages lie in the range, and the paths of their files.
     fn records_in(&self, file: &str, hit: &Range<usize>) -> Vec<(usize, String)> {
-        let store = OpenStore::new(&self.store()).unwrap();
-        let shards = &store.manifest().shards;
+        let shards = &self.open.manifest().shards;
         let Some(shard) = shards.iter().position(|shard| shard.file() == file) else {
             return Vec::new();
         };
-        let index = &store.indices()[shard];
+        let index = &self.open.indices()[shard];
         let is_hit = |line: &bothends_dataset::store::Line| {
             let start = usize::try_from(line.offset()).unwrap();
             let end = start + (line.len as usize).next_multiple_of(4096);
@@ -220,7 +210,8 @@ impl Packed {
         let table = find(&storage(&files), "").unwrap().table;
         assert!(table == self.table, "{case}");
         for id in (0..table.n_samples()).map(SampleId) {
-            if self.record(&files, id) == self.record(&self.files, id) {
+            let extent = table.extent(id);
+            if self.bytes(&files, extent) == self.bytes(&self.files, extent) {
                 continue;
             }
             let right = &self.samples[usize::try_from(id.0).unwrap()];
@@ -231,10 +222,9 @@ impl Packed {
 
     /// Whether a record's pages are others than they were: a blanked page may have been zero.
     fn has_changed(&self, name: &str, number: usize, now: &[u8]) -> bool {
-        let store = OpenStore::new(&self.store()).unwrap();
-        let shards = &store.manifest().shards;
+        let shards = &self.open.manifest().shards;
         let shard = shards.iter().position(|shard| shard.file() == name).unwrap();
-        let line = store.indices()[shard].lines()[number];
+        let line = self.open.indices()[shard].lines()[number];
         let start = usize::try_from(line.offset()).unwrap();
         let range = start..start + (line.len as usize).next_multiple_of(4096);
         now.get(range.clone()) != self.files[name].get(range)
