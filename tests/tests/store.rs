@@ -144,8 +144,10 @@ fn damage_is_one_bad_sample_and_is_named() -> Result<()> {
     let store = stored(folder.path())?;
     let shard = store.join("00001.shard");
     let mut bytes = fs::read(&shard)?;
-    let middle = 4096 + 100;
-    bytes[middle] ^= 0x10;
+    let open = OpenStore::new(&store)?;
+    let len = open.indices()[1].lines()[0].len as usize;
+    // In every row group: a sample is made of some of them.
+    bytes[4096..4096 + len].iter_mut().step_by(16).for_each(|byte| *byte ^= 0x10);
     fs::write(&shard, &bytes)?;
     let run = |on_bad| Setup { on_bad, ..Setup::new(&store) }.run();
     ensure!(run(BadPolicy::Raise).is_err(), "a damaged record is no sample");

@@ -147,26 +147,32 @@ pub(super) fn write(block: &Block, out: &mut Vec<u8>) -> Option<()> {
         return None;
     }
     let zigzag: [i16; 64] = std::array::from_fn(|k| block[natural(k)]);
-    let mut mask = 0_u64;
-    let mut values = [0_i16; 63];
+    // Without the DC.
+    let mask = not_zero(&zigzag) >> 1;
+    let mut values = [0_i16; 64];
     let mut n = 0;
-    for (k, &value) in zigzag.iter().enumerate().skip(1).filter(|(_, v)| **v != 0) {
-        mask |= 1 << (k - 1);
-        values[n] = value;
+    let mut left = mask;
+    while left != 0 {
+        values[n] = zigzag[left.trailing_zeros() as usize + 1];
         n += 1;
+        left &= left - 1;
     }
-    let values = &values[..n];
-    let (first, others) = values.split_at(n.min(FIRST_VALUES as usize));
-    let has_exceptions = values.iter().any(|v| v.unsigned_abs() > LARGEST as u16);
-    let [first_width, width_of_others] = [first, others].map(width);
+    let (first, others) = values[..n].split_at(n.min(FIRST_VALUES as usize));
+    let largest = [first, others].map(largest);
+    let has_exceptions = largest.iter().any(|&largest| largest > LARGEST as u16);
+    let [first_width, width_of_others] = largest.map(width);
     let widths = [if has_exceptions { 8 } else { first_width }, width_of_others];
     let n_mask = 8 - mask.leading_zeros() / 8;
     let first_field = if has_exceptions { WITH_EXCEPTIONS } else { widths[0] };
     let dc = u32::from(block[0].cast_unsigned() & 0xfff);
     let header = dc | n_mask << 12 | first_field << 16 | widths[1] << 20;
-    out.extend(&header.to_le_bytes()[..3]);
-    out.extend(&mask.to_le_bytes()[..n_mask as usize]);
-    write_values([first, others], widths, out);
+    // Whole words, of which what is behind the end is written over or left out.
+    let mut bytes = [0; 3 + 8 + 63 + 8];
+    bytes[..4].copy_from_slice(&header.to_le_bytes());
+    bytes[3..11].copy_from_slice(&mask.to_le_bytes());
+    let start = 3 + n_mask as usize;
+    let n_bytes = write_values([first, others], widths, &mut bytes[start..]);
+    out.extend_from_slice(&bytes[..start + n_bytes]);
     if has_exceptions {
         let list = || (1..64_u8).map(|place| (place, block[usize::from(place)]));
         let beyond = |&(_, v): &(u8, i16)| v.unsigned_abs() > LARGEST as u16;
@@ -179,30 +185,50 @@ pub(super) fn write(block: &Block, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Bits that hold each of `values`, as far as they are no exceptions; 0 where there is none.
-fn width(values: &[i16]) -> u32 {
-    let largest = values.iter().map(|v| v.unsigned_abs().min(LARGEST as u16)).max();
-    largest.map_or(0, |largest| 1 + u32::from(largest).next_power_of_two().ilog2())
+/// Bit k stands for coefficient k. Eight at once: the product brings the lowest bits of eight
+/// bytes together in its highest byte.
+fn not_zero(coefficients: &[i16; 64]) -> u64 {
+    let flags = coefficients.map(|value| u8::from(value != 0));
+    let (eights, _) = flags.as_chunks::<8>();
+    let bits = |eight: &[u8; 8]| {
+        u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
+    };
+    eights.iter().rev().fold(0, |mask, eight| mask << 8 | bits(eight))
 }
 
-fn write_values(parts: [&[i16]; 2], widths: [u32; 2], out: &mut Vec<u8>) {
+fn largest(values: &[i16]) -> u16 {
+    values.iter().map(|value| value.unsigned_abs()).max().unwrap_or(0)
+}
+
+/// Bits that hold values up to that magnitude, as far as they are no exceptions.
+fn width(largest: u16) -> u32 {
+    match largest.min(LARGEST as u16) {
+        0 => 0,
+        largest => 1 + u32::from(largest).next_power_of_two().ilog2(),
+    }
+}
+
+/// Writes the values to `out` and returns how many bytes they take; up to seven behind them
+/// are written, too.
+fn write_values(parts: [&[i16]; 2], widths: [u32; 2], out: &mut [u8]) -> usize {
     let (mut bits, mut n_bits) = (0_u64, 0);
+    let mut at = 0;
     for (values, width) in parts.into_iter().zip(widths) {
         for &value in values {
             let value = value.clamp(-LARGEST, LARGEST);
             let shifted = i64::from(value - i16::from(value > 0)).cast_unsigned();
             bits |= (shifted & below(width)) << n_bits;
             n_bits += width;
-            while n_bits >= 8 {
-                out.push(bits as u8);
-                bits >>= 8;
-                n_bits -= 8;
+            if n_bits >= 32 {
+                out[at..at + 4].copy_from_slice(&(bits as u32).to_le_bytes());
+                at += 4;
+                bits >>= 32;
+                n_bits -= 32;
             }
         }
     }
-    if n_bits > 0 {
-        out.push(bits as u8);
-    }
+    out[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+    at + n_bits.div_ceil(8) as usize
 }
 
 /// A block row as it is stored.
