@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use super::sequential::{Block, Broken};
-use super::zigzag::natural;
+use super::zigzag::{natural, not_zero};
 use crate::kernels::Level;
 
 #[cfg(target_arch = "x86_64")]
@@ -27,7 +27,7 @@ mod x86;
 pub(super) const WINDOW: usize = 3 + 8 + 63 + 1 + 63 * 3 + 8;
 
 /// Values that have the first width.
-const FIRST_VALUES: u32 = 8;
+const FIRST_VALUES: usize = 8;
 
 /// The field of the first width when exceptions follow; the width is then 8.
 const WITH_EXCEPTIONS: u32 = 9;
@@ -64,7 +64,7 @@ impl Header {
             return Err(Broken);
         }
         let n = mask.count_ones();
-        let n_first = n.min(FIRST_VALUES);
+        let n_first = n.min(FIRST_VALUES as u32);
         let first_width = first.min(8);
         let n_bits = n_first * first_width + (n - n_first) * others;
         let values = 3 + n_mask as usize;
@@ -95,8 +95,7 @@ fn read(window: &[u8; WINDOW], block: &mut Block) -> Result<usize, Broken> {
     block[0] = header.dc;
     let mut bit = 8 * header.values;
     let mut mask = header.mask;
-    for n_values in [FIRST_VALUES, u32::MAX] {
-        let width = header.widths[usize::from(n_values > FIRST_VALUES)];
+    for (width, n_values) in header.widths.into_iter().zip([FIRST_VALUES, usize::MAX]) {
         let mut left = n_values;
         while mask != 0 && left > 0 {
             let eight = window[bit / 8..].first_chunk().expect("in the window");
@@ -146,62 +145,59 @@ pub(super) fn write(block: &Block, out: &mut Vec<u8>) -> Option<()> {
     if !(-2048..2048).contains(&block[0]) {
         return None;
     }
-    let zigzag: [i16; 64] = std::array::from_fn(|k| block[natural(k)]);
-    let mut mask = 0_u64;
-    let mut values = [0_i16; 63];
-    let mut n = 0;
-    for (k, &value) in zigzag.iter().enumerate().skip(1).filter(|(_, v)| **v != 0) {
-        mask |= 1 << (k - 1);
-        values[n] = value;
-        n += 1;
+    let mask = not_zero(block) >> 1;
+    let n = mask.count_ones() as usize;
+    let mut numbers = [0; 64];
+    // What the numbers of the first values, and of the others, have in bits beside the sign.
+    let mut bits = [0; 2];
+    let mut is_large = false;
+    let mut rest = mask;
+    for (nth, number) in numbers[..n].iter_mut().enumerate() {
+        let value = block[natural(rest.trailing_zeros() as usize + 1)];
+        rest &= rest - 1;
+        is_large |= value.unsigned_abs() > LARGEST.unsigned_abs();
+        let value = value.clamp(-LARGEST, LARGEST);
+        *number = value - i16::from(value > 0);
+        bits[usize::from(nth >= FIRST_VALUES)] |= *number ^ (*number >> 15);
     }
-    let values = &values[..n];
-    let (first, others) = values.split_at(n.min(FIRST_VALUES as usize));
-    let has_exceptions = values.iter().any(|v| v.unsigned_abs() > LARGEST as u16);
-    let [first_width, width_of_others] = [first, others].map(width);
-    let widths = [if has_exceptions { 8 } else { first_width }, width_of_others];
+    let width = |n: usize, bits: i16| if n == 0 { 0 } else { 17 - bits.leading_zeros() };
+    let first = if is_large { 8 } else { width(n, bits[0]) };
+    let others = width(n.saturating_sub(FIRST_VALUES), bits[1]);
     let n_mask = 8 - mask.leading_zeros() / 8;
-    let first_field = if has_exceptions { WITH_EXCEPTIONS } else { widths[0] };
+    let first_field = if is_large { WITH_EXCEPTIONS } else { first };
     let dc = u32::from(block[0].cast_unsigned() & 0xfff);
-    let header = dc | n_mask << 12 | first_field << 16 | widths[1] << 20;
-    out.extend(&header.to_le_bytes()[..3]);
-    out.extend(&mask.to_le_bytes()[..n_mask as usize]);
-    write_values([first, others], widths, out);
-    if has_exceptions {
-        let list = || (1..64_u8).map(|place| (place, block[usize::from(place)]));
-        let beyond = |&(_, v): &(u8, i16)| v.unsigned_abs() > LARGEST as u16;
-        out.push(list().filter(beyond).count() as u8);
-        for (place, value) in list().filter(beyond) {
-            out.push(place);
-            out.extend(value.to_le_bytes());
+    let header = dc | n_mask << 12 | first_field << 16 | others << 20;
+
+    let mut bytes = [0; WINDOW];
+    bytes[..4].copy_from_slice(&header.to_le_bytes());
+    bytes[3..11].copy_from_slice(&mask.to_le_bytes());
+    let mut at = 3 + n_mask as usize;
+    for (nth, eight) in numbers[..n].chunks(FIRST_VALUES).enumerate() {
+        let width = if nth == 0 { first } else { others };
+        let mut packed = 0;
+        for (nth, &number) in (0..).zip(eight) {
+            let number = i64::from(number).cast_unsigned() & below(width);
+            packed |= number << (nth * width);
         }
+        bytes[at..at + 8].copy_from_slice(&packed.to_le_bytes());
+        at += (eight.len() * width as usize).div_ceil(8);
+    }
+    out.extend_from_slice(&bytes[..at]);
+    if is_large {
+        write_exceptions(block, out);
     }
     Some(())
 }
 
-/// Bits that hold each of `values`, as far as they are no exceptions; 0 where there is none.
-fn width(values: &[i16]) -> u32 {
-    let largest = values.iter().map(|v| v.unsigned_abs().min(LARGEST as u16)).max();
-    largest.map_or(0, |largest| 1 + u32::from(largest).next_power_of_two().ilog2())
-}
-
-fn write_values(parts: [&[i16]; 2], widths: [u32; 2], out: &mut Vec<u8>) {
-    let (mut bits, mut n_bits) = (0_u64, 0);
-    for (values, width) in parts.into_iter().zip(widths) {
-        for &value in values {
-            let value = value.clamp(-LARGEST, LARGEST);
-            let shifted = i64::from(value - i16::from(value > 0)).cast_unsigned();
-            bits |= (shifted & below(width)) << n_bits;
-            n_bits += width;
-            while n_bits >= 8 {
-                out.push(bits as u8);
-                bits >>= 8;
-                n_bits -= 8;
-            }
-        }
-    }
-    if n_bits > 0 {
-        out.push(bits as u8);
+#[cold]
+fn write_exceptions(block: &Block, out: &mut Vec<u8>) {
+    let all = (1..64_u8).map(|place| (place, block[usize::from(place)]));
+    let is_large = |v: i16| v.unsigned_abs() > LARGEST.unsigned_abs();
+    let list = all.filter(|&(_, value)| is_large(value));
+    out.push(list.clone().count() as u8);
+    for (place, value) in list {
+        out.push(place);
+        out.extend(value.to_le_bytes());
     }
 }
 
