@@ -66,7 +66,7 @@ impl Bench {
         };
         take_apart(decoder, file, parts)?;
         step(0);
-        let packed = pack(file, &parts.coefficients)?;
+        let packed = pack(Level::of_process(), file, &parts.coefficients)?;
         let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
         step(1);
         let blocks = Blocks::new(Profile::read(&packed.profile)?, Head::read(&head)?)?;

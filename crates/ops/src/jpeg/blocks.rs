@@ -5,7 +5,7 @@
 //! header 3 bytes │ mask, m bytes │ values, the first 8 of w0 bits, the others of w1 │ exceptions
 //! ```
 //!
-//! [`write`] and [`read`] are the meaning; kernels are twins of [`read`]. A block says how long
+//! [`write_with`] and [`read`] are the meaning; kernels are twins. A block says how long
 //! it is in its first bytes, so the next one can begin before this one's values are known: that
 //! is what makes it fast. Nothing here knows rows: read `groups.rs` next.
 #![allow(
@@ -139,54 +139,112 @@ fn exceptions(
     Ok(end)
 }
 
-/// Appends `block` to `out`. `None`, and nothing is written, when its DC has more than 12
-/// bits, which no 8-bit JPEG needs.
-pub(super) fn write(block: &Block, out: &mut Vec<u8>) -> Option<()> {
-    if !(-2048..2048).contains(&block[0]) {
-        return None;
+/// Appends `blocks` to `out`. `None` when the DC of one has more than 12 bits, which no 8-bit
+/// JPEG needs; `out` then holds those before it.
+pub(super) fn write_row(level: Level, blocks: &[Block], out: &mut Vec<u8>) -> Option<()> {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(proof) => x86::write_row_avx512(proof, blocks, out),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2(_) => write_with(blocks, out, numbers),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(_) => write_with(blocks, out, numbers),
+        Level::Scalar => write_with(blocks, out, numbers),
     }
-    let mask = not_zero(block) >> 1;
-    let n = mask.count_ones() as usize;
-    let mut numbers = [0; 64];
-    // What the numbers of the first values, and of the others, have in bits beside the sign.
-    let mut bits = [0; 2];
-    let mut is_large = false;
-    let mut rest = mask;
-    for (nth, number) in numbers[..n].iter_mut().enumerate() {
-        let value = block[natural(rest.trailing_zeros() as usize + 1)];
-        rest &= rest - 1;
-        is_large |= value.unsigned_abs() > LARGEST.unsigned_abs();
-        let value = value.clamp(-LARGEST, LARGEST);
-        *number = value - i16::from(value > 0);
-        bits[usize::from(nth >= FIRST_VALUES)] |= *number ^ (*number >> 15);
-    }
-    let width = |n: usize, bits: i16| if n == 0 { 0 } else { 17 - bits.leading_zeros() };
-    let first = if is_large { 8 } else { width(n, bits[0]) };
-    let others = width(n.saturating_sub(FIRST_VALUES), bits[1]);
-    let n_mask = 8 - mask.leading_zeros() / 8;
-    let first_field = if is_large { WITH_EXCEPTIONS } else { first };
-    let dc = u32::from(block[0].cast_unsigned() & 0xfff);
-    let header = dc | n_mask << 12 | first_field << 16 | others << 20;
+}
 
-    let mut bytes = [0; WINDOW];
-    bytes[..4].copy_from_slice(&header.to_le_bytes());
-    bytes[3..11].copy_from_slice(&mask.to_le_bytes());
-    let mut at = 3 + n_mask as usize;
-    for (nth, eight) in numbers[..n].chunks(FIRST_VALUES).enumerate() {
-        let width = if nth == 0 { first } else { others };
-        let mut packed = 0;
-        for (nth, &number) in (0..).zip(eight) {
-            let number = i64::from(number).cast_unsigned() & below(width);
-            packed |= number << (nth * width);
+/// The numbers of a block's values, and what is to be known of them.
+#[derive(Debug)]
+struct Numbers {
+    /// Bit k − 1 stands for coefficient k in zigzag order.
+    mask: u64,
+    /// As they are written, one byte each, eight to a group; behind them zeros.
+    groups: [u64; 8],
+    /// What the first values, and the others, have in bits beside the sign.
+    bits: [i16; 2],
+    /// Whether one is beyond [`LARGEST`].
+    is_large: bool,
+}
+
+/// [`write_row`] with one way to find the numbers of a block, and to press eight of them
+/// together.
+#[inline(always)]
+fn write_with(
+    blocks: &[Block],
+    out: &mut Vec<u8>,
+    numbers: impl Fn(&Block) -> Numbers,
+) -> Option<()> {
+    for block in blocks {
+        if !(-2048..2048).contains(&block[0]) {
+            return None;
         }
-        bytes[at..at + 8].copy_from_slice(&packed.to_le_bytes());
-        at += (eight.len() * width as usize).div_ceil(8);
-    }
-    out.extend_from_slice(&bytes[..at]);
-    if is_large {
-        write_exceptions(block, out);
+        let Numbers { mask, groups, bits, is_large } = numbers(block);
+        let n = mask.count_ones();
+        let width =
+            |n: u32, bits: i16| if n == 0 { 0 } else { 17 - bits.leading_zeros() };
+        let first = if is_large { 8 } else { width(n, bits[0]) };
+        let others = width(n.saturating_sub(FIRST_VALUES as u32), bits[1]);
+        let n_mask = 8 - mask.leading_zeros() / 8;
+        let first_field = if is_large { WITH_EXCEPTIONS } else { first };
+        let dc = u32::from(block[0].cast_unsigned() & 0xfff);
+        let header = dc | n_mask << 12 | first_field << 16 | others << 20;
+
+        // The longest block without exceptions, and a store of eight bytes behind it.
+        let mut bytes = [0; 96];
+        bytes[..4].copy_from_slice(&header.to_le_bytes());
+        bytes[3..11].copy_from_slice(&mask.to_le_bytes());
+        let mut at = 3 + n_mask as usize;
+        let mut left = n;
+        for (nth, group) in groups.into_iter().enumerate() {
+            let width = if nth == 0 { first } else { others };
+            bytes[at..at + 8].copy_from_slice(&pressed(group, width).to_le_bytes());
+            let n_values = left.min(8);
+            at += (n_values * width).div_ceil(8) as usize;
+            left -= n_values;
+            if left == 0 {
+                break;
+            }
+        }
+        out.extend_from_slice(&bytes[..at]);
+        if is_large {
+            write_exceptions(block, out);
+        }
     }
     Some(())
+}
+
+/// The low `width` bits of eight bytes, one behind the other.
+#[inline(always)]
+fn pressed(group: u64, width: u32) -> u64 {
+    let byte = below(width);
+    // Pairs, then fours, then all eight.
+    let byte_mask = byte * 0x0101_0101_0101_0101;
+    let ones = group & byte_mask;
+    let low = ones & 0x00ff_00ff_00ff_00ff;
+    let twos = low | (ones >> 8 & 0x00ff_00ff_00ff_00ff) << width;
+    let low = twos & 0x0000_ffff_0000_ffff;
+    let fours = low | (twos >> 16 & 0x0000_ffff_0000_ffff) << (2 * width);
+    (fours & 0xffff_ffff) | (fours >> 32) << (4 * width)
+}
+
+#[inline(always)]
+fn numbers(block: &Block) -> Numbers {
+    let mask = not_zero(block) >> 1;
+    let mut numbers = Numbers { mask, groups: [0; 8], bits: [0; 2], is_large: false };
+    let mut rest = mask;
+    let mut nth = 0;
+    while rest != 0 {
+        let value = block[natural(rest.trailing_zeros() as usize + 1)];
+        rest &= rest - 1;
+        numbers.is_large |= value.unsigned_abs() > LARGEST.unsigned_abs();
+        let value = value.clamp(-LARGEST, LARGEST);
+        let number = value - i16::from(value > 0);
+        numbers.bits[usize::from(nth >= FIRST_VALUES)] |= number ^ (number >> 15);
+        let byte = u64::from(number.cast_unsigned() as u8);
+        numbers.groups[nth / 8] |= byte << (8 * (nth % 8));
+        nth += 1;
+    }
+    numbers
 }
 
 #[cold]
@@ -296,10 +354,19 @@ mod tests {
         Ok((len, row[0]))
     }
 
+    fn write(block: &Block, out: &mut Vec<u8>) -> Option<()> {
+        write_row(Level::Scalar, &[*block], out)
+    }
+
     fn check_round_trip(block: &Block) {
         let mut bytes = Vec::new();
         write(block, &mut bytes).expect("DC has 12 bits");
         assert!(bytes.len() <= WINDOW);
+        for level in Level::available() {
+            let mut same = Vec::new();
+            write_row(level, &[*block], &mut same).expect("DC has 12 bits");
+            assert_eq!(same, bytes, "{level:?}");
+        }
         for level in Level::available() {
             let read = read_with(level, &bytes);
             assert_eq!(read, Ok((bytes.len(), *block)), "{level:?}: {bytes:?}");
