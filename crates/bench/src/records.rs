@@ -13,6 +13,7 @@ use bothends_dataset::{Entry, Kind, Storage, Table};
 use bothends_io::{Listed, ListedKind};
 use bothends_ops::jpeg::rebuild::{Parts, take_apart};
 use bothends_ops::jpeg::{Decoder, Packed, pack};
+use bothends_ops::kernels::Level;
 use bothends_ops::{OpsError, Pipeline};
 
 use crate::BenchError;
@@ -107,7 +108,7 @@ impl Records {
         let (mut decoder, mut parts) = (Decoder::default(), Parts::default());
         let packed = self.bytes.iter().map(|bytes| {
             take_apart(&mut decoder, bytes, &mut parts)?;
-            let packed = pack(bytes, &parts.coefficients)?;
+            let packed = pack(Level::of_process(), bytes, &parts.coefficients)?;
             let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
             Some((packed, head))
         });

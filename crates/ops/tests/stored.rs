@@ -36,7 +36,7 @@ impl Image {
     fn of(file: &[u8]) -> Option<Self> {
         let mut parts = Parts::default();
         take_apart(&mut Decoder::default(), file, &mut parts)?;
-        let packed = pack(file, &parts.coefficients)?;
+        let packed = pack(Level::of_process(), file, &parts.coefficients)?;
         let head = packed.lengths.head(packed.size, 0, packed.row_lengths).unwrap();
         Some(Self { packed, head, remainder: parts.remainder })
     }

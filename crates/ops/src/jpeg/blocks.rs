@@ -5,7 +5,7 @@
 //! header 3 bytes │ mask, m bytes │ values, the first 8 of w0 bits, the others of w1 │ exceptions
 //! ```
 //!
-//! [`write`] and [`read`] are the meaning; kernels are twins of [`read`]. A block says how long
+//! [`write_with`] and [`read`] are the meaning; kernels are twins. A block says how long
 //! it is in its first bytes, so the next one can begin before this one's values are known: that
 //! is what makes it fast. Nothing here knows rows: read `groups.rs` next.
 #![allow(
@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use super::sequential::{Block, Broken};
-use super::zigzag::natural;
+use super::zigzag::{natural, not_zero};
 use crate::kernels::Level;
 
 #[cfg(target_arch = "x86_64")]
@@ -27,7 +27,7 @@ mod x86;
 pub(super) const WINDOW: usize = 3 + 8 + 63 + 1 + 63 * 3 + 8;
 
 /// Values that have the first width.
-const FIRST_VALUES: u32 = 8;
+const FIRST_VALUES: usize = 8;
 
 /// The field of the first width when exceptions follow; the width is then 8.
 const WITH_EXCEPTIONS: u32 = 9;
@@ -64,7 +64,7 @@ impl Header {
             return Err(Broken);
         }
         let n = mask.count_ones();
-        let n_first = n.min(FIRST_VALUES);
+        let n_first = n.min(FIRST_VALUES as u32);
         let first_width = first.min(8);
         let n_bits = n_first * first_width + (n - n_first) * others;
         let values = 3 + n_mask as usize;
@@ -95,8 +95,7 @@ fn read(window: &[u8; WINDOW], block: &mut Block) -> Result<usize, Broken> {
     block[0] = header.dc;
     let mut bit = 8 * header.values;
     let mut mask = header.mask;
-    for n_values in [FIRST_VALUES, u32::MAX] {
-        let width = header.widths[usize::from(n_values > FIRST_VALUES)];
+    for (width, n_values) in header.widths.into_iter().zip([FIRST_VALUES, usize::MAX]) {
         let mut left = n_values;
         while mask != 0 && left > 0 {
             let eight = window[bit / 8..].first_chunk().expect("in the window");
@@ -140,95 +139,124 @@ fn exceptions(
     Ok(end)
 }
 
-/// Appends `block` to `out`. `None`, and nothing is written, when its DC has more than 12
-/// bits, which no 8-bit JPEG needs.
-pub(super) fn write(block: &Block, out: &mut Vec<u8>) -> Option<()> {
-    if !(-2048..2048).contains(&block[0]) {
-        return None;
+/// Appends `blocks` to `out`. `None` when the DC of one has more than 12 bits, which no 8-bit
+/// JPEG needs; `out` then holds those before it.
+pub(super) fn write_row(level: Level, blocks: &[Block], out: &mut Vec<u8>) -> Option<()> {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(proof) => x86::write_row_avx512(proof, blocks, out),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2(_) => write_with(blocks, out, numbers),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(_) => write_with(blocks, out, numbers),
+        Level::Scalar => write_with(blocks, out, numbers),
     }
-    let zigzag: [i16; 64] = std::array::from_fn(|k| block[natural(k)]);
-    // Without the DC.
-    let mask = not_zero(&zigzag) >> 1;
-    let mut values = [0_i16; 64];
-    let mut n = 0;
-    let mut left = mask;
-    while left != 0 {
-        values[n] = zigzag[left.trailing_zeros() as usize + 1];
-        n += 1;
-        left &= left - 1;
-    }
-    let (first, others) = values[..n].split_at(n.min(FIRST_VALUES as usize));
-    let largest = [first, others].map(largest);
-    let has_exceptions = largest.iter().any(|&largest| largest > LARGEST as u16);
-    let [first_width, width_of_others] = largest.map(width);
-    let widths = [if has_exceptions { 8 } else { first_width }, width_of_others];
-    let n_mask = 8 - mask.leading_zeros() / 8;
-    let first_field = if has_exceptions { WITH_EXCEPTIONS } else { widths[0] };
-    let dc = u32::from(block[0].cast_unsigned() & 0xfff);
-    let header = dc | n_mask << 12 | first_field << 16 | widths[1] << 20;
-    // Whole words, of which what is behind the end is written over or left out.
-    let mut bytes = [0; 3 + 8 + 63 + 8];
-    bytes[..4].copy_from_slice(&header.to_le_bytes());
-    bytes[3..11].copy_from_slice(&mask.to_le_bytes());
-    let start = 3 + n_mask as usize;
-    let n_bytes = write_values([first, others], widths, &mut bytes[start..]);
-    out.extend_from_slice(&bytes[..start + n_bytes]);
-    if has_exceptions {
-        let list = || (1..64_u8).map(|place| (place, block[usize::from(place)]));
-        let beyond = |&(_, v): &(u8, i16)| v.unsigned_abs() > LARGEST as u16;
-        out.push(list().filter(beyond).count() as u8);
-        for (place, value) in list().filter(beyond) {
-            out.push(place);
-            out.extend(value.to_le_bytes());
+}
+
+/// The numbers of a block's values, and what is to be known of them.
+#[derive(Debug)]
+struct Numbers {
+    /// Bit k − 1 stands for coefficient k in zigzag order.
+    mask: u64,
+    /// As they are written, one byte each, eight to a group; behind them zeros.
+    groups: [u64; 8],
+    /// What the first values, and the others, have in bits beside the sign.
+    bits: [i16; 2],
+    /// Whether one is beyond [`LARGEST`].
+    is_large: bool,
+}
+
+/// [`write_row`] with one way to find the numbers of a block, and to press eight of them
+/// together.
+#[inline(always)]
+fn write_with(
+    blocks: &[Block],
+    out: &mut Vec<u8>,
+    numbers: impl Fn(&Block) -> Numbers,
+) -> Option<()> {
+    for block in blocks {
+        if !(-2048..2048).contains(&block[0]) {
+            return None;
+        }
+        let Numbers { mask, groups, bits, is_large } = numbers(block);
+        let n = mask.count_ones();
+        let width =
+            |n: u32, bits: i16| if n == 0 { 0 } else { 17 - bits.leading_zeros() };
+        let first = if is_large { 8 } else { width(n, bits[0]) };
+        let others = width(n.saturating_sub(FIRST_VALUES as u32), bits[1]);
+        let n_mask = 8 - mask.leading_zeros() / 8;
+        let first_field = if is_large { WITH_EXCEPTIONS } else { first };
+        let dc = u32::from(block[0].cast_unsigned() & 0xfff);
+        let header = dc | n_mask << 12 | first_field << 16 | others << 20;
+
+        // The longest block without exceptions, and a store of eight bytes behind it.
+        let mut bytes = [0; 96];
+        bytes[..4].copy_from_slice(&header.to_le_bytes());
+        bytes[3..11].copy_from_slice(&mask.to_le_bytes());
+        let mut at = 3 + n_mask as usize;
+        let mut left = n;
+        for (nth, group) in groups.into_iter().enumerate() {
+            let width = if nth == 0 { first } else { others };
+            bytes[at..at + 8].copy_from_slice(&pressed(group, width).to_le_bytes());
+            let n_values = left.min(8);
+            at += (n_values * width).div_ceil(8) as usize;
+            left -= n_values;
+            if left == 0 {
+                break;
+            }
+        }
+        out.extend_from_slice(&bytes[..at]);
+        if is_large {
+            write_exceptions(block, out);
         }
     }
     Some(())
 }
 
-/// Bit k stands for coefficient k. Eight at once: the product brings the lowest bits of eight
-/// bytes together in its highest byte.
-fn not_zero(coefficients: &[i16; 64]) -> u64 {
-    let flags = coefficients.map(|value| u8::from(value != 0));
-    let (eights, _) = flags.as_chunks::<8>();
-    let bits = |eight: &[u8; 8]| {
-        u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
-    };
-    eights.iter().rev().fold(0, |mask, eight| mask << 8 | bits(eight))
+/// The low `width` bits of eight bytes, one behind the other.
+#[inline(always)]
+fn pressed(group: u64, width: u32) -> u64 {
+    let byte = below(width);
+    // Pairs, then fours, then all eight.
+    let byte_mask = byte * 0x0101_0101_0101_0101;
+    let ones = group & byte_mask;
+    let low = ones & 0x00ff_00ff_00ff_00ff;
+    let twos = low | (ones >> 8 & 0x00ff_00ff_00ff_00ff) << width;
+    let low = twos & 0x0000_ffff_0000_ffff;
+    let fours = low | (twos >> 16 & 0x0000_ffff_0000_ffff) << (2 * width);
+    (fours & 0xffff_ffff) | (fours >> 32) << (4 * width)
 }
 
-fn largest(values: &[i16]) -> u16 {
-    values.iter().map(|value| value.unsigned_abs()).max().unwrap_or(0)
-}
-
-/// Bits that hold values up to that magnitude, as far as they are no exceptions.
-fn width(largest: u16) -> u32 {
-    match largest.min(LARGEST as u16) {
-        0 => 0,
-        largest => 1 + u32::from(largest).next_power_of_two().ilog2(),
+#[inline(always)]
+fn numbers(block: &Block) -> Numbers {
+    let mask = not_zero(block) >> 1;
+    let mut numbers = Numbers { mask, groups: [0; 8], bits: [0; 2], is_large: false };
+    let mut rest = mask;
+    let mut nth = 0;
+    while rest != 0 {
+        let value = block[natural(rest.trailing_zeros() as usize + 1)];
+        rest &= rest - 1;
+        numbers.is_large |= value.unsigned_abs() > LARGEST.unsigned_abs();
+        let value = value.clamp(-LARGEST, LARGEST);
+        let number = value - i16::from(value > 0);
+        numbers.bits[usize::from(nth >= FIRST_VALUES)] |= number ^ (number >> 15);
+        let byte = u64::from(number.cast_unsigned() as u8);
+        numbers.groups[nth / 8] |= byte << (8 * (nth % 8));
+        nth += 1;
     }
+    numbers
 }
 
-/// Writes the values to `out` and returns how many bytes they take; up to seven behind them
-/// are written, too.
-fn write_values(parts: [&[i16]; 2], widths: [u32; 2], out: &mut [u8]) -> usize {
-    let (mut bits, mut n_bits) = (0_u64, 0);
-    let mut at = 0;
-    for (values, width) in parts.into_iter().zip(widths) {
-        for &value in values {
-            let value = value.clamp(-LARGEST, LARGEST);
-            let shifted = i64::from(value - i16::from(value > 0)).cast_unsigned();
-            bits |= (shifted & below(width)) << n_bits;
-            n_bits += width;
-            if n_bits >= 32 {
-                out[at..at + 4].copy_from_slice(&(bits as u32).to_le_bytes());
-                at += 4;
-                bits >>= 32;
-                n_bits -= 32;
-            }
-        }
+#[cold]
+fn write_exceptions(block: &Block, out: &mut Vec<u8>) {
+    let all = (1..64_u8).map(|place| (place, block[usize::from(place)]));
+    let is_large = |v: i16| v.unsigned_abs() > LARGEST.unsigned_abs();
+    let list = all.filter(|&(_, value)| is_large(value));
+    out.push(list.clone().count() as u8);
+    for (place, value) in list {
+        out.push(place);
+        out.extend(value.to_le_bytes());
     }
-    out[at..at + 8].copy_from_slice(&bits.to_le_bytes());
-    at + n_bits.div_ceil(8) as usize
 }
 
 /// A block row as it is stored.
@@ -326,10 +354,19 @@ mod tests {
         Ok((len, row[0]))
     }
 
+    fn write(block: &Block, out: &mut Vec<u8>) -> Option<()> {
+        write_row(Level::Scalar, &[*block], out)
+    }
+
     fn check_round_trip(block: &Block) {
         let mut bytes = Vec::new();
         write(block, &mut bytes).expect("DC has 12 bits");
         assert!(bytes.len() <= WINDOW);
+        for level in Level::available() {
+            let mut same = Vec::new();
+            write_row(level, &[*block], &mut same).expect("DC has 12 bits");
+            assert_eq!(same, bytes, "{level:?}");
+        }
         for level in Level::available() {
             let read = read_with(level, &bytes);
             assert_eq!(read, Ok((bytes.len(), *block)), "{level:?}: {bytes:?}");

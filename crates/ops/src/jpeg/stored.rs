@@ -44,7 +44,7 @@ pub struct Packed {
 /// Puts the coefficients of a file, which has been taken apart, into row groups. `None` when
 /// no block can hold one of them: such a file is kept as it is.
 #[must_use]
-pub fn pack(file: &[u8], coefficients: &Coefficients) -> Option<Packed> {
+pub fn pack(level: Level, file: &[u8], coefficients: &Coefficients) -> Option<Packed> {
     let file = Opened::new(file).ok()?;
     let frame = &file.frame;
     let mut steps: Vec<[u16; 64]> = Vec::new();
@@ -63,7 +63,7 @@ pub fn pack(file: &[u8], coefficients: &Coefficients) -> Option<Packed> {
     let mut profile = Vec::new();
     write_profile(colour_of(frame.model), &components, &steps, &mut profile);
 
-    let groups = Groups::of(coefficients, frame)?;
+    let groups = Groups::of(level, coefficients, frame)?;
     let longest = groups.rows.iter().max().copied().unwrap_or(0);
     let row_lengths = match u16::try_from(longest) {
         Ok(_) => RowLengths::Narrow,
@@ -112,7 +112,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(coefficients: &Coefficients, frame: &Frame) -> Option<Self> {
+    fn of(level: Level, coefficients: &Coefficients, frame: &Frame) -> Option<Self> {
         let mut groups = Self { bytes: Vec::new(), rows: Vec::new(), n_rows: Vec::new() };
         let [_, down] = frame.n_mcus();
         let per_group = 16_usize.div_ceil(frame.v_max * frame::BLOCK);
@@ -123,9 +123,8 @@ impl Groups {
                     for row in 0..component.v {
                         let y = mcu * component.v + row;
                         let before = groups.bytes.len();
-                        for block in coefficients.row(nth, y) {
-                            blocks::write(block, &mut groups.bytes)?;
-                        }
+                        let row = coefficients.row(nth, y);
+                        blocks::write_row(level, row, &mut groups.bytes)?;
                         groups.rows.push(groups.bytes.len() - before);
                     }
                 }

@@ -1,5 +1,7 @@
 //! The order in which a block's coefficients are sent (T.81 figure A.6).
 
+use super::sequential::Block;
+
 /// Natural place (row · 8 + column) of each coefficient in the order of sending.
 const NATURAL: [u8; 64] = natural_places();
 
@@ -31,6 +33,36 @@ const fn natural_places() -> [u8; 64] {
     }
     places
 }
+
+/// Bit k is set when coefficient number k, in the order of sending, is not zero.
+#[inline(always)]
+pub(crate) fn not_zero(block: &Block) -> u64 {
+    // Eight bytes of 0 or 1 become eight bits: the first the lowest.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    let bytes = block.map(|coefficient| u8::from(coefficient != 0));
+    let (rows, _) = bytes.as_chunks::<8>();
+    rows.iter().zip(&SENT).fold(0, |mask, (&row, sent)| {
+        let columns = u64::from_le_bytes(row).wrapping_mul(GATHER) >> 56;
+        mask | sent[columns as usize]
+    })
+}
+
+/// For each row of a block and each set of its columns: the bits of these coefficients in
+/// the order of sending.
+static SENT: [[u64; 256]; 8] = {
+    let mut sent = [[0; 256]; 8];
+    let mut k = 0;
+    while k < 64 {
+        let (row, column) = (natural(k) / 8, natural(k) % 8);
+        let mut columns = 0;
+        while columns < 256 {
+            sent[row][columns] |= ((columns as u64 >> column) & 1) << k;
+            columns += 1;
+        }
+        k += 1;
+    }
+    sent
+};
 
 const fn places_after() -> [u8; 256] {
     let mut after = [u8::MAX; 256];

@@ -203,13 +203,13 @@ mod tests {
         #[test]
         fn a_pass_along_the_columns_is_the_meaning(
             rows in prop::collection::vec(0..=255_i16 * 64, 1..1_000),
-            n_weights in 1..12_i32,
+            n_rows in 1..12_usize,
         ) {
-            let n_rows = n_weights as usize;
             let width = rows.len() / n_rows;
             prop_assume!(width > 0);
             let one = 1 << RUNNING_BITS;
-            let mut weights = vec![one / n_weights; n_rows];
+            let share = one / i32::try_from(n_rows).unwrap();
+            let mut weights = vec![share; n_rows];
             weights[0] += one - weights.iter().sum::<i32>();
             let rows = &rows[..width * n_rows];
             let (mut need, mut got) = (vec![0; width], vec![0; width]);

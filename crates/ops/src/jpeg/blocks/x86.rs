@@ -3,19 +3,24 @@
 #![allow(unsafe_code, reason = "calls code compiled for a processor known to be there")]
 
 use std::arch::x86_64::{
-    _mm512_and_si512, _mm512_castsi512_si256, _mm512_cvtepi8_epi16,
+    __m512i, _mm512_and_si512, _mm512_castsi512_si256, _mm512_cmpgt_epi16_mask,
+    _mm512_cmpneq_epi16_mask, _mm512_cvtepi8_epi16, _mm512_cvtepi16_epi8,
     _mm512_extracti64x4_epi64, _mm512_mask_add_epi8, _mm512_mask_mov_epi64,
-    _mm512_mask_set1_epi8, _mm512_mask_set1_epi16, _mm512_maskz_expand_epi8,
-    _mm512_movepi8_mask, _mm512_multishift_epi64_epi8, _mm512_permutexvar_epi8,
-    _mm512_set1_epi8, _mm512_sub_epi8, _mm512_xor_si512,
+    _mm512_mask_set1_epi8, _mm512_mask_set1_epi16, _mm512_mask_sub_epi16,
+    _mm512_maskz_compress_epi16, _mm512_maskz_expand_epi8, _mm512_maskz_mov_epi16,
+    _mm512_max_epi16, _mm512_min_epi16, _mm512_movepi8_mask,
+    _mm512_multishift_epi64_epi8, _mm512_permutex2var_epi16, _mm512_permutexvar_epi8,
+    _mm512_reduce_or_epi32, _mm512_set1_epi8, _mm512_set1_epi16, _mm512_setzero_si512,
+    _mm512_srai_epi16, _mm512_sub_epi8, _mm512_test_epi16_mask, _mm512_xor_si512,
 };
 use std::ops::Range;
 
 use super::{
-    Block, Broken, Header, PackedRow, WINDOW, exceptions, natural, read, unpack_with,
+    Block, Broken, Header, LARGEST, Numbers, PackedRow, WINDOW, exceptions, natural,
+    read, unpack_with, write_with,
 };
 use crate::kernels::{Avx2, Avx512};
-use crate::vectors::{load_512, store_512};
+use crate::vectors::{load_512, store_256, store_512};
 
 /// The scalar loop with BMI2.
 pub(super) fn unpack_row_avx2(
@@ -55,6 +60,106 @@ pub(super) fn unpack_row_avx512(
     }
     // SAFETY: an `Avx512` is only made on a processor that has these instructions.
     unsafe { compiled(row, wanted, out) }
+}
+
+/// The numbers of a block at once.
+pub(super) fn write_row_avx512(
+    _: Avx512,
+    blocks: &[Block],
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    #[target_feature(
+        enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt"
+    )]
+    fn compiled(blocks: &[Block], out: &mut Vec<u8>) -> Option<()> {
+        write_with(blocks, out, |block| numbers_at_once(block))
+    }
+    // SAFETY: an `Avx512` is only made on a processor that has these instructions.
+    unsafe { compiled(blocks, out) }
+}
+
+/// For each coefficient in the order of sending its natural place.
+const NATURAL: [[i16; 32]; 2] = natural_places();
+
+const fn natural_places() -> [[i16; 32]; 2] {
+    let mut places = [[0; 32]; 2];
+    let mut number = 0;
+    while number < 64 {
+        places[number / 32][number % 32] = natural(number) as i16;
+        number += 1;
+    }
+    places
+}
+
+/// Coefficients in the order of sending; those that are not zero moved together; less one
+/// where they are positive.
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt"
+)]
+#[inline]
+fn numbers_at_once(block: &Block) -> Numbers {
+    let (above, below) = block.split_at(32);
+    let above = load_512::<i16, 32>(above.try_into().expect("half a block"));
+    let below = load_512::<i16, 32>(below.try_into().expect("half a block"));
+    let sent = NATURAL.map(|places| {
+        _mm512_permutex2var_epi16(above, load_512::<i16, 32>(&places), below)
+    });
+    let not_zero = sent.map(|values| _mm512_test_epi16_mask(values, values));
+    let not_zero = [not_zero[0] & !1, not_zero[1]];
+    let n_low = not_zero[0].count_ones() as usize;
+    let mut values = [0_i16; 64 + 32];
+    let together = [
+        _mm512_maskz_compress_epi16(not_zero[0], sent[0]),
+        _mm512_maskz_compress_epi16(not_zero[1], sent[1]),
+    ];
+    store_512::<i16, 32>(values[..32].first_chunk_mut().expect("32 values"), together[0]);
+    store_512::<i16, 32>(
+        values[n_low..n_low + 32].first_chunk_mut().expect("32 values"),
+        together[1],
+    );
+    let largest = _mm512_set1_epi16(LARGEST);
+    let smallest = _mm512_set1_epi16(-LARGEST);
+    let mut bytes = [0; 64];
+    let mut is_large = false;
+    let mut bits = [0; 2];
+    for half in 0..2 {
+        if half == 1 && n_low + not_zero[1].count_ones() as usize <= 32 {
+            break;
+        }
+        let values = load_512::<i16, 32>(
+            values[32 * half..32 * half + 32].try_into().expect("32 values"),
+        );
+        let clamped = _mm512_max_epi16(_mm512_min_epi16(values, largest), smallest);
+        is_large |= _mm512_cmpneq_epi16_mask(values, clamped) != 0;
+        let is_positive = _mm512_cmpgt_epi16_mask(clamped, _mm512_setzero_si512());
+        let numbers =
+            _mm512_mask_sub_epi16(clamped, is_positive, clamped, _mm512_set1_epi16(1));
+        let magnitudes = _mm512_xor_si512(numbers, _mm512_srai_epi16::<15>(numbers));
+        let first = if half == 0 { 0xff } else { 0 };
+        bits[0] |= any_bits(_mm512_maskz_mov_epi16(first, magnitudes));
+        bits[1] |= any_bits(_mm512_maskz_mov_epi16(!first, magnitudes));
+        let packed = _mm512_cvtepi16_epi8(numbers);
+        store_256::<u8, 32>(
+            bytes[32 * half..32 * half + 32].first_chunk_mut().expect("32 bytes"),
+            packed,
+        );
+    }
+    let (groups, _) = bytes.as_chunks::<8>();
+    let mask = (u64::from(not_zero[0]) | u64::from(not_zero[1]) << 32) >> 1;
+    Numbers {
+        mask,
+        groups: std::array::from_fn(|nth| u64::from_le_bytes(groups[nth])),
+        bits,
+        is_large,
+    }
+}
+
+/// What any of the numbers, which are not negative, has set.
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn any_bits(magnitudes: __m512i) -> i16 {
+    let both = _mm512_reduce_or_epi32(magnitudes);
+    (both | both >> 16) as i16
 }
 
 /// A byte for each value of a block.

@@ -9,7 +9,7 @@
 //! these, in the order of sending; a run and the number behind it are one look at a table
 //! ([`Pairs`]); and their bits are stored at once, without a branch, over the bytes that
 //! the next ones will complete. A test whether eight bytes are full would be guessed wrong
-//! every tenth time, which costs more (`examples/rebuild.rs`).
+//! every tenth time, which costs more (`examples/packing.rs`).
 #![allow(
     clippy::cast_possible_truncation,
     reason = "a number has at most 17 bits, a place in the window 9"
@@ -22,7 +22,7 @@ use crate::jpeg::decoder::Opened;
 use crate::jpeg::frame::Component;
 use crate::jpeg::huffman::{Class, Code};
 use crate::jpeg::sequential::Block;
-use crate::jpeg::zigzag::natural;
+use crate::jpeg::zigzag::{natural, not_zero};
 
 /// Appends the entropy-coded data of the scan that `file` has come to. The coefficients have
 /// as many blocks as its frame.
@@ -300,36 +300,6 @@ impl Bits {
         self.put(codes.bits(run, value), window)
     }
 }
-
-/// Bit k is set when coefficient number k, in the order of sending, is not zero.
-#[inline(always)]
-fn not_zero(block: &Block) -> u64 {
-    // Eight bytes of 0 or 1 become eight bits: the first the lowest.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
-    let bytes = block.map(|coefficient| u8::from(coefficient != 0));
-    let (rows, _) = bytes.as_chunks::<8>();
-    rows.iter().zip(&SENT).fold(0, |mask, (&row, sent)| {
-        let columns = u64::from_le_bytes(row).wrapping_mul(GATHER) >> 56;
-        mask | sent[columns as usize]
-    })
-}
-
-/// For each row of a block and each set of its columns: the bits of these coefficients in
-/// the order of sending.
-static SENT: [[u64; 256]; 8] = {
-    let mut sent = [[0; 256]; 8];
-    let mut k = 0;
-    while k < 64 {
-        let (row, column) = (natural(k) / 8, natural(k) % 8);
-        let mut columns = 0;
-        while columns < 256 {
-            sent[row][columns] |= ((columns as u64 >> column) & 1) << k;
-            columns += 1;
-        }
-        k += 1;
-    }
-    sent
-};
 
 #[cfg(test)]
 mod tests {
