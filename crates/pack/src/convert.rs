@@ -72,7 +72,7 @@ impl Converter {
     /// The record of blocks of a JPEG; `None` where there is none that gives `file` back.
     fn blocks(&mut self, item: &Item, file: &[u8]) -> Option<Made> {
         take_apart(&mut self.decoder, file, &mut self.parts)?;
-        let packed = jpeg::pack(file, &self.parts.coefficients)?;
+        let packed = jpeg::pack(self.level, file, &self.parts.coefficients)?;
         let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
         let mut stored = packed.groups;
         stored.extend_from_slice(&self.parts.remainder);
