@@ -327,7 +327,7 @@ pub(crate) enum RecoveryArg {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// A folder of class folders, a folder of CIFAR-10 binary batches, or a .jsonl list
+    /// A folder of class folders, a folder of CIFAR-10 binary batches, a .jsonl list, or a store
     #[arg(long, value_name = "PATH")]
     pub(crate) data: PathBuf,
     /// A built-in recipe or a recipe file
