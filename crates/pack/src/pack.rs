@@ -110,10 +110,11 @@ pub fn pack(
 
 /// The manifest of a store that has no shard yet.
 fn begin(source: &dyn Source, folder: &Path) -> Result<Manifest, PackError> {
+    let is_number = |stem: &str| stem.bytes().all(|byte| byte.is_ascii_digit());
     let is_ours = |name: &&String| {
-        let stem = name.trim_start_matches('.').split('.').next().unwrap_or_default();
-        MANIFEST_FILES.iter().any(|file| name.contains(file))
-            || (stem.len() >= 5 && stem.bytes().all(|byte| byte.is_ascii_digit()))
+        let stem = name.strip_suffix(".shard").or_else(|| name.strip_suffix(".index"));
+        let is_part = name.starts_with('.') && name.ends_with(".part");
+        is_part || MANIFEST_FILES.contains(&name.as_str()) || stem.is_some_and(is_number)
     };
     let found = names(folder)?;
     let folder = folder.to_owned();

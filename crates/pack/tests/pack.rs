@@ -246,6 +246,8 @@ fn nothing_of_anybody_elses_is_overwritten() {
         error
     };
     assert!(matches!(refusal("data"), PackError::NotEmpty { .. }));
+    plant(&at("numbers"), &[("00000.jpg", vec![1])]);
+    assert!(matches!(refusal("numbers"), PackError::NotEmpty { .. }));
     packed(&files, &at("store"), &small());
     assert!(matches!(refusal("store"), PackError::AlreadyStore { .. }));
     // A shard of other data, as an attempt to pack these might have left it.
