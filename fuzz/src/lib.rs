@@ -208,8 +208,7 @@ pub fn row_groups(bytes: &[u8]) {
         Stored::new(blocks.expect("one group"), 0, &group).expect("a small image");
 
     let region = Region::whole(size);
-    let planes = |level| {
-        let mut decoder = Decoder::new(level);
+    let planes = |decoder: &mut Decoder| {
         decoder.decode_stored(&stored, &region, Chroma::Upsampled).ok()?;
         let of_plane = |plane: &Plane| {
             let [columns, rows] = plane.size();
@@ -217,12 +216,21 @@ pub fn row_groups(bytes: &[u8]) {
         };
         Some(decoder.planes().iter().map(of_plane).collect::<Vec<_>>())
     };
-    let meaning = planes(Level::Scalar);
-    for level in Level::available() {
-        assert_eq!(planes(level), meaning, "{}", level.name());
-        let unpacked = unpack(level, &stored, &mut Coefficients::default());
-        assert_eq!(unpacked.is_ok(), meaning.is_some(), "{}", level.name());
-    }
+    // Decoders that live on: making them takes longer than what they do here.
+    thread_local!(static DECODERS: RefCell<(Vec<Decoder>, Coefficients)> = RefCell::new((
+        Level::available().into_iter().map(Decoder::new).collect(),
+        Coefficients::default(),
+    )));
+    DECODERS.with_borrow_mut(|(decoders, coefficients)| {
+        let [scalar, others @ ..] = &mut decoders[..] else { return };
+        let meaning = planes(scalar);
+        for decoder in others {
+            let level = decoder.level();
+            assert_eq!(planes(decoder), meaning, "{}", level.name());
+            let unpacked = unpack(level, &stored, coefficients);
+            assert_eq!(unpacked.is_ok(), meaning.is_some(), "{}", level.name());
+        }
+    });
 }
 
 /// A JPEG taken apart: what is put together again is the file, or an error, and what comes
