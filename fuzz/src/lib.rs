@@ -6,6 +6,10 @@
 
 use std::cell::RefCell;
 
+use bothends_core::blocks::{
+    Blocks, Colour, Component, GroupLengths, Head, Profile, RowLengths, write_profile,
+};
+use bothends_core::recipe::Size;
 use bothends_core::sample::{Encoding, Record};
 use bothends_csd::PROTOCOL_VERSION;
 use bothends_csd::wire::{HEADER_BYTES, Header, Message};
@@ -15,7 +19,9 @@ use bothends_dataset::{Table, side_index};
 use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
 use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
-use bothends_ops::jpeg::{Chroma, Decoder, EntryPoints, Opened, Region};
+use bothends_ops::jpeg::{
+    Chroma, Coefficients, Decoder, EntryPoints, Opened, Plane, Region, Stored, unpack,
+};
 use bothends_ops::kernels::Level;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -166,6 +172,63 @@ pub fn side_index(bytes: &[u8]) {
         decoder.decode(file, &region, Chroma::Upsampled, points)
     });
     assert!(decoded.is_ok(), "the file itself is good");
+}
+
+/// A row group whose checksum is right, of an image of few pixels: nothing panics, and every
+/// kernel makes the same planes of it, or refuses it.
+pub fn row_groups(bytes: &[u8]) {
+    let [kind, height, width, body @ ..] = bytes else { return };
+    let part = |h, v, table| Component { h, v, table };
+    let (colour, components) = match kind % 4 {
+        0 => (Colour::Grey, vec![part(1, 1, 0)]),
+        1 => (Colour::YCbCr, vec![part(1, 1, 0); 3]),
+        2 => (Colour::YCbCr, vec![part(2, 2, 0), part(1, 1, 1), part(1, 1, 1)]),
+        _ => (
+            Colour::Cmyk,
+            vec![part(2, 1, 0), part(1, 1, 1), part(1, 1, 1), part(2, 1, 0)],
+        ),
+    };
+    let mut profile = Vec::new();
+    let tables = [[u16::from(*kind) << 2; 64], [9; 64]];
+    write_profile(colour, &components, &tables, &mut profile);
+    let row_lengths = if kind & 64 == 0 { RowLengths::Narrow } else { RowLengths::Wide };
+    let size =
+        Size { height: 1 + u32::from(height % 16), width: 1 + u32::from(width % 80) };
+    let mut group = [&[0; 4], body].concat();
+    let Some(lengths) = GroupLengths::new(&[group.len()]) else { return };
+    group.resize(group.len().next_multiple_of(lengths.unit_bytes()), 0);
+    let check = xxh3_64(&group[4..]).to_le_bytes();
+    group[..4].copy_from_slice(&check[..4]);
+    let head = lengths.head(size, 0, row_lengths).expect("a small image");
+    let profile = Profile::read(&profile).expect("just written");
+    let blocks = Blocks::new(profile, Head::read(&head).expect("just written"));
+    let stored =
+        Stored::new(blocks.expect("one group"), 0, &group).expect("a small image");
+
+    let region = Region::whole(size);
+    let planes = |decoder: &mut Decoder| {
+        decoder.decode_stored(&stored, &region, Chroma::Upsampled).ok()?;
+        let of_plane = |plane: &Plane| {
+            let [columns, rows] = plane.size();
+            (0..rows).flat_map(|y| plane.row(y, 0..columns).to_vec()).collect::<Vec<_>>()
+        };
+        Some(decoder.planes().iter().map(of_plane).collect::<Vec<_>>())
+    };
+    // Decoders that live on: making them takes longer than what they do here.
+    thread_local!(static DECODERS: RefCell<(Vec<Decoder>, Coefficients)> = RefCell::new((
+        Level::available().into_iter().map(Decoder::new).collect(),
+        Coefficients::default(),
+    )));
+    DECODERS.with_borrow_mut(|(decoders, coefficients)| {
+        let [scalar, others @ ..] = &mut decoders[..] else { return };
+        let meaning = planes(scalar);
+        for decoder in others {
+            let level = decoder.level();
+            assert_eq!(planes(decoder), meaning, "{}", level.name());
+            let unpacked = unpack(level, &stored, coefficients);
+            assert_eq!(unpacked.is_ok(), meaning.is_some(), "{}", level.name());
+        }
+    });
 }
 
 /// A JPEG taken apart: what is put together again is the file, or an error, and what comes

@@ -37,6 +37,17 @@ fn rebuild() {
 }
 
 #[test]
+fn row_groups() {
+    // Bytes of good blocks behind the three that choose the image: what comes out of a packer
+    // is tried by `ops`, here it is what is near it.
+    for kind in 0..=255 {
+        let mut block = vec![kind, kind, kind ^ 0x5a, 60, 0, 60, 0];
+        block.extend([0x10, 0x10, 0x22, 0b101, 0b1101].repeat(40));
+        vary(&block, bothends_fuzz::row_groups);
+    }
+}
+
+#[test]
 fn side_index() {
     replay("side_index", bothends_fuzz::side_index);
 }
