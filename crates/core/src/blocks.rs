@@ -27,8 +27,8 @@ const TABLE_BYTES: usize = 128;
 /// Bytes of a head before its lengths.
 const HEAD_BYTES: usize = 10;
 
-/// Largest unit of lengths: 2^22 bytes, beyond any row group.
-const MAX_UNIT: u8 = 22;
+/// Where a head says that lengths of block rows are wide; the bits below are the unit.
+const WIDE: u16 = 1 << 15;
 
 /// What the components of an image are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,7 +190,8 @@ pub struct Head<'a> {
     pub profile: u32,
     /// How lengths of block rows are kept.
     pub row_lengths: RowLengths,
-    unit: u8,
+    /// Bytes that lengths are counted in.
+    unit: u16,
     lengths: &'a [u8],
 }
 
@@ -219,12 +220,11 @@ impl<'a> Head<'a> {
     #[must_use]
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (fixed, lengths) = bytes.split_first_chunk::<HEAD_BYTES>()?;
-        let &[h0, h1, w0, w1, p0, p1, p2, p3, wide, unit] = fixed;
-        let row_lengths = match wide {
-            0 => RowLengths::Narrow,
-            1 => RowLengths::Wide,
-            _ => return None,
-        };
+        let &[h0, h1, w0, w1, p0, p1, p2, p3, u0, u1] = fixed;
+        let unit = u16::from_le_bytes([u0, u1]);
+        let row_lengths =
+            if unit & WIDE == 0 { RowLengths::Narrow } else { RowLengths::Wide };
+        let unit = unit & !WIDE;
         let size = Size {
             height: u16::from_le_bytes([h0, h1]).into(),
             width: u16::from_le_bytes([w0, w1]).into(),
@@ -232,7 +232,7 @@ impl<'a> Head<'a> {
         let profile = u32::from_le_bytes([p0, p1, p2, p3]);
         let is_good = size.height > 0
             && size.width > 0
-            && unit <= MAX_UNIT
+            && unit > 0
             && !lengths.is_empty()
             && !lengths.contains(&0);
         is_good.then_some(Self { size, profile, row_lengths, unit, lengths })
@@ -269,7 +269,7 @@ impl<'a> Head<'a> {
     #[must_use]
     pub fn bytes_of(self, groups: Range<usize>) -> Range<u64> {
         let sum = |lengths: &[u8]| {
-            lengths.iter().map(|&len| u64::from(len) << self.unit).sum::<u64>()
+            lengths.iter().map(|&len| u64::from(len)).sum::<u64>() * u64::from(self.unit)
         };
         let start = sum(&self.lengths[..groups.start]);
         start..start + sum(&self.lengths[groups])
@@ -279,7 +279,7 @@ impl<'a> Head<'a> {
 /// Lengths of row groups, in the unit that lets the longest be counted in one byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupLengths {
-    unit: u8,
+    unit: u16,
     lengths: Vec<u8>,
 }
 
@@ -289,16 +289,20 @@ impl GroupLengths {
     #[must_use]
     pub fn new(n_bytes: &[usize]) -> Option<Self> {
         let longest = n_bytes.iter().copied().max()?;
-        let unit = (0..=MAX_UNIT).find(|&unit| longest.div_ceil(1 << unit) <= 255)?;
-        let lengths =
-            n_bytes.iter().map(|&len| u8::try_from(len.max(1).div_ceil(1 << unit)).ok());
+        let unit = u16::try_from(longest.div_ceil(255).max(1)).ok()?;
+        if unit & WIDE != 0 {
+            return None;
+        }
+        let lengths = n_bytes
+            .iter()
+            .map(|&len| u8::try_from(len.max(1).div_ceil(unit.into())).ok());
         Some(Self { unit, lengths: lengths.collect::<Option<_>>()? })
     }
 
-    /// What each group's length is a multiple of.
+    /// What each group's length is a multiple of, in bytes.
     #[must_use]
     pub fn unit_bytes(&self) -> usize {
-        1 << self.unit
+        self.unit.into()
     }
 
     /// Writes the head of the image whose groups these are; `None` when its sides do not fit.
@@ -314,8 +318,8 @@ impl GroupLengths {
         head.extend(side(size.height)?);
         head.extend(side(size.width)?);
         head.extend(profile.to_le_bytes());
-        head.push(u8::from(row_lengths == RowLengths::Wide));
-        head.push(self.unit);
+        let wide = if row_lengths == RowLengths::Wide { WIDE } else { 0 };
+        head.extend((self.unit | wide).to_le_bytes());
         head.extend(&self.lengths);
         Some(head)
     }
@@ -421,19 +425,19 @@ mod tests {
     #[test]
     fn groups_lie_one_behind_the_other() {
         let lengths = GroupLengths::new(&[700, 3000, 1]).unwrap();
-        assert_eq!(lengths.unit_bytes(), 16);
+        assert_eq!(lengths.unit_bytes(), 12);
         let size = Size { height: 33, width: 17 };
         let bytes = lengths.head(size, 5, RowLengths::Wide).unwrap();
         let head = Head::read(&bytes).unwrap();
         assert_eq!((head.size, head.profile, head.n_groups()), (size, 5, 3));
         assert_eq!(head.row_lengths, RowLengths::Wide);
-        assert_eq!(head.bytes_of(0..3), 0..704 + 3008 + 16);
-        assert_eq!(head.bytes_of(1..2), 704..704 + 3008);
-        assert_eq!(head.bytes_of(3..3), 3728..3728);
+        assert_eq!(head.bytes_of(0..3), 0..708 + 3000 + 12);
+        assert_eq!(head.bytes_of(1..2), 708..708 + 3000);
+        assert_eq!(head.bytes_of(3..3), 3720..3720);
         for len in 0..=HEAD_BYTES {
             assert_eq!(Head::read(&bytes[..len]), None);
         }
-        for (at, value) in [(8, 2), (9, 23), (10, 0)] {
+        for (at, value) in [(8, 0), (10, 0), (0, 0)] {
             let mut bad = bytes.clone();
             bad[at] = value;
             assert_eq!(Head::read(&bad), None, "byte {at} is {value}");
@@ -457,13 +461,14 @@ mod tests {
 
     #[test]
     fn no_length_is_too_long_for_its_unit() {
-        for n_bytes in [1, 255, 256, 65_535, 5_000_000, 255 << MAX_UNIT] {
+        let longest = 255 * usize::from(WIDE - 1);
+        for n_bytes in [1, 255, 256, 65_535, 5_000_000, longest] {
             let lengths = GroupLengths::new(&[n_bytes]).unwrap();
             let units = usize::from(lengths.lengths[0]);
             assert!(units * lengths.unit_bytes() >= n_bytes);
             assert!((units - 1) * lengths.unit_bytes() < n_bytes);
         }
-        assert_eq!(GroupLengths::new(&[(255 << MAX_UNIT) + 1]), None);
+        assert_eq!(GroupLengths::new(&[longest + 1]), None);
         assert_eq!(GroupLengths::new(&[]), None);
     }
 }
