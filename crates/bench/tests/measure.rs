@@ -59,7 +59,7 @@ fn every_contender_is_measured_in_every_way() {
         assert!(variant.rates.iter().all(|rate| rate.images_per_s > 0.0), "{variant:?}");
     }
     let table = result.table();
-    assert_eq!(table.lines().filter(|line| line.contains(" scalar ")).count(), 4);
+    assert_eq!(table.lines().filter(|line| line.contains(" scalar ")).count(), 6);
 }
 
 #[test]

@@ -85,7 +85,7 @@ const fn natural_places() -> [[i16; 32]; 2] {
     let mut places = [[0; 32]; 2];
     let mut number = 0;
     while number < 64 {
-        places[number / 32][number % 32] = natural(number) as i16;
+        places[number / 32][number % 32] = natural(number) as u8 as i16;
         number += 1;
     }
     places
