@@ -7,9 +7,8 @@
 
 Written from docs/store-format.md and section 7 of docs/numbers.md; it shares no line with
 the Rust code. Every checksum is compared, every sample's label, name and metadata are read,
-the coefficients of every JPEG become pixels, and every original file is made again. With
-`--check` the files must be those under SOURCE, byte for byte, and the pixels Pillow's.
-Damage is said in one line each; the exit status is then 1. It writes nothing, and it is slow.
+the coefficients of every JPEG become pixels, which must be Pillow's, and every original
+file is made again. With `--check` the files must be those under SOURCE, byte for byte. Damage is said in one line each; the exit status is then 1. It writes nothing, and it is slow.
 
 NumPy, Pillow and xxhash come from PyPI into .venv, once; after that no network is needed.
 """
@@ -17,6 +16,7 @@ NumPy, Pillow and xxhash come from PyPI into .venv, once; after that no network 
 import argparse
 import collections
 import importlib.metadata
+import io
 import json
 import os
 import struct
@@ -34,8 +34,8 @@ BYTES, BLOCKS, REST = 0, 1, 2
 GREY, YCBCR, RGB, CMYK, YCCK = range(5)
 N_COMPONENTS = {GREY: 1, YCBCR: 3, RGB: 3, CMYK: 4, YCCK: 4}
 
-# The natural place (row * 8 + column) of each coefficient in zigzag order: up every odd
-# diagonal, down every even one.
+# The natural place (row * 8 + column) of each coefficient in zigzag order: down every odd
+# diagonal, up every even one.
 ZIGZAG = sorted(
     range(64),
     key=lambda p: (p // 8 + p % 8, p // 8 if (p // 8 + p % 8) % 2 else p % 8),
@@ -70,7 +70,7 @@ import PIL.Image  # noqa: E402
 import xxhash  # noqa: E402
 
 
-class Damaged(Exception):
+class Damaged(ValueError):
     """What was read is not what the format allows, or has another checksum."""
 
 
@@ -95,11 +95,9 @@ def take(layout, data, at=0):
 def read_manifest(path):
     text = path.read_bytes()
     need(len(text) <= 1 << 26, "it is too long")
-    try:
-        manifest = json.loads(text)
-        stated = manifest.pop("hash")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Damaged(f"it is no manifest ({error})") from error
+    manifest = json.loads(text)
+    need(isinstance(manifest, dict) and "hash" in manifest, "it is no manifest")
+    stated = manifest.pop("hash")
     canonical = json.dumps(
         manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )
@@ -120,7 +118,7 @@ def first_whole(readers, complain):
     for path, reader in readers:
         try:
             return reader(path)
-        except (Damaged, OSError) as error:
+        except (ValueError, OSError) as error:
             failures.append(error)
             complain(f"{path.name}: {error}")
     raise failures[-1]
@@ -229,23 +227,14 @@ class Store:
             self.shards.append((shard, first_whole(readers, self.damage.append)))
 
     def records(self):
-        """Every record with its index and what is stored; damaged ones are complained of."""
+        """Every record with its index, what is stored, and the words that name it."""
         for path, index in self.shards:
             with path.open("rb") as file:
                 for number, record in enumerate(index.records):
                     file.seek(record.page * PAGE)
-                    data = file.read(-(-record.length // PAGE) * PAGE)
-                    data, filling = data[: record.length], data[record.length :]
-                    where = f"{path.name} record {number} ({index.names[record.name]})"
-                    if len(data) < record.length or checksum(data) != record.checksum:
-                        self.damage.append(f"{where}: it has another checksum")
-                        continue
-                    if any(filling):
-                        self.damage.append(f"{where}: its last page is not filled with zeros")
-                    try:
-                        yield where, index, record, data
-                    except Damaged as error:
-                        self.damage.append(f"{where}: {error}")
+                    pages = file.read(-(-record.length // PAGE) * PAGE)
+                    where = f"{path.name} record {number} (`{index.names[record.name]}`)"
+                    yield where, index, record, pages
 
 
 # ---- sections 3 and 4: a record of blocks
@@ -339,7 +328,7 @@ def read_block(data, at, block):
     at += length
     for place, width in zip(places, widths):
         u = signed(values & (1 << width) - 1, width)
-        block[place] = u if u < 0 else u + 1
+        block[place] = u if u < 0 else signed(u + 1, 8)
         values >>= width
     need(values == 0, "a block's last bits")
     if w0 == 9:
@@ -360,37 +349,36 @@ def signed(u, bits):
 
 # ---- docs/numbers.md, section 7: from coefficients to pixels
 
-_EVEN = [
-    [8192, 8192, 8192, 8192],
-    [10703, 4433, -4433, -10703],
-    [8192, -8192, -8192, 8192],
-    [4433, -10704, 10704, -4433],
-]
-_ODD = [
-    [11363, 9633, 6437, 2260],
-    [9633, -2259, -11362, -6436],
-    [6437, -11362, 2261, 9633],
-    [2260, -6436, 9633, -11363],
-]
+def wrapped(values):
+    """Modulo 2^16, signed."""
+    return (values + 32768 & 65535) - 32768
 
 
-def _inverse_matrix():
-    """T[k][n] of the inverse DCT: its right half mirrors the left, odd lines negated."""
-    matrix = np.zeros((8, 8), np.int64)
-    matrix[0::2, :4], matrix[1::2, :4] = _EVEN, _ODD
-    matrix[0::2, 4:], matrix[1::2, 4:] = matrix[0::2, 3::-1], -matrix[1::2, 3::-1]
-    return matrix
-
-
-T = _inverse_matrix()
+def inverse_pass(x, shift):
+    """One pass of the inverse DCT: eight arrays become eight."""
+    a, b = 8192 * wrapped(x[0] + x[4]), 8192 * wrapped(x[0] - x[4])
+    c, d = 10703 * x[2] + 4433 * x[6], 4433 * x[2] - 10704 * x[6]
+    s, r = wrapped(x[3] + x[7]), wrapped(x[1] + x[5])
+    p, q = 9633 * s + 6437 * r, 9633 * r - 6436 * s
+    even = [a + c, b + d, b - d, a - c]
+    odd = [
+        4926 * x[1] - 7373 * x[7] + p,
+        4177 * x[3] - 20995 * x[5] + q,
+        -4176 * x[5] - 20995 * x[3] + p,
+        -4927 * x[7] - 7373 * x[1] + q,
+    ]
+    sums = [e + o for e, o in zip(even, odd)] + [e - o for e, o in zip(even, odd)][::-1]
+    return [np.clip((v + (1 << shift >> 1)) >> shift, -32768, 32767) for v in sums]
 
 
 def plane_of(head, component, coefficients):
     """Samples of a component, cut to its own size."""
-    values = coefficients * component.steps
-    columns = (np.einsum("ijkx,ky->ijyx", values, T) + 1024) >> 11
-    pixels = (np.einsum("ijyk,kx->ijyx", columns, T) + 131072) >> 18
-    down, across = pixels.shape[:2]
+    down, across = coefficients.shape[:2]
+    rows = np.moveaxis(wrapped(coefficients * component.steps), 2, 0)
+    columns = np.stack(inverse_pass(rows, 11), 2)
+    flat = ~coefficients[:, :, 1:].any((2, 3))
+    columns[flat] = wrapped(4 * rows[0][flat])[:, None]
+    pixels = np.stack(inverse_pass(np.moveaxis(columns, 3, 0), 18), 3)
     plane = np.clip(pixels + 128, 0, 255).transpose(0, 2, 1, 3).reshape(down * 8, across * 8)
     rows = -(-head.rows * component.v // head.v_max)
     return plane[:rows, : -(-head.columns * component.h // head.h_max)]
@@ -452,8 +440,8 @@ def pixels_of(head, coefficients):
 class Scan:
     """What the beginning of a file says of the coding of its coefficients."""
 
-    def __init__(self, beginning):
-        self.tables, self.interval, self.order = {}, 0, []
+    def __init__(self, beginning, tables):
+        self.tables, self.interval, self.order = dict(tables), 0, []
         ids, at = [], 2
         need(beginning[:2] == b"\xff\xd8", "the beginning is no JPEG's")
         while at < len(beginning):
@@ -514,6 +502,14 @@ class BitWriter:
         self.flush(0)
 
 
+def standard_tables():
+    """The tables of T.81, K.3, which libjpeg writes into a file that asks for no others."""
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (8, 8)).save(file, "JPEG")
+    header = file.getvalue().index(b"\xff\xda")
+    return Scan(file.getvalue()[: header + 2 + 12], {}).tables
+
+
 def put_block(writer, scan, values, before, tables):
     """One block in zigzag order, T.81 F.1.2; `before` is the DC of the one before."""
     dc, ac = (scan.tables[table] for table in tables)
@@ -562,12 +558,16 @@ def entropy_coded(head, scan, coefficients, fill):
     return bytes(writer.out)
 
 
+STANDARD_TABLES = standard_tables()
+
+
 def original_jpeg(head, coefficients, remainder):
     short, length, fill, file_checksum = take("IIB3xQ", remainder)
     need(short == checksum(remainder[4:]) & 0xFFFFFFFF, "the remainder's checksum")
     need(fill in (0, 1) and 20 + length <= len(remainder), "the remainder's fields")
     beginning, end = remainder[20 : 20 + length], remainder[20 + length :]
-    coded = entropy_coded(head, Scan(beginning), coefficients, fill)
+    scan = Scan(beginning, STANDARD_TABLES)
+    coded = entropy_coded(head, scan, coefficients, fill)
     original = beginning + coded + end
     need(checksum(original) == file_checksum, "the file that was made has another checksum")
     return original
@@ -580,79 +580,88 @@ class Files:
     """The original files, put together of samples and rests."""
 
     def __init__(self):
-        self.parts = collections.defaultdict(list)
+        self.samples = collections.defaultdict(list)
         self.rests = collections.defaultdict(list)
         self.folders = []
 
     def add(self, name, record, original):
         if record.kind != REST:
-            self.parts[name].append((record.began, original))
+            self.samples[name].append((record.began, original))
         elif record.label == 1:
             self.folders.append(name)
         else:
             self.rests[name].append((record.began, original))
 
-    def whole(self):
-        """Every file's name and bytes."""
-        for name in self.parts.keys() | self.rests.keys():
-            rest = b"".join(part for _, part in self.rests[name])
-            file, used = bytearray(), 0
-            for began, part in sorted(self.parts[name]):
-                gap = began - len(file)
-                need(0 <= gap <= len(rest) - used, f"{name}: its samples do not fit")
-                file += rest[used : used + gap] + part
-                used += gap
-            file += rest[used:]
-            for length, _ in self.rests[name]:
-                need(len(file) == length, f"{name}: it should have {length} bytes")
-            yield name, bytes(file)
+    def names(self):
+        return self.samples.keys() | self.rests.keys()
+
+    def whole(self, name):
+        """A file's bytes: its samples, and between and behind them the rest."""
+        rests = self.rests.get(name, [])
+        rest = b"".join(part for _, part in rests)
+        file = bytearray()
+        for began, sample in sorted(self.samples.get(name, [])):
+            gap, rest = rest[: began - len(file)], rest[began - len(file) :]
+            file += gap
+            need(len(file) == began, "its samples do not fit together")
+            file += sample
+        file += rest
+        need(all(length == len(file) for length, _ in rests), "it has another length")
+        return bytes(file)
 
 
-def same_pixels(path, pixels):
-    image = PIL.Image.open(path)
+def same_pixels(original, pixels):
+    image = PIL.Image.open(io.BytesIO(original))
     theirs = np.asarray(image)
     if image.mode == "CMYK" and "adobe" in image.info:
         theirs = 255 - theirs  # Pillow turns Adobe's inks round
     return np.array_equal(theirs.reshape(pixels.shape), pixels)
 
 
-def read_store(store, source):
-    """Reads every record; returns the files, and how many records were of each kind."""
+def read_record(index, record, pages, n_classes):
+    """The original bytes of a record."""
+    data, filling = pages[: record.length], pages[record.length :]
+    need(len(data) == record.length, "it is cut short")
+    need(checksum(data) == record.checksum, "it has another checksum")
+    need(not any(filling), "its last page is not filled with zeros")
+    if record.kind != REST and n_classes:
+        need(record.label < n_classes, "its label has no name")
+    if record.kind == BLOCKS:
+        head = Head(index, record)
+        coefficients, remainder = read_coefficients(head, data)
+        data = original_jpeg(head, coefficients, remainder)
+        need(same_pixels(data, pixels_of(head, coefficients)), "Pillow has other pixels")
+    need(len(data) == record.original, "it has another length")
+    return data
+
+
+def read_records(store):
+    """Reads every record; returns the files, and how many records are of each kind."""
     files, counts = Files(), collections.Counter()
-    for where, index, record, data in store.records():
-        name, original = index.names[record.name], data
+    n_classes = len(store.manifest["classes"])
+    for where, index, record, pages in store.records():
         counts[record.kind] += 1
-        if record.kind != REST and store.manifest["classes"]:
-            need(record.label < len(store.manifest["classes"]), f"{where}: a label")
         try:
-            if record.kind == BLOCKS:
-                head = Head(index, record)
-                coefficients, remainder = read_coefficients(head, data)
-                original = original_jpeg(head, coefficients, remainder)
-                pixels = pixels_of(head, coefficients)
-                if source and record.began == 0 and not same_pixels(source / name, pixels):
-                    store.damage.append(f"{where}: Pillow has other pixels")
-            need(len(original) == record.original, "it has another length")
-            files.add(name, record, original)
-        except (Damaged, KeyError, IndexError, struct.error) as error:
+            original = read_record(index, record, pages, n_classes)
+            files.add(index.names[record.name], record, original)
+        except (ValueError, LookupError, struct.error) as error:
             store.damage.append(f"{where}: {error}")
     return files, counts
 
 
 def compare(files, source):
     """A line for each file that differs from that under `source`."""
-    names = set()
-    for name, data in files.whole():
-        names.add(name)
-        path = source / name
-        if not path.is_file():
-            yield f"{name}: there is no such file"
-        elif path.read_bytes() != data:
-            yield f"{name}: it has other bytes"
-    for path in source.rglob("*"):
-        name = path.relative_to(source).as_posix()
-        if path.is_file() and name not in names:
-            yield f"{name}: it is not in the store"
+    theirs = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
+    for name in sorted(files.names() | theirs):
+        try:
+            if name not in theirs:
+                yield f"{name}: there is no such file in {source}"
+            elif name not in files.names():
+                yield f"{name}: it is not in the store"
+            elif files.whole(name) != (source / name).read_bytes():
+                yield f"{name}: it has other bytes than in {source}"
+        except Damaged as error:
+            yield f"{name}: {error}"
     for folder in files.folders:
         if not (source / folder).is_dir():
             yield f"{folder}: there is no such folder"
@@ -666,16 +675,16 @@ def main():
     args = parser.parse_args()
     try:
         store = Store(args.store, args.copies)
-    except (Damaged, OSError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {args.store} cannot be read: {error}")
-    files, counts = read_store(store, args.check)
+    files, counts = read_records(store)
     samples = counts[BLOCKS] + counts[BYTES]
     if args.check:
         store.damage += compare(files, args.check)
     print(
         f"{samples} samples ({counts[BLOCKS]} as blocks, {counts[BYTES]} as bytes) and "
-        f"{counts[REST]} rests in {len(store.shards)} shards; {len(files.parts)} files with "
-        f"samples, {len(store.manifest['classes'])} classes"
+        f"{counts[REST]} rests in {len(store.shards)} shards; {len(files.names())} files, "
+        f"{len(files.folders)} empty folders, {len(store.manifest['classes'])} classes"
     )
     for line in store.damage:
         print(f"damaged: {line}")
