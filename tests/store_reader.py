@@ -8,7 +8,8 @@
 Written from docs/store-format.md and section 7 of docs/numbers.md; it shares no line with
 the Rust code. Every checksum is compared, every sample's label, name and metadata are read,
 the coefficients of every JPEG become pixels, which must be Pillow's, and every original
-file is made again. With `--check` the files must be those under SOURCE, byte for byte. Damage is said in one line each; the exit status is then 1. It writes nothing, and it is slow.
+file is made again. With `--check` the files must be those under SOURCE, byte for byte.
+Damage is said in one line each; the exit status is then 1. It writes nothing, and it is slow.
 
 NumPy, Pillow and xxhash come from PyPI into .venv, once; after that no network is needed.
 """
@@ -416,22 +417,26 @@ def upsampled(head, component, plane):
 
 
 def pixels_of(head, coefficients):
-    """Rows x columns x channels: grey, RGB, or CMYK as the file has it."""
+    """Rows x columns x red, green and blue."""
     planes = [
         upsampled(head, c, plane_of(head, c, values))
         for c, values in zip(head.components, coefficients)
     ]
     if head.colour in (YCBCR, YCCK):
         y, b, r = planes[0], planes[1] - 128, planes[2] - 128
-        rgb = [
-            y + ((91881 * r + 32768) >> 16),
-            y + ((-22554 * b - 46802 * r + 32768) >> 16),
-            y + ((116130 * b + 32768) >> 16),
-        ]
-        planes[:3] = [np.clip(channel, 0, 255) for channel in rgb]
-    if head.colour == YCCK:
-        planes[:3] = [255 - channel for channel in planes[:3]]
-    return np.stack(planes, 2).astype(np.uint8)
+        red = y + ((91881 * r + 32768) >> 16)
+        green = y + ((32768 - 22554 * b - 46802 * r) >> 16)
+        blue = y + ((116130 * b + 32768) >> 16)
+        planes[:3] = [np.clip(channel, 0, 255) for channel in (red, green, blue)]
+    if head.colour == CMYK:
+        planes[:3] = [255 - plane for plane in planes[:3]]
+    if head.colour in (CMYK, YCCK):
+        *inks, k = planes
+        products = [ink * k + 128 for ink in inks]
+        planes = [np.maximum(0, k - ((m + (m >> 8)) >> 8)) for m in products]
+    if head.colour == GREY:
+        planes *= 3
+    return np.stack(planes, 2)
 
 
 # ---- section 5: the file again
@@ -612,10 +617,7 @@ class Files:
 
 def same_pixels(original, pixels):
     image = PIL.Image.open(io.BytesIO(original))
-    theirs = np.asarray(image)
-    if image.mode == "CMYK" and "adobe" in image.info:
-        theirs = 255 - theirs  # Pillow turns Adobe's inks round
-    return np.array_equal(theirs.reshape(pixels.shape), pixels)
+    return np.array_equal(np.asarray(image.convert("RGB")), pixels)
 
 
 def read_record(index, record, pages, n_classes):
@@ -651,7 +653,8 @@ def read_records(store):
 
 def compare(files, source):
     """A line for each file that differs from that under `source`."""
-    theirs = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
+    paths = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
+    theirs = {path.as_posix() for path in paths if ".bothends-index" not in path.parts}
     for name in sorted(files.names() | theirs):
         try:
             if name not in theirs:
