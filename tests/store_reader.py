@@ -246,10 +246,10 @@ class Component:
 class Head:
     def __init__(self, index, record):
         head = record.head
-        self.rows, self.columns, profile, wide, unit = take("HHIBB", head)
-        need(wide in (0, 1), "wide is neither 0 nor 1")
-        self.wide = wide
-        self.group_lengths = [length << unit for length in head[10:]]
+        self.rows, self.columns, profile, unit = take("HHIH", head)
+        self.wide, unit = unit >> 15, unit & 0x7FFF
+        self.group_lengths = [length * unit for length in head[10:]]
+        need(all(self.group_lengths), "a row group without bytes")
         self.colour, n, n_tables = take("BBB", index.profiles, profile)
         need(n == N_COMPONENTS.get(self.colour), "components and colour do not agree")
         at = profile + 3 + 3 * n
@@ -669,9 +669,9 @@ def compare(files, source):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("store", type=Path)
-    parser.add_argument("--check", type=Path, metavar="SOURCE")
-    parser.add_argument("--copies", action="store_true")
+    parser.add_argument("store", type=Path, help="the store's folder")
+    parser.add_argument("--check", type=Path, metavar="SOURCE", help="what was packed")
+    parser.add_argument("--copies", action="store_true", help="do not look at what has a copy")
     args = parser.parse_args()
     try:
         store = Store(args.store, args.copies)
