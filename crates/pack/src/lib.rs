@@ -1,8 +1,8 @@
 //! Stores: data sets packed for reading, made, taken apart again, and held against their
 //! checksums.
 //!
-//! [`pack`] turns the records of a [`Source`] into shards, [`unpack`] makes the original files
-//! of them, byte for byte, and [`verify`] finds every byte that is not as it was written. The
+//! [`pack()`] turns the records of a [`Source`] into shards, [`unpack()`] makes the original files
+//! of them, byte for byte, and [`verify()`] finds every byte that is not as it was written. The
 //! format is `docs/store-format.md`; its parts are `dataset`'s to write and read, and what a
 //! record becomes is `ops`'s to say. Nothing here makes a sample, prints, or measures time.
 //!
