@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bothends_pack::{
-    Destination, Files, OpenStore, PackConfig, Progress, Source, Stored, is_store,
+    Destination, Files, OpenStore, PackConfig, Progress, Source, Stored, check_outside,
+    is_store,
 };
 
 use crate::args::{PackArgs, UnpackArgs};
@@ -43,6 +44,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Failed> {
         let why = "several sources must all be stores; pack each data set, then join the stores";
         return Err(Failed::Arguments(why.to_owned()));
     };
+    check_outside(&args.store, source)?;
     pack_source(&Files::open(source)?, &args.store, &config)
 }
 

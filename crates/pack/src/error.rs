@@ -49,6 +49,17 @@ pub enum PackError {
         /// Something in it.
         name: String,
     },
+    /// The store would lie among the data that it is made of.
+    #[error(
+        "`{}` lies inside `{}`, and the next attempt would take it for data; \
+         name a folder outside", folder.display(), data.display()
+    )]
+    Inside {
+        /// The folder to be filled.
+        folder: PathBuf,
+        /// The data set.
+        data: PathBuf,
+    },
     /// The folder to be filled is a store.
     #[error(
         "`{}` is a store already; name a new folder, or add to it with `--append`",

@@ -41,6 +41,22 @@ impl Storage for Folder {
     }
 }
 
+/// Checks that `folder`, which need not be there yet, does not lie inside `data`.
+///
+/// # Errors
+/// [`PackError::Inside`]; [`PackError::Failed`] when `data` is not there.
+pub fn check_outside(folder: &Path, data: &Path) -> Result<(), PackError> {
+    let real = fs::canonicalize(data).map_err(PackError::at("open", data))?;
+    let whole = std::path::absolute(folder).map_err(PackError::at("find", folder))?;
+    // What is there of the way to it, links followed.
+    let there = whole.ancestors().find_map(|part| fs::canonicalize(part).ok());
+    if there.is_some_and(|there| there.starts_with(&real)) {
+        let (folder, data) = (folder.to_owned(), data.to_owned());
+        return Err(PackError::Inside { folder, data });
+    }
+    Ok(())
+}
+
 /// The names in a folder that is to be filled, sorted; it is made if it is not there.
 pub(crate) fn names(folder: &Path) -> Result<Vec<String>, PackError> {
     fs::create_dir_all(folder).map_err(PackError::at("make", folder))?;

@@ -31,6 +31,7 @@ mod verify;
 pub use convert::Converter;
 pub use error::PackError;
 pub use files::Files;
+pub use folder::check_outside;
 pub use opened::{Contents, OpenStore, is_store};
 pub use pack::{Destination, PackConfig, Packed, pack};
 pub use source::{Item, Made, Progress, Source};

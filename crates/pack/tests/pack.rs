@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bothends_core::sample::Encoding;
 use bothends_pack::{
     Converter, Destination, Files, Item, Made, OpenStore, PackConfig, PackError, Packed,
-    Source, Stored, Unpacked, pack, unpack, verify,
+    Source, Stored, Unpacked, check_outside, pack, unpack, verify,
 };
 use tempfile::TempDir;
 
@@ -336,4 +336,19 @@ fn a_store_is_added_to() {
     let photos = Files::open(&at("photos")).unwrap();
     let error = pack(&photos, &at("store"), &append, &mut |_| ()).unwrap_err();
     assert!(matches!(error, PackError::Differ { what: "encoding", .. }), "{error}");
+}
+
+#[test]
+fn a_store_does_not_lie_among_its_own_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir_all(data.join("class")).unwrap();
+    std::os::unix::fs::symlink(&data, folder.path().join("link")).unwrap();
+    for inside in ["data", "data/store", "data/class/a/b", "link/store"] {
+        let error = check_outside(&folder.path().join(inside), &data).unwrap_err();
+        assert!(matches!(error, PackError::Inside { .. }), "{inside}: {error}");
+    }
+    for outside in ["store", "data.store", "a/b/c"] {
+        check_outside(&folder.path().join(outside), &data).unwrap();
+    }
 }
