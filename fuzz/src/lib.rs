@@ -242,13 +242,14 @@ pub fn rebuild(bytes: &[u8]) {
         out: Vec<u8>,
     }
     thread_local!(static MEMORY: RefCell<Memory> = RefCell::default());
+    let level = Level::of_process();
     MEMORY.with_borrow_mut(|Memory { decoder, parts, out }| {
         if take_apart(decoder, bytes, parts).is_some() {
             let file = Opened::new(bytes).expect("it was taken apart");
             let region = Region::whole(file.size());
             let decoded = decoder.decode(file, &region, Chroma::Upsampled, None);
             assert!(decoded.is_ok(), "it was taken apart");
-            if put_together(&parts.coefficients, &parts.remainder, out).is_ok() {
+            if put_together(level, &parts.coefficients, &parts.remainder, out).is_ok() {
                 assert_eq!(out, bytes);
             }
         }
@@ -259,7 +260,7 @@ pub fn rebuild(bytes: &[u8]) {
         ];
         let file = files[bytes.len() % files.len()];
         take_apart(decoder, file, parts).expect("the file is good");
-        let _ = put_together(&parts.coefficients, bytes, out);
+        let _ = put_together(level, &parts.coefficients, bytes, out);
         let remainder = &mut parts.remainder;
         for change in bytes.chunks_exact(3).take(16) {
             let place = usize::from(u16::from_le_bytes([change[0], change[1]]));
@@ -272,7 +273,7 @@ pub fn rebuild(bytes: &[u8]) {
         }
         let check = xxh3_64(&remainder[4..]).to_le_bytes();
         remainder[..4].copy_from_slice(&check[..4]);
-        if put_together(&parts.coefficients, remainder, out).is_ok() {
+        if put_together(level, &parts.coefficients, remainder, out).is_ok() {
             assert_eq!(out, file);
         }
     });

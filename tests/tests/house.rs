@@ -80,6 +80,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "tests",
         ],
     ),
+    ("rustix", &["io"]),
     ("sha2", &["csd"]),
     ("signal-hook", &["cli", "agent"]),
     ("tokio-uring", &["agent", "firmware-sim"]),
@@ -104,6 +105,10 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
         "calls code compiled for a processor known to be there",
     ),
     ("crates/ops/src/jpeg/idct/x86.rs", "vector loads and stores take addresses"),
+    (
+        "crates/ops/src/jpeg/rebuild/scan/x86.rs",
+        "calls code compiled for a processor known to be there; gathers from a table",
+    ),
     (
         "crates/ops/src/jpeg/sequential/bmi.rs",
         "calls code compiled for a processor known to be there",

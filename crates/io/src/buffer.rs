@@ -7,8 +7,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What buffers, and offsets and lengths of O_DIRECT reads, are multiples of, in bytes. No
-/// file system in use asks for more than its 4 KiB block.
+/// What buffers are multiples of, in bytes, and what offsets and lengths of O_DIRECT reads are
+/// at most. No file system in use asks for more than its 4 KiB block.
 pub const ALIGNMENT: usize = 4096;
 
 /// Owned memory that begins at a multiple of [`ALIGNMENT`] and is a multiple of it long.

@@ -7,14 +7,15 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bothends_core::sample::FileIdx;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use rustix::fs::{AtFlags, StatxFlags};
 
-use crate::IoError;
+use crate::{ALIGNMENT, IoError};
 
 /// Whether reads go past the page cache (O_DIRECT).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,9 @@ pub struct OpenFile {
     path: PathBuf,
     /// Length in bytes and time of the last change in nanoseconds since 1970, when opened.
     age: (u64, i128),
-    /// O_DIRECT is set on `file`. Stands alone: no other memory is published through it.
-    direct: AtomicBool,
+    /// What reads begin and end at multiples of, in bytes; 1 without O_DIRECT. Stands alone:
+    /// no other memory is published through it.
+    block: AtomicUsize,
 }
 
 impl OpenFile {
@@ -72,14 +74,23 @@ impl OpenFile {
         let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000
             + i128::from(metadata.mtime_nsec());
         let age = (metadata.len(), modified_ns);
-        let direct = AtomicBool::new(direct == Direct::Auto);
-        Ok(Self { file, path: path.to_owned(), age, direct })
+        let block = match direct {
+            Direct::Auto => direct_block(&file),
+            Direct::Off => 1,
+        };
+        let block = AtomicUsize::new(block);
+        Ok(Self { file, path: path.to_owned(), age, block })
     }
 
     /// Whether reads go past the page cache now.
     #[must_use]
     pub fn is_direct(&self) -> bool {
-        self.direct.load(Ordering::Relaxed)
+        self.block() > 1
+    }
+
+    /// What reads begin and end at multiples of now, in bytes: 1, or at most [`ALIGNMENT`].
+    pub(crate) fn block(&self) -> usize {
+        self.block.load(Ordering::Relaxed)
     }
 
     /// Its length in bytes and the time of its last change, in nanoseconds since 1970, as they
@@ -105,9 +116,24 @@ impl OpenFile {
     pub(crate) fn go_buffered(&self) -> io::Result<()> {
         let flags = OFlag::from_bits_retain(fcntl(&self.file, FcntlArg::F_GETFL)?);
         fcntl(&self.file, FcntlArg::F_SETFL(flags - OFlag::O_DIRECT))?;
-        self.direct.store(false, Ordering::Relaxed);
+        self.block.store(1, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// What O_DIRECT reads of a file begin and end at multiples of, in memory and in the file: often
+/// the disk's sectors of 512 bytes, so that less is read than is thrown away. [`ALIGNMENT`]
+/// where the kernel does not say (before 6.1, and many file systems).
+fn direct_block(file: &File) -> usize {
+    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let Ok(told) = told else { return ALIGNMENT };
+    let [memory, offset] =
+        [told.stx_dio_mem_align, told.stx_dio_offset_align].map(|n| n as usize);
+    let block = memory.max(offset);
+    let is_told = told.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    let is_sound = offset > 0 && block.is_power_of_two() && block <= ALIGNMENT;
+    // One byte would mean the page cache.
+    if is_told && is_sound { block.max(2) } else { ALIGNMENT }
 }
 
 /// Whether the system said EINVAL: what O_DIRECT answers where it is not supported.
@@ -221,6 +247,26 @@ mod tests {
             let flags = fcntl(open.file(), FcntlArg::F_GETFL).unwrap();
             assert!(!OFlag::from_bits_retain(flags).contains(OFlag::O_NONBLOCK));
         }
+    }
+
+    #[test]
+    fn a_direct_read_of_one_block_is_taken() {
+        use std::os::unix::fs::FileExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let bytes: Vec<u8> = (0..3 * ALIGNMENT).map(|n| (n / 512) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let open = OpenFile::open(&path, Direct::Auto).unwrap();
+        if !open.is_direct() {
+            println!("skipped: this file system has no O_DIRECT");
+            return;
+        }
+        let block = open.block();
+        assert!(block.is_power_of_two() && block <= ALIGNMENT, "{block}");
+        let mut buffer = crate::Buffer::new(ALIGNMENT);
+        let read = &mut buffer.as_mut_slice()[block % ALIGNMENT..][..block];
+        open.file().read_exact_at(read, block as u64).unwrap();
+        assert_eq!(*read, bytes[block..2 * block]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 
 use crate::files::is_invalid;
-use crate::{ALIGNMENT, IoError, OpenFile};
+use crate::{IoError, OpenFile};
 
 /// Longest single read in bytes: below the kernel's own bound of 2 GiB less a page.
 const MAX_PIECE_BYTES: usize = 1 << 30;
@@ -28,7 +28,7 @@ pub(crate) struct Span {
     len: usize,
     /// Bytes of the window that are read.
     done: usize,
-    /// Reads begin and end at multiples of this: [`ALIGNMENT`] for O_DIRECT, else 1.
+    /// Reads begin and end at multiples of this: 1 without O_DIRECT.
     block: usize,
     n_retries: u32,
 }
@@ -55,8 +55,7 @@ pub(crate) enum Next {
 impl Span {
     /// The request for `len` bytes from `offset` of `file`.
     pub(crate) fn new(file: &OpenFile, offset: u64, len: usize) -> Result<Self, IoError> {
-        let block = if file.is_direct() { ALIGNMENT } else { 1 };
-        Self::cover(offset, len, block).ok_or_else(|| truncated(file, offset, len))
+        Self::cover(offset, len, file.block()).ok_or_else(|| truncated(file, offset, len))
     }
 
     /// `None` beyond the largest offset a file has.
@@ -135,7 +134,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Direct;
+    use crate::{ALIGNMENT, Direct};
 
     /// What a read does instead of all that was asked for.
     #[derive(Debug, Clone, Copy)]
@@ -184,7 +183,7 @@ mod tests {
         #[test]
         fn whatever_happens_the_bytes_are_right_or_the_file_ends(
             (disk_len, offset, len) in (0..40_000_usize, 0..45_000_usize, 0..30_000_usize),
-            block in prop::sample::select(vec![1, ALIGNMENT]),
+            block in prop::sample::select(vec![1, 512, ALIGNMENT]),
             faults in faults(),
         ) {
             let disk: Vec<u8> = (0..disk_len).map(|n| (n * 31 % 251).to_le_bytes()[0]).collect();

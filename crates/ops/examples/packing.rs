@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
-use bothends_ops::jpeg::{Coefficients, Decoder, Stored, pack, unpack};
+use bothends_ops::jpeg::{Coefficients, Decoder, Packer, Stored, unpack};
 use bothends_ops::kernels::Level;
 
 const STEPS: [&str; 4] = ["take apart", "pack", "unpack", "put together"];
@@ -20,6 +20,7 @@ const STEPS: [&str; 4] = ["take apart", "pack", "unpack", "put together"];
 struct Bench {
     decoder: Decoder,
     parts: Parts,
+    packer: Packer,
     coefficients: Coefficients,
     out: Vec<u8>,
 }
@@ -57,7 +58,7 @@ fn main() {
 impl Bench {
     /// Adds up what the steps take; `None` when the file does not come back.
     fn pack(&mut self, file: &[u8], sums: &mut [f64; 4]) -> Option<()> {
-        let Self { decoder, parts, coefficients, out } = self;
+        let Self { decoder, parts, packer, coefficients, out } = self;
         let mut last = Instant::now();
         let mut step = |nth: usize| {
             let now = Instant::now();
@@ -66,14 +67,14 @@ impl Bench {
         };
         take_apart(decoder, file, parts)?;
         step(0);
-        let packed = pack(Level::of_process(), file, &parts.coefficients)?;
+        let packed = packer.pack(Level::of_process(), file, &parts.coefficients)?;
         let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
         step(1);
         let blocks = Blocks::new(Profile::read(&packed.profile)?, Head::read(&head)?)?;
         let stored = Stored::new(blocks, 0, &packed.groups).ok()?;
         unpack(Level::of_process(), &stored, coefficients).ok()?;
         step(2);
-        put_together(coefficients, &parts.remainder, out).ok()?;
+        put_together(Level::of_process(), coefficients, &parts.remainder, out).ok()?;
         step(3);
         (*out == file).then_some(())
     }

@@ -52,7 +52,7 @@ pub use coefficients::Coefficients;
 pub use decoder::{Decoder, Opened, Stage};
 pub use entry_points::EntryPoints;
 pub use planes::{Chroma, Plane, Region};
-pub use stored::{Packed, Stored, pack, unpack};
+pub use stored::{Packed, Packer, Stored, unpack};
 
 pub(crate) use frame::ColourModel;
 pub(crate) use rows::PixelRows;

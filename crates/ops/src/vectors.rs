@@ -40,6 +40,9 @@ unsafe impl Integer for i32 {}
 // SAFETY: an integer is one.
 #[cfg(target_arch = "x86_64")]
 unsafe impl Integer for u32 {}
+// SAFETY: an integer is one.
+#[cfg(target_arch = "x86_64")]
+unsafe impl Integer for u64 {}
 
 /// Fetches the cache lines from `at` on that will be written to next, as far as there are so
 /// many: the writes then need not wait for them. Samples go to slots that no cache holds any

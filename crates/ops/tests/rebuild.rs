@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use bothends_ops::SampleFault;
 use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
 use bothends_ops::jpeg::{Chroma, Decoder, Opened, Region};
+use bothends_ops::kernels::Level;
 use bothends_samples::{GenerateConfig, generate};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -50,9 +51,16 @@ fn apart(file: &[u8]) -> Option<Parts> {
 }
 
 fn together(parts: &Parts) -> Result<Vec<u8>, SampleFault> {
-    let mut out = Vec::new();
-    put_together(&parts.coefficients, &parts.remainder, &mut out)?;
-    Ok(out)
+    let together = |level| {
+        let mut out = Vec::new();
+        put_together(level, &parts.coefficients, &parts.remainder, &mut out).map(|()| out)
+    };
+    let file = together(Level::Scalar);
+    for level in Level::available() {
+        let twin = together(level);
+        assert!(twin.as_ref().ok() == file.as_ref().ok(), "{level:?} makes another file");
+    }
+    file
 }
 
 /// Whether the file comes back; it must be refused if other bytes would.
@@ -86,10 +94,11 @@ fn every_sequential_fixture_comes_back() {
 fn files_of_all_sizes_come_back_one_after_the_other() {
     let (mut decoder, mut parts, mut out) =
         (Decoder::default(), Parts::default(), Vec::new());
+    let level = Level::of_process();
     let mut n_rebuilt = 0;
     for (name, file) in fixtures().iter().rev().chain(&fixtures()) {
         if take_apart(&mut decoder, file, &mut parts).is_some() {
-            put_together(&parts.coefficients, &parts.remainder, &mut out).unwrap();
+            put_together(level, &parts.coefficients, &parts.remainder, &mut out).unwrap();
             assert!(out == *file, "{name}");
             n_rebuilt += 1;
         }
@@ -194,7 +203,9 @@ fn what_no_encoder_does_is_refused_and_not_made_up() {
 fn a_wrong_remainder_is_refused_in_words() {
     let parts = apart(&fixture("420-48x64.jpg")).unwrap();
     let refused = |remainder: &[u8], words: &str| {
-        let outcome = put_together(&parts.coefficients, remainder, &mut Vec::new());
+        let mut out = Vec::new();
+        let outcome =
+            put_together(Level::Scalar, &parts.coefficients, remainder, &mut out);
         let fault = outcome.unwrap_err().to_string();
         assert!(fault.contains(words), "{fault} instead of {words}");
     };

@@ -10,7 +10,7 @@ use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{Numerics, Recipe, RecordShape};
 use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
 use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
-use bothends_ops::jpeg::{Coefficients, Decoder, Packed, Stored, pack, unpack};
+use bothends_ops::jpeg::{Coefficients, Decoder, Packed, Packer, Stored, unpack};
 use bothends_ops::kernels::Level;
 use bothends_ops::{OpsError, Pipeline, SampleFault, Scratch};
 
@@ -36,7 +36,8 @@ impl Image {
     fn of(file: &[u8]) -> Option<Self> {
         let mut parts = Parts::default();
         take_apart(&mut Decoder::default(), file, &mut parts)?;
-        let packed = pack(Level::of_process(), file, &parts.coefficients)?;
+        let packed =
+            Packer::default().pack(Level::of_process(), file, &parts.coefficients)?;
         let head = packed.lengths.head(packed.size, 0, packed.row_lengths).unwrap();
         Some(Self { packed, head, remainder: parts.remainder })
     }
@@ -108,7 +109,7 @@ fn a_file_comes_back_from_its_record() {
         let stored = Stored::new(image.blocks(), 0, &image.packed.groups).unwrap();
         for level in Level::available() {
             unpack(level, &stored, &mut coefficients).unwrap();
-            put_together(&coefficients, &image.remainder, &mut file).unwrap();
+            put_together(level, &coefficients, &image.remainder, &mut file).unwrap();
             assert!(file == bytes, "{}: {level:?}", path.display());
         }
     }

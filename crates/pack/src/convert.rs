@@ -8,7 +8,7 @@ use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::sample::Encoding;
 use bothends_dataset::store::{Index, RecordKind};
 use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
-use bothends_ops::jpeg::{self, Coefficients, Decoder};
+use bothends_ops::jpeg::{self, Coefficients, Decoder, Packer};
 use bothends_ops::kernels::Level;
 
 use crate::Item;
@@ -20,6 +20,7 @@ pub struct Converter {
     level: Level,
     decoder: Decoder,
     parts: Parts,
+    packer: Packer,
     coefficients: Coefficients,
     again: Vec<u8>,
 }
@@ -31,6 +32,7 @@ impl Default for Converter {
             level,
             decoder: Decoder::new(level),
             parts: Parts::default(),
+            packer: Packer::default(),
             coefficients: Coefficients::default(),
             again: Vec::new(),
         }
@@ -72,7 +74,7 @@ impl Converter {
     /// The record of blocks of a JPEG; `None` where there is none that gives `file` back.
     fn blocks(&mut self, item: &Item, file: &[u8]) -> Option<Made> {
         take_apart(&mut self.decoder, file, &mut self.parts)?;
-        let packed = jpeg::pack(self.level, file, &self.parts.coefficients)?;
+        let packed = self.packer.pack(self.level, file, &self.parts.coefficients)?;
         let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
         let mut stored = packed.groups;
         stored.extend_from_slice(&self.parts.remainder);
@@ -118,7 +120,7 @@ impl Converter {
             .ok_or_else(broken)?;
         jpeg::Stored::new(blocks, 0, groups)
             .and_then(|stored| jpeg::unpack(self.level, &stored, &mut self.coefficients))
-            .and_then(|()| put_together(&self.coefficients, remainder, out))
+            .and_then(|()| put_together(self.level, &self.coefficients, remainder, out))
             .map_err(|fault| fault.to_string())
     }
 }

@@ -139,17 +139,75 @@ fn exceptions(
     Ok(end)
 }
 
+/// Bytes that are written one behind the other, in memory that stays for the next image.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Those behind the first `len` mean nothing.
+    memory: Vec<u8>,
+    len: usize,
+}
+
+/// Room for the longest block without exceptions, whose last group may begin 59 bytes behind
+/// its mask, and a store of eight bytes there.
+const ROOM: usize = 3 + 8 + VALUES_ROOM;
+
+/// Room for the values alone.
+const VALUES_ROOM: usize = 72;
+
+impl Written {
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.memory[..self.len]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The next bytes; what is written there counts once [`Self::advance`] says how many.
+    #[inline(always)]
+    fn room(&mut self) -> &mut [u8; ROOM] {
+        if self.memory.len() < self.len + ROOM {
+            self.grow(ROOM);
+        }
+        let room = &mut self.memory[self.len..self.len + ROOM];
+        room.try_into().expect("as long as the room")
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, n_bytes: usize) {
+        self.len += n_bytes;
+    }
+
+    /// Makes room for `n_bytes` more.
+    #[cold]
+    fn grow(&mut self, n_bytes: usize) {
+        self.memory.resize(2 * self.len + n_bytes, 0);
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        if self.memory.len() < self.len + bytes.len() {
+            self.grow(bytes.len());
+        }
+        self.memory[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+}
+
 /// Appends `blocks` to `out`. `None` when the DC of one has more than 12 bits, which no 8-bit
 /// JPEG needs; `out` then holds those before it.
-pub(super) fn write_row(level: Level, blocks: &[Block], out: &mut Vec<u8>) -> Option<()> {
+pub(super) fn write_row(level: Level, blocks: &[Block], out: &mut Written) -> Option<()> {
     match level {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512(proof) => x86::write_row_avx512(proof, blocks, out),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2(_) => write_with(blocks, out, numbers),
+        Level::Avx2(_) => write_with(blocks, out, numbers, press),
         #[cfg(target_arch = "aarch64")]
-        Level::Neon(_) => write_with(blocks, out, numbers),
-        Level::Scalar => write_with(blocks, out, numbers),
+        Level::Neon(_) => write_with(blocks, out, numbers, press),
+        Level::Scalar => write_with(blocks, out, numbers, press),
     }
 }
 
@@ -161,56 +219,64 @@ struct Numbers {
     /// As they are written, one byte each, eight to a group; behind them zeros.
     groups: [u64; 8],
     /// What the first values, and the others, have in bits beside the sign.
-    bits: [i16; 2],
+    bits: [u8; 2],
     /// Whether one is beyond [`LARGEST`].
     is_large: bool,
 }
 
-/// [`write_row`] with one way to find the numbers of a block, and to press eight of them
-/// together.
+/// [`write_row`] with one way to find the numbers of a block, and one to press groups of
+/// eight together: as many as the mask says, the first with the first width.
 #[inline(always)]
 fn write_with(
     blocks: &[Block],
-    out: &mut Vec<u8>,
+    out: &mut Written,
     numbers: impl Fn(&Block) -> Numbers,
+    press: impl Fn(&Numbers, [u32; 2], &mut [u8; VALUES_ROOM]),
 ) -> Option<()> {
     for block in blocks {
         if !(-2048..2048).contains(&block[0]) {
             return None;
         }
-        let Numbers { mask, groups, bits, is_large } = numbers(block);
+        let numbers = numbers(block);
+        let Numbers { mask, bits, is_large, .. } = numbers;
         let n = mask.count_ones();
-        let width =
-            |n: u32, bits: i16| if n == 0 { 0 } else { 17 - bits.leading_zeros() };
+        let n_first = n.min(FIRST_VALUES as u32);
+        let n_others = n - n_first;
+        // No values, no bits; else a sign beside them.
+        let width = |n: u32, bits: u8| if n == 0 { 0 } else { 9 - bits.leading_zeros() };
         let first = if is_large { 8 } else { width(n, bits[0]) };
-        let others = width(n.saturating_sub(FIRST_VALUES as u32), bits[1]);
+        let others = width(n_others, bits[1]);
         let n_mask = 8 - mask.leading_zeros() / 8;
         let first_field = if is_large { WITH_EXCEPTIONS } else { first };
         let dc = u32::from(block[0].cast_unsigned() & 0xfff);
         let header = dc | n_mask << 12 | first_field << 16 | others << 20;
 
-        // The longest block without exceptions, and a store of eight bytes behind it.
-        let mut bytes = [0; 96];
-        bytes[..4].copy_from_slice(&header.to_le_bytes());
-        bytes[3..11].copy_from_slice(&mask.to_le_bytes());
-        let mut at = 3 + n_mask as usize;
-        let mut left = n;
-        for (nth, group) in groups.into_iter().enumerate() {
-            let width = if nth == 0 { first } else { others };
-            bytes[at..at + 8].copy_from_slice(&pressed(group, width).to_le_bytes());
-            let n_values = left.min(8);
-            at += (n_values * width).div_ceil(8) as usize;
-            left -= n_values;
-            if left == 0 {
-                break;
-            }
-        }
-        out.extend_from_slice(&bytes[..at]);
+        let room = out.room();
+        room[..4].copy_from_slice(&header.to_le_bytes());
+        room[3..11].copy_from_slice(&mask.to_le_bytes());
+        let values = 3 + n_mask as usize;
+        let to = &mut room[values..values + VALUES_ROOM];
+        press(&numbers, [first, others], to.try_into().expect("as long as the values"));
+        let n_bits = n_first * first + n_others * others;
+        out.advance(values + n_bits.div_ceil(8) as usize);
         if is_large {
             write_exceptions(block, out);
         }
     }
     Some(())
+}
+
+/// Writes the groups of a block, each in as many bytes as its width has bits.
+#[inline(always)]
+fn press(numbers: &Numbers, widths: [u32; 2], out: &mut [u8; VALUES_ROOM]) {
+    let n_groups = numbers.mask.count_ones().div_ceil(8) as usize;
+    let [first, others] = widths;
+    let mut at = 0;
+    for (nth, &group) in numbers.groups[..n_groups].iter().enumerate() {
+        let width = if nth == 0 { first } else { others };
+        out[at..at + 8].copy_from_slice(&pressed(group, width).to_le_bytes());
+        at += width as usize;
+    }
 }
 
 /// The low `width` bits of eight bytes, one behind the other.
@@ -239,7 +305,7 @@ fn numbers(block: &Block) -> Numbers {
         numbers.is_large |= value.unsigned_abs() > LARGEST.unsigned_abs();
         let value = value.clamp(-LARGEST, LARGEST);
         let number = value - i16::from(value > 0);
-        numbers.bits[usize::from(nth >= FIRST_VALUES)] |= number ^ (number >> 15);
+        numbers.bits[usize::from(nth >= FIRST_VALUES)] |= (number ^ (number >> 15)) as u8;
         let byte = u64::from(number.cast_unsigned() as u8);
         numbers.groups[nth / 8] |= byte << (8 * (nth % 8));
         nth += 1;
@@ -248,14 +314,14 @@ fn numbers(block: &Block) -> Numbers {
 }
 
 #[cold]
-fn write_exceptions(block: &Block, out: &mut Vec<u8>) {
+fn write_exceptions(block: &Block, out: &mut Written) {
     let all = (1..64_u8).map(|place| (place, block[usize::from(place)]));
     let is_large = |v: i16| v.unsigned_abs() > LARGEST.unsigned_abs();
     let list = all.filter(|&(_, value)| is_large(value));
-    out.push(list.clone().count() as u8);
+    out.extend(&[list.clone().count() as u8]);
     for (place, value) in list {
-        out.push(place);
-        out.extend(value.to_le_bytes());
+        let [low, high] = value.to_le_bytes();
+        out.extend(&[place, low, high]);
     }
 }
 
@@ -354,8 +420,15 @@ mod tests {
         Ok((len, row[0]))
     }
 
+    fn write_with_level(level: Level, block: &Block, out: &mut Vec<u8>) -> Option<()> {
+        let mut written = Written::default();
+        let whole = write_row(level, &[*block], &mut written);
+        out.extend_from_slice(written.as_slice());
+        whole
+    }
+
     fn write(block: &Block, out: &mut Vec<u8>) -> Option<()> {
-        write_row(Level::Scalar, &[*block], out)
+        write_with_level(Level::Scalar, block, out)
     }
 
     fn check_round_trip(block: &Block) {
@@ -364,7 +437,7 @@ mod tests {
         assert!(bytes.len() <= WINDOW);
         for level in Level::available() {
             let mut same = Vec::new();
-            write_row(level, &[*block], &mut same).expect("DC has 12 bits");
+            write_with_level(level, block, &mut same).expect("DC has 12 bits");
             assert_eq!(same, bytes, "{level:?}");
         }
         for level in Level::available() {

@@ -22,6 +22,7 @@ use super::sequential::{EntryPoint, RowBlocks, Scan, run_one};
 use super::stored::short_checksum;
 use super::{damaged, unreadable, unsupported};
 use crate::error::SampleFault;
+use crate::kernels::Level;
 
 /// A file taken apart.
 #[derive(Debug, Default)]
@@ -56,12 +57,13 @@ pub fn take_apart(decoder: &mut Decoder, file: &[u8], parts: &mut Parts) -> Opti
 /// [`SampleFault`] when the remainder is damaged, does not belong to the coefficients, or the
 /// file was not written as an encoder usually would; `out` then holds anything.
 pub fn put_together(
+    level: Level,
     coefficients: &Coefficients,
     remainder: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), SampleFault> {
     let remainder = Remainder::decode(remainder)?;
-    remainder.apply(coefficients, out)?;
+    remainder.apply(level, coefficients, out)?;
     if xxh3_64(out) != remainder.checksum {
         return Err(wrong("its coefficients make another file than the original"));
     }
@@ -212,6 +214,7 @@ impl<'a> Remainder<'a> {
     /// Writes the file, whatever its checksum.
     fn apply(
         &self,
+        level: Level,
         coefficients: &Coefficients,
         out: &mut Vec<u8>,
     ) -> Result<(), SampleFault> {
@@ -225,7 +228,7 @@ impl<'a> Remainder<'a> {
         }
         out.clear();
         out.extend_from_slice(self.beginning);
-        scan::write(coefficients, &file, self.fill, out)?;
+        scan::write(level, coefficients, &file, self.fill, out)?;
         out.extend_from_slice(self.end);
         Ok(())
     }
@@ -402,7 +405,12 @@ mod tests {
             let remainder =
                 Remainder { beginning: &beginning, fill: made.fill, checksum: 0, end: &made.end };
             let mut file = Vec::new();
-            remainder.apply(&coefficients, &mut file).unwrap();
+            remainder.apply(Level::Scalar, &coefficients, &mut file).unwrap();
+            for level in Level::available() {
+                let mut twin = Vec::new();
+                remainder.apply(level, &coefficients, &mut twin).unwrap();
+                prop_assert!(twin == file, "{:?}", level);
+            }
 
             let mut parts = Parts::default();
             let mut decoder = Decoder::default();
@@ -414,11 +422,12 @@ mod tests {
             // Which bit fills up bytes is seen at the end of the last segment alone.
             let mut again = Vec::new();
             if told.fill == made.fill {
-                put_together(&parts.coefficients, &parts.remainder, &mut again).unwrap();
+                let (level, remainder) = (Level::of_process(), &parts.remainder);
+                put_together(level, &parts.coefficients, remainder, &mut again).unwrap();
                 prop_assert!(again == file);
             } else {
                 prop_assert_eq!((told.fill, made.fill), (1, 0));
-                remainder.apply(&parts.coefficients, &mut again).unwrap();
+                remainder.apply(Level::Scalar, &parts.coefficients, &mut again).unwrap();
                 prop_assert!(again == file);
             }
         }

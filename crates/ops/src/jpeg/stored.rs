@@ -1,7 +1,7 @@
 //! A JPEG's coefficients in a store: row groups, written and found again
 //! (`docs/store-format.md`, section 3).
 //!
-//! [`pack`] puts a file's coefficients into row groups; [`Stored`] is such a record, or
+//! [`Packer`] puts a file's coefficients into row groups; [`Stored`] is such a record, or
 //! those row groups of it that have been read. Where records lie in a store is `dataset`'s to
 //! know, what goes beside the groups to write the file again `rebuild.rs`'s. Nothing here
 //! makes a sample: `decoder.rs` does.
@@ -14,7 +14,7 @@ use bothends_core::blocks::{
 use bothends_core::recipe::Size;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::blocks::{self, PackedRow, unpack_row};
+use super::blocks::{self, PackedRow, Written, unpack_row};
 use super::coefficients::{self, Coefficients};
 use super::decoder::Opened;
 use super::frame::{self, ColourModel, Frame, Process};
@@ -41,15 +41,39 @@ pub struct Packed {
     pub groups: Vec<u8>,
 }
 
-/// Puts the coefficients of a file, which has been taken apart, into row groups. `None` when
-/// no block can hold one of them: such a file is kept as it is.
-#[must_use]
-pub fn pack(level: Level, file: &[u8], coefficients: &Coefficients) -> Option<Packed> {
-    let file = Opened::new(file).ok()?;
-    let frame = &file.frame;
+/// Puts coefficients into row groups; keeps its memory from image to image.
+#[derive(Debug, Default)]
+pub struct Packer {
+    groups: Groups,
+}
+
+impl Packer {
+    /// Packs the coefficients of a file, which has been taken apart. `None` when no block can
+    /// hold one of them: such a file is kept as it is.
+    #[must_use]
+    pub fn pack(
+        &mut self,
+        level: Level,
+        file: &[u8],
+        coefficients: &Coefficients,
+    ) -> Option<Packed> {
+        let file = Opened::new(file).ok()?;
+        let profile = profile_of(&file)?;
+        self.groups.fill(level, coefficients, &file.frame)?;
+        let longest = self.groups.rows.iter().max().copied().unwrap_or(0);
+        let row_lengths = match u16::try_from(longest) {
+            Ok(_) => RowLengths::Narrow,
+            Err(_) => RowLengths::Wide,
+        };
+        self.groups.seal(profile, file.frame.size, row_lengths)
+    }
+}
+
+/// What a file may have in common with others.
+fn profile_of(file: &Opened<'_>) -> Option<Vec<u8>> {
     let mut steps: Vec<[u16; 64]> = Vec::new();
     let mut components = Vec::new();
-    for component in frame.components() {
+    for component in file.frame.components() {
         let own = file.segments.tables.steps(component.table).ok()?;
         let known = steps.iter().position(|table| *table == own);
         let table = known.unwrap_or(steps.len());
@@ -61,18 +85,11 @@ pub fn pack(level: Level, file: &[u8], coefficients: &Coefficients) -> Option<Pa
         components.push(Component { h: byte(h), v: byte(v), table: byte(table) });
     }
     let mut profile = Vec::new();
-    write_profile(colour_of(frame.model), &components, &steps, &mut profile);
-
-    let groups = Groups::of(level, coefficients, frame)?;
-    let longest = groups.rows.iter().max().copied().unwrap_or(0);
-    let row_lengths = match u16::try_from(longest) {
-        Ok(_) => RowLengths::Narrow,
-        Err(_) => RowLengths::Wide,
-    };
-    groups.seal(&profile, frame.size, row_lengths)
+    write_profile(colour_of(file.frame.model), &components, &steps, &mut profile);
+    Some(profile)
 }
 
-/// Reads all coefficients of a record: [`pack`] undone.
+/// Reads all coefficients of a record: [`Packer::pack`] undone.
 ///
 /// # Errors
 /// [`SampleFault::Damaged`] when one of its row groups is, or was not read.
@@ -103,8 +120,9 @@ pub fn unpack(
 }
 
 /// The block rows of an image, packed.
+#[derive(Debug, Default)]
 struct Groups {
-    bytes: Vec<u8>,
+    bytes: Written,
     /// Length of each block row.
     rows: Vec<usize>,
     /// Block rows of each group.
@@ -112,31 +130,45 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(level: Level, coefficients: &Coefficients, frame: &Frame) -> Option<Self> {
-        let mut groups = Self { bytes: Vec::new(), rows: Vec::new(), n_rows: Vec::new() };
+    /// Packs the block rows of an image, in place of those before.
+    fn fill(
+        &mut self,
+        level: Level,
+        coefficients: &Coefficients,
+        frame: &Frame,
+    ) -> Option<()> {
+        let Self { bytes, rows, n_rows } = self;
+        bytes.clear();
+        rows.clear();
+        n_rows.clear();
         let [_, down] = frame.n_mcus();
         let per_group = 16_usize.div_ceil(frame.v_max * frame::BLOCK);
         for first in (0..down).step_by(per_group) {
-            let n_before = groups.rows.len();
+            let n_before = rows.len();
             for mcu in first..down.min(first + per_group) {
                 for (nth, component) in frame.components().iter().enumerate() {
                     for row in 0..component.v {
                         let y = mcu * component.v + row;
-                        let before = groups.bytes.len();
-                        let row = coefficients.row(nth, y);
-                        blocks::write_row(level, row, &mut groups.bytes)?;
-                        groups.rows.push(groups.bytes.len() - before);
+                        let before = bytes.len();
+                        blocks::write_row(level, coefficients.row(nth, y), bytes)?;
+                        rows.push(bytes.len() - before);
                     }
                 }
             }
-            groups.n_rows.push(groups.rows.len() - n_before);
+            n_rows.push(rows.len() - n_before);
         }
-        Some(groups)
+        Some(())
     }
 
     /// Puts lengths and checksums between the rows.
-    fn seal(self, profile: &[u8], size: Size, row_lengths: RowLengths) -> Option<Packed> {
+    fn seal(
+        &self,
+        profile: Vec<u8>,
+        size: Size,
+        row_lengths: RowLengths,
+    ) -> Option<Packed> {
         let Self { bytes, rows, n_rows } = self;
+        let bytes = bytes.as_slice();
         let mut rest = rows.as_slice();
         let groups: Vec<&[usize]> = n_rows
             .iter()
@@ -168,7 +200,6 @@ impl Groups {
             let checksum = short_checksum(&sealed[start + CHECKSUM_BYTES..]);
             sealed[start..start + CHECKSUM_BYTES].copy_from_slice(&checksum);
         }
-        let profile = profile.to_vec();
         Some(Packed { profile, size, lengths, row_lengths, groups: sealed })
     }
 }

@@ -3,24 +3,26 @@
 #![allow(unsafe_code, reason = "calls code compiled for a processor known to be there")]
 
 use std::arch::x86_64::{
-    __m512i, _mm512_and_si512, _mm512_castsi512_si256, _mm512_cmpgt_epi16_mask,
+    __m256i, __m512i, _mm_cvtsi128_si64, _mm512_and_si512, _mm512_castsi256_si512,
+    _mm512_castsi512_si128, _mm512_castsi512_si256, _mm512_cmpgt_epi16_mask,
     _mm512_cmpneq_epi16_mask, _mm512_cvtepi8_epi16, _mm512_cvtepi16_epi8,
-    _mm512_extracti64x4_epi64, _mm512_mask_add_epi8, _mm512_mask_mov_epi64,
-    _mm512_mask_set1_epi8, _mm512_mask_set1_epi16, _mm512_mask_sub_epi16,
-    _mm512_maskz_compress_epi16, _mm512_maskz_expand_epi8, _mm512_maskz_mov_epi16,
-    _mm512_max_epi16, _mm512_min_epi16, _mm512_movepi8_mask,
-    _mm512_multishift_epi64_epi8, _mm512_permutex2var_epi16, _mm512_permutexvar_epi8,
-    _mm512_reduce_or_epi32, _mm512_set1_epi8, _mm512_set1_epi16, _mm512_setzero_si512,
-    _mm512_srai_epi16, _mm512_sub_epi8, _mm512_test_epi16_mask, _mm512_xor_si512,
+    _mm512_extracti64x4_epi64, _mm512_inserti64x4, _mm512_mask_add_epi8,
+    _mm512_mask_mov_epi64, _mm512_mask_set1_epi8, _mm512_mask_set1_epi16,
+    _mm512_mask_sub_epi8, _mm512_mask_sub_epi16, _mm512_maskz_compress_epi8,
+    _mm512_maskz_expand_epi8, _mm512_maskz_mov_epi64, _mm512_max_epi16, _mm512_min_epi16,
+    _mm512_movepi8_mask, _mm512_movm_epi8, _mm512_multishift_epi64_epi8,
+    _mm512_permutexvar_epi8, _mm512_reduce_or_epi64, _mm512_set1_epi8, _mm512_set1_epi16,
+    _mm512_setzero_si512, _mm512_sub_epi8, _mm512_testn_epi16_mask, _mm512_xor_si512,
+    _pext_u64,
 };
 use std::ops::Range;
 
 use super::{
-    Block, Broken, Header, LARGEST, Numbers, PackedRow, WINDOW, exceptions, natural,
-    read, unpack_with, write_with,
+    Block, Broken, Header, LARGEST, Numbers, PackedRow, VALUES_ROOM, WINDOW, Written,
+    below, exceptions, natural, read, unpack_with, write_with,
 };
 use crate::kernels::{Avx2, Avx512};
-use crate::vectors::{load_512, store_256, store_512};
+use crate::vectors::{load_512, store_512};
 
 /// The scalar loop with BMI2.
 pub(super) fn unpack_row_avx2(
@@ -66,33 +68,38 @@ pub(super) fn unpack_row_avx512(
 pub(super) fn write_row_avx512(
     _: Avx512,
     blocks: &[Block],
-    out: &mut Vec<u8>,
+    out: &mut Written,
 ) -> Option<()> {
     #[target_feature(
         enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt"
     )]
-    fn compiled(blocks: &[Block], out: &mut Vec<u8>) -> Option<()> {
-        write_with(blocks, out, |block| numbers_at_once(block))
+    fn compiled(blocks: &[Block], out: &mut Written) -> Option<()> {
+        write_with(
+            blocks,
+            out,
+            |block| numbers_at_once(block),
+            |numbers, widths, out| press_all(numbers, widths, out),
+        )
     }
     // SAFETY: an `Avx512` is only made on a processor that has these instructions.
     unsafe { compiled(blocks, out) }
 }
 
 /// For each coefficient in the order of sending its natural place.
-const NATURAL: [[i16; 32]; 2] = natural_places();
+const NATURAL: Bytes = natural_places();
 
-const fn natural_places() -> [[i16; 32]; 2] {
-    let mut places = [[0; 32]; 2];
+const fn natural_places() -> Bytes {
+    let mut places = [0; 64];
     let mut number = 0;
     while number < 64 {
-        places[number / 32][number % 32] = natural(number) as u8 as i16;
+        places[number] = natural(number) as u8;
         number += 1;
     }
-    places
+    Bytes(places)
 }
 
-/// Coefficients in the order of sending; those that are not zero moved together; less one
-/// where they are positive.
+/// Coefficients become numbers while they stand in their natural places, then bytes in the
+/// order of sending, of which those that are not zero are moved together.
 #[target_feature(
     enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt"
 )]
@@ -101,65 +108,71 @@ fn numbers_at_once(block: &Block) -> Numbers {
     let (above, below) = block.split_at(32);
     let above = load_512::<i16, 32>(above.try_into().expect("half a block"));
     let below = load_512::<i16, 32>(below.try_into().expect("half a block"));
-    let sent = NATURAL.map(|places| {
-        _mm512_permutex2var_epi16(above, load_512::<i16, 32>(&places), below)
-    });
-    let not_zero = sent.map(|values| _mm512_test_epi16_mask(values, values));
-    let not_zero = [not_zero[0] & !1, not_zero[1]];
-    let n_low = not_zero[0].count_ones() as usize;
-    let mut values = [0_i16; 64 + 32];
-    let together = [
-        _mm512_maskz_compress_epi16(not_zero[0], sent[0]),
-        _mm512_maskz_compress_epi16(not_zero[1], sent[1]),
-    ];
-    store_512::<i16, 32>(values[..32].first_chunk_mut().expect("32 values"), together[0]);
-    store_512::<i16, 32>(
-        values[n_low..n_low + 32].first_chunk_mut().expect("32 values"),
-        together[1],
-    );
-    let largest = _mm512_set1_epi16(LARGEST);
-    let smallest = _mm512_set1_epi16(-LARGEST);
+    let [(above, zero_above, large_above), (below, zero_below, large_below)] =
+        [half_numbers(above), half_numbers(below)];
+    let natural = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(above), below);
+    let order = load_512(&NATURAL.0);
+    let sent = _mm512_permutexvar_epi8(order, natural);
+    let zero = u64::from(zero_above) | u64::from(zero_below) << 32;
+    let zero = _mm512_permutexvar_epi8(order, _mm512_movm_epi8(zero));
+    let not_zero = !_mm512_movepi8_mask(zero) & !1;
+    let numbers = _mm512_maskz_compress_epi8(not_zero, sent);
     let mut bytes = [0; 64];
-    let mut is_large = false;
-    let mut bits = [0; 2];
-    for half in 0..2 {
-        if half == 1 && n_low + not_zero[1].count_ones() as usize <= 32 {
-            break;
-        }
-        let values = load_512::<i16, 32>(
-            values[32 * half..32 * half + 32].try_into().expect("32 values"),
-        );
-        let clamped = _mm512_max_epi16(_mm512_min_epi16(values, largest), smallest);
-        is_large |= _mm512_cmpneq_epi16_mask(values, clamped) != 0;
-        let is_positive = _mm512_cmpgt_epi16_mask(clamped, _mm512_setzero_si512());
-        let numbers =
-            _mm512_mask_sub_epi16(clamped, is_positive, clamped, _mm512_set1_epi16(1));
-        let magnitudes = _mm512_xor_si512(numbers, _mm512_srai_epi16::<15>(numbers));
-        let first = if half == 0 { 0xff } else { 0 };
-        bits[0] |= any_bits(_mm512_maskz_mov_epi16(first, magnitudes));
-        bits[1] |= any_bits(_mm512_maskz_mov_epi16(!first, magnitudes));
-        let packed = _mm512_cvtepi16_epi8(numbers);
-        store_256::<u8, 32>(
-            bytes[32 * half..32 * half + 32].first_chunk_mut().expect("32 bytes"),
-            packed,
-        );
-    }
+    store_512(&mut bytes, numbers);
+    let is_negative = _mm512_movepi8_mask(numbers);
+    let all_ones = _mm512_set1_epi8(-1);
+    let magnitudes = _mm512_mask_sub_epi8(numbers, is_negative, all_ones, numbers);
+    let first = _mm_cvtsi128_si64(_mm512_castsi512_si128(magnitudes)).cast_unsigned();
+    let others = _mm512_maskz_mov_epi64(!1, magnitudes);
+    let others = _mm512_reduce_or_epi64(others).cast_unsigned();
     let (groups, _) = bytes.as_chunks::<8>();
-    let mask = (u64::from(not_zero[0]) | u64::from(not_zero[1]) << 32) >> 1;
     Numbers {
-        mask,
+        mask: not_zero >> 1,
         groups: std::array::from_fn(|nth| u64::from_le_bytes(groups[nth])),
-        bits,
-        is_large,
+        bits: [any_bits(first), any_bits(others)],
+        is_large: large_above & !1 | large_below != 0,
     }
 }
 
-/// What any of the numbers, which are not negative, has set.
+/// The numbers of half a block's coefficients, which of these are zero, and which too large.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
-fn any_bits(magnitudes: __m512i) -> i16 {
-    let both = _mm512_reduce_or_epi32(magnitudes);
-    (both | both >> 16) as i16
+fn half_numbers(values: __m512i) -> (__m256i, u32, u32) {
+    let is_zero = _mm512_testn_epi16_mask(values, values);
+    let largest = _mm512_set1_epi16(LARGEST);
+    let smallest = _mm512_set1_epi16(-LARGEST);
+    let clamped = _mm512_max_epi16(_mm512_min_epi16(values, largest), smallest);
+    let is_large = _mm512_cmpneq_epi16_mask(values, clamped);
+    let is_positive = _mm512_cmpgt_epi16_mask(clamped, _mm512_setzero_si512());
+    let one = _mm512_set1_epi16(1);
+    let numbers = _mm512_mask_sub_epi16(clamped, is_positive, clamped, one);
+    (_mm512_cvtepi16_epi8(numbers), is_zero, is_large)
+}
+
+/// What any of eight bytes has set.
+#[inline(always)]
+fn any_bits(bytes: u64) -> u8 {
+    let bytes = bytes | bytes >> 32;
+    let bytes = bytes | bytes >> 16;
+    (bytes | bytes >> 8) as u8
+}
+
+/// All groups, whether there are values in them or not: what is behind the last counts for
+/// nothing, and a loop's end would be guessed wrong.
+#[target_feature(enable = "bmi2")]
+#[inline]
+fn press_all(numbers: &Numbers, widths: [u32; 2], out: &mut [u8; VALUES_ROOM]) {
+    let [first, others] = widths;
+    let lowest = |width: u32| below(width) * 0x0101_0101_0101_0101;
+    let [of_first, of_others] = [lowest(first), lowest(others)];
+    let (&group, rest) = numbers.groups.split_first().expect("eight groups");
+    out[..8].copy_from_slice(&_pext_u64(group, of_first).to_le_bytes());
+    let mut at = first as usize;
+    for &group in rest {
+        let eight: &mut [u8; 8] = out[at & 63..].first_chunk_mut().expect("eight bytes");
+        *eight = _pext_u64(group, of_others).to_le_bytes();
+        at += others as usize;
+    }
 }
 
 /// A byte for each value of a block.

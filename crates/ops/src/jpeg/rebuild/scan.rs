@@ -9,7 +9,8 @@
 //! these, in the order of sending; a run and the number behind it are one look at a table
 //! ([`Pairs`]); and their bits are stored at once, without a branch, over the bytes that
 //! the next ones will complete. A test whether eight bytes are full would be guessed wrong
-//! every tenth time, which costs more (`examples/packing.rs`).
+//! every tenth time, which costs more (`examples/packing.rs`). AVX-512 does more than one
+//! coefficient at a time (`scan/x86.rs`); [`put_block`] says what must come out.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "a number has at most 17 bits, a place in the window 9"
@@ -23,21 +24,45 @@ use crate::jpeg::frame::Component;
 use crate::jpeg::huffman::{Class, Code};
 use crate::jpeg::sequential::Block;
 use crate::jpeg::zigzag::{natural, not_zero};
+use crate::kernels::Level;
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 /// Appends the entropy-coded data of the scan that `file` has come to. The coefficients have
 /// as many blocks as its frame.
 pub(super) fn write(
+    level: Level,
     coefficients: &Coefficients,
     file: &Opened<'_>,
     fill: u8,
     out: &mut Vec<u8>,
 ) -> Result<(), SampleFault> {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(proof) => x86::write_avx512(proof, coefficients, file, fill, out),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2(proof) => x86::write_avx2(proof, coefficients, file, fill, out),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(_) => write_with(coefficients, file, fill, out, put_block),
+        Level::Scalar => write_with(coefficients, file, fill, out, put_block),
+    }
+}
+
+/// [`write`] with one way to write a block.
+#[inline(always)]
+fn write_with(
+    coefficients: &Coefficients,
+    file: &Opened<'_>,
+    fill: u8,
+    out: &mut Vec<u8>,
+    put_block: impl Fn(&Block, i32, &PartCodes, Bits, &mut Window) -> Bits,
+) -> Result<(), SampleFault> {
     let tables = &file.segments.tables;
     let mut codes = [PartCodes::NONE; 4];
     for (codes, part) in codes.iter_mut().zip(file.scan.components()) {
-        codes.dc.set(&tables.code(Class::Dc, part.dc_table)?)?;
-        codes.ac.set(&tables.code(Class::Ac, part.ac_table)?)?;
-        codes.pairs.set(&codes.ac);
+        let dc = tables.code(Class::Dc, part.dc_table)?;
+        codes.set(&dc, &tables.code(Class::Ac, part.ac_table)?)?;
     }
     let mut writer = Writer::new(out, fill);
     let mut until_restart = tables.restart_interval;
@@ -54,7 +79,7 @@ pub(super) fn write(
             until_restart = until_restart.saturating_sub(1);
             for &Line { blocks, h, place } in &lines {
                 for block in &blocks[x * h..(x + 1) * h] {
-                    writer.block(block, &codes[place], place);
+                    writer.block(block, &codes[place], place, &put_block);
                 }
             }
         }
@@ -98,11 +123,27 @@ struct PartCodes {
     dc: Codes,
     ac: Codes,
     pairs: Pairs,
+    #[cfg(target_arch = "x86_64")]
+    short: x86::ShortCodes,
 }
 
 impl PartCodes {
-    const NONE: Self =
-        Self { dc: Codes([0; 256]), ac: Codes([0; 256]), pairs: Pairs([0; 1024]) };
+    const NONE: Self = Self {
+        dc: Codes([0; 256]),
+        ac: Codes([0; 256]),
+        pairs: Pairs([0; 1024]),
+        #[cfg(target_arch = "x86_64")]
+        short: x86::ShortCodes::NONE,
+    };
+
+    fn set(&mut self, dc: &Code, ac: &Code) -> Result<(), SampleFault> {
+        self.dc.set(dc)?;
+        self.ac.set(ac)?;
+        self.pairs.set(&self.ac);
+        #[cfg(target_arch = "x86_64")]
+        self.short.set(&self.ac);
+        Ok(())
+    }
 }
 
 /// Bits to be written, above their number, which takes 8 bits; 0 where there are none.
@@ -191,7 +232,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn block(&mut self, block: &Block, codes: &PartCodes, place: usize) {
+    #[inline(always)]
+    fn block(
+        &mut self,
+        block: &Block,
+        codes: &PartCodes,
+        place: usize,
+        put_block: &impl Fn(&Block, i32, &PartCodes, Bits, &mut Window) -> Bits,
+    ) {
         if self.raw.len() < self.n_raw + WINDOW {
             self.raw.resize(2 * self.n_raw + WINDOW, 0);
         }
@@ -199,24 +247,7 @@ impl<'a> Writer<'a> {
         let window: &mut Window = window.try_into().expect("as long as a window");
         let dc = i32::from(block[0]);
         let difference = dc - std::mem::replace(&mut self.dc[place], dc);
-        let mut bits = self.bits.put(codes.dc.bits(0, difference), window);
-        let mut rest = not_zero(block) & !1;
-        let mut next = 1;
-        while rest != 0 {
-            let k = rest.trailing_zeros();
-            rest &= rest - 1;
-            let run = k - next;
-            next = k + 1;
-            let value = i32::from(block[natural(k as usize)]);
-            bits = match codes.pairs.entry(run, value) {
-                Some(entry) => bits.put((u64::from(entry >> 8), entry & 0xff), window),
-                None => bits.put_rare(&codes.ac, run, value, window),
-            };
-        }
-        if next < 64 {
-            // The end of the block has the symbol that a zero behind no zeros would have.
-            bits = bits.put(codes.ac.bits(0, 0), window);
-        }
+        let bits = put_block(block, difference, codes, self.bits, window);
         self.n_raw += (bits.position >> 3) as usize;
         self.bits = Bits { position: bits.position & 7, ..bits };
     }
@@ -261,6 +292,40 @@ impl<'a> Writer<'a> {
 type Window = [u8; WINDOW];
 const WINDOW: usize = 512 + 7;
 
+/// Appends a block, whose DC differs from the last one by `difference`.
+#[inline(always)]
+fn put_block(
+    block: &Block,
+    difference: i32,
+    codes: &PartCodes,
+    bits: Bits,
+    window: &mut Window,
+) -> Bits {
+    let mut bits = bits.put(codes.dc.bits(0, difference), window);
+    let mut rest = not_zero(block) & !1;
+    let mut next = 1;
+    while rest != 0 {
+        let k = rest.trailing_zeros();
+        rest &= rest - 1;
+        let run = k - next;
+        next = k + 1;
+        let value = i32::from(block[natural(k as usize)]);
+        bits = match codes.pairs.entry(run, value) {
+            Some(entry) => bits.put((u64::from(entry >> 8), entry & 0xff), window),
+            None => bits.put_rare(&codes.ac, run, value, window),
+        };
+    }
+    if next < 64 {
+        // The end of the block has the symbol that a zero behind no zeros would have.
+        bits = bits.put(codes.ac.bits(0, 0), window);
+    }
+    bits
+}
+
+/// Bits that can be put at once: what is left of eight bytes behind the seven bits that may
+/// stand in the first already.
+const MOST_BITS: u32 = 57;
+
 /// Where writing to a window has come to. Passed by value, and of two words, so that it stays
 /// in registers.
 #[derive(Debug, Clone, Copy, Default)]
@@ -272,7 +337,7 @@ struct Bits {
 }
 
 impl Bits {
-    /// Appends the low `n` of `bits`, at most 40; those above them are 0.
+    /// Appends the low `n` of `bits`, at most [`MOST_BITS`]; those above them are 0.
     #[inline(always)]
     fn put(self, (bits, n): (u64, u32), window: &mut Window) -> Self {
         let word = self.word << n | bits;
@@ -316,9 +381,7 @@ mod tests {
 
     fn standard() -> PartCodes {
         let mut codes = PartCodes::NONE;
-        codes.dc.set(&Code::standard(Class::Dc, 0)).unwrap();
-        codes.ac.set(&Code::standard(Class::Ac, 0)).unwrap();
-        codes.pairs.set(&codes.ac);
+        codes.set(&Code::standard(Class::Dc, 0), &Code::standard(Class::Ac, 0)).unwrap();
         codes
     }
 
@@ -339,11 +402,14 @@ mod tests {
     #[test]
     fn bits_become_bytes_whatever_their_number() {
         for (n_puts, n) in
-            (0..60_u64).flat_map(|n_puts| (1..=40).map(move |n| (n_puts, n)))
+            (0..50_u64).flat_map(|n_puts| (0..=MOST_BITS).map(move |n| (n_puts, n)))
         {
-            let number = |i: u64| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - n);
+            let number = |i: u64| {
+                let mixed = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                mixed.checked_shr(64 - n).unwrap_or(0)
+            };
             let text: String = (0..n_puts)
-                .map(|i| format!("{:0w$b}", number(i), w = n as usize))
+                .map(|i| format!("{:064b}", number(i))[64 - n as usize..].to_owned())
                 .collect();
             for (fill, digit) in [(0, '0'), (1, '1')] {
                 let bytes = written(fill, |writer| {
@@ -392,16 +458,16 @@ mod tests {
             "1100100", // 100, of 7 bits
             "1010",    // the end of the block
         );
-        let bytes = written(1, |writer| writer.block(&block, &standard(), 0));
+        let bytes = written(1, |writer| writer.block(&block, &standard(), 0, &put_block));
         assert_eq!(bytes, bytes_of(bits.into(), '1'));
     }
 
     #[test]
     fn a_last_coefficient_ends_its_block_and_a_restart_the_differences() {
         let bytes = written(0, |writer| {
-            writer.block(&[1; 64], &standard(), 0);
+            writer.block(&[1; 64], &standard(), 0, &put_block);
             writer.restart();
-            writer.block(&[1; 64], &standard(), 0);
+            writer.block(&[1; 64], &standard(), 0, &put_block);
         });
         let each = bytes_of(format!("0101{}", "001".repeat(63)), '0');
         assert_eq!(bytes, [&each, &[0xff, 0xd0][..], &each].concat());
@@ -414,7 +480,8 @@ mod tests {
         codes.dc.0 = [0xffff << 8 | 16; 256];
         codes.ac.0 = [0xffff << 8 | 16; 256];
         codes.pairs.set(&codes.ac);
-        let bytes = written(1, |writer| writer.block(&[i16::MIN; 64], &codes, 0));
+        let bytes =
+            written(1, |writer| writer.block(&[i16::MIN; 64], &codes, 0, &put_block));
         assert_eq!(bytes, [0xff, 0, 0xff, 0, 0x7f, 0xff, 0].repeat(64));
     }
 }
