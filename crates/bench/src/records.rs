@@ -11,9 +11,7 @@ use bothends_core::recipe::RecordShape;
 use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
 use bothends_dataset::{Entry, Kind, Storage, Table};
 use bothends_io::{Listed, ListedKind};
-use bothends_ops::jpeg::rebuild::{Parts, take_apart};
 use bothends_ops::jpeg::{Decoder, Packed, Packer};
-use bothends_ops::kernels::Level;
 use bothends_ops::{OpsError, Pipeline};
 
 use crate::BenchError;
@@ -105,11 +103,9 @@ impl Records {
 
     /// Packs every record that can be.
     pub(crate) fn pack(&mut self) {
-        let (mut decoder, mut parts) = (Decoder::default(), Parts::default());
-        let mut packer = Packer::default();
+        let (mut decoder, mut packer) = (Decoder::default(), Packer::default());
         let packed = self.bytes.iter().map(|bytes| {
-            take_apart(&mut decoder, bytes, &mut parts)?;
-            let packed = packer.pack(Level::of_process(), bytes, &parts.coefficients)?;
+            let packed = packer.pack(&mut decoder, bytes, &mut Vec::new())?;
             let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
             Some((packed, head))
         });

@@ -254,7 +254,7 @@ mod tests {
         use std::os::unix::fs::FileExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        let bytes: Vec<u8> = (0..3 * ALIGNMENT).map(|n| (n / 512) as u8).collect();
+        let bytes: Vec<u8> = (0..24).flat_map(|n| [n; 512]).collect();
         std::fs::write(&path, &bytes).unwrap();
         let open = OpenFile::open(&path, Direct::Auto).unwrap();
         if !open.is_direct() {

@@ -1,25 +1,25 @@
 //! How long the steps of packing JPEG files take, one thread: `packing FOLDER [PASSES]`.
 //!
-//! Every `.jpg` and `.JPEG` below the folder is taken apart, packed into row groups, unpacked
-//! again, and put together. Time in microseconds per file, the median over passes;
-//! and how many files came back byte for byte.
+//! Every `.jpg` and `.JPEG` below the folder is packed into row groups, unpacked again, and put
+//! together. Time in microseconds per file, the median over passes; and how many files came
+//! back byte for byte.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::path::Path;
 use std::time::Instant;
 
 use bothends_core::blocks::{Blocks, Head, Profile};
-use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
+use bothends_ops::jpeg::rebuild::put_together;
 use bothends_ops::jpeg::{Coefficients, Decoder, Packer, Stored, unpack};
 use bothends_ops::kernels::Level;
 
-const STEPS: [&str; 4] = ["take apart", "pack", "unpack", "put together"];
+const STEPS: [&str; 3] = ["pack", "unpack", "put together"];
 
 /// Memory that is used again.
 #[derive(Default)]
 struct Bench {
     decoder: Decoder,
-    parts: Parts,
+    remainder: Vec<u8>,
     packer: Packer,
     coefficients: Coefficients,
     out: Vec<u8>,
@@ -35,7 +35,7 @@ fn main() {
     let mut passes = STEPS.map(|_| Vec::new());
     let mut n_same = 0;
     for _ in 0..n_passes {
-        let mut sums = [0.0; 4];
+        let mut sums = [0.0; 3];
         n_same =
             files.iter().filter(|file| bench.pack(file, &mut sums).is_some()).count();
         for (passes, sum) in passes.iter_mut().zip(sums) {
@@ -57,25 +57,23 @@ fn main() {
 
 impl Bench {
     /// Adds up what the steps take; `None` when the file does not come back.
-    fn pack(&mut self, file: &[u8], sums: &mut [f64; 4]) -> Option<()> {
-        let Self { decoder, parts, packer, coefficients, out } = self;
+    fn pack(&mut self, file: &[u8], sums: &mut [f64; 3]) -> Option<()> {
+        let Self { decoder, remainder, packer, coefficients, out } = self;
         let mut last = Instant::now();
         let mut step = |nth: usize| {
             let now = Instant::now();
             sums[nth] += (now - last).as_secs_f64();
             last = now;
         };
-        take_apart(decoder, file, parts)?;
-        step(0);
-        let packed = packer.pack(Level::of_process(), file, &parts.coefficients)?;
+        let packed = packer.pack(decoder, file, remainder)?;
         let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
-        step(1);
+        step(0);
         let blocks = Blocks::new(Profile::read(&packed.profile)?, Head::read(&head)?)?;
         let stored = Stored::new(blocks, 0, &packed.groups).ok()?;
         unpack(Level::of_process(), &stored, coefficients).ok()?;
+        step(1);
+        put_together(Level::of_process(), coefficients, remainder, out).ok()?;
         step(2);
-        put_together(Level::of_process(), coefficients, &parts.remainder, out).ok()?;
-        step(3);
         (*out == file).then_some(())
     }
 }

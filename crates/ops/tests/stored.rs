@@ -9,7 +9,7 @@ use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{Numerics, Recipe, RecordShape};
 use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
-use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
+use bothends_ops::jpeg::rebuild::put_together;
 use bothends_ops::jpeg::{Coefficients, Decoder, Packed, Packer, Stored, unpack};
 use bothends_ops::kernels::Level;
 use bothends_ops::{OpsError, Pipeline, SampleFault, Scratch};
@@ -34,12 +34,11 @@ struct Image {
 impl Image {
     /// `None` for files that are not packed.
     fn of(file: &[u8]) -> Option<Self> {
-        let mut parts = Parts::default();
-        take_apart(&mut Decoder::default(), file, &mut parts)?;
-        let packed =
-            Packer::default().pack(Level::of_process(), file, &parts.coefficients)?;
+        let mut remainder = Vec::new();
+        let mut decoder = Decoder::default();
+        let packed = Packer::default().pack(&mut decoder, file, &mut remainder)?;
         let head = packed.lengths.head(packed.size, 0, packed.row_lengths).unwrap();
-        Some(Self { packed, head, remainder: parts.remainder })
+        Some(Self { packed, head, remainder })
     }
 
     fn blocks(&self) -> Blocks<'_> {

@@ -7,7 +7,7 @@
 use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::sample::Encoding;
 use bothends_dataset::store::{Index, RecordKind};
-use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
+use bothends_ops::jpeg::rebuild::put_together;
 use bothends_ops::jpeg::{self, Coefficients, Decoder, Packer};
 use bothends_ops::kernels::Level;
 
@@ -19,7 +19,7 @@ use crate::source::Made;
 pub struct Converter {
     level: Level,
     decoder: Decoder,
-    parts: Parts,
+    remainder: Vec<u8>,
     packer: Packer,
     coefficients: Coefficients,
     again: Vec<u8>,
@@ -31,7 +31,7 @@ impl Default for Converter {
         Self {
             level,
             decoder: Decoder::new(level),
-            parts: Parts::default(),
+            remainder: Vec::new(),
             packer: Packer::default(),
             coefficients: Coefficients::default(),
             again: Vec::new(),
@@ -73,11 +73,10 @@ impl Converter {
 
     /// The record of blocks of a JPEG; `None` where there is none that gives `file` back.
     fn blocks(&mut self, item: &Item, file: &[u8]) -> Option<Made> {
-        take_apart(&mut self.decoder, file, &mut self.parts)?;
-        let packed = self.packer.pack(self.level, file, &self.parts.coefficients)?;
+        let packed = self.packer.pack(&mut self.decoder, file, &mut self.remainder)?;
         let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
         let mut stored = packed.groups;
-        stored.extend_from_slice(&self.parts.remainder);
+        stored.extend_from_slice(&self.remainder);
         let made = Made {
             item: item.clone(),
             kind: RecordKind::Blocks,

@@ -199,7 +199,11 @@ impl Written {
 
 /// Appends `blocks` to `out`. `None` when the DC of one has more than 12 bits, which no 8-bit
 /// JPEG needs; `out` then holds those before it.
-pub(super) fn write_row(level: Level, blocks: &[Block], out: &mut Written) -> Option<()> {
+pub(super) fn write_row<'a>(
+    level: Level,
+    blocks: impl Iterator<Item = &'a Block>,
+    out: &mut Written,
+) -> Option<()> {
     match level {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512(proof) => x86::write_row_avx512(proof, blocks, out),
@@ -220,15 +224,15 @@ struct Numbers {
     groups: [u64; 8],
     /// What the first values, and the others, have in bits beside the sign.
     bits: [u8; 2],
-    /// Whether one is beyond [`LARGEST`].
-    is_large: bool,
+    /// Bit p is set when the coefficient at natural place p is beyond [`LARGEST`].
+    large: u64,
 }
 
 /// [`write_row`] with one way to find the numbers of a block, and one to press groups of
 /// eight together: as many as the mask says, the first with the first width.
 #[inline(always)]
-fn write_with(
-    blocks: &[Block],
+fn write_with<'a>(
+    blocks: impl Iterator<Item = &'a Block>,
     out: &mut Written,
     numbers: impl Fn(&Block) -> Numbers,
     press: impl Fn(&Numbers, [u32; 2], &mut [u8; VALUES_ROOM]),
@@ -238,7 +242,8 @@ fn write_with(
             return None;
         }
         let numbers = numbers(block);
-        let Numbers { mask, bits, is_large, .. } = numbers;
+        let Numbers { mask, bits, large, .. } = numbers;
+        let is_large = large != 0;
         let n = mask.count_ones();
         let n_first = n.min(FIRST_VALUES as u32);
         let n_others = n - n_first;
@@ -260,7 +265,7 @@ fn write_with(
         let n_bits = n_first * first + n_others * others;
         out.advance(values + n_bits.div_ceil(8) as usize);
         if is_large {
-            write_exceptions(block, out);
+            write_exceptions(block, large, out);
         }
     }
     Some(())
@@ -296,16 +301,19 @@ fn pressed(group: u64, width: u32) -> u64 {
 #[inline(always)]
 fn numbers(block: &Block) -> Numbers {
     let mask = not_zero(block) >> 1;
-    let mut numbers = Numbers { mask, groups: [0; 8], bits: [0; 2], is_large: false };
+    let mut numbers = Numbers { mask, groups: [0; 8], bits: [0; 2], large: 0 };
     let mut rest = mask;
     let mut nth = 0;
     while rest != 0 {
-        let value = block[natural(rest.trailing_zeros() as usize + 1)];
+        let place = natural(rest.trailing_zeros() as usize + 1);
+        let value = block[place];
         rest &= rest - 1;
-        numbers.is_large |= value.unsigned_abs() > LARGEST.unsigned_abs();
+        let is_large = value.unsigned_abs() > LARGEST.unsigned_abs();
+        numbers.large |= u64::from(is_large) << place;
         let value = value.clamp(-LARGEST, LARGEST);
         let number = value - i16::from(value > 0);
-        numbers.bits[usize::from(nth >= FIRST_VALUES)] |= (number ^ (number >> 15)) as u8;
+        numbers.bits[usize::from(nth >= FIRST_VALUES)] |=
+            (number ^ (number >> 15)).cast_unsigned() as u8;
         let byte = u64::from(number.cast_unsigned() as u8);
         numbers.groups[nth / 8] |= byte << (8 * (nth % 8));
         nth += 1;
@@ -313,15 +321,14 @@ fn numbers(block: &Block) -> Numbers {
     numbers
 }
 
-#[cold]
-fn write_exceptions(block: &Block, out: &mut Written) {
-    let all = (1..64_u8).map(|place| (place, block[usize::from(place)]));
-    let is_large = |v: i16| v.unsigned_abs() > LARGEST.unsigned_abs();
-    let list = all.filter(|&(_, value)| is_large(value));
-    out.extend(&[list.clone().count() as u8]);
-    for (place, value) in list {
-        let [low, high] = value.to_le_bytes();
-        out.extend(&[place, low, high]);
+fn write_exceptions(block: &Block, large: u64, out: &mut Written) {
+    out.extend(&[large.count_ones() as u8]);
+    let mut rest = large;
+    while rest != 0 {
+        let place = rest.trailing_zeros();
+        rest &= rest - 1;
+        let [low, high] = block[place as usize].to_le_bytes();
+        out.extend(&[place as u8, low, high]);
     }
 }
 
@@ -422,7 +429,7 @@ mod tests {
 
     fn write_with_level(level: Level, block: &Block, out: &mut Vec<u8>) -> Option<()> {
         let mut written = Written::default();
-        let whole = write_row(level, &[*block], &mut written);
+        let whole = write_row(level, std::iter::once(block), &mut written);
         out.extend_from_slice(written.as_slice());
         whole
     }

@@ -15,10 +15,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::bits::ScanData;
 use super::coefficients::{self, Coefficients};
-use super::decoder::{Decoder, Opened, STRAY_BYTES, ScanKind};
-use super::frame::Process;
+use super::decoder::{Decoder, Opened, Part, STRAY_BYTES, ScanKind};
+use super::frame::{Frame, Process};
 use super::header::Next;
-use super::sequential::{EntryPoint, RowBlocks, Scan, run_one};
+use super::sequential::{Block, EntryPoint, RowBlocks, Scan, run_one};
 use super::stored::short_checksum;
 use super::{damaged, unreadable, unsupported};
 use crate::error::SampleFault;
@@ -39,16 +39,73 @@ pub struct Parts {
 /// That it can be put together again is not known yet: try.
 #[must_use]
 pub fn take_apart(decoder: &mut Decoder, file: &[u8], parts: &mut Parts) -> Option<()> {
+    let Parts { coefficients, remainder } = parts;
+    take_apart_by_rows(decoder, file, remainder, |row| {
+        if row.y == 0 {
+            let (sizes, n_components) = coefficients::sizes(row.frame);
+            coefficients.set_sizes(&sizes[..n_components]);
+        }
+        for (nth, component) in row.frame.components().iter().enumerate() {
+            for within in 0..component.v {
+                let to = coefficients.row_mut(nth, row.y * component.v + within);
+                for (to, from) in to.iter_mut().zip(row.blocks(nth, within)) {
+                    *to = *from;
+                }
+            }
+        }
+        Some(())
+    })
+}
+
+/// [`take_apart`] for one who takes the coefficients row by row of MCUs, from the first to the
+/// last, and need not have them all at once. `None` also when `take` says so.
+pub(super) fn take_apart_by_rows(
+    decoder: &mut Decoder,
+    file: &[u8],
+    remainder: &mut Vec<u8>,
+    mut take: impl FnMut(&McuRow<'_>) -> Option<()>,
+) -> Option<()> {
     let mut opened = Opened::new(file).ok()?;
     let beginning = &file[..opened.scan.data];
-    let data_end = undo(decoder, &mut opened, &mut parts.coefficients).ok()?;
-    let remainder = Remainder {
+    let data_end = undo(decoder, &mut opened, &mut |row| {
+        take(row).ok_or_else(|| unsupported("such a"))
+    });
+    let data_end = data_end.ok()?;
+    let found = Remainder {
         beginning,
         fill: data_end.fill,
         checksum: xxh3_64(file),
         end: &file[data_end.at..],
     };
-    remainder.encode(&mut parts.remainder)
+    found.encode(remainder)
+}
+
+/// A row of MCUs whose Huffman coding is undone.
+pub(super) struct McuRow<'a> {
+    pub(super) frame: &'a Frame,
+    pub(super) y: usize,
+    kind: &'a ScanKind,
+    blocks: &'a RowBlocks,
+}
+
+impl<'a> McuRow<'a> {
+    /// Block row number `within` of a component's in this row of MCUs.
+    pub(super) fn blocks(
+        &self,
+        component: usize,
+        within: usize,
+    ) -> impl Iterator<Item = &'a Block> {
+        let is_its = |part: &&Part| part.component == component;
+        let part = self.kind.parts().iter().find(is_its).expect("all are in the scan");
+        let Part { first, h, .. } = *part;
+        let first = first + within * h;
+        let [n_mcus, _] = self.frame.n_mcus();
+        let (blocks, per_mcu) = (self.blocks, self.kind.n_blocks);
+        (0..n_mcus).flat_map(move |mcu| {
+            let first = mcu * per_mcu + first;
+            blocks.blocks(first..first + h)
+        })
+    }
 }
 
 /// Writes the file that [`take_apart`] made these of to `out`, in place of what that holds.
@@ -98,7 +155,7 @@ impl DataEnd {
 fn undo(
     decoder: &mut Decoder,
     file: &mut Opened<'_>,
-    out: &mut Coefficients,
+    take: &mut dyn FnMut(&McuRow<'_>) -> Result<(), SampleFault>,
 ) -> Result<DataEnd, SampleFault> {
     if !is_one_scan(file) {
         return Err(unsupported("several-scan"));
@@ -116,8 +173,6 @@ fn undo(
     if across * down * kind.n_blocks > decoder.data.len() * 4 {
         return Err(damaged("there are too few bytes for its size"));
     }
-    let (sizes, n_components) = coefficients::sizes(&file.frame);
-    out.set_sizes(&sizes[..n_components]);
     let blocks = kind.codes(&decoder.codes);
     let scan = Scan {
         padded: decoder.data.padded(),
@@ -132,26 +187,12 @@ fn undo(
         lane.begin_row(&scan, across);
         lane.begin(&scan, across).map_err(unreadable)?;
         run_one(level, &scan, lane).map_err(unreadable)?;
-        sort(&lane.row, &kind, y, out);
+        take(&McuRow { frame: &file.frame, y, kind: &kind, blocks: &lane.row })?;
     }
     if lane.bytes_left() > STRAY_BYTES {
         return Err(damaged("stray bytes behind its last block"));
     }
     Ok(DataEnd::new(&decoder.data, lane.place().position))
-}
-
-/// Copies the blocks of a row of MCUs to the rows of their components.
-fn sort(row: &RowBlocks, kind: &ScanKind, y: usize, out: &mut Coefficients) {
-    for part in kind.parts() {
-        for within in 0..part.v {
-            let first = part.first + within * part.h;
-            let blocks = out.row_mut(part.component, y * part.v + within);
-            for (mcu, blocks) in blocks.chunks_exact_mut(part.h).enumerate() {
-                let first = mcu * kind.n_blocks + first;
-                blocks.copy_from_slice(row.blocks(first..first + part.h));
-            }
-        }
-    }
 }
 
 /// Whether the scan that `file` begins with holds all there is of its image.

@@ -1,7 +1,7 @@
 //! A JPEG's coefficients in a store: row groups, written and found again
 //! (`docs/store-format.md`, section 3).
 //!
-//! [`Packer`] puts a file's coefficients into row groups; [`Stored`] is such a record, or
+//! [`Packer`] makes row groups of a file's coefficients; [`Stored`] is such a record, or
 //! those row groups of it that have been read. Where records lie in a store is `dataset`'s to
 //! know, what goes beside the groups to write the file again `rebuild.rs`'s. Nothing here
 //! makes a sample: `decoder.rs` does.
@@ -16,9 +16,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::blocks::{self, PackedRow, Written, unpack_row};
 use super::coefficients::{self, Coefficients};
-use super::decoder::Opened;
+use super::decoder::{Decoder, Opened};
 use super::frame::{self, ColourModel, Frame, Process};
 use super::planes::{Chroma, McuBox, Region};
+use super::rebuild::{McuRow, take_apart_by_rows};
 use super::sequential::Broken;
 use crate::error::SampleFault;
 use crate::kernels::Level;
@@ -41,31 +42,35 @@ pub struct Packed {
     pub groups: Vec<u8>,
 }
 
-/// Puts coefficients into row groups; keeps its memory from image to image.
+/// Makes row groups of files; keeps its memory from image to image.
 #[derive(Debug, Default)]
 pub struct Packer {
     groups: Groups,
 }
 
 impl Packer {
-    /// Packs the coefficients of a file, which has been taken apart. `None` when no block can
-    /// hold one of them: such a file is kept as it is.
+    /// Takes a file apart and packs its coefficients; what it takes beside them to write the
+    /// file again goes to `remainder`, in place of what that holds. `None` for what
+    /// [`take_apart`](super::rebuild::take_apart) does not take, and when no block can hold
+    /// one of the coefficients: such a file is kept as it is.
     #[must_use]
     pub fn pack(
         &mut self,
-        level: Level,
+        decoder: &mut Decoder,
         file: &[u8],
-        coefficients: &Coefficients,
+        remainder: &mut Vec<u8>,
     ) -> Option<Packed> {
+        let Self { groups } = self;
+        groups.clear();
+        let level = decoder.level();
+        take_apart_by_rows(decoder, file, remainder, |row| groups.push(level, row))?;
         let file = Opened::new(file).ok()?;
-        let profile = profile_of(&file)?;
-        self.groups.fill(level, coefficients, &file.frame)?;
-        let longest = self.groups.rows.iter().max().copied().unwrap_or(0);
+        let longest = groups.rows.iter().max().copied().unwrap_or(0);
         let row_lengths = match u16::try_from(longest) {
             Ok(_) => RowLengths::Narrow,
             Err(_) => RowLengths::Wide,
         };
-        self.groups.seal(profile, file.frame.size, row_lengths)
+        groups.seal(profile_of(&file)?, file.frame.size, row_lengths)
     }
 }
 
@@ -130,32 +135,26 @@ struct Groups {
 }
 
 impl Groups {
-    /// Packs the block rows of an image, in place of those before.
-    fn fill(
-        &mut self,
-        level: Level,
-        coefficients: &Coefficients,
-        frame: &Frame,
-    ) -> Option<()> {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+        self.n_rows.clear();
+    }
+
+    /// Packs the block rows of the next row of MCUs.
+    fn push(&mut self, level: Level, row: &McuRow<'_>) -> Option<()> {
         let Self { bytes, rows, n_rows } = self;
-        bytes.clear();
-        rows.clear();
-        n_rows.clear();
-        let [_, down] = frame.n_mcus();
-        let per_group = 16_usize.div_ceil(frame.v_max * frame::BLOCK);
-        for first in (0..down).step_by(per_group) {
-            let n_before = rows.len();
-            for mcu in first..down.min(first + per_group) {
-                for (nth, component) in frame.components().iter().enumerate() {
-                    for row in 0..component.v {
-                        let y = mcu * component.v + row;
-                        let before = bytes.len();
-                        blocks::write_row(level, coefficients.row(nth, y), bytes)?;
-                        rows.push(bytes.len() - before);
-                    }
-                }
+        let per_group = 16_usize.div_ceil(row.frame.v_max * frame::BLOCK);
+        if row.y.is_multiple_of(per_group) {
+            n_rows.push(0);
+        }
+        for (nth, component) in row.frame.components().iter().enumerate() {
+            for within in 0..component.v {
+                let before = bytes.len();
+                blocks::write_row(level, row.blocks(nth, within), bytes)?;
+                rows.push(bytes.len() - before);
             }
-            n_rows.push(rows.len() - n_before);
+            *n_rows.last_mut()? += component.v;
         }
         Some(())
     }

@@ -3,17 +3,17 @@
 #![allow(unsafe_code, reason = "calls code compiled for a processor known to be there")]
 
 use std::arch::x86_64::{
-    __m256i, __m512i, _mm_cvtsi128_si64, _mm512_and_si512, _mm512_castsi256_si512,
-    _mm512_castsi512_si128, _mm512_castsi512_si256, _mm512_cmpgt_epi16_mask,
-    _mm512_cmpneq_epi16_mask, _mm512_cvtepi8_epi16, _mm512_cvtepi16_epi8,
-    _mm512_extracti64x4_epi64, _mm512_inserti64x4, _mm512_mask_add_epi8,
-    _mm512_mask_mov_epi64, _mm512_mask_set1_epi8, _mm512_mask_set1_epi16,
-    _mm512_mask_sub_epi8, _mm512_mask_sub_epi16, _mm512_maskz_compress_epi8,
-    _mm512_maskz_expand_epi8, _mm512_maskz_mov_epi64, _mm512_max_epi16, _mm512_min_epi16,
-    _mm512_movepi8_mask, _mm512_movm_epi8, _mm512_multishift_epi64_epi8,
+    __m512i, _mm_cvtsi128_si64, _mm512_abs_epi8, _mm512_add_epi16, _mm512_and_si512,
+    _mm512_castsi256_si512, _mm512_castsi512_si128, _mm512_castsi512_si256,
+    _mm512_cmpgt_epi8_mask, _mm512_cmpgt_epu16_mask, _mm512_cvtepi8_epi16,
+    _mm512_cvtsepi16_epi8, _mm512_extracti64x4_epi64, _mm512_inserti64x4,
+    _mm512_mask_add_epi8, _mm512_mask_mov_epi64, _mm512_mask_set1_epi8,
+    _mm512_mask_set1_epi16, _mm512_mask_sub_epi8, _mm512_maskz_compress_epi8,
+    _mm512_maskz_expand_epi8, _mm512_maskz_mov_epi64, _mm512_maskz_permutexvar_epi8,
+    _mm512_max_epi8, _mm512_movepi8_mask, _mm512_multishift_epi64_epi8,
     _mm512_permutexvar_epi8, _mm512_reduce_or_epi64, _mm512_set1_epi8, _mm512_set1_epi16,
-    _mm512_setzero_si512, _mm512_sub_epi8, _mm512_testn_epi16_mask, _mm512_xor_si512,
-    _pext_u64,
+    _mm512_setzero_si512, _mm512_sub_epi8, _mm512_subs_epu8, _mm512_test_epi8_mask,
+    _mm512_xor_si512, _pext_u64,
 };
 use std::ops::Range;
 
@@ -65,15 +65,18 @@ pub(super) fn unpack_row_avx512(
 }
 
 /// The numbers of a block at once.
-pub(super) fn write_row_avx512(
+pub(super) fn write_row_avx512<'a>(
     _: Avx512,
-    blocks: &[Block],
+    blocks: impl Iterator<Item = &'a Block>,
     out: &mut Written,
 ) -> Option<()> {
     #[target_feature(
         enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt"
     )]
-    fn compiled(blocks: &[Block], out: &mut Written) -> Option<()> {
+    fn compiled<'a>(
+        blocks: impl Iterator<Item = &'a Block>,
+        out: &mut Written,
+    ) -> Option<()> {
         write_with(
             blocks,
             out,
@@ -98,8 +101,8 @@ const fn natural_places() -> Bytes {
     Bytes(places)
 }
 
-/// Coefficients become numbers while they stand in their natural places, then bytes in the
-/// order of sending, of which those that are not zero are moved together.
+/// Coefficients become bytes, come in the order of sending, and those that are not zero are
+/// moved together. What leads from one step to the next stays in vectors and masks.
 #[target_feature(
     enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt"
 )]
@@ -108,20 +111,19 @@ fn numbers_at_once(block: &Block) -> Numbers {
     let (above, below) = block.split_at(32);
     let above = load_512::<i16, 32>(above.try_into().expect("half a block"));
     let below = load_512::<i16, 32>(below.try_into().expect("half a block"));
-    let [(above, zero_above, large_above), (below, zero_below, large_below)] =
-        [half_numbers(above), half_numbers(below)];
-    let natural = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(above), below);
-    let order = load_512(&NATURAL.0);
-    let sent = _mm512_permutexvar_epi8(order, natural);
-    let zero = u64::from(zero_above) | u64::from(zero_below) << 32;
-    let zero = _mm512_permutexvar_epi8(order, _mm512_movm_epi8(zero));
-    let not_zero = !_mm512_movepi8_mask(zero) & !1;
-    let numbers = _mm512_maskz_compress_epi8(not_zero, sent);
+    let bytes = [above, below].map(|half| _mm512_cvtsepi16_epi8(half));
+    let natural = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(bytes[0]), bytes[1]);
+    let sent = _mm512_maskz_permutexvar_epi8(!1, load_512(&NATURAL.0), natural);
+    let not_zero = _mm512_test_epi8_mask(sent, sent);
+    let values = _mm512_maskz_compress_epi8(not_zero, sent);
+    let values = _mm512_max_epi8(values, _mm512_set1_epi8(-LARGEST as i8));
+    let one = _mm512_set1_epi8(1);
+    let is_positive = _mm512_cmpgt_epi8_mask(values, _mm512_setzero_si512());
+    let numbers = _mm512_mask_sub_epi8(values, is_positive, values, one);
     let mut bytes = [0; 64];
     store_512(&mut bytes, numbers);
-    let is_negative = _mm512_movepi8_mask(numbers);
-    let all_ones = _mm512_set1_epi8(-1);
-    let magnitudes = _mm512_mask_sub_epi8(numbers, is_negative, all_ones, numbers);
+    // Of positive and negative numbers alike; behind the last one stay zeros.
+    let magnitudes = _mm512_subs_epu8(_mm512_abs_epi8(values), one);
     let first = _mm_cvtsi128_si64(_mm512_castsi512_si128(magnitudes)).cast_unsigned();
     let others = _mm512_maskz_mov_epi64(!1, magnitudes);
     let others = _mm512_reduce_or_epi64(others).cast_unsigned();
@@ -130,23 +132,16 @@ fn numbers_at_once(block: &Block) -> Numbers {
         mask: not_zero >> 1,
         groups: std::array::from_fn(|nth| u64::from_le_bytes(groups[nth])),
         bits: [any_bits(first), any_bits(others)],
-        is_large: large_above & !1 | large_below != 0,
+        large: u64::from(large(above) & !1) | u64::from(large(below)) << 32,
     }
 }
 
-/// The numbers of half a block's coefficients, which of these are zero, and which too large.
+/// Which of half a block's coefficients are beyond [`LARGEST`].
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
-fn half_numbers(values: __m512i) -> (__m256i, u32, u32) {
-    let is_zero = _mm512_testn_epi16_mask(values, values);
-    let largest = _mm512_set1_epi16(LARGEST);
-    let smallest = _mm512_set1_epi16(-LARGEST);
-    let clamped = _mm512_max_epi16(_mm512_min_epi16(values, largest), smallest);
-    let is_large = _mm512_cmpneq_epi16_mask(values, clamped);
-    let is_positive = _mm512_cmpgt_epi16_mask(clamped, _mm512_setzero_si512());
-    let one = _mm512_set1_epi16(1);
-    let numbers = _mm512_mask_sub_epi16(clamped, is_positive, clamped, one);
-    (_mm512_cvtepi16_epi8(numbers), is_zero, is_large)
+fn large(half: __m512i) -> u32 {
+    let moved = _mm512_add_epi16(half, _mm512_set1_epi16(LARGEST));
+    _mm512_cmpgt_epu16_mask(moved, _mm512_set1_epi16(2 * LARGEST))
 }
 
 /// What any of eight bytes has set.

@@ -4,16 +4,16 @@
 #![allow(unsafe_code, reason = "calls code compiled for a processor known to be there")]
 
 use std::arch::x86_64::{
-    __m512i, _mm512_abs_epi8, _mm512_add_epi8, _mm512_add_epi64, _mm512_and_si512,
-    _mm512_castsi256_si512, _mm512_cmpgt_epi16_mask, _mm512_cmpgt_epi64_mask,
-    _mm512_cmpgt_epu8_mask, _mm512_cvtepi16_epi8, _mm512_cvtepu8_epi32,
-    _mm512_inserti64x4, _mm512_maskz_add_epi32, _mm512_maskz_compress_epi8,
-    _mm512_maskz_mov_epi8, _mm512_maskz_mov_epi32, _mm512_maskz_permutexvar_epi8,
+    __m512i, _mm512_abs_epi8, _mm512_add_epi8, _mm512_add_epi16, _mm512_add_epi64,
+    _mm512_and_si512, _mm512_castsi256_si512, _mm512_cmpgt_epi64_mask,
+    _mm512_cmpgt_epu8_mask, _mm512_cmpgt_epu16_mask, _mm512_cvtepu8_epi32,
+    _mm512_cvtsepi16_epi8, _mm512_inserti64x4, _mm512_mask_mov_epi32,
+    _mm512_maskz_add_epi32, _mm512_maskz_compress_epi8, _mm512_maskz_mov_epi8,
+    _mm512_maskz_mov_epi32, _mm512_maskz_permutexvar_epi8, _mm512_max_epi8,
     _mm512_movepi8_mask, _mm512_movm_epi8, _mm512_or_si512, _mm512_permutex2var_epi8,
-    _mm512_permutexvar_epi8, _mm512_set1_epi8, _mm512_set1_epi16, _mm512_set1_epi64,
-    _mm512_shuffle_epi8, _mm512_slli_epi16, _mm512_slli_epi32, _mm512_sllv_epi32,
-    _mm512_sllv_epi64, _mm512_srli_epi64, _mm512_sub_epi8, _mm512_test_epi8_mask,
-    _mm512_unpackhi_epi64,
+    _mm512_set1_epi8, _mm512_set1_epi16, _mm512_set1_epi64, _mm512_shuffle_epi8,
+    _mm512_slli_epi16, _mm512_slli_epi32, _mm512_sllv_epi32, _mm512_sllv_epi64,
+    _mm512_srli_epi64, _mm512_sub_epi8, _mm512_test_epi8_mask, _mm512_unpackhi_epi64,
 };
 
 use super::{
@@ -83,6 +83,9 @@ struct Bytes([u8; 64]);
 /// For each coefficient in the order of sending its natural place.
 const NATURAL: Bytes = Bytes(natural_places());
 
+/// For each natural place its coefficient's number.
+const ZIGZAG: [u8; 64] = zigzag();
+
 /// The numbers of the coefficients, and those of the ones before them.
 const NUMBERS: Bytes = Bytes(numbers(0));
 const BEFORE: Bytes = Bytes(numbers(63));
@@ -101,6 +104,16 @@ const fn natural_places() -> [u8; 64] {
         number += 1;
     }
     places
+}
+
+const fn zigzag() -> [u8; 64] {
+    let mut numbers = [0; 64];
+    let mut number = 0;
+    while number < 64 {
+        numbers[natural(number)] = number as u8;
+        number += 1;
+    }
+    numbers
 }
 
 const fn numbers(first: u8) -> [u8; 64] {
@@ -134,8 +147,8 @@ const fn size_bits() -> [u8; 64] {
     bits
 }
 
-/// [`put_block`] for blocks as nearly all are: no run of sixteen zeros, no coefficient of more
-/// than 7 bits. The others go the scalar way.
+/// [`put_block`] for blocks without a run of sixteen zeros; the others go the scalar way.
+/// Coefficients have at most 7 bits here; what has more is put in its place at the end.
 #[target_feature(
     enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,movbe,popcnt"
 )]
@@ -150,15 +163,10 @@ fn put_at_once(
     let (above, below) = block.split_at(32);
     let above = load_512::<i16, 32>(above.try_into().expect("half a block"));
     let below = load_512::<i16, 32>(below.try_into().expect("half a block"));
-    let is_large = |half| {
-        _mm512_cmpgt_epi16_mask(half, _mm512_set1_epi16(127))
-            | _mm512_cmpgt_epi16_mask(_mm512_set1_epi16(-127), half)
-    };
-    let large = is_large(above) & !1 | is_large(below);
-    let bytes = [above, below].map(|half| _mm512_cvtepi16_epi8(half));
-    let block_bytes = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(bytes[0]), bytes[1]);
-    let sent = _mm512_permutexvar_epi8(load_512(&NATURAL.0), block_bytes);
-    let not_zero = _mm512_test_epi8_mask(sent, sent) & !1;
+    let bytes = [above, below].map(|half| _mm512_cvtsepi16_epi8(half));
+    let natural = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(bytes[0]), bytes[1]);
+    let sent = _mm512_maskz_permutexvar_epi8(!1, load_512(&NATURAL.0), natural);
+    let not_zero = _mm512_test_epi8_mask(sent, sent);
     let n = not_zero.count_ones();
 
     let places = _mm512_maskz_compress_epi8(not_zero, load_512(&NUMBERS.0));
@@ -167,10 +175,11 @@ fn put_at_once(
     // Behind the last coefficient stand symbols of no zeros and no number: the first of them
     // is the end of the block.
     let runs = _mm512_maskz_mov_epi8((1 << n) - 1, runs);
-    if large != 0 || _mm512_cmpgt_epu8_mask(runs, _mm512_set1_epi8(15)) != 0 {
+    if _mm512_cmpgt_epu8_mask(runs, _mm512_set1_epi8(15)) != 0 {
         return put_block(block, difference, codes, bits, window);
     }
     let values = _mm512_maskz_compress_epi8(not_zero, sent);
+    let values = _mm512_max_epi8(values, _mm512_set1_epi8(-127));
     let [low, high] = [load_512(&SIZES[0].0), load_512(&SIZES[1].0)];
     let sizes = _mm512_permutex2var_epi8(low, _mm512_abs_epi8(values), high);
     // Negative numbers are sent less one.
@@ -191,8 +200,64 @@ fn put_at_once(
     store_512(&mut queue.numbers.0, numbers);
 
     let bits = bits.put(codes.dc.bits(0, difference), window);
-    let has_end = not_zero >> 63 == 0;
-    put_queue(&queue, n + u32::from(has_end), (bits, window))
+    let n = n + u32::from(not_zero >> 63 == 0);
+    let large = u64::from(large(above) & !1) | u64::from(large(below)) << 32;
+    if large == 0 {
+        return put_queue(&queue, n, (bits, window), |_, words| words);
+    }
+    let mut words = LargeWords::NONE;
+    words.gather(block, not_zero, large, &codes.ac);
+    put_queue(&queue, n, (bits, window), |part, others| words.among(part, others))
+}
+
+/// Which of half a block's coefficients have more than 7 bits.
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn large(half: __m512i) -> u32 {
+    let moved = _mm512_add_epi16(half, _mm512_set1_epi16(127));
+    _mm512_cmpgt_epu16_mask(moved, _mm512_set1_epi16(254))
+}
+
+/// Words of coefficients that have more than 7 bits, and how many bits these are.
+#[derive(Debug)]
+struct LargeWords {
+    /// Which lanes of each part they belong in.
+    lanes: [u16; 4],
+    words: [[u32; 16]; 4],
+    lens: [[u32; 16]; 4],
+}
+
+impl LargeWords {
+    const NONE: Self = Self { lanes: [0; 4], words: [[0; 16]; 4], lens: [[0; 16]; 4] };
+
+    /// Makes those of the natural places `large` of a block.
+    fn gather(&mut self, block: &Block, not_zero: u64, mut large: u64, codes: &Codes) {
+        while large != 0 {
+            let place = large.trailing_zeros() as usize & 63;
+            large &= large - 1;
+            let before = not_zero & ((1 << ZIGZAG[place]) - 1);
+            // DC stands before all others.
+            let run = u32::from(ZIGZAG[place]) + (before | 1).leading_zeros() - 64;
+            let nth = before.count_ones() as usize;
+            let (part, lane) = ((nth / 16) & 3, nth % 16);
+            let (word, len) = codes.bits(run, block[place].into());
+            self.lanes[part] |= 1 << lane;
+            self.words[part][lane] = word as u32;
+            self.lens[part][lane] = len;
+        }
+    }
+
+    /// Takes them in among the words of a part, in place of what stands in their lanes.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn among(&self, part: usize, [words, lens]: [__m512i; 2]) -> [__m512i; 2] {
+        let lanes = self.lanes[part];
+        let own = [&self.words[part], &self.lens[part]].map(|own| load_512(own));
+        [
+            _mm512_mask_mov_epi32(words, lanes, own[0]),
+            _mm512_mask_mov_epi32(lens, lanes, own[1]),
+        ]
+    }
 }
 
 /// What is to be put for the coefficients of a block, one byte of each.
@@ -212,12 +277,17 @@ impl Queue {
         Self { low: ZEROS, high: ZEROS, lens: ZEROS, sizes: ZEROS, numbers: ZEROS };
 }
 
-/// Puts the first `n`.
+/// Puts the first `n`, after `mend` has had a look at the words of each part and their lengths.
 #[target_feature(
     enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,movbe,popcnt"
 )]
 #[inline]
-fn put_queue(queue: &Queue, n: u32, (mut bits, window): (Bits, &mut Window)) -> Bits {
+fn put_queue(
+    queue: &Queue,
+    n: u32,
+    (mut bits, window): (Bits, &mut Window),
+    mend: impl Fn(usize, [__m512i; 2]) -> [__m512i; 2],
+) -> Bits {
     let n_parts = n.div_ceil(16) as usize;
     for part in 0..n_parts {
         let sixteen = |bytes: &Bytes| {
@@ -234,7 +304,7 @@ fn put_queue(queue: &Queue, n: u32, (mut bits, window): (Bits, &mut Window)) -> 
         let lens = _mm512_maskz_add_epi32(is_there, sixteen(&queue.lens), sizes);
         // What is not there has no code in front of it.
         let words = _mm512_maskz_mov_epi32(is_there, words);
-        bits = put_words(words, lens, (bits, window));
+        bits = put_words(mend(part & 3, [words, lens]), (bits, window));
     }
     bits
 }
@@ -272,8 +342,7 @@ const ZEROS: Bytes = Bytes([0; 64]);
 )]
 #[inline]
 fn put_words(
-    words: __m512i,
-    lens: __m512i,
+    [words, lens]: [__m512i; 2],
     (mut bits, window): (Bits, &mut Window),
 ) -> Bits {
     let low = _mm512_set1_epi64(0xffff_ffff);
