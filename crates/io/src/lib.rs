@@ -6,8 +6,8 @@
 //!
 //! Reading order: `buffer` is the memory, `files` what is open, `span` which bytes a request
 //! needs (and what to do after a short read), `reader` the seam; then `pread`, the
-//! reference, and `uring`. `list` lists folders, `draft` writes a file that appears whole. `conformance` holds what every reader must
-//! keep.
+//! reference, and `uring`. `list` lists folders, `draft` writes a file that appears whole,
+//! `writer` one that is long. `conformance` holds what every reader must keep.
 
 mod error;
 
@@ -16,6 +16,7 @@ mod draft;
 mod files;
 mod list;
 mod span;
+mod writer;
 
 mod reader;
 
@@ -35,3 +36,4 @@ pub use reader::{
     open_reader,
 };
 pub use uring::UringReader;
+pub use writer::FileWriter;

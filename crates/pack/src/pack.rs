@@ -20,8 +20,9 @@ use crate::source::{Made, Progress, Source};
 use crate::stored::item;
 use crate::{Converter, OpenStore, PackError};
 
-/// Records that a thread may be ahead of the writer.
-const MOST_AHEAD: usize = 8;
+/// Records that a thread may be ahead of the writer: a few milliseconds' work, while the disk
+/// takes what has been written.
+const MOST_AHEAD: usize = 16;
 
 /// Whether the store is begun or added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! shard with its own name is finished, whenever its writer was killed.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,10 @@ use bothends_dataset::store::{
     Shard,
 };
 
+use bothends_io::FileWriter;
+
 use crate::PackError;
 use crate::source::Made;
-
-/// Bytes that are written at once.
-const WRITE_BYTES: usize = 1 << 20;
 
 /// What fills a page.
 pub(crate) const ZEROS: [u8; 4096] = [0; 4096];
@@ -32,7 +31,7 @@ pub(crate) struct ShardWriter {
     folder: PathBuf,
     name: String,
     part: PathBuf,
-    file: BufWriter<File>,
+    file: FileWriter,
     builder: IndexBuilder,
     n_samples: u32,
 }
@@ -42,12 +41,12 @@ impl ShardWriter {
     pub(crate) fn new(folder: &Path, number: usize) -> Result<Self, PackError> {
         let name = name_of(number);
         let part = folder.join(format!(".{name}.part"));
-        let file = File::create(&part).map_err(PackError::at("write", &part))?;
+        let file = FileWriter::create(&part).map_err(PackError::at("write", &part))?;
         let mut writer = Self {
             folder: folder.to_owned(),
             name,
             part,
-            file: BufWriter::with_capacity(WRITE_BYTES, file),
+            file,
             builder: IndexBuilder::default(),
             n_samples: 0,
         };
@@ -79,9 +78,9 @@ impl ShardWriter {
         let (header, index) = builder.finish().map_err(refused)?;
         self.write(&index)?;
         let failed = |e| PackError::at("write", &self.part)(e);
-        self.file.flush().map_err(failed)?;
-        self.file.get_ref().write_all_at(&header.encode(), 0).map_err(failed)?;
-        self.file.get_ref().sync_all().map_err(failed)?;
+        let file = self.file.finish().map_err(failed)?;
+        file.write_all_at(&header.encode(), 0).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
         let shard = Shard::new(&self.name, &header, self.n_samples);
         let copy = [&header.encode()[..], &index].concat();
         write_whole(&self.folder, &shard.index_file(), &copy)?;
@@ -91,7 +90,7 @@ impl ShardWriter {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), PackError> {
-        self.file.write_all(bytes).map_err(PackError::at("write", &self.part))
+        self.file.write(bytes).map_err(PackError::at("write", &self.part))
     }
 }
 
