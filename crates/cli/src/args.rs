@@ -354,6 +354,9 @@ pub(crate) struct RunArgs {
     /// Whether what is learnt about images is kept beside the data from epoch to epoch
     #[arg(long, value_enum, default_value_t = SideIndexArg::Auto)]
     pub(crate) side_index: SideIndexArg,
+    /// Whether data are read through the page cache
+    #[arg(long, value_enum, default_value_t = PageCacheArg::Auto)]
+    pub(crate) page_cache: PageCacheArg,
     /// Only the first N samples of the data set
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
@@ -463,6 +466,16 @@ pub(crate) enum SideIndexArg {
     Auto,
     /// Neither read nor written
     Off,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum PageCacheArg {
+    /// Through it when the data set takes at most half of the memory that is available
+    Auto,
+    /// Through it
+    Through,
+    /// Past it, where the file system allows that (O_DIRECT)
+    Past,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

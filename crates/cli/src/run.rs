@@ -8,13 +8,14 @@ use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_runtime::{
-    Digesting, DriveConfig, Driven, RankConfig, ReadConfig, ReaderKind, RunConfig,
-    Runtime, SideIndexUse, drive,
+    Digesting, DriveConfig, Driven, PageCacheUse, RankConfig, ReadConfig, ReaderKind,
+    RunConfig, Runtime, SideIndexUse, drive,
 };
 
 use crate::Failed;
 use crate::args::{
-    LastArg, LayoutArg, OutputArg, ReaderArg, RunArgs, ShuffleArg, SideIndexArg,
+    LastArg, LayoutArg, OutputArg, PageCacheArg, ReaderArg, RunArgs, ShuffleArg,
+    SideIndexArg,
 };
 use crate::progress::Bar;
 use crate::{chain, picture, say};
@@ -100,6 +101,7 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
         read: ReadConfig {
             kind: reader(args.reader),
             side_index: side_index(args.side_index),
+            page_cache: page_cache(args.page_cache),
             ..ReadConfig::default()
         },
         devices: devices.collect::<Result<_, _>>()?,
@@ -180,6 +182,14 @@ fn side_index(arg: SideIndexArg) -> SideIndexUse {
     match arg {
         SideIndexArg::Auto => SideIndexUse::Auto,
         SideIndexArg::Off => SideIndexUse::Off,
+    }
+}
+
+fn page_cache(arg: PageCacheArg) -> PageCacheUse {
+    match arg {
+        PageCacheArg::Auto => PageCacheUse::Auto,
+        PageCacheArg::Through => PageCacheUse::Through,
+        PageCacheArg::Past => PageCacheUse::Past,
     }
 }
 

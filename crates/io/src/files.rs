@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bothends_core::sample::FileIdx;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, PosixFadviseAdvice, fcntl, posix_fadvise};
 use rustix::fs::{AtFlags, StatxFlags};
 
 use crate::{ALIGNMENT, IoError};
@@ -63,7 +63,11 @@ impl OpenFile {
                 Err(error) => return Err(failed(error)),
             }
         }
-        Self::of(open(OFlag::empty()).map_err(failed)?, path, Direct::Off)
+        let file = open(OFlag::empty()).map_err(failed)?;
+        // What is read is asked for as it is needed, in no order: nothing is to be read ahead.
+        // Where that cannot be said, it costs time only.
+        let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
+        Self::of(file, path, Direct::Off)
     }
 
     fn of(file: File, path: &Path, direct: Direct) -> Result<Self, IoError> {
@@ -205,6 +209,12 @@ impl Files {
             cache.files.remove(&oldest);
         }
         Ok(open)
+    }
+
+    /// Whether files are opened to be read past the page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.try_direct.load(Ordering::Relaxed)
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {

@@ -73,6 +73,21 @@ pub struct ReadConfig {
     pub buffer_bytes: u32,
     /// Whether workers use and extend the side index.
     pub side_index: SideIndexUse,
+    /// Whether the host reads through the page cache.
+    pub page_cache: PageCacheUse,
+}
+
+/// Whether the host reads through the page cache. The bytes are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageCacheUse {
+    /// When all of the data set takes at most half of the memory that is available: then only
+    /// the first epoch waits for the disk. Larger data go past it, for they would push out of
+    /// it what others need, and be gone themselves before they are read again.
+    Auto,
+    /// Always.
+    Through,
+    /// Never, where the file system allows that (O_DIRECT).
+    Past,
 }
 
 /// Whether what is learnt about images is kept from epoch to epoch.
@@ -91,6 +106,7 @@ impl Default for ReadConfig {
             depth: 16,
             buffer_bytes: 256 << 10,
             side_index: SideIndexUse::Auto,
+            page_cache: PageCacheUse::Auto,
         }
     }
 }

@@ -430,6 +430,7 @@ impl Run<'_> {
             cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
         let (device_process_seconds, energy) = self.runtime.device_stats();
         self.bytes.storage_read = self.runtime.storage_read_bytes();
+        self.bytes.page_cache = self.runtime.source().goes_through_page_cache();
         let result = RunResult {
             version: env!("CARGO_PKG_VERSION"),
             config: settings(&self.runtime.config, self.how),

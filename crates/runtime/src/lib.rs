@@ -59,7 +59,9 @@ mod result;
 mod settings;
 
 pub use batch::{Batch, Row};
-pub use config::{BadPolicy, RankConfig, ReadConfig, RunConfig, SideIndexUse};
+pub use config::{
+    BadPolicy, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
+};
 pub use device::{DeviceSpec, SimRate, SimSpec, Via};
 pub use drive::{Digesting, DriveConfig, Driven, Observer, Progress, drive};
 pub use epoch::Epoch;

@@ -1,6 +1,7 @@
 //! The machine a figure was measured on, and what it offers a run.
 
 use std::fs;
+use std::path::Path;
 
 use bothends_io::{ReaderConfig, ReaderKind};
 
@@ -59,6 +60,23 @@ impl Machine {
         let Self { processor, cores, kernel, .. } = self;
         format!("{processor}, {cores} cores, {memory} memory, Linux {kernel}")
     }
+}
+
+/// Memory that programs may still take, in bytes, what the page cache would give back
+/// included: the machine's, or less where a control group (version 2) of this process has a
+/// limit. `None` where the kernel does not say.
+pub(crate) fn available_memory_bytes() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let available = meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kb: u64 = available.split_whitespace().next()?.parse().ok()?;
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = groups.lines().find_map(|l| l.strip_prefix("0::/")).unwrap_or_default();
+    let limits = Path::new(group).ancestors().filter_map(|group| {
+        let limit = Path::new("/sys/fs/cgroup").join(group).join("memory.max");
+        // "max" is none.
+        fs::read_to_string(limit).ok()?.trim().parse::<u64>().ok()
+    });
+    Some(limits.fold(kb.saturating_mul(1024), u64::min))
 }
 
 fn io_uring() -> String {

@@ -149,8 +149,11 @@ pub struct Memory {
 /// Bytes moved in the run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Bytes {
-    /// Read from storage by the host.
+    /// Read by the host, from storage or from the page cache.
     pub storage_read: u64,
+    /// Whether the host read through the page cache: what it read there before, it need not
+    /// have read from storage again.
+    pub page_cache: bool,
     /// Samples received from devices.
     pub device_to_host: u64,
     /// Delivered to the accelerator.

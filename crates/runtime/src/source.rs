@@ -16,8 +16,9 @@ use bothends_dataset::{Format, Piece, Table};
 use bothends_io::{Direct, Files, OpenFile};
 use bothends_ops::Pipeline;
 
-use crate::config::{RunConfig, SideIndexUse};
+use crate::config::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::RuntimeError;
+use crate::machine::available_memory_bytes;
 use crate::side_index::{Name, SideIndex};
 use crate::storage::Folder;
 
@@ -59,7 +60,7 @@ impl Source {
             && found.format != Format::Store;
         Ok(Self {
             side_index: is_indexed.then(|| SideIndex::open(&root)),
-            files: Files::new(&root, MOST_OPEN, Direct::Auto),
+            files: Files::new(&root, MOST_OPEN, direct(config.read.page_cache, &table)),
             root,
             note: found.note,
             n_ignored: found.n_ignored,
@@ -130,6 +131,12 @@ impl Source {
         Name { key: self.table.index_key(sample), stamp: stamp(len, modified_ns) }
     }
 
+    /// Whether the host reads through the page cache.
+    #[must_use]
+    pub fn goes_through_page_cache(&self) -> bool {
+        !self.files.is_direct()
+    }
+
     pub(crate) fn file_name(&self, sample: SampleId) -> String {
         self.table.file_path(self.table.extent(sample).file)
     }
@@ -148,6 +155,26 @@ impl Source {
             .map_err(|e| format!("it cannot be read ({e})"))?;
         Ok(bytes)
     }
+}
+
+/// Whether the data are read past the page cache.
+fn direct(wanted: PageCacheUse, table: &Table) -> Direct {
+    let goes_through = match wanted {
+        PageCacheUse::Through => true,
+        PageCacheUse::Past => false,
+        PageCacheUse::Auto => {
+            let most = available_memory_bytes().map_or(0, |bytes| bytes / 2);
+            let lens = (0..table.n_samples())
+                .map(|sample| u64::from(table.extent(SampleId(sample)).len));
+            // As far as it takes to know.
+            let mut sums = lens.scan(0_u64, |sum, len| {
+                *sum += len;
+                Some(*sum)
+            });
+            sums.all(|sum| sum <= most)
+        }
+    };
+    if goes_through { Direct::Off } else { Direct::Auto }
 }
 
 /// A folder is its own root; a file is a target in its folder.
