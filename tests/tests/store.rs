@@ -9,10 +9,11 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use bothends_core::recipe::Numerics;
 use bothends_pack::{Files, OpenStore, PackConfig, pack};
 use bothends_runtime::BadPolicy;
 use bothends_tests::programs::{eventually, program, run};
-use bothends_tests::{Setup, generated};
+use bothends_tests::{Setup, cifar_batches, generated};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -55,14 +56,33 @@ fn stored(folder: &Path) -> Result<PathBuf> {
 #[test]
 fn the_stream_from_a_store_is_that_from_files() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let store = stored(folder.path())?;
-    for recipe in ["imagenet-train", "imagenet-eval"] {
-        let of =
-            |data: &Path| Setup { recipe: recipe.to_owned(), ..Setup::new(data) }.run();
-        let [files, packed] = [of(&generated()?)?, of(&store)?];
-        ensure!(packed.samples > 0 && packed.samples == files.samples);
-        ensure!(packed.stream_digest.is_some(), "a digest was asked for");
-        ensure!(packed.stream_digest == files.stream_digest, "{recipe}");
+    let images = generated()?;
+    let stored_images = stored(folder.path())?;
+    let [cifar, stored_cifar] =
+        ["cifar", "stored-cifar"].map(|name| folder.path().join(name));
+    cifar_batches(&cifar)?;
+    pack(&Files::open(&cifar)?, &stored_cifar, &PackConfig::default(), &mut |_| ())?;
+    for (recipe, data, store) in [
+        ("imagenet-train", &images, &stored_images),
+        ("imagenet-eval", &images, &stored_images),
+        ("cifar10-train", &cifar, &stored_cifar),
+        ("cifar10-eval", &cifar, &stored_cifar),
+        ("raw", &cifar, &stored_cifar),
+    ] {
+        for numerics in [Numerics::Exact, Numerics::Planar] {
+            let recipe = recipe.to_owned();
+            let from_files = Setup { recipe, numerics, ..Setup::new(data) };
+            let from_store = Setup { data: store.clone(), ..from_files.clone() };
+            let with_device =
+                Setup { devices: vec!["loopback".to_owned()], ..from_store.clone() };
+            let files = from_files.run()?;
+            ensure!(files.samples > 0 && files.stream_digest.is_some());
+            for other in [from_store, with_device] {
+                let epoch = other.run()?;
+                ensure!(epoch.samples == files.samples, "{other:?}");
+                ensure!(epoch.stream_digest == files.stream_digest, "{other:?}");
+            }
+        }
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use bothends_tests::cifar_batches;
 use bothends_tests::programs::{program, run};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -86,19 +87,6 @@ fn images(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Two of CIFAR-10's binary batches, of pixels that nobody needs to recognise.
-fn batches(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    for (number, n_records) in [(1_usize, 40), (2, 90)] {
-        let mut bytes: Vec<u8> =
-            (0..=250).cycle().skip(number).take(n_records * 3073).collect();
-        bytes.iter_mut().step_by(3073).for_each(|label| *label %= 10);
-        fs::write(folder.join(format!("data_batch_{number}.bin")), bytes)?;
-    }
-    fs::write(folder.join("readme.html"), "<p>Pixels</p>\n")?;
-    Ok(())
-}
-
 /// Packs, reads with shards and with copies alone, and returns what there was of blocks, of
 /// bytes and of what is no sample.
 fn comes_back(python: &Path, data: &Path, store: &Path) -> Result<[usize; 3]> {
@@ -127,7 +115,8 @@ fn a_reader_written_from_the_document_gets_everything_back() -> Result<()> {
     ensure!(blocks > 100 && bytes > 30 && rests == 3, "{blocks} {bytes} {rests}");
 
     let [data, store] = ["batches", "other"].map(|name| folder.path().join(name));
-    batches(&data)?;
+    cifar_batches(&data)?;
+    fs::write(data.join("readme.html"), "<p>Pixels</p>\n")?;
     let [blocks, bytes, rests] = comes_back(&python, &data, &store)?;
     // Each batch's labels, and the page about them.
     ensure!([blocks, bytes, rests] == [0, 130, 3], "{blocks} {bytes} {rests}");

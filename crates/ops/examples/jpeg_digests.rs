@@ -1,21 +1,29 @@
 //! What our decoder makes of JPEG files, in the words of `scripts/reference-jpeg.c`.
 //!
 //! Reads paths, one a line, and prints a line for each, with tabs between the columns: path,
-//! width, height, digests of the RGB bytes and of the planes; or path, `error` and the fault.
-//! Decodes some regions of each file as well, with entry points and without; what is not as it
-//! is in the whole image is told in one more column. Run it by `scripts/compare-jpeg`.
+//! width, height, digests of the RGB bytes and of the planes, whether a store would have it
+//! `packed` or `kept` as it is; or path, `error` and the fault. Decodes some regions of each
+//! file as well, with entry points and without, and from what a store has of it; what is not as
+//! it is in the whole image is told in one more column, and also a file that does not come back
+//! from the store. Run it by `scripts/compare-jpeg`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::ops::Range;
 use std::{fs, io};
 
+use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{Recipe, Size};
-use bothends_core::sample::{Encoding, Record, SampleKey};
+use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
 use bothends_core::tensor::SampleShape;
 use bothends_ops::decode::ImageDecoder;
 use bothends_ops::image::Image;
-use bothends_ops::jpeg::{Chroma, Decoder, EntryPoints, Opened, Plane, Region};
+use bothends_ops::jpeg::rebuild::put_together;
+use bothends_ops::jpeg::{
+    Chroma, Coefficients, Decoder, EntryPoints, Opened, Packer, Plane, Region, Stored,
+    unpack,
+};
+use bothends_ops::kernels::Level;
 use bothends_ops::{OpsError, Pipeline, SampleFault, Scratch};
 
 /// Regions of each file, and crops.
@@ -39,6 +47,8 @@ fn main() {
         planes: Decoder::default(),
         crops: Pipeline::new(&Recipe::from_json(CROPS).unwrap(), CROP),
         scratch: Scratch::default(),
+        packer: Packer::default(),
+        coefficients: Coefficients::default(),
     };
     for path in io::stdin().lines() {
         let path = path.unwrap();
@@ -56,6 +66,8 @@ struct Side {
     planes: Decoder,
     crops: Pipeline,
     scratch: Scratch,
+    packer: Packer,
+    coefficients: Coefficients,
 }
 
 impl Side {
@@ -83,8 +95,73 @@ impl Side {
             }
         }
         let pixels = digest(EMPTY, self.image.pixels());
+        let form = match self.stored(bytes, sum, &planes)? {
+            None => "kept",
+            Some(None) => "packed",
+            Some(Some(what)) => {
+                wrong = format!("\tfrom the store: {what}");
+                "packed"
+            }
+        };
         let Size { height, width } = size;
-        Ok(format!("{width}\t{height}\t{pixels:016x}\t{sum:016x}{wrong}"))
+        Ok(format!("{width}\t{height}\t{pixels:016x}\t{sum:016x}\t{form}{wrong}"))
+    }
+
+    /// What is not from a store as it is from the file; `None` if no store would pack it.
+    fn stored(
+        &mut self,
+        file: &[u8],
+        sum: u64,
+        planes: &[Vec<u8>],
+    ) -> Result<Option<Option<String>>, OpsError> {
+        let mut remainder = Vec::new();
+        let Some(packed) = self.packer.pack(&mut self.planes, file, &mut remainder)
+        else {
+            return Ok(None);
+        };
+        let head = packed.lengths.head(packed.size, 0, packed.row_lengths).unwrap();
+        let profile = Profile::read(&packed.profile).unwrap();
+        let blocks = Blocks::new(profile, Head::read(&head).unwrap()).unwrap();
+        let stored = Stored::new(blocks, 0, &packed.groups)?;
+
+        let mut again = Vec::new();
+        let level = Level::of_process();
+        unpack(level, &stored, &mut self.coefficients)?;
+        if put_together(level, &self.coefficients, &remainder, &mut again).is_err() {
+            return Ok(None);
+        }
+        if again != file {
+            return Ok(Some(Some("another file comes back".to_owned())));
+        }
+        let groups_of = |groups: Range<usize>| {
+            let bytes = blocks.head().part_of(&packed.groups, 0, groups.clone());
+            (groups.start, bytes.unwrap())
+        };
+        for region in
+            regions(sum, packed.size).into_iter().chain([Region::whole(packed.size)])
+        {
+            let (first, bytes) = groups_of(stored.groups_for(&region));
+            let part = Stored::new(blocks, first, bytes)?;
+            self.planes.decode_stored(&part, &region, Chroma::Upsampled)?;
+            if !has_samples(self.planes.planes(), planes, &region, 1) {
+                return Ok(Some(Some(format!("{region:?} differs"))));
+            }
+        }
+        for seed in sum..sum.saturating_add(N_REGIONS) {
+            let key = SampleKey { seed, epoch: EpochIdx(0), sample: SampleId(0) };
+            let (first, bytes) = groups_of(self.crops.groups_for(key, blocks)?);
+            let row_groups = Some(RowGroups { blocks, first });
+            let record = Record { row_groups, ..Record::new(bytes, Encoding::Image) };
+            let mut crops = [(); 2].map(|()| vec![0; CROP.len()]);
+            let file = Record::new(file, Encoding::Image);
+            for (record, crop) in [file, record].into_iter().zip(&mut crops) {
+                self.crops.run(&mut self.scratch, key, record, crop)?;
+            }
+            if crops[0] != crops[1] {
+                return Ok(Some(Some(format!("the crop of seed {seed} differs"))));
+            }
+        }
+        Ok(Some(None))
     }
 
     /// Whether a region's planes, decoded alone, are those of the whole image: with the
@@ -98,16 +175,8 @@ impl Side {
     ) -> Result<bool, SampleFault> {
         for (chroma, margin) in [(Chroma::Upsampled, 1), (Chroma::AsStored, 0)] {
             self.planes.decode(Opened::new(bytes)?, region, chroma, points)?;
-            for (part, whole) in self.planes.planes().iter().zip(planes) {
-                let [width, height] = part.size();
-                let [across, down] = part.ratio();
-                let columns = covering(&region.columns, [across, margin, width]);
-                for y in covering(&region.rows, [down, margin, height]) {
-                    let wanted = &whole[y * width..][columns.clone()];
-                    if part.row(y, columns.clone()) != wanted {
-                        return Ok(false);
-                    }
-                }
+            if !has_samples(self.planes.planes(), planes, region, margin) {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -136,6 +205,22 @@ impl Side {
         }
         Ok(crops[0] == crops[1] && crops[0] == crops[2])
     }
+}
+
+/// Whether what is decoded of a region, with so many neighbours, is as in the whole planes.
+fn has_samples(
+    parts: &[Plane],
+    planes: &[Vec<u8>],
+    region: &Region,
+    margin: usize,
+) -> bool {
+    parts.iter().zip(planes).all(|(part, whole)| {
+        let [width, height] = part.size();
+        let [across, down] = part.ratio();
+        let columns = covering(&region.columns, [across, margin, width]);
+        covering(&region.rows, [down, margin, height])
+            .all(|y| part.row(y, columns.clone()) == &whole[y * width..][columns.clone()])
+    })
 }
 
 /// All samples of a plane.
