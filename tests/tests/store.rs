@@ -173,6 +173,9 @@ fn damage_is_one_bad_sample_and_is_named() -> Result<()> {
     ensure!(run(BadPolicy::Raise).is_err(), "a damaged record is no sample");
     let epoch = run(BadPolicy::Zero)?;
     ensure!(epoch.skipped.len() == 1, "{:?}", epoch.skipped);
+    let file = &epoch.skipped[0].file;
+    let is_named = file.starts_with("class-") && file.ends_with(".jpg in 00001.shard");
+    ensure!(is_named, "{file}");
     let output = bothends(&["inspect", "--verify"], &[&store])?;
     let named = String::from_utf8(output.stdout)?;
     ensure!(output.status.code() == Some(1) && named.lines().count() == 1, "{named}");

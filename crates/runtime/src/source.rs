@@ -12,6 +12,7 @@ use bothends_core::blocks::Blocks;
 use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::side_index::stamp;
+use bothends_dataset::store::original_name;
 use bothends_dataset::{Format, Piece, Table};
 use bothends_io::{Direct, Files, OpenFile};
 use bothends_ops::Pipeline;
@@ -38,6 +39,7 @@ pub struct Source {
     pub(crate) pipeline: Pipeline,
     pub(crate) seed: u64,
     side_index: Option<SideIndex>,
+    format: Format,
     n_ids: u64,
     files: Files,
 }
@@ -62,6 +64,7 @@ impl Source {
             side_index: is_indexed.then(|| SideIndex::open(&root)),
             files: Files::new(&root, MOST_OPEN, direct(config.read.page_cache, &table)),
             root,
+            format: found.format,
             note: found.note,
             n_ignored: found.n_ignored,
             table,
@@ -137,8 +140,19 @@ impl Source {
         !self.files.is_direct()
     }
 
+    /// The sample's file, for messages; of a sample in a store its original file and the
+    /// shard. Blocks on the storage.
     pub(crate) fn file_name(&self, sample: SampleId) -> String {
-        self.table.file_path(self.table.extent(sample).file)
+        let extent = self.table.extent(sample);
+        let path = self.table.file_path(extent.file);
+        if self.format != Format::Store {
+            return path;
+        }
+        let storage = Folder(self.root.clone());
+        match original_name(&storage, &path, extent.offset) {
+            Some(name) => format!("{name} in {path}"),
+            None => path,
+        }
     }
 
     pub(crate) fn open_file(&self, file: FileIdx) -> Result<Arc<OpenFile>, String> {
