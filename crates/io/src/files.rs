@@ -118,8 +118,7 @@ impl OpenFile {
     /// Reads through the page cache from now on, also for those who share the file: some
     /// file systems take O_DIRECT at opening and refuse it at reading.
     pub(crate) fn go_buffered(&self) -> io::Result<()> {
-        let flags = OFlag::from_bits_retain(fcntl(&self.file, FcntlArg::F_GETFL)?);
-        fcntl(&self.file, FcntlArg::F_SETFL(flags - OFlag::O_DIRECT))?;
+        clear_direct(&self.file)?;
         self.block.store(1, Ordering::Relaxed);
         Ok(())
     }
@@ -138,6 +137,13 @@ fn direct_block(file: &File) -> usize {
     let is_sound = offset > 0 && block.is_power_of_two() && block <= ALIGNMENT;
     // One byte would mean the page cache.
     if is_told && is_sound { block.max(2) } else { ALIGNMENT }
+}
+
+/// Makes reads and writes of an open file go through the page cache.
+pub(crate) fn clear_direct(file: &File) -> io::Result<()> {
+    let flags = OFlag::from_bits_retain(fcntl(file, FcntlArg::F_GETFL)?);
+    fcntl(file, FcntlArg::F_SETFL(flags - OFlag::O_DIRECT))?;
+    Ok(())
 }
 
 /// Whether the system said EINVAL: what O_DIRECT answers where it is not supported.

@@ -9,9 +9,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::OFlag;
 
-use crate::files::is_invalid;
+use crate::files::{clear_direct, is_invalid};
 use crate::{ALIGNMENT, Buffer};
 
 /// Bytes that are written at once.
@@ -70,7 +70,7 @@ impl FileWriter {
         match self.file.write_all_at(full, self.at) {
             // Some file systems take O_DIRECT at opening and refuse it at writing.
             Err(error) if is_invalid(&error) => {
-                go_buffered(&self.file)?;
+                clear_direct(&self.file)?;
                 self.file.write_all_at(full, self.at)?;
             }
             written => written?,
@@ -85,16 +85,10 @@ impl FileWriter {
     /// # Errors
     /// What the system says.
     pub fn finish(mut self) -> io::Result<File> {
-        go_buffered(&self.file)?;
+        clear_direct(&self.file)?;
         self.flush()?;
         Ok(self.file)
     }
-}
-
-fn go_buffered(file: &File) -> io::Result<()> {
-    let flags = OFlag::from_bits_retain(fcntl(file, FcntlArg::F_GETFL)?);
-    fcntl(file, FcntlArg::F_SETFL(flags - OFlag::O_DIRECT))?;
-    Ok(())
 }
 
 #[cfg(test)]
