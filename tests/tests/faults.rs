@@ -138,11 +138,13 @@ fn same_epoch(strategy: &'static str, devices: Vec<String>) -> Result<EpochResul
 }
 
 /// A fault late in an epoch strikes only if the device gets that far, which depends on how
-/// busy this machine is: several attempts, each of which must be whole.
+/// busy this machine is: several attempts, each of which must be whole. Where it never does,
+/// that is said, and no more is known than that every epoch was whole.
 const MOST_ATTEMPTS: u32 = 8;
 
 fn suffers(strategy: &'static str, via: &str, fault: &str, struck: Struck) -> Result<()> {
     let mut seen = String::new();
+    let (mut most_made, mut n_batches) = (0, 0);
     for _ in 0..MOST_ATTEMPTS {
         let spec = format!("sim:ideal,rate=1000,via={via},fault={fault}");
         let epoch = same_epoch(strategy, vec![spec])?;
@@ -151,6 +153,14 @@ fn suffers(strategy: &'static str, via: &str, fault: &str, struck: Struck) -> Re
             return Ok(());
         }
         seen = format!("rescued {}, {back:?}", epoch.rescued);
+        most_made = most_made.max(back.batches);
+        n_batches = epoch.batches;
+    }
+    if fault.contains("@50%") && 2 * most_made < n_batches {
+        println!(
+            "skipped: {strategy} via {via}: the device never came to {fault}: {seen}"
+        );
+        return Ok(());
     }
     anyhow::bail!("it never struck: {seen}")
 }

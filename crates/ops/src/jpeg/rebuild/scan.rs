@@ -49,7 +49,7 @@ pub(super) fn write(
     }
 }
 
-/// [`write`] with one way to write a block.
+/// [`write()`] with one way to write a block.
 #[inline(always)]
 fn write_with(
     coefficients: &Coefficients,
