@@ -19,6 +19,8 @@ use super::sequential::{Block, Broken};
 use super::zigzag::{natural, not_zero};
 use crate::kernels::Level;
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -360,7 +362,7 @@ pub(super) fn unpack_row(
         #[cfg(target_arch = "x86_64")]
         Level::Avx2(proof) => x86::unpack_row_avx2(proof, row, wanted, out),
         #[cfg(target_arch = "aarch64")]
-        Level::Neon(_) => unpack_with(row, wanted, out, read),
+        Level::Neon(proof) => neon::unpack_row(proof, row, wanted, out),
         Level::Scalar => unpack_with(row, wanted, out, read),
     }
 }
@@ -488,6 +490,23 @@ mod tests {
         for dc in [-2048, -1, 2047] {
             only[0] = dc;
             check_round_trip(&only);
+        }
+    }
+
+    /// All 63 values, in every pair of widths; groups of eight are not alike.
+    #[test]
+    fn full_blocks_come_back() {
+        let value = |k: i16, width: u32| {
+            let magnitude = k * 37 % (1 << (width - 1)).min(LARGEST) + 1;
+            if k * k % 11 < 5 { -magnitude } else { magnitude }
+        };
+        for widths in (0..64).map(|pair| [pair / 8 + 1, pair % 8 + 1]) {
+            let mut block = [0; 64];
+            for k in 1..64_u8 {
+                let width = widths[usize::from(k > 8)];
+                block[natural(k.into())] = value(k.into(), width);
+            }
+            check_round_trip(&block);
         }
     }
 
