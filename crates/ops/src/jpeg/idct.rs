@@ -103,6 +103,7 @@ pub(crate) fn block_row(
 }
 
 /// The blocks `range` of a row; those beyond its end are left out.
+#[cfg(any(test, target_arch = "x86_64"))]
 fn scalar(
     blocks: BlockRow<'_>,
     range: Range<usize>,
@@ -118,6 +119,7 @@ fn scalar(
 }
 
 /// The samples of one block, by row and column.
+#[cfg(any(test, target_arch = "x86_64"))]
 pub(crate) fn block(coefficients: &Block, steps: &Steps) -> [[u8; 8]; 8] {
     let mut rows = [[0; 8]; 8];
     for (place, (&coefficient, &step)) in coefficients.iter().zip(&steps.0).enumerate() {
@@ -139,6 +141,7 @@ fn sample(value: i16) -> u8 {
     saturated.cast_unsigned() ^ 0x80
 }
 
+#[cfg(any(test, target_arch = "x86_64"))]
 fn transposed(rows: [[i16; 8]; 8]) -> [[i16; 8]; 8] {
     let mut columns = [[0; 8]; 8];
     for (y, row) in rows.iter().enumerate() {
@@ -151,6 +154,7 @@ fn transposed(rows: [[i16; 8]; 8]) -> [[i16; 8]; 8] {
 
 /// Eight 8-point transforms, each over the same element of `v[0]` to `v[7]`, `DESCALE` bits
 /// of the result dropped with rounding.
+#[cfg(any(test, target_arch = "x86_64"))]
 #[inline(always)]
 fn pass<const DESCALE: u32>(v: [[i16; 8]; 8]) -> [[i16; 8]; 8] {
     let mut out = [[0; 8]; 8];

@@ -324,6 +324,7 @@ fn put_block(
 
 /// Bits that can be put at once: what is left of eight bytes behind the seven bits that may
 /// stand in the first already.
+#[cfg(any(test, target_arch = "x86_64"))]
 const MOST_BITS: u32 = 57;
 
 /// Where writing to a window has come to. Passed by value, and of two words, so that it stays
