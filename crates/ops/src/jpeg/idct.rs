@@ -12,8 +12,6 @@
     reason = "values are clamped to the type they become"
 )]
 
-use std::ops::Range;
-
 use super::header::Quantisation;
 use super::sequential::{Block, RowBlocks};
 use crate::kernels::Level;
@@ -106,7 +104,7 @@ pub(crate) fn block_row(
 #[cfg(any(test, target_arch = "x86_64"))]
 fn scalar(
     blocks: BlockRow<'_>,
-    range: Range<usize>,
+    range: std::ops::Range<usize>,
     steps: &Steps,
     (out, stride): (&mut [u8], usize),
 ) {
