@@ -3,7 +3,7 @@
 //!
 //! Devices are processes with a fault in this test's host; `kill.rs` kills processes.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 mod leftovers;
 
@@ -157,7 +157,7 @@ fn suffers(strategy: &'static str, via: &str, fault: &str, struck: Struck) -> Re
         n_batches = epoch.batches;
     }
     if fault.contains("@50%") && 2 * most_made < n_batches {
-        println!(
+        eprintln!(
             "skipped: {strategy} via {via}: the device never came to {fault}: {seen}"
         );
         return Ok(());

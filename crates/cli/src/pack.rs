@@ -26,6 +26,9 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Failed> {
         shard_bytes: args.shard_bytes,
         n_threads: args.threads.map_or(default.n_threads, usize::from),
     };
+    for source in &args.sources {
+        check_outside(&args.store, source)?;
+    }
     if args.sources.iter().all(|source| is_store(source)) {
         let open = |source| OpenStore::new(source);
         let stores = args.sources.iter().map(|source| open(source));
@@ -44,7 +47,6 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Failed> {
         let why = "several sources must all be stores; pack each data set, then join the stores";
         return Err(Failed::Arguments(why.to_owned()));
     };
-    check_outside(&args.store, source)?;
     pack_source(&Files::open(source)?, &args.store, &config)
 }
 
@@ -66,6 +68,7 @@ fn pack_source(
 /// Makes the original files of a store.
 pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
     let store = OpenStore::new(&args.store)?;
+    check_outside(&args.folder, &args.store)?;
     let n_threads = args.threads.map_or(PackConfig::default().n_threads, usize::from);
     let mut show = Show::new("unpacking");
     let unpacked =
@@ -79,7 +82,19 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
             "{n} files are not whole: the store has a part of their samples"
         ));
     }
-    Ok(())
+    if unpacked.damages.is_empty() {
+        return Ok(());
+    }
+    for damage in &unpacked.damages {
+        say::line(&damage.to_string());
+    }
+    Err(Failed::Run(anyhow::anyhow!(
+        "{} records of `{}` are damaged, and what they held is missing in `{}`; bring the \
+         shards that are named back from a copy, and unpack to another folder",
+        unpacked.damages.len(),
+        args.store.display(),
+        args.folder.display()
+    )))
 }
 
 /// Says what is in a store.

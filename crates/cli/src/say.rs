@@ -2,11 +2,12 @@
 //! The only module that writes to either.
 #![allow(clippy::print_stderr, reason = "this is the command line")]
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, Write, stdout};
 
 /// One line of result. Who closes the pipe early (`| head`) has read enough.
 pub(crate) fn line(text: &str) {
-    if let Err(why) = writeln!(stdout(), "{text}")
+    if let Err(why) = writeln!(stdout(), "{}", tame(text))
         && why.kind() != ErrorKind::BrokenPipe
     {
         error(&format!("cannot write to standard output: {why}"));
@@ -15,10 +16,24 @@ pub(crate) fn line(text: &str) {
 
 /// One line about what is going on.
 pub(crate) fn note(text: &str) {
-    eprintln!("{text}");
+    eprintln!("{}", tame(text));
 }
 
 /// The one line of a failed command.
 pub(crate) fn error(text: &str) {
-    eprintln!("error: {text}");
+    eprintln!("error: {}", tame(&text.replace('\n', "\\n")));
+}
+
+/// Control characters that a file's name may have, written out: they would command the
+/// terminal. Line ends stay.
+fn tame(text: &str) -> Cow<'_, str> {
+    let is_wild = |c: char| c.is_control() && c != '\n';
+    if !text.contains(is_wild) {
+        return Cow::Borrowed(text);
+    }
+    let tamed = text.chars().map(|c| match is_wild(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    });
+    Cow::Owned(tamed.collect())
 }

@@ -69,6 +69,37 @@ pub enum PackError {
         /// The folder.
         folder: PathBuf,
     },
+    /// Another process fills the folder.
+    #[error(
+        "another `bothends` is filling `{}`; wait until it ends, or name another folder",
+        folder.display()
+    )]
+    Busy {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A file that is not any more what an earlier attempt has packed.
+    #[error(
+        "`{path}` changed after an earlier attempt packed it in `{}`; \
+         remove that shard and pack again", shard.display()
+    )]
+    ChangedSince {
+        /// The original file.
+        path: String,
+        /// The shard.
+        shard: PathBuf,
+    },
+    /// A record of a finished shard that is not as an earlier attempt has written it.
+    #[error(
+        "`{}` record {record} is damaged since an earlier attempt wrote it; \
+         remove that shard and pack again", shard.display()
+    )]
+    DamagedSince {
+        /// The shard.
+        shard: PathBuf,
+        /// Number in the shard, from 0.
+        record: usize,
+    },
     /// A shard that an attempt to pack something else has left.
     #[error(
         "`{}` does not hold the next records of {source_name}; remove it if nobody wants it, \
@@ -88,7 +119,8 @@ pub enum PackError {
     },
     /// Sources whose samples mean different things.
     #[error(
-        "{one} and {other} differ in their {what}, so their samples cannot be one data set"
+        "{one} and {other} differ in their {what}, so their samples cannot be one data set; \
+         keep them as two stores"
     )]
     Differ {
         /// A data set.
@@ -126,8 +158,13 @@ pub enum PackError {
         why: String,
     },
     /// Samples that the sources do not have.
-    #[error("there are {n_samples} samples, so the samples {start}..{end} are not there")]
+    #[error(
+        "{source_name} has {n_samples} samples, and {start}..{end} names none or more of them; \
+         give A..B with A below B, and B at most {n_samples}"
+    )]
     NoSuchSamples {
+        /// Where they were looked for.
+        source_name: String,
         /// The first wanted.
         start: u64,
         /// The one behind the last wanted.

@@ -10,6 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use bothends_core::ids::SampleId;
 use bothends_core::sample::Encoding;
@@ -169,6 +170,17 @@ impl Source for Files {
             at: extent.offset,
             len: extent.len,
         }
+    }
+
+    fn has_changed_since(
+        &self,
+        number: usize,
+        time: SystemTime,
+    ) -> Result<bool, PackError> {
+        let path = self.root.join(self.item(number).path);
+        let found = fs::metadata(&path).map_err(PackError::at("open", &path))?;
+        // A folder's time tells of what was put into it, which is listed anyhow.
+        Ok(found.is_file() && found.modified().is_ok_and(|modified| modified > time))
     }
 
     fn make(&self, number: usize, converter: &mut Converter) -> Result<Made, PackError> {

@@ -1,6 +1,6 @@
 //! A folder of this machine as `dataset` wants to see files.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,27 @@ impl Storage for Folder {
 
     fn shown(&self, path: &str) -> String {
         self.0.join(path).display().to_string()
+    }
+}
+
+/// A folder that this process alone fills, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    /// The folder itself; nothing is left in it when this process is killed.
+    _folder: File,
+}
+
+impl Lock {
+    /// Takes the folder, which is there.
+    pub(crate) fn take(folder: &Path) -> Result<Self, PackError> {
+        let open = File::open(folder).map_err(PackError::at("open", folder))?;
+        match open.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                Err(PackError::Busy { folder: folder.to_owned() })
+            }
+            // Some file systems have no locks: nobody is kept out there.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(Self { _folder: open }),
+        }
     }
 }
 

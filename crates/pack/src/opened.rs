@@ -1,7 +1,9 @@
 //! A store on this machine: its manifest and its shards' indices in memory.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bothends_dataset::store::{
     Index, Manifest, RecordKind, Sealed, read_index, read_manifest,
@@ -16,6 +18,7 @@ pub struct OpenStore {
     folder: PathBuf,
     manifest: Manifest,
     sealed: Vec<Sealed>,
+    last: Mutex<Option<(usize, Arc<File>)>>,
 }
 
 impl OpenStore {
@@ -32,7 +35,7 @@ impl OpenStore {
         let manifest = read_manifest(&storage, "")?.value;
         let read = |shard| read_index(&storage, "", shard).map(|kept| kept.value);
         let sealed = manifest.shards.iter().map(read).collect::<Result<_, _>>()?;
-        Ok(Self { folder: folder.to_owned(), manifest, sealed })
+        Ok(Self { folder: folder.to_owned(), manifest, sealed, last: Mutex::default() })
     }
 
     /// Where it lies.
@@ -75,10 +78,25 @@ impl OpenStore {
         contents
     }
 
-    /// Opens the shard of that number.
-    pub(crate) fn open_shard(&self, shard: usize) -> Result<File, PackError> {
-        let path = self.folder.join(self.manifest.shards[shard].file());
-        File::open(&path).map_err(PackError::at("open", &path))
+    /// The shard of that number. Only the one asked for last stays open: records are read in
+    /// their order, and a process may not have as many files open as a store has shards.
+    pub(crate) fn shard(&self, number: usize) -> Result<Arc<File>, PackError> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, file)) = last.as_ref().filter(|(known, _)| *known == number) {
+            return Ok(Arc::clone(file));
+        }
+        let path = self.folder.join(self.manifest.shards[number].file());
+        let file = Arc::new(File::open(&path).map_err(PackError::at("open", &path))?);
+        *last = Some((number, Arc::clone(&file)));
+        Ok(file)
+    }
+}
+
+/// Why a record could not be read.
+pub(crate) fn unread(error: &io::Error) -> String {
+    match error.kind() == io::ErrorKind::UnexpectedEof {
+        true => "the shard ends before it does".to_owned(),
+        false => error.to_string(),
     }
 }
 

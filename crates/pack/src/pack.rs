@@ -8,13 +8,16 @@
 //! records they hold. A shard that holds others is never touched.
 
 use std::collections::HashSet;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use bothends_dataset::store::{Index, MANIFEST_FILES, Manifest, Shard};
+use xxhash_rust::xxh3::xxh3_64;
 
-use crate::folder::names;
+use crate::folder::{Lock, names};
 use crate::shard::{ShardWriter, name_of, read_back, write_whole};
 use crate::source::{Made, Progress, Source};
 use crate::stored::item;
@@ -72,6 +75,8 @@ pub fn pack(
     config: &PackConfig,
     observer: &mut dyn FnMut(Progress),
 ) -> Result<Packed, PackError> {
+    fs::create_dir_all(folder).map_err(PackError::at("make", folder))?;
+    let _lock = Lock::take(folder)?;
     let mut manifest = match config.destination {
         Destination::New => begin(source, folder)?,
         Destination::Append => joined(source, &OpenStore::new(folder)?)?,
@@ -82,8 +87,9 @@ pub fn pack(
         finished(source, folder, manifest.shards.len(), &mut progress)?
     {
         manifest.shards.push(shard);
+        progress.n_found_done = progress.n_done;
+        observer(progress);
     }
-    progress.n_found_done = progress.n_done;
     observer(progress);
     let mut writing = Writing {
         folder: folder.to_owned(),
@@ -157,7 +163,8 @@ fn joined(source: &dyn Source, store: &OpenStore) -> Result<Manifest, PackError>
     Ok(manifest.clone())
 }
 
-/// Shard `number`, if an earlier attempt has finished it: its records are counted.
+/// Shard `number`, if an earlier attempt has finished it: its records are counted. They are
+/// read, and held against their checksums; the index beside it is written again if need be.
 fn finished(
     source: &dyn Source,
     folder: &Path,
@@ -171,16 +178,35 @@ fn finished(
     let index = Index::decode(&sealed.index, &sealed.header).map_err(|refusal| {
         PackError::Refused { path: path.display().to_string(), refusal }
     })?;
+    let file = File::open(&path).map_err(PackError::at("open", &path))?;
+    // A file keeps the time when it was begun, under whatever name.
+    let begun = file.metadata().and_then(|found| found.created().or(found.modified()));
+    let begun = begun.map_err(PackError::at("open", &path))?;
     let first = usize::try_from(progress.n_done).unwrap_or(usize::MAX);
+    let mut stored = Vec::new();
     for (record, line) in index.lines().iter().enumerate() {
         let number = first.saturating_add(record);
         if number >= source.n_records() || item(&index, record) != source.item(number) {
             return Err(PackError::OtherShard { path, source_name: source.name() });
         }
+        if source.has_changed_since(number, begun)? {
+            let name = index.name(line.name).to_owned();
+            return Err(PackError::ChangedSince { path: name, shard: path });
+        }
+        stored.resize(line.len as usize, 0);
+        let is_whole = file.read_exact_at(&mut stored, line.offset()).is_ok();
+        if !is_whole || xxh3_64(&stored) != line.checksum {
+            return Err(PackError::DamagedSince { shard: path, record });
+        }
         progress.original_bytes += u64::from(line.original_len);
         progress.stored_bytes += u64::from(line.len);
     }
     progress.n_done += index.lines().len() as u64;
+    let copy = [&sealed.header.encode()[..], &sealed.index].concat();
+    let beside = folder.join(shard.index_file());
+    if fs::read(&beside).ok().is_none_or(|found| found != copy) {
+        write_whole(folder, &shard.index_file(), &copy)?;
+    }
     Ok(Some(shard))
 }
 

@@ -41,6 +41,11 @@ impl ShardWriter {
     pub(crate) fn new(folder: &Path, number: usize) -> Result<Self, PackError> {
         let name = name_of(number);
         let part = folder.join(format!(".{name}.part"));
+        // A file of its own, which says when it was begun.
+        match fs::remove_file(&part) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed.map_err(PackError::at("write", &part))?,
+        }
         let file = FileWriter::create(&part).map_err(PackError::at("write", &part))?;
         let mut writer = Self {
             folder: folder.to_owned(),

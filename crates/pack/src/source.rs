@@ -1,6 +1,7 @@
 //! What is packed: records in their order, whoever keeps them.
 
 use std::fmt::Debug;
+use std::time::SystemTime;
 
 use bothends_core::sample::Encoding;
 use bothends_dataset::store::{NewRecord, RecordKind};
@@ -88,6 +89,20 @@ pub trait Source: Debug + Sync {
 
     /// What is known of a record. Does not block.
     fn item(&self, number: usize) -> Item;
+
+    /// Whether what the record is made of has changed after `time`, as far as that is known.
+    /// Blocks on the storage.
+    ///
+    /// # Errors
+    /// [`PackError::Failed`] when it is not there any more.
+    fn has_changed_since(
+        &self,
+        number: usize,
+        time: SystemTime,
+    ) -> Result<bool, PackError> {
+        let _ = (number, time);
+        Ok(false)
+    }
 
     /// Reads a record and makes it ready. Blocks on the storage, and for as long as its form
     /// takes to compute.

@@ -5,7 +5,6 @@
 //! stand.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
@@ -13,6 +12,7 @@ use bothends_core::sample::Encoding;
 use bothends_dataset::store::{Index, Line, RecordKind};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::opened::unread;
 use crate::source::{Item, Made, Source};
 use crate::{Converter, OpenStore, PackError};
 
@@ -30,7 +30,6 @@ struct Shard<'a> {
     store: &'a OpenStore,
     number: usize,
     index: Index<'a>,
-    file: File,
 }
 
 impl<'a> Stored<'a> {
@@ -44,8 +43,7 @@ impl<'a> Stored<'a> {
         for store in stores {
             can_join(&stores[0], store)?;
             for (number, index) in store.indices().into_iter().enumerate() {
-                let file = store.open_shard(number)?;
-                shards.push(Shard { store, number, index, file });
+                shards.push(Shard { store, number, index });
             }
         }
         let records = (0..).zip(&shards).flat_map(|(shard, Shard { index, .. })| {
@@ -78,7 +76,10 @@ impl<'a> Stored<'a> {
                 stored.records = part.to_vec();
                 Ok(stored)
             }
-            _ => Err(PackError::NoSuchSamples { start, end, n_samples }),
+            _ => {
+                let source_name = stored.name();
+                Err(PackError::NoSuchSamples { source_name, start, end, n_samples })
+            }
         }
     }
 
@@ -151,9 +152,10 @@ impl Source for Stored<'_> {
         let record = record.1 as usize;
         let item = item(index, record);
         let mut stored = vec![0; line.len as usize];
-        let read = shard.file.read_exact_at(&mut stored, line.offset());
+        let file = shard.store.shard(shard.number)?;
+        let read = file.read_exact_at(&mut stored, line.offset());
         let why = match read {
-            Err(error) => error.to_string(),
+            Err(error) => unread(&error),
             Ok(()) if xxh3_64(&stored) != line.checksum => {
                 "it has another checksum".to_owned()
             }

@@ -19,24 +19,27 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::convert::Kept;
 use crate::files::between;
-use crate::folder::names;
-use crate::{Converter, OpenStore, PackError, Progress};
+use crate::folder::{Lock, names};
+use crate::opened::unread;
+use crate::{Converter, Damage, OpenStore, PackError, Progress};
 
 /// What was unpacked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unpacked {
     /// How far it came: to the end.
     pub progress: Progress,
     /// Files of which the store holds only a part.
     pub n_partial: u64,
+    /// Records that are not as they were written: their bytes are missing.
+    pub damages: Vec<Damage>,
 }
 
 /// Writes the original files of `store` below `folder`, which is empty or not there, and tells
-/// `observer` how far it has come. Spawns `n_threads` threads and joins them.
+/// `observer` how far it has come. Spawns `n_threads` threads and joins them. A record that is
+/// not as it was written is left out, and told of in the end.
 ///
 /// # Errors
-/// [`PackError::NotEmpty`]; [`PackError::Damaged`] at the first record that is not as it was
-/// written; [`PackError::Failed`].
+/// [`PackError::NotEmpty`], [`PackError::Busy`], [`PackError::Failed`].
 pub fn unpack(
     store: &OpenStore,
     folder: &Path,
@@ -46,21 +49,27 @@ pub fn unpack(
     if let Some(name) = names(folder)?.into_iter().next() {
         return Err(PackError::NotEmpty { folder: folder.to_owned(), name });
     }
-    let files = 0..store.manifest().shards.len();
-    let files = files.map(|shard| store.open_shard(shard)).collect::<Result<_, _>>()?;
-    let unpacking = Unpacking { store, indices: store.indices(), files, folder };
+    let _lock = Lock::take(folder)?;
+    let unpacking = Unpacking { store, indices: store.indices(), folder };
     let (samples, rests) = unpacking.records();
     let n_records = (samples.len() + rests.len()) as u64;
     let mut progress = Progress { n_records, ..Progress::default() };
-    let mut count = |[original, stored]: [u64; 2]| {
+    let mut damages = Vec::new();
+    let mut count = |written: Result<[u64; 2], Damage>| {
         progress.n_done += 1;
-        progress.original_bytes += original;
-        progress.stored_bytes += stored;
+        match written {
+            Ok([original, stored]) => {
+                progress.original_bytes += original;
+                progress.stored_bytes += stored;
+            }
+            Err(damage) => damages.push(damage),
+        }
         observer(progress);
     };
     unpacking.samples(&samples, n_threads.max(1), &mut count)?;
     let n_partial = unpacking.rests(&samples, &rests, &mut count)?;
-    Ok(Unpacked { progress, n_partial })
+    damages.sort_by(|a, b| (&a.file, &a.record).cmp(&(&b.file, &b.record)));
+    Ok(Unpacked { progress, n_partial, damages })
 }
 
 /// Shard and number of a record.
@@ -69,9 +78,11 @@ type Place = (usize, usize);
 struct Unpacking<'a> {
     store: &'a OpenStore,
     indices: Vec<Index<'a>>,
-    files: Vec<File>,
     folder: &'a Path,
 }
+
+/// What became of a record: the lengths of its original bytes and of what is stored.
+type Written = Result<[u64; 2], Damage>;
 
 impl Unpacking<'_> {
     /// All records: samples, and the others.
@@ -88,7 +99,7 @@ impl Unpacking<'_> {
         &self,
         places: &[Place],
         n_threads: usize,
-        count: &mut dyn FnMut([u64; 2]),
+        count: &mut dyn FnMut(Written),
     ) -> Result<(), PackError> {
         // Taken by several threads; it orders nothing.
         let next = AtomicUsize::new(0);
@@ -115,14 +126,15 @@ impl Unpacking<'_> {
         &self,
         places: &[Place],
         next: &AtomicUsize,
-        sender: &SyncSender<Result<[u64; 2], PackError>>,
+        sender: &SyncSender<Result<Written, PackError>>,
     ) {
         let (mut converter, mut stored, mut bytes) = Default::default();
         while let Some(&place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let written = self
-                .read(place, &mut converter, [&mut stored, &mut bytes])
-                .and_then(|()| self.write_sample(place, &bytes))
-                .map(|()| [bytes.len() as u64, stored.len() as u64]);
+            let read = self.read(place, &mut converter, [&mut stored, &mut bytes]);
+            let written = read.and_then(|read| match read {
+                Ok(lens) => self.write_sample(place, &bytes).map(|()| Ok(lens)),
+                Err(damage) => Ok(Err(damage)),
+            });
             if sender.send(written).is_err() {
                 return;
             }
@@ -135,27 +147,26 @@ impl Unpacking<'_> {
         (shard, record): Place,
         converter: &mut Converter,
         [stored, bytes]: [&mut Vec<u8>; 2],
-    ) -> Result<(), PackError> {
+    ) -> Result<Written, PackError> {
         let index = &self.indices[shard];
         let line = index.lines()[record];
         stored.resize(line.len as usize, 0);
-        let read = self.files[shard].read_exact_at(stored, line.offset());
-        let why = match read {
-            Err(error) => Err(error.to_string()),
+        let file = self.store.shard(shard)?;
+        let read = file.read_exact_at(stored, line.offset());
+        let made = match read {
+            Err(error) => Err(unread(&error)),
             Ok(()) if xxh3_64(stored) != line.checksum => {
                 Err("it has another checksum".to_owned())
             }
             Ok(()) => converter.restore(Kept::of(index, record, stored), bytes),
         };
-        why.map_err(|why| {
-            let file = self.store.manifest().shards[shard].file();
-            PackError::Damaged {
-                shard: self.store.folder().join(file).display().to_string(),
-                record,
-                path: index.name(line.name).to_owned(),
-                why,
-            }
-        })
+        let damage = |what| Damage {
+            file: self.store.manifest().shards[shard].file(),
+            record: Some((record, index.name(line.name).to_owned())),
+            what,
+        };
+        let lens = [&*bytes, &*stored].map(|bytes| bytes.len() as u64);
+        Ok(made.map(|()| lens).map_err(damage))
     }
 
     fn write_sample(
@@ -175,12 +186,19 @@ impl Unpacking<'_> {
         &self,
         samples: &[Place],
         rests: &[Place],
-        count: &mut dyn FnMut([u64; 2]),
+        count: &mut dyn FnMut(Written),
     ) -> Result<u64, PackError> {
         let mut gaps = self.gaps(samples, rests);
         let (mut converter, mut stored, mut bytes) = Default::default();
         for &place in rests {
-            self.read(place, &mut converter, [&mut stored, &mut bytes])?;
+            let lens =
+                match self.read(place, &mut converter, [&mut stored, &mut bytes])? {
+                    Ok(lens) => lens,
+                    damaged @ Err(_) => {
+                        count(damaged);
+                        continue;
+                    }
+                };
             let index = &self.indices[place.0];
             let line = index.lines()[place.1];
             let name = index.name(line.name);
@@ -192,7 +210,7 @@ impl Unpacking<'_> {
                 let gaps = gaps.get_mut(name).map(Vec::as_mut_slice).unwrap_or_default();
                 fill(&file, gaps, &bytes).map_err(PackError::at("write", &path))?;
             }
-            count([bytes.len() as u64, stored.len() as u64]);
+            count(Ok(lens));
         }
         let is_partial = |gaps: &&Vec<Range<u64>>| gaps.iter().any(|gap| !gap.is_empty());
         Ok(gaps.values().filter(is_partial).count() as u64)

@@ -6,7 +6,6 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -18,7 +17,7 @@ use bothends_dataset::store::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::folder::Folder;
-use crate::opened::is_store;
+use crate::opened::{is_store, unread};
 use crate::shard::ZEROS;
 use crate::{PackError, Progress};
 
@@ -37,6 +36,8 @@ impl Display for Damage {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.record {
             Some((number, path)) => {
+                // A name may hold a line's end.
+                let path = path.replace('\n', "\\n");
                 write!(f, "{} record {number} (`{path}`): {}", self.file, self.what)
             }
             None => write!(f, "{}: {}", self.file, self.what),
@@ -147,8 +148,14 @@ impl Verified {
         index: &Index<'_>,
         observer: &mut dyn FnMut(Progress),
     ) {
-        // If it is not there, reading its index has said so.
-        let Ok(file) = File::open(folder.join(shard.file())) else { return };
+        let file = match File::open(folder.join(shard.file())) {
+            Ok(file) => file,
+            Err(why) => {
+                let n = index.lines().len();
+                let what = format_args!("none of its {n} records can be read ({why})");
+                return self.add(&shard.file(), what);
+            }
+        };
         let mut bytes = ZEROS.to_vec();
         let is_page = file.read_exact_at(&mut bytes, 0).is_ok();
         if is_page && bytes[HEADER_BYTES..].iter().any(|&byte| byte != 0) {
@@ -171,12 +178,7 @@ impl Verified {
 fn record(file: &File, line: &Line, bytes: &mut Vec<u8>) -> Result<(), String> {
     let len = line.len as usize;
     bytes.resize(len.next_multiple_of(ZEROS.len()), 0);
-    file.read_exact_at(bytes, line.offset()).map_err(|error| {
-        match error.kind() == io::ErrorKind::UnexpectedEof {
-            true => "the shard ends before it does".to_owned(),
-            false => error.to_string(),
-        }
-    })?;
+    file.read_exact_at(bytes, line.offset()).map_err(|error| unread(&error))?;
     let (stored, filling) = bytes.split_at(len);
     if xxh3_64(stored) != line.checksum {
         return Err("it has another checksum".to_owned());

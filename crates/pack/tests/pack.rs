@@ -338,6 +338,62 @@ fn a_store_is_added_to() {
     assert!(matches!(error, PackError::Differ { what: "encoding", .. }), "{error}");
 }
 
+/// Packs all but the last record, and returns what the next attempt says after `meanwhile`.
+fn gone_on(
+    meanwhile: impl FnOnce(&dyn Fn(&str) -> PathBuf),
+) -> Result<Packed, PackError> {
+    let (_folder, at) = with(photos);
+    let source = Files::open(&at("data")).unwrap();
+    let failing = Failing(&source, AtomicUsize::new(source.n_records() - 1));
+    pack(&failing, &at("store"), &small(), &mut |_| ()).unwrap_err();
+    assert!(at("store/00001.shard").exists());
+    meanwhile(&at);
+    let packed = pack(&source, &at("store"), &small(), &mut |_| ())?;
+    assert!(packed.progress.n_found_done > 0);
+    assert_eq!(verify(&at("store"), &mut |_| ()).unwrap().damages, []);
+    unpacked(&at("store"), &at("again"));
+    assert_eq!(tree(&at("again")), tree(&at("data")));
+    Ok(packed)
+}
+
+#[test]
+fn what_an_attempt_has_left_is_looked_at_before_the_next_goes_on() {
+    gone_on(|_| ()).unwrap();
+    gone_on(|at| fs::remove_file(at("store/00000.index")).unwrap()).unwrap();
+    gone_on(|at| fs::write(at("store/00000.index"), "other bytes").unwrap()).unwrap();
+    let changed = gone_on(|at| fs::write(at("data/ant/1.jpg"), noise(9, 5000)).unwrap());
+    let words = changed.unwrap_err().to_string();
+    assert!(words.starts_with("`ant/1.jpg` changed after"), "{words}");
+    let damaged = gone_on(|at| {
+        let mut bytes = fs::read(at("store/00000.shard")).unwrap();
+        bytes[4100] ^= 1;
+        fs::write(at("store/00000.shard"), bytes).unwrap();
+    });
+    let words = damaged.unwrap_err().to_string();
+    assert!(words.contains("00000.shard` record 0 is damaged since"), "{words}");
+    gone_on(|at| fs::remove_file(at("store/00001.shard")).unwrap()).unwrap();
+}
+
+#[test]
+fn two_do_not_fill_one_folder() {
+    let (_folder, at) = with(photos);
+    let source = Files::open(&at("data")).unwrap();
+    fs::create_dir(at("store")).unwrap();
+    let other = fs::File::open(at("store")).unwrap();
+    other.lock().unwrap();
+    let busy = pack(&source, &at("store"), &small(), &mut |_| ()).unwrap_err();
+    assert!(matches!(busy, PackError::Busy { .. }), "{busy}");
+    assert!(fs::read_dir(at("store")).unwrap().next().is_none());
+    drop(other);
+    packed(&source, &at("store"), &small());
+    fs::create_dir(at("again")).unwrap();
+    let other = fs::File::open(at("again")).unwrap();
+    other.lock().unwrap();
+    let store = OpenStore::new(&at("store")).unwrap();
+    let busy = unpack(&store, &at("again"), 1, &mut |_| ()).unwrap_err();
+    assert!(matches!(busy, PackError::Busy { .. }), "{busy}");
+}
+
 #[test]
 fn a_store_does_not_lie_among_its_own_data() {
     let folder = tempfile::tempdir().unwrap();
