@@ -95,18 +95,23 @@ fn read(window: &[u8; WINDOW], block: &mut Block) -> Result<usize, Broken> {
     let header = Header::read(window)?;
     *block = [0; 64];
     block[0] = header.dc;
-    let mut bit = 8 * header.values;
+    let mut at = header.values;
     let mut mask = header.mask;
-    for (width, n_values) in header.widths.into_iter().zip([FIRST_VALUES, usize::MAX]) {
-        let mut left = n_values;
-        while mask != 0 && left > 0 {
-            let eight = window[bit / 8..].first_chunk().expect("in the window");
-            let value = u64::from_le_bytes(*eight) >> (bit % 8);
-            block[natural(mask.trailing_zeros() as usize + 1)] = signed(value, width);
-            bit += width as usize;
+    let [mut width, others] = header.widths;
+    // Eight values take as many bytes as each has bits.
+    while mask != 0 {
+        let eight = window[at..].first_chunk().expect("in the window");
+        let mut values = u64::from_le_bytes(*eight);
+        for _ in 0..8 {
+            block[natural(mask.trailing_zeros() as usize + 1)] = signed(values, width);
+            values >>= width;
             mask &= mask - 1;
-            left -= 1;
+            if mask == 0 {
+                break;
+            }
         }
+        at += width as usize;
+        width = others;
     }
     if header.has_exceptions {
         return exceptions(window, header.end, block);

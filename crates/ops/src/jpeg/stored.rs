@@ -294,7 +294,7 @@ impl<'a> Stored<'a> {
         self.frame.model
     }
 
-    /// The row groups that [`Decoder`](super::Decoder) reads for `region`.
+    /// The row groups that [`Decoder`] reads for `region`.
     #[must_use]
     pub fn groups_for(&self, region: &Region) -> Range<usize> {
         let mcus = McuBox::of(&self.frame, region, Chroma::Upsampled);
