@@ -99,10 +99,16 @@ impl Manifest {
     /// # Errors
     /// [`Refusal`].
     pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
-        let broken = |e| Refusal::damaged(format_args!("not a store's manifest ({e})"));
+        let broken = |e| {
+            Refusal::damaged(format_args!(
+                "not a store's manifest ({e}); rename it if it is none"
+            ))
+        };
         let kin: Kin = serde_json::from_slice(bytes).map_err(broken)?;
         if kin.format != FORMAT {
-            return Err(Refusal::damaged("not a store's manifest (another format)"));
+            return Err(Refusal::damaged(
+                "not a store's manifest (another format); rename it if it is none",
+            ));
         }
         if kin.version != u64::from(VERSION) {
             return Err(Refusal::Version(kin.version));
