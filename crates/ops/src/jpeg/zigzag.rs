@@ -2,6 +2,9 @@
 
 use super::sequential::Block;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86;
+
 /// Natural place (row · 8 + column) of each coefficient in the order of sending.
 const NATURAL: [u8; 64] = natural_places();
 

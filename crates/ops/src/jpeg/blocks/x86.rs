@@ -3,24 +3,22 @@
 #![allow(unsafe_code, reason = "calls code compiled for a processor known to be there")]
 
 use std::arch::x86_64::{
-    __m512i, _mm_cvtsi128_si64, _mm512_abs_epi8, _mm512_add_epi16, _mm512_and_si512,
-    _mm512_castsi256_si512, _mm512_castsi512_si128, _mm512_castsi512_si256,
-    _mm512_cmpgt_epi8_mask, _mm512_cmpgt_epu16_mask, _mm512_cvtepi8_epi16,
-    _mm512_cvtsepi16_epi8, _mm512_extracti64x4_epi64, _mm512_inserti64x4,
-    _mm512_mask_add_epi8, _mm512_mask_mov_epi64, _mm512_mask_set1_epi8,
-    _mm512_mask_set1_epi16, _mm512_mask_sub_epi8, _mm512_maskz_compress_epi8,
-    _mm512_maskz_expand_epi8, _mm512_maskz_mov_epi64, _mm512_maskz_permutexvar_epi8,
-    _mm512_max_epi8, _mm512_movepi8_mask, _mm512_multishift_epi64_epi8,
-    _mm512_permutexvar_epi8, _mm512_reduce_or_epi64, _mm512_set1_epi8, _mm512_set1_epi16,
-    _mm512_setzero_si512, _mm512_sub_epi8, _mm512_subs_epu8, _mm512_test_epi8_mask,
+    _mm_cvtsi128_si64, _mm512_abs_epi8, _mm512_and_si512, _mm512_castsi512_si128,
+    _mm512_castsi512_si256, _mm512_cmpgt_epi8_mask, _mm512_cvtepi8_epi16,
+    _mm512_extracti64x4_epi64, _mm512_mask_add_epi8, _mm512_mask_mov_epi64,
+    _mm512_mask_set1_epi8, _mm512_mask_set1_epi16, _mm512_mask_sub_epi8,
+    _mm512_maskz_expand_epi8, _mm512_maskz_mov_epi64, _mm512_movepi8_mask,
+    _mm512_multishift_epi64_epi8, _mm512_permutexvar_epi8, _mm512_reduce_or_epi64,
+    _mm512_set1_epi8, _mm512_setzero_si512, _mm512_sub_epi8, _mm512_subs_epu8,
     _mm512_xor_si512, _pext_u64,
 };
 use std::ops::Range;
 
 use super::{
-    Block, Broken, Header, LARGEST, Numbers, PackedRow, VALUES_ROOM, WINDOW, Written,
-    below, exceptions, natural, read, unpack_with, write_with,
+    Block, Broken, Header, Numbers, PackedRow, VALUES_ROOM, WINDOW, Written, below,
+    exceptions, read, unpack_with, write_with,
 };
+use crate::jpeg::zigzag::x86::{Bytes, Sent, ZIGZAG, sent_at_once};
 use crate::kernels::{Avx2, Avx512};
 use crate::vectors::{load_512, store_512};
 
@@ -88,35 +86,13 @@ pub(super) fn write_row_avx512<'a>(
     unsafe { compiled(blocks, out) }
 }
 
-/// For each coefficient in the order of sending its natural place.
-const NATURAL: Bytes = natural_places();
-
-const fn natural_places() -> Bytes {
-    let mut places = [0; 64];
-    let mut number = 0;
-    while number < 64 {
-        places[number] = natural(number) as u8;
-        number += 1;
-    }
-    Bytes(places)
-}
-
-/// Coefficients become bytes, come in the order of sending, and those that are not zero are
-/// moved together. What leads from one step to the next stays in vectors and masks.
+/// A number is a value less one where that is positive.
 #[target_feature(
     enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt"
 )]
 #[inline]
 fn numbers_at_once(block: &Block) -> Numbers {
-    let (above, below) = block.split_at(32);
-    let above = load_512::<i16, 32>(above.try_into().expect("half a block"));
-    let below = load_512::<i16, 32>(below.try_into().expect("half a block"));
-    let bytes = [above, below].map(|half| _mm512_cvtsepi16_epi8(half));
-    let natural = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(bytes[0]), bytes[1]);
-    let sent = _mm512_maskz_permutexvar_epi8(!1, load_512(&NATURAL.0), natural);
-    let not_zero = _mm512_test_epi8_mask(sent, sent);
-    let values = _mm512_maskz_compress_epi8(not_zero, sent);
-    let values = _mm512_max_epi8(values, _mm512_set1_epi8(-LARGEST as i8));
+    let Sent { values, not_zero, large } = sent_at_once(block);
     let one = _mm512_set1_epi8(1);
     let is_positive = _mm512_cmpgt_epi8_mask(values, _mm512_setzero_si512());
     let numbers = _mm512_mask_sub_epi8(values, is_positive, values, one);
@@ -132,16 +108,8 @@ fn numbers_at_once(block: &Block) -> Numbers {
         mask: not_zero >> 1,
         groups: std::array::from_fn(|nth| u64::from_le_bytes(groups[nth])),
         bits: [any_bits(first), any_bits(others)],
-        large: u64::from(large(above) & !1) | u64::from(large(below)) << 32,
+        large,
     }
-}
-
-/// Which of half a block's coefficients are beyond [`LARGEST`].
-#[target_feature(enable = "avx512f,avx512bw")]
-#[inline]
-fn large(half: __m512i) -> u32 {
-    let moved = _mm512_add_epi16(half, _mm512_set1_epi16(LARGEST));
-    _mm512_cmpgt_epu16_mask(moved, _mm512_set1_epi16(2 * LARGEST))
 }
 
 /// What any of eight bytes has set.
@@ -170,11 +138,6 @@ fn press_all(numbers: &Numbers, widths: [u32; 2], out: &mut [u8; VALUES_ROOM]) {
     }
 }
 
-/// A byte for each value of a block.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
-struct Bytes([u8; 64]);
-
 /// For each width of the second values: where the eight bytes lie that hold the eight values
 /// of a group. Those of the first group begin at byte 0; the others begin behind the first
 /// group, whose length is added.
@@ -186,9 +149,6 @@ const STARTS: [Bytes; 9] = starts();
 /// For each width: the bits of a value, and its sign.
 const BITS: [u8; 9] = [0, 1, 3, 7, 15, 31, 63, 127, 255];
 const SIGN: [u8; 9] = [0, 1, 2, 4, 8, 16, 32, 64, 128];
-
-/// For each natural place its number in zigzag order.
-const ZIGZAG: Bytes = zigzag();
 
 const fn groups() -> [Bytes; 9] {
     let mut all = [Bytes([0; 64]); 9];
@@ -218,16 +178,6 @@ const fn starts() -> [Bytes; 9] {
         width += 1;
     }
     all
-}
-
-const fn zigzag() -> Bytes {
-    let mut numbers = [0; 64];
-    let mut number = 0;
-    while number < 64 {
-        numbers[natural(number)] = number as u8;
-        number += 1;
-    }
-    Bytes(numbers)
 }
 
 /// The bytes of a group that hold its first value are the lowest; a value has at most 8 bits,

@@ -3,25 +3,23 @@
 //! compiled for a processor that shifts and counts bits in one instruction.
 #![allow(unsafe_code, reason = "calls code compiled for a processor known to be there")]
 
-use std::arch::x86_64::{
-    __m512i, _mm512_abs_epi8, _mm512_add_epi8, _mm512_add_epi16, _mm512_add_epi64,
-    _mm512_and_si512, _mm512_castsi256_si512, _mm512_cmpgt_epi64_mask,
-    _mm512_cmpgt_epu8_mask, _mm512_cmpgt_epu16_mask, _mm512_cvtepu8_epi32,
-    _mm512_cvtsepi16_epi8, _mm512_inserti64x4, _mm512_mask_mov_epi32,
-    _mm512_maskz_add_epi32, _mm512_maskz_compress_epi8, _mm512_maskz_mov_epi8,
-    _mm512_maskz_mov_epi32, _mm512_maskz_permutexvar_epi8, _mm512_max_epi8,
-    _mm512_movepi8_mask, _mm512_movm_epi8, _mm512_or_si512, _mm512_permutex2var_epi8,
-    _mm512_set1_epi8, _mm512_set1_epi16, _mm512_set1_epi64, _mm512_shuffle_epi8,
-    _mm512_slli_epi16, _mm512_slli_epi32, _mm512_sllv_epi32, _mm512_sllv_epi64,
-    _mm512_srli_epi64, _mm512_sub_epi8, _mm512_test_epi8_mask, _mm512_unpackhi_epi64,
-};
-
 use super::{
     Bits, Block, Codes, Coefficients, MOST_BITS, Opened, PartCodes, SampleFault, Window,
-    natural, put_block, write_with,
+    put_block, write_with,
 };
+use crate::jpeg::zigzag::x86::{Bytes, Sent, ZIGZAG, sent_at_once};
 use crate::kernels::{Avx2, Avx512};
 use crate::vectors::{load_128, load_512, store_512};
+use std::arch::x86_64::{
+    __m512i, _mm512_abs_epi8, _mm512_add_epi8, _mm512_add_epi64, _mm512_and_si512,
+    _mm512_cmpgt_epi64_mask, _mm512_cmpgt_epu8_mask, _mm512_cvtepu8_epi32,
+    _mm512_mask_mov_epi32, _mm512_maskz_add_epi32, _mm512_maskz_compress_epi8,
+    _mm512_maskz_mov_epi8, _mm512_maskz_mov_epi32, _mm512_maskz_permutexvar_epi8,
+    _mm512_movepi8_mask, _mm512_movm_epi8, _mm512_or_si512, _mm512_permutex2var_epi8,
+    _mm512_set1_epi8, _mm512_set1_epi64, _mm512_shuffle_epi8, _mm512_slli_epi16,
+    _mm512_slli_epi32, _mm512_sllv_epi32, _mm512_sllv_epi64, _mm512_srli_epi64,
+    _mm512_sub_epi8, _mm512_unpackhi_epi64,
+};
 
 /// The scalar loop with BMI2.
 pub(super) fn write_avx2(
@@ -75,17 +73,6 @@ pub(super) fn write_avx512(
     unsafe { compiled(coefficients, file, fill, out) }
 }
 
-/// A byte for each coefficient of a block.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
-struct Bytes([u8; 64]);
-
-/// For each coefficient in the order of sending its natural place.
-const NATURAL: Bytes = Bytes(natural_places());
-
-/// For each natural place its coefficient's number.
-const ZIGZAG: [u8; 64] = zigzag();
-
 /// The numbers of the coefficients, and those of the ones before them.
 const NUMBERS: Bytes = Bytes(numbers(0));
 const BEFORE: Bytes = Bytes(numbers(63));
@@ -95,26 +82,6 @@ const SIZES: [Bytes; 2] = [Bytes(sizes(0)), Bytes(sizes(64))];
 
 /// For each size its bits; in every part of 16 bytes the same.
 const SIZE_BITS: Bytes = Bytes(size_bits());
-
-const fn natural_places() -> [u8; 64] {
-    let mut places = [0; 64];
-    let mut number = 0;
-    while number < 64 {
-        places[number] = natural(number) as u8;
-        number += 1;
-    }
-    places
-}
-
-const fn zigzag() -> [u8; 64] {
-    let mut numbers = [0; 64];
-    let mut number = 0;
-    while number < 64 {
-        numbers[natural(number)] = number as u8;
-        number += 1;
-    }
-    numbers
-}
 
 const fn numbers(first: u8) -> [u8; 64] {
     let mut numbers = [0; 64];
@@ -160,13 +127,7 @@ fn put_at_once(
     bits: Bits,
     window: &mut Window,
 ) -> Bits {
-    let (above, below) = block.split_at(32);
-    let above = load_512::<i16, 32>(above.try_into().expect("half a block"));
-    let below = load_512::<i16, 32>(below.try_into().expect("half a block"));
-    let bytes = [above, below].map(|half| _mm512_cvtsepi16_epi8(half));
-    let natural = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(bytes[0]), bytes[1]);
-    let sent = _mm512_maskz_permutexvar_epi8(!1, load_512(&NATURAL.0), natural);
-    let not_zero = _mm512_test_epi8_mask(sent, sent);
+    let Sent { values, not_zero, large } = sent_at_once(block);
     let n = not_zero.count_ones();
 
     let places = _mm512_maskz_compress_epi8(not_zero, load_512(&NUMBERS.0));
@@ -178,8 +139,6 @@ fn put_at_once(
     if _mm512_cmpgt_epu8_mask(runs, _mm512_set1_epi8(15)) != 0 {
         return put_block(block, difference, codes, bits, window);
     }
-    let values = _mm512_maskz_compress_epi8(not_zero, sent);
-    let values = _mm512_max_epi8(values, _mm512_set1_epi8(-127));
     let [low, high] = [load_512(&SIZES[0].0), load_512(&SIZES[1].0)];
     let sizes = _mm512_permutex2var_epi8(low, _mm512_abs_epi8(values), high);
     // Negative numbers are sent less one.
@@ -201,21 +160,12 @@ fn put_at_once(
 
     let bits = bits.put(codes.dc.bits(0, difference), window);
     let n = n + u32::from(not_zero >> 63 == 0);
-    let large = u64::from(large(above) & !1) | u64::from(large(below)) << 32;
     if large == 0 {
         return put_queue(&queue, n, (bits, window), |_, words| words);
     }
     let mut words = LargeWords::NONE;
     words.gather(block, not_zero, large, &codes.ac);
     put_queue(&queue, n, (bits, window), |part, others| words.among(part, others))
-}
-
-/// Which of half a block's coefficients have more than 7 bits.
-#[target_feature(enable = "avx512f,avx512bw")]
-#[inline]
-fn large(half: __m512i) -> u32 {
-    let moved = _mm512_add_epi16(half, _mm512_set1_epi16(127));
-    _mm512_cmpgt_epu16_mask(moved, _mm512_set1_epi16(254))
 }
 
 /// Words of coefficients that have more than 7 bits, and how many bits these are.
@@ -235,9 +185,10 @@ impl LargeWords {
         while large != 0 {
             let place = large.trailing_zeros() as usize & 63;
             large &= large - 1;
-            let before = not_zero & ((1 << ZIGZAG[place]) - 1);
+            let number = ZIGZAG.0[place];
+            let before = not_zero & ((1 << number) - 1);
             // DC stands before all others.
-            let run = u32::from(ZIGZAG[place]) + (before | 1).leading_zeros() - 64;
+            let run = u32::from(number) + (before | 1).leading_zeros() - 64;
             let nth = before.count_ones() as usize;
             let (part, lane) = ((nth / 16) & 3, nth % 16);
             let (word, len) = codes.bits(run, block[place].into());
