@@ -233,18 +233,21 @@ pub fn read_sealed(
     Ok(Sealed { header, index })
 }
 
-/// The original file of the sample whose record begins at `offset` of the shard at `path`, for
-/// messages: a table does not keep names. Blocks on the storage; `None` where it is not to be
-/// found.
+/// The original files of the samples of the shard at `path`, each with where its record begins,
+/// in that order: for messages, because a table does not keep names. Blocks on the storage;
+/// `None` where they are not to be found.
 #[must_use]
-pub fn original_name(storage: &dyn Storage, path: &str, offset: u64) -> Option<String> {
+pub fn original_names(storage: &dyn Storage, path: &str) -> Option<Vec<(u64, String)>> {
     let (target, file) = path.rsplit_once('/').unwrap_or(("", path));
     let manifest = read_manifest(storage, target).ok()?.value;
     let shard = manifest.shards.iter().find(|shard| shard.file() == file)?;
     let sealed = read_index(storage, target, shard).ok()?.value;
     let index = Index::decode(&sealed.index, &sealed.header).ok()?;
-    let is_it = |line: &&Line| line.offset() == offset && line.kind != RecordKind::Rest;
-    index.lines().iter().find(is_it).map(|line| index.name(line.name).to_owned())
+    let samples = index.lines().iter().filter(|line| line.kind != RecordKind::Rest);
+    let named = samples.map(|line| (line.offset(), index.name(line.name).to_owned()));
+    let mut names: Vec<(u64, String)> = named.collect();
+    names.sort_unstable();
+    Some(names)
 }
 
 /// The table in the making.

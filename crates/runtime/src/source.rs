@@ -4,15 +4,16 @@
 //! run over the repeated data set; a record is found by the id modulo the number of samples.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bothends_core::blocks::Blocks;
 use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::side_index::stamp;
-use bothends_dataset::store::original_name;
+use bothends_dataset::store::original_names;
 use bothends_dataset::{Format, Piece, Table};
 use bothends_io::{Direct, Files, OpenFile};
 use bothends_ops::Pipeline;
@@ -25,6 +26,9 @@ use crate::storage::Folder;
 
 /// Files that stay open.
 const MOST_OPEN: usize = 64;
+
+/// Where the records of a shard begin, and their original files.
+type Names = Vec<(u64, String)>;
 
 /// The data of a run, ready to be read.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub struct Source {
     pub(crate) seed: u64,
     side_index: Option<SideIndex>,
     format: Format,
+    /// The shard that was asked about last, and the original files of its samples.
+    names: Mutex<Option<(FileIdx, Names)>>,
     n_ids: u64,
     files: Files,
 }
@@ -65,6 +71,7 @@ impl Source {
             files: Files::new(&root, MOST_OPEN, direct(config.read.page_cache, &table)),
             root,
             format: found.format,
+            names: Mutex::default(),
             note: found.note,
             n_ignored: found.n_ignored,
             table,
@@ -141,17 +148,22 @@ impl Source {
     }
 
     /// The sample's file, for messages; of a sample in a store its original file and the
-    /// shard. Blocks on the storage.
+    /// shard. Blocks on the storage, once for each shard that is asked about in turn.
     pub(crate) fn file_name(&self, sample: SampleId) -> String {
         let extent = self.table.extent(sample);
         let path = self.table.file_path(extent.file);
         if self.format != Format::Store {
             return path;
         }
-        let storage = Folder(self.root.clone());
-        match original_name(&storage, &path, extent.offset) {
-            Some(name) => format!("{name} in {path}"),
-            None => path,
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.as_ref().is_none_or(|(shard, _)| *shard != extent.file) {
+            let found = original_names(&Folder(self.root.clone()), &path);
+            *names = Some((extent.file, found.unwrap_or_default()));
+        }
+        let names = names.as_ref().map_or(&[][..], |(_, names)| names);
+        match names.binary_search_by_key(&extent.offset, |(offset, _)| *offset) {
+            Ok(place) => format!("{} in {path}", names[place].1),
+            Err(_) => path,
         }
     }
 
@@ -166,7 +178,10 @@ impl Source {
         let mut bytes = vec![0; extent.len as usize];
         File::open(&path)
             .and_then(|file| file.read_exact_at(&mut bytes, extent.offset))
-            .map_err(|e| format!("it cannot be read ({e})"))?;
+            .map_err(|e| match e.kind() == ErrorKind::UnexpectedEof {
+                true => "its file ends before it does".to_owned(),
+                false => format!("it cannot be read ({e})"),
+            })?;
         Ok(bytes)
     }
 }
@@ -194,7 +209,7 @@ fn direct(wanted: PageCacheUse, table: &Table) -> Direct {
 /// A folder is its own root; a file is a target in its folder.
 pub(crate) fn root_and_target(path: &Path) -> Result<(PathBuf, String), String> {
     let found = std::fs::metadata(path).map_err(|e| {
-        let is_missing = e.kind() == std::io::ErrorKind::NotFound;
+        let is_missing = e.kind() == ErrorKind::NotFound;
         if is_missing {
             "no such file or folder; check the path".to_owned()
         } else {
