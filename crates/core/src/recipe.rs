@@ -9,6 +9,7 @@
 pub mod draw;
 mod parse;
 mod shape;
+pub mod step;
 
 use serde::{Deserialize, Serialize};
 
@@ -122,8 +123,13 @@ pub enum Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Interpolation {
-    /// Triangle filter as wide as the reduction, so that nothing aliases.
+    /// The pixel whose area holds the point.
+    Nearest,
+    /// Triangle filter; where an image is made smaller, as wide as the reduction, so that
+    /// nothing aliases.
     Bilinear,
+    /// Cubic convolution with a = −½, widened in the same way.
+    Bicubic,
 }
 
 /// Rows and columns.

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use bothends_core::blocks::Blocks;
 use bothends_core::recipe::draw::{CropBox, random_crop, random_resized_crop};
-use bothends_core::recipe::{Interpolation, Numerics, Op, Padding, Recipe, Size};
+use bothends_core::recipe::{Numerics, Op, Padding, Recipe, Size};
 use bothends_core::rng::Draws;
 use bothends_core::sample::{Record, SampleKey};
 use bothends_core::tensor::SampleShape;
@@ -344,12 +344,12 @@ fn resize(
             size,
             scale,
             ratio,
-            interpolation: Interpolation::Bilinear,
+            interpolation: _,
         } => {
             let part = random_resized_crop(&mut draws, image, scale, ratio);
             Ok((part, Target::whole(size)))
         }
-        Op::Resize { size, interpolation: Interpolation::Bilinear } => {
+        Op::Resize { size, interpolation: _ } => {
             let Size { height, width } = size.apply(image);
             // A short side's partner may be anything when the image is a thin strip.
             let size = check_size(height as usize, width as usize)?;
