@@ -36,6 +36,9 @@ unsafe impl Integer for u8 {}
 unsafe impl Integer for i16 {}
 // SAFETY: an integer is one.
 #[cfg(target_arch = "x86_64")]
+unsafe impl Integer for u16 {}
+// SAFETY: an integer is one.
+#[cfg(target_arch = "x86_64")]
 unsafe impl Integer for i32 {}
 // SAFETY: an integer is one.
 #[cfg(target_arch = "x86_64")]
