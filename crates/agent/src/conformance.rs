@@ -64,8 +64,8 @@ impl Exercise {
     /// They cannot be written.
     pub fn prepare(root: &Path) -> io::Result<Self> {
         let recipe = Recipe::builtin(RECIPE).expect("it is built in");
-        let shape = recipe.shape(RecordShape::Image).expect("its size is fixed");
-        let pipeline = Pipeline::new(&recipe, shape);
+        let views = recipe.views(RecordShape::Image).expect("its size is fixed");
+        let pipeline = Pipeline::new(&recipe, views);
         let mut table = TableBuilder::new(Encoding::Image);
         for (path, bytes) in IMAGES {
             let full = root.join(path);
@@ -137,7 +137,7 @@ impl Exercise {
     }
 
     fn sample_bytes(&self) -> usize {
-        self.pipeline.shape().len()
+        self.pipeline.sample_bytes()
     }
 }
 
@@ -155,7 +155,7 @@ pub fn a_session_with_another_recipe_is_refused_with_both_hashes(
 ) {
     let capabilities = device.hello().expect("it says hello");
     assert_eq!(capabilities.protocol_version, PROTOCOL_VERSION);
-    let ops: Vec<_> = exercise.recipe.before_cut().iter().map(|op| op.name()).collect();
+    let ops = exercise.recipe.names_before_cut();
     assert!(ops.iter().all(|op| capabilities.ops.iter().any(|has| has == op)), "{ops:?}");
 
     let theirs = exercise.recipe.hash() ^ 1;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bothends_core::recipe::Recipe;
 use bothends_csd::{
     Capabilities, CsdError, DeviceStats, Finished, Job, JobId, PROTOCOL_VERSION, Product,
     Refused, Serve, Session,
@@ -31,17 +32,6 @@ const ON_TIME_NS: u64 = 200_000;
 
 /// Record formats that `ops` decodes.
 const FORMATS: [&str; 3] = ["jpeg", "png", "raw"];
-
-/// Ops that `ops` has before the cut.
-const OPS: [&str; 7] = [
-    "decode",
-    "random_resized_crop",
-    "resize",
-    "center_crop",
-    "random_crop",
-    "random_horizontal_flip",
-    "random_vertical_flip",
-];
 
 /// How a server presents itself and how much it does at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -250,11 +240,12 @@ impl State {
 
 impl<C: Costs> Serve for Server<C> {
     fn hello(&mut self) -> Capabilities {
+        let known = Recipe::known_before_cut();
         Capabilities {
             protocol_version: PROTOCOL_VERSION,
             name: self.config.name.clone(),
             emulated: self.config.emulated,
-            ops: OPS.map(str::to_owned).into(),
+            ops: known.into_iter().map(str::to_owned).collect(),
             formats: FORMATS.map(str::to_owned).into(),
             slots: self.config.n_slots.max(1),
             power_states: self.shared.costs().power_states(),
@@ -360,23 +351,6 @@ impl<C: Costs> Drop for Server<C> {
         if let Some(dispatcher) = self.dispatcher.take() {
             // A dispatcher that broke has nothing more to say.
             let _ = dispatcher.join();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use bothends_core::recipe::Recipe;
-
-    use super::OPS;
-
-    #[test]
-    fn the_ops_of_every_built_in_recipe_are_announced() {
-        for name in Recipe::builtin_names() {
-            let recipe = Recipe::builtin(name).expect("it is built in");
-            for op in recipe.before_cut() {
-                assert!(OPS.contains(&op.name()), "{name} has {}", op.name());
-            }
         }
     }
 }

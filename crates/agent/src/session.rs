@@ -46,9 +46,9 @@ impl Agreed {
         let table = Table::decode(&session.manifest)
             .map_err(|e| format!("this device cannot read the manifest: {}", line(&e)))?;
         let record = table.record_shape().map_err(|e| line(&e))?;
-        let shape = recipe.shape(record).map_err(|e| line(&e))?;
-        let pipeline = Pipeline::new(&recipe, shape);
-        let sample_bytes = shape.len();
+        let views = recipe.views(record).map_err(|e| line(&e))?;
+        let pipeline = Pipeline::new(&recipe, views);
+        let sample_bytes = pipeline.sample_bytes();
         if sample_bytes != session.sample_bytes as usize || sample_bytes == 0 {
             return Err(format!(
                 "a sample has {} bytes on the host and {sample_bytes} on this device; \

@@ -1,7 +1,7 @@
 //! What a recipe draws for each record: so that other programs can be given the same work.
 
 use bothends_core::ids::EpochIdx;
-use bothends_core::recipe::Size;
+use bothends_core::recipe::{Decision, Size};
 use bothends_core::sample::Encoding;
 use bothends_ops::decode::ImageDecoder;
 use bothends_ops::image::Image;
@@ -37,7 +37,8 @@ pub struct Drawn {
 /// [`BenchError::NoBoxes`]; as [`OpsBench::run`].
 pub fn boxes(bench: &OpsBench) -> Result<Vec<Drawn>, BenchError> {
     let data = DataSet::open(&bench.data, bench.limit)?;
-    let pipeline = Pipeline::new(&bench.recipe, bench.recipe.shape(shape(&data)?)?);
+    let mut decision = Decision::default();
+    let pipeline = Pipeline::new(&bench.recipe, bench.recipe.views(shape(&data)?)?);
     let records = Records::read(&data, bench.seed)?;
     let drawn = |idx: usize| {
         let wrong = |source| BenchError::BadSample {
@@ -45,8 +46,9 @@ pub fn boxes(bench: &OpsBench) -> Result<Vec<Drawn>, BenchError> {
             source,
         };
         let size = size(&records, idx).map_err(wrong)?;
-        let crop =
-            pipeline.crop_of(records.key(idx, EpochIdx(0)), size).map_err(wrong)?;
+        let crop = pipeline
+            .crop_of(records.key(idx, EpochIdx(0)), size, &mut decision)
+            .map_err(wrong)?;
         let crop = crop.ok_or(BenchError::NoBoxes)?;
         Ok(Drawn {
             path: records.name(idx).to_owned(),

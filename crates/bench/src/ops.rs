@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use bothends_core::ids::EpochIdx;
-use bothends_core::recipe::{Numerics, Recipe, Size};
+use bothends_core::recipe::{Decision, Numerics, Recipe, Size};
 use bothends_ops::jpeg::Stage;
 pub use bothends_ops::kernels::Level;
 use bothends_ops::{OpsError, Pipeline, Scratch};
@@ -205,11 +205,11 @@ impl OpsBench {
         let mut contenders = Vec::new();
         for &numerics in &self.numerics {
             let recipe = self.recipe.clone().with_numerics(numerics);
-            let pipeline = Pipeline::new(&recipe, recipe.shape(shape(data)?)?);
+            let pipeline = Pipeline::new(&recipe, recipe.views(shape(data)?)?);
             let any = Size { height: 500, width: 500 };
-            let draws =
-                |idx| pipeline.crop_of(records.key(idx, EpochIdx(0)), any).ok().flatten();
-            let has_stages = records.are_jpegs() && draws(0).is_some();
+            let key = records.key(0, EpochIdx(0));
+            let crop = pipeline.crop_of(key, any, &mut Decision::default());
+            let has_stages = records.are_jpegs() && crop.is_ok_and(|crop| crop.is_some());
             for &form in &self.forms {
                 for &level in &self.kernels {
                     let pipeline = pipeline.clone();
@@ -250,7 +250,7 @@ pub(crate) struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     pub(crate) fn new(contender: &'a Contender, records: &'a Records) -> Self {
-        let sample = vec![0; contender.pipeline.shape().len()];
+        let sample = vec![0; contender.pipeline.sample_bytes()];
         let scratch = Scratch::new(contender.level);
         Self { contender, records, epoch: EpochIdx(0), scratch, sample }
     }

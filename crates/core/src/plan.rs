@@ -74,6 +74,9 @@ pub struct PlanConfig {
     pub last: LastPolicy,
     /// Global positions delivered before this plan begins: 0, or from a resume state.
     pub start: u64,
+    /// Positions in a row that are the same record, each under an id of its own (repeated
+    /// augmentation): 1 or more. An epoch has as many positions as ever, of fewer records.
+    pub repetitions: u32,
 }
 
 /// A configuration that is no plan.
@@ -224,6 +227,13 @@ impl Plan {
             .map_or(n_samples, |position| position.min(n_samples))
     }
 
+    /// The global position of a batch's first slot: what numbers of whole batches are keyed
+    /// by, so that they are the same however an epoch was resumed.
+    #[must_use]
+    pub fn position(&self, batch: BatchIdx) -> u64 {
+        u64::try_from(self.first_position(batch)).unwrap_or(u64::MAX)
+    }
+
     /// The global position of a batch's first slot. Wide, so that no index overflows it.
     fn first_position(&self, batch: BatchIdx) -> u128 {
         let PlanConfig { start, rank, batch_size, .. } = self.config;
@@ -240,10 +250,13 @@ impl Plan {
                 u64::try_from(position).ok().filter(|&position| position < n)?
             }
         };
-        Some(SampleId(match self.config.shuffle {
-            Shuffle::None => position,
-            Shuffle::Full => self.permutation.at(position),
-        }))
+        let repetitions = u64::from(self.config.repetitions.max(1));
+        let (distinct, repetition) = (position / repetitions, position % repetitions);
+        let sample = match self.config.shuffle {
+            Shuffle::None => distinct,
+            Shuffle::Full => self.permutation.at(distinct),
+        };
+        Some(SampleId(sample + n * repetition))
     }
 }
 
@@ -257,7 +270,7 @@ fn check(config: &PlanConfig) -> Result<(), PlanError> {
     if n_samples == 0 {
         return Err(PlanError::NoSamples);
     }
-    if n_samples > 1 << 63 {
+    if n_samples > (1 << 63) / u64::from(config.repetitions.max(1)) {
         return Err(PlanError::TooManySamples { n_samples });
     }
     if batch_size == 0 {
@@ -295,6 +308,26 @@ mod tests {
             world: 1,
             last,
             start: 0,
+            repetitions: 1,
+        }
+    }
+
+    /// Ids n apart are one record.
+    #[test]
+    fn a_repeated_sample_fills_positions_in_a_row_under_ids_of_their_own() {
+        let plain = Plan::new(config(10, 5, LastPolicy::Drop)).unwrap();
+        let config = PlanConfig { repetitions: 3, ..*plain.config() };
+        let plan = Plan::new(config).unwrap();
+        let ids = |plan: &Plan| -> Vec<u64> {
+            let batches = (0..plan.n_batches()).map(BatchIdx);
+            batches.flat_map(|b| plan.samples(b)).map(|id| id.unwrap().0).collect()
+        };
+        let (plain, repeated) = (ids(&plain), ids(&plan));
+        assert_eq!(repeated.len(), 10);
+        for (id, position) in repeated.into_iter().zip(0..) {
+            let (record, repetition) = (id % 10, id / 10);
+            assert_eq!(repetition, position % 3);
+            assert_eq!(record, plain[usize::try_from(position / 3).unwrap()]);
         }
     }
 

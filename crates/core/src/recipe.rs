@@ -1,13 +1,19 @@
 //! What is done to a sample: a declared, versioned, hashed list of ops.
 //!
-//! A recipe says *what*; `bothends-ops` does it. Stages: decode → geometric ops and flips →
-//! the cut (u8, rows × columns × channels) → normalise, cast and layout at the feed. Nothing
-//! here touches a pixel. `recipe/parse.rs` reads the JSON form and refuses what is not a
-//! recipe, `recipe/shape.rs` finds the size of a sample at the cut, `recipe/draw.rs` makes
-//! the random choices.
+//! A recipe says *what*; `bothends-ops` does it. Stages: decode → ops on pixels → the cut
+//! (u8, rows × columns × channels) → normalise, cast, layout, erasing and mixing at the feed.
+//! Nothing here touches a pixel. Reading order: `recipe/op.rs` has the ops, `parse.rs` reads
+//! the JSON form and refuses what is not a recipe, `shape.rs` finds the size of a sample at
+//! the cut, `decide.rs` makes the random choices (with the numbers of `draw.rs`): ops become
+//! the steps of `step.rs`.
 
+mod decide;
 pub mod draw;
+mod error;
+mod mixture;
+pub mod op;
 mod parse;
+pub mod range;
 mod shape;
 pub mod step;
 
@@ -15,12 +21,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::tensor::{Dtype, Layout};
 
+pub use decide::{Decision, MAX_IMAGE_PIXELS, MAX_IMAGE_SIDE, Misfit};
+pub use error::{Path, RecipeError};
+pub use mixture::{BatchKey, Mixture, partner};
+pub use op::{Normalise, Op};
+
+use op::{Crops, Feed};
 pub use shape::RecordShape;
 
 /// The version of the recipe format and of every op's meaning that this build has.
 pub const RECIPE_VERSION: u32 = 1;
 
-/// Most ops of a recipe; every op has its own stream of random numbers.
+/// Most ops of a recipe, those inside other ops and copies of views included; every op has
+/// its own stream of random numbers.
 pub const MAX_OPS: usize = 256;
 
 /// Largest height or width of a crop or resize.
@@ -41,6 +54,8 @@ pub struct Recipe {
     version: u32,
     name: String,
     numerics: Numerics,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeated_augment: Option<u32>,
     ops: Vec<Op>,
 }
 
@@ -54,87 +69,23 @@ pub enum Numerics {
     Planar,
 }
 
-/// One op, named as in torchvision's `transforms.v2`, with its parameters.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "op", rename_all = "snake_case")]
-pub enum Op {
-    /// A record becomes pixels: JPEG or PNG to red, green, blue; raw planes interleaved.
-    Decode,
-    /// A random box of the image, resized to `size`.
-    RandomResizedCrop {
-        /// Rows and columns of the result.
-        size: Size,
-        /// Least and greatest share of the image's area.
-        scale: [f64; 2],
-        /// Least and greatest width ÷ height of the box.
-        ratio: [f64; 2],
-        /// How the box is resampled.
-        interpolation: Interpolation,
-    },
-    /// The whole image, resized.
-    Resize {
-        /// To what.
-        size: ResizeTo,
-        /// How it is resampled.
-        interpolation: Interpolation,
-    },
-    /// The middle of the image; zeros around it where it is smaller.
-    CenterCrop {
-        /// Rows and columns of the result.
-        size: Size,
-    },
-    /// A random part of the padded image.
-    RandomCrop {
-        /// Rows and columns of the result.
-        size: Size,
-        /// Rows and columns added around the image before.
-        padding: Padding,
-        /// The value of added elements.
-        fill: u8,
-    },
-    /// Left and right exchanged at random.
-    RandomHorizontalFlip {
-        /// Probability.
-        p: f64,
-    },
-    /// Top and bottom exchanged at random.
-    RandomVerticalFlip {
-        /// Probability.
-        p: f64,
-    },
-    /// After the cut: (value ÷ 255 − mean) ÷ std of the channel.
-    #[serde(rename = "normalize")]
-    Normalise(Normalise),
-    /// After the cut: the element type delivered where the caller asks for no other.
-    ToDtype {
-        /// The type.
-        dtype: Dtype,
-        /// Floats lie in 0..1 (true unless `dtype` is `u8`).
-        scale: bool,
-    },
-    /// After the cut: the layout delivered where the caller asks for no other.
-    Layout {
-        /// The order of dimensions.
-        layout: Layout,
-    },
-}
-
 /// How pixels between pixels are found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Interpolation {
     /// The pixel whose area holds the point.
     Nearest,
     /// Triangle filter; where an image is made smaller, as wide as the reduction, so that
     /// nothing aliases.
+    #[default]
     Bilinear,
     /// Cubic convolution with a = −½, widened in the same way.
     Bicubic,
 }
 
-/// Rows and columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(into = "[u32; 2]")]
+/// Rows and columns. In JSON `[rows, columns]`, or one number for both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "[u32; 2]", from = "RawSize")]
 pub struct Size {
     /// Rows.
     pub height: u32,
@@ -148,9 +99,27 @@ impl From<Size> for [u32; 2] {
     }
 }
 
+/// An int for both sides, or [height, width].
+#[derive(Deserialize, Clone, Copy)]
+#[serde(untagged, expecting = "`size` must be a whole number or [height, width]")]
+enum RawSize {
+    Square(u32),
+    Sides([u32; 2]),
+}
+
+impl From<RawSize> for Size {
+    fn from(raw: RawSize) -> Self {
+        let [height, width] = match raw {
+            RawSize::Square(side) => [side, side],
+            RawSize::Sides(sides) => sides,
+        };
+        Self { height, width }
+    }
+}
+
 /// The size that `resize` aims at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged, from = "RawSize")]
 pub enum ResizeTo {
     /// The shorter side gets this length, the longer one follows.
     ShortSide(u32),
@@ -158,9 +127,19 @@ pub enum ResizeTo {
     Exactly(Size),
 }
 
-/// Elements added around an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(into = "[u32; 4]")]
+impl From<RawSize> for ResizeTo {
+    fn from(raw: RawSize) -> Self {
+        match raw {
+            RawSize::Square(side) => Self::ShortSide(side),
+            RawSize::Sides(_) => Self::Exactly(raw.into()),
+        }
+    }
+}
+
+/// Elements added around an image. In JSON `[left, top, right, bottom]`, `[left and right,
+/// top and bottom]`, or one number for all sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(into = "[u32; 4]", from = "RawPadding")]
 pub struct Padding {
     /// Columns before the first.
     pub left: u32,
@@ -172,43 +151,33 @@ pub struct Padding {
     pub bottom: u32,
 }
 
+/// An int for all sides, [left and right, top and bottom], or [left, top, right, bottom].
+#[derive(Deserialize, Clone, Copy)]
+#[serde(
+    untagged,
+    expecting = "`padding` must be a whole number, [left and right, top and bottom] or \
+                 [left, top, right, bottom]"
+)]
+enum RawPadding {
+    All(u32),
+    Axes([u32; 2]),
+    Sides([u32; 4]),
+}
+
+impl From<RawPadding> for Padding {
+    fn from(raw: RawPadding) -> Self {
+        let [left, top, right, bottom] = match raw {
+            RawPadding::All(all) => [all; 4],
+            RawPadding::Axes([x, y]) => [x, y, x, y],
+            RawPadding::Sides(sides) => sides,
+        };
+        Self { left, top, right, bottom }
+    }
+}
+
 impl From<Padding> for [u32; 4] {
     fn from(padding: Padding) -> Self {
         [padding.left, padding.top, padding.right, padding.bottom]
-    }
-}
-
-/// Mean and standard deviation of each channel, of values in 0..1.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Normalise {
-    /// What is subtracted; one per channel.
-    pub mean: Vec<f64>,
-    /// What is divided by; as many, each above 0.
-    pub std: Vec<f64>,
-}
-
-impl Op {
-    /// The op's name in JSON.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Decode => "decode",
-            Self::RandomResizedCrop { .. } => "random_resized_crop",
-            Self::Resize { .. } => "resize",
-            Self::CenterCrop { .. } => "center_crop",
-            Self::RandomCrop { .. } => "random_crop",
-            Self::RandomHorizontalFlip { .. } => "random_horizontal_flip",
-            Self::RandomVerticalFlip { .. } => "random_vertical_flip",
-            Self::Normalise(_) => "normalize",
-            Self::ToDtype { .. } => "to_dtype",
-            Self::Layout { .. } => "layout",
-        }
-    }
-
-    /// Whether the op stands after the cut, at the feed.
-    #[must_use]
-    pub fn is_after_cut(&self) -> bool {
-        matches!(self, Self::Normalise(_) | Self::ToDtype { .. } | Self::Layout { .. })
     }
 }
 
@@ -276,7 +245,16 @@ impl Recipe {
         Self { numerics, ..self }
     }
 
-    /// All ops in order. An op's place in this list is its `op_index` in
+    /// How many slots of an epoch in a row are the same sample, each augmented anew
+    /// (Hoffer et al., arXiv 1901.09335; the `RASampler` of torchvision's references): 1
+    /// where the recipe says nothing.
+    #[must_use]
+    pub fn repeated_augment(&self) -> u32 {
+        self.repeated_augment.unwrap_or(1)
+    }
+
+    /// All ops in order. Numbered through, each before the ops inside it and copies of views
+    /// one behind the other, they have their `op_index` in
     /// [`Draws::new`](crate::rng::Draws::new).
     #[must_use]
     pub fn ops(&self) -> &[Op] {
@@ -287,19 +265,48 @@ impl Recipe {
     /// the same as in [`Self::ops`].
     #[must_use]
     pub fn before_cut(&self) -> &[Op] {
-        &self.ops[..self.ops.iter().take_while(|op| !op.is_after_cut()).count()]
+        &self.ops[..self.n_before_cut()]
     }
 
-    /// The ops' names in order, for comparison with what a device can do.
-    pub fn op_names(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.ops.iter().map(Op::name)
+    /// The ops behind the cut, in order: what the feed does.
+    #[must_use]
+    pub fn after_cut(&self) -> &[Op] {
+        &self.ops[self.n_before_cut()..]
+    }
+
+    fn n_before_cut(&self) -> usize {
+        self.ops.iter().take_while(|op| !op.is_after_cut()).count()
+    }
+
+    /// The names of all ops in order, those inside other ops behind these, for comparison
+    /// with what a device can do.
+    #[must_use]
+    pub fn op_names(&self) -> Vec<&'static str> {
+        names(&self.ops)
+    }
+
+    /// The same of the ops before the cut.
+    #[must_use]
+    pub fn names_before_cut(&self) -> Vec<&'static str> {
+        names(self.before_cut())
+    }
+
+    /// The names of all ops that can stand before the cut: what a device that runs this
+    /// build can do.
+    #[must_use]
+    pub fn known_before_cut() -> Vec<&'static str> {
+        parse::names_before_cut()
     }
 
     /// What is done to each channel at the feed, if anything.
     #[must_use]
     pub fn normalise(&self) -> Option<&Normalise> {
         self.ops.iter().find_map(|op| {
-            if let Op::Normalise(normalise) = op { Some(normalise) } else { None }
+            if let Op::Feed(Feed::Normalise(normalise)) = op {
+                Some(normalise)
+            } else {
+                None
+            }
         })
     }
 
@@ -307,7 +314,7 @@ impl Recipe {
     #[must_use]
     pub fn dtype(&self) -> Option<Dtype> {
         self.ops.iter().find_map(|op| {
-            if let Op::ToDtype { dtype, .. } = op { Some(*dtype) } else { None }
+            if let Op::Feed(Feed::ToDtype(to)) = op { Some(to.dtype) } else { None }
         })
     }
 
@@ -315,98 +322,20 @@ impl Recipe {
     #[must_use]
     pub fn layout(&self) -> Option<Layout> {
         self.ops.iter().find_map(|op| {
-            if let Op::Layout { layout } = op { Some(*layout) } else { None }
+            if let Op::Feed(Feed::Layout(op)) = op { Some(op.layout) } else { None }
         })
     }
 }
 
-/// Why a text is not a recipe, or a recipe does not fit the data.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecipeError {
-    /// Not JSON, or not the outer object of a recipe.
-    #[error("the recipe cannot be read; it is an object with version, name and ops")]
-    Json(#[source] serde_json::Error),
-    /// Another version of the format.
-    #[error(
-        "the recipe has version {got} and this build reads version {RECIPE_VERSION}; \
-         use the release that wrote it"
-    )]
-    Version {
-        /// As given.
-        got: u32,
-    },
-    /// A recipe without a name.
-    #[error("`name` is empty; give the recipe a name")]
-    NoName,
-    /// Too long a list.
-    #[error("the recipe has {n_ops} ops; at most {MAX_OPS} are possible")]
-    TooManyOps {
-        /// As given.
-        n_ops: usize,
-    },
-    /// A list entry without `"op": "name"`.
-    #[error("op {index} has no name; write {{\"op\": \"decode\"}}, or another op's name")]
-    Unnamed {
-        /// Place in the list, from 0.
-        index: usize,
-    },
-    /// A name that no op has.
-    #[error("op {index} is `{name}`, which this build does not have; it has {}", known.join(", "))]
-    UnknownOp {
-        /// Place in the list, from 0.
-        index: usize,
-        /// As given.
-        name: String,
-        /// The names there are.
-        known: Vec<&'static str>,
-    },
-    /// An op with a wrong, missing or unknown key.
-    #[error("op {index} `{op}` cannot be read")]
-    Parameters {
-        /// Place in the list, from 0.
-        index: usize,
-        /// The op.
-        op: &'static str,
-        /// Which key, and what is possible.
-        source: serde_json::Error,
-    },
-    /// A parameter out of range.
-    #[error("op {index} `{op}`: `{key}` is {got}; it must be {must}")]
-    Range {
-        /// Place in the list, from 0.
-        index: usize,
-        /// The op.
-        op: &'static str,
-        /// The parameter.
-        key: &'static str,
-        /// As given.
-        got: String,
-        /// What is possible.
-        must: &'static str,
-    },
-    /// An op at a place where it has no meaning.
-    #[error("op {index} `{op}` stands {place}; {remedy}")]
-    Order {
-        /// Place in the list, from 0.
-        index: usize,
-        /// The op.
-        op: &'static str,
-        /// What is wrong with its place.
-        place: &'static str,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// The recipe does not fit the records it would be used on.
-    #[error("recipe `{recipe}` does not fit the data: {why}; {remedy}")]
-    Shape {
-        /// The recipe's name.
-        recipe: String,
-        /// What does not fit.
-        why: String,
-        /// What to do.
-        remedy: &'static str,
-    },
+fn names(ops: &[Op]) -> Vec<&'static str> {
+    let inside = |op: &Op| {
+        if let Op::Crops(Crops::MultiCrop(crops)) = op {
+            crops.views.iter().flat_map(|view| names(&view.ops)).collect()
+        } else {
+            names(op.inside())
+        }
+    };
+    ops.iter().flat_map(|op| std::iter::once(op.name()).chain(inside(op))).collect()
 }
 
 #[cfg(test)]

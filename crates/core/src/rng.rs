@@ -4,7 +4,10 @@
 //! A number here is a pure function of (seed, epoch, sample, op, place in the stream): no
 //! state is shared, so it does not matter who draws, when, or beside whom. `docs/numbers.md`
 //! states every step so that it can be rewritten elsewhere; change nothing here without a
-//! new recipe version. What is drawn from a stream is in `recipe/draw.rs`.
+//! new recipe version. `rng/variates.rs` draws from other distributions than the even one;
+//! what is drawn from a stream is in `recipe/draw.rs`.
+
+mod variates;
 
 use crate::sample::SampleKey;
 
@@ -87,6 +90,50 @@ impl Draws {
     }
 }
 
+/// Two bytes for every element of a sample, for ops that need one number per pixel: more than
+/// a stream of [`Draws`] holds.
+///
+/// Key: the seed's words, the low one exclusive-or `(op_index + 1) · 0x9E37_79B9`, the high
+/// one exclusive-or `0x7F4A_7C15`. Counter: the block, the sample's low and high word, the
+/// epoch. Each block of four words has eight numbers, the low half of a word first.
+#[derive(Debug, Clone)]
+pub struct Noise {
+    key: [u32; 2],
+    counter: [u32; 4],
+    words: [u32; 4],
+    n_used: usize,
+}
+
+impl Noise {
+    /// The numbers of op number `op_index` on the sample of `key`.
+    #[must_use]
+    pub fn new(key: SampleKey, op_index: u32) -> Self {
+        let [seed_low, seed_high] = words(key.seed);
+        let [sample_low, sample_high] = words(key.sample.0);
+        let own = (op_index + 1).wrapping_mul(0x9E37_79B9);
+        Self {
+            key: [seed_low ^ own, seed_high ^ 0x7F4A_7C15],
+            counter: [0, sample_low, sample_high, key.epoch.0],
+            words: [0; 4],
+            n_used: 8,
+        }
+    }
+
+    /// The next number.
+    #[expect(clippy::cast_possible_truncation, reason = "takes the word apart")]
+    pub fn next_u16(&mut self) -> u16 {
+        if self.n_used == 8 {
+            self.words = philox4x32_10(self.counter, self.key);
+            self.counter[0] = self.counter[0].wrapping_add(1);
+            self.n_used = 0;
+        }
+        let word = self.words[self.n_used / 2];
+        let half = word >> (16 * (self.n_used % 2));
+        self.n_used += 1;
+        half as u16
+    }
+}
+
 /// Low and high word.
 #[expect(clippy::cast_possible_truncation, reason = "takes the value apart")]
 pub(crate) fn words(value: u64) -> [u32; 2] {
@@ -138,6 +185,18 @@ mod tests {
             let counter = [3 << 16 | block, 0x89AB_CDEF, 0x0123_4567, 7];
             for word in philox4x32_10(counter, [0x7654_3210, 0xFEDC_BA98]) {
                 assert_eq!(draws.next_u32(), word);
+            }
+        }
+    }
+
+    #[test]
+    fn noise_is_its_blocks_in_halves() {
+        let mut noise = Noise::new(key(0x1_0000_0002, 7, 5), 0);
+        let key = [2 ^ 0x9E37_79B9, 1 ^ 0x7F4A_7C15];
+        for block in 0..2 {
+            for word in philox4x32_10([block, 5, 0, 7], key) {
+                assert_eq!(u32::from(noise.next_u16()), word & 0xFFFF);
+                assert_eq!(u32::from(noise.next_u16()), word >> 16);
             }
         }
     }

@@ -30,6 +30,43 @@ impl SampleShape {
     }
 }
 
+/// A sample at the cut as its views, one behind the other; one view where the recipe makes no
+/// more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Views(Vec<SampleShape>);
+
+impl Views {
+    /// These views, in order.
+    #[must_use]
+    pub fn new(shapes: Vec<SampleShape>) -> Self {
+        Self(shapes)
+    }
+
+    /// Number of elements of all views, which at the cut is the number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|shape| shape.len()).sum()
+    }
+
+    /// Whether a sample has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every view's shape, in order.
+    #[must_use]
+    pub fn shapes(&self) -> &[SampleShape] {
+        &self.0
+    }
+}
+
+impl From<SampleShape> for Views {
+    fn from(shape: SampleShape) -> Self {
+        Self(vec![shape])
+    }
+}
+
 /// Element type of a delivered batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -202,6 +202,7 @@ fn plan() -> impl Strategy<Value = PlanConfig> {
             world: 1,
             last,
             start: 0,
+            repetitions: 1,
         },
     )
 }

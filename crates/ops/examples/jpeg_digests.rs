@@ -45,7 +45,7 @@ fn main() {
         images: ImageDecoder::default(),
         image: Image::default(),
         planes: Decoder::default(),
-        crops: Pipeline::new(&Recipe::from_json(CROPS).unwrap(), CROP),
+        crops: Pipeline::new(&Recipe::from_json(CROPS).unwrap(), CROP.into()),
         scratch: Scratch::default(),
         packer: Packer::default(),
         coefficients: Coefficients::default(),

@@ -8,7 +8,7 @@
 
 mod png;
 
-use bothends_core::recipe::Size;
+use bothends_core::recipe::{self, Size};
 use bothends_core::sample::{Encoding, Record};
 
 use crate::colour;
@@ -19,11 +19,11 @@ use crate::kernels::Level;
 use crate::picture::Picture;
 
 /// Most rows and most columns of an image (libjpeg's own limit).
-pub const MAX_SIDE: usize = 65_500;
+pub const MAX_SIDE: usize = recipe::MAX_IMAGE_SIDE as usize;
 
 /// Most pixels of an image: where Pillow, too, stops and speaks of a decompression bomb
 /// (twice `Image.MAX_IMAGE_PIXELS`). Checked before any memory is taken.
-pub const MAX_PIXELS: usize = 178_956_970;
+pub const MAX_PIXELS: usize = recipe::MAX_IMAGE_PIXELS as usize;
 
 /// A format of encoded images, told by the first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
-//! f32 to the two 16-bit float formats, rounded to nearest, ties to even.
+//! f32 to the two 16-bit float formats, rounded to nearest, ties to even; and back.
 //!
 //! Integer arithmetic only, so that no compiler flag and no processor mode changes a bit.
-//! (Of the `half` crate only these two functions would be needed.)
+//! (Of the `half` crate only these few functions would be needed.)
 
 /// IEEE 754 binary16 bits of `value`. Too large becomes infinity; NaN stays NaN.
 #[must_use]
@@ -36,6 +36,26 @@ pub fn bf16_bits(value: f32) -> u16 {
     }
     // A carry out of the mantissa goes into the exponent, which is right.
     (high_half(bits) & 0x8000) | round_off(bits & 0x7fff_ffff, 16)
+}
+
+/// The value of IEEE 754 binary16 bits; exact.
+#[must_use]
+pub fn f16_value(bits: u16) -> f32 {
+    let sign = (u32::from(bits) & 0x8000) << 16;
+    let magnitude = u32::from(bits) & 0x7fff;
+    if magnitude < 0x0400 {
+        // Zero, or a count of 2^-24.
+        let value = f32::from(bits & 0x03ff) * f32::from_bits(0x3380_0000);
+        return f32::from_bits(value.to_bits() | sign);
+    }
+    let rebias = if magnitude >= 0x7c00 { 255 - 31 } else { 127 - 15 };
+    f32::from_bits(sign | ((magnitude << 13) + (rebias << 23)))
+}
+
+/// The value of bfloat16 bits; exact.
+#[must_use]
+pub fn bf16_value(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// `bits` without its last `n`, rounded to nearest, ties to even. The result fits 16 bits
@@ -155,6 +175,18 @@ mod tests {
         ] {
             assert_eq!(f16_bits(value), f16, "{value} as f16");
             assert_eq!(bf16_bits(value), bf16, "{value} as bf16");
+        }
+    }
+
+    #[test]
+    fn every_pattern_of_bits_comes_back() {
+        for bits in 0..=u16::MAX {
+            let (f16, bf16) = (f16_value(bits), bf16_value(bits));
+            let [exact_f16, exact_bf16] = [10, 7].map(|n| value_of(bits, n));
+            assert!(f64::from(f16) == exact_f16 || f16.is_nan() && exact_f16.is_nan());
+            assert!(
+                f64::from(bf16) == exact_bf16 || bf16.is_nan() && exact_bf16.is_nan()
+            );
         }
     }
 

@@ -96,6 +96,15 @@ impl Image {
         self.reshape(self.size(), channels);
     }
 
+    /// Of every pixel only the first byte is left. Works in place.
+    pub(crate) fn keep_first_channel(&mut self) {
+        let from = self.channels().max(1);
+        for i in 0..self.height() * self.width() {
+            self.pixels[i] = self.pixels[i * from];
+        }
+        self.reshape(self.size(), 1);
+    }
+
     /// Repeats the first byte of every pixel three times: grey to RGB. Works in place.
     pub(crate) fn widen_grey(&mut self) {
         let from = self.channels();
@@ -238,6 +247,13 @@ mod tests {
             let expected: Vec<u8> = greys.iter().flat_map(|&g| [g, g, g]).collect();
             assert_eq!(image.pixels(), expected, "from {from} channels");
         }
+    }
+
+    #[test]
+    fn the_first_channel_is_every_third_byte() {
+        let mut image = counted(2, 2, 3);
+        image.keep_first_channel();
+        assert_eq!((image.channels(), image.pixels()), (1, &[0, 3, 6, 9][..]));
     }
 
     #[test]

@@ -17,14 +17,19 @@ pub mod decode;
 pub mod jpeg;
 mod picture;
 
+pub mod adjust;
 pub mod colour;
 pub mod crop;
+pub mod erase;
 pub mod flip;
+pub mod mix;
 pub mod resample;
 pub mod resize;
+pub mod warp;
 
 mod fused;
 pub mod pipeline;
+mod steps;
 
 mod vectors;
 

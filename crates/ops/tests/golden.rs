@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::draw::CropBox;
-use bothends_core::recipe::{Normalise, Recipe, RecordShape, Size};
+use bothends_core::recipe::{Recipe, RecordShape, Size};
 use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 use bothends_ops::decode::decode;
@@ -103,7 +103,12 @@ fn a_flipped_bit_is_refused_or_read_as_pillow_reads_it() {
 #[test]
 fn finished_elements_are_ieee_arithmetic() {
     let shape = SampleShape { height: 16, width: 16, channels: 1 };
-    let normalise = Normalise { mean: vec![0.485], std: vec![0.229] };
+    let recipe = |ops: &str| {
+        let json = format!(r#"{{"version": 1, "name": "x", "ops": [{ops}]}}"#);
+        Recipe::from_json(&json).unwrap()
+    };
+    let plain = recipe("");
+    let normalised = recipe(r#"{"op": "normalize", "mean": [0.485], "std": [0.229]}"#);
     let bytes: Vec<u8> = (0..=255).collect();
     for case in cases("finish") {
         let dtype = match case["dtype"].as_str().unwrap() {
@@ -111,11 +116,12 @@ fn finished_elements_are_ieee_arithmetic() {
             "bf16" => Dtype::Bf16,
             _ => Dtype::F32,
         };
-        let normalise = case["normalised"].as_bool().unwrap().then_some(&normalise);
+        let is_normalised = case["normalised"].as_bool().unwrap();
+        let recipe = if is_normalised { &normalised } else { &plain };
         let output = Output { dtype, layout: Layout::Nchw };
-        let finish = Finish::new(normalise, shape, output).unwrap();
+        let finish = Finish::new(recipe, &shape.into(), output).unwrap();
         let mut elements = vec![0; finish.sample_bytes()];
-        finish.run(&bytes, &mut elements);
+        finish.run(None, &bytes, &mut elements);
         assert_eq!(
             u64::from(crc32(&elements)),
             case["crc32"].as_u64().unwrap(),
@@ -195,11 +201,10 @@ fn assert_pillows(image: &Image, case: &Value) {
 /// The recipe `imagenet-eval` as a whole, against Pillow with torchvision's arithmetic.
 fn assert_evaluated(bytes: &[u8], case: &Value) {
     let recipe = Recipe::builtin("imagenet-eval").unwrap();
-    let shape = recipe.shape(RecordShape::Image).unwrap();
-    let pipeline = Pipeline::new(&recipe, shape);
+    let pipeline = Pipeline::new(&recipe, recipe.views(RecordShape::Image).unwrap());
     let key = SampleKey { seed: 0, epoch: EpochIdx(0), sample: SampleId(0) };
     let record = Record::new(bytes, Encoding::Image);
-    let mut sample = vec![0; shape.len()];
+    let mut sample = vec![0; pipeline.sample_bytes()];
     pipeline.run(&mut Scratch::default(), key, record, &mut sample).unwrap();
     assert_eq!(u64::from(crc32(&sample)), case["eval_crc32"].as_u64().unwrap(), "{case}");
 }

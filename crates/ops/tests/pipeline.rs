@@ -121,7 +121,7 @@ fn cifar_train_is_a_window_of_the_padded_image() {
 #[test]
 fn raw_bytes_pass_untouched_and_must_be_as_many() {
     let shape = SampleShape { height: 1, width: 4, channels: 1 };
-    let pipeline = Pipeline::new(&Recipe::builtin("raw").unwrap(), shape);
+    let pipeline = Pipeline::new(&Recipe::builtin("raw").unwrap(), shape.into());
     let mut scratch = Scratch::default();
     let record = |bytes| Record::new(bytes, Encoding::Opaque);
     let made = run(&pipeline, &mut scratch, key(0, 0), record(&[4, 3, 2, 1]));
@@ -152,8 +152,8 @@ fn what_does_not_fit_is_said() {
             r#"{{"version":1,"name":"t","numerics":"exact","ops":[{{"op":"decode"}},{ops}]}}"#
         );
         let recipe = Recipe::from_json(&json).unwrap();
-        let shape = recipe.shape(RecordShape::Image).unwrap();
-        let pipeline = Pipeline::new(&recipe, shape);
+        let views = recipe.views(RecordShape::Image).unwrap();
+        let pipeline = Pipeline::new(&recipe, views);
         let record = Record::new(bytes, Encoding::Image);
         let fault =
             run(&pipeline, &mut Scratch::default(), key(0, 0), record).unwrap_err();
@@ -166,7 +166,7 @@ fn what_does_not_fit_is_said() {
 fn another_shape_than_promised_is_a_bad_sample_not_a_panic() {
     let recipe = Recipe::builtin("cifar10-eval").unwrap();
     let shape = SampleShape { height: 32, width: 32, channels: 1 };
-    let pipeline = Pipeline::new(&recipe, shape);
+    let pipeline = Pipeline::new(&recipe, shape.into());
     let bytes = fixture("444-2x3.jpg");
     let record = Record::new(&bytes, Encoding::Image);
     let fault = run(&pipeline, &mut Scratch::default(), key(0, 0), record).unwrap_err();
@@ -188,13 +188,15 @@ fn a_buffer_of_another_length_is_refused() {
 #[test]
 fn the_layout_moves_elements_and_nothing_else() {
     let shape = SampleShape { height: 1, width: 2, channels: 3 };
-    let finish =
-        |dtype, layout| Finish::new(None, shape, Output { dtype, layout }).unwrap();
+    let raw = Recipe::builtin("raw").unwrap();
+    let finish = |dtype, layout| {
+        Finish::new(&raw, &shape.into(), Output { dtype, layout }).unwrap()
+    };
     let src = [1, 2, 3, 4, 5, 6];
     let finished = |dtype, layout| {
         let finish = finish(dtype, layout);
         let mut dst = vec![0; finish.sample_bytes()];
-        finish.run(&src, &mut dst);
+        finish.run(None, &src, &mut dst);
         dst
     };
     assert_eq!(finished(Dtype::U8, Layout::Nhwc), src);
@@ -215,9 +217,9 @@ fn each_channel_has_its_own_mean_and_deviation() {
     let recipe = Recipe::builtin("imagenet-eval").unwrap();
     let shape = SampleShape { height: 1, width: 1, channels: 3 };
     let output = Output { dtype: Dtype::F32, layout: Layout::Nchw };
-    let finish = Finish::new(recipe.normalise(), shape, output).unwrap();
+    let finish = Finish::new(&recipe, &shape.into(), output).unwrap();
     let mut dst = vec![0; 12];
-    finish.run(&[10, 20, 30], &mut dst);
+    finish.run(None, &[10, 20, 30], &mut dst);
     let expected: Vec<u8> = [
         (10.0 / 255.0 - 0.485f32) / 0.229f32,
         (20.0 / 255.0 - 0.456f32) / 0.224f32,
@@ -234,7 +236,7 @@ fn normalising_another_number_of_channels_is_refused() {
     let recipe = Recipe::builtin("imagenet-eval").unwrap();
     let shape = SampleShape { height: 1, width: 1, channels: 1 };
     let output = Output { dtype: Dtype::F32, layout: Layout::Nchw };
-    let fault = Finish::new(recipe.normalise(), shape, output).unwrap_err().to_string();
+    let fault = Finish::new(&recipe, &shape.into(), output).unwrap_err().to_string();
     assert!(
         fault.contains("3 means and 3 standard deviations for 1 channels"),
         "{fault}"
@@ -247,7 +249,7 @@ fn key(epoch: u32, sample: u64) -> SampleKey {
 
 fn ready(recipe: &str, record: RecordShape) -> Pipeline {
     let recipe = Recipe::builtin(recipe).unwrap();
-    Pipeline::new(&recipe, recipe.shape(record).unwrap())
+    Pipeline::new(&recipe, recipe.views(record).unwrap())
 }
 
 fn run(
@@ -256,7 +258,7 @@ fn run(
     key: SampleKey,
     record: Record<'_>,
 ) -> Result<Vec<u8>, OpsError> {
-    let mut out = vec![0x5a; pipeline.shape().len()];
+    let mut out = vec![0x5a; pipeline.sample_bytes()];
     pipeline.run(scratch, key, record, &mut out).map(|()| out)
 }
 

@@ -62,7 +62,7 @@ impl Image {
 
 fn pipeline(recipe: &str, numerics: Numerics) -> Pipeline {
     let recipe = Recipe::builtin(recipe).unwrap().with_numerics(numerics);
-    Pipeline::new(&recipe, recipe.shape(RecordShape::Image).unwrap())
+    Pipeline::new(&recipe, recipe.views(RecordShape::Image).unwrap())
 }
 
 fn key(n: u64) -> SampleKey {
@@ -81,7 +81,7 @@ fn samples_are_those_of_the_file() {
             ("imagenet-eval", Numerics::Exact),
         ] {
             let pipeline = pipeline(recipe, numerics);
-            let mut need = vec![0; pipeline.shape().len()];
+            let mut need = vec![0; pipeline.sample_bytes()];
             let mut got = need.clone();
             for key in (0..8).map(key) {
                 let file = Record::new(&bytes, Encoding::Image);
@@ -120,7 +120,7 @@ fn a_missing_or_damaged_group_is_a_bad_sample() {
         .join("../../tests/fixtures/ops/420-48x64.jpg");
     let image = Image::of(&fs::read(path).unwrap()).unwrap();
     let pipeline = pipeline("imagenet-eval", Numerics::Exact);
-    let mut out = vec![0; pipeline.shape().len()];
+    let mut out = vec![0; pipeline.sample_bytes()];
     let groups = &image.packed.groups;
     let mut check = |record: Record<'_>, what: &str| {
         let got = pipeline.run(&mut Scratch::default(), key(0), record, &mut out);

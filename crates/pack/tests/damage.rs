@@ -127,7 +127,7 @@ impl Packed {
         let n_blocks = (0..table.n_samples()).filter(is_blocks).count();
         assert!((5..=6).contains(&n_blocks), "both kinds of records: {n_blocks}");
         let recipe = Recipe::builtin("imagenet-train").unwrap();
-        let shape = recipe.shape(table.record_shape().unwrap()).unwrap();
+        let shape = recipe.views(table.record_shape().unwrap()).unwrap();
         let pipeline = Pipeline::new(&recipe, shape);
         let open = OpenStore::new(&store).unwrap();
         let mut packed =
@@ -154,7 +154,7 @@ impl Packed {
         let bytes = self.bytes(files, piece.extent).ok_or("cannot be read")?;
         let record =
             self.table.record(sample, piece, bytes).map_err(|e| e.to_string())?;
-        let mut out = vec![0; self.pipeline.shape().len()];
+        let mut out = vec![0; self.pipeline.sample_bytes()];
         let made = self.pipeline.run(&mut Scratch::default(), key, record, &mut out);
         made.map(|()| out).map_err(|e| e.to_string())
     }

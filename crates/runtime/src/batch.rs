@@ -1,5 +1,6 @@
 //! A delivered batch: the end of a sample's walk through the house.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bothends_accel::Slot;
@@ -9,12 +10,23 @@ use crossbeam::channel::Sender;
 use crate::collect::Event;
 
 /// One row of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
     /// The sample, or `None` in a masked slot (policy `pad`): its bytes are zero.
     pub sample: Option<SampleId>,
     /// Its class; -1 in a masked slot.
     pub label: Label,
+    /// What it was mixed with, where the recipe mixes (`mixup`, `cutmix`).
+    pub mixed: Option<Mixed>,
+}
+
+/// The other half of a mixed row's label.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mixed {
+    /// The class of the sample it was mixed with.
+    pub label: Label,
+    /// The share that its own label has, 0 to 1; the rest is the other's.
+    pub own_share: f64,
 }
 
 /// A batch in the consumer's hands. Dropping it gives its slot back to the ring.
@@ -28,6 +40,8 @@ pub struct Batch {
     pub ready: Instant,
     pub(crate) rows: Vec<Row>,
     pub(crate) sample_bytes: usize,
+    /// Bytes of each view of a sample, in order.
+    pub(crate) view_bytes: Arc<[usize]>,
     pub(crate) slot: Slot,
     /// Behind the slot: it tells of the slot's return, so it is dropped after it.
     #[expect(dead_code, reason = "it acts when it is dropped")]
@@ -78,9 +92,53 @@ impl Batch {
         self.slot.get(start..start + self.sample_bytes).unwrap_or(&[])
     }
 
+    /// Number of views of each sample: 1 unless the recipe makes more (`multi_crop`,
+    /// `five_crop`, `ten_crop`).
+    #[must_use]
+    pub fn n_views(&self) -> usize {
+        self.view_bytes.len()
+    }
+
+    /// The bytes of view `view` of row `i`; empty when there is no such view or row. A
+    /// sample's views lie one behind the other, so view v of all rows is every
+    /// [`Self::sample_bytes`] from where it is in the first.
+    #[must_use]
+    pub fn view(&self, i: usize, view: usize) -> &[u8] {
+        let Some(&len) = self.view_bytes.get(view) else { return &[] };
+        let start: usize = self.view_bytes[..view].iter().sum();
+        self.sample(i).get(start..start + len).unwrap_or(&[])
+    }
+
+    /// Writes a soft label for each row into `out`, rows × `n_classes`: 1 at its class, or
+    /// the shares of the two classes it was mixed of (their sum where they are one). Masked
+    /// rows and labels that are no class of these get zeros.
+    ///
+    /// # Panics
+    /// When `out` is not as long as that.
+    pub fn soft_labels(&self, n_classes: usize, out: &mut [f32]) {
+        assert_eq!(out.len(), self.rows.len() * n_classes, "a row for each sample");
+        out.fill(0.0);
+        for (row, classes) in self.rows.iter().zip(out.chunks_exact_mut(n_classes.max(1)))
+        {
+            let own_share = row.mixed.map_or(1.0, |mixed| mixed.own_share);
+            add_share(classes, row.label, own_share);
+            if let Some(mixed) = row.mixed {
+                add_share(classes, mixed.label, 1.0 - own_share);
+            }
+        }
+    }
+
     /// All rows' bytes, one behind the other.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.slot[..self.rows.len() * self.sample_bytes]
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest f32")]
+fn add_share(classes: &mut [f32], label: Label, share: f64) {
+    let class = usize::try_from(label.0).ok().and_then(|class| classes.get_mut(class));
+    if let Some(class) = class {
+        *class += share as f32;
     }
 }

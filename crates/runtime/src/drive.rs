@@ -304,7 +304,7 @@ impl Run<'_> {
             self.digests.add(&batch);
         }
         let cut_bytes =
-            self.runtime.source.pipeline.shape().len() as u64 * u64::from(n_valid);
+            self.runtime.source.pipeline.sample_bytes() as u64 * u64::from(n_valid);
         match batch.prong {
             Prong::Front => seen.front += 1,
             Prong::Back(_) => {

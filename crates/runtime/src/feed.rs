@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bothends_accel::{Ring, Slot};
-use bothends_core::ids::{EpochIdx, Label, Prong, SampleId};
+use bothends_core::ids::{BatchIdx, EpochIdx, Label, Prong, SampleId};
+use bothends_core::plan::Plan;
+use bothends_core::recipe::{BatchKey, Recipe, Size, partner};
 use bothends_core::rng::Draws;
 use bothends_core::sample::SampleKey;
 use bothends_ops::{Finish, Scratch};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 use serde::Serialize;
 
-use crate::batch::{Batch, Release, Row};
+use crate::batch::{Batch, Mixed, Release, Row};
 use crate::collect::{Event, Made};
 use crate::config::BadPolicy;
 use crate::error::RuntimeError;
@@ -58,7 +60,9 @@ pub(crate) struct FeedAccount {
 pub(crate) struct Feed {
     pub(crate) source: Arc<Source>,
     pub(crate) epoch: EpochIdx,
+    pub(crate) plan: Arc<Plan>,
     pub(crate) finish: Arc<Finish>,
+    pub(crate) mixing: Mixing,
     /// Slots of converted batches; `None` where the cut is the output.
     pub(crate) converted: Option<Ring>,
     pub(crate) on_bad: BadPolicy,
@@ -69,6 +73,22 @@ pub(crate) struct Feed {
     pub(crate) account: Arc<Mutex<FeedAccount>>,
     pub(crate) gauge: Arc<StallGauge>,
     pub(crate) stop: Stop,
+}
+
+/// What the feed needs to mix the samples of a batch.
+#[derive(Debug)]
+pub(crate) struct Mixing {
+    pub(crate) recipe: Recipe,
+    /// Rows and columns of a sample's only view.
+    pub(crate) size: Size,
+}
+
+/// What the feed keeps from batch to batch.
+#[derive(Debug, Default)]
+struct Memory {
+    scratch: Scratch,
+    /// Samples in their own bytes while others are mixed with them.
+    originals: Vec<u8>,
 }
 
 /// The feed's ways in and out.
@@ -82,7 +102,7 @@ pub(crate) struct FeedLinks {
 impl Feed {
     /// The loop of the feed thread.
     pub(crate) fn run(self) {
-        let mut scratch = Scratch::default();
+        let mut memory = Memory::default();
         while !self.stop.is_set() {
             let made = match self.links.made.recv_timeout(PATIENCE) {
                 Ok(made) => made,
@@ -91,7 +111,7 @@ impl Feed {
             };
             // A collector that is gone needs no batch more.
             let _ = self.links.tell.send(Event::Room);
-            let batch = made.and_then(|made| self.complete(made, &mut scratch));
+            let batch = made.and_then(|made| self.complete(made, &mut memory));
             let failed = batch.is_err();
             if let Some(batch) = batch.transpose() {
                 self.hand_over(batch);
@@ -106,8 +126,9 @@ impl Feed {
     fn complete(
         &self,
         made: Made,
-        scratch: &mut Scratch,
+        memory: &mut Memory,
     ) -> Result<Option<Batch>, RuntimeError> {
+        let scratch = &mut memory.scratch;
         let Made { batch: index, prong, rows, mut slot, bad } = made;
         if let Prong::Back(device) = prong
             && self.is_audited(index.0)
@@ -130,19 +151,29 @@ impl Feed {
             }
         }
         self.close_gaps(&mut rows, &gone, &mut slot);
-        let Some(slot) = self.convert(slot, rows.len()) else { return Ok(None) };
-        let sample_bytes = self.finish.sample_bytes();
-        let release = Release::new(self.links.tell.clone());
-        let ready = Instant::now();
-        Ok(Some(Batch { index, prong, ready, rows, sample_bytes, slot, release }))
+        let Some(mut slot) = self.convert(slot, &rows) else { return Ok(None) };
+        if self.finish.mixes() {
+            self.mix(index, &mut rows, &mut slot, &mut memory.originals);
+        }
+        Ok(Some(Batch {
+            index,
+            prong,
+            ready: Instant::now(),
+            rows,
+            sample_bytes: self.finish.sample_bytes(),
+            view_bytes: Arc::clone(self.finish.view_bytes()),
+            slot,
+            release: Release::new(self.links.tell.clone()),
+        }))
     }
 
     fn row(&self, sample: Option<SampleId>) -> Row {
-        Row { sample, label: sample.map_or(Label(-1), |id| self.source.label(id)) }
+        let label = sample.map_or(Label(-1), |id| self.source.label(id));
+        Row { sample, label, mixed: None }
     }
 
     fn cut_bytes(&self) -> usize {
-        self.source.pipeline.shape().len()
+        self.source.pipeline.sample_bytes()
     }
 
     /// Makes one sample on this thread, with the same bytes as anybody else would.
@@ -257,7 +288,7 @@ impl Feed {
 
     /// Normalises, casts and lays out; `None` when the epoch is cancelled while it waits for
     /// a slot.
-    fn convert(&self, slot: Slot, n_rows: usize) -> Option<Slot> {
+    fn convert(&self, slot: Slot, rows: &[Row]) -> Option<Slot> {
         let Some(ring) = &self.converted else { return Some(slot) };
         let mut out = loop {
             if self.stop.is_set() {
@@ -271,10 +302,33 @@ impl Feed {
         self.gauge.feed_lacks_slot.store(false, Ordering::Relaxed);
         let from = slot.chunks_exact(self.cut_bytes());
         let to = out.chunks_exact_mut(self.finish.sample_bytes());
-        for (src, dst) in from.zip(to).take(n_rows) {
-            self.finish.run(src, dst);
+        for ((src, dst), row) in from.zip(to).zip(rows) {
+            let key = row.sample.map(|sample| self.source.key(self.epoch, sample));
+            self.finish.run(key, src, dst);
         }
         Some(out)
+    }
+
+    /// Mixes the rows that hold a sample, where the batch's numbers say so.
+    fn mix(
+        &self,
+        batch: BatchIdx,
+        rows: &mut [Row],
+        slot: &mut Slot,
+        originals: &mut Vec<u8>,
+    ) {
+        let (seed, epoch) = (self.source.seed, self.epoch);
+        let key = BatchKey { seed, epoch, position: self.plan.position(batch) };
+        let Mixing { recipe, size } = &self.mixing;
+        let Some(mixture) = recipe.decide_mixture(key, *size) else { return };
+        let n_valid = rows.iter().filter(|row| row.sample.is_some()).count();
+        let bytes = &mut slot[..n_valid * self.finish.sample_bytes()];
+        self.finish.mix(mixture, bytes, originals);
+        let labels: Vec<Label> = rows.iter().map(|row| row.label).collect();
+        for (nth, row) in rows[..n_valid].iter_mut().enumerate() {
+            let other = labels[partner(nth, n_valid, self.finish.distance())];
+            row.mixed = Some(Mixed { label: other, own_share: mixture.share() });
+        }
     }
 
     /// Waits until the consumer has room; the wait is the consumer's.

@@ -58,7 +58,7 @@ mod measure;
 mod result;
 mod settings;
 
-pub use batch::{Batch, Row};
+pub use batch::{Batch, Mixed, Row};
 pub use config::{
     BadPolicy, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
 };

@@ -119,11 +119,11 @@ impl Runtime {
     /// Data, recipe or plan that make no sense; no memory.
     pub fn open(config: RunConfig) -> Result<Self, RuntimeError> {
         let source = Arc::new(Source::open(&config)?);
-        let shape = source.pipeline.shape();
-        let finish = Finish::new(config.recipe.normalise(), shape, config.output)?;
+        let views = source.pipeline.views();
+        let finish = Finish::new(&config.recipe, views, config.output)?;
         let rows = config.batch_size as usize;
         let n_devices = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
-        let slot_bytes = rows * shape.len();
+        let slot_bytes = rows * views.len();
         let room = Room::divide(config.memory_budget_bytes, slot_bytes, n_devices);
         let ring = Ring::new(RingConfig { n_slots: room.total, slot_bytes })?;
         let converted = if finish.is_identity() {
@@ -177,13 +177,14 @@ impl Runtime {
             world: self.config.rank.world,
             last: self.config.rank.last,
             start: options.start,
+            repetitions: self.config.recipe.repeated_augment(),
         })?)
     }
 
     /// Bytes of a sample as a prong makes it and a link carries it.
     #[must_use]
     pub fn sample_bytes(&self) -> usize {
-        self.source.pipeline.shape().len()
+        self.source.pipeline.sample_bytes()
     }
 
     /// Starts emulated devices, connects all and agrees on the session.
@@ -291,7 +292,7 @@ impl Runtime {
     }
 
     fn session(&self) -> Session {
-        let sample_bytes = self.source.pipeline.shape().len();
+        let sample_bytes = self.source.pipeline.sample_bytes();
         Session {
             recipe: self.config.recipe.to_json(),
             recipe_hash: self.config.recipe.hash(),

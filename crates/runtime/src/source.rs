@@ -58,8 +58,8 @@ impl Source {
         let found = bothends_dataset::find(&Folder(root.clone()), &target)
             .map_err(|e| failed(e.to_string()))?;
         let records = found.table.record_shape().map_err(|e| failed(e.to_string()))?;
-        let shape = config.recipe.shape(records)?;
-        let pipeline = Pipeline::new(&config.recipe, shape);
+        let views = config.recipe.views(records)?;
+        let pipeline = Pipeline::new(&config.recipe, views);
         // What devices are told is limited too: an id means the same record everywhere.
         let table = found.table.first(config.limit.unwrap_or(u64::MAX));
         let n_samples = table.n_samples();

@@ -9,6 +9,7 @@ use bothends_core::epoch::{
     DeviceConfig, EpochConfig, EpochState, FrontConfig, Recovery,
 };
 use bothends_core::plan::Plan;
+use bothends_core::recipe::Size;
 use bothends_io::{Reader, ReaderConfig};
 use bothends_ops::Scratch;
 use crossbeam::channel::{Receiver, Sender, bounded};
@@ -22,7 +23,7 @@ use crate::config::ReadConfig;
 use crate::device::DeviceProcess;
 use crate::epoch::{DeviceThread, Epoch, Lent, Remains, Returned, Threads, spawn};
 use crate::error::RuntimeError;
-use crate::feed::{Feed, FeedAccount, FeedLinks};
+use crate::feed::{Feed, FeedAccount, FeedLinks, Mixing};
 use crate::front::{FrontJob, ReadStage, Worker};
 use crate::log::EventLog;
 use crate::pin::Pins;
@@ -71,7 +72,9 @@ impl Runtime {
         let feed = Feed {
             source: Arc::clone(&self.source),
             epoch: options.epoch,
+            plan: Arc::clone(&plan),
             finish: Arc::clone(&self.finish),
+            mixing: self.mixing(),
             converted: self.converted.clone(),
             on_bad: self.config.on_bad,
             audit_percent: self.config.audit_percent,
@@ -85,7 +88,7 @@ impl Runtime {
         let collector = Collector {
             epoch: EpochState::new(self.epoch_config(&plan, options)),
             epoch_idx: options.epoch,
-            sample_bytes: self.source.pipeline.shape().len(),
+            sample_bytes: self.source.pipeline.sample_bytes(),
             n_workers: self.config.workers,
             ring: self.ring.clone(),
             links: Links { front: jobs_in, back, feed: made_in, events },
@@ -109,6 +112,15 @@ impl Runtime {
             stall: Stall::default(),
             ended: false,
         })
+    }
+
+    fn mixing(&self) -> Mixing {
+        let views = self.source.pipeline.views().shapes();
+        let size = views.first().map_or(Size { height: 0, width: 0 }, |shape| Size {
+            height: shape.height,
+            width: shape.width,
+        });
+        Mixing { recipe: self.config.recipe.clone(), size }
     }
 
     /// Ends an epoch (cancelling what is left of it), joins its threads and takes back what

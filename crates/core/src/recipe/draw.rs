@@ -1,8 +1,18 @@
 //! The random choices of the ops, made from a stream of draws and an image's size: no
 //! pixels here.
 //!
-//! What is drawn, and in which order, is part of an op's meaning (`docs/numbers.md`).
-//! Flips need nothing but [`Draws::bernoulli`].
+//! What is drawn, and in which order, is part of an op's meaning (`docs/numbers.md`). This
+//! file has the boxes; `draw/map.rs` draws and makes maps of the plane, `draw/policy.rs` the
+//! ops of policies. Ops that need one even number or none draw it where they are decided.
+
+mod map;
+mod policy;
+
+pub use map::{AffineChoice, Expand, affine, perspective, perspective_map, rotation_map};
+pub use policy::{
+    Choice, Kind, augmix_chain, auto_augment, rand_augment, timm_rand_augment,
+    trivial_augment_wide,
+};
 
 use super::Size;
 use crate::arith::{exp, ln};
@@ -38,8 +48,8 @@ pub fn random_resized_crop(
     let area = f64::from(image_height) * f64::from(image_width);
     let log_ratio = [ln(ratio[0]), ln(ratio[1])];
     for _ in 0..10 {
-        let target = area * between(draws, scale);
-        let aspect = exp(between(draws, log_ratio));
+        let target = area * draws.between(scale);
+        let aspect = exp(draws.between(log_ratio));
         let width = (target * aspect).sqrt().round_ties_even();
         let height = (target / aspect).sqrt().round_ties_even();
         let fits = (1.0..=f64::from(image_width)).contains(&width)
@@ -65,8 +75,34 @@ pub fn random_crop(draws: &mut Draws, padded: Size, crop: Size) -> Option<CropBo
     Some(CropBox { top, left, height: crop.height, width: crop.width })
 }
 
-fn between(draws: &mut Draws, [low, high]: [f64; 2]) -> f64 {
-    low + (high - low) * draws.uniform()
+/// The rectangle of `random_erasing`: torchvision's `RandomErasing.make_params` with our
+/// numbers. Up to ten tries, each drawing `between` (share of the area) and `between`
+/// (logarithm of height ÷ width); the first that is smaller than the image both ways draws
+/// `below` (row) and `below` (column). `None` when none is, or one that is empty.
+#[must_use]
+pub fn random_erasing(
+    draws: &mut Draws,
+    image: Size,
+    scale: [f64; 2],
+    ratio: [f64; 2],
+) -> Option<CropBox> {
+    let Size { height: image_height, width: image_width } = image;
+    let area = f64::from(image_height) * f64::from(image_width);
+    let log_ratio = [ln(ratio[0]), ln(ratio[1])];
+    for _ in 0..10 {
+        let target = area * draws.between(scale);
+        let aspect = exp(draws.between(log_ratio));
+        let height = (target * aspect).sqrt().round_ties_even();
+        let width = (target / aspect).sqrt().round_ties_even();
+        if height < f64::from(image_height) && width < f64::from(image_width) {
+            let (height, width) = (pixels(height), pixels(width));
+            let top = draws.below(image_height - height + 1);
+            let left = draws.below(image_width - width + 1);
+            let is_empty = height == 0 || width == 0;
+            return (!is_empty).then_some(CropBox { top, left, height, width });
+        }
+    }
+    None
 }
 
 fn central(image: Size, ratio: [f64; 2]) -> CropBox {

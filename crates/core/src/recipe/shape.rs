@@ -4,8 +4,13 @@
 //! A batch is a block of equal samples, so a recipe whose output depends on each image's
 //! own size is refused here, before anything is read.
 
-use super::{Op, Recipe, RecipeError, ResizeTo, Size};
-use crate::tensor::SampleShape;
+use super::op::{
+    Colour, Control, Crops, ErasingValue, FiveCrop, Geometry, Op, Policy, RandomCrop,
+    RandomErasing, TenCrop,
+};
+use super::step::Fill;
+use super::{Padding, Recipe, RecipeError, ResizeTo, Size};
+use crate::tensor::{SampleShape, Views};
 
 /// What is known of a data set's records without reading them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,35 +55,37 @@ impl ResizeTo {
 }
 
 impl Recipe {
-    /// The shape of every sample at the cut, when records are as `record` says. Without
-    /// `decode` a sample is its record's bytes: one row, one channel.
+    /// The shapes of every sample at the cut, view by view, when records are as `record`
+    /// says. Without `decode` a sample is its record's bytes: one row, one channel.
     ///
     /// # Errors
-    /// [`RecipeError::Shape`] when the size depends on the image, when an op cannot work on
-    /// such records, or when `normalize` has another number of channels.
-    pub fn shape(&self, record: RecordShape) -> Result<SampleShape, RecipeError> {
-        let shape = if self.ops.first() == Some(&Op::Decode) {
-            self.decoded_shape(record)?
+    /// [`RecipeError::Shape`] when the size depends on the image or on chance, when an op
+    /// cannot work on such records, or when `normalize` has another number of channels.
+    pub fn views(&self, record: RecordShape) -> Result<Views, RecipeError> {
+        let shapes = if self.ops.first() == Some(&Op::Decode) {
+            self.decoded_shapes(record)?
         } else {
-            self.undecoded_shape(record)?
+            vec![self.undecoded_shape(record)?]
         };
-        let n_channels = self.normalise().map(|normalise| normalise.mean.len());
-        if n_channels.is_some_and(|n| n != shape.channels as usize) {
+        self.check_channels(&shapes)?;
+        if shapes.len() > 1 && self.after_cut().iter().any(Op::mixes) {
             return Err(self.unfit(
-                format!(
-                    "`normalize` has {} channels and a sample has {}",
-                    n_channels.unwrap_or_default(),
-                    shape.channels
-                ),
-                "give `normalize` one mean and one std per channel",
+                format!("it mixes samples of {} views", shapes.len()),
+                "leave out `mixup` and `cutmix`, or make one view",
             ));
         }
-        let n_bytes = [shape.height, shape.width, shape.channels]
+        let n_bytes = |shape: &SampleShape| {
+            let sides = [shape.height, shape.width, shape.channels];
+            sides.iter().try_fold(1_u32, |product, &side| product.checked_mul(side))
+        };
+        let total = shapes
             .iter()
-            .try_fold(1_u32, |product, &side| product.checked_mul(side));
-        match n_bytes {
-            Some(1..) => Ok(shape),
-            Some(0) => Err(self.unfit(
+            .try_fold(0_u32, |total, shape| total.checked_add(n_bytes(shape)?));
+        match total {
+            Some(1..) if !shapes.iter().any(|shape| shape.is_empty()) => {
+                Ok(Views::new(shapes))
+            }
+            Some(_) => Err(self.unfit(
                 "a sample has no bytes".to_owned(),
                 "check that the records are not empty",
             )),
@@ -87,6 +94,34 @@ impl Recipe {
                 "use smaller crops or records",
             )),
         }
+    }
+
+    /// What stands behind the cut has one number per channel of every view.
+    fn check_channels(&self, shapes: &[SampleShape]) -> Result<(), RecipeError> {
+        for channels in shapes.iter().map(|shape| shape.channels as usize) {
+            let fits = |n: usize| n == channels;
+            if let Some(n) = self.normalise().map(|op| op.mean.len())
+                && !fits(n)
+            {
+                return Err(self.unfit(
+                    format!("`normalize` has {n} channels and a sample has {channels}"),
+                    "give `normalize` one mean and one std per channel",
+                ));
+            }
+            for op in self.after_cut() {
+                if let Op::RandomErasing(RandomErasing { value, .. }) = op
+                    && let ErasingValue::Each(values) = value
+                    && !fits(values.len())
+                {
+                    let n = values.len();
+                    return Err(self.unfit(
+                        format!("`random_erasing` has {n} values and a sample {channels} channels"),
+                        "give it one number, or one per channel",
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn undecoded_shape(&self, record: RecordShape) -> Result<SampleShape, RecipeError> {
@@ -106,8 +141,11 @@ impl Recipe {
         Ok(SampleShape { height: 1, width, channels: 1 })
     }
 
-    fn decoded_shape(&self, record: RecordShape) -> Result<SampleShape, RecipeError> {
-        let (channels, mut size) = match record {
+    fn decoded_shapes(
+        &self,
+        record: RecordShape,
+    ) -> Result<Vec<SampleShape>, RecipeError> {
+        let (channels, size) = match record {
             RecordShape::Image => (3, None),
             RecordShape::Planar { height, width, channels } => {
                 (channels, Some(Size { height, width }))
@@ -119,49 +157,258 @@ impl Recipe {
                 ));
             }
         };
-        // The op that decides the size, for the message.
-        let mut decider = "decode";
+        let image = Known { size, channels, decider: "decode" };
+        let mut views = vec![image];
         for op in self.before_cut() {
-            size = match op {
-                Op::RandomResizedCrop { size, .. } | Op::CenterCrop { size } => {
-                    Some(*size)
-                }
-                Op::Resize { size: ResizeTo::Exactly(size), .. } => Some(*size),
-                Op::Resize { size: to, .. } => {
-                    decider = op.name();
-                    size.map(|size| to.apply(size))
-                }
-                Op::RandomCrop { size: crop, padding, .. } => {
-                    let too_small = size.is_some_and(|Size { height, width }| {
-                        height + padding.top + padding.bottom < crop.height
-                            || width + padding.left + padding.right < crop.width
-                    });
-                    if too_small {
-                        return Err(self.unfit(
-                            "`random_crop` is larger than the padded image".to_owned(),
-                            "give it a smaller `size` or more `padding`",
-                        ));
-                    }
-                    Some(*crop)
-                }
-                Op::Decode
-                | Op::RandomHorizontalFlip { .. }
-                | Op::RandomVerticalFlip { .. }
-                | Op::Normalise(_)
-                | Op::ToDtype { .. }
-                | Op::Layout { .. } => size,
+            // Ops that make views are the last.
+            let image = views[0];
+            views = if let Op::Crops(op) = op {
+                self.crops(image, op)?
+            } else {
+                vec![self.follow(image, op)?]
             };
         }
-        let Some(Size { height, width }) = size else {
+        views.into_iter().map(|known| self.fixed(known)).collect()
+    }
+
+    fn crops(&self, image: Known, op: &Crops) -> Result<Vec<Known>, RecipeError> {
+        let crops = match op {
+            Crops::FiveCrop(FiveCrop { size }) => {
+                return Ok(vec![self.corner(image, op.name(), *size)?; 5]);
+            }
+            Crops::TenCrop(TenCrop { size, .. }) => {
+                return Ok(vec![self.corner(image, op.name(), *size)?; 10]);
+            }
+            Crops::MultiCrop(crops) => crops,
+        };
+        let mut views = Vec::new();
+        for view in &crops.views {
+            let known = self.follow_all(image, &view.ops)?;
+            views.extend(std::iter::repeat_n(known, view.repeat as usize));
+        }
+        Ok(views)
+    }
+
+    fn corner(
+        &self,
+        image: Known,
+        op: &'static str,
+        crop: Size,
+    ) -> Result<Known, RecipeError> {
+        if image.size.is_some_and(|image| !crop.fits_in(image)) {
             return Err(self.unfit(
-                format!("the size of a sample after `{decider}` depends on the image"),
+                format!("`{op}` is larger than the image"),
+                "give it a smaller `size`, or `resize` before it",
+            ));
+        }
+        Ok(Known { size: Some(crop), ..image })
+    }
+
+    fn fixed(&self, known: Known) -> Result<SampleShape, RecipeError> {
+        let Some(Size { height, width }) = known.size else {
+            return Err(self.unfit(
+                format!(
+                    "the size of a sample after `{}` depends on the image",
+                    known.decider
+                ),
                 "add `center_crop`, or give `resize` a [height, width]",
             ));
         };
-        Ok(SampleShape { height, width, channels })
+        Ok(SampleShape { height, width, channels: known.channels })
     }
 
     fn unfit(&self, why: String, remedy: &'static str) -> RecipeError {
         RecipeError::Shape { recipe: self.name.clone(), why, remedy }
+    }
+}
+
+/// What is known of an image without looking at it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Known {
+    size: Option<Size>,
+    channels: u32,
+    /// The op that decided the size, for the message.
+    decider: &'static str,
+}
+
+impl Recipe {
+    fn follow_all(&self, image: Known, ops: &[Op]) -> Result<Known, RecipeError> {
+        ops.iter().try_fold(image, |image, op| self.follow(image, op))
+    }
+
+    /// What is known behind an op.
+    fn follow(&self, image: Known, op: &Op) -> Result<Known, RecipeError> {
+        self.check_fill(image, op)?;
+        match op {
+            Op::Geometry(op) => self.follow_geometry(image, op),
+            Op::Control(control) => self.follow_control(image, control, op),
+            Op::Colour(Colour::Grayscale(op)) if op.num_output_channels == 1 => {
+                Ok(Known { channels: 1, ..image })
+            }
+            Op::Decode
+            | Op::Colour(_)
+            | Op::Policy(_)
+            | Op::RandomErasing(_)
+            | Op::Crops(_)
+            | Op::Feed(_)
+            | Op::Mixing(_) => Ok(image),
+        }
+    }
+
+    fn follow_geometry(&self, image: Known, op: &Geometry) -> Result<Known, RecipeError> {
+        let size = match op {
+            Geometry::RandomResizedCrop(op) => Some(op.size),
+            Geometry::CenterCrop(op) => Some(op.size),
+            Geometry::Resize(op) => match op.size {
+                ResizeTo::Exactly(size) => Some(size),
+                ResizeTo::ShortSide(_) => image.size.map(|size| op.target(size)),
+            },
+            Geometry::RandomCrop(op) => Some(self.random_crop(image, op)?),
+            Geometry::Pad(op) => image.size.map(|size| op.padding.around(size)),
+            Geometry::RandomRotation(op) if op.expand => None,
+            Geometry::RandomHorizontalFlip(_)
+            | Geometry::RandomVerticalFlip(_)
+            | Geometry::RandomRotation(_)
+            | Geometry::RandomAffine(_)
+            | Geometry::RandomPerspective(_) => return Ok(image),
+        };
+        Ok(Known { size, decider: op.name(), ..image })
+    }
+
+    /// What is known behind `control`, which is `op`.
+    fn follow_control(
+        &self,
+        image: Known,
+        control: &Control,
+        op: &Op,
+    ) -> Result<Known, RecipeError> {
+        match control {
+            Control::RandomApply(apply) => {
+                let done = self.follow_all(image, &apply.transforms)?;
+                match apply.p {
+                    1.0 => Ok(done),
+                    0.0 => Ok(image),
+                    _ => self.either(image, done, op),
+                }
+            }
+            Control::RandomChoice(choice) => {
+                let ops = choice.transforms.iter().zip(&choice.p);
+                let mut chosen = ops.filter(|(_, p)| **p > 0.0).map(|(op, _)| op);
+                let first =
+                    chosen.next().map_or(Ok(image), |op| self.follow(image, op))?;
+                chosen.try_fold(first, |known, other| {
+                    self.either(known, self.follow(image, other)?, op)
+                })
+            }
+            Control::RandomOrder(order) => {
+                order.transforms.iter().try_fold(image, |known, inside| {
+                    self.either(known, self.follow(image, inside)?, op)
+                })
+            }
+        }
+    }
+
+    /// What is known where chance decides between two.
+    fn either(&self, one: Known, other: Known, op: &Op) -> Result<Known, RecipeError> {
+        if one.channels != other.channels {
+            return Err(self.unfit(
+                format!(
+                    "the channels of a sample after `{}` depend on chance",
+                    op.name()
+                ),
+                "use `num_output_channels` 3, or `random_grayscale`",
+            ));
+        }
+        if one.size == other.size {
+            return Ok(one);
+        }
+        if one.size.is_some() && other.size.is_some() {
+            return Err(self.unfit(
+                format!("the size of a sample after `{}` depends on chance", op.name()),
+                "let every way through it end in the same size",
+            ));
+        }
+        Ok(Known { size: None, decider: op.name(), ..one })
+    }
+
+    fn random_crop(&self, image: Known, op: &RandomCrop) -> Result<Size, RecipeError> {
+        let too_small = image.size.is_some_and(|size| {
+            !op.pad_if_needed && !op.size.fits_in(op.padding.around(size))
+        });
+        if too_small {
+            return Err(self.unfit(
+                "`random_crop` is larger than the padded image".to_owned(),
+                "give it a smaller `size` or more `padding`",
+            ));
+        }
+        Ok(op.size)
+    }
+
+    /// A fill of three values needs three channels.
+    fn check_fill(&self, image: Known, op: &Op) -> Result<(), RecipeError> {
+        let Some(fill) = op.fill() else { return Ok(()) };
+        let [red, green, blue] = fill.0;
+        if image.channels == 3 || red == green && green == blue {
+            return Ok(());
+        }
+        let (name, channels) = (op.name(), image.channels);
+        Err(self.unfit(
+            format!(
+                "`{name}` fills with three values and an image has {channels} channels"
+            ),
+            "give `fill` one number",
+        ))
+    }
+}
+
+impl Op {
+    /// What lies around an image, in ops that say it.
+    fn fill(&self) -> Option<Fill> {
+        match self {
+            Self::Geometry(op) => match op {
+                Geometry::RandomCrop(op) => Some(op.fill),
+                Geometry::Pad(op) => Some(op.fill),
+                Geometry::RandomRotation(op) => Some(op.fill),
+                Geometry::RandomAffine(op) => Some(op.fill),
+                Geometry::RandomPerspective(op) => Some(op.fill),
+                Geometry::RandomResizedCrop(_)
+                | Geometry::Resize(_)
+                | Geometry::CenterCrop(_)
+                | Geometry::RandomHorizontalFlip(_)
+                | Geometry::RandomVerticalFlip(_) => None,
+            },
+            Self::Policy(op) => Some(match op {
+                Policy::AutoAugment(op) => op.fill,
+                Policy::RandAugment(op) => op.fill,
+                Policy::TimmRandAugment(op) => op.fill,
+                Policy::TrivialAugmentWide(op) => op.fill,
+                Policy::Augmix(op) => op.fill,
+            }),
+            Self::Decode
+            | Self::Colour(_)
+            | Self::RandomErasing(_)
+            | Self::Control(_)
+            | Self::Crops(_)
+            | Self::Feed(_)
+            | Self::Mixing(_) => None,
+        }
+    }
+}
+
+impl Size {
+    fn fits_in(self, other: Self) -> bool {
+        self.height <= other.height && self.width <= other.width
+    }
+}
+
+impl Padding {
+    /// The size of an image with this padding.
+    #[must_use]
+    pub fn around(self, image: Size) -> Size {
+        let Self { left, top, right, bottom } = self;
+        Size {
+            height: image.height.saturating_add(top).saturating_add(bottom),
+            width: image.width.saturating_add(left).saturating_add(right),
+        }
     }
 }

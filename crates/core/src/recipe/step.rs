@@ -2,7 +2,7 @@
 //!
 //! A recipe says "rotate by up to 30 degrees"; a step says by how much. `recipe/decide.rs`
 //! makes steps of ops, `bothends-ops` does them, and neither knows of the other. A step
-//! holds numbers alone: doing it draws nothing and fails never.
+//! holds numbers alone: doing it draws nothing and never fails.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,35 @@ pub enum Step {
     Warp(Warp),
     /// Values changed, sizes and places not.
     Adjust(Adjust),
+    /// One value per channel in place of a part of the image.
+    Erase {
+        /// The part.
+        area: CropBox,
+        /// What is put there.
+        fill: Fill,
+    },
+    /// Only the first channel is kept.
+    FirstChannel,
+    /// A weighted sum of several images made from this one.
+    Mix(Mix),
+}
+
+/// How images are summed up (`AugMix`): `Begin`, then the steps of a chain and its `Chain`,
+/// and so for every chain, then `End`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Mix {
+    /// The sum is the image times the weight; the image is kept.
+    Begin {
+        /// Weight of the image itself.
+        weight: f32,
+    },
+    /// The image times the weight is added to the sum; the image is the one kept again.
+    Chain {
+        /// Weight of the chain.
+        weight: f32,
+    },
+    /// The image is the sum, its fractions cut off.
+    End,
 }
 
 /// A rectangle of an image and of what lies around it.

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use super::*;
-use crate::tensor::SampleShape;
+use crate::tensor::{SampleShape, Views};
 
 fn with_ops(ops: &str) -> String {
     format!(r#"{{"version": 1, "name": "test", "ops": {ops}}}"#)
@@ -114,7 +114,7 @@ fn the_cut_stands_before_normalise() {
     let train = Recipe::builtin("imagenet-train").unwrap();
     let names: Vec<_> = train.before_cut().iter().map(Op::name).collect();
     assert_eq!(names, ["decode", "random_resized_crop", "random_horizontal_flip"]);
-    assert_eq!(train.op_names().last(), Some("normalize"));
+    assert_eq!(train.op_names().last(), Some(&"normalize"));
     assert_eq!(train.normalise().unwrap().mean, [0.485, 0.456, 0.406]);
     assert_eq!((train.dtype(), train.layout()), (None, None));
     let feed = recipe(
@@ -167,7 +167,10 @@ const WRONG_OPS: &[(&str, &str)] = &[
     ),
     (r#"{"op": "center_crop", "size": 0}"#, "`size` is 0; it must be from 1 to 16384"),
     (r#"{"op": "resize", "size": [3, 16385]}"#, "`size` is 16385; it must be from 1"),
-    (r#"{"op": "resize", "size": 3, "interpolation": "cubic"}"#, "expected `bilinear`"),
+    (
+        r#"{"op": "resize", "size": 3, "interpolation": "cubic"}"#,
+        "expected one of `nearest`, `bilinear`",
+    ),
     (
         r#"{"op": "random_crop", "size": 3, "padding": -1}"#,
         "`padding` must be a whole number",
@@ -178,7 +181,7 @@ const WRONG_OPS: &[(&str, &str)] = &[
     ),
     (
         r#"{"op": "random_crop", "size": 3, "fill": 256}"#,
-        "`random_crop` cannot be read: invalid",
+        "`fill` must be a whole number from 0 to 255 or [red, green, blue]",
     ),
     (
         r#"{"op": "random_horizontal_flip", "p": 1.5}"#,
@@ -200,7 +203,7 @@ const WRONG_OPS: &[(&str, &str)] = &[
         r#"{"op": "normalize", "mean": [0], "std": [0]}"#,
         "`std` is [0.0]; it must be above 0",
     ),
-    (r#"{"op": "normalize", "mean": [], "std": []}"#, "one number per channel"),
+    (r#"{"op": "normalize", "mean": [], "std": []}"#, "one finite number per channel"),
     (
         r#"{"op": "to_dtype", "dtype": "f32"}"#,
         "`scale` is false; it must be true for a float",
@@ -243,11 +246,17 @@ fn every_op_has_its_place() {
 
 const CIFAR: RecordShape = RecordShape::Planar { height: 32, width: 32, channels: 3 };
 
+/// The shape of samples of one view.
+fn only(views: &Views) -> SampleShape {
+    assert_eq!(views.shapes().len(), 1);
+    views.shapes()[0]
+}
+
 #[test]
 fn shapes_of_the_builtins() {
     let shape = |name, record| {
         let SampleShape { height, width, channels } =
-            Recipe::builtin(name).unwrap().shape(record).unwrap();
+            only(&Recipe::builtin(name).unwrap().views(record).unwrap());
         (height, width, channels)
     };
     assert_eq!(shape("imagenet-train", RecordShape::Image), (224, 224, 3));
@@ -262,7 +271,7 @@ fn shapes_of_the_builtins() {
 
 #[test]
 fn shapes_follow_known_records() {
-    let shape = |ops: &str| recipe(ops).shape(CIFAR).unwrap();
+    let shape = |ops: &str| only(&recipe(ops).views(CIFAR).unwrap());
     assert_eq!(shape(r#"[{"op": "decode"}]"#).len(), 3072);
     let resized = shape(r#"[{"op": "decode"}, {"op": "resize", "size": 20}]"#);
     assert_eq!((resized.height, resized.width), (20, 20));
@@ -284,7 +293,7 @@ fn the_long_side_follows_as_in_torchvision() {
 
 #[test]
 fn what_does_not_fit_the_data_is_refused_by_name() {
-    let refusal = |ops: &str, record| recipe(ops).shape(record).unwrap_err().to_string();
+    let refusal = |ops: &str, record| recipe(ops).views(record).unwrap_err().to_string();
     let decode = r#"[{"op": "decode"}]"#;
     let line = refusal(decode, RecordShape::Image);
     assert!(

@@ -1,0 +1,116 @@
+//! Random rectangles in finished samples: `random_erasing` behind the cut.
+//!
+//! Its values are normalised ones, as in torchvision, whose `RandomErasing` stands behind
+//! `Normalize`. With `u8` output, which an accelerator normalises later, they are the bytes
+//! that come to the nearest such value: (value · std + mean) · 255, rounded, within 0 to 255.
+
+use std::sync::OnceLock;
+
+use bothends_core::arith::normal_quantile;
+use bothends_core::recipe::Size;
+use bothends_core::recipe::draw::{CropBox, random_erasing};
+use bothends_core::recipe::op::{ErasingValue, RandomErasing};
+use bothends_core::rng::{Draws, Noise};
+use bothends_core::sample::SampleKey;
+use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
+
+use super::Scale;
+use super::mixing::write;
+
+/// One `random_erasing` of a recipe, ready to run.
+#[derive(Debug, Clone)]
+pub(super) struct Erasing {
+    op: RandomErasing,
+    /// The number of its stream.
+    stream: u32,
+    /// How a byte of each channel becomes a normalised value.
+    scales: Vec<Scale>,
+}
+
+impl Erasing {
+    pub(super) fn new(
+        op: &RandomErasing,
+        stream: u32,
+        scales: &[Scale],
+        dtype: Dtype,
+    ) -> Self {
+        // Only bytes need to be brought back.
+        let scales = if dtype == Dtype::U8 { scales.to_vec() } else { Vec::new() };
+        Self { op: op.clone(), stream, scales }
+    }
+
+    /// Erases in view number `nth` of the sample of `key`, or does not. A further view's
+    /// numbers are those of a stream of the same op 2^8 further on, so that views differ.
+    pub(super) fn run(
+        &self,
+        key: SampleKey,
+        nth: u32,
+        (shape, output): (SampleShape, Output),
+        view: &mut [u8],
+    ) {
+        let stream = self.stream + (nth << 8);
+        let draws = &mut Draws::new(key, stream);
+        if !draws.bernoulli(self.op.p) {
+            return;
+        }
+        let size = Size { height: shape.height, width: shape.width };
+        let area = random_erasing(draws, size, self.op.scale, self.op.ratio);
+        let Some(area) = area else { return };
+        let mut noise = Noise::new(key, stream);
+        let quantiles = quantiles();
+        for_each_element(area, shape, output.layout, |place, channel| {
+            let value = match &self.op.value {
+                ErasingValue::All(value) => single(*value),
+                ErasingValue::Each(values) => single(values[channel % values.len()]),
+                ErasingValue::Random(_) => quantiles[usize::from(noise.next_u16())],
+            };
+            let value = match self.scales.get(channel) {
+                Some(Some((mean, std))) => (value * std + mean) * 255.0,
+                Some(None) => value * 255.0,
+                None => value,
+            };
+            write(output.dtype, view, place, value);
+        });
+    }
+}
+
+/// Every element of `area`, row by row, column by column, channel by channel: its place among
+/// a sample's elements, and its channel.
+fn for_each_element(
+    area: CropBox,
+    shape: SampleShape,
+    layout: Layout,
+    mut each: impl FnMut(usize, usize),
+) {
+    let [height, width, channels] =
+        [shape.height, shape.width, shape.channels].map(|n| n as usize);
+    let rows = area.top as usize..(area.top + area.height) as usize;
+    let columns = area.left as usize..(area.left + area.width) as usize;
+    for row in rows {
+        for column in columns.clone() {
+            for channel in 0..channels {
+                let pixel = row * width + column;
+                let place = match layout {
+                    Layout::Nhwc => pixel * channels + channel,
+                    Layout::Nchw => channel * height * width + pixel,
+                };
+                each(place, channel);
+            }
+        }
+    }
+}
+
+/// The normal distribution in 65,536 equal shares: the middle of each.
+fn quantiles() -> &'static [f32] {
+    static QUANTILES: OnceLock<Vec<f32>> = OnceLock::new();
+    QUANTILES.get_or_init(|| {
+        let share = |nth: u32| (f64::from(nth) + 0.5) / 65_536.0;
+        (0..65_536).map(|nth| single(normal_quantile(share(nth)))).collect()
+    })
+}
+
+/// The nearest f32.
+#[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest f32")]
+fn single(value: f64) -> f32 {
+    value as f32
+}

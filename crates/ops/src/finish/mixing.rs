@@ -1,0 +1,131 @@
+//! Samples of a batch mixed with each other: `mixup` and `cutmix`.
+//!
+//! torchvision's arithmetic: partner · (1 − share) + own · share, both products and the sum
+//! in f32, one rounding each; then to the delivered type, to nearest, ties to even. Whom a
+//! sample meets is `core`'s to say (`partner`).
+
+use bothends_core::recipe::draw::CropBox;
+use bothends_core::recipe::{Mixture, partner};
+use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
+
+use crate::half::{bf16_bits, bf16_value, f16_bits, f16_value};
+
+/// What a row of a delivered batch is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    pub(super) shape: SampleShape,
+    pub(super) output: Output,
+    /// How far a row's partner is from it.
+    pub(super) distance: usize,
+}
+
+/// Mixes all rows of `batch`; `memory` holds a row's original where it is overwritten before
+/// it is met.
+pub(super) fn mix(mixture: Mixture, row: &Row, batch: &mut [u8], memory: &mut Vec<u8>) {
+    let row_bytes = row.shape.len() * row.output.dtype.size();
+    let n_rows = batch.len() / row_bytes.max(1);
+    if n_rows < 2 {
+        return;
+    }
+    // From the last row up, each partner but those of the first rows is still itself.
+    let n_kept = n_rows - partner(0, n_rows, row.distance);
+    memory.clear();
+    memory.extend_from_slice(&batch[(n_rows - n_kept) * row_bytes..]);
+    for nth in (0..n_rows).rev() {
+        let other = partner(nth, n_rows, row.distance);
+        let (before, from) = batch.split_at_mut(nth * row_bytes);
+        let own = &mut from[..row_bytes];
+        let other = if other < nth {
+            &before[other * row_bytes..][..row_bytes]
+        } else {
+            &memory[(other - (n_rows - n_kept)) * row_bytes..][..row_bytes]
+        };
+        match mixture {
+            Mixture::Mixup { share } => blend(row.output.dtype, own, other, share),
+            Mixture::Cutmix { area, .. } => paste(row, area, own, other),
+        }
+    }
+}
+
+fn blend(dtype: Dtype, own: &mut [u8], other: &[u8], share: f64) {
+    let (own_share, rest) = (single(share), single(1.0 - share));
+    let mixed = |own: f32, other: f32| other * rest + own * own_share;
+    match dtype {
+        Dtype::U8 => {
+            for (own, &other) in own.iter_mut().zip(other) {
+                *own = byte(mixed(f32::from(*own), f32::from(other)));
+            }
+        }
+        Dtype::F32 => each(own, other, |own, other| {
+            mixed(f32::from_le_bytes(own), f32::from_le_bytes(other)).to_le_bytes()
+        }),
+        Dtype::F16 => each(own, other, |own, other| {
+            let [own, other] = [own, other].map(u16::from_le_bytes).map(f16_value);
+            f16_bits(mixed(own, other)).to_le_bytes()
+        }),
+        Dtype::Bf16 => each(own, other, |own, other| {
+            let [own, other] = [own, other].map(u16::from_le_bytes).map(bf16_value);
+            bf16_bits(mixed(own, other)).to_le_bytes()
+        }),
+    }
+}
+
+fn each<const N: usize>(
+    own: &mut [u8],
+    other: &[u8],
+    mixed: impl Fn([u8; N], [u8; N]) -> [u8; N],
+) {
+    let (own, _) = own.as_chunks_mut::<N>();
+    let (other, _) = other.as_chunks::<N>();
+    for (own, other) in own.iter_mut().zip(other) {
+        *own = mixed(*own, *other);
+    }
+}
+
+/// Copies a rectangle of another sample to the same place.
+fn paste(row: &Row, area: CropBox, own: &mut [u8], other: &[u8]) {
+    let SampleShape { height, width, channels } = row.shape;
+    let size = row.output.dtype.size();
+    let [height, width, channels] = [height, width, channels].map(|n| n as usize);
+    let [top, left, rows, columns] =
+        [area.top, area.left, area.height, area.width].map(|n| n as usize);
+    let (n_planes, pixel_bytes) = match row.output.layout {
+        Layout::Nhwc => (1, channels * size),
+        Layout::Nchw => (channels, size),
+    };
+    for plane in 0..n_planes {
+        for line in top..top + rows {
+            let first = ((plane * height + line) * width + left) * pixel_bytes;
+            let line = first..first + columns * pixel_bytes;
+            own[line.clone()].copy_from_slice(&other[line]);
+        }
+    }
+}
+
+/// Writes `value` as element `place`.
+pub(super) fn write(dtype: Dtype, elements: &mut [u8], place: usize, value: f32) {
+    let size = dtype.size();
+    let at = &mut elements[place * size..][..size];
+    match dtype {
+        Dtype::U8 => at[0] = byte(value),
+        Dtype::F32 => at.copy_from_slice(&value.to_le_bytes()),
+        Dtype::F16 => at.copy_from_slice(&f16_bits(value).to_le_bytes()),
+        Dtype::Bf16 => at.copy_from_slice(&bf16_bits(value).to_le_bytes()),
+    }
+}
+
+/// The nearest byte, halves to even.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast limits it to a byte's range"
+)]
+fn byte(value: f32) -> u8 {
+    value.round_ties_even() as u8
+}
+
+/// The nearest f32.
+#[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest f32")]
+fn single(value: f64) -> f32 {
+    value as f32
+}
