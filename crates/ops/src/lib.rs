@@ -4,10 +4,10 @@
 //! (`kernels`). Nothing here reads a file, knows a data set format, starts a thread, or draws
 //! a random number of its own (the recipe does, keyed by the sample). Reading order: `image`
 //! is the picture being worked on; `decode` makes it, with `jpeg` (`picture` is a file or a
-//! store's record alike); `resize` (with `resample`
-//! and `colour`), `crop` and `flip` change it; `fused` does several of these at once;
-//! `pipeline` runs a recipe's ops up to the cut; `finish` (with `half`) does what comes after
-//! the cut.
+//! store's record alike); `resize` (with `resample` and `colour`), `crop`, `flip` and `warp`
+//! move its pixels, `adjust`, `erase` and `mix` change their values, `steps` is where these
+//! meet; `fused` does several of them at once; `pipeline` runs a recipe up to the cut;
+//! `finish` (with `half`) does what comes after the cut.
 
 pub mod error;
 pub mod image;
@@ -28,8 +28,9 @@ pub mod resize;
 pub mod warp;
 
 mod fused;
+pub mod steps;
+
 pub mod pipeline;
-mod steps;
 
 mod vectors;
 
@@ -39,3 +40,4 @@ pub mod half;
 pub use error::{OpsError, SampleFault};
 pub use finish::Finish;
 pub use pipeline::{Pipeline, Scratch};
+pub use steps::Workbench;

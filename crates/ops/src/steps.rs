@@ -21,9 +21,9 @@ use crate::resample::{Mirror, Target};
 use crate::resize::{Crop, Resizer};
 use crate::warp::Warper;
 
-/// An image, and what works on it; keeps its memory.
+/// An image, and what works on it; keeps its memory. After warm-up nothing allocates.
 #[derive(Debug, Default)]
-pub(crate) struct Workbench {
+pub struct Workbench {
     pub(crate) resizer: Resizer,
     adjuster: Adjuster,
     warper: Warper,
@@ -35,14 +35,21 @@ pub(crate) struct Workbench {
 }
 
 impl Workbench {
-    /// One that uses the kernels of `level`.
-    pub(crate) fn new(level: Level) -> Self {
+    /// One that uses the kernels of `level`; by default, those of the process.
+    #[must_use]
+    pub fn new(level: Level) -> Self {
         Self {
             resizer: Resizer::new(level),
             adjuster: Adjuster::new(level),
             warper: Warper::new(level),
             ..Self::default()
         }
+    }
+
+    /// The image on the bench.
+    #[must_use]
+    pub fn image(&self) -> &Image {
+        &self.image
     }
 
     /// Does all of `steps` to the image on the bench.
@@ -61,8 +68,8 @@ impl Workbench {
         }
     }
 
-    /// Does all of `steps` to a copy of `source`, which is on the bench then.
-    pub(crate) fn work_on(
+    /// Does all of `steps` to a copy of `source`, which is [`Self::image`] then.
+    pub fn work_on(
         &mut self,
         source: View<'_>,
         steps: &[Step],
