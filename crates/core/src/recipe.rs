@@ -39,20 +39,44 @@ pub const MAX_OPS: usize = 256;
 /// Largest height or width of a crop or resize.
 pub const MAX_SIDE: u32 = 16_384;
 
+/// Names and texts of the recipes in `configs/recipes/`.
+macro_rules! builtin {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../../../configs/recipes/", $name, ".json")))),*]
+    };
+}
+
 /// The built-in recipes as they stand in `configs/recipes/`.
-const BUILTIN: [(&str, &str); 5] = [
-    ("imagenet-train", include_str!("../../../configs/recipes/imagenet-train.json")),
-    ("imagenet-eval", include_str!("../../../configs/recipes/imagenet-eval.json")),
-    ("cifar10-train", include_str!("../../../configs/recipes/cifar10-train.json")),
-    ("cifar10-eval", include_str!("../../../configs/recipes/cifar10-eval.json")),
-    ("raw", include_str!("../../../configs/recipes/raw.json")),
-];
+const BUILTIN: [(&str, &str); 16] = builtin! {
+    "imagenet-train"
+    "imagenet-eval"
+    "cifar10-train"
+    "cifar10-eval"
+    "cifar10-autoaugment"
+    "torchvision-resnet50-v1"
+    "torchvision-resnet50-v2"
+    "torchvision-resnet50-v2-eval"
+    "timm-a1"
+    "timm-a2"
+    "timm-a3"
+    "timm-a-eval"
+    "deit"
+    "deit-eval"
+    "dino"
+    "raw"
+};
 
 /// A complete list of ops, every parameter in range and every default written out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Recipe {
     version: u32,
     name: String,
+    /// For people; not part of the canonical form.
+    #[serde(skip)]
+    about: Option<String>,
+    /// Where it is from; not part of the canonical form.
+    #[serde(skip)]
+    source: Option<String>,
     numerics: Numerics,
     #[serde(skip_serializing_if = "Option::is_none")]
     repeated_augment: Option<u32>,
@@ -225,6 +249,18 @@ impl Recipe {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What it is, for people, if it says so.
+    #[must_use]
+    pub fn about(&self) -> Option<&str> {
+        self.about.as_deref()
+    }
+
+    /// Where it is from, if it says so.
+    #[must_use]
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
     }
 
     /// The version of format and ops.

@@ -24,6 +24,8 @@ const MAX_DEPTH: usize = 8;
 struct RawRecipe {
     version: u32,
     name: String,
+    about: Option<String>,
+    source: Option<String>,
     numerics: Option<Numerics>,
     repeated_augment: Option<u32>,
     ops: Vec<Map<String, Value>>,
@@ -87,6 +89,8 @@ pub(super) fn recipe(json: &str) -> Result<Recipe, RecipeError> {
     Ok(Recipe {
         version: raw.version,
         name: raw.name,
+        about: raw.about,
+        source: raw.source,
         numerics: raw.numerics.unwrap_or(Numerics::Exact),
         repeated_augment: raw.repeated_augment.filter(|&n| n > 1),
         ops,

@@ -34,7 +34,7 @@ fn at_the_feed(op: &Op, before: &[Op]) -> Option<Complaint> {
         return None;
     }
     let again =
-        |earlier: &Op| earlier.name() == op.name() || op.mixes() && earlier.mixes();
+        |earlier: &Op| if op.mixes() { earlier.mixes() } else { earlier.name() == op.name() };
     if before.iter().any(again) {
         return Some(("there a second time", "leave one of the two out"));
     }
