@@ -62,7 +62,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("loom", &["core", "accel"]), // only in builds with `--cfg loom`: what threads share
     ("memchr", &["ops"]),
     ("nix", &["io", "csd", "energy", "runtime", "firmware-sim"]),
-    ("png", &["ops"]),
+    ("png", &["ops", "report"]),
     ("pyo3", &["python"]),
     (
         "serde_json",

@@ -97,6 +97,21 @@ pub(crate) struct InspectArgs {
     /// Read all of a store and name every record that is damaged; status 1 if one is
     #[arg(long)]
     pub(crate) verify: bool,
+    /// Of a recipe: write a contact sheet (HTML) of samples as it makes them
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) sheet: Option<PathBuf>,
+    /// The samples of the sheet; without it, images are generated
+    #[arg(long, requires = "sheet")]
+    pub(crate) data: Option<PathBuf>,
+    /// How many samples the sheet shows
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) samples: u32,
+    /// How often each is made, in an epoch of its own
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub(crate) epochs: u32,
+    /// Seed of what is drawn
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
 }
 
 #[derive(Debug, clap::Args)]

@@ -8,15 +8,19 @@ use bothends_core::select::StrategyConfig;
 use bothends_runtime::{BadPolicy, RunConfig};
 
 use crate::args::InspectArgs;
-use crate::{Failed, pack, run, say};
+use crate::{Failed, pack, run, say, sheet};
 
 /// Prints what lies at a path, or what a recipe does.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failed> {
     let path = Path::new(&args.path);
     let is_recipe = !path.exists() || path.extension().is_some_and(|e| e == "json");
     if is_recipe {
-        print_recipe(&run::recipe(&args.path)?);
-        return Ok(());
+        let recipe = run::recipe(&args.path)?;
+        print_recipe(&recipe);
+        return match &args.sheet {
+            Some(file) => sheet::write(args, &recipe, file),
+            None => Ok(()),
+        };
     }
     if args.verify {
         return pack::verify(path);
@@ -33,10 +37,15 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failed> {
 
 fn print_recipe(recipe: &Recipe) {
     say::line(&format!("recipe {} (version {})", recipe.name(), recipe.version()));
+    if let Some(about) = recipe.about() {
+        say::line(about);
+    }
+    if let Some(source) = recipe.source() {
+        say::line(&format!("source {source}"));
+    }
     say::line(&format!("hash {:032x}", recipe.hash()));
-    for op in recipe.ops() {
-        let place = if op.is_after_cut() { "at the feed " } else { "before the cut" };
-        say::line(&format!("  {place:<15} {op:?}"));
+    for line in recipe.words() {
+        say::line(&format!("  {line}"));
     }
     say::line(&recipe.to_json());
 }

@@ -15,6 +15,7 @@ mod picture;
 mod progress;
 mod run;
 mod say;
+mod sheet;
 mod simulate;
 mod sizing;
 

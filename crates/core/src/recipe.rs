@@ -16,6 +16,7 @@ mod parse;
 pub mod range;
 mod shape;
 pub mod step;
+mod words;
 
 use serde::{Deserialize, Serialize};
 

@@ -153,6 +153,31 @@ impl Pipeline {
         done.map(drop)
     }
 
+    /// What is done to the sample of `key`, decided anew: for people who want to know.
+    ///
+    /// # Errors
+    /// As [`Self::run`], as far as the record's beginning shows it.
+    pub fn decision(
+        &self,
+        key: SampleKey,
+        record: Record<'_>,
+    ) -> Result<Decision, OpsError> {
+        let mut decision = Decision::default();
+        if self.recipe.before_cut().is_empty() {
+            return Ok(decision);
+        }
+        let shape = match Picture::open(record)? {
+            Some(picture) => rgb(picture.size()),
+            None => {
+                let mut image = Image::default();
+                ImageDecoder::default().decode(record, &mut image)?;
+                image.shape()
+            }
+        };
+        self.decide(key, shape, &mut decision)?;
+        Ok(decision)
+    }
+
     /// What is drawn for the sample of `key` where its image has that size: the part, what
     /// it is resized to and whether it is mirrored. `None` for recipes that do not begin with
     /// a decode and a resize. `decision` is memory.

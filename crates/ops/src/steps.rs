@@ -69,12 +69,7 @@ impl Workbench {
     }
 
     /// Does all of `steps` to a copy of `source`, which is [`Self::image`] then.
-    pub fn work_on(
-        &mut self,
-        source: View<'_>,
-        steps: &[Step],
-        numerics: Numerics,
-    ) {
+    pub fn work_on(&mut self, source: View<'_>, steps: &[Step], numerics: Numerics) {
         if steps.is_empty() {
             source.copy_to(&mut self.image);
             return;

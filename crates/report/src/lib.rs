@@ -1,4 +1,5 @@
-//! Results for people: one self-contained page ([`html`]) and one plain table ([`table`]).
+//! Results for people: one self-contained page ([`html`]), one plain table ([`table`]), and
+//! samples to look at ([`sheet`]).
 //!
 //! Pure functions from a [`ReportInput`] to text: nothing is measured, read or written
 //! here, and the page asks nothing of the network. Read `input.rs` first (what a report
@@ -13,6 +14,7 @@ mod ends;
 mod figure;
 mod glossary;
 mod markup;
+mod sheet;
 mod speed;
 mod stall;
 
@@ -22,6 +24,7 @@ pub use input::{
     StrategyRun,
 };
 pub use page::html;
+pub use sheet::{Picture, Sheet, SheetCell, SheetRow, sheet};
 
 #[cfg(test)]
 mod example;

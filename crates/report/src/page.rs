@@ -31,7 +31,7 @@ pub fn html(input: &ReportInput) -> String {
     )
 }
 
-const STYLE: &str = include_str!("page.css");
+pub(crate) const STYLE: &str = include_str!("page.css");
 
 const SPEED_TEXT: &str =
     "Images that reached the accelerator per second. Longer is better.";

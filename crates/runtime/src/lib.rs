@@ -45,6 +45,7 @@ mod epoch;
 pub mod shutdown;
 
 mod log;
+mod look;
 mod machine;
 mod pin;
 pub mod process;
@@ -68,6 +69,7 @@ pub use epoch::Epoch;
 pub use error::RuntimeError;
 pub use feed::Skipped;
 pub use log::{EventLog, LogEntry, Moment};
+pub use look::{Looked, look};
 pub use machine::Machine;
 pub use measure::{Alone, Measured};
 pub use report::{BackReport, EpochReport};

@@ -33,8 +33,9 @@ fn at_the_feed(op: &Op, before: &[Op]) -> Option<Complaint> {
     if !op.is_after_cut() {
         return None;
     }
-    let again =
-        |earlier: &Op| if op.mixes() { earlier.mixes() } else { earlier.name() == op.name() };
+    let again = |earlier: &Op| {
+        if op.mixes() { earlier.mixes() } else { earlier.name() == op.name() }
+    };
     if before.iter().any(again) {
         return Some(("there a second time", "leave one of the two out"));
     }
