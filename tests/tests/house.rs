@@ -126,7 +126,7 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/ops/src/adjust/blur/avx2.rs", "calls what only some processors have"),
     ("crates/ops/src/adjust/blur/avx512.rs", "calls what only some processors have"),
     (
-        "crates/ops/src/adjust/compiled.rs",
+        "crates/ops/src/compiled.rs",
         "calls code compiled for a processor known to be there; cuts off fractions",
     ),
     ("crates/ops/src/adjust/table/avx2.rs", "calls what only some processors have"),

@@ -6,7 +6,6 @@
 //! (`compiled.rs`); only tables have kernels. Nothing here draws a number or moves a pixel. Reading
 //! order: as the modules are listed.
 
-mod compiled;
 mod values;
 
 mod table;

@@ -1,9 +1,8 @@
 //! After the cut: normalise, cast, lay out and erase in a sample, then mix the samples of a
 //! batch.
 //!
-//! Every element depends on its byte and its channel alone, so the arithmetic is done once,
-//! when a `Finish` is made, for the 256 bytes of each channel; a run only looks up. The
-//! arithmetic is torchvision's, in f32, one rounding per step, in this order:
+//! The arithmetic is torchvision's, in f32, one rounding per step, in this order
+//! (`finish/elements.rs`):
 //!
 //! 1. `x / 255` (`to_dtype(float32, scale=True)`),
 //! 2. `- mean[channel]`, 3. `/ std[channel]` (`normalize`; left out without normalisation),
@@ -13,6 +12,7 @@
 //! Elements are written little-endian. `finish/erasing.rs` puts random rectangles into
 //! finished samples, `finish/mixing.rs` mixes them.
 
+mod elements;
 mod erasing;
 mod mixing;
 
@@ -23,9 +23,11 @@ use bothends_core::recipe::{Mixture, Normalise, Recipe};
 use bothends_core::sample::SampleKey;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape, Views};
 
+use crate::colour::deinterleave;
 use crate::error::OpsError;
-use crate::half::{bf16_bits, f16_bits};
+use crate::kernels::Level;
 
+use elements::{Brain, Element, Half, Single, pixels, plane, value};
 use erasing::Erasing;
 use mixing::Row;
 
@@ -34,24 +36,15 @@ use mixing::Row;
 pub struct Finish {
     views: Views,
     output: Output,
-    elements: Elements,
+    /// How a byte of each channel becomes a value.
+    scales: Vec<Scale>,
+    level: Level,
     erasings: Vec<Erasing>,
     mixes: bool,
     /// Bytes of each delivered view.
     view_bytes: Arc<[usize]>,
     /// How far a sample's partner is from it in a batch.
     distance: usize,
-}
-
-/// What each byte becomes, by channel, as little-endian bytes of the element.
-#[derive(Debug, Clone)]
-enum Elements {
-    /// The byte itself.
-    Bytes,
-    /// 16-bit floats.
-    Halves(Vec<[[u8; 2]; 256]>),
-    /// 32-bit floats.
-    Floats(Vec<[[u8; 4]; 256]>),
 }
 
 impl Finish {
@@ -65,25 +58,17 @@ impl Finish {
         let channels = views.shapes().iter().map(|shape| shape.channels).max();
         let n_channels = channels.unwrap_or_default() as usize;
         let scales = scales(recipe.normalise(), n_channels)?;
-        let elements = match output.dtype {
-            Dtype::U8 => Elements::Bytes,
-            Dtype::F32 => Elements::Floats(tables(&scales, f32::to_le_bytes)),
-            Dtype::F16 => {
-                Elements::Halves(tables(&scales, |x| f16_bits(x).to_le_bytes()))
-            }
-            Dtype::Bf16 => {
-                Elements::Halves(tables(&scales, |x| bf16_bits(x).to_le_bytes()))
-            }
-        };
         let erasings = recipe.streams_after_cut().filter_map(|(stream, op)| {
             let Op::RandomErasing(op) = op else { return None };
             Some(Erasing::new(op, stream, &scales, output.dtype))
         });
+        let erasings = erasings.collect();
         Ok(Self {
             views: views.clone(),
             output,
-            elements,
-            erasings: erasings.collect(),
+            scales,
+            level: Level::of_process(),
+            erasings,
             mixes: recipe.after_cut().iter().any(Op::mixes),
             view_bytes: views
                 .shapes()
@@ -112,7 +97,7 @@ impl Finish {
         let as_it_is = |shape: &SampleShape| {
             self.output.layout == Layout::Nhwc || shape.channels == 1
         };
-        matches!(self.elements, Elements::Bytes)
+        self.output.dtype == Dtype::U8
             && self.views.shapes().iter().all(as_it_is)
             && self.erasings.is_empty()
             && !self.mixes
@@ -131,13 +116,7 @@ impl Finish {
         for (nth, &shape) in (0..).zip(self.views.shapes()) {
             let (view, src_rest) = src.split_at(shape.len());
             let (out, dst_rest) = dst.split_at_mut(shape.len() * element_bytes);
-            match &self.elements {
-                Elements::Bytes => self.place(shape, view, out, |_, byte| [byte]),
-                Elements::Halves(tables) => self
-                    .place(shape, view, out, |nth, byte| tables[nth][usize::from(byte)]),
-                Elements::Floats(tables) => self
-                    .place(shape, view, out, |nth, byte| tables[nth][usize::from(byte)]),
-            }
+            self.view(shape, view, out);
             for erasing in &self.erasings {
                 if let Some(key) = key {
                     erasing.run(key, nth, (shape, self.output), out);
@@ -162,7 +141,8 @@ impl Finish {
         let sample_bytes = self.sample_bytes().max(1);
         assert_eq!(batch.len() % sample_bytes, 0, "whole samples");
         let Some(&shape) = self.views.shapes().first() else { return };
-        let rows = Row { shape, output: self.output, distance: self.distance };
+        let (output, level, distance) = (self.output, self.level, self.distance);
+        let rows = Row { shape, output, level, distance };
         mixing::mix(mixture, &rows, batch, memory);
     }
 
@@ -172,25 +152,77 @@ impl Finish {
         self.distance
     }
 
-    /// Puts each element of `N` bytes where the layout wants it.
-    fn place<const N: usize>(
+    /// Converts one view and lays it out.
+    fn view(&self, shape: SampleShape, src: &[u8], dst: &mut [u8]) {
+        match self.output.dtype {
+            Dtype::U8 => self.bytes(shape, src, dst),
+            Dtype::F32 => self.elements::<Single, 4>(shape, src, dst),
+            Dtype::F16 => self.elements::<Half, 2>(shape, src, dst),
+            Dtype::Bf16 => self.elements::<Brain, 2>(shape, src, dst),
+        }
+    }
+
+    fn bytes(&self, shape: SampleShape, src: &[u8], dst: &mut [u8]) {
+        match (self.output.layout, shape.channels) {
+            (Layout::Nhwc, _) | (Layout::Nchw, 1) => dst.copy_from_slice(src),
+            (Layout::Nchw, 3) => {
+                let (red, rest) = dst.split_at_mut(src.len() / 3);
+                let (green, blue) = rest.split_at_mut(src.len() / 3);
+                deinterleave(self.level, src, [red, green, blue]);
+            }
+            (Layout::Nchw, n) => {
+                let n = n as usize;
+                let planes = dst.chunks_exact_mut((src.len() / n.max(1)).max(1));
+                for (nth, plane) in planes.enumerate() {
+                    let values = src.iter().skip(nth).step_by(n);
+                    plane.iter_mut().zip(values).for_each(|(to, from)| *to = *from);
+                }
+            }
+        }
+    }
+
+    /// Floats of `N` bytes.
+    fn elements<E: Element<N>, const N: usize>(
         &self,
         shape: SampleShape,
         src: &[u8],
         dst: &mut [u8],
-        element: impl Fn(usize, u8) -> [u8; N],
     ) {
-        let channels = shape.channels as usize;
-        let (dst, _) = dst.as_chunks_mut::<N>();
-        let pixels = src.chunks_exact(channels.max(1));
-        let n_pixels = pixels.len();
-        for (i, pixel) in pixels.enumerate() {
-            for (channel, &byte) in pixel.iter().enumerate() {
-                let place = match self.output.layout {
-                    Layout::Nhwc => i * channels + channel,
-                    Layout::Nchw => channel * n_pixels + i,
-                };
-                dst[place] = element(channel, byte);
+        let n = shape.channels as usize;
+        let level = self.level;
+        match (self.output.layout, &self.scales[..n]) {
+            (_, &[scale]) => plane::<E, N>(level, scale, src, dst),
+            (Layout::Nhwc, &[red, green, blue]) => {
+                pixels::<E, N>(level, [red, green, blue], src, dst);
+            }
+            (Layout::Nchw, [_, _, _]) => self.planes::<E, N>(src, dst),
+            (layout, _) => {
+                let n_pixels = src.len() / n.max(1);
+                for (at, &byte) in src.iter().enumerate() {
+                    let (pixel, channel) = (at / n, at % n);
+                    let place = match layout {
+                        Layout::Nhwc => at,
+                        Layout::Nchw => channel * n_pixels + pixel,
+                    };
+                    let element = E::bytes(value(byte, self.scales[channel]));
+                    dst[place * N..][..N].copy_from_slice(&element);
+                }
+            }
+        }
+    }
+
+    /// Three channels, each to its plane, a few pixels at a time.
+    fn planes<E: Element<N>, const N: usize>(&self, src: &[u8], dst: &mut [u8]) {
+        const PIXELS: usize = 1024;
+        let plane_bytes = src.len() / 3 * N;
+        let mut values = [[0; PIXELS]; 3];
+        for (nth, src) in src.chunks(3 * PIXELS).enumerate() {
+            let n = src.len() / 3;
+            deinterleave(self.level, src, values.each_mut().map(|plane| &mut plane[..n]));
+            for (channel, values) in values.iter().enumerate() {
+                let first = channel * plane_bytes + nth * PIXELS * N;
+                let to = &mut dst[first..][..n * N];
+                plane::<E, N>(self.level, self.scales[channel], &values[..n], to);
             }
         }
     }
@@ -230,26 +262,4 @@ fn scale(mean: f64, std: f64) -> Result<(f32, f32), OpsError> {
          and the latter above 0"
     );
     Err(OpsError::Recipe { why })
-}
-
-/// For each channel, the element that each byte becomes.
-fn tables<const N: usize>(
-    scales: &[Scale],
-    bytes_of: impl Fn(f32) -> [u8; N],
-) -> Vec<[[u8; N]; 256]> {
-    let value = |x: u8, scale: &Scale| {
-        let unit = f32::from(x) / 255.0;
-        match scale {
-            None => unit,
-            Some((mean, std)) => (unit - mean) / std,
-        }
-    };
-    let table = |scale| {
-        let mut table = [[0; N]; 256];
-        for (x, element) in (0..=255).zip(&mut table) {
-            *element = bytes_of(value(x, scale));
-        }
-        table
-    };
-    scales.iter().map(table).collect()
 }

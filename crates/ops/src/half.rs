@@ -4,75 +4,62 @@
 //! (Of the `half` crate only these few functions would be needed.)
 
 /// IEEE 754 binary16 bits of `value`. Too large becomes infinity; NaN stays NaN.
+///
+/// All three cases are computed and one is chosen: compilers make vectors of that.
 #[must_use]
+#[inline(always)]
 pub fn f16_bits(value: f32) -> u16 {
+    const HALF: u32 = 0x3f00_0000;
     let bits = value.to_bits();
-    let sign = high_half(bits) & 0x8000;
     let magnitude = bits & 0x7fff_ffff;
-    let f16 = match magnitude {
-        0x7f80_0001.. => 0x7e00, // NaN
-        // 65520 is half-way between the largest f16 and the next power of two.
-        0x477f_f000.. => 0x7c00,
-        // From 2^-14 on the result is normal: rebias the exponent (127 to 15), drop 13 bits.
-        0x3880_0000.. => round_off(magnitude - ((127 - 15) << 23), 13),
-        // Below, the result is a count of 2^-24: drop as many bits as bring it there.
-        0x3300_0000.. => {
-            let exponent = magnitude >> 23;
-            let mantissa = (magnitude & 0x007f_ffff) | 0x0080_0000;
-            round_off(mantissa, 126 - exponent)
-        }
-        // Less than half of 2^-24.
-        _ => 0,
-    };
-    sign | f16
+    // Half-way to the largest f16's neighbour and above is infinity; above infinity is NaN.
+    let special = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
+    // From 2^-14 on: the exponent rebiased (127 to 15), 13 bits rounded off.
+    let odd = (magnitude >> 13) & 1;
+    let rebiased = magnitude.wrapping_sub((127 - 15) << 23);
+    let normal = rebiased.wrapping_add(0x0fff + odd) >> 13;
+    // Below, a count of 2^-24, which is what adding ½ rounds to.
+    let small = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(HALF);
+    let finite = if magnitude < 0x3880_0000 { small } else { normal };
+    let f16 = if magnitude >= 0x477f_f000 { special } else { finite };
+    low_half((bits >> 16) & 0x8000 | f16)
 }
 
 /// bfloat16 bits of `value`: the upper half of an f32. NaN stays NaN.
 #[must_use]
+#[inline(always)]
 pub fn bf16_bits(value: f32) -> u16 {
     let bits = value.to_bits();
-    if value.is_nan() {
-        return high_half(bits) | 0x0040;
-    }
+    let odd = (bits >> 16) & 1;
     // A carry out of the mantissa goes into the exponent, which is right.
-    (high_half(bits) & 0x8000) | round_off(bits & 0x7fff_ffff, 16)
+    let rounded = bits.wrapping_add(0x7fff + odd) >> 16;
+    let nan = bits >> 16 | 0x0040;
+    low_half(if bits & 0x7fff_ffff > 0x7f80_0000 { nan } else { rounded })
 }
 
 /// The value of IEEE 754 binary16 bits; exact.
 #[must_use]
+#[inline(always)]
 pub fn f16_value(bits: u16) -> f32 {
+    // 2^112: what rebiases the exponent, subnormal numbers included.
+    const REBIAS: f32 = f32::from_bits((127 + 112) << 23);
     let sign = (u32::from(bits) & 0x8000) << 16;
-    let magnitude = u32::from(bits) & 0x7fff;
-    if magnitude < 0x0400 {
-        // Zero, or a count of 2^-24.
-        let value = f32::from(bits & 0x03ff) * f32::from_bits(0x3380_0000);
-        return f32::from_bits(value.to_bits() | sign);
-    }
-    let rebias = if magnitude >= 0x7c00 { 255 - 31 } else { 127 - 15 };
-    f32::from_bits(sign | ((magnitude << 13) + (rebias << 23)))
+    let magnitude = (u32::from(bits) & 0x7fff) << 13;
+    let finite = (f32::from_bits(magnitude) * REBIAS).to_bits();
+    let special = magnitude | 0x7f80_0000;
+    let value = if magnitude >= 0x7c00 << 13 { special } else { finite };
+    f32::from_bits(sign | value)
 }
 
 /// The value of bfloat16 bits; exact.
 #[must_use]
+#[inline(always)]
 pub fn bf16_value(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// `bits` without its last `n`, rounded to nearest, ties to even. The result fits 16 bits
-/// for every caller above.
-fn round_off(bits: u32, n: u32) -> u16 {
-    let kept = bits >> n;
-    let rest = bits & ((1 << n) - 1);
-    let half = 1 << (n - 1);
-    let rounds_up = rest > half || (rest == half && kept & 1 == 1);
-    low_half(kept + u32::from(rounds_up))
-}
-
-fn high_half(bits: u32) -> u16 {
-    low_half(bits >> 16)
-}
-
 #[allow(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
+#[inline(always)]
 fn low_half(bits: u32) -> u16 {
     bits as u16
 }

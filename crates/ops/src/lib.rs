@@ -32,6 +32,7 @@ pub mod steps;
 
 pub mod pipeline;
 
+mod compiled;
 mod vectors;
 
 pub mod finish;

@@ -7,9 +7,9 @@
     reason = "weights sum to one: greys are bytes"
 )]
 
-use super::compiled::{Work, run};
 use super::planes::{self, PIXELS, Planes};
 use super::values::blend;
+use crate::compiled::{Work, run};
 use crate::image::Image;
 use crate::kernels::Level;
 

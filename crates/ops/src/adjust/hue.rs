@@ -5,8 +5,8 @@
 //! turning changes only which sixth it is and how far the one between has come. Read
 //! `spread.rs` next.
 
-use super::compiled::{Work, run, truncated};
 use super::planes::{self, PIXELS, Planes};
+use crate::compiled::{Work, run, truncated};
 use crate::image::Image;
 use crate::kernels::Level;
 

@@ -6,8 +6,8 @@
 
 use std::mem::swap;
 
-use super::compiled::{Work, run};
 use super::values::blend;
+use crate::compiled::{Work, run};
 use crate::image::Image;
 use crate::kernels::Level;
 

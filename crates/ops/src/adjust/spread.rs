@@ -4,9 +4,9 @@
 //! the same place of every run is of the same channel: places are then looked at side by side,
 //! and neighbours do not wait for one counter. Read `sharpness.rs` next.
 
-use super::compiled::{Work, run};
 use super::planes;
 use super::table::Table;
+use crate::compiled::{Work, run};
 use crate::image::Image;
 use crate::kernels::Level;
 

@@ -3,7 +3,7 @@
 //! Each is a function from a value to a value. `table.rs` has what is done to many at once,
 //! and is to be read next.
 
-use super::compiled::{Work, run, truncated};
+use crate::compiled::{Work, run, truncated};
 use crate::kernels::Level;
 
 /// From `from` (at 0) to `to` (at 1) and beyond, cut off at 0 and 255.

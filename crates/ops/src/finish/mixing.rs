@@ -8,13 +8,16 @@ use bothends_core::recipe::draw::CropBox;
 use bothends_core::recipe::{Mixture, partner};
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 
+use crate::compiled::{Work, run};
 use crate::half::{bf16_bits, bf16_value, f16_bits, f16_value};
+use crate::kernels::Level;
 
 /// What a row of a delivered batch is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
     pub(super) shape: SampleShape,
     pub(super) output: Output,
+    pub(super) level: Level,
     /// How far a row's partner is from it.
     pub(super) distance: usize,
 }
@@ -41,35 +44,54 @@ pub(super) fn mix(mixture: Mixture, row: &Row, batch: &mut [u8], memory: &mut Ve
             &memory[(other - (n_rows - n_kept)) * row_bytes..][..row_bytes]
         };
         match mixture {
-            Mixture::Mixup { share } => blend(row.output.dtype, own, other, share),
+            Mixture::Mixup { share } => {
+                blend(row.level, row.output.dtype, share, own, other);
+            }
             Mixture::Cutmix { area, .. } => paste(row, area, own, other),
         }
     }
 }
 
-fn blend(dtype: Dtype, own: &mut [u8], other: &[u8], share: f64) {
-    let (own_share, rest) = (single(share), single(1.0 - share));
-    let mixed = |own: f32, other: f32| other * rest + own * own_share;
-    match dtype {
-        Dtype::U8 => {
-            for (own, &other) in own.iter_mut().zip(other) {
-                *own = byte(mixed(f32::from(*own), f32::from(other)));
-            }
+fn blend(level: Level, dtype: Dtype, share: f64, own: &mut [u8], other: &[u8]) {
+    let shares = [single(share), single(1.0 - share)];
+    run(level, Blend { dtype, shares, own, other });
+}
+
+struct Blend<'a> {
+    dtype: Dtype,
+    /// Of itself and of the partner.
+    shares: [f32; 2],
+    own: &'a mut [u8],
+    other: &'a [u8],
+}
+
+impl Work for Blend<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { dtype, shares: [own_share, rest], own, other } = self;
+        let mixed = |own: f32, other: f32| other * rest + own * own_share;
+        match dtype {
+            Dtype::U8 => each(own, other, |[own], [other]| {
+                [byte(mixed(f32::from(own), f32::from(other)))]
+            }),
+            Dtype::F32 => each(own, other, |own, other| {
+                mixed(f32::from_le_bytes(own), f32::from_le_bytes(other)).to_le_bytes()
+            }),
+            Dtype::F16 => each(own, other, |own, other| {
+                let [own, other] = [own, other].map(u16::from_le_bytes);
+                f16_bits(mixed(f16_value(own), f16_value(other))).to_le_bytes()
+            }),
+            Dtype::Bf16 => each(own, other, |own, other| {
+                let [own, other] = [own, other].map(u16::from_le_bytes);
+                bf16_bits(mixed(bf16_value(own), bf16_value(other))).to_le_bytes()
+            }),
         }
-        Dtype::F32 => each(own, other, |own, other| {
-            mixed(f32::from_le_bytes(own), f32::from_le_bytes(other)).to_le_bytes()
-        }),
-        Dtype::F16 => each(own, other, |own, other| {
-            let [own, other] = [own, other].map(u16::from_le_bytes).map(f16_value);
-            f16_bits(mixed(own, other)).to_le_bytes()
-        }),
-        Dtype::Bf16 => each(own, other, |own, other| {
-            let [own, other] = [own, other].map(u16::from_le_bytes).map(bf16_value);
-            bf16_bits(mixed(own, other)).to_le_bytes()
-        }),
     }
 }
 
+#[inline(always)]
 fn each<const N: usize>(
     own: &mut [u8],
     other: &[u8],
@@ -115,13 +137,15 @@ pub(super) fn write(dtype: Dtype, elements: &mut [u8], place: usize, value: f32)
 }
 
 /// The nearest byte, halves to even.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the cast limits it to a byte's range"
-)]
+#[inline(always)]
 fn byte(value: f32) -> u8 {
-    value.round_ties_even() as u8
+    // From here on an f32 has no fraction: adding it rounds, and leaves the whole number in
+    // the lowest bits.
+    const WHOLE: f32 = 8_388_608.0;
+    let value = if value > 0.0 { value } else { 0.0 };
+    let value = if value < 255.0 { value } else { 255.0 };
+    let [lowest, ..] = (value + WHOLE).to_bits().to_le_bytes();
+    lowest
 }
 
 /// The nearest f32.

@@ -1,8 +1,8 @@
 //! Loops compiled once for every family of processors: the compiler makes vectors of them.
 //!
-//! The meaning of an adjustment is a plain loop without branches. A processor of a newer
-//! family does the same loop in wider vectors; there is nothing to write twice. Nothing here
-//! computes. Read `values.rs` for the simplest of these loops.
+//! The meaning of many an op is a plain loop without branches. A processor of a newer family
+//! does the same loop in wider vectors; there is nothing to write twice. Nothing here
+//! computes. Read `adjust/values.rs` for the simplest of these loops.
 #![allow(unsafe_code, reason = "calls code compiled for a processor known to be there")]
 
 use crate::kernels::Level;
@@ -15,7 +15,7 @@ use crate::kernels::{Avx2, Avx512};
 /// `run` and what it calls in the loop is `#[inline(always)]`: what is not inlined is
 /// compiled for the oldest processors. It multiplies and adds in the order written, as Rust
 /// does, so every family gives the same bytes.
-pub(super) trait Work {
+pub(crate) trait Work {
     /// What comes of it.
     type Output;
 
@@ -31,7 +31,7 @@ pub(super) trait Work {
     clippy::cast_sign_loss,
     reason = "cut off at both ends"
 )]
-pub(super) fn truncated(value: f32) -> u8 {
+pub(crate) fn truncated(value: f32) -> u8 {
     let value = if value > 0.0 { value } else { 0.0 };
     let value = if value < 255.0 { value } else { 255.0 };
     // SAFETY: the value is a number from 0 to 255.
@@ -40,7 +40,7 @@ pub(super) fn truncated(value: f32) -> u8 {
 }
 
 /// Does `work` with the instructions of `level`.
-pub(super) fn run<W: Work>(level: Level, work: W) -> W::Output {
+pub(crate) fn run<W: Work>(level: Level, work: W) -> W::Output {
     match level {
         #[cfg(target_arch = "x86_64")]
         Level::Avx2(cpu) => avx2(cpu, work),
