@@ -135,12 +135,15 @@ impl Op {
     pub fn mixes(&self) -> bool {
         match self {
             Self::Mixing(_) => true,
-            Self::Control(control) => control.inside().first().is_some_and(Self::mixes),
+            Self::Control(
+                control @ (Control::RandomApply(_) | Control::RandomChoice(_)),
+            ) => control.inside().first().is_some_and(Self::mixes),
             Self::Decode
             | Self::Geometry(_)
             | Self::Colour(_)
             | Self::Policy(_)
             | Self::RandomErasing(_)
+            | Self::Control(Control::RandomOrder(_))
             | Self::Crops(_)
             | Self::Feed(_) => false,
         }

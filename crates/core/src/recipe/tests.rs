@@ -320,3 +320,5 @@ fn what_does_not_fit_the_data_is_refused_by_name() {
     let huge = RecordShape::Planar { height: u32::MAX, width: u32::MAX, channels: 3 };
     assert!(refusal(decode, huge).contains("4 GiB"));
 }
+
+mod augment;
