@@ -1,4 +1,4 @@
-//! How long resampling takes: `resample [CROPS] [PASSES] [LEVEL]`.
+//! How long resampling takes: `resample [CROPS] [PASSES] [LEVEL] [INTERPOLATION]`.
 //!
 //! Crops as `random_resized_crop` draws them, from planes of noise of 500 x 375, to 224 x 224,
 //! half of them mirrored. For every level and both numerics it prints microseconds per crop:
@@ -10,8 +10,8 @@
 use std::time::Instant;
 
 use bothends_core::ids::{EpochIdx, SampleId};
-use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::{CropBox, random_resized_crop};
+use bothends_core::recipe::{Interpolation, Size};
 use bothends_core::rng::Draws;
 use bothends_core::sample::SampleKey;
 use bothends_ops::colour::ycc_to_rgb;
@@ -32,6 +32,13 @@ fn main() {
     if let Some(name) = words.next() {
         levels.retain(|level| level.name() == name);
     }
+    let interpolation = match words.next().as_deref() {
+        None | Some("bilinear") => Interpolation::Bilinear,
+        Some("bicubic") => Interpolation::Bicubic,
+        Some("nearest") => Interpolation::Nearest,
+        Some(other) => panic!("{other}: not an interpolation"),
+    };
+    let draw = |sample| draw(sample, interpolation);
     let crops: Vec<(CropBox, Target)> = (0..n_crops).map(draw).collect();
     let area: u64 =
         crops.iter().map(|(c, _)| u64::from(c.height) * u64::from(c.width)).sum();
@@ -152,12 +159,12 @@ impl Kind {
     }
 }
 
-fn draw(sample: u64) -> (CropBox, Target) {
+fn draw(sample: u64, interpolation: Interpolation) -> (CropBox, Target) {
     let key = SampleKey { seed: 42, epoch: EpochIdx(0), sample: SampleId(sample) };
     let mut draws = Draws::new(key, 1);
     let crop = random_resized_crop(&mut draws, IMAGE, [0.08, 1.0], [0.75, 4.0 / 3.0]);
     let mirror = if draws.bernoulli(0.5) { Mirror::Horizontal } else { Mirror::No };
-    (crop, Target { mirror, ..Target::whole(SAMPLE) })
+    (crop, Target { mirror, interpolation, ..Target::whole(SAMPLE) })
 }
 
 fn noise() -> [Vec<u8>; 3] {

@@ -40,6 +40,9 @@ pub(crate) fn crop_picture(
         return Ok(());
     }
     for y in region.rows {
+        if sample.passes_over() {
+            continue;
+        }
         let rgb = decoder.rows.row(&decoder.jpeg, y, &region.columns);
         sample.row(rgb.into_iter().take(n_planes));
     }

@@ -1,14 +1,15 @@
 //! Resizes planes of 8-bit samples into one sample, in two numerics.
 //!
-//! Resizing is antialiased bilinear: every output is a weighted sum of the inputs under a
-//! triangle whose half-width is one input, or one output where that is larger (shrinking
-//! averages, enlarging interpolates). It runs in two passes, first along the rows, then
-//! along the columns, all in integers. Inputs outside the crop box do not exist.
+//! Every output is a weighted sum of inputs under a filter as wide as one input, or one output
+//! where that is larger (shrinking averages, enlarging interpolates): the triangle of bilinear
+//! or the cubic of bicubic. Nearest takes one input as it is. Resizing runs in two passes, first
+//! along the rows, then along the columns, all in integers. Inputs outside the crop box do not
+//! exist.
 //!
-//! * [`Exact`] takes rows of red, green and blue and gives what Pillow's
-//!   `Image.resize(size, BILINEAR)` gave up to 12.x, in every bit: the first pass ends in
-//!   bytes. (From 13 on Pillow takes the columns first where that is cheaper, which moves
-//!   single values by one; here the order is part of the meaning and stays.)
+//! * [`Exact`] takes rows of red, green and blue and gives what Pillow's `Image.resize` gave up
+//!   to 12.x, in every bit: the first pass ends in bytes. (From 13 on Pillow takes the columns
+//!   first where that is cheaper, which moves single values by one; here the order is part of
+//!   the meaning and stays.)
 //! * [`Planar`] takes the planes of a JPEG as they are, resizes each straight from its own
 //!   sampling, and converts to colour last: no upsampled image is ever made, and there is one
 //!   rounding to bytes.
@@ -19,13 +20,14 @@
 //!
 //! Nothing here decodes, draws numbers or knows a file format. Reading order: `axis` has the
 //! weights, `columns` and `rows` the two passes, `lines` what stands between them, `exact` and
-//! `planar` what is made of them. `avx2`, `avx512` and `neon` hold twins of the passes that give
+//! `planar` what is made of them, `nearest` a short cut. `avx2`, `avx512` and `neon` hold twins of the passes that give
 //! the same bytes.
 
 mod axis;
 mod columns;
 mod exact;
 mod lines;
+mod nearest;
 mod planar;
 mod portable;
 mod rows;
@@ -37,12 +39,13 @@ mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 
-use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;
+use bothends_core::recipe::{Interpolation, Size};
 
 use crate::jpeg::Region;
 
 pub use exact::{Exact, ExactSample};
+pub(crate) use nearest::Nearest;
 pub use planar::{Colour, Planar, PlanarSample, Planes};
 
 use axis::{Axis, Stretch};
@@ -56,6 +59,8 @@ pub struct Target {
     pub window: CropBox,
     /// Whether left and right of the sample change places.
     pub mirror: Mirror,
+    /// How pixels between pixels are found.
+    pub interpolation: Interpolation,
 }
 
 /// How many pixels of the image one sample of a plane stands for.
@@ -77,12 +82,13 @@ pub enum Mirror {
 }
 
 impl Target {
-    /// The whole crop, resized to `size`, not mirrored.
+    /// The whole crop, resized to `size`, bilinear, not mirrored.
     #[must_use]
     pub fn whole(size: Size) -> Self {
         let Size { height, width } = size;
         let window = CropBox { top: 0, left: 0, height, width };
-        Self { size, window, mirror: Mirror::No }
+        let interpolation = Interpolation::Bilinear;
+        Self { size, window, mirror: Mirror::No, interpolation }
     }
 
     /// Pixels of the sample.
@@ -101,14 +107,14 @@ impl Target {
     /// from top to bottom, from left to right. Inputs count from the first that the crop
     /// touches.
     fn stretches(&self, crop: CropBox, sampling: Sampling) -> [Stretch; 2] {
-        let Self { size, window, mirror } = *self;
+        let Self { size, window, mirror, interpolation } = *self;
         let rows = window.top..window.top + window.height;
         let columns = window.left..window.left + window.width;
         let down = [crop.top, crop.height, sampling.y];
         let along = [crop.left, crop.width, sampling.x];
         [
-            Stretch::new(down, size.height, rows, Mirror::No),
-            Stretch::new(along, size.width, columns, mirror),
+            Stretch::new(down, size.height, rows, interpolation, Mirror::No),
+            Stretch::new(along, size.width, columns, interpolation, mirror),
         ]
     }
 }

@@ -6,13 +6,13 @@
 //! `fused.rs` goes on.
 
 use bothends_core::recipe::draw::CropBox;
-use bothends_core::recipe::{Numerics, Size};
+use bothends_core::recipe::{Interpolation, Numerics, Size};
 
 use crate::colour;
 use crate::image::{Image, View};
 use crate::kernels::Level;
 use crate::resample::{
-    Colour, Exact, ExactSample, Planar, PlanarSample, Planes, Sampling, Target,
+    Colour, Exact, ExactSample, Nearest, Planar, PlanarSample, Planes, Sampling, Target,
 };
 
 /// What becomes of an image.
@@ -33,6 +33,7 @@ pub struct Resizer {
     level: Level,
     pub(crate) exact: Exact,
     pub(crate) planar: Planar,
+    nearest: Nearest,
     pub(crate) samplings: Vec<Sampling>,
     /// One row, its channels one behind the other.
     planes: Vec<u8>,
@@ -51,6 +52,14 @@ impl Making<'_> {
         match self {
             Self::Exact(sample) => sample.needed(),
             Self::Planar(sample) => sample.needed(0),
+        }
+    }
+
+    /// Passes over the next row if nothing is made of it, and says whether it has.
+    pub(crate) fn passes_over(&mut self) -> bool {
+        match self {
+            Self::Exact(sample) => sample.passes_over(),
+            Self::Planar(_) => false,
         }
     }
 
@@ -88,12 +97,13 @@ impl Resizer {
             level,
             exact: Exact::new(level),
             planar: Planar::new(level),
+            nearest: Nearest::default(),
             samplings: Vec::new(),
             planes: Vec::new(),
         }
     }
 
-    /// Resizes all of `src` to `size` into `out`, in exact numerics; see [`Self::crop`].
+    /// Resizes all of `src` to `size` into `out`, bilinear and in exact numerics; see [`Self::crop`].
     pub fn resize(&mut self, src: View<'_>, size: Size, out: &mut Image) {
         let from = src.shape();
         let part = CropBox { top: 0, left: 0, height: from.height, width: from.width };
@@ -115,8 +125,11 @@ impl Resizer {
             return;
         }
         let mut planes = std::mem::take(&mut self.planes);
-        match n_channels {
-            1..=4 => {
+        match (n_channels, crop.target.interpolation) {
+            (1..=4, Interpolation::Nearest) => {
+                self.nearest.crop(src, crop.part, &crop.target, out.pixels_mut());
+            }
+            (1..=4, Interpolation::Bilinear | Interpolation::Bicubic) => {
                 let level = self.level;
                 let mut sample = self.begin(crop, n_channels, out.pixels_mut());
                 let inside =

@@ -133,11 +133,11 @@ pub(crate) enum Lead<'a> {
 impl<'a> Lead<'a> {
     /// The first of `steps`, which are not none, and those behind it.
     pub(crate) fn of(steps: &'a [Step], numerics: Numerics) -> (Self, &'a [Step]) {
-        let Step::Resize { part, size, .. } = steps[0] else {
+        let Step::Resize { part, size, interpolation } = steps[0] else {
             return (Self::Step(&steps[0]), &steps[1..]);
         };
         let mut rest = &steps[1..];
-        let mut target = Target::whole(size);
+        let mut target = Target { interpolation, ..Target::whole(size) };
         if let [Step::Window(window), behind @ ..] = rest
             && let Some(inside) = inside(window, size)
         {

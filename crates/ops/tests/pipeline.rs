@@ -7,20 +7,33 @@ use std::path::Path;
 
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::draw::random_resized_crop;
-use bothends_core::recipe::{Recipe, RecordShape, Size};
+use bothends_core::recipe::{Interpolation, Numerics, Recipe, RecordShape, Size};
 use bothends_core::rng::Draws;
 use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
-use bothends_ops::resize::Resizer;
+use bothends_ops::resample::Target;
+use bothends_ops::resize::{Crop, Resizer};
 use bothends_ops::{Finish, OpsError, Pipeline, SampleFault, Scratch, flip};
 
 const PLANAR: Encoding = Encoding::Planar { height: 32, width: 32, channels: 3 };
 
 #[test]
 fn imagenet_train_is_its_ops_one_after_the_other() {
-    let pipeline = ready("imagenet-train", RecordShape::Image);
+    for interpolation in
+        [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic]
+    {
+        imagenet_train_is_its_ops(interpolation);
+    }
+}
+
+fn imagenet_train_is_its_ops(interpolation: Interpolation) {
+    let mut recipe =
+        serde_json::to_value(Recipe::builtin("imagenet-train").unwrap()).unwrap();
+    recipe["ops"][1]["interpolation"] = serde_json::to_value(interpolation).unwrap();
+    let recipe = Recipe::from_json(&recipe.to_string()).unwrap();
+    let pipeline = Pipeline::new(&recipe, recipe.views(RecordShape::Image).unwrap());
     let bytes = fixture("420-48x64.jpg");
     let record = Record::new(&bytes, Encoding::Image);
     let mut scratch = Scratch::default();
@@ -30,14 +43,16 @@ fn imagenet_train_is_its_ops_one_after_the_other() {
         let [mut image, mut crop] = [Image::default(), Image::default()];
         decode(record, &mut image).unwrap();
         let ratio = [0.75, 1.333_333_333_333_333_3];
-        let drawn = random_resized_crop(
+        let part = random_resized_crop(
             &mut Draws::new(key, 1),
             image.size(),
             [0.08, 1.0],
             ratio,
         );
-        let view = image.view().crop(drawn).unwrap();
-        Resizer::default().resize(view, Size { height: 224, width: 224 }, &mut crop);
+        let mut target = Target::whole(Size { height: 224, width: 224 });
+        target.interpolation = interpolation;
+        let order = Crop { part, target, numerics: Numerics::Exact };
+        Resizer::default().crop(image.view(), &order, &mut crop);
         if Draws::new(key, 2).bernoulli(0.5) {
             flip::horizontal(&mut crop);
             flipped += 1;

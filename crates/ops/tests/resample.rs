@@ -8,11 +8,13 @@
     reason = "pictures are formulas cut to bytes"
 )]
 
-use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;
+use bothends_core::recipe::{Interpolation, Numerics, Size};
 use bothends_ops::colour;
+use bothends_ops::image::Image;
 use bothends_ops::kernels::Level;
 use bothends_ops::resample::{Colour, Exact, Mirror, Planar, Planes, Sampling, Target};
+use bothends_ops::resize::{Crop, Resizer};
 use proptest::prelude::*;
 
 // --- every level is the scalar one ------------------------------------------------------
@@ -67,8 +69,12 @@ proptest! {
 fn extremes_are_the_same_at_every_level() {
     let size = Size { height: 61, width: 203 };
     let kind = (Colour::YCbCr, vec![Sampling::FULL; 3]);
-    for (height, width) in [(40, 90), (70, 350), (61, 203), (9, 5)] {
-        let order = Order::whole(size, Size { height, width });
+    let sizes = [(40, 90), (70, 350), (61, 203), (9, 5)];
+    for ((height, width), interpolation) in
+        sizes.into_iter().flat_map(|size| INTERPOLATIONS.map(|kind| (size, kind)))
+    {
+        let mut order = Order::whole(size, Size { height, width });
+        order.target.interpolation = interpolation;
         for (even, odd) in [(0, 255), (255, 0), (255, 255), (0, 0), (128, 255)] {
             let mut image = Picture::noise(size, &kind, 1);
             for (nth, byte) in image.bytes.iter_mut().flatten().enumerate() {
@@ -94,7 +100,9 @@ proptest! {
     fn a_window_is_a_part_of_the_whole(case in cases(), kind in kinds()) {
         let image = Picture::noise(case.image, &kind, case.seed);
         let Order { crop, target } = case.order;
-        let whole = Order { crop, target: Target::whole(target.size) };
+        let interpolation = target.interpolation;
+        let whole = Target { interpolation, ..Target::whole(target.size) };
+        let whole = Order { crop, target: whole };
         let part = image.planar(Level::best(), &case.order, 3);
         prop_assert_eq!(part, cut(&image.planar(Level::best(), &whole, 3), 3, &target));
         if kind.1.iter().all(|sampling| *sampling == Sampling::FULL) {
@@ -104,15 +112,44 @@ proptest! {
         }
     }
 
+    /// Where channels lie together pixels are chosen by another code.
+    #[test]
+    fn nearest_chooses_the_same_of_planes_and_of_pixels(case in cases(), n in 1..=5_usize) {
+        let kind = (Colour::AsIs, vec![Sampling::FULL; n.min(4)]);
+        let image = Picture::noise(case.image, &kind, case.seed);
+        let Order { crop, mut target } = case.order;
+        target.interpolation = Interpolation::Nearest;
+        let mut together = Image::default();
+        together.reshape(case.image, n as u32);
+        for (i, pixel) in together.pixels_mut().chunks_exact_mut(n).enumerate() {
+            let bytes = pixel.iter_mut().zip(image.bytes.iter().cycle());
+            bytes.for_each(|(byte, plane)| *byte = plane[i]);
+        }
+        let of_planes = image.exact(Level::best(), &Order { crop, target }, n.min(4));
+        for numerics in [Numerics::Exact, Numerics::Planar] {
+            let mut of_pixels = Image::default();
+            let order = Crop { part: crop, target, numerics };
+            Resizer::default().crop(together.view(), &order, &mut of_pixels);
+            let first = of_pixels.pixels().chunks_exact(n).map(|pixel| &pixel[..n.min(4)]);
+            prop_assert!(first.eq(of_planes.chunks_exact(n.min(4))));
+        }
+    }
+
     #[test]
     fn planar_is_within_one_of_real_numbers(case in cases(), kind in kinds()) {
+        if case.order.target.interpolation == Interpolation::Nearest {
+            return Ok(());
+        }
         let image = Picture::noise(case.image, &kind, case.seed);
         let made = image.planar(Level::best(), &case.order, 3);
         let expected = image.planar_in_f64(&case.order);
         for (&byte, value) in made.iter().zip(expected.iter().flatten()) {
             // Half a step for the byte, the rest for the sixty-fourths and for the weights:
             // of a thousand weights each is small against what rounds it.
-            let far = if case.order.reduction() > 8 { 1.0 } else { 0.56 };
+            // A cubic has twice as many.
+            let cubic = case.order.target.interpolation == Interpolation::Bicubic;
+            let few = if cubic { 3 } else { 8 };
+            let far = if case.order.reduction() > few { 1.0 } else { 0.56 };
             prop_assert!((f64::from(byte) - value).abs() < far, "{byte}, not {value}");
         }
     }
@@ -125,6 +162,29 @@ proptest! {
         image.bytes.iter_mut().for_each(|plane| plane.fill(value));
         let made = image.planar(Level::best(), &case.order, 3);
         prop_assert!(made.iter().all(|&byte| byte == value), "{value}: {made:?}");
+    }
+}
+
+/// Pixels come as they are, and both numerics choose the same.
+#[test]
+fn nearest_only_chooses() {
+    let size = Size { height: 97, width: 131 };
+    let kind = (Colour::AsIs, vec![Sampling::FULL; 3]);
+    let image = Picture::noise(size, &kind, 9);
+    for (height, width) in [(97, 131), (30, 40), (200, 300), (1, 1), (64, 524)] {
+        let mut order = Order::whole(size, Size { height, width });
+        order.target.interpolation = Interpolation::Nearest;
+        let place = |o: u32, n_in: u32, n_out: u32| (2 * o + 1) * n_in / (2 * n_out);
+        let pixel = |i: u32| {
+            let (y, x) = (i / width, i % width);
+            let at = place(y, 97, height) * 131 + place(x, 131, width);
+            [0, 1, 2].map(|plane| image.bytes[plane][at as usize])
+        };
+        let expected: Vec<u8> = (0..height * width).flat_map(pixel).collect();
+        for level in Level::available() {
+            assert!(image.exact(level, &order, 3) == expected, "{}", level.name());
+            assert!(image.planar(level, &order, 3) == expected, "{}", level.name());
+        }
     }
 }
 
@@ -141,8 +201,13 @@ fn planar_without_resizing_is_libjpegs_colour_conversion() {
         let bytes = vec![y, plane(&|row, _| row), plane(&|_, column| column)];
         let samplings = vec![Sampling::FULL; 3];
         let image = Picture { size, colour: Colour::YCbCr, samplings, bytes };
-        for level in Level::available() {
-            let made = image.planar(level, &Order::whole(size, size), 3);
+        let all = Level::available().into_iter();
+        for (level, interpolation) in
+            all.flat_map(|level| INTERPOLATIONS.map(|kind| (level, kind)))
+        {
+            let mut order = Order::whole(size, size);
+            order.target.interpolation = interpolation;
+            let made = image.planar(level, &order, 3);
             let [mut r, mut g, mut b] = [(); 3].map(|()| vec![0; 1 << 16]);
             let ycc = [&image.bytes[0][..], &image.bytes[1], &image.bytes[2]];
             colour::ycc_to_rgb(level, ycc, [&mut r, &mut g, &mut b]);
@@ -206,8 +271,13 @@ fn planar_is_close_to_exact() {
     colour::ycc_to_rgb(Level::best(), ycc, [&mut r, &mut g, &mut b]);
     let samplings = vec![Sampling::FULL; 3];
     let mut image = Picture { size, colour: Colour::YCbCr, samplings, bytes };
-    for (height, width) in [(224, 224), (100, 130), (64, 64)] {
-        let order = Order::whole(size, Size { height, width });
+    let sizes = [(224, 224), (100, 130), (64, 64)];
+    let filters = [Interpolation::Bilinear, Interpolation::Bicubic];
+    for ((height, width), interpolation) in
+        sizes.into_iter().flat_map(|size| filters.map(|kind| (size, kind)))
+    {
+        let mut order = Order::whole(size, Size { height, width });
+        order.target.interpolation = interpolation;
         let planar = image.planar(Level::best(), &order, 3);
         let rgb = vec![r.clone(), g.clone(), b.clone()];
         let ycc = std::mem::replace(&mut image.bytes, rgb);
@@ -225,7 +295,8 @@ fn nothing_but_what_is_needed_is_read() {
     let crop = CropBox { top: 101, left: 33, height: 290, width: 402 };
     let window = CropBox { top: 16, left: 40, height: 224, width: 100 };
     let size_out = Size { height: 256, width: 256 };
-    let target = Target { size: size_out, window, mirror: Mirror::Horizontal };
+    let mut target =
+        Target { window, mirror: Mirror::Horizontal, ..Target::whole(size_out) };
     let mut bytes = vec![0; sample_len(&target, 3)];
     let mut exact = Exact::new(Level::best());
     let sample = exact.begin(crop, 3, &target, &mut bytes);
@@ -239,6 +310,15 @@ fn nothing_but_what_is_needed_is_read() {
     assert_eq!(sample.needed(0), needed);
     assert_eq!(sample.needed(1), CropBox { top: 59, left: 47, height: 128, width: 80 });
     assert_eq!(sample.needed(2), CropBox { left: 47, width: 80, ..needed });
+    // A cubic reaches twice as far, nearest not at all.
+    target.interpolation = Interpolation::Bicubic;
+    let sample = exact.begin(crop, 3, &target, &mut bytes);
+    let needed = CropBox { top: 117, left: 93, height: 258, width: 162 };
+    assert_eq!(sample.needed(), needed);
+    target.interpolation = Interpolation::Nearest;
+    let sample = exact.begin(crop, 3, &target, &mut bytes);
+    let needed = CropBox { top: 119, left: 96, height: 254, width: 157 };
+    assert_eq!(sample.needed(), needed);
 }
 
 // --- cases ------------------------------------------------------------------------------
@@ -270,14 +350,18 @@ impl Order {
     }
 }
 
+const INTERPOLATIONS: [Interpolation; 3] =
+    [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic];
+
 type Kind = (Colour, Vec<Sampling>);
 
 /// Mostly what training has; now and then one pixel, or a reduction to next to nothing.
 fn cases() -> impl Strategy<Value = Case> {
     let side = || prop_oneof![6 => 1..300_u32, 1 => 1..8_u32, 1 => 300..3000_u32];
     let out = || prop_oneof![6 => 1..260_u32, 1 => 1..8_u32];
-    (side(), side(), out(), out(), any::<[u16; 8]>(), any::<bool>(), any::<u64>())
-        .prop_map(|(height, width, rows, columns, cuts, mirrored, seed)| {
+    let how = (prop::sample::select(&INTERPOLATIONS[..]), any::<bool>());
+    (side(), side(), out(), out(), any::<[u16; 8]>(), how, any::<u64>()).prop_map(
+        |(height, width, rows, columns, cuts, (interpolation, mirrored), seed)| {
             // The larger side of a large image meets a small one, or tests take for ever.
             let width = if height > 300 { width.min(90) } else { width };
             let part = |n: u32, [a, b]: [u16; 2]| {
@@ -302,10 +386,12 @@ fn cases() -> impl Strategy<Value = Case> {
                 size: Size { height: rows, width: columns },
                 window,
                 mirror: if mirrored { Mirror::Horizontal } else { Mirror::No },
+                interpolation,
             };
             let crop = CropBox { top, left, height: crop_height, width: crop_width };
             Case { image: Size { height, width }, order: Order { crop, target }, seed }
-        })
+        },
+    )
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -399,18 +485,18 @@ impl Picture {
             };
             let mut plane = Vec::new();
             for y in window.top..window.top + window.height {
-                let rows = triangle(down, y);
+                let rows = weights(target.interpolation, down, y);
                 for nth in 0..window.width {
                     let x = match target.mirror {
                         Mirror::No => window.left + nth,
                         Mirror::Horizontal => window.left + window.width - 1 - nth,
                     };
                     let mut sum = 0.0;
-                    for &(column, weight) in &triangle(along, x) {
+                    for &(column, weight) in &weights(target.interpolation, along, x) {
                         let terms = rows.iter().map(|&(row, w)| w * value(row, column));
                         sum += weight * terms.sum::<f64>();
                     }
-                    plane.push(sum);
+                    plane.push(sum.clamp(0.0, 255.0));
                 }
             }
             planes.push(plane);
@@ -438,21 +524,35 @@ impl Picture {
 }
 
 /// Inputs and weights of output `o`, of `len` pixels from `first` on with `per_input` of them to
-/// an input, stretched over `n_out` outputs.
-fn triangle([first, len, per_input, n_out]: [u32; 4], o: u32) -> Vec<(usize, f64)> {
+/// to an input, stretched over `n_out` outputs.
+fn weights(
+    interpolation: Interpolation,
+    [first, len, per_input, n_out]: [u32; 4],
+    o: u32,
+) -> Vec<(usize, f64)> {
     let [begin, length, per] = [first, len, per_input].map(f64::from);
     let scale = length / f64::from(n_out);
     let center = (begin + (f64::from(o) + 0.5) * scale) / per;
-    let mut half_width = scale.max(1.0) / per;
+    let mut widening = scale.max(1.0) / per;
     if per_input > 1 {
-        half_width = (half_width * half_width + 1.0).sqrt();
+        widening = (widening * widening + 1.0).sqrt();
     }
     let inputs = first / per_input..(first + len).div_ceil(per_input);
-    let height =
-        |i: u32| (1.0 - (f64::from(i) + 0.5 - center).abs() / half_width).max(0.0);
+    let height = |i: u32| {
+        let x = (f64::from(i) + 0.5 - center).abs() / widening;
+        match interpolation {
+            // Keys' cubic, in powers.
+            Interpolation::Bicubic if x < 1.0 => 1.5 * x.powi(3) - 2.5 * x.powi(2) + 1.0,
+            Interpolation::Bicubic if x < 2.0 => {
+                -0.5 * x.powi(3) + 2.5 * x.powi(2) - 4.0 * x + 2.0
+            }
+            Interpolation::Bicubic => 0.0,
+            Interpolation::Nearest | Interpolation::Bilinear => (1.0 - x).max(0.0),
+        }
+    };
     let total: f64 = inputs.clone().map(height).sum();
     let weights = inputs.map(|i| (i as usize, height(i) / total));
-    weights.filter(|&(_, weight)| weight > 0.0).collect()
+    weights.filter(|&(_, weight)| weight != 0.0).collect()
 }
 
 /// The target's part of a whole sample.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
-use bothends_core::recipe::{Numerics, Recipe, RecordShape};
+use bothends_core::recipe::{Interpolation, Numerics, Recipe, RecordShape};
 use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
 use bothends_ops::jpeg::rebuild::put_together;
 use bothends_ops::jpeg::{Coefficients, Decoder, Packed, Packer, Stored, unpack};
@@ -60,8 +60,10 @@ impl Image {
     }
 }
 
-fn pipeline(recipe: &str, numerics: Numerics) -> Pipeline {
-    let recipe = Recipe::builtin(recipe).unwrap().with_numerics(numerics);
+fn pipeline(recipe: &str, numerics: Numerics, interpolation: Interpolation) -> Pipeline {
+    let mut recipe = serde_json::to_value(Recipe::builtin(recipe).unwrap()).unwrap();
+    recipe["ops"][1]["interpolation"] = serde_json::to_value(interpolation).unwrap();
+    let recipe = Recipe::from_json(&recipe.to_string()).unwrap().with_numerics(numerics);
     Pipeline::new(&recipe, recipe.views(RecordShape::Image).unwrap())
 }
 
@@ -75,12 +77,16 @@ fn samples_are_those_of_the_file() {
     for (path, bytes) in files() {
         let Some(image) = Image::of(&bytes) else { continue };
         n_packed += 1;
-        for (recipe, numerics) in [
-            ("imagenet-train", Numerics::Exact),
-            ("imagenet-train", Numerics::Planar),
-            ("imagenet-eval", Numerics::Exact),
+        for (recipe, numerics, interpolation) in [
+            ("imagenet-train", Numerics::Exact, Interpolation::Bilinear),
+            ("imagenet-train", Numerics::Planar, Interpolation::Bilinear),
+            ("imagenet-eval", Numerics::Exact, Interpolation::Bilinear),
+            ("imagenet-train", Numerics::Exact, Interpolation::Bicubic),
+            ("imagenet-train", Numerics::Planar, Interpolation::Bicubic),
+            ("imagenet-train", Numerics::Exact, Interpolation::Nearest),
+            ("imagenet-train", Numerics::Planar, Interpolation::Nearest),
         ] {
-            let pipeline = pipeline(recipe, numerics);
+            let pipeline = pipeline(recipe, numerics, interpolation);
             let mut need = vec![0; pipeline.sample_bytes()];
             let mut got = need.clone();
             for key in (0..8).map(key) {
@@ -119,7 +125,7 @@ fn a_missing_or_damaged_group_is_a_bad_sample() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/fixtures/ops/420-48x64.jpg");
     let image = Image::of(&fs::read(path).unwrap()).unwrap();
-    let pipeline = pipeline("imagenet-eval", Numerics::Exact);
+    let pipeline = pipeline("imagenet-eval", Numerics::Exact, Interpolation::Bilinear);
     let mut out = vec![0; pipeline.sample_bytes()];
     let groups = &image.packed.groups;
     let mut check = |record: Record<'_>, what: &str| {

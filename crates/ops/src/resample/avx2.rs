@@ -26,9 +26,6 @@ const LANE: usize = 4;
 /// Bytes of one window of inputs.
 const WINDOW: usize = 16;
 
-/// Most pairs of taps that the kernels take.
-const MAX_PAIRS: usize = 4;
-
 /// Bits of the low part of an exact weight.
 const LOW_BITS: u32 = 8;
 
@@ -115,6 +112,16 @@ pub(super) fn blend_sixty_fourths(
     unsafe { blend_some_sixty_fourths(rows, weights, out) }
 }
 
+/// [`rows::limit_scalar`].
+pub(super) fn limit(_: Avx2, values: &mut [i16]) {
+    #[target_feature(enable = "avx2")]
+    fn limit(values: &mut [i16]) {
+        rows::limit_scalar(values);
+    }
+    // SAFETY: an `Avx2` is proof that the processor has these instructions.
+    unsafe { limit(values) }
+}
+
 #[target_feature(enable = "avx2")]
 fn set(columns: &mut Columns, axis: &Axis, rounding: Rounding) {
     let Columns { fits, windows, steps, .. } = columns;
@@ -122,7 +129,7 @@ fn set(columns: &mut Columns, axis: &Axis, rounding: Rounding) {
     steps.clear();
     let width = axis.needed().len();
     let n_pairs = axis.longest().div_ceil(2);
-    *fits = n_pairs <= MAX_PAIRS && width >= WINDOW;
+    *fits = width >= WINDOW;
     let last_window = small(width.saturating_sub(WINDOW));
     let (firsts, _) = axis.firsts().as_chunks::<LANE>();
     let (lens, _) = axis.lens().as_chunks::<LANE>();
@@ -199,7 +206,8 @@ fn bytes(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
             1 => bytes_of::<1>(columns, row, out),
             2 => bytes_of::<2>(columns, row, out),
             3 => bytes_of::<3>(columns, row, out),
-            _ => bytes_of::<4>(columns, row, out),
+            4 => bytes_of::<4>(columns, row, out),
+            n_pairs => bytes_of_any(columns, n_pairs, row, out),
         }
     }
 }
@@ -214,7 +222,8 @@ fn sixty_fourths(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [i16]
             1 => sixty_fourths_of::<1>(columns, row, out),
             2 => sixty_fourths_of::<2>(columns, row, out),
             3 => sixty_fourths_of::<3>(columns, row, out),
-            _ => sixty_fourths_of::<4>(columns, row, out),
+            4 => sixty_fourths_of::<4>(columns, row, out),
+            n_pairs => sixty_fourths_of_any(columns, n_pairs, row, out),
         }
     }
 }
@@ -255,6 +264,46 @@ fn sixty_fourths_of<const PAIRS: usize>(columns: &Columns, row: &[u8], out: &mut
     }
 }
 
+/// Any number of taps.
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+fn bytes_of_any(columns: &Columns, n_pairs: usize, row: &[u8], out: &mut [u8]) {
+    let (windows, _) = columns.windows.as_chunks::<VECTORS>();
+    let blocks = columns.steps.chunks_exact(VECTORS * n_pairs);
+    let (places, _) = out.as_chunks_mut::<BLOCK>();
+    for ((place, windows), block) in places.iter_mut().zip(windows).zip(blocks) {
+        let mut sums = [_mm256_setzero_si256(); VECTORS];
+        let steps = block.chunks_exact(n_pairs);
+        for ((sum, starts), steps) in sums.iter_mut().zip(windows).zip(steps) {
+            *sum = exact_sums(window(row, starts), steps);
+        }
+        let low = _mm256_packs_epi32(sums[0], sums[1]);
+        let high = _mm256_packs_epi32(sums[2], sums[3]);
+        store_256(place, _mm256_packus_epi16(low, high));
+    }
+}
+
+/// Any number of taps.
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+fn sixty_fourths_of_any(columns: &Columns, n_pairs: usize, row: &[u8], out: &mut [i16]) {
+    let (windows, _) = columns.windows.as_chunks::<VECTORS>();
+    let blocks = columns.steps.chunks_exact(VECTORS * n_pairs);
+    let (places, _) = out.as_chunks_mut::<16>();
+    let (places, _) = places.as_chunks_mut::<2>();
+    for ((place, windows), block) in places.iter_mut().zip(windows).zip(blocks) {
+        let mut sums = [_mm256_setzero_si256(); VECTORS];
+        let steps = block.chunks_exact(n_pairs);
+        for ((sum, starts), steps) in sums.iter_mut().zip(windows).zip(steps) {
+            *sum = planar_sums(window(row, starts), steps);
+        }
+        let low = _mm256_packs_epi32(sums[0], sums[1]);
+        let high = _mm256_packs_epi32(sums[2], sums[3]);
+        store_256(&mut place[0], _mm256_permute2x128_si256::<0x20>(low, high));
+        store_256(&mut place[1], _mm256_permute2x128_si256::<0x31>(low, high));
+    }
+}
+
 /// The bytes from each start on.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -268,7 +317,7 @@ fn window(row: &[u8], starts: &[u32; 2]) -> __m256i {
 /// Eight rounded sums.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn exact_sums<const PAIRS: usize>(window: __m256i, steps: &[Step; PAIRS]) -> __m256i {
+fn exact_sums(window: __m256i, steps: &[Step]) -> __m256i {
     let mut high = _mm256_set1_epi32(1 << (EACH_BITS - 1 - LOW_BITS));
     let mut low = _mm256_setzero_si256();
     for step in steps {
@@ -286,7 +335,7 @@ fn exact_sums<const PAIRS: usize>(window: __m256i, steps: &[Step; PAIRS]) -> __m
 /// Eight rounded sums.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn planar_sums<const PAIRS: usize>(window: __m256i, steps: &[Step; PAIRS]) -> __m256i {
+fn planar_sums(window: __m256i, steps: &[Step]) -> __m256i {
     const DROPPED: u32 = RUNNING_BITS - FRACTION_BITS;
     let mut sums = _mm256_set1_epi32(1 << (DROPPED - 1));
     for step in steps {
@@ -304,7 +353,7 @@ fn blend_some_bytes(rows: &[u8], weights: &[i32], out: &mut [u8]) {
         2 => blend_bytes_of::<2>(rows, weights, out),
         3 => blend_bytes_of::<3>(rows, weights, out),
         4 => blend_bytes_of::<4>(rows, weights, out),
-        _ => rows::bytes_scalar(rows, weights, out),
+        _ => blend_bytes_of_any(rows, weights, out),
     }
 }
 
@@ -315,7 +364,7 @@ fn blend_some_sixty_fourths(rows: &[i16], weights: &[i32], out: &mut [i16]) {
         2 => blend_sixty_fourths_of::<2>(rows, weights, out),
         3 => blend_sixty_fourths_of::<3>(rows, weights, out),
         4 => blend_sixty_fourths_of::<4>(rows, weights, out),
-        _ => rows::sixty_fourths_scalar(rows, weights, out),
+        _ => blend_sixty_fourths_of_any(rows, weights, out),
     }
 }
 
@@ -341,15 +390,7 @@ fn blend_bytes_of<const PAIRS: usize>(rows: &[u8], weights: &[i32], out: &mut [u
                 low[quarter] = _mm256_add_epi32(low[quarter], products);
             }
         }
-        for (high, low) in high.iter_mut().zip(low) {
-            let high_part = _mm256_slli_epi32::<{ LOW_BITS.cast_signed() }>(*high);
-            let sums = _mm256_add_epi32(high_part, low);
-            *high = _mm256_srai_epi32::<{ EACH_BITS.cast_signed() }>(sums);
-        }
-        // Packing undoes the order of `by_twos`.
-        let first = _mm256_packs_epi32(high[0], high[1]);
-        let second = _mm256_packs_epi32(high[2], high[3]);
-        store_256(&mut out[nth], _mm256_packus_epi16(first, second));
+        store_256(&mut out[nth], packed(high, low));
     }
 }
 
@@ -381,6 +422,73 @@ fn blend_sixty_fourths_of<const PAIRS: usize>(
         high = _mm256_srai_epi32::<{ RUNNING_BITS.cast_signed() }>(high);
         store_256(&mut out[nth], _mm256_packs_epi32(low, high));
     }
+}
+
+/// Any number of rows.
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+fn blend_bytes_of_any(rows: &[u8], weights: &[i32], out: &mut [u8]) {
+    let (out, _) = out.as_chunks_mut::<32>();
+    let (rows, _) = rows.as_chunks::<32>();
+    let (weights, _) = weights.as_chunks::<2>();
+    let n_parts = out.len();
+    for (nth, out) in out.iter_mut().enumerate() {
+        let mut high = [_mm256_set1_epi32(1 << (EACH_BITS - 1 - LOW_BITS)); 4];
+        let mut low = [_mm256_setzero_si256(); 4];
+        for (rows, &[upper, lower]) in rows.chunks_exact(2 * n_parts).zip(weights) {
+            let [upper, lower] = [upper, lower].map(parts_of);
+            let parts = [both(upper[0], lower[0]), both(upper[1], lower[1])];
+            let (upper, lower) = (load_256(&rows[nth]), load_256(&rows[n_parts + nth]));
+            for (quarter, inputs) in by_twos(upper, lower).into_iter().enumerate() {
+                let products = _mm256_madd_epi16(inputs, parts[0]);
+                high[quarter] = _mm256_add_epi32(high[quarter], products);
+                let products = _mm256_madd_epi16(inputs, parts[1]);
+                low[quarter] = _mm256_add_epi32(low[quarter], products);
+            }
+        }
+        store_256(out, packed(high, low));
+    }
+}
+
+/// Any number of rows.
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+fn blend_sixty_fourths_of_any(rows: &[i16], weights: &[i32], out: &mut [i16]) {
+    let (out, _) = out.as_chunks_mut::<16>();
+    let (rows, _) = rows.as_chunks::<16>();
+    let (weights, _) = weights.as_chunks::<2>();
+    let n_parts = out.len();
+    for (nth, out) in out.iter_mut().enumerate() {
+        let half = _mm256_set1_epi32(1 << (RUNNING_BITS - 1));
+        let (mut low, mut high) = (half, half);
+        for (rows, &[upper, lower]) in rows.chunks_exact(2 * n_parts).zip(weights) {
+            let parts = both(low_half(upper), low_half(lower));
+            let (upper, lower) = (load_256(&rows[nth]), load_256(&rows[n_parts + nth]));
+            let products = _mm256_madd_epi16(_mm256_unpacklo_epi16(upper, lower), parts);
+            low = _mm256_add_epi32(low, products);
+            let products = _mm256_madd_epi16(_mm256_unpackhi_epi16(upper, lower), parts);
+            high = _mm256_add_epi32(high, products);
+        }
+        // Packing undoes the order of unpacking.
+        low = _mm256_srai_epi32::<{ RUNNING_BITS.cast_signed() }>(low);
+        high = _mm256_srai_epi32::<{ RUNNING_BITS.cast_signed() }>(high);
+        store_256(out, _mm256_packs_epi32(low, high));
+    }
+}
+
+/// 32 bytes of the sums that [`by_twos`] gave, in two parts.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn packed(mut high: [__m256i; 4], low: [__m256i; 4]) -> __m256i {
+    for (high, low) in high.iter_mut().zip(low) {
+        let high_part = _mm256_slli_epi32::<{ LOW_BITS.cast_signed() }>(*high);
+        let sums = _mm256_add_epi32(high_part, low);
+        *high = _mm256_srai_epi32::<{ EACH_BITS.cast_signed() }>(sums);
+    }
+    // Packing undoes the order of `by_twos`.
+    let first = _mm256_packs_epi32(high[0], high[1]);
+    let second = _mm256_packs_epi32(high[2], high[3]);
+    _mm256_packus_epi16(first, second)
 }
 
 /// A weight for each of two rows, for all columns.

@@ -4,14 +4,12 @@
 //! taps of sixteen outputs; `vpdpbusd` multiplies all 64 and adds them by fours. It takes
 //! signed bytes, so a weight is split into digits to the base 256 from -128 to 127 (three for
 //! exact numerics, two for planar), and the sums of the digits are put together with shifts.
-//! Where sixteen outputs lie further apart than 64 bytes, AVX2 takes over.
-//!
-//! The pass along the columns interleaves two rows; `vpdpwssd` multiplies 16-bit numbers and
-//! adds them by twos, as enlarging needs no more than two rows. Weights of exact numerics come in
-//! two parts. (Measured against each other with `examples/resample.rs`: for four taps three
-//! digits cost what two parts do.) The meaning is in `columns.rs` and `rows.rs`.
+//! Where sixteen outputs lie further apart than 64 bytes, AVX2 takes over. The pass along the
+//! columns is in `blend`. The meaning is in `columns.rs` and `rows.rs`.
 
 #![allow(unsafe_code, reason = "functions for this processor alone are called")]
+
+mod blend;
 
 use std::arch::x86_64::*;
 
@@ -27,17 +25,17 @@ const CHUNK: usize = 16;
 /// Bytes of one window of inputs.
 const WINDOW: usize = 64;
 
-/// Most fours of taps of one output that the kernels take.
-const MAX_GROUPS: usize = 2;
+/// Most fours of taps of one output that the kernels take. (Outputs whose windows fit have no
+/// more.)
+const MAX_GROUPS: usize = 4;
 
-/// Most rows that the kernels blend.
-const MAX_ROWS: usize = 8;
-
-/// The byte of an exact sum is in its bits 22 to 29. Four times as much has it in the last byte.
+/// The byte of an exact sum in range is in its bits 22 to 29. Four times as much has it in the
+/// last byte.
 const TO_LAST_BYTE: u32 = 2;
 
-/// Bits of the low part of an exact weight.
-const LOW_BITS: u32 = 8;
+/// The whole number of any exact sum is in its bits 22 to 31: in its upper half, above so many
+/// bits.
+const IN_UPPER_HALF: u32 = EACH_BITS - 16;
 
 /// The tables of the pass along the rows.
 #[derive(Debug, Default)]
@@ -109,25 +107,22 @@ impl Columns {
 
 /// `rows::bytes_scalar`.
 pub(super) fn blend_bytes(cpu: Avx512, rows: &[u8], weights: &[i32], out: &mut [u8]) {
-    if weights.len() > MAX_ROWS {
+    if weights.len() > blend::MAX_ROWS {
         return avx2::blend_bytes(cpu.avx2(), rows, weights, out);
     }
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
-    unsafe { blend_some_bytes(rows, weights, out) }
+    unsafe { blend::bytes(rows, weights, out) }
 }
 
 /// `rows::sixty_fourths_scalar`.
 pub(super) fn blend_sixty_fourths(
-    cpu: Avx512,
+    _: Avx512,
     rows: &[i16],
     weights: &[i32],
     out: &mut [i16],
 ) {
-    if weights.len() > MAX_ROWS {
-        return avx2::blend_sixty_fourths(cpu.avx2(), rows, weights, out);
-    }
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
-    unsafe { blend_some_sixty_fourths(rows, weights, out) }
+    unsafe { blend::sixty_fourths(rows, weights, out) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
@@ -194,14 +189,41 @@ fn small(place: usize) -> u32 {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
 fn bytes(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
-    match (rows, axis.n_taps() / FOUR) {
-        (&[a, b, c], 1) => bytes_of::<3, 1>(columns, [a, b, c], out),
-        (&[a, b, c], 2) => bytes_of::<3, 2>(columns, [a, b, c], out),
-        (_, n_groups) => {
+    let n_groups = axis.n_taps() / FOUR;
+    if axis.is_signed() || n_groups > 2 {
+        return bytes_in_any_range(columns, axis, rows, out);
+    }
+    match (rows, n_groups) {
+        (&[a, b, c], 1) => bytes_of::<false, 3, 1>(columns, [a, b, c], out),
+        (&[a, b, c], 2) => bytes_of::<false, 3, 2>(columns, [a, b, c], out),
+        _ => {
             for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
                 match n_groups {
-                    1 => bytes_of::<1, 1>(columns, [row], out),
-                    _ => bytes_of::<1, 2>(columns, [row], out),
+                    1 => bytes_of::<false, 1, 1>(columns, [row], out),
+                    _ => bytes_of::<false, 1, 2>(columns, [row], out),
+                }
+            }
+        }
+    }
+}
+
+/// For sums that may leave the range of a byte. Apart from [`bytes`], which stays small and fast.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
+fn bytes_in_any_range(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
+    let n_groups = axis.n_taps() / FOUR;
+    match (rows, n_groups) {
+        (&[a, b, c], 1) => bytes_of::<true, 3, 1>(columns, [a, b, c], out),
+        (&[a, b, c], 2) => bytes_of::<true, 3, 2>(columns, [a, b, c], out),
+        (&[a, b, c], 3) => bytes_of::<true, 3, 3>(columns, [a, b, c], out),
+        (&[a, b, c], _) => bytes_of::<true, 3, 4>(columns, [a, b, c], out),
+        _ => {
+            for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
+                match n_groups {
+                    1 => bytes_of::<true, 1, 1>(columns, [row], out),
+                    2 => bytes_of::<true, 1, 2>(columns, [row], out),
+                    3 => bytes_of::<true, 1, 3>(columns, [row], out),
+                    _ => bytes_of::<true, 1, 4>(columns, [row], out),
                 }
             }
         }
@@ -210,10 +232,14 @@ fn bytes(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
 fn sixty_fourths(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [i16]) {
-    match (rows, axis.n_taps() / FOUR) {
+    let n_groups = axis.n_taps() / FOUR;
+    if n_groups > 2 {
+        return sixty_fourths_of_many_taps(columns, axis, rows, out);
+    }
+    match (rows, n_groups) {
         (&[a, b, c, d], 1) => sixty_fourths_of::<4, 1>(columns, [a, b, c, d], out),
         (&[a, b, c, d], 2) => sixty_fourths_of::<4, 2>(columns, [a, b, c, d], out),
-        (_, n_groups) => {
+        _ => {
             for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
                 match n_groups {
                     1 => sixty_fourths_of::<1, 1>(columns, [row], out),
@@ -224,9 +250,34 @@ fn sixty_fourths(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [i16]
     }
 }
 
-/// The tables are read once for all `ROWS`.
+/// Apart from [`sixty_fourths`], which stays small and fast.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
+fn sixty_fourths_of_many_taps(
+    columns: &Columns,
+    axis: &Axis,
+    rows: &[&[u8]],
+    out: &mut [i16],
+) {
+    let n_groups = axis.n_taps() / FOUR;
+    match (rows, n_groups) {
+        (&[a, b, c, d], 3) => sixty_fourths_of::<4, 3>(columns, [a, b, c, d], out),
+        (&[a, b, c, d], _) => sixty_fourths_of::<4, 4>(columns, [a, b, c, d], out),
+        _ => {
+            for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
+                match n_groups {
+                    3 => sixty_fourths_of::<1, 3>(columns, [row], out),
+                    _ => sixty_fourths_of::<1, 4>(columns, [row], out),
+                }
+            }
+        }
+    }
+}
+
+/// The tables are read once for all `ROWS`. Sums leave the range of a byte only where weights are
+/// `SIGNED`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]
-fn bytes_of<const ROWS: usize, const GROUPS: usize>(
+fn bytes_of<const SIGNED: bool, const ROWS: usize, const GROUPS: usize>(
     columns: &Columns,
     rows: [&[u8]; ROWS],
     out: &mut [u8],
@@ -238,14 +289,29 @@ fn bytes_of<const ROWS: usize, const GROUPS: usize>(
     let mut places = split_rows::<_, ROWS>(out, n_blocks);
     let width = rows[0].len();
     let rows = rows.map(|row| &row[..width]);
-    let last_bytes = load_512(&LAST_BYTES);
+    let (last_bytes, upper_halves) = (load_512(&LAST_BYTES), load_512(&UPPER_HALVES));
     for nth in 0..n_blocks {
         let ([first, second], chunks) = (windows[nth], &chunks[nth]);
-        for (row, places) in rows.iter().zip(&mut places) {
-            let low = exact_sums(window(row, first), &chunks[0]);
-            let high = exact_sums(window(row, second), &chunks[1]);
-            let bytes = _mm512_permutex2var_epi8(low, last_bytes, high);
-            store_256(&mut places[nth], _mm512_castsi512_si256(bytes));
+        let (mut low, mut high) =
+            ([_mm512_setzero_si512(); ROWS], [_mm512_setzero_si512(); ROWS]);
+        for (sums, row) in low.iter_mut().zip(&rows) {
+            *sums = exact_sums(window(row, first), &chunks[0]);
+        }
+        for (sums, row) in high.iter_mut().zip(&rows) {
+            *sums = exact_sums(window(row, second), &chunks[1]);
+        }
+        for ((low, high), places) in low.into_iter().zip(high).zip(&mut places) {
+            let bytes = if SIGNED {
+                let halves = _mm512_permutex2var_epi16(low, upper_halves, high);
+                let whole = _mm512_srai_epi16::<IN_UPPER_HALF>(halves);
+                _mm512_cvtusepi16_epi8(_mm512_max_epi16(whole, _mm512_setzero_si512()))
+            } else {
+                let low = _mm512_slli_epi32::<TO_LAST_BYTE>(low);
+                let high = _mm512_slli_epi32::<TO_LAST_BYTE>(high);
+                let bytes = _mm512_permutex2var_epi8(low, last_bytes, high);
+                _mm512_castsi512_si256(bytes)
+            };
+            store_256(&mut places[nth], bytes);
         }
     }
 }
@@ -267,9 +333,15 @@ fn sixty_fourths_of<const ROWS: usize, const GROUPS: usize>(
     let middle_bytes = load_512(&MIDDLE_BYTES);
     for nth in 0..n_blocks {
         let ([first, second], chunks) = (windows[nth], &chunks[nth]);
-        for (row, places) in rows.iter().zip(&mut places) {
-            let low = planar_sums(window(row, first), &chunks[0]);
-            let high = planar_sums(window(row, second), &chunks[1]);
+        let (mut low, mut high) =
+            ([_mm512_setzero_si512(); ROWS], [_mm512_setzero_si512(); ROWS]);
+        for (sums, row) in low.iter_mut().zip(&rows) {
+            *sums = planar_sums(window(row, first), &chunks[0]);
+        }
+        for (sums, row) in high.iter_mut().zip(&rows) {
+            *sums = planar_sums(window(row, second), &chunks[1]);
+        }
+        for ((low, high), places) in low.into_iter().zip(high).zip(&mut places) {
             let values = _mm512_permutex2var_epi8(low, middle_bytes, high);
             store_512(&mut places[nth], values);
         }
@@ -298,7 +370,7 @@ fn window(row: &[u8], start: u32) -> __m512i {
     load_512::<u8, WINDOW>(window)
 }
 
-/// Sixteen rounded sums, in each the byte last.
+/// Sixteen sums to which one half has been added.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 fn exact_sums<const GROUPS: usize>(window: __m512i, steps: &[Step; GROUPS]) -> __m512i {
@@ -317,10 +389,10 @@ fn exact_sums<const GROUPS: usize>(window: __m512i, steps: &[Step; GROUPS]) -> _
     for (taps, step) in taps.iter().zip(steps) {
         sums = _mm512_dpbusd_epi32(sums, *taps, load_512(&step.digits[0]));
     }
-    _mm512_slli_epi32::<TO_LAST_BYTE>(sums)
+    sums
 }
 
-/// Sixteen rounded sums. The bits to drop are the first byte of each; none is in the last.
+/// Sixteen rounded sums. The bits to drop are the first byte of each; in the last is the sign.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 fn planar_sums<const GROUPS: usize>(window: __m512i, steps: &[Step; GROUPS]) -> __m512i {
@@ -345,6 +417,17 @@ const LAST_BYTES: [u8; 64] = {
     places
 };
 
+/// Where the upper halves of 32 sums in two vectors are.
+const UPPER_HALVES: [i16; 32] = {
+    let mut places = [1; 32];
+    let mut i = 1;
+    while i < 32 {
+        places[i] = places[i - 1] + 2;
+        i += 1;
+    }
+    places
+};
+
 /// Where the two bytes in the middle of 32 sums in two vectors are.
 const MIDDLE_BYTES: [u8; 64] = {
     let mut places = [0; 64];
@@ -356,147 +439,3 @@ const MIDDLE_BYTES: [u8; 64] = {
     }
     places
 };
-
-/// Where the last bytes of the first two of four vectors, made by [`by_twos`], go, and
-/// also those of the last two: each eight columns of every sixteen.
-const LAST_BYTES_BY_TWOS: [u8; 64] = {
-    let mut places = [0; 64];
-    let mut i = 0;
-    while i < 64 {
-        let (lane, column) = (i / 16, i % 8);
-        places[i as usize] = 64 * (column / 4) + 16 * lane + 4 * (column % 4) + 3;
-        i += 1;
-    }
-    places
-};
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
-fn blend_some_bytes(rows: &[u8], weights: &[i32], out: &mut [u8]) {
-    match weights.len() / 2 {
-        1 => blend_bytes_of::<1>(rows, weights, out),
-        2 => blend_bytes_of::<2>(rows, weights, out),
-        3 => blend_bytes_of::<3>(rows, weights, out),
-        _ => blend_bytes_of::<4>(rows, weights, out),
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-fn blend_some_sixty_fourths(rows: &[i16], weights: &[i32], out: &mut [i16]) {
-    match weights.len() / 2 {
-        1 => blend_sixty_fourths_of::<1>(rows, weights, out),
-        2 => blend_sixty_fourths_of::<2>(rows, weights, out),
-        3 => blend_sixty_fourths_of::<3>(rows, weights, out),
-        _ => blend_sixty_fourths_of::<4>(rows, weights, out),
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]
-fn blend_bytes_of<const PAIRS: usize>(rows: &[u8], weights: &[i32], out: &mut [u8]) {
-    const HIGH_EIGHT: u64 = 0xff00_ff00_ff00_ff00;
-    let (out, _) = out.as_chunks_mut::<64>();
-    let n_parts = out.len();
-    let rows = by_pairs::<_, 64, PAIRS>(rows, n_parts);
-    let mut parts = [[_mm512_setzero_si512(); 2]; PAIRS];
-    for (parts, &[upper, lower]) in parts.iter_mut().zip(weights.as_chunks::<2>().0) {
-        let ([upper_high, upper_low], [lower_high, lower_low]) =
-            (split(upper), split(lower));
-        *parts = [both(upper_high, lower_high), both(upper_low, lower_low)];
-    }
-    let last_bytes = load_512(&LAST_BYTES_BY_TWOS);
-    for nth in 0..n_parts {
-        let mut inputs = [[_mm512_setzero_si512(); 4]; PAIRS];
-        for (inputs, [upper, lower]) in inputs.iter_mut().zip(&rows) {
-            *inputs = by_twos(load_512(&upper[nth]), load_512(&lower[nth]));
-        }
-        // One half, in the unit of the high parts.
-        let mut sums = [_mm512_set1_epi32(1 << (EACH_BITS - 1 - LOW_BITS)); 4];
-        for (quarter, sum) in sums.iter_mut().enumerate() {
-            for (inputs, parts) in inputs.iter().zip(&parts) {
-                *sum = _mm512_dpwssd_epi32(*sum, inputs[quarter], parts[0]);
-            }
-            *sum = _mm512_slli_epi32::<{ LOW_BITS + TO_LAST_BYTE }>(*sum);
-            for (inputs, parts) in inputs.iter().zip(&parts) {
-                *sum = _mm512_dpwssd_epi32(*sum, inputs[quarter], parts[1]);
-            }
-        }
-        let low = _mm512_permutex2var_epi8(sums[0], last_bytes, sums[1]);
-        let high = _mm512_permutex2var_epi8(sums[2], last_bytes, sums[3]);
-        store_512(&mut out[nth], _mm512_mask_blend_epi8(HIGH_EIGHT, low, high));
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn blend_sixty_fourths_of<const PAIRS: usize>(
-    rows: &[i16],
-    weights: &[i32],
-    out: &mut [i16],
-) {
-    let (out, _) = out.as_chunks_mut::<32>();
-    let n_parts = out.len();
-    let rows = by_pairs::<_, 32, PAIRS>(rows, n_parts);
-    let mut parts = [_mm512_setzero_si512(); PAIRS];
-    for (parts, &[upper, lower]) in parts.iter_mut().zip(weights.as_chunks::<2>().0) {
-        *parts = both(low_half(upper), low_half(lower));
-    }
-    for nth in 0..n_parts {
-        let half = _mm512_set1_epi32(1 << (RUNNING_BITS - 1));
-        let (mut low, mut high) = (half, half);
-        for ([upper, lower], &parts) in rows.iter().zip(&parts) {
-            let (upper, lower) = (load_512(&upper[nth]), load_512(&lower[nth]));
-            low = _mm512_dpwssd_epi32(low, _mm512_unpacklo_epi16(upper, lower), parts);
-            high = _mm512_dpwssd_epi32(high, _mm512_unpackhi_epi16(upper, lower), parts);
-        }
-        // Packing undoes the order of unpacking.
-        low = _mm512_srai_epi32::<RUNNING_BITS>(low);
-        high = _mm512_srai_epi32::<RUNNING_BITS>(high);
-        store_512(&mut out[nth], _mm512_packs_epi32(low, high));
-    }
-}
-
-/// The high and the low part of an exact weight, the latter times four.
-#[inline(always)]
-fn split(weight: i32) -> [i16; 2] {
-    let low = weight & ((1 << LOW_BITS) - 1);
-    [low_half(weight >> LOW_BITS), low_half(low << TO_LAST_BYTE)]
-}
-
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
-fn low_half(number: i32) -> i16 {
-    number as i16
-}
-
-/// A weight for each of two rows, for all columns.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn both(upper: i16, lower: i16) -> __m512i {
-    _mm512_set1_epi32(i32::from(upper) & 0xffff | i32::from(lower) << 16)
-}
-
-/// Rows that lie one behind the other, by twos; each `n_parts` vectors of `N` numbers.
-#[inline(always)]
-fn by_pairs<T, const N: usize, const PAIRS: usize>(
-    rows: &[T],
-    n_parts: usize,
-) -> [[&[[T; N]]; 2]; PAIRS] {
-    let (parts, rest) = rows.as_chunks::<N>();
-    assert!(rest.is_empty(), "rows of whole vectors");
-    let row = |nth: usize| &parts[nth * n_parts..][..n_parts];
-    std::array::from_fn(|pair| [row(2 * pair), row(2 * pair + 1)])
-}
-
-/// 64 columns of two rows, each column's two numbers together. Of every sixteen columns, each of
-/// the four vectors has four.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn by_twos(upper: __m512i, lower: __m512i) -> [__m512i; 4] {
-    let zero = _mm512_setzero_si512();
-    let low = _mm512_unpacklo_epi8(upper, lower);
-    let high = _mm512_unpackhi_epi8(upper, lower);
-    [
-        _mm512_unpacklo_epi8(low, zero),
-        _mm512_unpackhi_epi8(low, zero),
-        _mm512_unpacklo_epi8(high, zero),
-        _mm512_unpackhi_epi8(high, zero),
-    ]
-}

@@ -118,8 +118,8 @@ impl Columns {
     }
 }
 
-/// Rounds a sum of bytes times weights to a byte. A triangle's sums stay in range but for the
-/// rounding of the weights, which may carry 255 over the edge.
+/// Rounds a sum of bytes times weights to a byte. A cubic's sums leave the range; a triangle's
+/// stay in it but for the rounding of the weights, which may carry 255 over the edge.
 #[inline(always)]
 pub(super) fn byte_of(sum: i32) -> u8 {
     let rounded = (sum + (1 << (EACH_BITS - 1))) >> EACH_BITS;
@@ -143,7 +143,7 @@ pub(super) fn sixty_fourths(axis: &Axis, rows: &[&[u8]], out: &mut [i16]) {
     for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts().len())) {
         for (value, sum) in out.iter_mut().zip(sums(axis, row)) {
             let rounded = (sum + (1 << (DROPPED - 1))) >> DROPPED;
-            *value = i16::try_from(rounded).expect("at most 255 times 64");
+            *value = i16::try_from(rounded).expect("below 2 * 255 * 64");
         }
     }
 }

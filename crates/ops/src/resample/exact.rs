@@ -96,6 +96,19 @@ impl ExactSample<'_> {
         Sampling::FULL.needed(self.crop, [rows, columns.axis()])
     }
 
+    /// Passes over the next row if nothing is made of it, and says whether it has. Nearest leaves
+    /// rows out where it makes images smaller.
+    pub fn passes_over(&mut self) -> bool {
+        self.make_rows();
+        let Exact { rows, narrowed, .. } = &mut *self.exact;
+        let first = rows.firsts()[self.n_made] as usize;
+        let passes_over = narrowed.n_rows() < first;
+        if passes_over {
+            narrowed.next(1, first);
+        }
+        passes_over
+    }
+
     /// Takes the next row: of each channel its bytes.
     ///
     /// # Panics

@@ -215,7 +215,7 @@ fn blend_sixty_fourths_of(rows: &[i16], weights: &[i32], out: &mut [i16]) {
         let (mut low, mut high) = (vdupq_n_s32(0), vdupq_n_s32(0));
         for (inputs, &weight) in rows.iter().skip(nth).step_by(stride).zip(weights) {
             let inputs = load_i16(inputs);
-            let weight = i16::try_from(weight).expect("at most 2^14");
+            let weight = i16::try_from(weight).expect("below 2 times 2^14");
             low = vmlal_n_s16(low, vget_low_s16(inputs), weight);
             high = vmlal_high_n_s16(high, inputs, weight);
         }

@@ -192,6 +192,9 @@ impl PlanarSample<'_> {
                 let (first, weights) = grids[*grid].rows.inputs_of(y);
                 let inputs = narrowed.rows(first, weights.len());
                 rows::sixty_fourths(*level, inputs, weights, row.only());
+                if grids[*grid].rows.is_signed() {
+                    rows::limit(*level, row.only());
+                }
             }
             let row = |nth: usize| planes[nth].row.rows(0, 1);
             let out = &mut self.out[y * row_bytes..][..row_bytes];

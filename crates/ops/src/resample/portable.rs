@@ -20,6 +20,10 @@ type Column = [u64; MAX_ROWS / 2];
 
 /// [`columns::sixty_fourths`], four rows at a time.
 pub(super) fn sixty_fourths(axis: &Axis, rows: &[&[u8]], out: &mut [i16]) {
+    // Of a negative product the lower half would borrow from the upper.
+    if axis.is_signed() {
+        return columns::sixty_fourths(axis, rows, out);
+    }
     let n_outputs = axis.firsts().len();
     let n_taps = axis.n_taps();
     let mut inputs = [[0; MAX_ROWS / 2]; INPUTS];
@@ -164,6 +168,8 @@ fn blend<const N: usize>(rows: &[i16], weights: &[i32], out: &mut [i16]) {
 mod tests {
     use proptest::prelude::*;
 
+    use bothends_core::recipe::Interpolation;
+
     use super::super::axis::{Rounding, Stretch};
     use super::*;
     use crate::kernels::Level;
@@ -174,6 +180,11 @@ mod tests {
         fn a_pass_along_the_rows_is_the_meaning(
             (inputs, outputs) in (1..900_u32, 1..60_u32),
             n_rows in 1..=MAX_ROWS,
+            interpolation in prop_oneof![
+                Just(Interpolation::Nearest),
+                Just(Interpolation::Bilinear),
+                Just(Interpolation::Bicubic),
+            ],
             seed in any::<u8>(),
         ) {
             let mut axis = Axis::default();
@@ -181,7 +192,8 @@ mod tests {
                 start: 0.0,
                 len: f64::from(inputs),
                 n_in: inputs,
-                half_width: (f64::from(inputs) / f64::from(outputs)).max(1.0),
+                interpolation,
+                widening: (f64::from(inputs) / f64::from(outputs)).max(1.0),
                 n_out: outputs,
                 window: 0..outputs,
                 mirror: Mirror::No,
@@ -207,9 +219,11 @@ mod tests {
         ) {
             let width = rows.len() / n_rows;
             prop_assume!(width > 0);
+            // Every third row is taken off, an eighth of them all together.
             let one = 1 << RUNNING_BITS;
             let share = one / i32::try_from(n_rows).unwrap();
-            let mut weights = vec![share; n_rows];
+            let signed = |nth: usize| if nth % 3 == 1 { -share / 8 } else { share };
+            let mut weights: Vec<i32> = (0..n_rows).map(signed).collect();
             weights[0] += one - weights.iter().sum::<i32>();
             let rows = &rows[..width * n_rows];
             let (mut need, mut got) = (vec![0; width], vec![0; width]);

@@ -3,8 +3,8 @@
 //! The functions here are the meaning; a level may have twins. Rows lie one behind the other,
 //! as many as there are weights, each as long as the result. Read `exact.rs` next.
 
-use super::axis::RUNNING_BITS;
-use super::columns::byte_of;
+use super::axis::{RUNNING_BITS, Rounding};
+use super::columns::{FRACTION_BITS, byte_of};
 #[cfg(target_arch = "aarch64")]
 use super::neon;
 use super::portable;
@@ -17,6 +17,9 @@ const SIDE_BY_SIDE: usize = 512;
 
 /// Blends rows of bytes into one. The weights are rounded each.
 pub(super) fn bytes(level: Level, rows: &[u8], weights: &[i32], out: &mut [u8]) {
+    if let Some(row) = only(Rounding::Each, rows, weights) {
+        return out.copy_from_slice(row);
+    }
     match level {
         #[cfg(target_arch = "x86_64")]
         Level::Avx2(cpu) => avx2::blend_bytes(cpu, rows, weights, out),
@@ -35,6 +38,9 @@ pub(super) fn sixty_fourths(
     weights: &[i32],
     out: &mut [i16],
 ) {
+    if let Some(row) = only(Rounding::Running, rows, weights) {
+        return out.copy_from_slice(row);
+    }
     match level {
         #[cfg(target_arch = "x86_64")]
         Level::Avx2(cpu) => avx2::blend_sixty_fourths(cpu, rows, weights, out),
@@ -43,6 +49,27 @@ pub(super) fn sixty_fourths(
         #[cfg(target_arch = "aarch64")]
         Level::Neon(cpu) => neon::blend_sixty_fourths(cpu, rows, weights, out),
         Level::Scalar => portable::blend_sixty_fourths(rows, weights, out),
+    }
+}
+
+/// The first row, if it has all of the weight.
+fn only<'a, T>(rounding: Rounding, rows: &'a [T], weights: &[i32]) -> Option<&'a [T]> {
+    let one = 1 << rounding.bits();
+    let only = weights[0] == one && weights[1..].iter().all(|&weight| weight == 0);
+    only.then(|| &rows[..rows.len() / weights.len()])
+}
+
+/// Cuts off what signed weights carry out of the range, in sixty-fourths: colours need no room
+/// for it.
+pub(super) fn limit(level: Level, values: &mut [i16]) {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2(cpu) => avx2::limit(cpu, values),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(cpu) => avx2::limit(cpu.avx2(), values),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(_) => limit_scalar(values),
+        Level::Scalar => limit_scalar(values),
     }
 }
 
@@ -57,8 +84,14 @@ pub(super) fn bytes_scalar(rows: &[u8], weights: &[i32], out: &mut [u8]) {
 pub(super) fn sixty_fourths_scalar(rows: &[i16], weights: &[i32], out: &mut [i16]) {
     blend(rows, weights, out, |sum| {
         let rounded = (sum + (1 << (RUNNING_BITS - 1))) >> RUNNING_BITS;
-        i16::try_from(rounded).expect("a mean of 16-bit values")
+        i16::try_from(rounded).expect("less than twice 255 times 64")
     });
+}
+
+/// The scalar meaning of [`limit`].
+#[inline(always)]
+pub(super) fn limit_scalar(values: &mut [i16]) {
+    values.iter_mut().for_each(|value| *value = (*value).clamp(0, 255 << FRACTION_BITS));
 }
 
 #[inline(always)]
