@@ -13,27 +13,36 @@ use std::path::{Path, PathBuf};
 
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::draw::CropBox;
-use bothends_core::recipe::{Recipe, RecordShape, Size};
+use bothends_core::recipe::{Interpolation, Numerics, Recipe, RecordShape, Size};
 use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
-use bothends_ops::resize::Resizer;
+use bothends_ops::resample::Target;
+use bothends_ops::resize::{Crop, Resizer};
 use bothends_ops::{Finish, OpsError, Pipeline, Scratch};
 use serde_json::Value;
+
+/// What the index puts before its keys for each.
+const INTERPOLATIONS: [(&str, Interpolation); 3] = [
+    ("", Interpolation::Bilinear),
+    ("bicubic_", Interpolation::Bicubic),
+    ("nearest_", Interpolation::Nearest),
+];
 
 #[test]
 fn resize_is_pillows() {
     let mut resizer = Resizer::default();
-    for case in cases("resize") {
-        let source = picture(&case);
-        let [top, left, height, width] = numbers(&case["box"]);
-        let crop = CropBox { top, left, height, width };
-        let [height, width] = numbers(&case["to"]);
-        let mut out = Image::default();
-        let view = source.view().crop(crop).unwrap();
-        resizer.resize(view, Size { height, width }, &mut out);
-        assert_pillows(&out, &case);
+    for (prefix, interpolation) in INTERPOLATIONS {
+        for case in cases(&format!("{prefix}resize")) {
+            let source = picture(&case);
+            let [height, width] = numbers(&case["to"]);
+            let mut crop = whole(&case, Size { height, width });
+            crop.target.interpolation = interpolation;
+            let mut out = Image::default();
+            resizer.crop(source.view(), &crop, &mut out);
+            assert_pillows(&out, &case);
+        }
     }
 }
 
@@ -141,12 +150,14 @@ fn real_images_are_pillows() {
         let (_, bytes) = files.iter().find(|(file, _)| file == name).unwrap();
         let image = decoded(bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_pillows(&image, case);
-        let [top, left, height, width] = numbers(&case["box"]);
-        let view = image.view().crop(CropBox { top, left, height, width }).unwrap();
-        let mut crop = Image::default();
-        resizer.resize(view, Size { height: 224, width: 224 }, &mut crop);
-        let expected = case["crop_crc32"].as_u64().unwrap();
-        assert_eq!(u64::from(crc32(crop.pixels())), expected, "{case}");
+        let mut crop = whole(case, Size { height: 224, width: 224 });
+        for (prefix, interpolation) in INTERPOLATIONS {
+            crop.target.interpolation = interpolation;
+            let mut out = Image::default();
+            resizer.crop(image.view(), &crop, &mut out);
+            let expected = case[format!("{prefix}crop_crc32")].as_u64().unwrap();
+            assert_eq!(u64::from(crc32(out.pixels())), expected, "{case}");
+        }
         assert_evaluated(bytes, case);
     }
     println!("{} real images and crops are Pillow's", real.len());
@@ -198,15 +209,33 @@ fn assert_pillows(image: &Image, case: &Value) {
     );
 }
 
-/// The recipe `imagenet-eval` as a whole, against Pillow with torchvision's arithmetic.
+/// A case's box, resized to `size`.
+fn whole(case: &Value, size: Size) -> Crop {
+    let [top, left, height, width] = numbers(&case["box"]);
+    let part = CropBox { top, left, height, width };
+    Crop { part, target: Target::whole(size), numerics: Numerics::Exact }
+}
+
+/// The recipe `imagenet-eval` as a whole, and what it would be with other interpolations, against
+/// Pillow with torchvision's arithmetic.
 fn assert_evaluated(bytes: &[u8], case: &Value) {
-    let recipe = Recipe::builtin("imagenet-eval").unwrap();
+    for (prefix, interpolation) in INTERPOLATIONS {
+        let expected = case[format!("{prefix}eval_crc32")].as_u64().unwrap();
+        assert_eq!(evaluated(bytes, interpolation), expected, "{prefix}{case}");
+    }
+}
+
+fn evaluated(bytes: &[u8], interpolation: Interpolation) -> u64 {
+    let mut recipe =
+        serde_json::to_value(Recipe::builtin("imagenet-eval").unwrap()).unwrap();
+    recipe["ops"][1]["interpolation"] = serde_json::to_value(interpolation).unwrap();
+    let recipe = Recipe::from_json(&recipe.to_string()).unwrap();
     let pipeline = Pipeline::new(&recipe, recipe.views(RecordShape::Image).unwrap());
     let key = SampleKey { seed: 0, epoch: EpochIdx(0), sample: SampleId(0) };
     let record = Record::new(bytes, Encoding::Image);
     let mut sample = vec![0; pipeline.sample_bytes()];
     pipeline.run(&mut Scratch::default(), key, record, &mut sample).unwrap();
-    assert_eq!(u64::from(crc32(&sample)), case["eval_crc32"].as_u64().unwrap(), "{case}");
+    u64::from(crc32(&sample))
 }
 
 /// CRC-32 as zlib counts it, bit by bit through a table of bytes.
