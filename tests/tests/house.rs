@@ -108,6 +108,10 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
         "crates/ops/src/jpeg/blocks/x86.rs",
         "calls code compiled for a processor known to be there",
     ),
+    (
+        "crates/ops/src/jpeg/forward/x86.rs",
+        "calls code compiled for a processor known to be there",
+    ),
     ("crates/ops/src/jpeg/idct/x86.rs", "vector loads and stores take addresses"),
     (
         "crates/ops/src/jpeg/rebuild/scan/x86.rs",

@@ -22,6 +22,7 @@ mod artefact;
 
 use bothends_core::recipe::step::Adjust;
 
+use self::artefact::Artefacts;
 pub use self::table::Table;
 use crate::image::Image;
 use crate::kernels::Level;
@@ -33,6 +34,7 @@ pub struct Adjuster {
     rows: sharpness::Rows,
     spread: spread::Spread,
     blurrer: blur::Blurrer,
+    artefacts: Artefacts,
 }
 
 impl Default for Adjuster {
@@ -47,7 +49,7 @@ impl Adjuster {
     #[must_use]
     pub fn new(level: Level) -> Self {
         let (rows, spread, blurrer) = Default::default();
-        Self { level, rows, spread, blurrer }
+        Self { level, rows, spread, blurrer, artefacts: Artefacts::new(level) }
     }
 
     /// Changes the values of `image`. What only colours have is only done to three channels:
@@ -86,13 +88,14 @@ impl Adjuster {
             Adjust::SolarizeAdd { addition } => {
                 values::change(level, image.pixels_mut(), values::solarize_add(addition));
             }
-            Adjust::Jpeg { quality } => artefact::jpeg(image, quality),
+            Adjust::Jpeg { quality } => self.artefacts.artefact(image, quality),
         }
     }
 
     /// Gives memory back if it is more than `keep_bytes`.
     pub(crate) fn release_above(&mut self, keep_bytes: usize) {
         self.blurrer.release_above(keep_bytes);
+        self.artefacts.release_above(keep_bytes);
     }
 }
 

@@ -35,6 +35,7 @@ mod progressive;
 mod blocks;
 mod stored;
 
+mod forward;
 mod idct;
 
 mod planes;
@@ -54,8 +55,12 @@ pub use entry_points::EntryPoints;
 pub use planes::{Chroma, Plane, Region};
 pub use stored::{Packed, Packer, Stored, unpack};
 
+pub(crate) use forward::{Divisors, LANES, coefficients, halve, rgb_to_ycc, steps};
 pub(crate) use frame::ColourModel;
+pub(crate) use idct::{BlockRow, Steps, block_row};
 pub(crate) use rows::PixelRows;
+pub(crate) use sequential::RowBlocks;
+pub(crate) use upsample::Upsampler;
 
 use std::fmt::Display;
 

@@ -18,7 +18,7 @@ use crate::kernels::Level;
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
-mod x86;
+pub(super) mod x86;
 
 /// Bytes that a kernel may write at once: rows of a plane are as long as a multiple of it.
 pub(crate) const STORE: usize = 32;
@@ -216,14 +216,14 @@ const F_3_072: i32 = 25_172;
 
 /// Factors of pairs of inputs: (2, 6) for the even part, (7 + 3, 5 + 1), (7, 1) and (5, 3)
 /// for the odd one.
-const EVEN_2: [i32; 2] = [F_0_541, F_0_541 - F_1_847];
-const EVEN_3: [i32; 2] = [F_0_541 + F_0_765, F_0_541];
-const SUM_3: [i32; 2] = [F_1_175 - F_1_961, F_1_175];
-const SUM_4: [i32; 2] = [F_1_175, F_1_175 - F_0_390];
-const ODD_0: [i32; 2] = [F_0_298 - F_0_899, -F_0_899];
-const ODD_1: [i32; 2] = [F_2_053 - F_2_562, -F_2_562];
-const ODD_2: [i32; 2] = [-F_2_562, F_3_072 - F_2_562];
-const ODD_3: [i32; 2] = [-F_0_899, F_1_501 - F_0_899];
+pub(super) const EVEN_2: [i32; 2] = [F_0_541, F_0_541 - F_1_847];
+pub(super) const EVEN_3: [i32; 2] = [F_0_541 + F_0_765, F_0_541];
+pub(super) const SUM_3: [i32; 2] = [F_1_175 - F_1_961, F_1_175];
+pub(super) const SUM_4: [i32; 2] = [F_1_175, F_1_175 - F_0_390];
+pub(super) const ODD_0: [i32; 2] = [F_0_298 - F_0_899, -F_0_899];
+pub(super) const ODD_1: [i32; 2] = [F_2_053 - F_2_562, -F_2_562];
+pub(super) const ODD_2: [i32; 2] = [-F_2_562, F_3_072 - F_2_562];
+pub(super) const ODD_3: [i32; 2] = [-F_0_899, F_1_501 - F_0_899];
 
 #[cfg(test)]
 mod tests {

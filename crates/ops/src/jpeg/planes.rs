@@ -109,6 +109,15 @@ impl Plane {
         self.samples.resize(self.stride * mcus.down.len() * c.v * BLOCK, 0);
     }
 
+    /// Makes room for all samples of a component of `size` (columns, rows), of which one covers
+    /// `ratio` pixels: whole blocks of eight rows.
+    pub(crate) fn set_whole(&mut self, size: [usize; 2], ratio: [usize; 2]) {
+        let [width, height] = size;
+        (self.size, self.ratio, self.origin) = (size, ratio, [0, 0]);
+        self.stride = width.next_multiple_of(STORE);
+        self.samples.resize(self.stride * height.next_multiple_of(BLOCK), 0);
+    }
+
     /// Gives the memory back if it is more than `keep_bytes`.
     pub(crate) fn release_above(&mut self, keep_bytes: usize) {
         if self.samples.capacity() > keep_bytes {

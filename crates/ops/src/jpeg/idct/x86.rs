@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Two 16-bit factors as the one 32-bit number that is repeated through a register.
-const fn factors([a, b]: [i32; 2]) -> i32 {
+pub(in crate::jpeg) const fn factors([a, b]: [i32; 2]) -> i32 {
     (a & 0xffff) | (b << 16)
 }
 
@@ -99,7 +99,7 @@ macro_rules! islow {
         /// Rows become columns, in each block.
         #[target_feature(enable = $features)]
         #[inline]
-        fn transpose(v: [V; 8]) -> [V; 8] {
+        pub(in crate::jpeg) fn transpose(v: [V; 8]) -> [V; 8] {
             let a = [
                 unpack_low16(v[0], v[1]),
                 unpack_high16(v[0], v[1]),
@@ -149,7 +149,7 @@ macro_rules! islow {
     };
 }
 
-pub(super) mod avx512 {
+pub(in crate::jpeg) mod avx512 {
     //! Four blocks at a time.
 
     use std::arch::x86_64::{
@@ -255,7 +255,7 @@ pub(super) mod avx512 {
     }
 }
 
-pub(super) mod avx2 {
+pub(in crate::jpeg) mod avx2 {
     //! Two blocks at a time.
 
     use std::arch::x86_64::{
