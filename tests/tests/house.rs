@@ -142,6 +142,11 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/ops/src/resample/avx2.rs", "calls what only some processors have"),
     ("crates/ops/src/resample/avx512.rs", "calls what only some processors have"),
     ("crates/ops/src/resample/neon.rs", "calls what only some processors have"),
+    ("crates/ops/src/warp/neon.rs", "calls what only some processors have"),
+    (
+        "crates/ops/src/warp/x86.rs",
+        "calls code compiled for a processor known to be there",
+    ),
     ("crates/ops/src/vectors.rs", "moves vectors between registers and arrays"),
 ];
 

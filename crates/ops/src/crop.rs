@@ -57,18 +57,24 @@ fn repeated(src: View<'_>, window: &Window, out: &mut Image) {
         let (dst, right) = dst.split_at_mut(n_columns * channels);
         dst.copy_from_slice(&src[from * channels..][..dst.len()]);
         for (pixels, places) in [(left, before), (right, behind)] {
-            for (pixel, x) in pixels.chunks_exact_mut(channels).zip(places) {
-                copy_pixel(&src[x * channels..][..channels], pixel);
-            }
+            copy_pixels(src, places, pixels, channels);
         }
     }
 }
 
-/// Copies one pixel; of three bytes faster.
-fn copy_pixel(src: &[u8], dst: &mut [u8]) {
-    match (<&[u8; 3]>::try_from(src), <&mut [u8; 3]>::try_from(&mut *dst)) {
-        (Ok(src), Ok(dst)) => *dst = *src,
-        _ => dst.copy_from_slice(src),
+/// Copies the pixels at `places` of a row.
+pub(crate) fn copy_pixels(
+    src: &[u8],
+    places: impl Iterator<Item = usize>,
+    dst: &mut [u8],
+    channels: usize,
+) {
+    if channels == 3 {
+        let (src, dst) = (src.as_chunks::<3>().0, dst.as_chunks_mut::<3>().0);
+        return dst.iter_mut().zip(places).for_each(|(pixel, x)| *pixel = src[x]);
+    }
+    for (pixel, x) in dst.chunks_exact_mut(channels).zip(places) {
+        pixel.copy_from_slice(&src[x * channels..][..channels]);
     }
 }
 

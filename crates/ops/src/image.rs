@@ -193,6 +193,12 @@ impl<'a> View<'a> {
         (0..self.height()).map(move |y| self.row(y))
     }
 
+    /// All bytes from the first pixel on, and how many there are from one row to the next.
+    /// Between rows, and behind the last, there may be others.
+    pub(crate) fn bytes(self) -> (&'a [u8], usize) {
+        (self.pixels, self.stride)
+    }
+
     /// Copies the rectangle into `out`, which takes its shape.
     pub fn copy_to(self, out: &mut Image) {
         let SampleShape { height, width, channels } = self.shape;
