@@ -93,7 +93,11 @@ pub fn rotation_map(
         let low = ends.iter().fold(f64::INFINITY, |low, end| low.min(*end));
         high.ceil() - low.floor()
     };
-    let (new_width, new_height) = (extent(0), extent(1));
+    // A quarter turn about the middle is the image's sides exchanged, where corners may come to
+    // lie half a pixel off, and whole pixels round them would be one more.
+    let is_quarter = cos == 0.0 && center == [width / 2.0, height / 2.0];
+    let (new_width, new_height) =
+        if is_quarter { (height, width) } else { (extent(0), extent(1)) };
     let moved = at(map, -(new_width - width) / 2.0, -(new_height - height) / 2.0);
     [map[2], map[5]] = moved;
     let size =
@@ -197,4 +201,27 @@ fn solve(mut rows: [[f64; 9]; 8]) -> [f64; 8] {
         unknowns[row] = if pivot.abs() < 1e-9 { 0.0 } else { right / pivot };
     }
     unknowns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IMAGE: Size = Size { height: 29, width: 26 };
+
+    /// Pillow's `rotate` with `expand`: 29 × 26 pixels by 90° are 26 × 29, whose upper left
+    /// pixel was the upper right one.
+    #[test]
+    fn a_quarter_turn_exchanges_the_sides() {
+        let middle = [13.0, 14.5];
+        let (map, size) = rotation_map(90.0, IMAGE, middle, Expand::Yes);
+        assert_eq!(size, Size { height: 26, width: 29 });
+        assert_eq!(map, Map::Affine([0.0, -1.0, 26.0, 1.0, 0.0, 0.0]));
+        let (_, size) = rotation_map(-90.0, IMAGE, middle, Expand::Yes);
+        assert_eq!(size, Size { height: 26, width: 29 });
+        let (_, size) = rotation_map(180.0, IMAGE, middle, Expand::Yes);
+        assert_eq!(size, IMAGE);
+        let (_, size) = rotation_map(90.0, IMAGE, middle, Expand::No);
+        assert_eq!(size, IMAGE);
+    }
 }
