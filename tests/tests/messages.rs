@@ -106,9 +106,11 @@ fn recipes_that_make_no_sense() -> Result<()> {
     refuses(
         &["--data", data, "--recipe", "imagenet-trian"],
         2,
-        "`imagenet-trian` is neither a built-in recipe (imagenet-train, imagenet-eval, \
-         cifar10-train, cifar10-eval, raw) nor a file that can be read (No such file or \
-         directory (os error 2))",
+        &format!(
+            "`imagenet-trian` is neither a built-in recipe ({}) nor a file that can be read \
+             (No such file or directory (os error 2))",
+            Recipe::builtin_names().collect::<Vec<_>>().join(", ")
+        ),
     )?;
     std::fs::write(&at, r#"{"version": 1, "name": "x", "ops": [{"op": "resizee"}]}"#)?;
     let mut command = Command::new(programs::program("bothends")?);
