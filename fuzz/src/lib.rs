@@ -9,11 +9,12 @@ use std::cell::RefCell;
 use bothends_core::blocks::{
     Blocks, Colour, Component, GroupLengths, Head, Profile, RowLengths, write_profile,
 };
-use bothends_core::recipe::Size;
-use bothends_core::sample::{Encoding, Record};
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::recipe::{BatchKey, Recipe, RecordShape, Size};
+use bothends_core::sample::{Encoding, Record, SampleKey};
+use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::PROTOCOL_VERSION;
 use bothends_csd::wire::{HEADER_BYTES, Header, Message};
-use bothends_dataset::conformance::MemoryStorage;
 use bothends_dataset::store::{self, Index, Manifest, RecordKind};
 use bothends_dataset::{Table, side_index};
 use bothends_ops::decode::decode;
@@ -23,6 +24,7 @@ use bothends_ops::jpeg::{
     Chroma, Coefficients, Decoder, EntryPoints, Opened, Plane, Region, Stored, unpack,
 };
 use bothends_ops::kernels::Level;
+use bothends_ops::{Finish, Pipeline, Scratch};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A message of the wire: what is accepted comes back as it was. The bytes are tried as
@@ -279,4 +281,54 @@ pub fn rebuild(bytes: &[u8]) {
             assert_eq!(out, file);
         }
     });
+}
+
+/// A recipe: what is read comes back from its canonical form, says what it does, and makes a
+/// sample of the promised size of a small image, or refuses it; so does what comes after
+/// the cut.
+pub fn recipe(bytes: &[u8]) {
+    let Ok(json) = std::str::from_utf8(bytes) else { return };
+    let Ok(recipe) = Recipe::from_json(json) else { return };
+    let canonical = recipe.to_json();
+    let again = Recipe::from_json(&canonical).expect("the canonical form is a recipe");
+    assert_eq!(again.to_json(), canonical);
+    assert!(!recipe.words().is_empty());
+    let [height, width, channels] = [9, 13, 3];
+    let record = RecordShape::Planar { height, width, channels };
+    let Ok(views) = recipe.views(record) else { return };
+    // What is large is slow, and not another case.
+    if views.len() > 1 << 16 || is_large(&canonical) {
+        return;
+    }
+    let planes: Vec<u8> = (0..height * width * channels).map(|i| (i * 7) as u8).collect();
+    let record = Record::new(&planes, Encoding::Planar { height, width, channels });
+    let pipeline = Pipeline::new(&recipe, views.clone());
+    let mut sample = vec![0; pipeline.sample_bytes()];
+    let mut scratch = Scratch::default();
+    for sample_id in 0..3 {
+        let (epoch, id) = (EpochIdx(1), SampleId(sample_id));
+        let key = SampleKey { seed: 5, epoch, sample: id };
+        if pipeline.run(&mut scratch, key, record, &mut sample).is_err() {
+            continue;
+        }
+        let output = Output { dtype: Dtype::F16, layout: Layout::Nchw };
+        let Ok(finish) = Finish::new(&recipe, &views, output) else { continue };
+        let mut batch = vec![0; 3 * finish.sample_bytes()];
+        for row in batch.chunks_exact_mut(finish.sample_bytes()) {
+            finish.run(Some(key), &sample, row);
+        }
+        let shape = views.shapes()[0];
+        let size = Size { height: shape.height, width: shape.width };
+        let batch_key = BatchKey { seed: 5, epoch, position: sample_id };
+        if let Some(mixture) = recipe.decide_mixture(batch_key, size) {
+            finish.mix(mixture, &mut batch, &mut Vec::new());
+        }
+    }
+}
+
+/// Whether a number of four digits or more stands in it, which may be a side.
+fn is_large(json: &str) -> bool {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let numbers = json.split(|c: char| !c.is_ascii_digit() && c != '.' && c != 'e');
+    numbers.into_iter().any(|number| digits(number) > 3)
 }

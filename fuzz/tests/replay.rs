@@ -11,6 +11,11 @@ fn wire() {
 }
 
 #[test]
+fn recipe() {
+    replay("recipe", bothends_fuzz::recipe);
+}
+
+#[test]
 fn manifest() {
     replay("dataset", bothends_fuzz::manifest);
 }
