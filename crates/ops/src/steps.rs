@@ -53,7 +53,7 @@ impl Workbench {
     }
 
     /// Does all of `steps` to the image on the bench.
-    pub(crate) fn work(&mut self, steps: &[Step], numerics: Numerics) {
+    pub fn work(&mut self, steps: &[Step], numerics: Numerics) {
         let mut rest = steps;
         while !rest.is_empty() {
             let (first, behind) = Lead::of(rest, numerics);
@@ -71,17 +71,29 @@ impl Workbench {
     /// Does all of `steps` to a copy of `source`, which is [`Self::image`] then.
     pub fn work_on(&mut self, source: View<'_>, steps: &[Step], numerics: Numerics) {
         if steps.is_empty() {
-            source.copy_to(&mut self.image);
-            return;
+            return self.put(source);
         }
         let (first, rest) = Lead::of(steps, numerics);
-        if let Lead::Crop(crop) = first {
-            self.resizer.crop(source, &crop, &mut self.image);
-            self.work(rest, numerics);
-        } else {
-            source.copy_to(&mut self.image);
-            self.work(steps, numerics);
+        match first {
+            Lead::Crop(crop) => self.resizer.crop(source, &crop, &mut self.image),
+            Lead::Step(Step::Window(part)) => {
+                self.image.reshape(part.size, source.shape().channels);
+                window(source, part, &mut self.image);
+            }
+            Lead::Step(Step::Warp(warp)) => {
+                self.warper.warp(source, warp, &mut self.image);
+            }
+            Lead::Step(_) => {
+                self.put(source);
+                return self.work(steps, numerics);
+            }
         }
+        self.work(rest, numerics);
+    }
+
+    /// Puts a copy of `source` on the bench.
+    pub fn put(&mut self, source: View<'_>) {
+        source.copy_to(&mut self.image);
     }
 
     /// One step that is no resize.
