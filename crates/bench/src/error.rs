@@ -37,6 +37,52 @@ pub enum BenchError {
     /// The recipe draws no box.
     #[error("the recipe does not begin with a decode and a resize, so it draws no boxes")]
     NoBoxes,
+    /// An image that ops were to be measured on.
+    #[error("the image cannot be used; give `--image` a JPEG or PNG file")]
+    Image {
+        /// Why.
+        source: OpsError,
+    },
+    /// A name that no op has.
+    #[error("no op is named `{name}`; there are {names}")]
+    NoSuchOp {
+        /// As asked.
+        name: String,
+        /// Those there are.
+        names: String,
+    },
+    /// The peers' program does not start.
+    #[error("cannot start `{}`; give `--peers` a Python interpreter", python.display())]
+    PeersStart {
+        /// What was to be started.
+        python: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The peers' program cannot do what it was asked.
+    #[error("the peers' program, asked `{asked}`, says: {why}")]
+    PeersFailed {
+        /// The request.
+        asked: String,
+        /// Its answer.
+        why: String,
+    },
+    /// The peers' program has ended.
+    #[error("the peers' program ended when asked `{asked}`; run it by hand to see why")]
+    PeersGone {
+        /// The request.
+        asked: String,
+    },
+    /// The peers' program went silent.
+    #[error(
+        "the peers' program gave no answer to `{asked}` for {seconds} s; it was ended"
+    )]
+    PeersSilent {
+        /// The request.
+        asked: String,
+        /// How long was waited.
+        seconds: u64,
+    },
     /// The storage failed.
     #[error(transparent)]
     Io(#[from] IoError),

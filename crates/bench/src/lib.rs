@@ -1,14 +1,15 @@
-//! Measures two parts of a run alone: [`ops`] makes samples of records that lie in memory,
-//! [`io`] reads records and looks at none.
+//! Measures parts of a run alone: [`ops`] makes samples of records that lie in memory,
+//! [`alone`] does one op after the other, [`io`] reads records and looks at none.
 //!
 //! Whatever is compared is measured in turns, in passes over the same records, in an order
 //! that moves on from pass to pass: what disturbs the machine for a while disturbs all.
 //! Reported are medians of whole passes, and where it helps minima, which hide what a busy
-//! machine adds (and hot caches, and clocks that fall). Nothing here compares with other
-//! programs; `scripts/bench-engine` does. Nothing is printed.
+//! machine adds (and hot caches, and clocks that fall). Only `alone` compares
+//! with other programs, where it is given one; `scripts/bench-engine` does it for whole
+//! samples. Nothing is printed.
 //!
 //! Reading order: `records` is what is worked on; `timing` the clocks and the medians; `ops`
-//! with `boxes`, `stages` and `rates`; `io`; `table` aligns text.
+//! with `boxes`, `stages` and `rates`; `alone`; `io`; `table` aligns text.
 
 mod error;
 mod records;
@@ -18,6 +19,8 @@ pub mod boxes;
 pub mod ops;
 mod rates;
 mod stages;
+
+pub mod alone;
 
 pub mod io;
 

@@ -24,7 +24,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// What a data set or a recipe is, and whether a store is as it was written
     Inspect(InspectArgs),
-    /// Decoding and reading, each measured alone
+    /// Ops, decoding and reading, each measured alone
     Bench(BenchArgs),
     /// Strategies compared in virtual time: modelled, at once, without data or devices
     Simulate(SimulateArgs),
@@ -158,14 +158,115 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchWhat {
-    /// Records in memory become samples: time of an image, where it goes, images per second
+    /// Every op alone, beside torchvision and OpenCV if wanted; or, with --data, the whole engine:
+    /// records in memory become samples
     Ops(Box<BenchOpsArgs>),
     /// Records are read in shuffled order, and dropped
     Io(BenchIoArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct BenchDataArgs {
+pub(crate) struct BenchOpsArgs {
+    /// Measure the whole engine on a data set, instead of every op alone
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: Option<PathBuf>,
+    /// Instructions the kernels may use: best, scalar, avx2, avx512, neon
+    #[arg(
+        long,
+        value_name = "LEVEL[,LEVEL...]",
+        value_delimiter = ',',
+        default_value = "best"
+    )]
+    pub(crate) kernels: Vec<String>,
+    /// Write the result as JSON; - for standard output
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) alone: OpsAloneArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Every op alone")]
+pub(crate) struct OpsAloneArgs {
+    /// Only ops of these names (torchvision's)
+    #[arg(value_name = "OP", conflicts_with = "data")]
+    pub(crate) ops: Vec<String>,
+    /// A JPEG or PNG file to work on; by default one is generated
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    pub(crate) image: Option<PathBuf>,
+    /// How often everything is measured, in turns
+    #[arg(long, value_name = "N", conflicts_with = "data", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// Compare with torchvision and OpenCV: a Python interpreter that has both
+    #[arg(long, value_name = "PYTHON", conflicts_with = "data")]
+    pub(crate) peers: Option<PathBuf>,
+    /// What that interpreter runs; by default that of the checkout one stands in
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "peers",
+        default_value = "scripts/peers/ops.py"
+    )]
+    pub(crate) peers_script: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "The whole engine")]
+pub(crate) struct EngineArgs {
+    /// Only the first N samples of the data set
+    #[arg(long, value_name = "N", requires = "data", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+    /// Seed of order and augmentation
+    #[arg(long, requires = "data", default_value_t = 42)]
+    pub(crate) seed: u64,
+    /// Passes over all records, in turns, after one that is not counted
+    #[arg(long, value_name = "N", requires = "data", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) passes: u32,
+    /// A built-in recipe or a recipe file
+    #[arg(
+        long,
+        value_name = "NAME|FILE",
+        requires = "data",
+        default_value = "imagenet-train"
+    )]
+    pub(crate) recipe: String,
+    /// How pixels are computed
+    #[arg(long, value_enum, requires = "data", default_value_t = NumericsArg::Both)]
+    pub(crate) numerics: NumericsArg,
+    /// What a decoder is given
+    #[arg(
+        long,
+        value_enum,
+        requires = "data",
+        value_delimiter = ',',
+        default_value = "first,index,store"
+    )]
+    pub(crate) form: Vec<FormArg>,
+    /// Numbers of threads; by default 1, and one for each core
+    #[arg(long, value_name = "N[,N...]", requires = "data", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) threads: Vec<u32>,
+    /// When boxes are drawn: once, as for a program that is given them, or anew in every pass
+    /// of the rates, as in the epochs of a run
+    #[arg(long, value_enum, requires = "data", default_value_t = DrawArg::Once)]
+    pub(crate) draw: DrawArg,
+    /// What is measured
+    #[arg(
+        long,
+        value_enum,
+        requires = "data",
+        value_delimiter = ',',
+        default_value = "read,stages,rates"
+    )]
+    pub(crate) parts: Vec<PartArg>,
+    /// Write what the recipe draws for each image, one JSON object per line
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub(crate) boxes: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchIoArgs {
     /// A data set; by default the demo's generated images
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,
@@ -181,48 +282,6 @@ pub(crate) struct BenchDataArgs {
     /// Write the result as JSON; - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<PathBuf>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct BenchOpsArgs {
-    #[command(flatten)]
-    pub(crate) data: BenchDataArgs,
-    /// A built-in recipe or a recipe file
-    #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train")]
-    pub(crate) recipe: String,
-    /// How pixels are computed
-    #[arg(long, value_enum, default_value_t = NumericsArg::Both)]
-    pub(crate) numerics: NumericsArg,
-    /// What a decoder is given
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "first,index,store")]
-    pub(crate) form: Vec<FormArg>,
-    /// Instructions the kernels may use: best, scalar, avx2, avx512, neon
-    #[arg(
-        long,
-        value_name = "LEVEL[,LEVEL...]",
-        value_delimiter = ',',
-        default_value = "best"
-    )]
-    pub(crate) kernels: Vec<String>,
-    /// Numbers of threads; by default 1, and one for each core
-    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) threads: Vec<u32>,
-    /// When boxes are drawn: once, as for a program that is given them, or anew in every pass
-    /// of the rates, as in the epochs of a run
-    #[arg(long, value_enum, default_value_t = DrawArg::Once)]
-    pub(crate) draw: DrawArg,
-    /// What is measured
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "read,stages,rates")]
-    pub(crate) parts: Vec<PartArg>,
-    /// Write what the recipe draws for each image, one JSON object per line
-    #[arg(long, value_name = "FILE")]
-    pub(crate) boxes: Option<PathBuf>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct BenchIoArgs {
-    #[command(flatten)]
-    pub(crate) data: BenchDataArgs,
     /// How samples are read; by default both ways
     #[arg(long, value_enum, default_value_t = BenchReaderArg::Both)]
     pub(crate) reader: BenchReaderArg,

@@ -1,19 +1,22 @@
-//! `bothends bench`: decoding and reading, each measured alone. What is measured, and how, is
+//! `bothends bench`: ops, decoding and reading, each measured alone. What is measured, and how, is
 //! the crate `bench`'s; this reads flags and writes results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use bothends_bench::alone::{AloneBench, PeersCommand};
 use bothends_bench::boxes::boxes;
 use bothends_bench::io::IoBench;
 use bothends_bench::ops::{Draw, Form, Level, OpsBench, Part};
 use bothends_core::recipe::Numerics;
 use bothends_runtime::{Machine, ReaderKind};
+use bothends_samples::GenerateConfig;
 use serde::Serialize;
 
 use crate::args::{
-    BenchArgs, BenchDataArgs, BenchIoArgs, BenchOpsArgs, BenchReaderArg, BenchWhat,
-    DrawArg, FormArg, NumericsArg, PartArg,
+    BenchArgs, BenchIoArgs, BenchOpsArgs, BenchReaderArg, BenchWhat, DrawArg, FormArg,
+    NumericsArg, OpsAloneArgs, PartArg,
 };
 use crate::picture::now;
 use crate::progress::Bar;
@@ -23,6 +26,9 @@ use crate::{Failed, demo, run, say};
 /// Where the demo leaves its images, and how many it makes.
 const DEMO_OUT: &str = "demo-out";
 const DEMO_IMAGES: u32 = 500;
+
+/// How long every op is measured in a round.
+const AT_LEAST: Duration = Duration::from_millis(20);
 
 /// A result, and what it was measured on.
 #[derive(Debug, Serialize)]
@@ -46,29 +52,83 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failed> {
 }
 
 fn ops(args: &BenchOpsArgs) -> Result<(), Failed> {
-    let mut bench = OpsBench {
-        data: PathBuf::new(),
-        limit: args.data.limit,
-        recipe: run::recipe(&args.recipe)?,
-        seed: args.data.seed,
-        draw: match args.draw {
+    let kernels =
+        args.kernels.iter().map(|name| level(name)).collect::<Result<_, _>>()?;
+    match &args.data {
+        Some(data) => engine(args, data, kernels),
+        None => ops_alone(args, kernels),
+    }
+}
+
+fn ops_alone(args: &BenchOpsArgs, kernels: Vec<Level>) -> Result<(), Failed> {
+    let OpsAloneArgs { ops, image, rounds, peers, peers_script } = &args.alone;
+    let peers = peers.as_ref().map(|python| PeersCommand {
+        python: python.clone(),
+        script: peers_script.clone(),
+    });
+    if let Some(PeersCommand { script, .. }) = &peers
+        && !script.is_file()
+    {
+        return Err(Failed::Arguments(format!(
+            "no file `{}`; name the peers' program with --peers-script, or start in a checkout",
+            script.display()
+        )));
+    }
+    let bench = AloneBench {
+        image: match image {
+            Some(path) => fs::read(path).map_err(|e| cannot_read(path, &e))?,
+            None => generated()?,
+        },
+        only: ops.clone(),
+        kernels,
+        rounds: *rounds,
+        at_least: AT_LEAST,
+        peers,
+    };
+    let mut bar = Bar::new();
+    let result = bench.run(&mut |text| bar.step(text));
+    bar.clear();
+    let data = image.as_deref().unwrap_or(Path::new("a generated image"));
+    let measured = measured(data, result?);
+    show(args.json.as_deref(), &measured, "bench ops", &measured.result.table())
+}
+
+fn cannot_read(path: &Path, why: &std::io::Error) -> anyhow::Error {
+    anyhow::anyhow!("cannot read {}: {why}", path.display())
+}
+
+/// The file of one generated image.
+fn generated() -> Result<Vec<u8>, Failed> {
+    let folder = tempfile::tempdir()?;
+    let config = GenerateConfig { n_images: 1, n_classes: 1, seed: 0 };
+    bothends_samples::generate(folder.path(), &config, &mut |_, _| {})?;
+    let path = folder.path().join("class-000/000.jpg");
+    Ok(fs::read(&path).map_err(|e| cannot_read(&path, &e))?)
+}
+
+fn engine(args: &BenchOpsArgs, data: &Path, kernels: Vec<Level>) -> Result<(), Failed> {
+    let engine = &args.engine;
+    let bench = OpsBench {
+        data: data.to_owned(),
+        limit: engine.limit,
+        recipe: run::recipe(&engine.recipe)?,
+        seed: engine.seed,
+        draw: match engine.draw {
             DrawArg::Once => Draw::Once,
             DrawArg::EveryPass => Draw::EveryPass,
         },
-        numerics: match args.numerics {
+        numerics: match engine.numerics {
             NumericsArg::Exact => vec![Numerics::Exact],
             NumericsArg::Planar => vec![Numerics::Planar],
             NumericsArg::Both => vec![Numerics::Exact, Numerics::Planar],
         },
-        forms: args.form.iter().map(|form| form_of(*form)).collect(),
-        kernels: args.kernels.iter().map(|name| level(name)).collect::<Result<_, _>>()?,
-        threads: threads(&args.threads),
-        passes: args.data.passes,
-        parts: args.parts.iter().map(|part| part_of(*part)).collect(),
+        forms: engine.form.iter().map(|form| form_of(*form)).collect(),
+        kernels,
+        threads: threads(&engine.threads),
+        passes: engine.passes,
+        parts: engine.parts.iter().map(|part| part_of(*part)).collect(),
     };
-    let mut bar = Bar::new();
-    bench.data = data(&args.data, &mut bar)?;
-    if let Some(path) = &args.boxes {
+    if let Some(path) = &engine.boxes {
         let mut lines = String::new();
         for drawn in boxes(&bench)? {
             lines += &serde_json::to_string(&drawn)?;
@@ -76,10 +136,11 @@ fn ops(args: &BenchOpsArgs) -> Result<(), Failed> {
         }
         fs::write(path, lines).map_err(|e| cannot_write(path, &e))?;
     }
+    let mut bar = Bar::new();
     let result = bench.run(&mut |text| bar.step(text));
     bar.clear();
     let measured = measured(&bench.data, result?);
-    show(&args.data, &measured, "bench ops", &measured.result.table())
+    show(args.json.as_deref(), &measured, "bench ops", &measured.result.table())
 }
 
 fn form_of(form: FormArg) -> Form {
@@ -93,27 +154,27 @@ fn form_of(form: FormArg) -> Form {
 fn io(args: &BenchIoArgs) -> Result<(), Failed> {
     let mut bar = Bar::new();
     let bench = IoBench {
-        data: data(&args.data, &mut bar)?,
-        limit: args.data.limit,
-        seed: args.data.seed,
+        data: data(args.data.as_deref(), &mut bar)?,
+        limit: args.limit,
+        seed: args.seed,
         readers: match args.reader {
             BenchReaderArg::Uring => vec![ReaderKind::Uring],
             BenchReaderArg::Pread => vec![ReaderKind::Pread],
             BenchReaderArg::Both => vec![ReaderKind::Uring, ReaderKind::Pread],
         },
         depths: args.depth.clone(),
-        passes: args.data.passes,
+        passes: args.passes,
     };
     let result = bench.run(&mut |text| bar.step(text));
     bar.clear();
     let measured = measured(&bench.data, result?);
-    show(&args.data, &measured, "bench io", &measured.result.table())
+    show(args.json.as_deref(), &measured, "bench io", &measured.result.table())
 }
 
 /// The data asked for, else the demo's images.
-fn data(args: &BenchDataArgs, bar: &mut Bar) -> Result<PathBuf, Failed> {
-    match &args.data {
-        Some(path) => Ok(path.clone()),
+fn data(asked: Option<&Path>, bar: &mut Bar) -> Result<PathBuf, Failed> {
+    match asked {
+        Some(path) => Ok(path.to_owned()),
         None => demo::generate(Path::new(DEMO_OUT), DEMO_IMAGES, bar),
     }
 }
@@ -130,15 +191,15 @@ fn measured<R>(data: &Path, result: R) -> Measured<R> {
 }
 
 fn show<R: Serialize>(
-    args: &BenchDataArgs,
+    json: Option<&Path>,
     measured: &Measured<R>,
     what: &str,
     table: &str,
 ) -> Result<(), Failed> {
-    if let Some(path) = &args.json {
+    if let Some(path) = json {
         write(path, &serde_json::to_string_pretty(measured)?)?;
     }
-    if args.json.as_deref() != Some(Path::new("-")) {
+    if json != Some(Path::new("-")) {
         let Measured { version, date, machine, kernels, data, .. } = measured;
         say::line(&format!("bothends {version} {what}, {date}, measured on {machine}"));
         say::line(&format!("kernels here: {}; data: {data}", kernels.join(", ")));

@@ -1,0 +1,229 @@
+//! The peers: a program that does the same ops with torchvision and OpenCV, and takes the
+//! time itself.
+//!
+//! It is asked one line and answers one line; the images it works on stand behind the first
+//! two. Every wait has a deadline, and whatever happens the program is ended when this is
+//! dropped. What it answers is trusted; `scripts/peers/ops.py` is such a program.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use bothends_ops::image::Image;
+use serde::Serialize;
+
+use super::cases::Case;
+use super::work::{Images, Timed};
+use crate::BenchError;
+
+/// Longest wait for the program to load its libraries.
+const LONGEST_START: Duration = Duration::from_secs(120);
+/// Longest wait for one measurement.
+const LONGEST_ANSWER: Duration = Duration::from_secs(60);
+
+/// How to start the program.
+#[derive(Debug, Clone)]
+pub struct PeersCommand {
+    /// An interpreter of Python that has torch, torchvision, Pillow, NumPy and OpenCV.
+    pub python: PathBuf,
+    /// The program.
+    pub script: PathBuf,
+}
+
+/// Who else does the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Peer {
+    /// torchvision on tensors of bytes.
+    Tensor,
+    /// torchvision on Pillow's images.
+    Pillow,
+    /// OpenCV on NumPy's arrays.
+    OpenCv,
+}
+
+impl Peer {
+    /// In the order of the table.
+    pub const ALL: [Self; 3] = [Self::Tensor, Self::Pillow, Self::OpenCv];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tensor => "tensor",
+            Self::Pillow => "pillow",
+            Self::OpenCv => "opencv",
+        }
+    }
+}
+
+/// The running program.
+#[derive(Debug)]
+pub(super) struct Peers {
+    child: Child,
+    /// `None` once nothing is to be asked any more.
+    requests: Option<SyncSender<Vec<u8>>>,
+    /// `None` in place of an answer: the program is gone.
+    answers: Receiver<Option<String>>,
+    talking: Option<JoinHandle<()>>,
+    /// What the peers are, with their versions.
+    pub(super) versions: String,
+}
+
+impl Peers {
+    /// Starts the program and gives it the images.
+    pub(super) fn start(
+        command: &PeersCommand,
+        images: &Images,
+    ) -> Result<Self, BenchError> {
+        let PeersCommand { python, script } = command;
+        let failed = |source| BenchError::PeersStart { python: python.clone(), source };
+        let mut child = Command::new(python)
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        // Both ends are there: they were asked for.
+        let (stdin, stdout) =
+            (child.stdin.take(), child.stdout.take().map(BufReader::new));
+        let (requests, asked) = sync_channel::<Vec<u8>>(1);
+        let (answering, answers) = sync_channel(1);
+        let talking = thread::Builder::new().name("peers".to_owned()).spawn(move || {
+            let (Some(mut stdin), Some(mut stdout)) = (stdin, stdout) else { return };
+            while let Ok(request) = asked.recv() {
+                let answer = answer(&mut stdin, &mut stdout, &request);
+                let is_gone = answer.is_none();
+                if answering.send(answer).is_err() || is_gone {
+                    break;
+                }
+            }
+        });
+        let mut peers = Self {
+            child,
+            requests: Some(requests),
+            answers,
+            talking: None,
+            versions: String::new(),
+        };
+        peers.talking = Some(talking.map_err(failed)?);
+        peers.ask("image source", image(&images.source), LONGEST_START)?;
+        peers.versions =
+            peers.ask("image sample", image(&images.sample), LONGEST_START)?;
+        Ok(peers)
+    }
+
+    /// Has `peer` do `case`; `None` where it has no such op.
+    pub(super) fn measure(
+        &mut self,
+        peer: Peer,
+        case: &Case,
+        at_least: Duration,
+    ) -> Result<Option<Timed>, BenchError> {
+        let (peer, op, parameters) = (peer.name(), case.op, &case.parameters);
+        let what = format!("measure {peer} {} {op} {parameters}", at_least.as_millis());
+        let answer = self.ask(what.trim_end(), vec![b'\n'], LONGEST_ANSWER)?;
+        let mut words = answer.split_whitespace();
+        let first = words.next();
+        if first == Some("-") {
+            return Ok(None);
+        }
+        let us = first.and_then(|word| word.parse().ok());
+        let mean_value = words.next().and_then(|word| word.parse().ok());
+        match us {
+            Some(us) => Ok(Some(Timed { us, mean_value })),
+            None => Err(BenchError::PeersFailed { asked: what, why: answer }),
+        }
+    }
+
+    /// Asks `what`, behind which stands `rest`, and waits for the answer.
+    fn ask(
+        &mut self,
+        what: &str,
+        rest: Vec<u8>,
+        longest: Duration,
+    ) -> Result<String, BenchError> {
+        let mut request = what.as_bytes().to_vec();
+        request.extend(rest);
+        let is_asked = self.requests.as_ref().is_some_and(|to| to.send(request).is_ok());
+        let answer = match is_asked {
+            true => self.answers.recv_timeout(longest),
+            false => Err(RecvTimeoutError::Disconnected),
+        };
+        let asked = what.to_owned();
+        match answer {
+            Ok(Some(line)) => match line.strip_prefix("error ") {
+                None => Ok(line),
+                Some(why) => Err(BenchError::PeersFailed { asked, why: why.to_owned() }),
+            },
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => {
+                Err(BenchError::PeersGone { asked })
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                Err(BenchError::PeersSilent { asked, seconds: longest.as_secs() })
+            }
+        }
+    }
+}
+
+impl Drop for Peers {
+    /// The program dies first: whoever waits for it wakes up.
+    fn drop(&mut self) {
+        self.requests = None;
+        // Fails only where it is dead already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(talking) = self.talking.take() {
+            let _ = talking.join();
+        }
+    }
+}
+
+/// One line for one request; `None` when the program is gone.
+fn answer(
+    stdin: &mut impl Write,
+    stdout: &mut impl BufRead,
+    request: &[u8],
+) -> Option<String> {
+    stdin.write_all(request).and_then(|()| stdin.flush()).ok()?;
+    let mut line = String::new();
+    let n_bytes = stdout.read_line(&mut line).ok()?;
+    (n_bytes > 0).then(|| line.trim().to_owned())
+}
+
+/// Rows, columns, and behind the line the pixels.
+fn image(image: &Image) -> Vec<u8> {
+    let mut bytes = format!(" {} {}\n", image.height(), image.width()).into_bytes();
+    bytes.extend(image.pixels());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bothends_core::recipe::Size;
+    use std::fs;
+    use std::time::Instant;
+
+    #[test]
+    fn a_silent_program_is_ended_after_the_deadline() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("peers.sh");
+        fs::write(&script, "echo a; echo b; exec sleep 1000").unwrap();
+        let mut image = Image::default();
+        image.reshape(Size { height: 1, width: 1 }, 3);
+        let images = Images { source: image.clone(), sample: image };
+        let command = PeersCommand { python: "/bin/sh".into(), script };
+        let begin = Instant::now();
+        let mut peers = Peers::start(&command, &images).unwrap();
+        assert_eq!(peers.versions, "b");
+        let asked = peers.ask("anything", vec![b'\n'], Duration::from_millis(30));
+        assert!(matches!(asked, Err(BenchError::PeersSilent { .. })), "{asked:?}");
+        drop(peers);
+        assert!(begin.elapsed() < Duration::from_secs(500), "it was not ended");
+    }
+}
