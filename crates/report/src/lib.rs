@@ -1,5 +1,5 @@
 //! Results for people: one self-contained page ([`html`]), one plain table ([`table`]), and
-//! samples to look at ([`sheet`]).
+//! samples to look at ([`sheet()`]).
 //!
 //! Pure functions from a [`ReportInput`] to text: nothing is measured, read or written
 //! here, and the page asks nothing of the network. Read `input.rs` first (what a report
