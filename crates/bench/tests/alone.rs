@@ -117,6 +117,11 @@ fn a_program_that_fails_is_one_clear_error() {
     assert!(said.ends_with("says: no such thing"), "{said}");
     let said = failure("while read -r _; do echo what; done");
     assert!(said.ends_with("says: what"), "{said}");
+    let script = folder.path().join("peers.sh");
+    fs::write(&script, "read -r _; echo error install it").unwrap();
+    let peers = Some(PeersCommand { python: "/bin/sh".into(), script });
+    let said = AloneBench { peers, ..bench() }.run(&mut |_| {}).unwrap_err().to_string();
+    assert_eq!(said, "the peers' program, asked `image source`, says: install it");
     let peers = PeersCommand { python: "/no/such/python".into(), script: "x".into() };
     let started = AloneBench { peers: Some(peers), ..bench() }.run(&mut |_| {});
     assert!(matches!(started, Err(BenchError::PeersStart { .. })), "{started:?}");

@@ -189,7 +189,8 @@ fn answer(
     stdout: &mut impl BufRead,
     request: &[u8],
 ) -> Option<String> {
-    stdin.write_all(request).and_then(|()| stdin.flush()).ok()?;
+    // A program that ends before it has read everything may have said why.
+    let _ = stdin.write_all(request).and_then(|()| stdin.flush());
     let mut line = String::new();
     let n_bytes = stdout.read_line(&mut line).ok()?;
     (n_bytes > 0).then(|| line.trim().to_owned())
