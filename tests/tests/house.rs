@@ -100,6 +100,7 @@ const AT_HOME_EVERYWHERE: &[&str] = &["serde", "thiserror", "proptest", "tempfil
 
 /// The modules that open `unsafe`, each with what it cannot do without.
 const UNSAFE_MODULES: &[(&str, &str)] = &[
+    ("crates/ops/src/flip/x86.rs", "calls what only some processors have"),
     (
         "crates/ops/src/jpeg/blocks/neon.rs",
         "calls code compiled for a processor known to be there",

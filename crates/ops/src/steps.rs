@@ -22,8 +22,9 @@ use crate::resize::{Crop, Resizer};
 use crate::warp::Warper;
 
 /// An image, and what works on it; keeps its memory. After warm-up nothing allocates.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Workbench {
+    level: Level,
     pub(crate) resizer: Resizer,
     adjuster: Adjuster,
     warper: Warper,
@@ -34,15 +35,25 @@ pub struct Workbench {
     next: Image,
 }
 
+impl Default for Workbench {
+    /// One for the level of this process.
+    fn default() -> Self {
+        Self::new(Level::of_process())
+    }
+}
+
 impl Workbench {
     /// One that uses the kernels of `level`; by default, those of the process.
     #[must_use]
     pub fn new(level: Level) -> Self {
         Self {
+            level,
             resizer: Resizer::new(level),
             adjuster: Adjuster::new(level),
             warper: Warper::new(level),
-            ..Self::default()
+            mixer: Mixer::default(),
+            image: Image::default(),
+            next: Image::default(),
         }
     }
 
@@ -107,7 +118,10 @@ impl Workbench {
                 window(image.view(), part, next);
                 swap(image, next);
             }
-            Step::MirrorColumns => flip::horizontal(image),
+            Step::MirrorColumns => {
+                flip::horizontal(self.level, image.view(), next);
+                swap(image, next);
+            }
             Step::MirrorRows => flip::vertical(image),
             Step::Warp(warp) => {
                 self.warper.warp(image.view(), warp, next);

@@ -14,7 +14,8 @@ use std::arch::aarch64::{
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _MM_HINT_ET0, _mm_loadu_si128, _mm_prefetch,
-    _mm256_loadu_si256, _mm256_storeu_si256, _mm512_loadu_si512, _mm512_storeu_si512,
+    _mm_storeu_si128, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_loadu_si512,
+    _mm512_storeu_si512,
 };
 
 /// Bytes of a cache line.
@@ -99,6 +100,16 @@ pub(crate) fn store_256<T: Integer, const N: usize>(to: &mut [T; N], value: __m2
     const { assert!(size_of::<[T; N]>() == 32, "one vector") };
     // SAFETY: the array is writable and as long as the vector.
     unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), value) }
+}
+
+/// Stores 16 bytes.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) fn store_128<T: Integer, const N: usize>(to: &mut [T; N], value: __m128i) {
+    const { assert!(size_of::<[T; N]>() == 16, "one vector") };
+    // SAFETY: the array is writable and as long as the vector.
+    unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), value) }
 }
 
 /// Loads 16 bytes.

@@ -13,6 +13,7 @@ use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
+use bothends_ops::kernels::Level;
 use bothends_ops::resample::Target;
 use bothends_ops::resize::{Crop, Resizer};
 use bothends_ops::{Finish, OpsError, Pipeline, SampleFault, Scratch, flip};
@@ -54,7 +55,8 @@ fn imagenet_train_is_its_ops(interpolation: Interpolation) {
         let order = Crop { part, target, numerics: Numerics::Exact };
         Resizer::default().crop(image.view(), &order, &mut crop);
         if Draws::new(key, 2).bernoulli(0.5) {
-            flip::horizontal(&mut crop);
+            let before = crop.clone();
+            flip::horizontal(Level::of_process(), before.view(), &mut crop);
             flipped += 1;
         }
         assert_eq!(run(&pipeline, &mut scratch, key, record).unwrap(), crop.pixels());
