@@ -52,6 +52,7 @@ const IMPORTS_BY_FEATURE: &[(&str, &str)] = &[("csd", "io")];
 const HOMES: &[(&str, &[&str])] = &[
     ("anyhow", &["cli", "agent", "firmware-sim", "tests"]),
     ("clap", &["cli", "agent", "firmware-sim"]),
+    ("allocation-counter", &["ops"]), // in tests
     ("crossbeam", &["runtime"]),
     ("cudarc", &["accel"]),
     ("dashmap", &["runtime"]),

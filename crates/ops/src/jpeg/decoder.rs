@@ -99,7 +99,8 @@ pub struct Decoder {
     /// By slot: the code of DC and that of AC.
     pub(super) codes: [[Lookup; 2]; 4],
     pub(super) lanes: [Lane; 2],
-    scans: Scans,
+    /// Memory for progressive files, as soon as there was one.
+    scans: Option<Scans>,
     planes: [Plane; 4],
     n_planes: usize,
     model: ColourModel,
@@ -123,7 +124,7 @@ impl Decoder {
             data: ScanData::default(),
             codes: Default::default(),
             lanes: Default::default(),
-            scans: Scans::default(),
+            scans: None,
             planes: Default::default(),
             n_planes: 0,
             model: ColourModel::Grey,
@@ -161,7 +162,9 @@ impl Decoder {
         self.data.release_above(keep_bytes);
         self.lanes.iter_mut().for_each(|lane| lane.row.release_above(keep_bytes));
         self.planes.iter_mut().for_each(|plane| plane.release_above(keep_bytes));
-        self.scans.release_above(keep_bytes);
+        if let Some(scans) = &mut self.scans {
+            scans.release_above(keep_bytes);
+        }
     }
 
     /// Decodes what `region` needs into [`Self::planes`]. With entry points that fit, only
@@ -197,7 +200,7 @@ impl Decoder {
         if self.until == Stage::Tables {
             return Ok(());
         }
-        let mut scans = std::mem::take(&mut self.scans);
+        let mut scans = self.scans.take().unwrap_or_default();
         let decoded = scans.decode(&mut file);
         if let Ok(steps) = &decoded
             && self.until > Stage::Entropy
@@ -205,7 +208,7 @@ impl Decoder {
             self.set_planes(&file.frame, &mcus);
             self.transform_all(&scans.coefficients, &file.frame, steps, &mcus);
         }
-        self.scans = scans;
+        self.scans = Some(scans);
         decoded.map(|_| ())
     }
 

@@ -167,10 +167,13 @@ impl Default for Lookup {
             limits: [0; 17],
             offsets: [0; 17],
             class: Class::Dc,
-            code: Code { counts: [0; 16], symbols: [0; 256] },
+            code: NO_CODE,
         }
     }
 }
+
+/// A code without codes.
+const NO_CODE: Code = Code { counts: [0; 16], symbols: [0; 256] };
 
 impl Lookup {
     /// Makes the table for `code`.
@@ -178,7 +181,9 @@ impl Lookup {
         if self.class == class && self.code == *code {
             return Ok(());
         }
-        *self = Self { entries: std::mem::take(self).entries, class, ..Self::default() };
+        // What fails is no table that could be the same.
+        self.code = NO_CODE;
+        (self.limits, self.offsets, self.class) = ([0; 17], [0; 17], class);
         self.set_canonical(class, code)?;
         self.fill(class, code);
         self.code.clone_from(code);
