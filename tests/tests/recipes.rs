@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use anyhow::{Context, Result, ensure};
+use bothends_core::ids::EpochIdx;
+use bothends_core::plan::LastPolicy;
 use bothends_core::recipe::{Numerics, Recipe};
-use bothends_runtime::{EpochResult, RunConfig, look};
+use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_runtime::{EpochResult, RankConfig, RunConfig, Runtime, look};
 use bothends_tests::{N_GENERATED, Setup, assert_whole, generated};
 
 /// The recipes that work on image files.
@@ -91,5 +94,61 @@ fn repetitions_are_augmented_anew_and_mixed_with_another_sample() -> Result<()> 
             ensure!(other != sample.file && (0.0..=1.0).contains(&share));
         }
     }
+    Ok(())
+}
+
+/// `last: pad` leaves masked slots, which are mixed with nobody.
+#[test]
+fn soft_labels_are_the_shares_of_both_samples() -> Result<()> {
+    let data = generated()?;
+    let recipe = Recipe::builtin("timm-a3").unwrap();
+    let rank = RankConfig { rank: 0, world: 1, last: LastPolicy::Pad };
+    let config = RunConfig { batch_size: 24, rank, ..RunConfig::new(data, recipe) };
+    let mut runtime = Runtime::open(config)?;
+    let options = runtime.options(EpochIdx(0));
+    let mut epoch = runtime.start_epoch(&options)?;
+    let mut n_masked = 0;
+    while let Some(batch) = epoch.next_batch()? {
+        let n_classes = 5;
+        let mut soft = vec![9.0; batch.rows().len() * n_classes];
+        batch.soft_labels(n_classes, &mut soft);
+        for (row, classes) in batch.rows().iter().zip(soft.chunks(n_classes)) {
+            let sum: f32 = classes.iter().sum();
+            let Some(mixed) = row.mixed else {
+                ensure!(row.sample.is_none() && sum == 0.0, "{row:?} {classes:?}");
+                n_masked += 1;
+                continue;
+            };
+            ensure!((sum - 1.0).abs() < 1e-6, "{row:?} {classes:?}");
+            let own = classes[usize::try_from(row.label.0)?];
+            if mixed.label != row.label {
+                ensure!((f64::from(own) - mixed.own_share).abs() < 1e-6, "{classes:?}");
+            }
+        }
+    }
+    ensure!(n_masked == 20, "{n_masked} masked rows");
+    Ok(())
+}
+
+/// Every view lies where it is said to, and all of them make up the sample.
+#[test]
+fn views_of_a_batch_are_parts_of_its_samples() -> Result<()> {
+    let data = generated()?;
+    let recipe = Recipe::builtin("dino").unwrap();
+    let output = Output { dtype: Dtype::F32, layout: Layout::Nchw };
+    let config = RunConfig { batch_size: 8, output, ..RunConfig::new(data, recipe) };
+    let mut runtime = Runtime::open(config)?;
+    let options = runtime.options(EpochIdx(0));
+    let mut epoch = runtime.start_epoch(&options)?;
+    let batch = epoch.next_batch()?.context("a batch")?;
+    ensure!(batch.n_views() == 10);
+    for row in 0..8 {
+        let views: Vec<&[u8]> = (0..10).map(|view| batch.view(row, view)).collect();
+        ensure!(views.concat() == batch.sample(row));
+        ensure!(views[0].len() == 224 * 224 * 12 && views[9].len() == 96 * 96 * 12);
+    }
+    ensure!(batch.view(0, 10).is_empty() && batch.view(8, 0).is_empty());
+    drop(batch);
+    runtime.finish_epoch(epoch);
     Ok(())
 }

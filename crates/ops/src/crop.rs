@@ -129,19 +129,6 @@ fn overlap(start: i64, len: usize, n: usize) -> (usize, usize, usize) {
     (before, from, (len - before).min(n - from))
 }
 
-/// Where torchvision's `center_crop` puts a window of `len` pixels on an axis of `n`:
-/// half the rest, a half rounded to even as Python's `round` does; and where the window is
-/// longer, half the padding, rounded down.
-#[must_use]
-pub fn center(n: u32, len: u32) -> i64 {
-    if len > n {
-        return -i64::from((len - n) / 2);
-    }
-    let half = (n - len) / 2;
-    let rounds_up = (n - len) % 2 == 1 && half % 2 == 1;
-    i64::from(half) + i64::from(rounds_up)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,25 +224,6 @@ mod tests {
         assert_eq!(crop(-1, -1, 4, 5).iter().filter(|&&v| v == 9).count(), 20 - 6);
         for (top, left) in [(2, 0), (0, 3), (-2, 0), (0, -2), (50, 50), (-50, -50)] {
             assert_eq!(crop(top, left, 2, 2), [9, 9, 9, 9], "{top} {left}");
-        }
-    }
-
-    /// `int(round((n - len) / 2.0))` and `-((len - n) // 2)`, from Python.
-    #[test]
-    fn the_centre_is_torchvisions() {
-        for (n, len, start) in [
-            (256, 224, 16),
-            (225, 224, 0),
-            (227, 224, 2),
-            (229, 224, 2),
-            (231, 224, 4),
-            (224, 224, 0),
-            (223, 224, 0),
-            (222, 224, -1),
-            (221, 224, -1),
-            (1, 224, -111),
-        ] {
-            assert_eq!(center(n, len), start, "{len} on {n}");
         }
     }
 }

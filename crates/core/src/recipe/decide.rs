@@ -509,3 +509,27 @@ fn center(n: u32, len: u32) -> i64 {
 fn whole(Size { height, width }: Size) -> CropBox {
     CropBox { top: 0, left: 0, height, width }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `int(round((n - len) / 2.0))` and `-((len - n) // 2)`, from Python.
+    #[test]
+    fn the_centre_is_torchvisions() {
+        for (n, len, start) in [
+            (256, 224, 16),
+            (225, 224, 0),
+            (227, 224, 2),
+            (229, 224, 2),
+            (231, 224, 4),
+            (224, 224, 0),
+            (223, 224, 0),
+            (222, 224, -1),
+            (221, 224, -1),
+            (1, 224, -111),
+        ] {
+            assert_eq!(center(n, len), start, "{len} on {n}");
+        }
+    }
+}
