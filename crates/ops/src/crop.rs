@@ -63,7 +63,7 @@ fn repeated(src: View<'_>, window: &Window, out: &mut Image) {
 }
 
 /// Copies the pixels at `places` of a row.
-pub(crate) fn copy_pixels(
+fn copy_pixels(
     src: &[u8],
     places: impl Iterator<Item = usize>,
     dst: &mut [u8],

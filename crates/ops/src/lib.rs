@@ -15,6 +15,7 @@ pub mod kernels;
 
 pub mod decode;
 pub mod jpeg;
+mod picks;
 mod picture;
 
 pub mod adjust;

@@ -97,7 +97,7 @@ impl Resizer {
             level,
             exact: Exact::new(level),
             planar: Planar::new(level),
-            nearest: Nearest::default(),
+            nearest: Nearest::new(level),
             samplings: Vec::new(),
             planes: Vec::new(),
         }

@@ -28,14 +28,15 @@ use bothends_core::recipe::step::{Fill, Warp};
 use crate::erase::fill;
 use crate::image::{Image, View};
 use crate::kernels::Level;
+use crate::picks::Picks;
 use curve::{Cubic, Curve, Linear};
-use nearest::Columns;
 
 /// Warps images. Keeps its memory from one image to the next.
 #[derive(Debug)]
 pub struct Warper {
     level: Level,
-    columns: Columns,
+    /// What an affine map that only scales and moves takes of every row.
+    picks: Picks,
 }
 
 impl Default for Warper {
@@ -48,7 +49,7 @@ impl Warper {
     /// A warper that uses the kernels of `level`.
     #[must_use]
     pub fn new(level: Level) -> Self {
-        Self { level, columns: Columns::default() }
+        Self { level, picks: Picks::new(level) }
     }
 
     /// Makes `out` what is seen of `src` through the map. Allocates only when `out` or a row
@@ -63,7 +64,7 @@ impl Warper {
         }
         match warp.interpolation {
             Interpolation::Nearest => {
-                nearest::warp(self.level, &mut self.columns, src, warp, out);
+                nearest::warp(self.level, &mut self.picks, src, warp, out);
             }
             Interpolation::Bilinear => blended::<2, Linear>(self.level, src, warp, out),
             Interpolation::Bicubic => blended::<4, Cubic>(self.level, src, warp, out),
@@ -72,9 +73,7 @@ impl Warper {
 
     /// Gives memory back if it is more than `keep_bytes`.
     pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        if self.columns.capacity() * size_of::<usize>() > keep_bytes {
-            self.columns = Columns::default();
-        }
+        self.picks.release_above(keep_bytes);
     }
 }
 
@@ -154,7 +153,13 @@ mod tests {
                 fill(out.pixels_mut(), src.channels(), warp.fill);
             }
             Interpolation::Nearest => {
-                nearest::warp(Level::Scalar, &mut vec![], src.view(), warp, &mut out);
+                nearest::warp(
+                    Level::Scalar,
+                    &mut Picks::new(Level::Scalar),
+                    src.view(),
+                    warp,
+                    &mut out,
+                );
             }
             Interpolation::Bilinear => {
                 curve::blend::<2, Linear>(src.view(), warp, &mut out);
@@ -337,11 +342,11 @@ mod tests {
         let warp = Warp { map, size: image.size(), interpolation: ALL[0], fill: FILL };
         let mut out = Image::default();
         warper.warp(image.view(), &warp, &mut out);
-        assert!(warper.columns.capacity() > 0);
+        assert!(warper.picks.capacity_bytes() > 0);
         warper.release_above(1 << 20);
-        assert!(warper.columns.capacity() > 0);
+        assert!(warper.picks.capacity_bytes() > 0);
         warper.release_above(0);
-        assert_eq!(warper.columns.capacity(), 0);
+        assert_eq!(warper.picks.capacity_bytes(), 0);
     }
 
     fn any_map() -> impl Strategy<Value = Map> {

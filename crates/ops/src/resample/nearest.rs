@@ -9,15 +9,23 @@ use super::axis::{Axis, Rounding};
 use super::{Sampling, Target};
 use crate::image::View;
 use crate::kernels::Level;
+use crate::picks::Picks;
 
 /// Resizes one crop after the other; keeps its memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Nearest {
     rows: Axis,
     columns: Axis,
+    picks: Picks,
 }
 
 impl Nearest {
+    /// A resizer that uses the kernels of `level`.
+    pub(crate) fn new(level: Level) -> Self {
+        let (rows, columns) = (Axis::default(), Axis::default());
+        Self { rows, columns, picks: Picks::new(level) }
+    }
+
     /// Makes the target of `crop` of `src`, which has one to four channels, into `out`. The
     /// target's interpolation is nearest, and its window not empty.
     ///
@@ -30,7 +38,7 @@ impl Nearest {
         target: &Target,
         out: &mut [u8],
     ) {
-        let Self { rows, columns } = self;
+        let Self { rows, columns, picks } = self;
         let [down, along] = target.stretches(crop, Sampling::FULL);
         rows.set(Level::Scalar, &down, Rounding::Each);
         columns.set(Level::Scalar, &along, Rounding::Each);
@@ -38,6 +46,7 @@ impl Nearest {
         let inside = src.crop(part).expect("the crop lies in the image");
         let columns = &columns.firsts()[..columns.n_outputs()];
         let row_bytes = columns.len() * src.channels();
+        picks.set(inside.width(), src.channels(), columns.iter().copied());
         assert_eq!(out.len(), rows.n_outputs() * row_bytes, "one sample");
         let mut before = None;
         for (y, &row) in rows.firsts()[..rows.n_outputs()].iter().enumerate() {
@@ -48,22 +57,7 @@ impl Nearest {
                 continue;
             }
             before = Some(row);
-            let row = inside.row(row as usize);
-            match src.channels() {
-                1 => choose::<1>(row, columns, out),
-                2 => choose::<2>(row, columns, out),
-                3 => choose::<3>(row, columns, out),
-                _ => choose::<4>(row, columns, out),
-            }
+            picks.take(inside.row(row as usize), out);
         }
-    }
-}
-
-/// The pixels of a row at `columns`.
-fn choose<const N: usize>(row: &[u8], columns: &[u32], out: &mut [u8]) {
-    let (pixels, _) = row.as_chunks::<N>();
-    let (places, _) = out.as_chunks_mut::<N>();
-    for (place, &column) in places.iter_mut().zip(columns) {
-        *place = pixels[column as usize];
     }
 }

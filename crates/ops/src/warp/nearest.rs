@@ -13,25 +13,22 @@ use bothends_core::recipe::step::{Map, Warp};
 use super::blend::{RGB, window};
 use super::fill_pixel;
 use super::points::{N, Points, Run, Seen, between, runs};
-use crate::crop::copy_pixels;
 use crate::erase::fill;
 use crate::image::{Image, View};
 use crate::kernels::Level;
-
-/// For each column of the result that lies inside, the one of the image; keeps its memory.
-pub(super) type Columns = Vec<usize>;
+use crate::picks::Picks;
 
 /// Makes `out`. Both images have pixels.
 pub(super) fn warp(
     level: Level,
-    columns: &mut Columns,
+    picks: &mut Picks,
     src: View<'_>,
     warp: &Warp,
     out: &mut Image,
 ) {
     let stepping = match warp.map {
         Map::Affine(map) if map[1] == 0.0 && map[3] == 0.0 => {
-            return scaled(columns, src, (map, warp), out);
+            return scaled(picks, src, (map, warp), out);
         }
         Map::Affine(map) => match Fixed::new(map, [out.width(), out.height()]) {
             Some(fixed) => Stepping::Fixed(fixed),
@@ -169,7 +166,7 @@ impl Fixed {
 
 /// An affine map that only scales and moves: the columns are the same for all rows.
 fn scaled(
-    columns: &mut Columns,
+    picks: &mut Picks,
     src: View<'_>,
     (map, warp): ([f64; 6], &Warp),
     out: &mut Image,
@@ -178,11 +175,13 @@ fn scaled(
     let ([x_step, .., y_step, _], [x, y]) = (map, start(map));
     let all = steps(x, x_step).take(width).map(|x| place(x, src.width()));
     let n_before = all.clone().take_while(Option::is_none).count();
-    columns.clear();
-    columns.extend(all.skip(n_before).map_while(|x| x));
-    let inside = n_before * channels..(n_before + columns.len()) * channels;
-    let (first, n_bytes) = (columns.first().copied().unwrap_or(0), inside.len());
-    let is_run = (first..).zip(&*columns).all(|(next, &x)| next == x);
+    // An image's side is 16 bits.
+    let columns = all.skip(n_before).map_while(|x| u32::try_from(x?).ok());
+    picks.set(src.width(), channels, columns);
+    let places = picks.columns();
+    let inside = n_before * channels..(n_before + places.len()) * channels;
+    let (first, n_bytes) = (places.first().copied().unwrap_or(0), inside.len());
+    let is_run = (first..).zip(places).all(|(next, &x)| next == x);
     let rows = out.pixels_mut().chunks_exact_mut(width * channels);
     for (row, y) in rows.zip(steps(y, y_step)) {
         let Some(y) = place(y, src.height()).filter(|_| !inside.is_empty()) else {
@@ -193,10 +192,10 @@ fn scaled(
         fill(&mut row[inside.end..], channels, warp.fill);
         let (from, pixels) = (src.row(y), &mut row[inside.clone()]);
         if is_run {
-            pixels.copy_from_slice(&from[first * channels..][..n_bytes]);
+            pixels.copy_from_slice(&from[first as usize * channels..][..n_bytes]);
             continue;
         }
-        copy_pixels(from, columns.iter().copied(), pixels, channels);
+        picks.take(from, pixels);
     }
 }
 
