@@ -189,3 +189,21 @@ fn an_audited_device_that_is_honest_passes() -> Result<()> {
     ensure!(epoch.audited > 0, "nothing was audited");
     Ok(())
 }
+
+/// A device that is still busy with a batch when an epoch ends answers in the next one.
+#[test]
+fn a_late_answer_is_not_taken_for_a_batch_of_the_next_epoch() -> Result<()> {
+    programs::program("firmware-sim")?;
+    let data = generated()?;
+    let alone = Setup { strategy: "cpu", epochs: 6, batch_size: 17, ..Setup::new(&data) };
+    let reference = alone.drive()?.result;
+    for rate in ["0.05x", "0.1x", "0.15x"] {
+        let devices = vec![format!("sim:ideal,rate={rate}")];
+        let setup = Setup { strategy: "ordered", workers: 2, devices, ..alone.clone() };
+        let result = setup.drive().with_context(|| format!("{setup:?}"))?.result;
+        for (epoch, reference) in result.epochs.iter().zip(&reference.epochs) {
+            ensure!(epoch.stream_digest == reference.stream_digest, "{setup:?}");
+        }
+    }
+    Ok(())
+}

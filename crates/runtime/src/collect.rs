@@ -183,6 +183,13 @@ pub(crate) struct Under {
     ended: bool,
 }
 
+impl Under {
+    /// Nothing yet; the ids of jobs are above `id`.
+    pub(crate) fn after(id: u64) -> Self {
+        Self { next_id: id, ..Self::default() }
+    }
+}
+
 /// What is left of an epoch when its collector has ended.
 #[derive(Debug)]
 pub(crate) struct Collected {

@@ -85,6 +85,9 @@ pub struct Runtime {
     pub(crate) room: Room,
     /// Mean nanoseconds of the host's workers per batch in the last epoch.
     pub(crate) front_prior_ns: Option<u64>,
+    /// Epochs started so far: no two jobs of a run have one id, or a device's late answer
+    /// from one epoch would be taken for another of the next.
+    pub(crate) n_started: u64,
 }
 
 /// How many slots each prong may hold.
@@ -142,6 +145,7 @@ impl Runtime {
             converted,
             room,
             front_prior_ns: None,
+            n_started: 0,
             config,
         };
         // Refuses impossible batch sizes and ranks before anything is started.

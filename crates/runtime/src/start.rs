@@ -60,6 +60,7 @@ impl Runtime {
     /// A plan that makes no sense, or a thread that cannot be started.
     pub fn start_epoch(&mut self, options: &EpochOptions) -> Result<Epoch, RuntimeError> {
         let plan = Arc::new(self.plan(options)?);
+        self.n_started += 1;
         let (tell, events) = bounded(EVENT_ROOM);
         let shared = Shared { tell, stop: Stop::default(), gauge: Arc::default() };
         let (made_in, made) = bounded(FEED_ROOM as usize + 1);
@@ -96,7 +97,7 @@ impl Runtime {
             gauge: Arc::clone(&shared.gauge),
             log: EventLog::default(),
             stop: shared.stop.clone(),
-            under: Under::default(),
+            under: Under::after(self.n_started << 32),
             plan: Arc::clone(&plan),
             keeps_order: options.strategy.keeps_order(),
         };
