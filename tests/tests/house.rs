@@ -141,7 +141,7 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/ops/src/colour/avx2.rs", "calls what only some processors have"),
     ("crates/ops/src/colour/avx512.rs", "calls what only some processors have"),
     ("crates/ops/src/colour/neon.rs", "calls what only some processors have"),
-    ("crates/ops/src/picks/avx512.rs", "calls what only some processors have"),
+    ("crates/ops/src/gather/avx512.rs", "calls what only some processors have"),
     ("crates/ops/src/resample/avx2.rs", "calls what only some processors have"),
     ("crates/ops/src/resample/avx512.rs", "calls what only some processors have"),
     ("crates/ops/src/resample/neon.rs", "calls what only some processors have"),

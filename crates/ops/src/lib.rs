@@ -14,8 +14,8 @@ pub mod image;
 pub mod kernels;
 
 pub mod decode;
+mod gather;
 pub mod jpeg;
-mod picks;
 mod picture;
 
 pub mod adjust;

@@ -26,9 +26,9 @@ use bothends_core::recipe::Interpolation;
 use bothends_core::recipe::step::{Fill, Warp};
 
 use crate::erase::fill;
+use crate::gather::Gather;
 use crate::image::{Image, View};
 use crate::kernels::Level;
-use crate::picks::Picks;
 use curve::{Cubic, Curve, Linear};
 
 /// Warps images. Keeps its memory from one image to the next.
@@ -36,7 +36,7 @@ use curve::{Cubic, Curve, Linear};
 pub struct Warper {
     level: Level,
     /// What an affine map that only scales and moves takes of every row.
-    picks: Picks,
+    gather: Gather,
 }
 
 impl Default for Warper {
@@ -49,7 +49,7 @@ impl Warper {
     /// A warper that uses the kernels of `level`.
     #[must_use]
     pub fn new(level: Level) -> Self {
-        Self { level, picks: Picks::new(level) }
+        Self { level, gather: Gather::new(level) }
     }
 
     /// Makes `out` what is seen of `src` through the map. Allocates only when `out` or a row
@@ -64,7 +64,7 @@ impl Warper {
         }
         match warp.interpolation {
             Interpolation::Nearest => {
-                nearest::warp(self.level, &mut self.picks, src, warp, out);
+                nearest::warp(self.level, &mut self.gather, src, warp, out);
             }
             Interpolation::Bilinear => blended::<2, Linear>(self.level, src, warp, out),
             Interpolation::Bicubic => blended::<4, Cubic>(self.level, src, warp, out),
@@ -73,7 +73,7 @@ impl Warper {
 
     /// Gives memory back if it is more than `keep_bytes`.
     pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        self.picks.release_above(keep_bytes);
+        self.gather.release_above(keep_bytes);
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
             Interpolation::Nearest => {
                 nearest::warp(
                     Level::Scalar,
-                    &mut Picks::new(Level::Scalar),
+                    &mut Gather::new(Level::Scalar),
                     src.view(),
                     warp,
                     &mut out,
@@ -342,11 +342,11 @@ mod tests {
         let warp = Warp { map, size: image.size(), interpolation: ALL[0], fill: FILL };
         let mut out = Image::default();
         warper.warp(image.view(), &warp, &mut out);
-        assert!(warper.picks.capacity_bytes() > 0);
+        assert!(warper.gather.capacity_bytes() > 0);
         warper.release_above(1 << 20);
-        assert!(warper.picks.capacity_bytes() > 0);
+        assert!(warper.gather.capacity_bytes() > 0);
         warper.release_above(0);
-        assert_eq!(warper.picks.capacity_bytes(), 0);
+        assert_eq!(warper.gather.capacity_bytes(), 0);
     }
 
     fn any_map() -> impl Strategy<Value = Map> {

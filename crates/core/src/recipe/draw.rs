@@ -48,10 +48,7 @@ pub fn random_resized_crop(
     let area = f64::from(image_height) * f64::from(image_width);
     let log_ratio = [ln(ratio[0]), ln(ratio[1])];
     for _ in 0..10 {
-        let target = area * draws.between(scale);
-        let aspect = exp(draws.between(log_ratio));
-        let width = (target * aspect).sqrt().round_ties_even();
-        let height = (target / aspect).sqrt().round_ties_even();
+        let [width, height] = sides(draws, area, scale, log_ratio);
         let fits = (1.0..=f64::from(image_width)).contains(&width)
             && (1.0..=f64::from(image_height)).contains(&height);
         if fits {
@@ -90,10 +87,7 @@ pub fn random_erasing(
     let area = f64::from(image_height) * f64::from(image_width);
     let log_ratio = [ln(ratio[0]), ln(ratio[1])];
     for _ in 0..10 {
-        let target = area * draws.between(scale);
-        let aspect = exp(draws.between(log_ratio));
-        let height = (target * aspect).sqrt().round_ties_even();
-        let width = (target / aspect).sqrt().round_ties_even();
+        let [height, width] = sides(draws, area, scale, log_ratio);
         if height < f64::from(image_height) && width < f64::from(image_width) {
             let (height, width) = (pixels(height), pixels(width));
             let top = draws.below(image_height - height + 1);
@@ -103,6 +97,14 @@ pub fn random_erasing(
         }
     }
     None
+}
+
+/// Two whole sides whose product is a drawn share of `area`, and whose quotient, the first by
+/// the second, has a drawn logarithm.
+fn sides(draws: &mut Draws, area: f64, scale: [f64; 2], log_ratio: [f64; 2]) -> [f64; 2] {
+    let target = area * draws.between(scale);
+    let aspect = exp(draws.between(log_ratio));
+    [target * aspect, target / aspect].map(|square| square.sqrt().round_ties_even())
 }
 
 fn central(image: Size, ratio: [f64; 2]) -> CropBox {

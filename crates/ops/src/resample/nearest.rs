@@ -7,23 +7,23 @@ use bothends_core::recipe::draw::CropBox;
 
 use super::axis::{Axis, Rounding};
 use super::{Sampling, Target};
+use crate::gather::Gather;
 use crate::image::View;
 use crate::kernels::Level;
-use crate::picks::Picks;
 
 /// Resizes one crop after the other; keeps its memory.
 #[derive(Debug)]
 pub(crate) struct Nearest {
     rows: Axis,
     columns: Axis,
-    picks: Picks,
+    gather: Gather,
 }
 
 impl Nearest {
     /// A resizer that uses the kernels of `level`.
     pub(crate) fn new(level: Level) -> Self {
         let (rows, columns) = (Axis::default(), Axis::default());
-        Self { rows, columns, picks: Picks::new(level) }
+        Self { rows, columns, gather: Gather::new(level) }
     }
 
     /// Makes the target of `crop` of `src`, which has one to four channels, into `out`. The
@@ -38,7 +38,7 @@ impl Nearest {
         target: &Target,
         out: &mut [u8],
     ) {
-        let Self { rows, columns, picks } = self;
+        let Self { rows, columns, gather } = self;
         let [down, along] = target.stretches(crop, Sampling::FULL);
         rows.set(Level::Scalar, &down, Rounding::Each);
         columns.set(Level::Scalar, &along, Rounding::Each);
@@ -46,7 +46,7 @@ impl Nearest {
         let inside = src.crop(part).expect("the crop lies in the image");
         let columns = &columns.firsts()[..columns.n_outputs()];
         let row_bytes = columns.len() * src.channels();
-        picks.set(inside.width(), src.channels(), columns.iter().copied());
+        gather.set(inside.width(), src.channels(), columns.iter().copied());
         assert_eq!(out.len(), rows.n_outputs() * row_bytes, "one sample");
         let mut before = None;
         for (y, &row) in rows.firsts()[..rows.n_outputs()].iter().enumerate() {
@@ -57,7 +57,7 @@ impl Nearest {
                 continue;
             }
             before = Some(row);
-            picks.take(inside.row(row as usize), out);
+            gather.take(inside.row(row as usize), out);
         }
     }
 }

@@ -14,21 +14,21 @@ use super::blend::{RGB, window};
 use super::fill_pixel;
 use super::points::{N, Points, Run, Seen, between, runs};
 use crate::erase::fill;
+use crate::gather::Gather;
 use crate::image::{Image, View};
 use crate::kernels::Level;
-use crate::picks::Picks;
 
 /// Makes `out`. Both images have pixels.
 pub(super) fn warp(
     level: Level,
-    picks: &mut Picks,
+    gather: &mut Gather,
     src: View<'_>,
     warp: &Warp,
     out: &mut Image,
 ) {
     let stepping = match warp.map {
         Map::Affine(map) if map[1] == 0.0 && map[3] == 0.0 => {
-            return scaled(picks, src, (map, warp), out);
+            return scaled(gather, src, (map, warp), out);
         }
         Map::Affine(map) => match Fixed::new(map, [out.width(), out.height()]) {
             Some(fixed) => Stepping::Fixed(fixed),
@@ -166,7 +166,7 @@ impl Fixed {
 
 /// An affine map that only scales and moves: the columns are the same for all rows.
 fn scaled(
-    picks: &mut Picks,
+    gather: &mut Gather,
     src: View<'_>,
     (map, warp): ([f64; 6], &Warp),
     out: &mut Image,
@@ -177,8 +177,8 @@ fn scaled(
     let n_before = all.clone().take_while(Option::is_none).count();
     // An image's side is 16 bits.
     let columns = all.skip(n_before).map_while(|x| u32::try_from(x?).ok());
-    picks.set(src.width(), channels, columns);
-    let places = picks.columns();
+    gather.set(src.width(), channels, columns);
+    let places = gather.columns();
     let inside = n_before * channels..(n_before + places.len()) * channels;
     let (first, n_bytes) = (places.first().copied().unwrap_or(0), inside.len());
     let is_run = (first..).zip(places).all(|(next, &x)| next == x);
@@ -195,7 +195,7 @@ fn scaled(
             pixels.copy_from_slice(&from[first as usize * channels..][..n_bytes]);
             continue;
         }
-        picks.take(from, pixels);
+        gather.take(from, pixels);
     }
 }
 

@@ -16,7 +16,7 @@ const PIXELS: usize = 21;
 
 /// Chosen columns; keeps its memory.
 #[derive(Debug)]
-pub(crate) struct Picks {
+pub(crate) struct Gather {
     level: Level,
     channels: usize,
     columns: Vec<u32>,
@@ -32,7 +32,7 @@ struct Block {
     order: [u8; 64],
 }
 
-impl Picks {
+impl Gather {
     /// None yet.
     pub(crate) fn new(level: Level) -> Self {
         Self { level, channels: 1, columns: Vec::new(), blocks: Vec::new() }
@@ -152,10 +152,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn taken(level: Level, row: &[u8], channels: usize, columns: &[u32]) -> Vec<u8> {
-        let mut picks = Picks::new(level);
-        picks.set(row.len() / channels, channels, columns.iter().copied());
+        let mut gather = Gather::new(level);
+        gather.set(row.len() / channels, channels, columns.iter().copied());
         let mut out = vec![0; columns.len() * channels];
-        picks.take(row, &mut out);
+        gather.take(row, &mut out);
         out
     }
 

@@ -3,20 +3,21 @@
 
 use std::arch::x86_64::_mm512_permutex2var_epi8;
 
-use super::{PIXELS, Picks, choose};
+use super::{Gather, PIXELS, choose};
 use crate::kernels::Avx512;
 use crate::vectors::{load_512, store_512};
 
-/// [`Picks::take`] of three channels, block by block; how many pixels are done.
-pub(super) fn take(_: Avx512, picks: &Picks, src: &[u8], dst: &mut [u8]) -> usize {
+/// [`Gather::take`] of three channels, block by block; how many pixels are done.
+pub(super) fn take(_: Avx512, gather: &Gather, src: &[u8], dst: &mut [u8]) -> usize {
     // SAFETY: an `Avx512` is proof that the processor has these instructions.
-    unsafe { take_blocks(picks, src, dst) }
+    unsafe { take_blocks(gather, src, dst) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn take_blocks(picks: &Picks, src: &[u8], dst: &mut [u8]) -> usize {
+fn take_blocks(gather: &Gather, src: &[u8], dst: &mut [u8]) -> usize {
     let mut n_done = 0;
-    for (block, columns) in picks.blocks.iter().zip(picks.columns.chunks_exact(PIXELS)) {
+    for (block, columns) in gather.blocks.iter().zip(gather.columns.chunks_exact(PIXELS))
+    {
         let place = &mut dst[3 * n_done..];
         n_done += PIXELS;
         // A register is one byte longer than its pixels.
