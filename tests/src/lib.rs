@@ -187,6 +187,7 @@ impl Setup {
             on_bad: self.on_bad,
             audit_percent: self.audit_percent,
             memory_budget_bytes: 64 << 20,
+            held_batches: 1,
             ..RunConfig::new(self.data.clone(), recipe)
         })
     }

@@ -113,6 +113,7 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
         on_bad: args.on_bad.parse().map_err(wrong)?,
         audit_percent: percent(&args.audit)?,
         memory_budget_bytes: args.memory as usize * (1 << 20),
+        held_batches: 1,
     })
 }
 

@@ -72,6 +72,9 @@ pub struct PlanConfig {
     pub world: u32,
     /// What happens at the end.
     pub last: LastPolicy,
+    /// Consumers that this rank's batches are dealt to in turn: 1 or more. Each gets as many
+    /// as the others, so the end of the epoch is cut or filled up for all of them together.
+    pub consumers: u32,
     /// Global positions delivered before this plan begins: 0, or from a resume state.
     pub start: u64,
     /// Positions in a row that are the same record, each under an id of its own (repeated
@@ -108,18 +111,25 @@ pub enum PlanError {
     },
     /// Under `drop`, every sample would be dropped.
     #[error(
-        "{world} ranks with --batch-size {batch_size} need {} samples for one step and the \
+        "{} with --batch-size {batch_size} need {needed} samples for one step and the \
          epoch has {n_samples}; use a smaller --batch-size, --repeat, or --last pad",
-        u64::from(*batch_size) * u64::from(*world)
+        takers(*world, *consumers)
     )]
     StepAboveSamples {
         /// As given.
         batch_size: u32,
         /// Number of ranks.
         world: u32,
+        /// Consumers of each rank.
+        consumers: u32,
+        /// Samples of a step of all of them.
+        needed: u64,
         /// Samples of the epoch.
         n_samples: u64,
     },
+    /// A plan for nobody.
+    #[error("an epoch is dealt to 0 consumers; it needs at least 1")]
+    NoConsumers,
     /// A rank outside the world.
     #[error(
         "--rank {rank} with --world {world}: a rank is 0 or more and below the world"
@@ -171,10 +181,12 @@ impl Plan {
         check(&config)?;
         let PlanConfig { n_samples, batch_size, start, .. } = config;
         let left = n_samples - start;
-        let steps = match config.last {
-            LastPolicy::Drop => left / step_size(&config),
-            LastPolicy::Pad | LastPolicy::Wrap => left.div_ceil(step_size(&config)),
-        };
+        let consumers = u64::from(config.consumers);
+        let round = step_size(&config).saturating_mul(consumers);
+        let steps = consumers.saturating_mul(match config.last {
+            LastPolicy::Drop => left / round,
+            LastPolicy::Pad | LastPolicy::Wrap => left.div_ceil(round),
+        });
         let n_batches = u32::try_from(steps)
             .map_err(|_| PlanError::TooManyBatches { batch_size, n_batches: steps })?;
         let permutation = Permutation::new(n_samples, config.seed, config.epoch);
@@ -260,13 +272,21 @@ impl Plan {
     }
 }
 
+/// Whom a step is for, in a message.
+fn takers(world: u32, consumers: u32) -> String {
+    match consumers {
+        1 => format!("{world} ranks"),
+        _ => format!("{world} ranks of {consumers} consumers each"),
+    }
+}
+
 /// G: positions that all ranks together deliver in one step.
 fn step_size(config: &PlanConfig) -> u64 {
     u64::from(config.batch_size) * u64::from(config.world)
 }
 
 fn check(config: &PlanConfig) -> Result<(), PlanError> {
-    let &PlanConfig { n_samples, batch_size, rank, world, start, .. } = config;
+    let &PlanConfig { n_samples, batch_size, rank, world, consumers, start, .. } = config;
     if n_samples == 0 {
         return Err(PlanError::NoSamples);
     }
@@ -279,11 +299,21 @@ fn check(config: &PlanConfig) -> Result<(), PlanError> {
     if rank >= world {
         return Err(PlanError::RankOutside { rank, world });
     }
+    if consumers == 0 {
+        return Err(PlanError::NoConsumers);
+    }
     if u64::from(batch_size) > n_samples {
         return Err(PlanError::BatchAboveSamples { batch_size, n_samples });
     }
-    if config.last == LastPolicy::Drop && step_size(config) > n_samples {
-        return Err(PlanError::StepAboveSamples { batch_size, world, n_samples });
+    let needed = step_size(config).saturating_mul(u64::from(consumers));
+    if config.last == LastPolicy::Drop && needed > n_samples {
+        return Err(PlanError::StepAboveSamples {
+            batch_size,
+            world,
+            consumers,
+            needed,
+            n_samples,
+        });
     }
     if start > n_samples {
         return Err(PlanError::StartAboveSamples { start, n_samples });
@@ -307,9 +337,37 @@ mod tests {
             rank: 0,
             world: 1,
             last,
+            consumers: 1,
             start: 0,
             repetitions: 1,
         }
+    }
+
+    /// Every consumer gets as many batches as the others, and together they get what one
+    /// would, but for the end.
+    #[test]
+    fn the_end_of_an_epoch_is_cut_or_filled_up_for_all_consumers_together() {
+        let count = |last, consumers| {
+            let plan = PlanConfig { consumers, ..config(23, 2, last) };
+            let plan = Plan::new(plan).unwrap();
+            let batches = (0..plan.n_batches()).map(BatchIdx);
+            let mut ids: Vec<_> =
+                batches.flat_map(|b| plan.samples(b)).flatten().collect();
+            let n_slots = ids.len();
+            ids.sort_unstable();
+            ids.dedup();
+            (plan.n_batches(), n_slots, ids.len())
+        };
+        assert_eq!(count(LastPolicy::Drop, 1), (11, 22, 22));
+        assert_eq!(count(LastPolicy::Drop, 3), (9, 18, 18));
+        assert_eq!(count(LastPolicy::Pad, 1), (12, 23, 23));
+        assert_eq!(count(LastPolicy::Pad, 5), (15, 23, 23));
+        assert_eq!(count(LastPolicy::Wrap, 5), (15, 30, 23));
+        let nobody = PlanConfig { consumers: 0, ..config(23, 2, LastPolicy::Pad) };
+        assert_eq!(Plan::new(nobody).unwrap_err(), PlanError::NoConsumers);
+        let many = PlanConfig { consumers: 12, ..config(23, 2, LastPolicy::Drop) };
+        let line = Plan::new(many).unwrap_err().to_string();
+        assert!(line.starts_with("1 ranks of 12 consumers each"), "{line}");
     }
 
     /// Ids n apart are one record.

@@ -201,6 +201,7 @@ fn plan() -> impl Strategy<Value = PlanConfig> {
             rank: 0,
             world: 1,
             last,
+            consumers: 1,
             start: 0,
             repetitions: 1,
         },

@@ -77,22 +77,30 @@ fn identity(runtime: &Runtime) -> RunIdentity {
     }
 }
 
-/// Writes the state beside its place and renames it, so that a reader sees the old state or
-/// the new one.
-pub(crate) fn save(
-    path: &Path,
+/// Where an epoch's consumers are.
+pub(crate) fn state(
     runtime: &Runtime,
     options: &EpochOptions,
     consumed: &Consumed,
     digests: &Digests,
-) -> Result<(), RuntimeError> {
+) -> Result<Resume, RuntimeError> {
     let (position, done) = if options.strategy.keeps_order() {
+        let is_even = match &consumed.ranges[..] {
+            [] => true,
+            [(0, end)] => end.is_multiple_of(options.consumers),
+            _ => false,
+        };
+        if !is_even {
+            let why = "consumers have taken different numbers of batches; \
+                       save the state when each has taken as many as the others";
+            return Err(RuntimeError::CannotResume { why: why.to_owned() });
+        }
         (runtime.plan(options)?.position_after(consumed.n_batches()), Vec::new())
     } else {
         (options.start, consumed.ranges.clone())
     };
     let n_delivered = digests.n_samples;
-    let resume = Resume {
+    Ok(Resume {
         run: identity(runtime),
         epoch: options.epoch,
         position,
@@ -100,7 +108,12 @@ pub(crate) fn save(
         n_delivered,
         stream: digests.stream.clone(),
         content: digests.content,
-    };
+    })
+}
+
+/// Writes a state beside its place and renames it, so that a reader sees the old state or
+/// the new one.
+pub(crate) fn save(path: &Path, resume: &Resume) -> Result<(), RuntimeError> {
     write_whole(path, resume.to_json().as_bytes())
         .map_err(|e| RuntimeError::Checkpoint { path: path.to_owned(), source: e })
 }
@@ -123,7 +136,12 @@ pub(crate) fn load(path: &Path, runtime: &Runtime) -> Result<Resumed, RuntimeErr
     let text = fs::read_to_string(path).map_err(|e| RuntimeError::CannotResume {
         why: format!("the state {} cannot be read ({e})", path.display()),
     })?;
-    let resume = Resume::from_json(&text)?;
+    resumed(&text, runtime)
+}
+
+/// A state's meaning for this run.
+pub(crate) fn resumed(json: &str, runtime: &Runtime) -> Result<Resumed, RuntimeError> {
+    let resume = Resume::from_json(json)?;
     resume.check(&identity(runtime))?;
     let digests = Digests {
         stream: resume.stream,

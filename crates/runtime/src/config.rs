@@ -162,6 +162,8 @@ pub struct RunConfig {
     /// Bytes that batches waiting on the host may take (slots, not counting one batch that
     /// every prong must hold to make progress).
     pub memory_budget_bytes: usize,
+    /// Batches that the consumer may hold at once and still be given the next: 1 or more.
+    pub held_batches: u32,
 }
 
 impl RunConfig {
@@ -188,6 +190,7 @@ impl RunConfig {
             on_bad: BadPolicy::Raise,
             audit_percent: 0,
             memory_budget_bytes: 192 << 20,
+            held_batches: 1,
         }
     }
 }

@@ -270,7 +270,9 @@ impl Run<'_> {
         report.stall.consumer = seen.own_work.as_secs_f64();
         let went = result?;
         if let Some(path) = &self.how.checkpoint {
-            checkpoint::save(path, self.runtime, options, &seen.consumed, &self.digests)?;
+            let state =
+                checkpoint::state(self.runtime, options, &seen.consumed, &self.digests)?;
+            checkpoint::save(path, &state)?;
         }
         let cpu_s =
             cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);

@@ -3,6 +3,7 @@
 //! Every thread has a name, one loop and this owner, which joins it. What each loop does is
 //! in `collect.rs`, `front.rs`, `back.rs` and `feed.rs`; how they end in `shutdown.rs`.
 
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -17,6 +18,7 @@ use crate::batch::Batch;
 use crate::collect::Collected;
 use crate::error::RuntimeError;
 use crate::feed::FeedAccount;
+use crate::home::Home;
 use crate::shutdown::{PATIENCE, Stop};
 use crate::stall::{LOOK, Stall, StallGauge};
 
@@ -70,11 +72,25 @@ pub struct Epoch {
     pub(crate) gauge: Arc<StallGauge>,
     pub(crate) account: Arc<Mutex<FeedAccount>>,
     pub(crate) stop: Stop,
+    pub(crate) home: Home,
     pub(crate) threads: Option<Threads>,
     pub(crate) n_batches: u32,
     pub(crate) slots: u32,
     pub(crate) stall: Stall,
+    /// Since when the consumer waits without a break, over all its calls.
+    pub(crate) waiting_since: Option<Instant>,
     pub(crate) ended: bool,
+}
+
+/// What a consumer that waits for a stated time finds.
+#[derive(Debug)]
+pub enum Polled {
+    /// The next batch.
+    Batch(Batch),
+    /// Not yet: ask again.
+    Pending,
+    /// There is none any more.
+    End,
 }
 
 /// What a device's thread gave back.
@@ -135,31 +151,54 @@ impl Epoch {
     /// # Errors
     /// What no policy covers, once, after the batches that were ready before it.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, RuntimeError> {
+        loop {
+            match self.poll_batch(PATIENCE)? {
+                Polled::Batch(batch) => return Ok(Some(batch)),
+                Polled::Pending => {}
+                Polled::End => return Ok(None),
+            }
+        }
+    }
+
+    /// As [`Self::next_batch`], but waits for `patience` at most: for callers that have
+    /// something else to look at meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::next_batch`].
+    pub fn poll_batch(&mut self, patience: Duration) -> Result<Polled, RuntimeError> {
         if self.ended {
-            return Ok(None);
+            return Ok(Polled::End);
         }
         let began = Instant::now();
+        let waiting_since = *self.waiting_since.get_or_insert(began);
         let mut looked = began;
         loop {
-            let received = self.ready.recv_timeout(LOOK);
+            let left = patience.saturating_sub(looked - began);
+            let received = self.ready.recv_timeout(LOOK.min(left));
             let now = Instant::now();
             self.gauge.charge(&mut self.stall, now - looked);
             looked = now;
             match received {
                 Ok(batch) => {
+                    self.waiting_since = None;
                     self.ended = batch.is_err();
-                    return batch.map(Some);
+                    return batch.map(Polled::Batch);
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     self.ended = true;
-                    let dead = self.stop.dead_thread();
-                    return dead
-                        .map_or(Ok(None), |thread| Err(RuntimeError::Thread { thread }));
+                    return match self.stop.dead_thread() {
+                        Some(thread) => Err(RuntimeError::Thread { thread }),
+                        None => Ok(Polled::End),
+                    };
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if self.gauge.is_starved() && now - began > STARVED_AFTER {
+                    let waited = now - waiting_since;
+                    if self.gauge.is_starved() && waited > STARVED_AFTER {
                         self.ended = true;
                         return Err(RuntimeError::Starved { slots: self.slots });
+                    }
+                    if now - began >= patience {
+                        return Ok(Polled::Pending);
                     }
                 }
             }
@@ -180,6 +219,11 @@ impl Epoch {
 
     fn close(&mut self) -> Option<Remains> {
         let threads = self.threads.take()?;
+        if !self.home.is_here() {
+            // A child process has the memory of these threads and not the threads.
+            let _ = ManuallyDrop::new(threads);
+            return None;
+        }
         self.stop.set();
         // A panicked thread has been reported through `Stop`; what it held is gone.
         let collected = threads.collector.join().ok().flatten();

@@ -57,7 +57,7 @@ pub enum RuntimeError {
     },
     /// A sample that cannot be read or decoded, under the policy `raise`.
     #[error(
-        "sample {} ({file}) cannot be preprocessed: {why}; \
+        "sample {} ({file}) cannot be preprocessed: {why} (found by {found_by}); \
          use --on-bad skip, replace or zero to go on without it",
         sample.0
     )]
@@ -68,6 +68,8 @@ pub enum RuntimeError {
         file: String,
         /// What the reader or decoder said.
         why: String,
+        /// The prong that met it first: `the host`, or a device by its name.
+        found_by: String,
     },
     /// Nothing can go on because the consumer keeps every slot.
     #[error(
@@ -90,6 +92,27 @@ pub enum RuntimeError {
         /// The first sample that differs.
         sample: SampleId,
     },
+    /// The epoch ended by an error that another of its consumers was told.
+    #[error("the epoch ended by an error that consumer {consumer} was told")]
+    EndedForAnother {
+        /// That consumer.
+        consumer: u32,
+    },
+    /// Another process than the one that made the loader.
+    #[error(
+        "this loader was made in process {made_in} and this is process {here}, a fork of it, \
+         which has none of its threads; make the loader after the fork, or start the \
+         process with spawn"
+    )]
+    Forked {
+        /// The process that made it.
+        made_in: u32,
+        /// The one that asks.
+        here: u32,
+    },
+    /// An option of a loader that makes no sense.
+    #[error("{0}")]
+    Options(String),
     /// A thread of ours died: a bug.
     #[error("internal error: thread `{thread}` ended unexpectedly; please report this")]
     Thread {

@@ -146,7 +146,7 @@ impl Feed {
         for bad in bad {
             let row = bad as usize;
             let bytes = row * self.cut_bytes()..(row + 1) * self.cut_bytes();
-            if self.mend(&mut rows[row], &mut slot[bytes], scratch)? {
+            if self.mend(prong, &mut rows[row], &mut slot[bytes], scratch)? {
                 gone.push(row);
             }
         }
@@ -170,6 +170,15 @@ impl Feed {
     fn row(&self, sample: Option<SampleId>) -> Row {
         let label = sample.map_or(Label(-1), |id| self.source.label(id));
         Row { sample, label, mixed: None }
+    }
+
+    fn name(&self, prong: Prong) -> String {
+        match prong {
+            Prong::Front => "the host".to_owned(),
+            Prong::Back(device) => {
+                format!("device {}", self.devices[usize::from(device.0)])
+            }
+        }
     }
 
     fn cut_bytes(&self) -> usize {
@@ -197,6 +206,7 @@ impl Feed {
     /// Tries a bad row once more and applies the policy; true when the row is to be left out.
     fn mend(
         &self,
+        prong: Prong,
         row: &mut Row,
         out: &mut [u8],
         scratch: &mut Scratch,
@@ -206,7 +216,8 @@ impl Feed {
         let file = self.source.file_name(sample);
         match self.on_bad {
             BadPolicy::Raise => {
-                return Err(RuntimeError::BadSample { sample, file, why });
+                let found_by = self.name(prong);
+                return Err(RuntimeError::BadSample { sample, file, why, found_by });
             }
             BadPolicy::Skip => {}
             BadPolicy::Zero => out.fill(0),

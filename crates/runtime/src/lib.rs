@@ -13,8 +13,9 @@
 //! Reading order: `config` is what a run is told; `source` its data; `device` its devices;
 //! `runtime` owns these; `start` joins the loops of `collect`, `front`, `back` and `feed`
 //! with bounded queues (crossbeam's channels) into an `epoch`; `shutdown` says how that
-//! ends; `stall`, `log`, `report` and `result` say what it was; `measure` and `drive` make a
-//! whole run of it.
+//! ends; `stall`, `log`, `report` and `result` say what it was. Two things stand on top:
+//! `drive`, with `measure`, makes a whole run of it and counts everything; `loader` deals
+//! (`deal`) its batches to a training loop that is somebody else's.
 //!
 //! Nobody looks a sample up from many threads: a job's progress travels with the job (an
 //! `Arc` of atomics), and the ledger has one owner, the collector. So there is no concurrent
@@ -25,6 +26,8 @@
 
 mod config;
 mod error;
+mod home;
+mod options;
 
 mod device;
 mod side_index;
@@ -54,6 +57,9 @@ mod stall;
 mod survey;
 
 mod checkpoint;
+mod deal;
+mod loader;
+
 mod drive;
 mod measure;
 mod result;
@@ -63,15 +69,19 @@ pub use batch::{Batch, Mixed, Row};
 pub use config::{
     BadPolicy, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
 };
+pub use deal::Deal;
 pub use device::{DeviceSpec, SimRate, SimSpec, Via};
 pub use drive::{Digesting, DriveConfig, Driven, Observer, Progress, drive};
-pub use epoch::Epoch;
+pub use epoch::{Epoch, Polled};
 pub use error::RuntimeError;
 pub use feed::Skipped;
+pub use home::Home;
+pub use loader::{DeviceStats, Loader, LoaderStats};
 pub use log::{EventLog, LogEntry, Moment};
 pub use look::{Looked, look};
 pub use machine::Machine;
 pub use measure::{Alone, Measured};
+pub use options::{in_keys, options};
 pub use report::{BackReport, EpochReport};
 pub use result::{
     AcceleratorResult, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult,

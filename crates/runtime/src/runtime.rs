@@ -68,6 +68,8 @@ pub struct EpochOptions {
     pub done: Vec<(u32, u32)>,
     /// Nanoseconds the accelerator takes for a batch, where that is known.
     pub accelerator_ns: Option<u64>,
+    /// Consumers that the batches are dealt to, 1 or more.
+    pub consumers: u32,
 }
 
 /// The host's side of a run.
@@ -101,17 +103,18 @@ pub(crate) struct Room {
 impl Room {
     /// Divides the budget; every prong gets what it needs to make progress, whatever the
     /// budget says.
-    fn divide(budget_bytes: usize, slot_bytes: usize, n_devices: u32) -> Self {
-        // Feed, ready, consumer, and the one that is in nobody's hands for a moment; and the
-        // rescue slot outside the front's quota.
-        const OUTSIDE: u32 = 5;
+    fn divide(config: &RunConfig, slot_bytes: usize, n_devices: u32) -> Self {
+        let budget_bytes = config.memory_budget_bytes;
+        // Feed, ready, the one that is in nobody's hands for a moment, and the rescue slot
+        // outside the front's quota; and the consumer's.
+        let outside = 4 + config.held_batches;
         let afford = u32::try_from(budget_bytes / slot_bytes.max(1)).unwrap_or(u32::MAX);
-        let least = OUTSIDE + 3 + DEVICE_DEPTH * n_devices;
-        let share = afford.clamp(least, 4096) - OUTSIDE;
+        let least = outside + 3 + DEVICE_DEPTH * n_devices;
+        let share = afford.clamp(least, least.max(4096)) - outside;
         let front = (share / 3).clamp(3, 16);
         let left = share.saturating_sub(front);
         let per_device = left.checked_div(n_devices).unwrap_or(0).clamp(DEVICE_DEPTH, 64);
-        Self { front, per_device, total: OUTSIDE + front + per_device * n_devices }
+        Self { front, per_device, total: outside + front + per_device * n_devices }
     }
 }
 
@@ -127,13 +130,15 @@ impl Runtime {
         let rows = config.batch_size as usize;
         let n_devices = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
         let slot_bytes = rows * views.len();
-        let room = Room::divide(config.memory_budget_bytes, slot_bytes, n_devices);
+        let room = Room::divide(&config, slot_bytes, n_devices);
         let ring = Ring::new(RingConfig { n_slots: room.total, slot_bytes })?;
         let converted = if finish.is_identity() {
             None
         } else {
             let slot_bytes = rows * finish.sample_bytes();
-            Some(Ring::new(RingConfig { n_slots: 3, slot_bytes })?)
+            // The feed's, the one that is ready, and the consumer's.
+            let n_slots = 2 + config.held_batches;
+            Some(Ring::new(RingConfig { n_slots, slot_bytes })?)
         };
         let runtime = Self {
             source,
@@ -163,6 +168,7 @@ impl Runtime {
             start: 0,
             done: Vec::new(),
             accelerator_ns: None,
+            consumers: 1,
         }
     }
 
@@ -180,6 +186,7 @@ impl Runtime {
             rank: self.config.rank.rank,
             world: self.config.rank.world,
             last: self.config.rank.last,
+            consumers: options.consumers,
             start: options.start,
             repetitions: self.config.recipe.repeated_augment(),
         })?)
@@ -287,7 +294,7 @@ impl Runtime {
         let n_devices = self.config.devices.len().max(self.devices.len() + 1);
         let n_devices = u32::try_from(n_devices).unwrap_or(u32::MAX);
         let slot_bytes = self.ring.slot_bytes();
-        let room = Room::divide(self.config.memory_budget_bytes, slot_bytes, n_devices);
+        let room = Room::divide(&self.config, slot_bytes, n_devices);
         if room != self.room {
             self.ring = Ring::new(RingConfig { n_slots: room.total, slot_bytes })?;
             self.room = room;

@@ -81,6 +81,16 @@ pub struct Stall {
     pub consumer: f64,
 }
 
+impl std::ops::AddAssign for Stall {
+    fn add_assign(&mut self, other: Self) {
+        self.read += other.read;
+        self.decode += other.decode;
+        self.device += other.device;
+        self.copy += other.copy;
+        self.consumer += other.consumer;
+    }
+}
+
 impl Stall {
     /// Seconds in which the consumer waited.
     #[must_use]

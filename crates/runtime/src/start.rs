@@ -25,6 +25,7 @@ use crate::epoch::{DeviceThread, Epoch, Lent, Remains, Returned, Threads, spawn}
 use crate::error::RuntimeError;
 use crate::feed::{Feed, FeedAccount, FeedLinks, Mixing};
 use crate::front::{FrontJob, ReadStage, Worker};
+use crate::home::Home;
 use crate::log::EventLog;
 use crate::pin::Pins;
 use crate::report::EpochReport;
@@ -111,6 +112,8 @@ impl Runtime {
             n_batches: plan.n_batches(),
             slots: self.ring.n_slots(),
             stall: Stall::default(),
+            home: Home::here(),
+            waiting_since: None,
             ended: false,
         })
     }

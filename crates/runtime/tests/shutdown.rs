@@ -85,6 +85,7 @@ impl Data {
             workers: 2,
             strategy: strategy.parse().unwrap(),
             memory_budget_bytes: 0,
+            held_batches: 1,
             ..RunConfig::new(self.path().to_owned(), recipe)
         }
     }

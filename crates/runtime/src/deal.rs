@@ -1,0 +1,205 @@
+//! An epoch dealt to its consumers in turn, as cards are: the first batch to the first, the
+//! second to the second, and again from the first. One consumer is the usual case.
+//!
+//! Who asks while it is another's turn fetches that one's batch too and puts it down for it,
+//! at most one: a consumer that does not come for its batch holds up the others, as it would
+//! in a training step anyway. It does not decide which batches there are (`core::plan` makes
+//! as many for each consumer), and does not know what follows the epoch (`loader.rs`).
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::batch::Batch;
+use crate::checkpoint::Consumed;
+use crate::epoch::{Epoch, Polled};
+use crate::error::RuntimeError;
+use crate::home::Home;
+use crate::shutdown::{PATIENCE, Stop};
+
+/// A running epoch and its consumers. Shared by their threads; every wait ends at the
+/// caller's own patience.
+#[derive(Debug)]
+pub struct Deal {
+    home: Home,
+    stop: Stop,
+    table: Mutex<Table>,
+    /// Something on the table has changed.
+    changed: Condvar,
+}
+
+/// What lies between the epoch and its consumers.
+#[derive(Debug)]
+struct Table {
+    /// `None` while a consumer waits with it, and after the end.
+    epoch: Option<Epoch>,
+    /// A batch put down for each consumer.
+    places: Vec<Option<Batch>>,
+    /// Whose turn it is.
+    next: usize,
+    consumed: Consumed,
+    state: DealState,
+}
+
+/// How far a deal has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DealState {
+    /// There are batches to come.
+    Open,
+    /// Every batch has been fetched.
+    Ended,
+    /// This consumer was told of an error.
+    Failed(u32),
+    /// Nobody wants the rest.
+    Cancelled,
+}
+
+impl Deal {
+    pub(crate) fn new(epoch: Epoch, consumed: Consumed, consumers: u32) -> Self {
+        Self {
+            home: epoch.home,
+            stop: epoch.stop.clone(),
+            table: Mutex::new(Table {
+                epoch: Some(epoch),
+                places: (0..consumers).map(|_| None).collect(),
+                next: 0,
+                consumed,
+                state: DealState::Open,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// The next batch of `consumer` (from 0), waiting for it no longer than `patience`.
+    ///
+    /// # Errors
+    /// What ends the epoch: to one consumer what happened, to the others that it was told;
+    /// [`RuntimeError::Forked`] in another process than the one that began the epoch.
+    ///
+    /// # Panics
+    /// When there is no such consumer.
+    pub fn poll(
+        &self,
+        consumer: u32,
+        patience: Duration,
+    ) -> Result<Polled, RuntimeError> {
+        self.home.check()?;
+        let deadline = Instant::now() + patience;
+        let own = consumer as usize;
+        let mut table = self.table();
+        loop {
+            if let Some(batch) = table.places[own].take() {
+                table.consumed.add(batch.index);
+                self.changed.notify_all();
+                return Ok(Polled::Batch(batch));
+            }
+            match table.state {
+                DealState::Open => {}
+                DealState::Ended | DealState::Cancelled => return Ok(Polled::End),
+                DealState::Failed(by) if by == consumer => return Ok(Polled::End),
+                DealState::Failed(consumer) => {
+                    return Err(RuntimeError::EndedForAnother { consumer });
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Polled::Pending);
+            }
+            let turn = table.next;
+            let is_free = table.places[turn].is_none();
+            let Some(epoch) = table.epoch.take_if(|_| is_free) else {
+                table = self.wait(table, left.min(PATIENCE));
+                continue;
+            };
+            drop(table);
+            table = self.fetch(epoch, consumer, left.min(PATIENCE))?;
+        }
+    }
+
+    /// Waits for a batch of the epoch with the table free, and puts it down for whose turn it
+    /// is.
+    fn fetch(
+        &self,
+        mut epoch: Epoch,
+        consumer: u32,
+        patience: Duration,
+    ) -> Result<MutexGuard<'_, Table>, RuntimeError> {
+        let polled = epoch.poll_batch(patience);
+        let mut table = self.table();
+        table.epoch = Some(epoch);
+        self.changed.notify_all();
+        match polled {
+            Ok(Polled::Batch(batch)) => {
+                let turn = table.next;
+                table.places[turn] = Some(batch);
+                table.next = (turn + 1) % table.places.len();
+            }
+            Ok(Polled::Pending) => {}
+            Ok(Polled::End) => {
+                if table.state == DealState::Open {
+                    table.state = DealState::Ended;
+                }
+            }
+            Err(error) => {
+                table.state = DealState::Failed(consumer);
+                return Err(error);
+            }
+        }
+        Ok(table)
+    }
+
+    /// Nobody wants the rest: the epoch's threads end by themselves, nobody waits for them.
+    pub fn cancel(&self) {
+        if !self.home.is_here() {
+            return;
+        }
+        let mut table = self.table();
+        if table.state == DealState::Open {
+            table.state = DealState::Cancelled;
+        }
+        for place in &mut table.places {
+            *place = None;
+        }
+        self.stop.set();
+        self.changed.notify_all();
+    }
+
+    /// How far it has come; `Ended` once every consumer has taken what was put down for it.
+    pub(crate) fn state(&self) -> DealState {
+        let table = self.table();
+        let is_taken = table.places.iter().all(Option::is_none);
+        if table.state == DealState::Ended && !is_taken {
+            return DealState::Open;
+        }
+        table.state
+    }
+
+    /// The batches that consumers have taken.
+    pub(crate) fn consumed(&self) -> Consumed {
+        self.table().consumed.clone()
+    }
+
+    /// Takes the epoch away from its consumers, so that its threads can be joined. Waits for
+    /// a consumer that is fetching, one look of it at most.
+    pub(crate) fn close(&self) -> Option<Epoch> {
+        self.cancel();
+        let mut table = self.table();
+        let deadline = Instant::now() + PATIENCE * 10;
+        while table.epoch.is_none() && Instant::now() < deadline {
+            table = self.wait(table, PATIENCE);
+        }
+        table.epoch.take()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(
+        &self,
+        table: MutexGuard<'a, Table>,
+        patience: Duration,
+    ) -> MutexGuard<'a, Table> {
+        let waited = self.changed.wait_timeout(table, patience);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}

@@ -1,0 +1,377 @@
+//! A loader: epochs one after another, as a training loop asks for them.
+//!
+//! It owns the runtime, the epoch that runs, and where the next one begins; what a training
+//! script does to it (break off, start anew, save, load, ask for another epoch) has one
+//! meaning, whatever language it is written in:
+//!
+//! 1. [`Loader::begin`] starts the next epoch: the one that [`Loader::set_epoch`] named, else
+//!    the one after the last that delivered a batch. An epoch that was begun before is
+//!    cancelled by it.
+//! 2. [`Loader::state`] speaks of batches that consumers have taken, never of those that lie
+//!    ready. At an epoch's end it is the beginning of the next.
+//! 3. After [`Loader::load_state`] the next epoch goes on from there; `set_epoch` of that same
+//!    epoch leaves the place alone, of another one gives it up.
+//! 4. In a fork of the process every call says so and nothing is waited for.
+//!
+//! What it delivers is `deal.rs`'s; it has no thread and no queue of its own.
+
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bothends_core::ids::EpochIdx;
+use bothends_core::tensor::{Output, SampleShape};
+use serde::Serialize;
+
+use crate::checkpoint::{self, Consumed, Resumed};
+use crate::config::RunConfig;
+use crate::deal::{Deal, DealState};
+use crate::drive::Digests;
+use crate::error::RuntimeError;
+use crate::feed::Skipped;
+use crate::home::Home;
+use crate::process;
+use crate::report::EpochReport;
+use crate::runtime::{Device, EpochOptions, Runtime};
+use crate::stall::Stall;
+
+/// How long the host is measured when a device's rate is given relative to it.
+const MEASURED: Duration = Duration::from_secs(2);
+
+/// Feeds a training loop.
+#[derive(Debug)]
+pub struct Loader {
+    home: Home,
+    /// Some until it is dropped.
+    runtime: Option<Runtime>,
+    running: Option<Running>,
+    /// Where the next epoch begins.
+    next: Start,
+    /// What `set_epoch` asked for since.
+    asked: Option<EpochIdx>,
+    ended: Ended,
+}
+
+/// An epoch that was begun.
+#[derive(Debug)]
+struct Running {
+    deal: Arc<Deal>,
+    options: EpochOptions,
+}
+
+/// Where an epoch begins.
+#[derive(Debug, Clone)]
+struct Start {
+    epoch: EpochIdx,
+    position: u64,
+    done: Vec<(u32, u32)>,
+}
+
+impl Start {
+    fn of(epoch: EpochIdx) -> Self {
+        Self { epoch, position: 0, done: Vec::new() }
+    }
+}
+
+/// What a loader has done since it was opened. Counts are of epochs that are over; a loader
+/// in the middle of one has delivered more.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LoaderStats {
+    /// The epoch that runs, or the next one.
+    pub epoch: u32,
+    /// Batches that the host made, of those delivered.
+    pub front_batches: u64,
+    /// One entry per device, in the order of `csds`.
+    pub back: Vec<DeviceStats>,
+    /// Claims of devices that the host redid.
+    pub rescued: u64,
+    /// Samples that the bad-sample policy was applied to, each once: the quarantine list.
+    pub skipped: Vec<Skipped>,
+    /// Seconds for which a consumer waited, by cause.
+    pub stall: Stall,
+    /// Seconds for which a finished batch waited for a consumer.
+    pub backpressure_s: f64,
+    /// Bytes read from storage.
+    pub storage_read_bytes: u64,
+    /// Processor seconds of this process.
+    pub cpu_seconds: Option<f64>,
+    /// The most memory this process had resident, in bytes.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+/// A device's part of it.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DeviceStats {
+    /// As given in `csds`.
+    pub device: String,
+    /// Whether it says of itself that it is emulated.
+    pub emulated: bool,
+    /// Batches it made, of those delivered.
+    pub batches: u64,
+    /// Claims it was late with.
+    pub late: u64,
+    /// Why it was lost, or a job of it, the last time.
+    pub failure: Option<String>,
+}
+
+/// What the epochs that are over add up to.
+#[derive(Debug, Default)]
+struct Ended {
+    front_batches: u64,
+    rescued: u64,
+    back: Vec<DeviceStats>,
+    skipped: BTreeMap<u64, Skipped>,
+    stall: Stall,
+    backpressure_s: f64,
+}
+
+impl Loader {
+    /// Opens the data, reserves memory, starts and connects devices. Blocks on the file
+    /// system and the network; with a device whose rate is relative to the host's, two
+    /// seconds for measuring that.
+    ///
+    /// # Errors
+    /// Whatever makes the run impossible, by name.
+    pub fn open(config: RunConfig) -> Result<Self, RuntimeError> {
+        let mut runtime = Runtime::open(config)?;
+        let is_relative = |device: &crate::DeviceSpec| device.rate_of_host().is_some();
+        let mut host_images_per_s = None;
+        if runtime.config.devices.iter().any(is_relative) {
+            let measured = runtime.measure_front(MEASURED)?;
+            host_images_per_s = measured.map(|alone| alone.images_per_s);
+        }
+        runtime.connect_devices(host_images_per_s)?;
+        Ok(Self {
+            home: Home::here(),
+            runtime: Some(runtime),
+            running: None,
+            next: Start::of(EpochIdx(0)),
+            asked: None,
+            ended: Ended::default(),
+        })
+    }
+
+    /// Begins the next epoch for `consumers` consumers, each of which gets as many batches as
+    /// the others. The one that was begun before is cancelled. Does not wait for a batch.
+    ///
+    /// # Errors
+    /// A plan that makes no sense with so many consumers, a thread that cannot be started,
+    /// [`RuntimeError::Forked`].
+    pub fn begin(&mut self, consumers: u32) -> Result<Arc<Deal>, RuntimeError> {
+        self.home.check()?;
+        self.finish();
+        let start = self.start();
+        let runtime = self.runtime_mut();
+        let options = EpochOptions {
+            consumers,
+            start: start.position,
+            done: start.done.clone(),
+            ..runtime.options(start.epoch)
+        };
+        let epoch = runtime.start_epoch(&options)?;
+        let deal = Arc::new(Deal::new(epoch, Consumed::new(&options), consumers));
+        (self.next, self.asked) = (start, None);
+        self.running = Some(Running { deal: Arc::clone(&deal), options });
+        Ok(deal)
+    }
+
+    /// The next epoch shall be this one.
+    pub fn set_epoch(&mut self, epoch: u32) {
+        self.asked = Some(EpochIdx(epoch));
+    }
+
+    /// The epoch that runs; the next one after its end.
+    pub fn epoch(&mut self) -> u32 {
+        self.settle();
+        match &self.running {
+            Some(running) => running.options.epoch.0,
+            None => self.start().epoch.0,
+        }
+    }
+
+    /// Where the consumers are, as JSON of at most 1 kB (with strategy `ordered`).
+    ///
+    /// # Errors
+    /// [`RuntimeError::CannotResume`] while consumers have taken different numbers of batches;
+    /// [`RuntimeError::Forked`].
+    pub fn state(&mut self) -> Result<String, RuntimeError> {
+        self.home.check()?;
+        self.settle();
+        let start = self.start();
+        let runtime = self.runtime();
+        let (options, consumed) = match &self.running {
+            Some(running) => (running.options.clone(), running.deal.consumed()),
+            None => {
+                let options = EpochOptions {
+                    start: start.position,
+                    done: start.done,
+                    ..runtime.options(start.epoch)
+                };
+                let consumed = Consumed::new(&options);
+                (options, consumed)
+            }
+        };
+        checkpoint::state(runtime, &options, &consumed, &Digests::default())
+            .map(|resume| resume.to_json())
+    }
+
+    /// Goes on from a state of this or another process, also of another number of workers,
+    /// devices or ranks.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Resume`] when the text is damaged or of another run.
+    pub fn load_state(&mut self, json: &str) -> Result<(), RuntimeError> {
+        self.home.check()?;
+        let Resumed { epoch, start, done, .. } =
+            checkpoint::resumed(json, self.runtime())?;
+        self.finish();
+        self.next = Start { epoch, position: start, done };
+        self.asked = None;
+        Ok(())
+    }
+
+    /// Batches that each of `consumers` gets in a whole epoch.
+    ///
+    /// # Errors
+    /// A plan that makes no sense with so many consumers.
+    pub fn n_batches(&self, consumers: u32) -> Result<u32, RuntimeError> {
+        let runtime = self.runtime();
+        let options = EpochOptions { consumers, ..runtime.options(EpochIdx(0)) };
+        Ok(runtime.plan(&options)?.n_batches() / consumers.max(1))
+    }
+
+    /// Samples of the data set, repetitions included.
+    #[must_use]
+    pub fn n_samples(&self) -> u64 {
+        self.runtime().source.n_ids()
+    }
+
+    /// The classes' names by label; empty where the data have none.
+    #[must_use]
+    pub fn class_names(&self) -> Vec<&str> {
+        self.runtime().source.table.class_names().collect()
+    }
+
+    /// What the loader was told.
+    #[must_use]
+    pub fn config(&self) -> &RunConfig {
+        &self.runtime().config
+    }
+
+    /// Shapes of a sample's views at the cut, in order; the delivered ones have the same, laid
+    /// out as [`Self::output`] says.
+    #[must_use]
+    pub fn views(&self) -> &[SampleShape] {
+        self.runtime().source.pipeline.views().shapes()
+    }
+
+    /// Element type and layout of what is delivered.
+    #[must_use]
+    pub fn output(&self) -> Output {
+        self.runtime().config.output
+    }
+
+    /// Whether labels are shares of classes ([`crate::Batch::soft_labels`]).
+    #[must_use]
+    pub fn mixes(&self) -> bool {
+        self.runtime().finish.mixes()
+    }
+
+    /// One line about how the data were read, where that may surprise.
+    #[must_use]
+    pub fn note(&self) -> Option<&'static str> {
+        self.runtime().source.note()
+    }
+
+    /// What it has done.
+    pub fn stats(&mut self) -> LoaderStats {
+        self.settle();
+        let ended = &self.ended;
+        LoaderStats {
+            epoch: self.running.as_ref().map_or(self.next.epoch, |r| r.options.epoch).0,
+            front_batches: ended.front_batches,
+            back: ended.back.clone(),
+            rescued: ended.rescued,
+            skipped: ended.skipped.values().cloned().collect(),
+            stall: ended.stall,
+            backpressure_s: ended.backpressure_s,
+            storage_read_bytes: self.runtime().storage_read_bytes(),
+            cpu_seconds: process::cpu_seconds(),
+            peak_rss_bytes: process::peak_rss_bytes(),
+        }
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it has it until it is dropped")
+    }
+
+    fn runtime_mut(&mut self) -> &mut Runtime {
+        self.runtime.as_mut().expect("it has it until it is dropped")
+    }
+
+    /// Where the next epoch begins, as things stand.
+    fn start(&self) -> Start {
+        match self.asked {
+            Some(epoch) if epoch != self.next.epoch => Start::of(epoch),
+            _ => self.next.clone(),
+        }
+    }
+
+    /// Ends the running epoch if all of it has been taken.
+    fn settle(&mut self) {
+        let is_over = |running: &mut Running| running.deal.state() == DealState::Ended;
+        if let Some(running) = self.running.take_if(is_over) {
+            self.end(&running);
+        }
+    }
+
+    /// Ends the running epoch, whatever is left of it.
+    fn finish(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.end(&running);
+        }
+    }
+
+    fn end(&mut self, running: &Running) {
+        let has_delivered = running.deal.consumed().n_batches() > 0;
+        if has_delivered || running.deal.state() == DealState::Ended {
+            self.next = Start::of(EpochIdx(running.options.epoch.0.saturating_add(1)));
+        }
+        let Some(epoch) = running.deal.close() else { return };
+        let report = self.runtime_mut().finish_epoch(epoch);
+        let runtime = self.runtime.as_ref();
+        self.ended.add(runtime.map_or(&[], |runtime| &runtime.devices), report);
+    }
+}
+
+impl Ended {
+    fn add(&mut self, devices: &[Device], report: EpochReport) {
+        let EpochReport { counts, back, skipped, stall, backpressure_s, .. } = report;
+        self.front_batches += u64::from(counts.front.delivered);
+        self.rescued += u64::from(counts.rescued);
+        self.back.resize_with(devices.len(), DeviceStats::default);
+        let devices = devices.iter().zip(&counts.back).zip(back);
+        for (sum, ((device, counts), report)) in self.back.iter_mut().zip(devices) {
+            sum.device.clone_from(&device.name);
+            sum.emulated = device.capabilities.emulated;
+            sum.batches += u64::from(counts.delivered);
+            sum.late += u64::from(counts.late);
+            sum.failure = report.lost.or(report.last_failure).or(sum.failure.take());
+        }
+        self.skipped.extend(skipped.into_iter().map(|bad| (bad.sample, bad)));
+        self.stall += stall;
+        self.backpressure_s += backpressure_s;
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        if !self.home.is_here() {
+            // The threads, devices and sockets are the parent's, and go on there.
+            let _ = ManuallyDrop::new((self.runtime.take(), self.running.take()));
+            return;
+        }
+        self.finish();
+    }
+}
