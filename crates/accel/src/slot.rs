@@ -117,6 +117,13 @@ impl Slot {
         (Joiner { slot }, parts)
     }
 
+    /// Where the slot's bytes begin, for programs of other languages that the slot is lent
+    /// to. It is the owner of the slot who may read and write there.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.memory().base
+    }
+
     fn memory(&self) -> &Memory {
         self.memory.as_ref().expect("a slot has its memory until it is dropped")
     }

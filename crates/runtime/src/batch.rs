@@ -1,5 +1,6 @@
 //! A delivered batch: the end of a sample's walk through the house.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -116,22 +117,42 @@ impl Batch {
     /// # Panics
     /// When `out` is not as long as that.
     pub fn soft_labels(&self, n_classes: usize, out: &mut [f32]) {
-        assert_eq!(out.len(), self.rows.len() * n_classes, "a row for each sample");
-        out.fill(0.0);
-        for (row, classes) in self.rows.iter().zip(out.chunks_exact_mut(n_classes.max(1)))
-        {
-            let own_share = row.mixed.map_or(1.0, |mixed| mixed.own_share);
-            add_share(classes, row.label, own_share);
-            if let Some(mixed) = row.mixed {
-                add_share(classes, mixed.label, 1.0 - own_share);
-            }
-        }
+        soft_labels(&self.rows, n_classes, out);
+    }
+
+    /// Where [`Self::bytes`] begin, for programs of other languages that the batch is lent to:
+    /// whoever owns the batch may read and write there.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.slot.base()
+    }
+
+    /// Bytes of each view of a sample, in order.
+    #[must_use]
+    pub fn view_bytes(&self) -> &[usize] {
+        &self.view_bytes
     }
 
     /// All rows' bytes, one behind the other.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.slot[..self.rows.len() * self.sample_bytes]
+    }
+}
+
+/// As [`Batch::soft_labels`], for rows whose batch has been given back.
+///
+/// # Panics
+/// As there.
+pub fn soft_labels(rows: &[Row], n_classes: usize, out: &mut [f32]) {
+    assert_eq!(out.len(), rows.len() * n_classes, "a row for each sample");
+    out.fill(0.0);
+    for (row, classes) in rows.iter().zip(out.chunks_exact_mut(n_classes.max(1))) {
+        let own_share = row.mixed.map_or(1.0, |mixed| mixed.own_share);
+        add_share(classes, row.label, own_share);
+        if let Some(mixed) = row.mixed {
+            add_share(classes, mixed.label, 1.0 - own_share);
+        }
     }
 }
 

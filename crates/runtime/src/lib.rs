@@ -65,7 +65,7 @@ mod measure;
 mod result;
 mod settings;
 
-pub use batch::{Batch, Mixed, Row};
+pub use batch::{Batch, Mixed, Row, soft_labels};
 pub use config::{
     BadPolicy, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
 };

@@ -1,0 +1,54 @@
+"""Feeds training jobs from both ends of an epoch.
+
+    import bothends
+
+    loader = bothends.Loader("/data/train", recipe="imagenet-train", batch_size=256)
+    for epoch in range(90):
+        loader.set_epoch(epoch)
+        for images, labels in loader: ...
+
+`Loader` is the whole of it; `bothends.torch.DataLoader` takes the place of PyTorch's in one
+line. Importing this imports no framework.
+"""
+
+import os as _os
+import sysconfig as _sysconfig
+
+from ._errors import (
+    BadSampleError,
+    DataError,
+    DeviceError,
+    Error,
+    ForkError,
+    OptionsError,
+    StarvedError,
+    StateError,
+)
+from ._loader import Batch, Loader
+from ._native import Array, __version__
+
+__all__ = [
+    "Array",
+    "BadSampleError",
+    "Batch",
+    "DataError",
+    "DeviceError",
+    "Error",
+    "ForkError",
+    "Loader",
+    "OptionsError",
+    "StarvedError",
+    "StateError",
+    "__version__",
+]
+
+
+def _name_firmware_sim() -> None:
+    """The commands came with this package: emulated devices are started from there, also in
+    an environment that is not activated."""
+    program = _os.path.join(_sysconfig.get_path("scripts"), "firmware-sim")
+    if _os.access(program, _os.X_OK):
+        _os.environ.setdefault("BOTHENDS_FIRMWARE_SIM", program)
+
+
+_name_firmware_sim()

@@ -1,0 +1,294 @@
+"""`Loader`: the Python half. It names the options, shares arrays with a framework, and speaks
+the protocols of training scripts; what a loader does is the native half's."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from . import _native
+from ._frameworks import converter
+from ._ranks import rank_and_world
+
+
+class Batch(NamedTuple):
+    """A batch with all that is known of it, from `Loader.batches`."""
+
+    images: list[Any]
+    """One tensor for each view of a sample, shaped as in `Loader`."""
+    labels: Any
+    """int64, one per row, -1 in masked rows; float32 rows x classes where the recipe mixes."""
+    mask: Any
+    """bool, one per row: whether it holds a sample."""
+    sample_ids: Any
+    """int64, one per row, -1 in masked rows."""
+    index: int
+    """Its place in this rank's epoch, from 0."""
+    prong: str
+    """Who made it: "host", or "csd0", "csd1", ... by the place in `csds`."""
+
+
+class Loader:
+    """Feeds a training loop with preprocessed batches, from both ends of an epoch.
+
+    Iterating gives `(images, labels)` for each batch of the epoch:
+
+    * images: `batch_size` x channels x height x width with `layout="nchw"`, `batch_size` x height
+      x width x channels with "nhwc"; of type `output`. A recipe with several views (multi_crop,
+      five_crop) gives a list, one tensor for each view.
+    * labels: int64, `batch_size`; float32, `batch_size` x classes, where the recipe mixes samples.
+    * with `last="pad"` a third one, mask: bool, `batch_size`; rows where it is False are
+      zeros with label -1 that only fill the last step up, and count for no metric.
+
+    The tensors are host memory of the loader, shared without a copy. They may be kept and
+    written to: the memory is used again when the last one of them is gone. A script that keeps
+    more than `held_batches` batches gets copies.
+
+    The stream depends on data, recipe, seed, epoch and batch size only: not on workers, devices
+    or the number of ranks. Safe under `spawn` (it is made again in the child); in a fork every
+    use raises `ForkError`. Iterating, waiting and Ctrl-C: waits hold no lock of Python's, and
+    a signal ends them.
+
+    Args:
+        data: folder of class folders, CIFAR-10 folder, packed store, or .jsonl list.
+        recipe: name of a built-in recipe, a recipe file, or the recipe itself as a dict.
+        batch_size: samples of a batch of this rank.
+        seed: of order and augmentation; the same on all ranks.
+        shuffle: whether every epoch has an order of its own, else the data's.
+        workers: host threads that preprocess; "auto" is one per core.
+        csds: devices of the back, for example "tcp://nas:7070" or "sim:newport".
+        key_file: shared key for devices on other machines.
+        strategy: "ordered", "relaxed", "mte", "wrr", "cpu" or "csd".
+        objective: "throughput", "energy" or "host-cpu-cap=P".
+        output: "u8", "f32", "f16" or "bf16".
+        layout: "nchw" or "nhwc".
+        rank, world_size: this process among how many; left out: as torch.distributed,
+            torchrun, MPI or Slurm say.
+        last: what becomes of the samples that fill no step of all ranks: "drop", "pad", "wrap".
+        on_bad: what becomes of a sample that cannot be preprocessed: "raise", "skip",
+            "replace", "zero".
+        audit: percent of devices' batches that the host makes again and compares.
+        memory: MiB that waiting batches may take.
+        held_batches: batches that the script may hold before it gets copies.
+        limit, repeat: only the first samples of the data; times the data are run in an epoch.
+        num_classes: columns of mixed labels, where the data do not name their classes.
+        reader, side_index, page_cache: as `bothends run --help` says of them.
+        framework: "torch", "numpy", "jax" or "dlpack" (objects with `__dlpack__`).
+
+    Raises:
+        OptionsError: an option makes no sense.
+        DataError: the data cannot be opened.
+        DeviceError: a device cannot be reached.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike[str],
+        recipe: str | os.PathLike[str] | dict[str, Any],
+        *,
+        batch_size: int = 64,
+        seed: int = 0,
+        shuffle: bool = True,
+        workers: int | str = "auto",
+        csds: Sequence[str] = (),
+        key_file: str | os.PathLike[str] | None = None,
+        strategy: str = "ordered",
+        objective: str = "throughput",
+        output: str = "f32",
+        layout: str = "nchw",
+        rank: int | None = None,
+        world_size: int | None = None,
+        last: str = "drop",
+        on_bad: str = "raise",
+        audit: int = 0,
+        memory: int | None = None,
+        held_batches: int = 2,
+        limit: int | None = None,
+        repeat: int = 1,
+        num_classes: int | None = None,
+        reader: str = "auto",
+        side_index: str = "auto",
+        page_cache: str = "auto",
+        framework: str = "torch",
+    ) -> None:
+        rank, world_size = rank_and_world(rank, world_size)
+        self._options = {
+            "data": os.fspath(data),
+            "recipe": recipe if isinstance(recipe, dict) else os.fspath(recipe),
+            "batch_size": batch_size,
+            "seed": seed,
+            "shuffle": shuffle,
+            "workers": workers,
+            "csds": list(csds),
+            "key_file": None if key_file is None else os.fspath(key_file),
+            "strategy": strategy,
+            "objective": objective,
+            "output": output,
+            "layout": layout,
+            "rank": rank,
+            "world_size": world_size,
+            "last": last,
+            "on_bad": on_bad,
+            "audit": audit,
+            "memory": memory,
+            "held_batches": held_batches,
+            "limit": limit,
+            "repeat": repeat,
+            "reader": reader,
+            "side_index": side_index,
+            "page_cache": page_cache,
+        }
+        self._num_classes = num_classes
+        self._framework = framework
+        self._open()
+
+    def _open(self) -> None:
+        options = self._options
+        self._share = converter(self._framework, options["output"])
+        self._native = _native.Loader(json.dumps(options))
+        self._pads = options["last"] == "pad"
+        self._mixes = self._native.mixes
+        if self._num_classes is None:
+            self._num_classes = len(self._native.class_names)
+        self.batch_size: int = options["batch_size"]
+        self.dataset = _Samples(self._native.n_samples)
+
+    # ---- a training loop ----------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Begins the next epoch; one that was begun before is cancelled."""
+        (consumer,) = self._native.begin(1)
+        return map(self._tensors, consumer)
+
+    def __len__(self) -> int:
+        """Batches of this rank in a whole epoch."""
+        return self._native.n_batches(1)
+
+    def batches(self) -> Iterator[Batch]:
+        """Begins the next epoch, as iterating does, and gives each batch as a `Batch`."""
+        (consumer,) = self._native.begin(1)
+        return map(self._batch, consumer)
+
+    def consumers(self, n: int) -> list[Iterator[tuple[Any, ...]]]:
+        """Begins the next epoch for `n` consumers in this process, a thread for each: every
+        one gets as many batches as the others, and together they get the epoch once. The
+        first batch goes to the first, the second to the second, and so on in turn; a
+        consumer that does not come for its batch holds up the others."""
+        return [map(self._tensors, consumer) for consumer in self._native.begin(n)]
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next epoch shall be this one. Left out: the one after the last."""
+        self._native.set_epoch(epoch)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that runs; the next one after its end."""
+        return self._native.epoch
+
+    # ---- saving and resuming ------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the training loop is: exact after any batch, numbers and short texts, at
+        most 1 kB as JSON (with strategy "ordered"). Batches that lie ready do not count.
+
+        Raises:
+            StateError: consumers have taken different numbers of batches.
+        """
+        return json.loads(self._native.state())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on from there, also with other numbers of workers, devices
+        and ranks.
+
+        Raises:
+            StateError: the state is damaged, or belongs to another run.
+        """
+        self._native.load_state(json.dumps(state))
+
+    def stats(self) -> dict[str, Any]:
+        """What the loader has done in the epochs that are over: batches by prong, seconds
+        waited by cause, samples that a policy was applied to, bytes read, processor
+        seconds, peak memory in bytes."""
+        return json.loads(self._native.stats())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arguments = (self._options, self._num_classes, self._framework)
+        return _again, (*arguments, self.state_dict())
+
+    # ---- what frameworks ask a loader ---------------------------------------------------
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes' names by label; empty where the data have none."""
+        return self._native.class_names
+
+    @property
+    def sampler(self) -> "Loader":
+        """Itself: what looks for `sampler.set_epoch` finds it."""
+        return self
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether samples that fill no step are left out."""
+        return self._options["last"] == "drop"
+
+    def __repr__(self) -> str:
+        options = self._options
+        recipe = options["recipe"]
+        name = recipe if isinstance(recipe, str) else recipe.get("name", "a recipe of its own")
+        return (
+            f"<bothends.Loader {options['data']} {name} batch_size={self.batch_size} "
+            f"rank {options['rank']} of {options['world_size']}>"
+        )
+
+    # ---- one batch ----------------------------------------------------------------------
+
+    def _tensors(self, batch: Any) -> tuple[Any, ...]:
+        share = self._share
+        views = batch.views
+        images = share(views[0]) if len(views) == 1 else [share(view) for view in views]
+        if self._pads:
+            return images, self._labels(batch), share(batch.mask)
+        return images, self._labels(batch)
+
+    def _batch(self, batch: Any) -> Batch:
+        share = self._share
+        return Batch(
+            [share(view) for view in batch.views],
+            self._labels(batch),
+            share(batch.mask),
+            share(batch.sample_ids),
+            batch.index,
+            batch.prong,
+        )
+
+    def _labels(self, batch: Any) -> Any:
+        if self._mixes:
+            return self._share(batch.soft_labels(self._num_classes))
+        return self._share(batch.labels)
+
+
+class _Samples:
+    """The data set, as far as frameworks ask for it: how many samples there are."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    def __len__(self) -> int:
+        return self._n
+
+
+def _again(
+    options: dict[str, Any],
+    num_classes: int | None,
+    framework: str,
+    state: dict[str, Any],
+) -> Loader:
+    """A loader made again in another process, where the first one was."""
+    loader = Loader.__new__(Loader)
+    loader._options = options
+    loader._num_classes = num_classes
+    loader._framework = framework
+    loader._open()
+    loader.load_state_dict(state)
+    return loader

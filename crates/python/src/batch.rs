@@ -1,0 +1,240 @@
+//! A batch in Python's hands, and the memory behind its tensors.
+//!
+//! A slot goes back to its ring when the last tensor of its batch is gone, whoever holds it
+//! and on whichever thread. A script that keeps more batches than the loader has slots to
+//! spare gets copies instead: it costs memory, as keeping batches does, and stops nothing.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use bothends_core::ids::Prong;
+use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
+use bothends_runtime::{Batch as Delivered, Home, Row, soft_labels};
+use pyo3::prelude::*;
+
+use crate::array::{Array, Element, View};
+
+/// Copies begin at a multiple of this, as JAX wants it of memory that it shares.
+const ALIGN: usize = 64;
+
+/// What a tensor lies in.
+pub(crate) enum Memory {
+    /// A slot.
+    Slot(Lease),
+    /// A copy of one, or numbers of our own.
+    Own(Own),
+}
+
+/// Bytes of our own, aligned.
+pub(crate) struct Own {
+    len: usize,
+    /// Where they begin in `keeper`; as an atomic, so that threads may share it.
+    base: AtomicPtr<u8>,
+    #[expect(dead_code, reason = "owns what `base` points to")]
+    keeper: Vec<u8>,
+}
+
+impl Memory {
+    /// A copy of these bytes.
+    pub(crate) fn of(content: &[u8]) -> Self {
+        let mut keeper: Vec<u8> = vec![0; content.len() + ALIGN];
+        let start = keeper.as_ptr().align_offset(ALIGN);
+        let place = &mut keeper[start..start + content.len()];
+        place.copy_from_slice(content);
+        let base = AtomicPtr::new(place.as_mut_ptr());
+        Self::Own(Own { len: content.len(), base, keeper })
+    }
+
+    /// Where its bytes begin; whoever holds the tensor may read and write there.
+    pub(crate) fn base(&self) -> *mut u8 {
+        match self {
+            Self::Slot(lease) => lease.batch().base().as_ptr(),
+            // The address never changes: it needs no order with anything.
+            Self::Own(own) => own.base.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Slot(lease) => lease.batch().bytes().len(),
+            Self::Own(own) => own.len,
+        }
+    }
+}
+
+/// A batch that holds a slot, counted.
+pub(crate) struct Lease {
+    /// Some until it is dropped.
+    batch: Option<Delivered>,
+    held: Arc<AtomicUsize>,
+    home: Home,
+}
+
+impl Lease {
+    fn batch(&self) -> &Delivered {
+        self.batch.as_ref().expect("a lease has its batch until it is dropped")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.home.is_here() {
+            // Pairs with nothing: a count that is behind by a moment costs a copy.
+            self.held.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            // The slot is the parent's.
+            let _ = ManuallyDrop::new(self.batch.take());
+        }
+    }
+}
+
+/// What all batches of a loader have in common.
+#[derive(Clone)]
+pub(crate) struct Form {
+    pub(crate) views: Arc<[SampleShape]>,
+    pub(crate) output: Output,
+    /// Slots that Python holds now.
+    pub(crate) held: Arc<AtomicUsize>,
+    /// How many it may hold.
+    pub(crate) may_hold: usize,
+    pub(crate) home: Home,
+}
+
+impl Form {
+    fn element(&self) -> Element {
+        match self.output.dtype {
+            Dtype::U8 => Element::U8,
+            Dtype::F32 => Element::F32,
+            Dtype::F16 => Element::F16,
+            Dtype::Bf16 => Element::Bf16,
+        }
+    }
+
+    /// A batch as Python gets it.
+    pub(crate) fn batch(&self, batch: Delivered) -> Batch {
+        let (rows, view_bytes) = (batch.rows().to_vec(), batch.view_bytes().to_vec());
+        let (index, sample_bytes) = (batch.index.0, batch.sample_bytes());
+        let prong = batch.prong;
+        let held = self.held.fetch_add(1, Ordering::Relaxed);
+        let lease =
+            Lease { batch: Some(batch), held: Arc::clone(&self.held), home: self.home };
+        let memory = match held < self.may_hold {
+            true => Memory::Slot(lease),
+            false => Memory::of(lease.batch().bytes()),
+        };
+        let memory = Arc::new(memory);
+        Batch { form: self.clone(), memory, rows, view_bytes, sample_bytes, index, prong }
+    }
+}
+
+/// A delivered batch: its tensors, and what is known of its rows.
+#[pyclass(frozen, module = "bothends._native")]
+pub(crate) struct Batch {
+    form: Form,
+    memory: Arc<Memory>,
+    rows: Vec<Row>,
+    view_bytes: Vec<usize>,
+    sample_bytes: usize,
+    index: u32,
+    prong: Prong,
+}
+
+#[pymethods]
+impl Batch {
+    /// The images: one tensor for each view of a sample, rows × channels × height × width or
+    /// rows × height × width × channels.
+    #[getter]
+    fn views(&self) -> Vec<Array> {
+        let element = self.form.element();
+        let row = count(self.sample_bytes / element.size());
+        let mut offset = 0;
+        let views = self.form.views.iter().zip(&self.view_bytes);
+        views
+            .map(|(shape, bytes)| {
+                let [h, w, c] =
+                    [shape.height, shape.width, shape.channels].map(i64::from);
+                let n = count(self.rows.len());
+                let shape = match self.form.output.layout {
+                    Layout::Nhwc => vec![n, h, w, c],
+                    Layout::Nchw => vec![n, c, h, w],
+                };
+                let view = View::dense(element, shape).strided(row, offset);
+                offset += bytes;
+                Array { memory: Arc::clone(&self.memory), view }
+            })
+            .collect()
+    }
+
+    /// Each row's class, int64; -1 in masked rows.
+    #[getter]
+    fn labels(&self) -> Array {
+        integers(self.rows.iter().map(|row| row.label.0))
+    }
+
+    /// Each row's sample id, int64; -1 in masked rows.
+    #[getter]
+    fn sample_ids(&self) -> Array {
+        let id = |row: &Row| row.sample.and_then(|id| i64::try_from(id.0).ok());
+        integers(self.rows.iter().map(|row| id(row).unwrap_or(-1)))
+    }
+
+    /// Which rows hold a sample, bool.
+    #[getter]
+    fn mask(&self) -> Array {
+        let valid: Vec<u8> =
+            self.rows.iter().map(|row| row.sample.is_some().into()).collect();
+        own(Element::Bool, vec![count(valid.len())], &valid)
+    }
+
+    /// Rows that hold a sample.
+    #[getter]
+    fn n_valid(&self) -> usize {
+        self.rows.iter().filter(|row| row.sample.is_some()).count()
+    }
+
+    /// Its place in the plan, from 0.
+    #[getter]
+    fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Who made it: "host", or the device's place in csds. The bytes do not depend on it.
+    #[getter]
+    fn prong(&self) -> String {
+        match self.prong {
+            Prong::Front => "host".to_owned(),
+            Prong::Back(device) => format!("csd{}", device.0),
+        }
+    }
+
+    /// Shares of classes, float32, rows × n_classes: 1 at the row's class, or the shares of
+    /// the two that it was mixed of.
+    fn soft_labels(&self, n_classes: usize) -> Array {
+        let mut shares = vec![0.0_f32; self.rows.len() * n_classes];
+        soft_labels(&self.rows, n_classes, &mut shares);
+        let bytes: Vec<u8> =
+            shares.iter().flat_map(|share| share.to_ne_bytes()).collect();
+        own(Element::F32, vec![count(self.rows.len()), count(n_classes)], &bytes)
+    }
+
+    fn __len__(&self) -> usize {
+        self.rows.len()
+    }
+}
+
+fn integers(numbers: impl Iterator<Item = i64>) -> Array {
+    let bytes: Vec<u8> = numbers.flat_map(i64::to_ne_bytes).collect();
+    own(Element::I64, vec![count(bytes.len() / size_of::<i64>())], &bytes)
+}
+
+fn own(element: Element, shape: Vec<i64>, bytes: &[u8]) -> Array {
+    let memory = Arc::new(Memory::of(bytes));
+    Array { memory, view: View::dense(element, shape) }
+}
+
+/// A length as DLPack counts it.
+fn count(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,220 @@
+//! How a tensor crosses to another library without a copy: DLPack 1.x, both capsules.
+//!
+//! The structures are those of `dlpack.h` (dmlc/dlpack, version 1.1). A capsule holds a
+//! managed tensor; who consumes it renames the capsule (`used_…`) and calls the deleter when
+//! it is done, on any thread, with or without Python's lock; what nobody consumed is freed
+//! with its capsule.
+#![allow(
+    unsafe_code,
+    reason = "a C structure that foreign code frees, and Python's capsules, which are C"
+)]
+
+use std::ffi::{CStr, c_void};
+use std::sync::Arc;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::array::{Element, View};
+use crate::batch::Memory;
+
+/// `kDLCPU` and the device's number.
+pub(crate) const CPU: (i32, i32) = (1, 0);
+
+/// `DLPACK_FLAG_BITMASK_IS_COPIED`.
+const IS_COPIED: u64 = 1 << 1;
+
+const VERSIONED: &CStr = c"dltensor_versioned";
+const UNVERSIONED: &CStr = c"dltensor";
+
+/// `DLTensor`.
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: [i32; 2],
+    ndim: i32,
+    /// Code and bits.
+    dtype: [u8; 2],
+    lanes: u16,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensor`.
+#[repr(C)]
+struct Managed {
+    tensor: Tensor,
+    context: *mut c_void,
+    deleter: unsafe extern "C" fn(*mut Self),
+}
+
+/// `DLManagedTensorVersioned`.
+#[repr(C)]
+struct ManagedVersioned {
+    version: [u32; 2],
+    context: *mut c_void,
+    deleter: unsafe extern "C" fn(*mut Self),
+    flags: u64,
+    tensor: Tensor,
+}
+
+// The header's layout, as its C++ compilers have it.
+const _: () = assert!(size_of::<Tensor>() == 48);
+const _: () = assert!(size_of::<Managed>() == 64);
+const _: () = assert!(size_of::<ManagedVersioned>() == 80);
+
+/// A tensor on its way out: the memory it keeps alive, and where it lies there.
+pub(crate) struct Exported {
+    memory: Arc<Memory>,
+    view: View,
+    flags: u64,
+}
+
+impl Exported {
+    /// The memory itself.
+    pub(crate) fn share(memory: &Arc<Memory>, view: &View) -> Self {
+        Self { memory: Arc::clone(memory), view: view.clone(), flags: 0 }
+    }
+
+    /// Memory of its own with the same content.
+    pub(crate) fn copy(memory: &Memory, view: &View) -> Self {
+        // SAFETY: the memory is `len` initialised bytes from `base`, kept by the caller.
+        let bytes = unsafe { std::slice::from_raw_parts(memory.base(), memory.len()) };
+        let memory = Arc::new(Memory::of(bytes));
+        Self { memory, view: view.clone(), flags: IS_COPIED }
+    }
+
+    /// A capsule `dltensor_versioned`.
+    pub(crate) fn versioned(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let flags = self.flags;
+        let make = |tensor, context| ManagedVersioned {
+            version: [1, 1],
+            context,
+            deleter: delete::<ManagedVersioned>,
+            flags,
+            tensor,
+        };
+        self.capsule(py, VERSIONED, make, free_versioned)
+    }
+
+    /// A capsule `dltensor`.
+    pub(crate) fn unversioned(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let make =
+            |tensor, context| Managed { tensor, context, deleter: delete::<Managed> };
+        self.capsule(py, UNVERSIONED, make, free_unversioned)
+    }
+
+    fn capsule<'py, M: Deletable>(
+        self,
+        py: Python<'py>,
+        name: &'static CStr,
+        make: impl FnOnce(Tensor, *mut c_void) -> M,
+        free: unsafe extern "C" fn(*mut ffi::PyObject),
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let held = Held::new(self, make);
+        let managed: *mut c_void = held.cast();
+        // SAFETY: the name lives for ever and the pointer is not null.
+        let capsule = unsafe { ffi::PyCapsule_New(managed, name.as_ptr(), Some(free)) };
+        // SAFETY: a new reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+    }
+}
+
+/// What a consumer of the capsule gets a pointer to the beginning of.
+#[repr(C)]
+struct Held<M> {
+    /// First, so that its address is that of all.
+    managed: M,
+    exported: Exported,
+}
+
+/// The two managed tensors.
+trait Deletable: Sized {
+    fn tensor(&mut self) -> &mut Tensor;
+}
+
+impl Deletable for Managed {
+    fn tensor(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+}
+
+impl Deletable for ManagedVersioned {
+    fn tensor(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+}
+
+impl<M: Deletable> Held<M> {
+    /// On the heap, with its pointers into itself.
+    fn new(exported: Exported, make: impl FnOnce(Tensor, *mut c_void) -> M) -> *mut Self {
+        let tensor = Tensor {
+            data: std::ptr::null_mut(),
+            device: [CPU.0, CPU.1],
+            ndim: i32::try_from(exported.view.shape.len()).unwrap_or(0),
+            dtype: dtype(exported.view.element),
+            lanes: 1,
+            shape: std::ptr::null_mut(),
+            strides: std::ptr::null_mut(),
+            byte_offset: 0,
+        };
+        let managed = make(tensor, std::ptr::null_mut());
+        let mut held = Box::new(Self { managed, exported });
+        let base = held.exported.memory.base().wrapping_add(held.exported.view.offset);
+        let shape = held.exported.view.shape.as_mut_ptr();
+        let strides = held.exported.view.strides.as_mut_ptr();
+        let tensor = held.managed.tensor();
+        tensor.data = base.cast();
+        tensor.shape = shape;
+        tensor.strides = strides;
+        Box::into_raw(held)
+    }
+}
+
+/// The deleter: may be called from any thread, once.
+unsafe extern "C" fn delete<M>(managed: *mut M) {
+    if managed.is_null() {
+        return;
+    }
+    // SAFETY: it came from `Held::new`, whose first field it is, and nobody has it any more.
+    drop(unsafe { Box::from_raw(managed.cast::<Held<M>>()) });
+}
+
+unsafe extern "C" fn free_versioned(capsule: *mut ffi::PyObject) {
+    // SAFETY: Python calls it with a capsule that this module made.
+    unsafe { free::<ManagedVersioned>(capsule, VERSIONED) }
+}
+
+unsafe extern "C" fn free_unversioned(capsule: *mut ffi::PyObject) {
+    // SAFETY: as above.
+    unsafe { free::<Managed>(capsule, UNVERSIONED) }
+}
+
+/// Frees what nobody consumed: a consumer would have renamed the capsule.
+///
+/// # Safety
+/// `capsule` is one that [`Exported::capsule`] made for an `M`, and Python's lock is held.
+unsafe fn free<M>(capsule: *mut ffi::PyObject, name: &CStr) {
+    // SAFETY: the caller's promise.
+    let is_ours = unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) };
+    if is_ours == 0 {
+        return;
+    }
+    // SAFETY: the capsule is valid under this name.
+    let managed = unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) };
+    // SAFETY: it still is what was put in.
+    unsafe { delete::<M>(managed.cast()) }
+}
+
+/// `DLDataType` without lanes: code and bits.
+fn dtype(element: Element) -> [u8; 2] {
+    match element {
+        Element::I64 => [0, 64],
+        Element::U8 => [1, 8],
+        Element::F16 => [2, 16],
+        Element::F32 => [2, 32],
+        Element::Bf16 => [4, 16],
+        Element::Bool => [6, 8],
+    }
+}

@@ -1,0 +1,61 @@
+//! Errors of the runtime as Python's: which class, which line, which attributes. The classes
+//! are in `python/bothends/_errors.py`.
+
+use std::error::Error as _;
+
+use bothends_runtime::{RuntimeError, in_keys};
+use pyo3::prelude::*;
+
+/// An error of the runtime as Python's.
+pub(crate) fn raised(py: Python<'_>, error: &RuntimeError) -> PyErr {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    let made = || {
+        let classes = py.import("bothends._errors")?;
+        let raised = classes.getattr(class_of(error))?.call1((in_keys(&line),))?;
+        describe(&raised, error)?;
+        Ok(PyErr::from_value(raised))
+    };
+    made().unwrap_or_else(|other: PyErr| other)
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is non-exhaustive")]
+fn class_of(error: &RuntimeError) -> &'static str {
+    match error {
+        RuntimeError::Options(_)
+        | RuntimeError::Plan(_)
+        | RuntimeError::Recipe(_)
+        | RuntimeError::Ops(_)
+        | RuntimeError::DeviceSpec { .. } => "OptionsError",
+        RuntimeError::Data { .. } | RuntimeError::Io(_) => "DataError",
+        RuntimeError::BadSample { .. } => "BadSampleError",
+        RuntimeError::Device { .. }
+        | RuntimeError::Spawn { .. }
+        | RuntimeError::Untrusted { .. } => "DeviceError",
+        RuntimeError::Resume(_) | RuntimeError::CannotResume { .. } => "StateError",
+        RuntimeError::Forked { .. } => "ForkError",
+        RuntimeError::Starved { .. } => "StarvedError",
+        _ => "Error",
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the others say all in their line")]
+fn describe(raised: &Bound<'_, PyAny>, error: &RuntimeError) -> PyResult<()> {
+    match error {
+        RuntimeError::BadSample { sample, file, why, found_by } => {
+            raised.setattr("sample", sample.0)?;
+            raised.setattr("file", file)?;
+            raised.setattr("why", why)?;
+            raised.setattr("prong", found_by)
+        }
+        RuntimeError::Device { device, .. }
+        | RuntimeError::Untrusted { device, .. }
+        | RuntimeError::Spawn { spec: device, .. } => raised.setattr("device", device),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,34 @@
+//! `bothends._native`: what the Python package cannot do in Python. No logic: doors to
+//! `bothends_runtime::Loader`, and memory that Python sees without a copy.
+//!
+//! Reading order: `loader` (a loader and an epoch's consumers), `batch` (a batch and who
+//! holds it), `array` (one tensor of it), `dlpack` (how a tensor crosses), `errors` (what
+//! Python catches). Names, defaults and frameworks are the Python half's
+//! (`python/bothends/_loader.py`). The lock of Python is let go in every wait.
+
+mod errors;
+
+mod array;
+mod batch;
+mod dlpack;
+mod loader;
+
+use pyo3::prelude::*;
+
+/// The native half of `bothends`.
+#[pymodule(gil_used = false)]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::array::Array;
+    #[pymodule_export]
+    use crate::batch::Batch;
+    #[pymodule_export]
+    use crate::loader::{Consumer, NativeLoader};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,199 @@
+//! A loader and the consumers of an epoch, for Python.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bothends_core::tensor::{Dtype, Layout};
+use bothends_runtime::{Deal, Home, Loader, Polled, RuntimeError};
+use pyo3::prelude::*;
+
+use crate::batch::{Batch, Form};
+use crate::errors::raised;
+
+/// How long a wait goes on before Python's signals are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A loader, as `bothends.Loader` uses it. Safe to use from many threads: one at a time gets
+/// through, the others wait without Python's lock.
+#[pyclass(frozen, module = "bothends._native", name = "Loader")]
+pub(crate) struct NativeLoader {
+    loader: Mutex<Loader>,
+    form: Form,
+}
+
+#[pymethods]
+impl NativeLoader {
+    /// Opens a loader from its options, a JSON object. Blocks on the file system and on
+    /// devices.
+    #[new]
+    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
+        let opened = py.detach(|| Loader::open(bothends_runtime::options(options)?));
+        let loader = opened.map_err(|error| raised(py, &error))?;
+        let form = Form {
+            views: loader.views().into(),
+            output: loader.output(),
+            held: Arc::new(AtomicUsize::new(0)),
+            may_hold: loader.config().held_batches as usize,
+            home: Home::here(),
+        };
+        Ok(Self { loader: Mutex::new(loader), form })
+    }
+
+    /// Begins the next epoch and returns its consumers; the epoch before is cancelled.
+    fn begin(&self, py: Python<'_>, consumers: u32) -> PyResult<Vec<Consumer>> {
+        let deal = self.with(py, |loader| loader.begin(consumers))?;
+        let hand = Arc::new(Hand(deal));
+        let consumer = |number| Consumer {
+            hand: Arc::clone(&hand),
+            form: self.form.clone(),
+            number,
+        };
+        Ok((0..consumers).map(consumer).collect())
+    }
+
+    /// The next epoch shall be this one.
+    fn set_epoch(&self, py: Python<'_>, epoch: u32) -> PyResult<()> {
+        self.with(py, |loader| {
+            loader.set_epoch(epoch);
+            Ok(())
+        })
+    }
+
+    /// The epoch that runs; the next one after its end.
+    #[getter]
+    fn epoch(&self, py: Python<'_>) -> PyResult<u32> {
+        self.with(py, |loader| Ok(loader.epoch()))
+    }
+
+    /// Where the consumers are, as JSON.
+    fn state(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, Loader::state)
+    }
+
+    /// Goes on from a state.
+    fn load_state(&self, py: Python<'_>, json: &str) -> PyResult<()> {
+        self.with(py, |loader| loader.load_state(json))
+    }
+
+    /// Batches that each of so many consumers gets in a whole epoch.
+    fn n_batches(&self, py: Python<'_>, consumers: u32) -> PyResult<u32> {
+        self.with(py, |loader| loader.n_batches(consumers))
+    }
+
+    /// Samples of an epoch.
+    #[getter]
+    fn n_samples(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |loader| Ok(loader.n_samples()))
+    }
+
+    /// The classes' names by label; empty where the data have none.
+    #[getter]
+    fn class_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.with(py, |loader| {
+            Ok(loader.class_names().into_iter().map(str::to_owned).collect())
+        })
+    }
+
+    /// Whether labels are shares of classes.
+    #[getter]
+    fn mixes(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |loader| Ok(loader.mixes()))
+    }
+
+    /// One line about how the data were read, where that may surprise.
+    #[getter]
+    fn note(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
+        self.with(py, |loader| Ok(loader.note()))
+    }
+
+    /// Height, width and channels of each view of a sample.
+    #[getter]
+    fn view_shapes(&self) -> Vec<(u32, u32, u32)> {
+        let views = self.form.views.iter();
+        views.map(|shape| (shape.height, shape.width, shape.channels)).collect()
+    }
+
+    /// Element type: u8, f32, f16 or bf16.
+    #[getter]
+    fn output(&self) -> &'static str {
+        match self.form.output.dtype {
+            Dtype::U8 => "u8",
+            Dtype::F32 => "f32",
+            Dtype::F16 => "f16",
+            Dtype::Bf16 => "bf16",
+        }
+    }
+
+    /// nhwc or nchw.
+    #[getter]
+    fn layout(&self) -> &'static str {
+        match self.form.output.layout {
+            Layout::Nhwc => "nhwc",
+            Layout::Nchw => "nchw",
+        }
+    }
+
+    /// What the loader has done, as JSON.
+    fn stats(&self, py: Python<'_>) -> PyResult<String> {
+        let stats = self.with(py, |loader| Ok(loader.stats()))?;
+        serde_json::to_string(&stats)
+            .map_err(|error| pyo3::exceptions::PyRuntimeError::new_err(error.to_string()))
+    }
+}
+
+impl NativeLoader {
+    /// Does something with the loader while other threads of Python go on.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Loader) -> Result<T, RuntimeError> + Send,
+    ) -> PyResult<T> {
+        let done = py.detach(|| {
+            // In a fork the lock may be held for ever by a thread that is not there.
+            self.form.home.check()?;
+            work(&mut self.loader())
+        });
+        done.map_err(|error| raised(py, &error))
+    }
+
+    fn loader(&self) -> MutexGuard<'_, Loader> {
+        self.loader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An epoch in its consumers' hands; it is cancelled when none of them is left.
+struct Hand(Arc<Deal>);
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// One of an epoch's consumers: an iterator over its batches.
+#[pyclass(frozen, module = "bothends._native")]
+pub(crate) struct Consumer {
+    hand: Arc<Hand>,
+    form: Form,
+    number: u32,
+}
+
+#[pymethods]
+impl Consumer {
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    /// The next batch. Waits without Python's lock; a signal (Ctrl-C) ends the wait.
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        loop {
+            let polled = py.detach(|| self.hand.0.poll(self.number, LOOK));
+            match polled.map_err(|error| raised(py, &error))? {
+                Polled::Batch(batch) => return Ok(Some(self.form.batch(batch))),
+                Polled::End => return Ok(None),
+                Polled::Pending => py.check_signals()?,
+            }
+        }
+    }
+}
