@@ -11,12 +11,12 @@ use crate::storage::{Kind, Storage, kind, list, read};
 use crate::table::TableBuilder;
 use crate::{DatasetError, Format, Found, path};
 
-const PIXELS_BYTES: u32 = 3 * 32 * 32;
+pub(crate) const PIXELS_BYTES: u32 = 3 * 32 * 32;
 const RECORD_BYTES: usize = 1 + PIXELS_BYTES as usize;
 /// Records read at a time: 3 MB.
 const CHUNK_RECORDS: usize = 1024;
 
-const CLASSES: [&str; 10] = [
+pub(crate) const CLASSES: [&str; 10] = [
     "airplane",
     "automobile",
     "bird",

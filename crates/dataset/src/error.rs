@@ -104,6 +104,18 @@ pub enum DatasetError {
         /// Its length.
         len_bytes: u64,
     },
+    /// A pickle that is not one of CIFAR-10's.
+    #[error(
+        "`{path}` byte {offset}: it {why}; it is damaged, or not CIFAR-10's Python version"
+    )]
+    Pickle {
+        /// The batch file.
+        path: String,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong there.
+        why: &'static str,
+    },
     /// A label beyond the classes.
     #[error(
         "`{path}` record {record} has label {label}, but there are {n_classes} classes"

@@ -23,8 +23,10 @@ mod storage;
 mod table;
 
 mod cifar;
+mod cifar_python;
 mod class_folders;
 mod list;
+mod pickle;
 
 pub mod conformance;
 pub mod side_index;
@@ -44,6 +46,8 @@ pub enum Format {
     ClassFolders,
     /// CIFAR-10's binary version: `data_batch_*.bin`, `test_batch.bin`.
     Cifar10,
+    /// CIFAR-10's Python version, which torchvision downloads: `data_batch_1` …, `test_batch`.
+    Cifar10Python,
     /// A data set packed for reading: a folder with `store.json` and shards.
     Store,
     /// A `.jsonl` file, one `{"path": "a/b.jpg", "label": 3}` per line.
@@ -83,6 +87,9 @@ impl Format {
         match storage::kind(storage, target)? {
             Kind::File { .. } if list::is_list(target) => Ok(Self::List),
             Kind::File { .. } if cifar::is_batch(target) => Ok(Self::Cifar10),
+            Kind::File { .. } if cifar_python::is_batch(target) => {
+                Ok(Self::Cifar10Python)
+            }
             Kind::File { .. } => Err(unrecognised()),
             Kind::Folder => {
                 let entries = storage::list(storage, target)?;
@@ -90,6 +97,9 @@ impl Format {
                     Ok(Self::Store)
                 } else if entries.iter().any(|entry| cifar::is_batch(&entry.name)) {
                     Ok(Self::Cifar10)
+                } else if entries.iter().any(|entry| cifar_python::is_batch(&entry.name))
+                {
+                    Ok(Self::Cifar10Python)
                 } else if entries.iter().any(class_folders::is_class_or_image) {
                     Ok(Self::ClassFolders)
                 } else if entries.is_empty() {
@@ -114,6 +124,7 @@ impl Format {
         match self {
             Self::ClassFolders => class_folders::parse(storage, target),
             Self::Cifar10 => cifar::parse(storage, target),
+            Self::Cifar10Python => cifar_python::parse(storage, target),
             Self::Store => store::parse(storage, target),
             Self::List => list::parse(storage, target),
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bothends_core::ids::SampleId;
 use bothends_core::tensor::{Dtype, Layout};
 use bothends_runtime::{Deal, Home, Loader, Polled, RuntimeError};
 use pyo3::prelude::*;
@@ -85,6 +86,15 @@ impl NativeLoader {
     #[getter]
     fn n_samples(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |loader| Ok(loader.n_samples()))
+    }
+
+    /// A sample's file, relative to the data set, and its label; None where there is no such
+    /// sample.
+    fn sample(&self, py: Python<'_>, sample: u64) -> PyResult<Option<(String, i64)>> {
+        self.with(py, |loader| {
+            let found = loader.sample(SampleId(sample));
+            Ok(found.map(|(file, label)| (file, label.0)))
+        })
     }
 
     /// The classes' names by label; empty where the data have none.

@@ -20,7 +20,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bothends_core::ids::EpochIdx;
+use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::tensor::{Output, SampleShape};
 use serde::Serialize;
 
@@ -245,6 +245,15 @@ impl Loader {
     #[must_use]
     pub fn n_samples(&self) -> u64 {
         self.runtime().source.n_ids()
+    }
+
+    /// A sample's file, relative to the data set, and its label. Blocks on the storage where
+    /// the data are a store.
+    #[must_use]
+    pub fn sample(&self, sample: SampleId) -> Option<(String, Label)> {
+        let source = &self.runtime().source;
+        let exists = sample.0 < source.n_ids();
+        exists.then(|| (source.file_name(sample), source.label(sample)))
     }
 
     /// The classes' names by label; empty where the data have none.

@@ -26,6 +26,7 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
     let format = match found.format {
         Format::ClassFolders => "class folders",
         Format::Cifar10 => "CIFAR-10 binary batches",
+        Format::Cifar10Python => "CIFAR-10 pickled batches",
         Format::Store => "a store",
         Format::List => "a list",
     };

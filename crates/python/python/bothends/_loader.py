@@ -22,6 +22,8 @@ class Batch(NamedTuple):
     """bool, one per row: whether it holds a sample."""
     sample_ids: Any
     """int64, one per row, -1 in masked rows."""
+    n_valid: int
+    """Rows that hold a sample; they come before the masked ones."""
     index: int
     """Its place in this rank's epoch, from 0."""
     prong: str
@@ -258,6 +260,7 @@ class Loader:
             self._labels(batch),
             share(batch.mask),
             share(batch.sample_ids),
+            batch.n_valid,
             batch.index,
             batch.prong,
         )
