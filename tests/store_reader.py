@@ -651,7 +651,7 @@ def read_records(store):
 def compare(files, source):
     """A line for each file that differs from that under `source`."""
     paths = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
-    theirs = {path.as_posix() for path in paths if ".bothends-index" not in path.parts}
+    theirs = {path.as_posix() for path in paths if not path.name.startswith(".bothends-index-")}
     for name in sorted(files.names() | theirs):
         try:
             if name not in theirs:

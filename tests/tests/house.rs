@@ -78,6 +78,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "report",
             "cli",
             "firmware-sim",
+            "python",
             "tests",
         ],
     ),
@@ -126,6 +127,10 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
     (
         "crates/ops/src/jpeg/upsample/x86.rs",
         "calls code compiled for a processor known to be there",
+    ),
+    (
+        "crates/python/src/dlpack.rs",
+        "makes C structures that foreign code frees, in capsules of Python's",
     ),
     ("crates/accel/src/slot.rs", "splits a slot's memory among the workers that fill it"),
     ("crates/io/src/uring.rs", "gives the kernel addresses to read into"),

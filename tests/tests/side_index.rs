@@ -3,12 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bothends_dataset::side_index::FOLDER;
+use bothends_dataset::side_index::is_segment;
 use bothends_runtime::SideIndexUse;
 use bothends_tests::programs::{eventually, program};
 use bothends_tests::{Setup, generated};
@@ -18,7 +21,7 @@ fn copied() -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     for class in std::fs::read_dir(generated()?)? {
         let class = class?.path();
-        if !class.is_dir() || class.ends_with(FOLDER) {
+        if !class.is_dir() {
             continue;
         }
         let to = folder.path().join(class.file_name().context("a name")?);
@@ -39,10 +42,10 @@ fn stream(data: &Path, side_index: SideIndexUse) -> Result<String> {
 
 fn segments(data: &Path) -> Result<Vec<PathBuf>> {
     let mut segments = Vec::new();
-    let folder = data.join(FOLDER);
-    if folder.is_dir() {
-        for entry in std::fs::read_dir(folder)? {
-            segments.push(entry?.path());
+    for entry in std::fs::read_dir(data)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(is_segment) {
+            segments.push(entry.path());
         }
     }
     segments.sort();
@@ -60,7 +63,7 @@ fn the_stream_is_the_same_with_it_and_without() -> Result<()> {
     ensure!(made.len() == 1, "one run, one segment: {made:?}");
     ensure!(stream(data, SideIndexUse::Auto)? == without, "once it is there");
     ensure!(segments(data)? == made, "nothing is learnt twice");
-    std::fs::remove_dir_all(data.join(FOLDER))?;
+    made.iter().try_for_each(std::fs::remove_file)?;
     ensure!(stream(data, SideIndexUse::Auto)? == without, "after it was deleted");
     Ok(())
 }
@@ -155,25 +158,57 @@ fn several_processes_share_it() -> Result<()> {
     Ok(())
 }
 
-/// The data's folder cannot hold an index: a file stands where its folder would be (who runs
-/// as root may write anywhere else).
+/// The data's folder may not be written. Root may write anywhere: then somebody else runs it.
 #[test]
+#[allow(clippy::print_stderr, reason = "a skip is printed")]
 fn where_the_data_cannot_be_written_the_cache_is_used() -> Result<()> {
+    const NOBODY: u32 = 65_534;
     let folder = copied()?;
     let cache = tempfile::tempdir()?;
-    std::fs::write(folder.path().join(FOLDER), "")?;
-    let run = || -> Result<String> {
-        let output =
-            command(folder.path(), cache.path())?.stdout(Stdio::piped()).output()?;
-        digest_of(&output.stdout)
+    let allow = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
     };
-    let first = run()?;
+    allow(folder.path(), 0o555)?;
+    allow(cache.path(), 0o777)?;
+    let is_root = std::fs::metadata("/proc/self")?.uid() == 0;
+    let run = || -> std::io::Result<std::process::Output> {
+        let command = command(folder.path(), cache.path());
+        let mut command = command.map_err(std::io::Error::other)?;
+        if is_root {
+            command.uid(NOBODY);
+        }
+        command.stdout(Stdio::piped()).output()
+    };
+    let first = match run() {
+        Err(error) if is_root && error.kind() == ErrorKind::PermissionDenied => {
+            eprintln!("skipped: nobody but root may run the programs under test");
+            return Ok(());
+        }
+        output => digest_of(&output?.stdout)?,
+    };
+    ensure!(segments(folder.path())?.is_empty(), "it was written where it may not be");
     let index = cache.path().join("bothends/index");
     let data_set =
         std::fs::read_dir(&index)?.next().context("a folder for the data")??;
     ensure!(std::fs::read_dir(data_set.path())?.count() == 1, "one segment");
-    ensure!(run()? == first, "the same stream");
+    ensure!(digest_of(&run()?.stdout)? == first, "the same stream");
     ensure!(std::fs::read_dir(data_set.path())?.count() == 1, "and nothing new");
+    allow(folder.path(), 0o755)?;
+    Ok(())
+}
+
+/// Class folders stay class folders for every program that reads them.
+#[test]
+fn it_adds_no_folder_to_the_data() -> Result<()> {
+    let folder = copied()?;
+    let folders = || -> Result<usize> {
+        let entries = std::fs::read_dir(folder.path())?.collect::<Result<Vec<_>, _>>()?;
+        Ok(entries.iter().filter(|entry| entry.path().is_dir()).count())
+    };
+    let before = folders()?;
+    stream(folder.path(), SideIndexUse::Auto)?;
+    ensure!(segments(folder.path())?.len() == 1, "an index was made");
+    ensure!(folders()? == before, "a folder more is a class more");
     Ok(())
 }
 
@@ -183,7 +218,17 @@ fn a_killed_run_leaves_nothing_of_it() -> Result<()> {
     let cache = tempfile::tempdir()?;
     let mut command = command(folder.path(), cache.path())?;
     let mut child = command.args(["--repeat", "400"]).stdout(Stdio::null()).spawn()?;
-    let begun = || folder.path().join(FOLDER).is_dir();
+    // A file without a name, or with a hidden one, is open there.
+    let descriptors = PathBuf::from(format!("/proc/{}/fd", child.id()));
+    let begun = || {
+        let open = std::fs::read_dir(&descriptors).into_iter().flatten().flatten();
+        let mut targets = open.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        targets.any(|target| {
+            let name = target.to_string_lossy();
+            target.starts_with(folder.path())
+                && (name.contains("/#") || name.contains("/.draft-"))
+        })
+    };
     let has_begun = eventually(Duration::from_secs(60), begun);
     child.kill()?;
     child.wait()?;

@@ -47,7 +47,7 @@ pub(crate) fn parse(storage: &dyn Storage, root: &str) -> Result<Found, DatasetE
     };
     let (hidden, seen): (Vec<_>, Vec<_>) =
         list(storage, root)?.into_iter().partition(is_hidden);
-    let foreign = |entry: &&Entry| entry.name != side_index::FOLDER;
+    let foreign = |entry: &&Entry| !side_index::is_segment(&entry.name);
     search.n_ignored += hidden.iter().filter(foreign).count() as u64;
     let (classes, files): (Vec<_>, Vec<_>) =
         seen.into_iter().partition(|entry| entry.kind == Kind::Folder);
@@ -127,7 +127,7 @@ impl Search<'_> {
         let mut files = Vec::new();
         for entry in list(self.storage, folder)? {
             if is_hidden(&entry) {
-                self.n_ignored += u64::from(entry.name != side_index::FOLDER);
+                self.n_ignored += u64::from(!side_index::is_segment(&entry.name));
             } else if entry.kind == Kind::Folder {
                 self.collect(&path::join(folder, &entry.name), depth + 1, out)?;
             } else {

@@ -32,11 +32,19 @@ pub const LINE_BYTES: usize = 40;
 const MAX_NOTES: u64 = 1 << 28;
 const MAX_NOTE_BYTES: u32 = 1 << 26;
 
-/// The name of the folder beside the data that segments lie in.
-pub const FOLDER: &str = ".bothends-index";
+/// How a segment's name begins. Segments are files in the data's own root, and hidden: a folder
+/// there would be a class to other programs that read class folders.
+pub const PREFIX: &str = ".bothends-index-";
 
 /// How a segment's name ends.
 pub const EXTENSION: &str = "segment";
+
+/// Whether a file of this name is a segment.
+#[must_use]
+pub fn is_segment(name: &str) -> bool {
+    let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(EXTENSION));
+    rest.is_some_and(|rest| rest.ends_with('.'))
+}
 
 const MAGIC: &[u8; 8] = b"BEINDEX1";
 

@@ -299,7 +299,7 @@ fn n_foreign(
     let is_foreign = |entry: &&Entry| {
         let name = entry.name.as_str();
         !MANIFEST_FILES.contains(&name)
-            && name != side_index::FOLDER
+            && !side_index::is_segment(name)
             && !shards.contains(name)
     };
     Ok(list(storage, target)?.iter().filter(is_foreign).count() as u64)

@@ -62,12 +62,14 @@ impl Draft {
             .map_err(|e| IoError::at(&self.folder, "write in", e))
     }
 
-    /// Gives the file a name that no other process chooses, ending in `.extension`.
+    /// Gives the file a name that no other process chooses, beginning with `prefix` and ending
+    /// in `.extension`; names rise with time.
     ///
     /// # Errors
     /// [`IoError::Failed`].
-    pub fn publish(mut self, extension: &str) -> Result<PathBuf, IoError> {
-        let name = format!("{:x}-{:x}.{extension}", nanoseconds(), std::process::id());
+    pub fn publish(mut self, prefix: &str, extension: &str) -> Result<PathBuf, IoError> {
+        let unique = format!("{:x}-{:x}", nanoseconds(), std::process::id());
+        let name = format!("{prefix}{unique}.{extension}");
         let path = self.folder.join(name);
         let failed = |e: io::Error| IoError::at(&path, "write", e);
         self.file.flush().map_err(failed)?;
@@ -124,12 +126,12 @@ mod tests {
         draft.write_at(b"2345", 2).unwrap();
         draft.write_at(b"01", 0).unwrap();
         assert!(names(&folder).is_empty() || draft.hidden.is_some());
-        let path = draft.publish("test").unwrap();
+        let path = draft.publish("a-", "test").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"012345");
         drop(Draft::new(&folder).unwrap());
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_eq!(names(&folder), [name]);
-        assert!(name.ends_with(".test"));
+        assert!(name.starts_with("a-") && name.ends_with(".test"));
     }
 
     #[test]

@@ -217,7 +217,7 @@ fn walk(
         path,
         source: io::Error::other(e),
     })?;
-    listed.retain(|listed| listed.name != side_index::FOLDER);
+    listed.retain(|listed| !side_index::is_segment(&listed.name));
     if listed.is_empty() && !folder.is_empty() {
         empty_folders.push(folder.to_owned());
     }

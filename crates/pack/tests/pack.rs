@@ -107,7 +107,7 @@ fn with(make: fn(&Path)) -> (TempDir, impl Fn(&str) -> PathBuf) {
 fn class_folders_come_back_and_threads_leave_no_trace() {
     let (_folder, at) = with(photos);
     let whole = tree(&at("data"));
-    plant(&at("data"), &[(".bothends-index/a.index", vec![1])]);
+    plant(&at("data"), &[(".bothends-index-a.segment", vec![1])]);
     let source = Files::open(&at("data")).unwrap();
     assert_eq!(source.n_records(), 5 + 4 + 1);
     for n_threads in [1, 2, 7] {

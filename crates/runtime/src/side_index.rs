@@ -1,8 +1,8 @@
 //! What earlier epochs left to know about the images: looked up by the workers, added to by
 //! them, and published at the end of an epoch.
 //!
-//! Segments lie in a hidden folder beside the data, or in the user's cache directory where
-//! that may not be written. They are read when a run begins; what one process adds others
+//! Segments are hidden files beside the data, or in the user's cache directory where those
+//! may not be written. They are read when a run begins; what one process adds others
 //! see when they begin. Nothing here is needed for a right result: whatever goes wrong costs
 //! speed, and at most one line for the user. The form of a segment is
 //! `bothends_dataset::side_index`'s.
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bothends_dataset::side_index::{
-    self as form, EXTENSION, FOLDER, HEADER_BYTES, Line, Unreadable,
+    self as form, EXTENSION, HEADER_BYTES, Line, PREFIX, Unreadable, is_segment,
 };
 use bothends_io::{Draft, ListedKind};
 
@@ -73,7 +73,7 @@ struct Writing {
 impl SideIndex {
     /// Reads the segments beside the data below `root` and those in the cache directory.
     pub(crate) fn open(root: &Path) -> Self {
-        let beside = root.join(FOLDER);
+        let beside = root.to_owned();
         let folders: Vec<PathBuf> =
             std::iter::once(beside).chain(in_cache(root)).collect();
         let segments = folders.iter().flat_map(|folder| segments(folder)).collect();
@@ -168,7 +168,7 @@ impl Writing {
         let (directory, header) = form::seal(&mut self.lines, self.offset);
         self.draft.write_at(&directory, self.offset).ok()?;
         self.draft.write_at(&header, 0).ok()?;
-        let path = self.draft.publish(EXTENSION).ok()?;
+        let path = self.draft.publish(PREFIX, EXTENSION).ok()?;
         Some(Segment { file: File::open(path).ok()?, lines: self.lines })
     }
 }
@@ -185,12 +185,10 @@ fn begin(folder: &Path) -> Option<Draft> {
 
 /// The segments in `folder`, the newest first. Names begin with the time they were made.
 fn segments(folder: &Path) -> Vec<Arc<Segment>> {
-    let suffix = format!(".{EXTENSION}");
-    let is_segment = |listed: &bothends_io::Listed| {
-        matches!(listed.kind, ListedKind::File { .. }) && listed.name.ends_with(&suffix)
-    };
     let mut listed = bothends_io::list(folder).unwrap_or_default();
-    listed.retain(is_segment);
+    listed.retain(|listed| {
+        matches!(listed.kind, ListedKind::File { .. }) && is_segment(&listed.name)
+    });
     let newest = listed.iter().rev().take(MAX_SEGMENTS);
     newest.filter_map(|l| read(&folder.join(&l.name)).ok().map(Arc::new)).collect()
 }
@@ -271,14 +269,14 @@ mod tests {
             let index = SideIndex::open(root.path());
             index.keep(Name { key, ..NAME }, b"image", note.as_bytes());
         }
-        let folder = root.path().join(FOLDER);
+        let folder = root.path();
         let paths: Vec<PathBuf> =
-            std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+            std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
         assert_eq!(paths.len(), 2);
         let mut bytes = std::fs::read(&paths[0]).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&paths[0], bytes).unwrap();
-        std::fs::write(folder.join("empty.segment"), "").unwrap();
+        std::fs::write(folder.join(format!("{PREFIX}0.{EXTENSION}")), "").unwrap();
         let index = SideIndex::open(root.path());
         let found =
             [1, 2].map(|key| known(&index, Name { key, ..NAME }, b"image").is_some());
