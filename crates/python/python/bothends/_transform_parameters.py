@@ -1,0 +1,194 @@
+"""What is known of a sample between two transforms, and how a transform's parameters are read.
+
+Whatever no op of bothends can have ends in `Stays`, whose text says why. What becomes of a
+transform is in `_transform_ops`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import index
+from typing import Any
+
+Op = dict[str, Any]
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is known of a sample between two transforms.
+
+    Attributes:
+        values: "pil", a PIL image; "u8", a tensor of bytes; "unit", of floats from 0 to 1;
+            "normal", of normalised floats.
+        size: rows and columns, or None where they depend on the image.
+        is_image: whether the tensor is a `tv_tensors.Image`.
+        is_erased: whether normalised values have been erased, which recipes do at the feed.
+        n_views: more than 1 behind FiveCrop and TenCrop.
+    """
+
+    values: str = "pil"
+    size: Size | None = None
+    channels: int = 3
+    is_image: bool = False
+    is_erased: bool = False
+    n_views: int = 1
+
+    @property
+    def is_float(self) -> bool:
+        return self.values in ("unit", "normal")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a transform became: ops before the cut, ops at the feed, and the sample after it."""
+
+    sample: Sample
+    ops: list[Op] = field(default_factory=list)
+    feed: list[Op] = field(default_factory=list)
+    note: str = ""
+
+
+class Stays(Exception):
+    """Why a transform stays in Python."""
+
+
+Translator = Callable[[Any, Sample], Step]
+
+
+def is_v2(transform: Any) -> bool:
+    return type(transform).__module__.startswith("torchvision.transforms.v2")
+
+
+# ---- parameters -----------------------------------------------------------------------------
+
+POSITIVE = math.ulp(0.0)
+MOST_SIDE = 16_384
+_PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+
+
+def make_op(name: str, **parameters: Any) -> Op:
+    """An op as JSON, without what is None."""
+    return {"op": name, **{key: v for key, v in parameters.items() if v is not None}}
+
+
+def within(name: str, value: Any, least: float, most: float) -> float:
+    """`value`, if it is a number in this range, both ends included."""
+    if not least <= float(value) <= most:
+        raise Stays(f"{name} is {value}, which no op of bothends can have")
+    return float(value)
+
+
+def whole(name: str, value: Any, least: int, most: int) -> int:
+    within(name, value, least, most)
+    return index(value)
+
+
+def bounds(name: str, value: Any, least: float, most: float) -> list[float]:
+    low, high = (within(name, v, least, most) for v in value)
+    if low > high:
+        raise Stays(f"{name} is {value}, which goes down")
+    return [low, high]
+
+
+def probability(transform: Any) -> float:
+    return within("p", transform.p, 0, 1)
+
+
+def listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, Sequence) else [value]
+
+
+def numbers(value: Any) -> list[float]:
+    """One number or many, also of NumPy or torch, as a list."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return [float(v) for v in listed(value)]
+
+
+def two_sides(size: Any) -> Size:
+    """Rows and columns, from one number, [one], or [rows, columns]."""
+    sides = listed(size)
+    height, width = (whole("size", side, 1, MOST_SIDE) for side in (sides[0], sides[-1]))
+    return height, width
+
+
+def four_sides(padding: Any) -> list[int]:
+    """[left, top, right, bottom], from the one, two or four numbers of `Pad`."""
+    sides = [whole("padding", side, 0, MOST_SIDE) for side in listed(padding)]
+    return sides * (4 // len(sides))
+
+
+def _filter(value: Any) -> str:
+    """The name of an interpolation, from torchvision's enum, Pillow's number, or a string."""
+    return _PILLOW[value] if isinstance(value, int) else str(getattr(value, "value", value))
+
+
+def resize_filter(transform: Any, sample: Sample) -> str:
+    """How an op that resizes interpolates."""
+    name = _filter(transform.interpolation)
+    is_tensor = sample.values != "pil"
+    antialias = transform.antialias
+    if antialias is False or (antialias is None and is_tensor and name != "nearest-exact"):
+        raise Stays(f"antialias={antialias}, and bothends always resizes without aliasing")
+    if name == "nearest" and is_tensor:
+        raise Stays("on tensors, nearest takes other pixels than Pillow; nearest-exact does not")
+    return _known_filter("nearest" if name == "nearest-exact" else name)
+
+
+def warp_filter(transform: Any, sample: Sample) -> str:
+    """How an op that turns or shears interpolates."""
+    name = _filter(transform.interpolation)
+    if sample.values == "pil":
+        return _known_filter("nearest" if name == "nearest-exact" else name)
+    if name not in ("nearest", "bilinear"):
+        raise Stays(f"torchvision has no {name} interpolation of tensors here")
+    return name
+
+
+def _known_filter(name: str) -> str:
+    if name not in ("nearest", "bilinear", "bicubic"):
+        raise Stays(f"its interpolation is {name}; bothends has nearest, bilinear and bicubic")
+    return name
+
+
+def fill_bytes(fill: Any, sample: Sample) -> int | list[int]:
+    """What lies around an image, as bytes."""
+    if isinstance(fill, dict):
+        fills = list(fill.values())
+        if not fills or any(other != fills[0] for other in fills):
+            raise Stays("its fill is another for each type")
+        fill = fills[0]
+    values = [byte_of(v, sample) for v in ([0.0] if fill is None else numbers(fill))]
+    if len(values) not in (1, sample.channels):
+        raise Stays(f"its fill has {len(values)} values and a sample {sample.channels} channels")
+    return values[0] if len(set(values)) == 1 else values
+
+
+def byte_of(value: float, sample: Sample) -> int:
+    """The byte that a fill or an erased value is."""
+    if sample.values == "normal":
+        raise Stays("it fills normalised values, which have no byte")
+    if sample.values == "pil":
+        value = math.trunc(value)  # torchvision does the same
+    byte = value * 255 if sample.values == "unit" else value
+    if not (0 <= byte <= 255 and byte == round(byte)):
+        raise Stays(f"it fills with {value}, which is no byte")
+    return round(byte)
+
+
+def needs_bytes(sample: Sample) -> None:
+    if sample.is_float:
+        raise Stays("it would work on floats, and recipes work on bytes; put it before ToTensor")
+
+
+def needs_order(sample: Sample) -> None:
+    """What moves whole pixels commutes with conversion and normalising, but not with erasing."""
+    if sample.is_erased:
+        raise Stays("it moves pixels after RandomErasing, which recipes do last")
+
+
+def fits(crop: Size, size: Size | None) -> bool | None:
+    """Whether a crop lies inside an image; None where the image's size is not known."""
+    return None if size is None else crop[0] <= size[0] and crop[1] <= size[1]

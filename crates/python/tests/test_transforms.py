@@ -1,0 +1,908 @@
+"""torchvision's transforms become recipes: every class and form, and what stays in Python.
+
+Without torchvision everything here is skipped. Without the program `bothends` (found on PATH, or
+under `CARGO_TARGET_DIR` or target/) only those tests are that show our parser the recipes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("torchvision", reason="torchvision is not installed")
+
+import torchvision.transforms as v1
+from bothends._transforms import Translation, translate
+from PIL import Image
+from torchvision import tv_tensors
+from torchvision.transforms import InterpolationMode, v2
+from torchvision.transforms._presets import ImageClassification
+
+SIZE = (40, 50)
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+NORMALIZE = {"op": "normalize", "mean": MEAN, "std": STD}
+F32 = {"op": "to_dtype", "dtype": "f32", "scale": True}
+NCHW = {"op": "layout", "layout": "nchw"}
+FLIP = {"op": "random_horizontal_flip", "p": 0.5}
+NEAREST, BILINEAR, BICUBIC = (
+    InterpolationMode.NEAREST,
+    InterpolationMode.BILINEAR,
+    InterpolationMode.BICUBIC,
+)
+
+Make = Callable[[Any], Any]
+
+
+# ---- one transform, one op ------------------------------------------------------------------
+
+
+def rrc(**changes: Any) -> dict[str, Any]:
+    defaults = {"scale": [0.08, 1.0], "ratio": [3 / 4, 4 / 3], "interpolation": "bilinear"}
+    return {"op": "random_resized_crop", "size": [24, 24], **defaults, **changes}
+
+
+def resize(size: Any, **changes: Any) -> dict[str, Any]:
+    return {"op": "resize", "size": size, "interpolation": "bilinear", **changes}
+
+
+def crop(**padding: Any) -> dict[str, Any]:
+    return {"op": "random_crop", "size": [32, 32], **padding}
+
+
+def padded(padding: list[int], around: dict[str, Any], if_needed: bool = False) -> dict[str, Any]:
+    return crop(padding=padding, pad_if_needed=if_needed, **around)
+
+
+def rotation(**changes: Any) -> dict[str, Any]:
+    defaults = {"degrees": [-30, 30], "interpolation": "nearest", "expand": False, "fill": 0}
+    return {"op": "random_rotation", **defaults, **changes}
+
+
+def affine(**changes: Any) -> dict[str, Any]:
+    defaults = {"degrees": [-10, 10], "interpolation": "nearest", "fill": 0}
+    return {"op": "random_affine", **defaults, **changes}
+
+
+def policy(op: str, interpolation: str = "nearest", fill: Any = 0, **more: Any) -> dict[str, Any]:
+    return {"op": op, "interpolation": interpolation, "fill": fill, **more}
+
+
+def erasing(value: Any = 0, **changes: Any) -> dict[str, Any]:
+    defaults = {"p": 0.5, "scale": [0.02, 0.33], "ratio": [0.3, 3.3]}
+    return {"op": "random_erasing", **defaults, "value": value, **changes}
+
+
+def jitter(**ranges: Any) -> dict[str, Any]:
+    return {"op": "color_jitter", **ranges}
+
+
+# On PIL images, of v1 and v2: how it is made, and the ops it becomes.
+PIL: list[tuple[Make, list[dict[str, Any]]]] = [
+    (lambda v: v.RandomResizedCrop(24), [rrc()]),
+    (lambda v: v.RandomResizedCrop([24]), [rrc()]),
+    (lambda v: v.RandomResizedCrop((24, 30)), [rrc(size=[24, 30])]),
+    (
+        lambda v: v.RandomResizedCrop(24, (0.2, 0.5), (1, 2), BICUBIC),
+        [rrc(scale=[0.2, 0.5], ratio=[1, 2], interpolation="bicubic")],
+    ),
+    (lambda v: v.RandomResizedCrop(24, interpolation=3), [rrc(interpolation="bicubic")]),
+    (
+        lambda v: v.RandomResizedCrop(24, interpolation=Image.Resampling.NEAREST),
+        [rrc(interpolation="nearest")],
+    ),
+    (
+        lambda v: v.RandomResizedCrop(24, interpolation=InterpolationMode.NEAREST_EXACT),
+        [rrc(interpolation="nearest")],
+    ),
+    (lambda v: v.Resize(30), [resize(30)]),
+    (lambda v: v.Resize([30]), [resize(30)]),
+    (lambda v: v.Resize((30, 20)), [resize([30, 20])]),
+    (lambda v: v.Resize(30, antialias=None), [resize(30)]),
+    (lambda v: v.Resize(30, max_size=35), [resize(30, max_size=35)]),
+    (lambda v: v.Resize(30, NEAREST), [resize(30, interpolation="nearest")]),
+    (lambda v: v.CenterCrop(32), [{"op": "center_crop", "size": [32, 32]}]),
+    (lambda v: v.CenterCrop((32, 60)), [{"op": "center_crop", "size": [32, 60]}]),
+    (lambda v: v.RandomCrop(32), [crop()]),
+    (lambda v: v.RandomCrop((32, 20)), [crop(size=[32, 20])]),
+    (lambda v: v.RandomCrop(32, padding=0), [crop()]),
+    (lambda v: v.RandomCrop(32, padding=4), [padded([4, 4, 4, 4], {"fill": 0})]),
+    (lambda v: v.RandomCrop(32, padding=[4]), [padded([4, 4, 4, 4], {"fill": 0})]),
+    (lambda v: v.RandomCrop(32, padding=(1, 2)), [padded([1, 2, 1, 2], {"fill": 0})]),
+    (lambda v: v.RandomCrop(32, padding=(1, 2, 3, 4)), [padded([1, 2, 3, 4], {"fill": 0})]),
+    (
+        lambda v: v.RandomCrop(32, padding=4, fill=(1, 2, 3)),
+        [padded([4, 4, 4, 4], {"fill": [1, 2, 3]})],
+    ),
+    (
+        lambda v: v.RandomCrop(32, padding=4, padding_mode="reflect"),
+        [padded([4, 4, 4, 4], {"padding_mode": "reflect"})],
+    ),
+    (
+        lambda v: v.RandomCrop(32, pad_if_needed=True, fill=7),
+        [padded([0, 0, 0, 0], {"fill": 7}, if_needed=True)],
+    ),
+    (lambda v: v.Pad(3), [{"op": "pad", "padding": [3, 3, 3, 3], "fill": 0}]),
+    (lambda v: v.Pad((1, 2), 9), [{"op": "pad", "padding": [1, 2, 1, 2], "fill": 9}]),
+    (
+        lambda v: v.Pad([1, 2, 3, 4], (5, 6, 7)),
+        [{"op": "pad", "padding": [1, 2, 3, 4], "fill": [5, 6, 7]}],
+    ),
+    (
+        lambda v: v.Pad(3, padding_mode="symmetric"),
+        [{"op": "pad", "padding": [3, 3, 3, 3], "padding_mode": "symmetric"}],
+    ),
+    # Pillow has whole values, and torchvision cuts fractions off.
+    (
+        lambda v: v.Pad(3, (123.675, 116.28, 103.53)),
+        [{"op": "pad", "padding": [3, 3, 3, 3], "fill": [123, 116, 103]}],
+    ),
+    (lambda v: v.RandomHorizontalFlip(), [FLIP]),
+    (lambda v: v.RandomVerticalFlip(0.2), [{"op": "random_vertical_flip", "p": 0.2}]),
+    (lambda v: v.RandomRotation(30), [rotation()]),
+    (lambda v: v.RandomRotation((-5, 90)), [rotation(degrees=[-5, 90])]),
+    (
+        lambda v: v.RandomRotation(30, BILINEAR, center=(3, 4), fill=(1, 2, 3)),
+        [rotation(interpolation="bilinear", center=[3, 4], fill=[1, 2, 3])],
+    ),
+    (lambda v: v.RandomAffine(10), [affine()]),
+    (
+        lambda v: v.RandomAffine((-3, 4), (0.1, 0.2), (0.8, 1.2), 5, BICUBIC, 9, (1, 2)),
+        [
+            affine(
+                degrees=[-3, 4],
+                translate=[0.1, 0.2],
+                scale=[0.8, 1.2],
+                shear=[-5, 5],
+                interpolation="bicubic",
+                fill=9,
+                center=[1, 2],
+            )
+        ],
+    ),
+    (lambda v: v.RandomAffine(10, shear=[-1, 2]), [affine(shear=[-1, 2])]),
+    (lambda v: v.RandomAffine(10, shear=[-1, 2, -3, 4]), [affine(shear=[-1, 2, -3, 4])]),
+    (
+        lambda v: v.RandomPerspective(),
+        [policy("random_perspective", "bilinear", distortion_scale=0.5, p=0.5)],
+    ),
+    (
+        lambda v: v.RandomPerspective(0.3, 0.7, NEAREST, 5),
+        [policy("random_perspective", fill=5, distortion_scale=0.3, p=0.7)],
+    ),
+    (lambda v: v.ColorJitter(0.4), [jitter(brightness=[0.6, 1.4])]),
+    (
+        lambda v: v.ColorJitter(2, (0.5, 0.75), 0.25, 0.125),
+        [
+            jitter(
+                brightness=[0, 3],
+                contrast=[0.5, 0.75],
+                saturation=[0.75, 1.25],
+                hue=[-0.125, 0.125],
+            )
+        ],
+    ),
+    (lambda v: v.ColorJitter(hue=(-0.25, 0.5)), [jitter(hue=[-0.25, 0.5])]),
+    (lambda v: v.ColorJitter(), []),
+    (lambda v: v.Grayscale(), [{"op": "grayscale", "num_output_channels": 1}]),
+    (lambda v: v.Grayscale(3), [{"op": "grayscale", "num_output_channels": 3}]),
+    (
+        lambda v: v.Compose([v.Grayscale(), v.Grayscale(), v.RandomGrayscale()]),
+        [
+            {"op": "grayscale", "num_output_channels": 1},
+            {"op": "random_grayscale", "p": 0.1},
+        ],
+    ),
+    (lambda v: v.RandomGrayscale(), [{"op": "random_grayscale", "p": 0.1}]),
+    (
+        lambda v: v.GaussianBlur(5),
+        [{"op": "gaussian_blur", "kernel_size": [5, 5], "sigma": [0.1, 2.0]}],
+    ),
+    (
+        lambda v: v.GaussianBlur((5, 9), 1.5),
+        [{"op": "gaussian_blur", "kernel_size": [5, 9], "sigma": [1.5, 1.5]}],
+    ),
+    (
+        lambda v: v.RandomAdjustSharpness(2),
+        [{"op": "random_adjust_sharpness", "sharpness_factor": 2, "p": 0.5}],
+    ),
+    (lambda v: v.RandomAutocontrast(0.1), [{"op": "random_autocontrast", "p": 0.1}]),
+    (lambda v: v.RandomEqualize(0.1), [{"op": "random_equalize", "p": 0.1}]),
+    (lambda v: v.RandomInvert(0.1), [{"op": "random_invert", "p": 0.1}]),
+    (lambda v: v.RandomPosterize(4), [{"op": "random_posterize", "bits": 4, "p": 0.5}]),
+    (lambda v: v.RandomSolarize(128), [{"op": "random_solarize", "threshold": 128, "p": 0.5}]),
+    (
+        lambda v: v.TrivialAugmentWide(),
+        [policy("trivial_augment_wide", num_magnitude_bins=31)],
+    ),
+    (
+        lambda v: v.TrivialAugmentWide(10, BILINEAR, [1, 2, 3]),
+        [policy("trivial_augment_wide", "bilinear", [1, 2, 3], num_magnitude_bins=10)],
+    ),
+    (
+        lambda v: v.RandAugment(),
+        [policy("rand_augment", num_ops=2, magnitude=9, num_magnitude_bins=31)],
+    ),
+    (
+        lambda v: v.RandAugment(3, 5, 11, BICUBIC, [128]),
+        [policy("rand_augment", "bicubic", 128, num_ops=3, magnitude=5, num_magnitude_bins=11)],
+    ),
+    (lambda v: v.AutoAugment(), [policy("auto_augment", policy="imagenet")]),
+    (
+        lambda v: v.AutoAugment(v1.AutoAugmentPolicy.CIFAR10, BILINEAR),
+        [policy("auto_augment", "bilinear", policy="cifar10")],
+    ),
+    (
+        lambda v: v.AutoAugment(v1.AutoAugmentPolicy.SVHN),
+        [policy("auto_augment", policy="svhn")],
+    ),
+    (
+        lambda v: v.AugMix(),
+        [policy("augmix", "bilinear", severity=3, mixture_width=3, alpha=1, all_ops=True)],
+    ),
+    (
+        lambda v: v.AugMix(5, 2, 4, 0.5, False, NEAREST, [7]),
+        [
+            policy(
+                "augmix",
+                fill=7,
+                severity=5,
+                mixture_width=2,
+                chain_depth=4,
+                alpha=0.5,
+                all_ops=False,
+            )
+        ],
+    ),
+    (
+        lambda v: v.RandomApply([v.RandomHorizontalFlip(), v.RandomInvert(0.1)], 0.3),
+        [
+            {
+                "op": "random_apply",
+                "p": 0.3,
+                "transforms": [FLIP, {"op": "random_invert", "p": 0.1}],
+            }
+        ],
+    ),
+    (
+        lambda v: v.RandomApply(torch.nn.ModuleList([v.RandomHorizontalFlip()])),
+        [{"op": "random_apply", "p": 0.5, "transforms": [FLIP]}],
+    ),
+    (lambda v: v.RandomApply([v.RandomHorizontalFlip()], 0), []),
+    (
+        lambda v: v.RandomChoice([v.RandomResizedCrop(24), v.Resize((24, 24))]),
+        [{"op": "random_choice", "transforms": [rrc(), resize([24, 24])]}],
+    ),
+    (
+        lambda v: v.RandomChoice([v.ColorJitter(), v.RandomHorizontalFlip()], [0.25, 0.75]),
+        [
+            {
+                "op": "random_choice",
+                "p": [0.25, 0.75],
+                "transforms": [{"op": "random_horizontal_flip", "p": 0.0}, FLIP],
+            }
+        ],
+    ),
+    (
+        lambda v: v.RandomChoice([v.Compose([v.Resize(30), v.CenterCrop(24)]), v.RandomCrop(24)]),
+        [
+            {
+                "op": "random_choice",
+                "transforms": [
+                    {
+                        "op": "random_apply",
+                        "p": 1.0,
+                        "transforms": [resize(30), {"op": "center_crop", "size": [24, 24]}],
+                    },
+                    crop(size=[24, 24]),
+                ],
+            }
+        ],
+    ),
+    (
+        # What is never done need not be known.
+        lambda v: v.RandomChoice([v.Lambda(abs), v.RandomHorizontalFlip()], [0.0, 1.0]),
+        [{"op": "random_choice", "transforms": [FLIP]}],
+    ),
+    (
+        lambda v: v.RandomOrder([v.RandomHorizontalFlip(), v.RandomInvert()]),
+        [{"op": "random_order", "transforms": [FLIP, {"op": "random_invert", "p": 0.5}]}],
+    ),
+    (
+        lambda v: v.Compose([v.Compose([v.RandomHorizontalFlip()]), v.RandomCrop(32)]),
+        [FLIP, crop()],
+    ),
+    (lambda v: torch.nn.Sequential(v.RandomHorizontalFlip()), [FLIP]),
+]
+
+# On PIL images, of v2 alone.
+PIL_V2: list[tuple[Make, list[dict[str, Any]]]] = [
+    (lambda v: v.Resize(30, "bicubic"), [resize(30, interpolation="bicubic")]),
+    (lambda v: v.JPEG(50), [{"op": "jpeg", "quality": [50, 50]}]),
+    (lambda v: v.JPEG((20, 90)), [{"op": "jpeg", "quality": [20, 90]}]),
+    (lambda v: v.RGB(), []),
+    (lambda v: v.Identity(), []),
+    (lambda v: v.ToPureTensor(), []),
+    (lambda v: v.ToDtype(torch.float32, scale=True), []),
+    (lambda v: v.ConvertImageDtype(), []),
+    (lambda v: v.RandomErasing(), [erasing()]),
+    (
+        lambda v: v.RandomErasing(0.25, (0.1, 0.2), (1, 2), 9),
+        [erasing(9, p=0.25, scale=[0.1, 0.2], ratio=[1, 2])],
+    ),
+    (lambda v: v.RandomErasing(value=(1, 2, 3)), [erasing([1, 2, 3])]),
+    (lambda v: v.Pad(3, {"others": 4}), [{"op": "pad", "padding": [3, 3, 3, 3], "fill": 4}]),
+    (lambda v: v.Pad(3, None), [{"op": "pad", "padding": [3, 3, 3, 3], "fill": 0}]),
+]
+
+# Behind a conversion: the list, ops before the cut, ops at the feed.
+BEHIND: list[tuple[list[Any], list[dict[str, Any]], list[dict[str, Any]]]] = [
+    ([v1.PILToTensor()], [], [NCHW]),
+    ([v2.PILToTensor()], [], [NCHW]),
+    ([v2.ToImage()], [], [NCHW]),
+    ([v2.ToImage(), v2.ToPureTensor(), v2.ToImage(), v2.PILToTensor()], [], [NCHW]),
+    ([v1.ToTensor()], [], [F32, NCHW]),
+    ([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)], [], [F32, NCHW]),
+    ([v2.ToImage(), v2.ToDtype(torch.uint8), v2.ConvertImageDtype()], [], [F32, NCHW]),
+    ([v1.PILToTensor(), v1.ConvertImageDtype(torch.float32)], [], [F32, NCHW]),
+    (
+        [v2.ToImage(), v2.ToDtype({tv_tensors.Image: torch.float32, "others": None}, True)],
+        [],
+        [F32, NCHW],
+    ),
+    ([v2.PILToTensor(), v2.ToDtype({torch.Tensor: torch.float32}, True)], [], [F32, NCHW]),
+    ([v2.PILToTensor(), v2.ToDtype({"others": None})], [], [NCHW]),
+    ([v1.ToTensor(), v2.ToDtype(torch.float32)], [], [F32, NCHW]),
+    ([v1.ToTensor(), v1.Normalize(MEAN, STD)], [], [NORMALIZE, F32, NCHW]),
+    ([v1.ToTensor(), v2.Normalize(tuple(MEAN), STD, inplace=True)], [], [NORMALIZE, F32, NCHW]),
+    (
+        [v1.ToTensor(), v1.Normalize(torch.tensor([0.5]), 0.25)],
+        [],
+        [{"op": "normalize", "mean": [0.5] * 3, "std": [0.25] * 3}, F32, NCHW],
+    ),
+    (
+        [v1.Grayscale(), v1.ToTensor(), v1.Normalize(0.5, 0.25)],
+        [{"op": "grayscale", "num_output_channels": 1}],
+        [{"op": "normalize", "mean": [0.5], "std": [0.25]}, F32, NCHW],
+    ),
+    # Bytes in tensors: the same ops.
+    ([v2.ToImage(), v2.Resize(30)], [resize(30)], [NCHW]),
+    (
+        [v2.ToImage(), v2.Resize(30, InterpolationMode.NEAREST_EXACT)],
+        [resize(30, interpolation="nearest")],
+        [NCHW],
+    ),
+    ([v1.PILToTensor(), v1.RandomResizedCrop(24)], [rrc()], [NCHW]),
+    ([v2.ToImage(), v2.ColorJitter(0.5)], [jitter(brightness=[0.5, 1.5])], [NCHW]),
+    ([v2.ToImage(), v2.RandomRotation(30, BILINEAR)], [rotation(interpolation="bilinear")], [NCHW]),
+    ([v2.ToImage(), v2.RandomErasing(value=7)], [erasing(7)], [NCHW]),
+    ([v1.PILToTensor(), v1.RandomErasing(value=[7])], [erasing(7)], [NCHW]),
+    # Floats: what moves whole pixels, and what erases, with the byte that a value is.
+    ([v1.ToTensor(), v1.RandomHorizontalFlip()], [FLIP], [F32, NCHW]),
+    ([v1.ToTensor(), v1.RandomCrop(32, 4, fill=0.2)], [padded([4] * 4, {"fill": 51})], [F32, NCHW]),
+    ([v1.ToTensor(), v1.CenterCrop(60)], [{"op": "center_crop", "size": [60, 60]}], [F32, NCHW]),
+    ([v1.ToTensor(), v1.RandomErasing(value=1)], [erasing(255)], [F32, NCHW]),
+    (
+        [v1.ToTensor(), v1.RandomApply([v1.RandomHorizontalFlip()])],
+        [{"op": "random_apply", "p": 0.5, "transforms": [FLIP]}],
+        [F32, NCHW],
+    ),
+    (
+        [v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomHorizontalFlip()],
+        [FLIP],
+        [NORMALIZE, F32, NCHW],
+    ),
+    (
+        [v1.ToTensor(), v1.Normalize(MEAN, STD), v1.CenterCrop(30)],
+        [{"op": "center_crop", "size": [30, 30]}],
+        [NORMALIZE, F32, NCHW],
+    ),
+    (
+        [v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomCrop(32, 4, padding_mode="reflect")],
+        [padded([4] * 4, {"padding_mode": "reflect"})],
+        [NORMALIZE, F32, NCHW],
+    ),
+    # Erasing of normalised values, at the feed.
+    (
+        [v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomErasing()],
+        [],
+        [NORMALIZE, F32, NCHW, erasing()],
+    ),
+    (
+        [v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomErasing(value="random")],
+        [],
+        [NORMALIZE, F32, NCHW, erasing("random")],
+    ),
+    (
+        [v1.ToTensor(), v2.Normalize(MEAN, STD), v2.RandomErasing(value="random")],
+        [],
+        [NORMALIZE, F32, NCHW, erasing("random")],
+    ),
+    (
+        [v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomErasing(value=(-1, 0, 1.5))],
+        [],
+        [NORMALIZE, F32, NCHW, erasing([-1, 0, 1.5])],
+    ),
+    # Views, where nothing comes behind them.
+    ([v1.ToTensor(), v1.FiveCrop(24)], [{"op": "five_crop", "size": [24, 24]}], [F32, NCHW]),
+    (
+        [v2.ToImage(), v2.TenCrop((24, 20), vertical_flip=True)],
+        [{"op": "ten_crop", "size": [24, 20], "vertical_flip": True}],
+        [NCHW],
+    ),
+    (
+        [ImageClassification(crop_size=24, resize_size=30)],
+        [resize(30), {"op": "center_crop", "size": [24, 24]}],
+        [NORMALIZE, F32, NCHW],
+    ),
+    (
+        [v2.ToImage(), ImageClassification(crop_size=24, resize_size=30)],
+        [resize(30), {"op": "center_crop", "size": [24, 24]}],
+        [NORMALIZE, F32, NCHW],
+    ),
+]
+
+
+def pil_cases() -> Iterator[Any]:
+    for version, table in ((v1, PIL), (v2, PIL), (v2, PIL_V2)):
+        for make, ops in table:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # v2 calls parts of itself deprecated
+                transform = make(version)
+            name = " ".join(str(transform).split())[:60]
+            yield pytest.param(transform, ops, id=f"{version.__name__[-2:]} {name}")
+
+
+@pytest.mark.parametrize(("transform", "ops"), list(pil_cases()))
+def test_a_transform_of_pil_images_becomes_ops(transform: Any, ops: list[Any]) -> None:
+    made = wholly(transform)
+    assert made.recipe["ops"] == [{"op": "decode"}, *ops]
+    assert (made.output, made.layout) == ("u8", "nhwc")
+
+
+@pytest.mark.parametrize(("transforms", "ops", "feed"), BEHIND)
+def test_conversion_and_what_comes_behind(
+    transforms: list[Any], ops: list[Any], feed: list[Any]
+) -> None:
+    made = wholly(v1.Compose(transforms))
+    assert made.recipe["ops"] == [{"op": "decode"}, *ops, *feed]
+    assert (made.output, made.layout) == ("f32" if F32 in feed else "u8", "nchw")
+
+
+def wholly(transform: Any, **options: Any) -> Translation:
+    """What becomes of a transform of which nothing stays."""
+    made = translate(transform, **{"image_size": SIZE, **options})
+    assert made.warning is None, made.words
+    assert (made.rest, made.rest_input, made.has_fixed_size) == (None, "none", True)
+    assert not any("stays" in line for line in made.words)
+    return made
+
+
+# ---- our parser -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def inspect() -> Callable[[dict[str, Any]], None]:
+    """Shows a recipe to `bothends inspect`, which refuses what is not one."""
+    root = Path(__file__).resolve().parents[3]
+    targets = [Path(os.environ.get("CARGO_TARGET_DIR", "target")), root / "target"]
+    built = [target / kind / "bothends" for target in targets for kind in ("release", "debug")]
+    found = shutil.which("bothends") or next((str(path) for path in built if path.exists()), None)
+    if found is None:
+        pytest.skip("the program bothends is not built; cargo build -p bothends-cli")
+
+    def run(recipe: dict[str, Any], path: Path) -> None:
+        path.write_text(json.dumps(recipe))
+        done = subprocess.run([found, "inspect", path], capture_output=True, text=True)
+        assert done.returncode == 0, f"{done.stderr}\n{json.dumps(recipe)}"
+
+    return run
+
+
+def test_our_parser_takes_every_recipe(inspect: Any, tmp_path: Path) -> None:
+    transforms = [case.values[0] for case in pil_cases()]
+    transforms += [v1.Compose(case[0]) for case in BEHIND]
+    transforms += [make() for make in PRESETS.values()]
+    for transform in transforms:
+        inspect(translate(transform, image_size=SIZE).recipe, tmp_path / "recipe.json")
+    with pytest.raises(AssertionError):
+        inspect({"version": 1, "name": "x", "ops": [{"op": "resize"}]}, tmp_path / "no.json")
+
+
+# ---- what stays in Python -------------------------------------------------------------------
+
+
+class OwnCrop(v1.RandomCrop):
+    """A subclass may do anything."""
+
+
+class Hooked:
+    def __new__(cls) -> Any:
+        flip = v2.RandomHorizontalFlip()
+        flip.register_forward_hook(lambda *_: None)
+        return flip
+
+
+class Patched:
+    def __new__(cls) -> Any:
+        flip = v2.RandomHorizontalFlip()
+        flip.forward = lambda image: image
+        return flip
+
+
+class Spoilt:
+    def __new__(cls) -> Any:
+        crop = v2.CenterCrop(4)
+        crop.size = "large"
+        return crop
+
+
+def nested(depth: int) -> Any:
+    flip = v2.RandomHorizontalFlip()
+    return functools.reduce(lambda inner, _: v2.RandomApply([inner]), range(depth), flip)
+
+
+# What stays, behind what, its name, and a part of the reason.
+STAYS: list[tuple[list[Any], Any, str, str]] = [
+    ([], v1.Lambda(abs), "Lambda", "no op"),
+    ([], v2.Lambda(abs), "Lambda", "no op"),
+    ([], lambda image: image, "<lambda>", "not one of torchvision's"),
+    ([], OwnCrop(8), "OwnCrop", "subclass of torchvision's RandomCrop"),
+    ([], v2.ElasticTransform(), "ElasticTransform", "no op"),
+    ([], v2.RandomPhotometricDistort(), "RandomPhotometricDistort", "no op"),
+    ([], Hooked(), "RandomHorizontalFlip", "hooks"),
+    ([], Patched(), "RandomHorizontalFlip", "hooks or methods of its own"),
+    ([], Spoilt(), "CenterCrop", "not understood"),
+    ([], v1.Resize((9, 9), antialias=False), "Resize", "antialias=False"),
+    ([], v2.RandomResizedCrop(9, antialias=False), "RandomResizedCrop", "antialias=False"),
+    ([], v1.Resize((9, 9), InterpolationMode.LANCZOS), "Resize", "lanczos"),
+    ([], v1.Resize((9, 9), 4), "Resize", "box"),
+    ([], v2.Resize(None, max_size=20), "Resize", "longer side"),
+    ([], v1.Resize(30, max_size=20), "Resize", "max_size is 20"),
+    ([], v1.Resize(20_000), "Resize", "size is 20000"),
+    ([], v1.RandomResizedCrop(9, scale=(0.5, 1.5)), "RandomResizedCrop", "scale is 1.5"),
+    ([], v1.RandomCrop(60), "RandomCrop", "larger than the image"),
+    ([], v1.RandomCrop(60, 2, True, padding_mode="reflect"), "RandomCrop", "twice"),
+    ([], v1.Pad(-1), "Pad", "padding is -1"),
+    ([], v1.Pad(1, 300), "Pad", "no byte"),
+    ([], v1.Pad(1, (1, 2)), "Pad", "2 values"),
+    ([v1.Grayscale()], v1.Pad(1, (1, 2, 3)), "Pad", "3 values and a sample 1"),
+    ([], v2.Pad(1, {Image.Image: 1, "others": 2}), "Pad", "another for each type"),
+    ([v2.ToImage()], v2.Pad(1, 0.5), "Pad", "no byte"),
+    ([], v1.RandomRotation(9, expand=True, center=(0, 0)), "RandomRotation", "centre"),
+    ([], v1.RandomAffine(9, shear=100), "RandomAffine", "shear"),
+    ([], v1.GaussianBlur(301), "GaussianBlur", "kernel_size is 301"),
+    ([], v1.RandomSolarize(300), "RandomSolarize", "threshold"),
+    ([], v1.RandAugment(magnitude=31), "RandAugment", "magnitude is 31"),
+    ([], v2.AugMix(interpolation=BICUBIC), "AugMix", "bicubic"),
+    ([v1.Grayscale()], v1.Grayscale(3), "Grayscale", "3 channels of 1"),
+    ([v1.Grayscale()], v2.RGB(), "RGB", "3 channels of 1"),
+    ([], v1.RandomErasing(), "RandomErasing", "refuses PIL"),
+    ([], v2.RandomErasing(value="random"), "RandomErasing", "random values"),
+    ([], v1.Normalize(MEAN, STD), "Normalize", "refuses"),
+    ([], v1.ConvertImageDtype(torch.float32), "ConvertImageDtype", "refuses PIL"),
+    ([], v1.FiveCrop(9), "FiveCrop", "tuple of PIL"),
+    # Containers.
+    ([], v1.RandomApply([v1.Lambda(abs)]), "RandomApply", "Lambda inside it"),
+    ([], v2.RandomApply([v2.Resize((9, 9))]), "RandomApply", "size of a sample"),
+    ([], v1.RandomApply([v1.Grayscale()]), "RandomApply", "channels of a sample"),
+    ([], v1.RandomApply([v1.ToTensor()]), "RandomApply", "in the list itself"),
+    ([], v2.RandomChoice([v2.CenterCrop(8), v2.CenterCrop(9)]), "RandomChoice", "size"),
+    ([], v1.RandomChoice([v1.CenterCrop(8)], [0.5, 0.5]), "RandomChoice", "p for each"),
+    ([], v2.RandomOrder([v2.CenterCrop(8), v2.RandomInvert()]), "RandomOrder", "size"),
+    ([], nested(8), "RandomApply", "inside each other"),
+    ([], v2.RandomOrder([v2.RandomInvert()] * 250), "RandomOrder", "that many"),
+    # Bytes in tensors.
+    ([v2.ToImage()], v2.Resize((9, 9), NEAREST), "Resize", "nearest-exact"),
+    ([v2.ToImage()], v2.Resize((9, 9), antialias=None), "Resize", "antialias=None"),
+    ([v2.ToImage()], v2.RandomRotation(9, BICUBIC), "RandomRotation", "bicubic"),
+    ([v2.ToImage()], v2.ToDtype(torch.float32), "ToDtype", "without scale"),
+    ([v2.ToImage()], v2.ToDtype(torch.float16, scale=True), "ToDtype", "float16"),
+    ([v2.ToImage()], v2.ToDtype({torch.Tensor: torch.float32}), "ToDtype", "no type for images"),
+    ([v2.ToImage()], v2.Normalize(MEAN, STD), "Normalize", "refuses"),
+    ([v2.ToImage()], v2.ToPILImage(), "ToPILImage", "no op"),
+    ([v1.PILToTensor()], v1.ToTensor(), "ToTensor", "refuses tensors"),
+    # Floats.
+    ([v1.ToTensor()], v1.ColorJitter(0.5), "ColorJitter", "floats"),
+    ([v1.ToTensor()], v1.Resize((9, 9)), "Resize", "floats"),
+    ([v1.ToTensor()], v1.RandomResizedCrop(9), "RandomResizedCrop", "floats"),
+    ([v1.ToTensor()], v1.RandomGrayscale(), "RandomGrayscale", "floats"),
+    ([v1.ToTensor()], v1.GaussianBlur(3), "GaussianBlur", "floats"),
+    ([v1.ToTensor()], v2.TrivialAugmentWide(), "TrivialAugmentWide", "floats"),
+    ([v1.ToTensor()], v1.RandomRotation(9), "RandomRotation", "floats"),
+    ([v1.ToTensor()], v1.RandomErasing(value="random"), "RandomErasing", "behind Normalize"),
+    ([v1.ToTensor()], v1.RandomErasing(value=0.3), "RandomErasing", "no byte"),
+    ([v1.ToTensor()], v1.Normalize(MEAN[:2], STD[:2]), "Normalize", "2 values"),
+    ([v1.ToTensor()], v1.Normalize(MEAN, [0, 1, 1]), "Normalize", "std is 0"),
+    ([v1.ToTensor(), v1.FiveCrop(9)], v1.Lambda(abs), "FiveCrop", "one image"),
+    # Normalised floats.
+    ([v1.ToTensor(), v1.Normalize(MEAN, STD)], v1.Normalize(MEAN, STD), "Normalize", "second"),
+    ([v1.ToTensor(), v1.Normalize(MEAN, STD)], v1.RandomCrop(9, 1), "RandomCrop", "normalised"),
+    ([v1.ToTensor(), v1.Normalize(MEAN, STD)], v1.CenterCrop(60), "CenterCrop", "zeros"),
+    (
+        [v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomErasing()],
+        v1.RandomHorizontalFlip(),
+        "RandomHorizontalFlip",
+        "after RandomErasing",
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "transform", "name", "why"), STAYS)
+def test_what_no_op_can_do_stays_with_its_reason(
+    before: list[Any], transform: Any, name: str, why: str
+) -> None:
+    flip = v1.RandomHorizontalFlip()
+    made = translate(v1.Compose([*before, transform, flip]), image_size=SIZE)
+    stays = [line for line in made.words if "stays in Python" in line]
+    assert stays[0].startswith(f"{name} stays") and why in stays[0], stays[0]
+    assert stays[-1].startswith("RandomHorizontalFlip stays")
+    assert made.warning is not None and made.warning.startswith(name) and why in made.warning
+    assert made.rest is not None and made.rest_input in ("pil", "tensor")
+    assert len(made.words) == len(before) + 2
+
+
+def test_from_the_first_unknown_on_everything_stays() -> None:
+    normalize = v1.Normalize(MEAN, STD)
+    unknown = v1.Lambda(abs)
+    made = translate(v1.Compose([v1.RandomResizedCrop(24), unknown, v1.ToTensor(), normalize]))
+    assert made.recipe["ops"] == [{"op": "decode"}, rrc()]
+    assert (made.output, made.layout, made.rest_input) == ("u8", "nhwc", "pil")
+    assert made.words == [
+        "RandomResizedCrop → random_resized_crop",
+        "Lambda stays in Python: bothends has no op for it",
+        "ToTensor stays in Python: it comes after Lambda",
+        "Normalize stays in Python: it comes after Lambda",
+    ]
+    assert made.warning == (
+        "Lambda and the 2 after it stay in Python: bothends has no op for it. Each sample waits "
+        "there for the interpreter, one at a time in a process. What comes before (1 of 4) is "
+        "prepared by bothends."
+    )
+
+
+# ---- sizes ----------------------------------------------------------------------------------
+
+
+def test_a_recipe_ends_where_samples_have_one_size() -> None:
+    known, cut = v1.Resize(256), v1.CenterCrop(224)
+    assert wholly(v1.Compose([known, cut]), image_size=None).recipe["ops"][1] == resize(256)
+    made = translate(v1.Compose([known, v1.Lambda(abs), cut]))
+    assert not made.has_fixed_size and made.recipe["ops"] == [{"op": "decode"}]
+    assert made.warning is not None
+    assert made.warning.startswith("Resize and the 2 after it stay in Python: before Lambda")
+    assert made.warning.endswith("Nothing is prepared by bothends.")
+    made = translate(v1.Compose([cut, v1.RandomRotation(9, expand=True), v1.Lambda(abs)]))
+    assert made.has_fixed_size and len(made.recipe["ops"]) == 2
+    assert made.words[1].startswith("RandomRotation stays in Python: before Lambda")
+    made = translate(v1.Compose([known, v1.ToTensor()]))
+    assert not made.has_fixed_size and made.rest_input == "pil"
+    assert made.warning is not None and "at the end" in made.warning
+
+
+def test_nothing_to_do_is_a_recipe_too() -> None:
+    for nothing in (None, torch.nn.Sequential(), v1.Compose([])):
+        assert wholly(nothing).recipe["ops"] == [{"op": "decode"}]
+        made = translate(nothing)
+        assert not made.has_fixed_size and made.rest is None and made.warning is not None
+
+
+def test_sizes_on_the_way_are_torchvisions() -> None:
+    """Whether a crop of normalised values fits tells which size is known."""
+    rng = random.Random(7)
+    for _ in range(300):
+        image = Image.new("RGB", (rng.randint(5, 60), rng.randint(5, 60)))
+        side = rng.randint(5, 60)
+        before = rng.choice(
+            [
+                v1.Resize(side),
+                v1.Resize(side, max_size=side + rng.randint(1, 20)),
+                v1.Pad((1, 2, 3, 4)),
+                v1.CenterCrop((side, 9)),
+                v1.Compose([v1.Pad(3), v1.Resize(side)]),
+                v1.RandomOrder([v1.RandomInvert(), v1.RandomVerticalFlip()]),
+            ]
+        )
+        width, height = before(image).size
+        list_ = [before, v1.ToTensor(), v1.Normalize(0.5, 0.5)]
+        size = (image.height, image.width)
+        exact = v1.Compose([*list_, v1.CenterCrop((height, width))])
+        assert translate(exact, image_size=size).rest is None
+        for larger in ((height + 1, width), (height, width + 1)):
+            made = translate(v1.Compose([*list_, v1.CenterCrop(larger)]), image_size=size)
+            assert made.rest is not None, (before, size)
+
+
+# ---- presets --------------------------------------------------------------------------------
+
+
+def preset_train(
+    v: Any, backend: str, policy: str | None = None, erase: float = 0.0
+) -> Callable[[], Any]:
+    """What torchvision's reference training of classification does to a sample."""
+
+    def make() -> Any:
+        steps: list[Any] = [v2.PILToTensor() if v is v2 else v1.PILToTensor()]
+        steps = steps if backend == "tensor" else []
+        steps += [v.RandomResizedCrop(176, interpolation=BILINEAR, antialias=True)]
+        steps += [v.RandomHorizontalFlip(0.5)]
+        if policy == "ra":
+            steps.append(v.RandAugment(interpolation=BILINEAR, magnitude=9))
+        elif policy == "ta_wide":
+            steps.append(v.TrivialAugmentWide(interpolation=BILINEAR))
+        elif policy == "augmix":
+            steps.append(v.AugMix(interpolation=BILINEAR, severity=3))
+        elif policy is not None:
+            name = v1.AutoAugmentPolicy(policy)
+            steps.append(v.AutoAugment(policy=name, interpolation=BILINEAR))
+        if backend == "pil":
+            steps.append(v.PILToTensor())
+        floats = v2.ToDtype(torch.float, scale=True)
+        steps.append(floats if v is v2 else v1.ConvertImageDtype(torch.float))
+        steps.append(v.Normalize(mean=tuple(MEAN), std=tuple(STD)))
+        if erase > 0:
+            steps.append(v.RandomErasing(p=erase))
+        if v is v2:
+            steps.append(v2.ToPureTensor())
+        return v.Compose(steps)
+
+    return make
+
+
+def preset_eval(v: Any, backend: str) -> Callable[[], Any]:
+    def make() -> Any:
+        steps: list[Any] = [v.PILToTensor()] if backend == "tensor" else []
+        steps += [v.Resize(232, interpolation=BILINEAR, antialias=True), v.CenterCrop(224)]
+        steps += [v.PILToTensor()] if backend == "pil" else []
+        floats = v2.ToDtype(torch.float, scale=True)
+        steps.append(floats if v is v2 else v1.ConvertImageDtype(torch.float))
+        steps.append(v.Normalize(mean=tuple(MEAN), std=tuple(STD)))
+        return v.Compose(steps + ([v2.ToPureTensor()] if v is v2 else []))
+
+    return make
+
+
+POLICIES = (None, "ra", "ta_wide", "augmix", "imagenet", "cifar10")
+PRESETS = {
+    f"{kind} {v.__name__[-2:]} {backend} {policy}": preset
+    for v in (v1, v2)
+    for backend in ("pil", "tensor")
+    for kind, policy, preset in (
+        *(("train", policy, preset_train(v, backend, policy, 0.1)) for policy in POLICIES),
+        ("eval", None, preset_eval(v, backend)),
+    )
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_reference_presets_translate_wholly(name: str) -> None:
+    made = wholly(PRESETS[name](), image_size=None)
+    assert (made.output, made.layout) == ("f32", "nchw")
+    ops = made.recipe["ops"]
+    assert NORMALIZE in ops
+    if name.startswith("train"):
+        assert ops[1] == rrc(size=[176, 176]) and ops[-1] == erasing(p=0.1)
+
+
+def test_cifar10s_usual_transform() -> None:
+    usual = [v1.RandomCrop(32, padding=4), v1.RandomHorizontalFlip(), v1.ToTensor()]
+    made = wholly(v1.Compose([*usual, v1.Normalize(MEAN, STD)]), image_size=(32, 32))
+    names = [op["op"] for op in made.recipe["ops"]]
+    assert names[:3] == ["decode", "random_crop", "random_horizontal_flip"]
+
+
+# ---- the order in Python --------------------------------------------------------------------
+
+
+class Mark(torch.nn.Module):
+    """Unknown to bothends; returns what it gets."""
+
+    def forward(self, sample: Any) -> Any:
+        return sample
+
+
+def random_list(rng: random.Random) -> list[Any]:
+    """A list as people write it: images, a conversion, tensors; and now and then a surprise."""
+    on_images = [
+        lambda: v2.RandomResizedCrop(16),
+        lambda: v2.RandomHorizontalFlip(1.0),
+        lambda: v2.ColorJitter(0.4),
+        lambda: v2.Pad(1),
+        lambda: v2.RandomRotation(10, expand=rng.random() < 0.5),
+        lambda: v2.Resize(rng.choice([20, (20, 21)])),
+    ]
+    on_floats = [
+        lambda: v2.Normalize(MEAN, STD),
+        lambda: v2.RandomVerticalFlip(1.0),
+        lambda: v2.CenterCrop(10),
+        lambda: v2.RandomErasing(1.0),
+        lambda: v2.GaussianBlur(3),
+    ]
+    kinds = [on_images] * rng.randint(0, 4) + [on_floats] * rng.randint(0, 4)
+    transforms = [rng.choice(kind)() for kind in kinds]
+    middle = kinds.count(on_images)
+    transforms[middle:middle] = rng.choice(
+        [
+            [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)],
+            [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)],
+            [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.ToPureTensor()],
+        ]
+    )
+    for _ in range(rng.randint(0, 2)):
+        transforms.insert(rng.randint(0, len(transforms)), Mark())
+    return transforms
+
+
+def folded(rng: random.Random, transforms: list[Any]) -> Any:
+    """The same list, parts of it in lists of their own."""
+    if len(transforms) > 2 and rng.random() < 0.7:
+        at = rng.randint(1, len(transforms) - 1)
+        parts = [folded(rng, transforms[:at]), *transforms[at:]]
+        return torch.nn.Sequential(*parts) if rng.random() < 0.5 else v2.Compose(parts)
+    return v2.Compose(transforms)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_what_remains_runs_in_its_order_on_what_it_would_have_got(seed: int) -> None:
+    rng = random.Random(seed)
+    transforms = random_list(rng)
+    whole = v1.Compose([folded(rng, transforms)])
+    made = translate(whole, image_size=SIZE if rng.random() < 0.5 else None)
+    n_taken = sum("stays in Python" not in line for line in made.words)
+    assert len(made.words) == len(transforms)
+    assert (made.rest is None) == (n_taken == len(transforms)) == (made.warning is None)
+    if made.rest is None:
+        return
+    image = Image.new("RGB", SIZE[::-1], (200, 100, 50))
+    before = functools.reduce(lambda sample, t: t(sample), transforms[:n_taken], image)
+    given = before
+    if made.rest_input == "tensor":
+        assert before.dtype == (torch.float32 if made.output == "f32" else torch.uint8)
+        given = before.as_subclass(torch.Tensor)
+    assert (made.rest_input == "pil") == isinstance(before, Image.Image)
+
+    expected = run_noting(v2.Compose(transforms[n_taken:]), before)
+    assert run_noting(made.rest, given) == expected
+    assert [name for name, _ in expected] == [type(t).__name__ for t in transforms[n_taken:]]
+
+
+def run_noting(transform: Callable[[Any], Any], sample: Any) -> list[tuple[str, type]]:
+    """The modules that run, in order, and what each is given."""
+    noted: list[tuple[str, type]] = []
+
+    def note(module: Any, given: tuple[Any, ...]) -> None:
+        if not isinstance(module, v2.Compose):
+            noted.append((type(module).__name__, type(given[0])))
+
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(note)
+    try:
+        transform(sample)
+    finally:
+        hook.remove()
+    return noted
+
+
+def test_importing_needs_neither_torch_nor_torchvision() -> None:
+    script = (
+        "import sys; from bothends import _transforms; "
+        "assert not {'torch', 'torchvision', 'PIL'} & set(sys.modules), 'imported'; "
+        "assert _transforms.translate(None, image_size=(2, 3)).has_fixed_size"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, env=with_package_path())
+
+
+def with_package_path() -> dict[str, str]:
+    import bothends._transforms as module
+
+    return {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[1])}
