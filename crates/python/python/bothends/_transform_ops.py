@@ -267,7 +267,7 @@ def _chance(name: str, **limits: tuple[float, float]) -> Translator:
 
 def _random_posterize(t: Any, sample: Sample) -> Step:
     needs_bytes(sample)
-    bits = whole("bits", t.bits, 0, 8)
+    bits = whole("bits", t.bits, 1, 8)
     return Step(sample, [make_op("random_posterize", bits=bits, p=probability(t))])
 
 

@@ -130,10 +130,10 @@ def resize_filter(transform: Any, sample: Sample) -> str:
     name = _filter(transform.interpolation)
     is_tensor = sample.values != "pil"
     antialias = transform.antialias
-    if antialias is False or (antialias is None and is_tensor and name != "nearest-exact"):
+    if antialias is False or (antialias is None and is_tensor):
         raise Stays(f"antialias={antialias}, and bothends always resizes without aliasing")
-    if name == "nearest" and is_tensor:
-        raise Stays("on tensors, nearest takes other pixels than Pillow; nearest-exact does not")
+    if name.startswith("nearest") and is_tensor:
+        raise Stays(f"on tensors, {name} takes other pixels than on PIL images, as bothends does")
     return _known_filter("nearest" if name == "nearest-exact" else name)
 
 

@@ -355,8 +355,7 @@ def _warning(transforms: list[Any], n_taken: int, obstacle: str) -> str | None:
     rest = transforms[n_taken:]
     if not rest:
         return obstacle or None
-    others = len(rest) - 1
-    after = f" and the {others} after it stay" if others else " stays"
+    after = " and all after it stay" if len(rest) > 1 else " stays"
     before = f"What comes before ({n_taken} of {len(transforms)}) is" if n_taken else "Nothing is"
     return (
         f"{_name(rest[0])}{after} in Python: {obstacle}. Each sample waits there for the "
