@@ -205,6 +205,12 @@ STAYS: list[tuple[list[Any], Any, str, str]] = [
     ([v1.ToTensor(), v1.Normalize(MEAN, STD)], v1.RandomCrop(9, 1), "RandomCrop", "normalised"),
     ([v1.ToTensor(), v1.Normalize(MEAN, STD)], v1.CenterCrop(60), "CenterCrop", "zeros"),
     (
+        [v1.ToTensor(), v1.Normalize(MEAN, STD)],
+        v1.RandomApply([v1.RandomErasing()]),
+        "RandomApply",
+        "in the list itself",
+    ),
+    (
         [v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomErasing()],
         v1.RandomHorizontalFlip(),
         "RandomHorizontalFlip",
@@ -260,6 +266,8 @@ def test_a_recipe_ends_where_samples_have_one_size() -> None:
     made = translate(v1.Compose([cut, v1.RandomRotation(9, expand=True), v1.Lambda(abs)]))
     assert made.has_fixed_size and len(made.recipe["ops"]) == 2
     assert made.words[1].startswith("RandomRotation stays in Python: before Lambda")
+    for maybe in ([cut, v1.RandomInvert()], [v1.RandomInvert(), cut]):
+        assert not translate(v1.RandomChoice(maybe)).has_fixed_size
     made = translate(v1.Compose([known, v1.ToTensor()]))
     assert not made.has_fixed_size and made.rest_input == "pil"
     assert made.warning is not None and "at the end" in made.warning
