@@ -294,12 +294,13 @@ def _compare(loader: Loader, dataset: Any) -> None:
             raise _Unknown(f"sample {i} of the data set is not {file} with label {label}")
 
 
-def _valid(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+def _valid(batch: Batch) -> tuple[Any, torch.Tensor]:
     """Without the masked rows that fill a last batch up: PyTorch's is shorter."""
-    images = batch.images[0]
-    if batch.n_valid == len(images):
-        return images, batch.labels
-    return images[: batch.n_valid], batch.labels[: batch.n_valid]
+    n = batch.n_valid
+    views = batch.images
+    if n < len(batch.labels):
+        views = [view[:n] for view in views]
+    return (views[0] if len(views) == 1 else views), batch.labels[:n]
 
 
 def _finisher(
