@@ -31,8 +31,11 @@ pub const SLOT_ALIGN: usize = 4096;
 /// One slot's allocation; whoever owns the value owns the bytes.
 #[derive(Debug)]
 pub(crate) struct Memory {
+    /// The first byte at a multiple of [`SLOT_ALIGN`] in the allocation.
     base: NonNull<u8>,
     len: usize,
+    /// What was allocated.
+    allocation: NonNull<u8>,
     layout: Layout,
 }
 
@@ -44,21 +47,28 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Allocates `config.slot_bytes` zeros, rounded up to [`SLOT_ALIGN`].
+    /// Allocates `config.slot_bytes` zeros, rounded up to [`SLOT_ALIGN`]. Aligned by hand: an
+    /// allocator that is asked for zeros at a large alignment writes them, while those at its
+    /// own alignment are the system's, and cost neither time nor memory until they are used.
     pub(crate) fn zeroed(config: RingConfig) -> Result<Self, AccelError> {
         let RingConfig { n_slots, slot_bytes } = config;
         let size_error = || AccelError::RingSize { n_slots, slot_bytes };
         let padded =
             slot_bytes.checked_next_multiple_of(SLOT_ALIGN).ok_or_else(size_error)?;
-        let layout =
-            Layout::from_size_align(padded, SLOT_ALIGN).map_err(|_| size_error())?;
-        if layout.size() == 0 {
+        let with_room = padded.checked_add(SLOT_ALIGN).ok_or_else(size_error)?;
+        let layout = Layout::from_size_align(with_room, 1).map_err(|_| size_error())?;
+        if padded == 0 {
             return Err(size_error());
         }
-        // SAFETY: the layout has a size above 0, checked on the line before.
-        let base = unsafe { alloc_zeroed(layout) };
-        let base = NonNull::new(base).ok_or(AccelError::OutOfMemory { slot_bytes })?;
-        Ok(Self { base, len: slot_bytes, layout })
+        // SAFETY: the layout has a size above 0: `SLOT_ALIGN` at least.
+        let allocation = unsafe { alloc_zeroed(layout) };
+        let allocation =
+            NonNull::new(allocation).ok_or(AccelError::OutOfMemory { slot_bytes })?;
+        let skipped = allocation.addr().get().next_multiple_of(SLOT_ALIGN)
+            - allocation.addr().get();
+        // SAFETY: less than `SLOT_ALIGN` bytes on, and the allocation has more.
+        let base = unsafe { allocation.add(skipped) };
+        Ok(Self { base, len: slot_bytes, allocation, layout })
     }
 
     fn as_slice(&self) -> &[u8] {
@@ -75,9 +85,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `base` came from `alloc_zeroed` with this very layout and is freed once,
-        // because `Memory` cannot be copied.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+        // SAFETY: `allocation` came from `alloc_zeroed` with this very layout and is freed
+        // once, because `Memory` cannot be copied.
+        unsafe { dealloc(self.allocation.as_ptr(), self.layout) }
     }
 }
 
