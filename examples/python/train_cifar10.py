@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Trains a small residual network on CIFAR-10, with PyTorch's DataLoader or with bothends.
+
+    train_cifar10.py DATA [--loader bothends|torch] [--seed 0] [--epochs 6] [--workers 2]
+                          [--csd SPEC]... [--checkpoint FILE]
+
+DATA is the folder that `torchvision.datasets.CIFAR10` downloads into, or one with class folders
+of images below `train` and `test`. One line differs between the two loaders: look for
+`DataLoader` below. With --checkpoint the training is saved after every 50 steps and goes on from
+there when it is started again: with bothends in the middle of an epoch, exactly; with PyTorch's
+loader from the beginning of the epoch, which has no such state.
+
+Prints one JSON line at the end: accuracy on the test images, seconds, processor seconds.
+"""
+
+import argparse
+import json
+import os
+import resource
+import time
+from pathlib import Path
+
+import torch
+import torch.utils.data
+from torch import nn
+from torchvision import datasets
+from torchvision.transforms import v2
+
+import bothends.torch
+
+BATCH = 128
+SAVE_EVERY = 50
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
+TO_TENSOR = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
+TRAIN = v2.Compose([v2.RandomCrop(32, padding=4), v2.RandomHorizontalFlip(), *TO_TENSOR])
+# Of 32 x 32 images it changes nothing, but says that all have one size.
+TEST = v2.Compose([v2.Resize((32, 32)), *TO_TENSOR])
+
+
+def data_set(root, split, transform):
+    folder = Path(root) / split
+    if folder.is_dir():
+        return datasets.ImageFolder(folder, transform)
+    return datasets.CIFAR10(root, train=split == "train", transform=transform)
+
+
+def loader(options, split, transform):
+    data = data_set(options.data, split, transform)
+    common = {"batch_size": BATCH, "num_workers": options.workers}
+    common |= {"shuffle": split == "train", "drop_last": split == "train"}
+    if options.loader == "torch":
+        return torch.utils.data.DataLoader(data, persistent_workers=True, **common)
+    return bothends.torch.DataLoader(data, csds=options.csd, **common)
+
+
+class Block(nn.Module):
+    """Halves the sides and doubles the channels."""
+
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.first = nn.Conv2d(n_in, n_out, 3, stride=2, padding=1, bias=False)
+        self.second = nn.Conv2d(n_out, n_out, 3, padding=1, bias=False)
+        self.past = nn.Conv2d(n_in, n_out, 1, stride=2, bias=False)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(n_out) for _ in range(2))
+
+    def forward(self, x):
+        y = torch.relu(self.norms[0](self.first(x)))
+        return torch.relu(self.norms[1](self.second(y)) + self.past(x))
+
+
+def network(n_classes):
+    return nn.Sequential(
+        nn.Conv2d(3, 24, 3, padding=1, bias=False),
+        nn.BatchNorm2d(24),
+        nn.ReLU(),
+        Block(24, 48),
+        Block(48, 96),
+        Block(96, 128),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(128, n_classes),
+    )
+
+
+class Training:
+    """What is saved: the network, the optimiser, the place in the data."""
+
+    def __init__(self, options, n_steps):
+        self.path = options.checkpoint
+        self.network = network(10)
+        self.optimiser = torch.optim.SGD(
+            self.network.parameters(), 0.1, momentum=0.9, weight_decay=5e-4, nesterov=True
+        )
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(self.optimiser, 0.2, n_steps)
+        self.epoch = self.seconds = 0
+
+    def step(self, images, labels):
+        loss = nn.functional.cross_entropy(self.network(images), labels)
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        self.schedule.step()
+        return loss
+
+    def save(self, batches, seconds):
+        if self.path is None:
+            return
+        parts = {"network": self.network, "optimiser": self.optimiser, "schedule": self.schedule}
+        state = {name: part.state_dict() for name, part in parts.items()}
+        if hasattr(batches, "state_dict"):
+            state["batches"] = batches.state_dict()
+        state |= {"epoch": self.epoch, "seconds": seconds}
+        torch.save(state, f"{self.path}.new")
+        os.replace(f"{self.path}.new", self.path)
+
+    def load(self, batches):
+        if self.path is None or not self.path.exists():
+            return
+        state = torch.load(self.path)
+        for name in ("network", "optimiser", "schedule"):
+            getattr(self, name).load_state_dict(state[name])
+        if "batches" in state:
+            batches.load_state_dict(state["batches"])
+        self.epoch, self.seconds = state["epoch"], state["seconds"]
+
+
+def train(options, batches):
+    n_steps = options.epochs * len(batches)
+    training = Training(options, n_steps)
+    training.load(batches)
+    began = time.perf_counter() - training.seconds
+    training.network.train()
+    for training.epoch in range(training.epoch, options.epochs):
+        if hasattr(batches, "set_epoch"):
+            batches.set_epoch(training.epoch)
+        for step, (images, labels) in enumerate(batches, 1):
+            loss = training.step(images, labels)
+            # PyTorch's loader has no place to go on from but an epoch's beginning.
+            if step % SAVE_EVERY == 0 and hasattr(batches, "state_dict"):
+                training.save(batches, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        print(f"epoch {training.epoch}: loss {loss:.3f}, {seconds:.0f} s", flush=True)
+    return training.network, time.perf_counter() - began
+
+
+def accuracy(network, batches):
+    network.eval()
+    right = total = 0
+    with torch.inference_mode():
+        for images, labels in batches:
+            right += (network(images).argmax(1) == labels).sum().item()
+            total += len(labels)
+    return right / total
+
+
+def cpu_seconds():
+    parts = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(part.ru_utime + part.ru_stime for part in parts)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--loader", choices=["bothends", "torch"], default="bothends")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--csd", action="append", default=[], help="a device, for bothends")
+    parser.add_argument("--checkpoint", type=Path)
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    torch.manual_seed(options.seed)
+    batches = loader(options, "train", TRAIN)
+    trained, seconds = train(options, batches)
+    result = {"loader": options.loader, "seed": options.seed, "epochs": options.epochs}
+    result["accuracy"] = accuracy(trained, loader(options, "test", TEST))
+    # Of PyTorch's workers too, once they have ended.
+    del batches
+    result |= {"seconds": seconds, "cpu_seconds": cpu_seconds()}
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
