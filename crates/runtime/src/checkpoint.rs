@@ -28,6 +28,12 @@ impl Consumed {
         Self { ranges: options.done.clone(), n_batches: 0 }
     }
 
+    /// Batches below `end` that are among them, those of earlier runs included.
+    pub(crate) fn n_below(&self, end: u32) -> u32 {
+        let part = |&(from, to): &(u32, u32)| to.min(end).saturating_sub(from);
+        self.ranges.iter().map(part).sum()
+    }
+
     /// Batches received in this run.
     pub(crate) fn n_batches(&self) -> u32 {
         self.n_batches
@@ -77,7 +83,7 @@ fn identity(runtime: &Runtime) -> RunIdentity {
     }
 }
 
-/// Where an epoch's consumers are.
+/// Where an epoch's consumers are, each of which has taken as many batches as the others.
 pub(crate) fn state(
     runtime: &Runtime,
     options: &EpochOptions,
@@ -85,16 +91,6 @@ pub(crate) fn state(
     digests: &Digests,
 ) -> Result<Resume, RuntimeError> {
     let (position, done) = if options.strategy.keeps_order() {
-        let is_even = match &consumed.ranges[..] {
-            [] => true,
-            [(0, end)] => end.is_multiple_of(options.consumers),
-            _ => false,
-        };
-        if !is_even {
-            let why = "consumers have taken different numbers of batches; \
-                       save the state when each has taken as many as the others";
-            return Err(RuntimeError::CannotResume { why: why.to_owned() });
-        }
         (runtime.plan(options)?.position_after(consumed.n_batches()), Vec::new())
     } else {
         (options.start, consumed.ranges.clone())

@@ -36,6 +36,8 @@ struct Table {
     places: Vec<Option<Batch>>,
     /// Whose turn it is.
     next: usize,
+    /// Batches that each consumer has taken.
+    taken: Vec<u32>,
     consumed: Consumed,
     state: DealState,
 }
@@ -62,6 +64,7 @@ impl Deal {
                 epoch: Some(epoch),
                 places: (0..consumers).map(|_| None).collect(),
                 next: 0,
+                taken: vec![0; consumers as usize],
                 consumed,
                 state: DealState::Open,
             }),
@@ -89,6 +92,7 @@ impl Deal {
         loop {
             if let Some(batch) = table.places[own].take() {
                 table.consumed.add(batch.index);
+                table.taken[own] += 1;
                 self.changed.notify_all();
                 return Ok(Polled::Batch(batch));
             }
@@ -128,12 +132,13 @@ impl Deal {
         table.epoch = Some(epoch);
         self.changed.notify_all();
         match polled {
-            Ok(Polled::Batch(batch)) => {
+            // One that came while the epoch was cancelled is nobody's.
+            Ok(Polled::Batch(batch)) if table.state == DealState::Open => {
                 let turn = table.next;
                 table.places[turn] = Some(batch);
                 table.next = (turn + 1) % table.places.len();
             }
-            Ok(Polled::Pending) => {}
+            Ok(Polled::Batch(_) | Polled::Pending) => {}
             Ok(Polled::End) => {
                 if table.state == DealState::Open {
                     table.state = DealState::Ended;
@@ -173,9 +178,16 @@ impl Deal {
         table.state
     }
 
-    /// The batches that consumers have taken.
-    pub(crate) fn consumed(&self) -> Consumed {
-        self.table().consumed.clone()
+    /// The batches that consumers have taken; `None` while one has taken more than another.
+    pub(crate) fn consumed(&self) -> Option<Consumed> {
+        let table = self.table();
+        let is_even = table.taken.windows(2).all(|pair| pair[0] == pair[1]);
+        is_even.then(|| table.consumed.clone())
+    }
+
+    /// Whether a consumer has taken a batch.
+    pub(crate) fn has_delivered(&self) -> bool {
+        self.table().consumed.n_batches() > 0
     }
 
     /// Takes the epoch away from its consumers, so that its threads can be joined. Waits for

@@ -156,7 +156,8 @@ impl Loader {
     /// the others. The one that was begun before is cancelled. Does not wait for a batch.
     ///
     /// # Errors
-    /// A plan that makes no sense with so many consumers, a thread that cannot be started,
+    /// A plan that makes no sense with so many consumers, or a loaded state whose rest they
+    /// cannot share ([`RuntimeError::CannotResume`]); a thread that cannot be started;
     /// [`RuntimeError::Forked`].
     pub fn begin(&mut self, consumers: u32) -> Result<Arc<Deal>, RuntimeError> {
         self.home.check()?;
@@ -169,8 +170,14 @@ impl Loader {
             done: start.done.clone(),
             ..runtime.options(start.epoch)
         };
+        let consumed = Consumed::new(&options);
+        let n_batches = runtime.plan(&options)?.n_batches();
+        let n_left = n_batches - consumed.n_below(n_batches);
+        if !n_left.is_multiple_of(consumers) {
+            return Err(cannot_deal(n_left, consumers));
+        }
         let epoch = runtime.start_epoch(&options)?;
-        let deal = Arc::new(Deal::new(epoch, Consumed::new(&options), consumers));
+        let deal = Arc::new(Deal::new(epoch, consumed, consumers));
         (self.next, self.asked) = (start, None);
         self.running = Some(Running { deal: Arc::clone(&deal), options });
         Ok(deal)
@@ -201,7 +208,10 @@ impl Loader {
         let start = self.start();
         let runtime = self.runtime();
         let (options, consumed) = match &self.running {
-            Some(running) => (running.options.clone(), running.deal.consumed()),
+            Some(running) => {
+                let consumed = running.deal.consumed().ok_or_else(uneven)?;
+                (running.options.clone(), consumed)
+            }
             None => {
                 let options = EpochOptions {
                     start: start.position,
@@ -295,10 +305,10 @@ impl Loader {
 
     /// What it has done.
     pub fn stats(&mut self) -> LoaderStats {
-        self.settle();
+        let epoch = self.epoch();
         let ended = &self.ended;
         LoaderStats {
-            epoch: self.running.as_ref().map_or(self.next.epoch, |r| r.options.epoch).0,
+            epoch,
             front_batches: ended.front_batches,
             back: ended.back.clone(),
             rescued: ended.rescued,
@@ -343,8 +353,7 @@ impl Loader {
     }
 
     fn end(&mut self, running: &Running) {
-        let has_delivered = running.deal.consumed().n_batches() > 0;
-        if has_delivered || running.deal.state() == DealState::Ended {
+        if running.deal.has_delivered() || running.deal.state() == DealState::Ended {
             self.next = Start::of(EpochIdx(running.options.epoch.0.saturating_add(1)));
         }
         let Some(epoch) = running.deal.close() else { return };
@@ -352,6 +361,21 @@ impl Loader {
         let runtime = self.runtime.as_ref();
         self.ended.add(runtime.map_or(&[], |runtime| &runtime.devices), report);
     }
+}
+
+fn uneven() -> RuntimeError {
+    let why = "consumers have taken different numbers of batches; \
+               save the state when each has taken as many as the others";
+    RuntimeError::CannotResume { why: why.to_owned() }
+}
+
+/// Without order, what is left need not be what another number of consumers can share.
+fn cannot_deal(n_left: u32, consumers: u32) -> RuntimeError {
+    let why = format!(
+        "{n_left} batches are left, which {consumers} consumers cannot share evenly; go on \
+         with as many consumers as the state was saved with"
+    );
+    RuntimeError::CannotResume { why }
 }
 
 impl Ended {
