@@ -53,6 +53,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("anyhow", &["cli", "agent", "firmware-sim", "tests"]),
     ("clap", &["cli", "agent", "firmware-sim"]),
     ("allocation-counter", &["ops"]), // in tests
+    ("cbindgen", &["capi"]),          // in tests
     ("crossbeam", &["runtime"]),
     ("cudarc", &["accel"]),
     ("dashmap", &["runtime"]),
@@ -77,6 +78,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "simulate",
             "report",
             "cli",
+            "capi",
             "firmware-sim",
             "python",
             "tests",
@@ -92,6 +94,9 @@ const HOMES: &[(&str, &[&str])] = &[
 /// Dev-dependencies that the tables above do not allow, each with what its tests need of it.
 const GUESTS_IN_TESTS: &[(&str, &str, &str)] = &[
     ("bench", "samples", "makes images to measure"),
+    ("bothends", "samples", "makes images for the examples"),
+    ("bothends", "serde_json", "writes the examples' options"),
+    ("capi", "samples", "makes images for C programs"),
     ("ops", "samples", "makes images to take apart"),
     ("ops", "serde_json", "reads the golden files' list"),
     ("runtime", "agent", "joins `loopback` to a real server"),
@@ -132,6 +137,11 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
         "crates/python/src/dlpack.rs",
         "makes C structures that foreign code frees, in capsules of Python's",
     ),
+    ("crates/capi/src/batch.rs", "exports names of C; passes on an address"),
+    ("crates/capi/src/epoch.rs", "exports names of C"),
+    ("crates/capi/src/loader.rs", "exports names of C; passes on addresses"),
+    ("crates/capi/src/memory.rs", "follows addresses that C gives"),
+    ("crates/capi/src/status.rs", "exports names of C"),
     ("crates/accel/src/slot.rs", "splits a slot's memory among the workers that fill it"),
     ("crates/io/src/uring.rs", "gives the kernel addresses to read into"),
     ("crates/ops/src/adjust/blur/avx2.rs", "calls what only some processors have"),

@@ -75,11 +75,7 @@ fn take(deal: &Deal, n: u32) -> Result<Vec<Taken>> {
 
 /// Everything that is left.
 fn rest(deal: &Deal, consumer: u32) -> Result<Vec<Taken>> {
-    let mut taken = Vec::new();
-    while let Some(batch) = next(deal, consumer)? {
-        taken.push(Taken::new(&batch));
-    }
-    Ok(taken)
+    deal.batches(consumer).map(|batch| Ok(Taken::new(&batch?))).collect()
 }
 
 /// What the rows hold, whatever the numbers of their batches.
@@ -378,6 +374,20 @@ fn a_consumer_that_stays_away_holds_up_the_others_without_an_error() -> Result<(
     Ok(())
 }
 
+#[test]
+fn who_has_no_patience_gets_what_is_there() -> Result<()> {
+    let mut loader = open(&json!({}))?;
+    let deal = loader.begin(2)?;
+    let began = Instant::now();
+    for consumer in [0, 1, 0, 1] {
+        while !matches!(deal.poll(consumer, Duration::ZERO)?, Polled::Batch(_)) {
+            ensure!(began.elapsed() < DEADLINE, "it gets nothing");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
+}
+
 // ---- errors --------------------------------------------------------------------------------
 
 /// A copy of the first 23 images, one of which is broken; its name.
@@ -436,7 +446,7 @@ fn an_error_reaches_one_consumer_and_the_others_hear_of_it() -> Result<()> {
         for (consumer, end) in (0..).zip(ends) {
             match end {
                 Err(RuntimeError::EndedForAnother { consumer: by }) => {
-                    ensure!(by != consumer)
+                    ensure!(by != consumer);
                 }
                 Err(error @ RuntimeError::BadSample { .. }) => {
                     n_told += 1;
@@ -467,7 +477,7 @@ fn a_consumer_that_keeps_every_batch_is_told() -> Result<()> {
         match deal.poll(0, Duration::from_millis(50)) {
             Ok(Polled::Batch(batch)) => kept.push(batch),
             Ok(Polled::Pending) => {
-                ensure!(began.elapsed() < DEADLINE, "it waits for ever")
+                ensure!(began.elapsed() < DEADLINE, "it waits for ever");
             }
             Ok(Polled::End) => bail!("there was room for {} batches", kept.len()),
             Err(error) => break error,

@@ -89,6 +89,7 @@ impl Deal {
         let deadline = Instant::now() + patience;
         let own = consumer as usize;
         let mut table = self.table();
+        let mut has_looked = false;
         loop {
             if let Some(batch) = table.places[own].take() {
                 table.consumed.add(batch.index);
@@ -105,9 +106,11 @@ impl Deal {
                 }
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            // Whoever has no patience gets what is there.
+            if left.is_zero() && has_looked {
                 return Ok(Polled::Pending);
             }
+            has_looked = true;
             let turn = table.next;
             let is_free = table.places[turn].is_none();
             let Some(epoch) = table.epoch.take_if(|_| is_free) else {
@@ -117,6 +120,32 @@ impl Deal {
             drop(table);
             table = self.fetch(epoch, consumer, left.min(PATIENCE))?;
         }
+    }
+
+    /// The batches of `consumer`, one after another, each waited for without end; an error is
+    /// the last item.
+    ///
+    /// # Panics
+    /// As [`Self::poll`].
+    pub fn batches(
+        &self,
+        consumer: u32,
+    ) -> impl Iterator<Item = Result<Batch, RuntimeError>> + use<'_> {
+        let mut has_failed = false;
+        std::iter::from_fn(move || {
+            while !has_failed {
+                match self.poll(consumer, PATIENCE) {
+                    Ok(Polled::Batch(batch)) => return Some(Ok(batch)),
+                    Ok(Polled::Pending) => {}
+                    Ok(Polled::End) => return None,
+                    Err(error) => {
+                        has_failed = true;
+                        return Some(Err(error));
+                    }
+                }
+            }
+            None
+        })
     }
 
     /// Waits for a batch of the epoch with the table free, and puts it down for whose turn it

@@ -1,0 +1,300 @@
+/* bothends: feeds training jobs from both ends of an epoch.
+ *
+ * Made by cbindgen from crates/capi/src; changes belong there.
+ *
+ * A loader gives epochs, an epoch gives batches. Handles are opaque; every one is released
+ * once, in any order, by the function that its kind has. Any thread may use any handle,
+ * but for the release: then nobody else may be inside a call on it.
+ * `const` says that the handle stays where it is, not that nothing happens.
+ *
+ *     be_loader_open -> be_loader_begin -> be_epoch_next, be_batch_release -> be_epoch_close
+ *                                       -> be_loader_close
+ *
+ * What a function answers is negative on an error; be_last_error() then says in one line what
+ * happened and what helps. NULL for a handle or a result is such an error, never a crash.
+ * Results are written only on success; handles and text are NULL otherwise. After fork() the
+ * child's calls on handles of the parent answer BE_ERROR_FORKED and wait for nothing; make the
+ * loader after the fork. */
+
+#ifndef BOTHENDS_H
+#define BOTHENDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Version of this interface: it grows by one when a program compiled with an older header
+// would no longer work.
+#define BE_ABI_VERSION 1
+
+// As `timeout_ms`: without end.
+#define BE_FOREVER UINT32_MAX
+
+// What a function answers. Negative values are errors; `be_last_error` says more.
+enum be_status
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Done.
+  BE_OK = 0,
+  // There is a batch.
+  BE_BATCH = 1,
+  // No batch within the time given; ask again.
+  BE_PENDING = 2,
+  // The epoch has no batch any more.
+  BE_END = 3,
+  // An argument is NULL, no UTF-8 or out of range.
+  BE_ERROR_ARGUMENT = -1,
+  // An option is unknown or makes no sense.
+  BE_ERROR_OPTIONS = -2,
+  // The data set, the recipe or the plan cannot be used.
+  BE_ERROR_DATA = -3,
+  // A sample cannot be read or decoded and `on_bad` is `raise`.
+  BE_ERROR_SAMPLE = -4,
+  // A device cannot be reached, refuses, or made other bytes than the host.
+  BE_ERROR_DEVICE = -5,
+  // The consumer keeps so many batches that nothing can go on.
+  BE_ERROR_STARVED = -6,
+  // The epoch ended by an error that another consumer was told.
+  BE_ERROR_ENDED = -7,
+  // The handle was made before a fork of this process.
+  BE_ERROR_FORKED = -8,
+  // A state that belongs to another run, or cannot be saved now.
+  BE_ERROR_STATE = -9,
+  // Memory, threads or storage that the system does not give.
+  BE_ERROR_SYSTEM = -10,
+  // A mistake of this library; please report it.
+  BE_ERROR_BUG = -11,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum be_status be_status;
+#else
+typedef int32_t be_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Element type of a batch.
+enum be_dtype
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Unsigned bytes, 0 to 255.
+  BE_U8 = 0,
+  // IEEE 754 binary32, normalised.
+  BE_F32 = 1,
+  // IEEE 754 binary16, normalised.
+  BE_F16 = 2,
+  // bfloat16, normalised.
+  BE_BF16 = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum be_dtype be_dtype;
+#else
+typedef int32_t be_dtype;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Order of a sample's dimensions.
+enum be_layout
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Rows, columns, channels.
+  BE_NHWC = 0,
+  // Channels, rows, columns.
+  BE_NCHW = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum be_layout be_layout;
+#else
+typedef int32_t be_layout;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// A batch in the consumer's hands. Its memory goes back with `be_batch_release`.
+typedef struct be_batch be_batch;
+
+// An epoch that was begun. Its consumers may call from threads of their own.
+typedef struct be_epoch be_epoch;
+
+// Feeds a training loop: epochs one after another. Any thread may call any function on it.
+typedef struct be_loader be_loader;
+
+// Where a view lies in every sample, and its size.
+typedef struct {
+  // From the sample's first byte to the view's.
+  size_t offset_bytes;
+  // Rows.
+  uint32_t height;
+  // Columns.
+  uint32_t width;
+  // Channels.
+  uint32_t channels;
+} be_view;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// What the last error of this thread said: one line with a remedy, empty before the first.
+// It is valid until the next call by this thread that fails.
+const char *be_last_error(void);
+
+// The library's version, as in `0.1.0`. Never released.
+const char *be_version(void);
+
+// The `BE_ABI_VERSION` that the library was built with; a program's own must be the same.
+uint32_t be_abi_version(void);
+
+// Releases text that a function of this library has handed over. NULL is nothing to do.
+//
+// # Safety
+// `text` comes from a function here that says so, and is not used again.
+void be_text_release(char *text);
+
+// Opens the data, reserves memory, starts and connects devices. `options_json` is one object,
+// such as `{"data": "/data/train", "recipe": "imagenet-train"}`; blocks on the file system
+// and the network. A key means what the flag of `bothends run` with its name means:
+//
+// `data` (path of the data set) and `recipe` (a built-in recipe's name, a file, or the recipe
+// itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
+// `repeat`, `workers` ("auto"), `csds` (a list of devices), `key_file`, `strategy` ("ordered"),
+// `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
+// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad" or "wrap"), `on_bad` ("raise",
+// "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
+// `side_index`, `page_cache`.
+//
+// # Safety
+// `options_json` ends with a zero byte.
+be_status be_loader_open(const char *options_json,
+                         be_loader **out);
+
+// Begins the next epoch for `consumers` consumers, each of which gets as many batches as the
+// others: the epoch that `be_loader_set_epoch` named, else the one after the last that
+// delivered a batch. An epoch that was begun before is cancelled. Does not wait for a batch.
+be_status be_loader_begin(const be_loader *loader,
+                          uint32_t consumers,
+                          be_epoch **out);
+
+// The next epoch shall be this one.
+be_status be_loader_set_epoch(const be_loader *loader, uint32_t epoch);
+
+// The epoch that runs; the next one after its end.
+be_status be_loader_epoch(const be_loader *loader, uint32_t *out);
+
+// Where the consumers are, as text of at most 1 kB (with strategy `ordered`): batches that
+// were taken count, batches that lie ready do not. Release it with `be_text_release`.
+be_status be_loader_state(const be_loader *loader,
+                          char **out);
+
+// Goes on from a state of this or another process, also of another number of workers,
+// devices or ranks. The epoch that runs is cancelled.
+//
+// # Safety
+// `state` ends with a zero byte.
+be_status be_loader_load_state(const be_loader *loader, const char *state);
+
+// Batches that each of `consumers` gets in a whole epoch.
+be_status be_loader_n_batches(const be_loader *loader, uint32_t consumers, uint32_t *out);
+
+// Samples of the data set, repetitions included.
+be_status be_loader_n_samples(const be_loader *loader, uint64_t *out);
+
+// Classes that have a name: labels are below it. 0 where the data have none.
+be_status be_loader_n_classes(const be_loader *loader, size_t *out);
+
+// The name of a class by its label. Release it with `be_text_release`.
+be_status be_loader_class_name(const be_loader *loader, size_t label, char **out);
+
+// What the loader has done in the epochs that are over, as a JSON object. Release it with
+// `be_text_release`.
+be_status be_loader_stats(const be_loader *loader, char **out);
+
+// Ends the epoch that runs, the devices and the threads, and releases the loader. NULL is
+// nothing to do. Batches and epochs of it may be released later.
+void be_loader_close(be_loader *loader);
+
+// The next batch of `consumer` (from 0), waiting for it no longer than `timeout_ms`
+// milliseconds; 0 looks and does not wait, `BE_FOREVER` has no limit. Answers `BE_BATCH`
+// with the batch in `out`, `BE_PENDING`, `BE_END`, or an error, after which the epoch has
+// ended. Release every batch with `be_batch_release`.
+be_status be_epoch_next(const be_epoch *epoch,
+                        uint32_t consumer,
+                        uint32_t timeout_ms,
+                        be_batch **out);
+
+// Cancels what is left of the epoch and releases it; nobody may be inside `be_epoch_next`.
+// NULL is nothing to do. The loader still knows how far its consumers have come. Batches of
+// it may be released later.
+void be_epoch_close(be_epoch *epoch);
+
+// The first byte of the first sample, at a multiple of 4096: samples lie one behind the
+// other, `be_batch_sample_bytes` apart, masked rows as zeros. It is valid until the batch is
+// released, and never written again before. NULL when `batch` is.
+const void *be_batch_data(const be_batch *batch);
+
+// Bytes of all rows; 0 when `batch` is NULL.
+size_t be_batch_len_bytes(const be_batch *batch);
+
+// Bytes of one sample, all its views; 0 when `batch` is NULL.
+size_t be_batch_sample_bytes(const be_batch *batch);
+
+// Rows, masked ones included: the batch size, or fewer where bad samples were skipped. 0
+// when `batch` is NULL.
+size_t be_batch_n_rows(const be_batch *batch);
+
+// Rows that hold a sample; they come before the masked ones. 0 when `batch` is NULL.
+size_t be_batch_n_valid(const be_batch *batch);
+
+// A class for each row; -1 in a masked one. Valid until the batch is released.
+const int64_t *be_batch_labels(const be_batch *batch);
+
+// A sample's number for each row; `UINT64_MAX` in a masked one. Valid until the batch is
+// released.
+const uint64_t *be_batch_sample_ids(const be_batch *batch);
+
+// 1 for each row that holds a sample, 0 for a masked one (`last` is `pad`). Valid until the
+// batch is released.
+const uint8_t *be_batch_mask(const be_batch *batch);
+
+// Views of each sample: 1 unless the recipe makes more. 0 when `batch` is NULL.
+size_t be_batch_n_views(const be_batch *batch);
+
+// Where view number `view` (from 0) lies in every sample, and its size.
+be_status be_batch_view(const be_batch *batch, size_t view, be_view *out);
+
+// The elements' type, a `be_dtype`; or a negative `be_status`.
+int32_t be_batch_dtype(const be_batch *batch);
+
+// The order of a sample's dimensions, a `be_layout`; or a negative `be_status`.
+int32_t be_batch_layout(const be_batch *batch);
+
+// Who made the batch: 0 the host, n the n-th of `csds`, counted from 1; or a negative
+// `be_status`. For accounts only: the bytes do not depend on it.
+int32_t be_batch_prong(const be_batch *batch);
+
+// Writes a soft label for each row to `out`: rows x `n_classes` floats, 1 at the row's class,
+// or the shares of the two classes that it was mixed of (`mixup`, `cutmix`). Masked rows get
+// zeros. `len` is how many floats `out` has place for, which must be just those.
+//
+// # Safety
+// `out` has place for `len` floats.
+be_status be_batch_soft_labels(const be_batch *batch,
+                               size_t n_classes,
+                               float *out,
+                               size_t len);
+
+// Gives the batch's memory back. NULL is nothing to do. Any thread may do it, also after the
+// epoch or the loader has been closed.
+void be_batch_release(be_batch *batch);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* BOTHENDS_H */

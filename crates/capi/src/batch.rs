@@ -1,0 +1,268 @@
+//! The batch's doors: where its bytes lie and what they are.
+//!
+//! Nothing is copied but labels, ids and mask, which C wants as arrays.
+#![allow(
+    unsafe_code,
+    reason = "exporting a name of C is unsafe: it may be taken already"
+)]
+#![allow(non_camel_case_types, reason = "C's names")]
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr::null;
+use std::sync::Arc;
+
+use bothends_core::ids::Prong;
+use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
+use bothends_runtime::{Batch, Home, Loader};
+
+use crate::loader::release;
+use crate::memory::{fill, given};
+use crate::status::{Refusal, answer, be_status, door};
+
+/// A batch in the consumer's hands. Its memory goes back with `be_batch_release`.
+#[derive(Debug)]
+pub struct be_batch {
+    home: Home,
+    labels: Vec<i64>,
+    sample_ids: Vec<u64>,
+    mask: Vec<u8>,
+    form: Arc<Form>,
+    batch: Batch,
+}
+
+/// Element type of a batch.
+#[repr(i32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum be_dtype {
+    /// Unsigned bytes, 0 to 255.
+    BE_U8 = 0,
+    /// IEEE 754 binary32, normalised.
+    BE_F32 = 1,
+    /// IEEE 754 binary16, normalised.
+    BE_F16 = 2,
+    /// bfloat16, normalised.
+    BE_BF16 = 3,
+}
+
+/// Order of a sample's dimensions.
+#[repr(i32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum be_layout {
+    /// Rows, columns, channels.
+    BE_NHWC = 0,
+    /// Channels, rows, columns.
+    BE_NCHW = 1,
+}
+
+/// Where a view lies in every sample, and its size.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct be_view {
+    /// From the sample's first byte to the view's.
+    pub offset_bytes: usize,
+    /// Rows.
+    pub height: u32,
+    /// Columns.
+    pub width: u32,
+    /// Channels.
+    pub channels: u32,
+}
+
+/// What all batches of a loader have in common.
+#[derive(Debug)]
+pub(crate) struct Form {
+    output: Output,
+    shapes: Vec<SampleShape>,
+}
+
+impl Form {
+    pub(crate) fn new(loader: &Loader) -> Self {
+        Self { output: loader.output(), shapes: loader.views().to_vec() }
+    }
+
+    fn view(&self, number: usize) -> Option<be_view> {
+        let SampleShape { height, width, channels } = *self.shapes.get(number)?;
+        let before = self.shapes[..number].iter().map(|shape| shape.len());
+        let offset_bytes = before.sum::<usize>() * self.output.dtype.size();
+        Some(be_view { offset_bytes, height, width, channels })
+    }
+}
+
+impl be_batch {
+    pub(crate) fn new(home: Home, batch: Batch, form: &Arc<Form>) -> Self {
+        let rows = batch.rows();
+        Self {
+            home,
+            labels: rows.iter().map(|row| row.label.0).collect(),
+            sample_ids: rows
+                .iter()
+                .map(|row| row.sample.map_or(u64::MAX, |id| id.0))
+                .collect(),
+            mask: rows.iter().map(|row| u8::from(row.sample.is_some())).collect(),
+            form: Arc::clone(form),
+            batch,
+        }
+    }
+}
+
+/// The first byte of the first sample, at a multiple of 4096: samples lie one behind the
+/// other, `be_batch_sample_bytes` apart, masked rows as zeros. It is valid until the batch is
+/// released, and never written again before. NULL when `batch` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_data(batch: Option<&be_batch>) -> *const c_void {
+    let data = door(|| Ok(given(batch, "batch")?.batch.bytes().as_ptr().cast()));
+    data.unwrap_or(null())
+}
+
+/// Bytes of all rows; 0 when `batch` is NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_len_bytes(batch: Option<&be_batch>) -> usize {
+    door(|| Ok(given(batch, "batch")?.batch.bytes().len())).unwrap_or(0)
+}
+
+/// Bytes of one sample, all its views; 0 when `batch` is NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_sample_bytes(batch: Option<&be_batch>) -> usize {
+    door(|| Ok(given(batch, "batch")?.batch.sample_bytes())).unwrap_or(0)
+}
+
+/// Rows, masked ones included: the batch size, or fewer where bad samples were skipped. 0
+/// when `batch` is NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_n_rows(batch: Option<&be_batch>) -> usize {
+    door(|| Ok(given(batch, "batch")?.labels.len())).unwrap_or(0)
+}
+
+/// Rows that hold a sample; they come before the masked ones. 0 when `batch` is NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_n_valid(batch: Option<&be_batch>) -> usize {
+    door(|| Ok(given(batch, "batch")?.batch.n_valid() as usize)).unwrap_or(0)
+}
+
+/// A class for each row; -1 in a masked one. Valid until the batch is released.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_labels(batch: Option<&be_batch>) -> *const i64 {
+    door(|| Ok(given(batch, "batch")?.labels.as_ptr())).unwrap_or(null())
+}
+
+/// A sample's number for each row; `UINT64_MAX` in a masked one. Valid until the batch is
+/// released.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_sample_ids(batch: Option<&be_batch>) -> *const u64 {
+    door(|| Ok(given(batch, "batch")?.sample_ids.as_ptr())).unwrap_or(null())
+}
+
+/// 1 for each row that holds a sample, 0 for a masked one (`last` is `pad`). Valid until the
+/// batch is released.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_mask(batch: Option<&be_batch>) -> *const u8 {
+    door(|| Ok(given(batch, "batch")?.mask.as_ptr())).unwrap_or(null())
+}
+
+/// Views of each sample: 1 unless the recipe makes more. 0 when `batch` is NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_n_views(batch: Option<&be_batch>) -> usize {
+    door(|| Ok(given(batch, "batch")?.form.shapes.len())).unwrap_or(0)
+}
+
+/// Where view number `view` (from 0) lies in every sample, and its size.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_view(
+    batch: Option<&be_batch>,
+    view: usize,
+    out: Option<&mut MaybeUninit<be_view>>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?;
+        let form = &given(batch, "batch")?.form;
+        let no_view = || {
+            let n_views = form.shapes.len();
+            Refusal::argument(format!("`view` is {view}; a sample has {n_views}"))
+        };
+        out.write(form.view(view).ok_or_else(no_view)?);
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// The elements' type, a `be_dtype`; or a negative `be_status`.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_dtype(batch: Option<&be_batch>) -> i32 {
+    code(door(|| {
+        Ok(match given(batch, "batch")?.form.output.dtype {
+            Dtype::U8 => be_dtype::BE_U8,
+            Dtype::F32 => be_dtype::BE_F32,
+            Dtype::F16 => be_dtype::BE_F16,
+            Dtype::Bf16 => be_dtype::BE_BF16,
+        } as i32)
+    }))
+}
+
+/// The order of a sample's dimensions, a `be_layout`; or a negative `be_status`.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_layout(batch: Option<&be_batch>) -> i32 {
+    code(door(|| {
+        Ok(match given(batch, "batch")?.form.output.layout {
+            Layout::Nhwc => be_layout::BE_NHWC,
+            Layout::Nchw => be_layout::BE_NCHW,
+        } as i32)
+    }))
+}
+
+/// Who made the batch: 0 the host, n the n-th of `csds`, counted from 1; or a negative
+/// `be_status`. For accounts only: the bytes do not depend on it.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_prong(batch: Option<&be_batch>) -> i32 {
+    code(door(|| {
+        Ok(match given(batch, "batch")?.batch.prong {
+            Prong::Front => 0,
+            Prong::Back(device) => i32::from(device.0) + 1,
+        })
+    }))
+}
+
+/// Writes a soft label for each row to `out`: rows x `n_classes` floats, 1 at the row's class,
+/// or the shares of the two classes that it was mixed of (`mixup`, `cutmix`). Masked rows get
+/// zeros. `len` is how many floats `out` has place for, which must be just those.
+///
+/// # Safety
+/// `out` has place for `len` floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn be_batch_soft_labels(
+    batch: Option<&be_batch>,
+    n_classes: usize,
+    out: *mut f32,
+    len: usize,
+) -> be_status {
+    answer(|| {
+        let batch = given(batch, "batch")?;
+        let n_labels = batch.labels.len().checked_mul(n_classes);
+        if n_labels != Some(len) {
+            let n_rows = batch.labels.len();
+            let line = format!("`len` is {len}, not {n_rows} rows x {n_classes} classes");
+            return Err(Refusal::argument(line));
+        }
+        let mut labels = vec![0.0; len];
+        batch.batch.soft_labels(n_classes, &mut labels);
+        // SAFETY: C says that there is place for `len` floats.
+        unsafe { fill(out, &labels) }?;
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// Gives the batch's memory back. NULL is nothing to do. Any thread may do it, also after the
+/// epoch or the loader has been closed.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_release(batch: Option<Box<be_batch>>) {
+    let _ = door(|| {
+        if let Some(batch) = batch {
+            release(batch.home, batch);
+        }
+        Ok(())
+    });
+}
+
+/// A number, or what went wrong.
+fn code(number: Result<i32, be_status>) -> i32 {
+    number.unwrap_or_else(|status| status as i32)
+}

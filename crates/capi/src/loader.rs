@@ -1,0 +1,239 @@
+//! The loader's doors. What the calls mean is `runtime::Loader`'s.
+#![allow(
+    unsafe_code,
+    reason = "exporting a name of C is unsafe: it may be taken already"
+)]
+#![allow(non_camel_case_types, reason = "C's names")]
+
+use std::ffi::c_char;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bothends_runtime::{Home, Loader, options};
+
+use crate::batch::Form;
+use crate::epoch::be_epoch;
+use crate::memory::{given, hand_over, text};
+use crate::status::{Refusal, answer, be_status, door};
+
+/// Feeds a training loop: epochs one after another. Any thread may call any function on it.
+#[derive(Debug)]
+pub struct be_loader {
+    /// In a fork the lock may be held for ever by a thread that is not there.
+    home: Home,
+    loader: Mutex<Loader>,
+    form: Arc<Form>,
+}
+
+/// Opens the data, reserves memory, starts and connects devices. `options_json` is one object,
+/// such as `{"data": "/data/train", "recipe": "imagenet-train"}`; blocks on the file system
+/// and the network. A key means what the flag of `bothends run` with its name means:
+///
+/// `data` (path of the data set) and `recipe` (a built-in recipe's name, a file, or the recipe
+/// itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
+/// `repeat`, `workers` ("auto"), `csds` (a list of devices), `key_file`, `strategy` ("ordered"),
+/// `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
+/// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad" or "wrap"), `on_bad` ("raise",
+/// "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
+/// `side_index`, `page_cache`.
+///
+/// # Safety
+/// `options_json` ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn be_loader_open(
+    options_json: *const c_char,
+    out: Option<&mut MaybeUninit<Option<Box<be_loader>>>>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?.write(None);
+        // SAFETY: C gives text that ends.
+        let json = unsafe { text(options_json, "options_json") }?;
+        let loader = Loader::open(options(json)?)?;
+        let form = Arc::new(Form::new(&loader));
+        let loader = Mutex::new(loader);
+        *out = Some(Box::new(be_loader { home: Home::here(), loader, form }));
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// Begins the next epoch for `consumers` consumers, each of which gets as many batches as the
+/// others: the epoch that `be_loader_set_epoch` named, else the one after the last that
+/// delivered a batch. An epoch that was begun before is cancelled. Does not wait for a batch.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_loader_begin(
+    loader: Option<&be_loader>,
+    consumers: u32,
+    out: Option<&mut MaybeUninit<Option<Box<be_epoch>>>>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?.write(None);
+        let loader = given(loader, "loader")?;
+        let deal = loader.turn()?.begin(consumers)?;
+        *out = Some(Box::new(be_epoch::new(deal, consumers, Arc::clone(&loader.form))));
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// The next epoch shall be this one.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_loader_set_epoch(
+    loader: Option<&be_loader>,
+    epoch: u32,
+) -> be_status {
+    answer(|| {
+        given(loader, "loader")?.turn()?.set_epoch(epoch);
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// The epoch that runs; the next one after its end.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_loader_epoch(
+    loader: Option<&be_loader>,
+    out: Option<&mut MaybeUninit<u32>>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?;
+        out.write(given(loader, "loader")?.turn()?.epoch());
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// Where the consumers are, as text of at most 1 kB (with strategy `ordered`): batches that
+/// were taken count, batches that lie ready do not. Release it with `be_text_release`.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_loader_state(
+    loader: Option<&be_loader>,
+    out: Option<&mut MaybeUninit<*mut c_char>>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?;
+        out.write(std::ptr::null_mut());
+        hand_over(given(loader, "loader")?.turn()?.state()?, out);
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// Goes on from a state of this or another process, also of another number of workers,
+/// devices or ranks. The epoch that runs is cancelled.
+///
+/// # Safety
+/// `state` ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn be_loader_load_state(
+    loader: Option<&be_loader>,
+    state: *const c_char,
+) -> be_status {
+    answer(|| {
+        let loader = given(loader, "loader")?;
+        // SAFETY: C gives text that ends.
+        let state = unsafe { text(state, "state") }?;
+        loader.turn()?.load_state(state)?;
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// Batches that each of `consumers` gets in a whole epoch.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_loader_n_batches(
+    loader: Option<&be_loader>,
+    consumers: u32,
+    out: Option<&mut MaybeUninit<u32>>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?;
+        out.write(given(loader, "loader")?.turn()?.n_batches(consumers)?);
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// Samples of the data set, repetitions included.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_loader_n_samples(
+    loader: Option<&be_loader>,
+    out: Option<&mut MaybeUninit<u64>>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?;
+        out.write(given(loader, "loader")?.turn()?.n_samples());
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// Classes that have a name: labels are below it. 0 where the data have none.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_loader_n_classes(
+    loader: Option<&be_loader>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?;
+        out.write(given(loader, "loader")?.turn()?.class_names().len());
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// The name of a class by its label. Release it with `be_text_release`.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_loader_class_name(
+    loader: Option<&be_loader>,
+    label: usize,
+    out: Option<&mut MaybeUninit<*mut c_char>>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?;
+        out.write(std::ptr::null_mut());
+        let loader = given(loader, "loader")?.turn()?;
+        let names = loader.class_names();
+        let no_class = || {
+            let line = format!("`label` is {label}; there are {} classes", names.len());
+            Refusal::argument(line)
+        };
+        hand_over((*names.get(label).ok_or_else(no_class)?).to_owned(), out);
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// What the loader has done in the epochs that are over, as a JSON object. Release it with
+/// `be_text_release`.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_loader_stats(
+    loader: Option<&be_loader>,
+    out: Option<&mut MaybeUninit<*mut c_char>>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?;
+        out.write(std::ptr::null_mut());
+        let stats = given(loader, "loader")?.turn()?.stats();
+        let json = serde_json::to_string(&stats).map_err(|e| Refusal::bug(&e))?;
+        hand_over(json, out);
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// Ends the epoch that runs, the devices and the threads, and releases the loader. NULL is
+/// nothing to do. Batches and epochs of it may be released later.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_loader_close(loader: Option<Box<be_loader>>) {
+    let _ = door(|| {
+        drop(loader);
+        Ok(())
+    });
+}
+
+impl be_loader {
+    /// The loader, for one thread at a time.
+    fn turn(&self) -> Result<MutexGuard<'_, Loader>, Refusal> {
+        self.home.check()?;
+        Ok(self.loader.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What a fork of the process lets lie: it belongs to threads that are not there.
+pub(crate) fn release<T>(home: Home, handle: Box<T>) {
+    if home.is_here() {
+        drop(handle);
+    } else {
+        let _ = ManuallyDrop::new(handle);
+    }
+}

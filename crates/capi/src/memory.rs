@@ -1,0 +1,70 @@
+//! Arguments and results in C's memory: handles, text, numbers.
+//!
+//! The only code here that follows an address; it trusts C for no more than the header says.
+#![allow(unsafe_code, reason = "text and room of C come as addresses")]
+
+use std::ffi::{CStr, CString, c_char};
+use std::mem::MaybeUninit;
+
+use crate::status::{Refusal, door};
+
+/// An argument that must not be NULL.
+pub(crate) fn given<T>(argument: Option<T>, name: &str) -> Result<T, Refusal> {
+    argument.ok_or_else(|| null(name))
+}
+
+fn null(name: &str) -> Refusal {
+    Refusal::argument(format!("`{name}` is NULL"))
+}
+
+/// Text of C's.
+///
+/// # Safety
+/// `text` is NULL, or ends with a zero byte and stays as it is for `'a`.
+pub(crate) unsafe fn text<'a>(
+    text: *const c_char,
+    name: &str,
+) -> Result<&'a str, Refusal> {
+    if text.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: it is not NULL, and the caller says that it ends.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|e| Refusal::argument(format!("`{name}` is no UTF-8 ({e})")))
+}
+
+/// Writes `numbers` to C's `room`.
+///
+/// # Safety
+/// `room` is NULL, or has place for as many numbers, which nobody else uses meanwhile.
+pub(crate) unsafe fn fill(room: *mut f32, numbers: &[f32]) -> Result<(), Refusal> {
+    if room.is_null() {
+        return Err(null("out"));
+    }
+    // SAFETY: there is place for all, and `numbers` is memory of ours.
+    unsafe { room.copy_from_nonoverlapping(numbers.as_ptr(), numbers.len()) };
+    Ok(())
+}
+
+/// Hands text over to C, which gives it back to [`be_text_release`].
+pub(crate) fn hand_over(text: String, out: &mut MaybeUninit<*mut c_char>) {
+    // Text of ours has no zero in it; if it had, it would end there.
+    let end = text.find('\0').unwrap_or(text.len());
+    let text = CString::new(&text[..end]).unwrap_or_default();
+    out.write(text.into_raw());
+}
+
+/// Releases text that a function of this library has handed over. NULL is nothing to do.
+///
+/// # Safety
+/// `text` comes from a function here that says so, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn be_text_release(text: *mut c_char) {
+    let _ = door(|| {
+        if !text.is_null() {
+            // SAFETY: it is what `hand_over` has made, and nobody else has it.
+            drop(unsafe { CString::from_raw(text) });
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,220 @@
+//! What a function answers: a code, and for an error a line that the thread keeps.
+//!
+//! It does not decide what is an error; `runtime` does.
+#![allow(
+    unsafe_code,
+    reason = "exporting a name of C is unsafe: it may be taken already"
+)]
+#![allow(non_camel_case_types, reason = "C's names")]
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::error::Error;
+use std::ffi::{CStr, CString, c_char};
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bothends_runtime::{RuntimeError, in_keys};
+
+/// Version of this interface: it grows by one when a program compiled with an older header
+/// would no longer work.
+pub const BE_ABI_VERSION: u32 = 1;
+
+/// What a function answers. Negative values are errors; `be_last_error` says more.
+#[repr(i32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum be_status {
+    /// Done.
+    BE_OK = 0,
+    /// There is a batch.
+    BE_BATCH = 1,
+    /// No batch within the time given; ask again.
+    BE_PENDING = 2,
+    /// The epoch has no batch any more.
+    BE_END = 3,
+    /// An argument is NULL, no UTF-8 or out of range.
+    BE_ERROR_ARGUMENT = -1,
+    /// An option is unknown or makes no sense.
+    BE_ERROR_OPTIONS = -2,
+    /// The data set, the recipe or the plan cannot be used.
+    BE_ERROR_DATA = -3,
+    /// A sample cannot be read or decoded and `on_bad` is `raise`.
+    BE_ERROR_SAMPLE = -4,
+    /// A device cannot be reached, refuses, or made other bytes than the host.
+    BE_ERROR_DEVICE = -5,
+    /// The consumer keeps so many batches that nothing can go on.
+    BE_ERROR_STARVED = -6,
+    /// The epoch ended by an error that another consumer was told.
+    BE_ERROR_ENDED = -7,
+    /// The handle was made before a fork of this process.
+    BE_ERROR_FORKED = -8,
+    /// A state that belongs to another run, or cannot be saved now.
+    BE_ERROR_STATE = -9,
+    /// Memory, threads or storage that the system does not give.
+    BE_ERROR_SYSTEM = -10,
+    /// A mistake of this library; please report it.
+    BE_ERROR_BUG = -11,
+}
+
+/// An error on its way out.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: be_status,
+    line: String,
+}
+
+impl Refusal {
+    /// An argument that is not as the header wants it.
+    pub(crate) fn argument(line: impl Into<String>) -> Self {
+        Self { status: be_status::BE_ERROR_ARGUMENT, line: line.into() }
+    }
+
+    /// What cannot happen.
+    pub(crate) fn bug(said: &dyn Display) -> Self {
+        let line = format!("internal error: {said}; please report this");
+        Self { status: be_status::BE_ERROR_BUG, line }
+    }
+
+    fn panicked(panic: &(dyn Any + Send)) -> Self {
+        let said = panic.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Self::bug(&said.unwrap_or("no more is known"))
+    }
+
+    /// Keeps the line for `be_last_error`.
+    fn tell(self) -> be_status {
+        let line = self.line.replace(['\0', '\n'], " ");
+        // Neither fails: no zero is left, and a thread that ends asks no more.
+        let line = CString::new(line).unwrap_or_default();
+        let _ = LAST.try_with(|last| last.replace(line));
+        self.status
+    }
+}
+
+impl From<RuntimeError> for Refusal {
+    fn from(error: RuntimeError) -> Self {
+        let mut line = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !line.ends_with(&text) {
+                line = format!("{line}: {text}");
+            }
+            cause = error.source();
+        }
+        Self { status: code(&error), line: in_functions(&in_keys(&line)) }
+    }
+}
+
+/// What a loader's methods are called here.
+fn in_functions(line: &str) -> String {
+    let line = line.replace("load_state_dict", "be_loader_load_state");
+    line.replace("state_dict", "be_loader_state")
+}
+
+fn code(error: &RuntimeError) -> be_status {
+    use RuntimeError as E;
+    match error {
+        E::Data { .. } | E::Plan(_) | E::Recipe(_) | E::Ops(_) => {
+            be_status::BE_ERROR_DATA
+        }
+        E::Options(_) | E::DeviceSpec { .. } => be_status::BE_ERROR_OPTIONS,
+        E::Device { .. } | E::Spawn { .. } | E::Untrusted { .. } => {
+            be_status::BE_ERROR_DEVICE
+        }
+        E::BadSample { .. } => be_status::BE_ERROR_SAMPLE,
+        E::Starved { .. } => be_status::BE_ERROR_STARVED,
+        E::EndedForAnother { .. } => be_status::BE_ERROR_ENDED,
+        E::Forked { .. } => be_status::BE_ERROR_FORKED,
+        E::Resume(_) | E::CannotResume { .. } | E::Checkpoint { .. } => {
+            be_status::BE_ERROR_STATE
+        }
+        E::Io(_) | E::Accel(_) | E::Spawning { .. } => be_status::BE_ERROR_SYSTEM,
+        E::Thread { .. } | _ => be_status::BE_ERROR_BUG,
+    }
+}
+
+thread_local! {
+    /// What the last error of this thread said.
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Every function's way in and out: a panic becomes an error, an error a code and a line.
+pub(crate) fn door<T>(body: impl FnOnce() -> Result<T, Refusal>) -> Result<T, be_status> {
+    let refusal = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(refusal)) => refusal,
+        Err(panic) => Refusal::panicked(&*panic),
+    };
+    Err(refusal.tell())
+}
+
+/// As [`door`], for a function that answers a code.
+pub(crate) fn answer(body: impl FnOnce() -> Result<be_status, Refusal>) -> be_status {
+    door(body).unwrap_or_else(|status| status)
+}
+
+/// What the last error of this thread said: one line with a remedy, empty before the first.
+/// It is valid until the next call by this thread that fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_last_error() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// The library's version, as in `0.1.0`. Never released.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_version() -> *const c_char {
+    const VERSION: &CStr = match CStr::from_bytes_with_nul(
+        concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes(),
+    ) {
+        Ok(version) => version,
+        Err(_) => c"",
+    };
+    VERSION.as_ptr()
+}
+
+/// The `BE_ABI_VERSION` that the library was built with; a program's own must be the same.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_abi_version() -> u32 {
+    BE_ABI_VERSION
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last() -> String {
+        LAST.with(|last| last.borrow().to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn a_panic_becomes_a_code_and_a_line() {
+        let status = answer(|| panic!("one\ntwo \0 {}", 3));
+        assert_eq!(status, be_status::BE_ERROR_BUG);
+        assert_eq!(last(), "internal error: one two   3; please report this");
+    }
+
+    #[test]
+    fn a_line_names_what_c_has_and_every_cause() {
+        let error = RuntimeError::CannotResume {
+            why: "give what --checkpoint wrote to --resume, with --on-bad skip"
+                .to_owned(),
+        };
+        let status = answer(|| Err(error.into()));
+        assert_eq!(status, be_status::BE_ERROR_STATE);
+        let line = "cannot resume: give what be_loader_state wrote to \
+                    be_loader_load_state, with on_bad skip";
+        assert_eq!(last(), line);
+        let source = std::io::Error::other("too many threads");
+        let error = RuntimeError::Spawning { thread: "feed", source };
+        assert_eq!(answer(|| Err(error.into())), be_status::BE_ERROR_SYSTEM);
+        assert_eq!(last(), "cannot start thread `feed`: too many threads");
+    }
+
+    #[test]
+    fn every_thread_has_its_own_last_error() {
+        let _ = answer(|| Err(Refusal::argument("here")));
+        let there = std::thread::spawn(last).join().unwrap();
+        assert_eq!((last().as_str(), there.as_str()), ("here", ""));
+    }
+}
