@@ -29,6 +29,8 @@ from torchvision.transforms import v2
 import bothends.torch
 
 BATCH = 128
+FOR_TRAINING = {"shuffle": True, "drop_last": True}
+FOR_TESTING = {"shuffle": False, "drop_last": False}
 SAVE_EVERY = 50
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
 TO_TENSOR = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
@@ -44,10 +46,8 @@ def data_set(root, split, transform):
     return datasets.CIFAR10(root, train=split == "train", transform=transform)
 
 
-def loader(options, split, transform):
-    data = data_set(options.data, split, transform)
-    common = {"batch_size": BATCH, "num_workers": options.workers}
-    common |= {"shuffle": split == "train", "drop_last": split == "train"}
+def loader(options, data, order):
+    common = {"batch_size": BATCH, "num_workers": options.workers, **order}
     if options.loader == "torch":
         return torch.utils.data.DataLoader(data, persistent_workers=True, **common)
     return bothends.torch.DataLoader(data, csds=options.csd, **common)
@@ -85,9 +85,9 @@ def network(n_classes):
 class Training:
     """What is saved: the network, the optimiser, the place in the data."""
 
-    def __init__(self, options, n_steps):
-        self.path = options.checkpoint
-        self.network = network(10)
+    def __init__(self, network, path, n_steps):
+        self.path = path
+        self.network = network
         self.optimiser = torch.optim.SGD(
             self.network.parameters(), 0.1, momentum=0.9, weight_decay=5e-4, nesterov=True
         )
@@ -124,13 +124,12 @@ class Training:
         self.epoch, self.seconds = state["epoch"], state["seconds"]
 
 
-def train(options, batches):
-    n_steps = options.epochs * len(batches)
-    training = Training(options, n_steps)
+def train(options, network, batches):
+    training = Training(network, options.checkpoint, options.epochs * len(batches))
     training.load(batches)
     began = time.perf_counter() - training.seconds
     training.network.train()
-    for training.epoch in range(training.epoch, options.epochs):
+    while training.epoch < options.epochs:
         if hasattr(batches, "set_epoch"):
             batches.set_epoch(training.epoch)
         for step, (images, labels) in enumerate(batches, 1):
@@ -140,6 +139,8 @@ def train(options, batches):
                 training.save(batches, time.perf_counter() - began)
         seconds = time.perf_counter() - began
         print(f"epoch {training.epoch}: loss {loss:.3f}, {seconds:.0f} s", flush=True)
+        training.epoch += 1
+        training.save(batches, seconds)
     return training.network, time.perf_counter() - began
 
 
@@ -158,8 +159,13 @@ def cpu_seconds():
     return sum(part.ru_utime + part.ru_stime for part in parts)
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def result(options, accuracy, seconds):
+    shown = {"loader": options.loader, "seed": options.seed, "epochs": options.epochs}
+    return shown | {"accuracy": accuracy, "seconds": seconds, "cpu_seconds": cpu_seconds()}
+
+
+def parser(about):
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--loader", choices=["bothends", "torch"], default="bothends")
     parser.add_argument("--seed", type=int, default=0)
@@ -167,20 +173,19 @@ def arguments():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--csd", action="append", default=[], help="a device, for bothends")
     parser.add_argument("--checkpoint", type=Path)
-    return parser.parse_args()
+    return parser
 
 
 def main():
-    options = arguments()
+    options = parser(__doc__).parse_args()
     torch.manual_seed(options.seed)
-    batches = loader(options, "train", TRAIN)
-    trained, seconds = train(options, batches)
-    result = {"loader": options.loader, "seed": options.seed, "epochs": options.epochs}
-    result["accuracy"] = accuracy(trained, loader(options, "test", TEST))
-    # Of PyTorch's workers too, once they have ended.
+    train_set = data_set(options.data, "train", TRAIN)
+    batches = loader(options, train_set, FOR_TRAINING)
+    trained, seconds = train(options, network(10), batches)
+    # Processor seconds of PyTorch's workers count once they have ended.
     del batches
-    result |= {"seconds": seconds, "cpu_seconds": cpu_seconds()}
-    print(json.dumps(result))
+    test = loader(options, data_set(options.data, "test", TEST), FOR_TESTING)
+    print(json.dumps(result(options, accuracy(trained, test), seconds)))
 
 
 if __name__ == "__main__":
