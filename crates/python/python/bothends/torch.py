@@ -21,7 +21,7 @@ from ._errors import OptionsError
 from ._loader import Batch, Loader
 from ._transforms import Translation, translate
 
-__all__ = ["DataLoader"]
+__all__ = ["DataLoader", "Dataset"]
 
 # Samples whose files and labels are compared with the data set's own list.
 _COMPARED = 1000
@@ -192,6 +192,34 @@ class DataLoader:
             line = "PyTorch's own DataLoader runs here (see the warning): it has no state"
             raise OptionsError(line)
         return self._loader
+
+
+class Dataset(torch.utils.data.IterableDataset[Any]):
+    """A `bothends.Loader` for programs that insist on a `torch.utils.data.DataLoader`: give that
+    `batch_size=None, num_workers=0`. With worker processes every one would load all of it, so
+    that raises an `OptionsError`.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        if torch.utils.data.get_worker_info() is not None:
+            line = "num_workers must be 0: bothends preprocesses in threads of its own"
+            raise OptionsError(line)
+        return iter(self.loader)
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return len(self.loader)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As `Loader.state_dict`."""
+        return self.loader.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As `Loader.load_state_dict`."""
+        self.loader.load_state_dict(state)
 
 
 class _Unknown(Exception):
