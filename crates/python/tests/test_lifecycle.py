@@ -1,0 +1,272 @@
+"""What a script does to a loader: break off, ask for epochs, press Ctrl-C, fork, spawn."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import bothends
+import pytest
+
+import children
+from streams import ids, loader, step, steps, taken
+
+# ---- epochs -------------------------------------------------------------------------------
+
+
+def epochs(data: Path, n: int, **options: Any) -> list[list[Any]]:
+    """What each epoch holds, asked for by name."""
+    made = loader(data, **options)
+    streams = []
+    for epoch in range(n):
+        made.set_epoch(epoch)
+        streams.append(steps(made))
+    return streams
+
+
+def test_epochs_follow_one_another(small: Path) -> None:
+    expected = epochs(small, 3)
+    assert expected[0] != expected[1] != expected[2]
+    batches = loader(small)
+    for epoch in range(3):
+        assert batches.epoch == epoch
+        assert steps(batches) == expected[epoch]
+    assert batches.epoch == 3
+    batches.set_epoch(1)
+    assert batches.epoch == 1
+    assert steps(batches) == expected[1]
+    assert steps(batches) == expected[2]
+
+
+def test_an_epoch_holds_every_sample_once(small: Path) -> None:
+    for stream in epochs(small, 2, last="pad"):
+        assert sorted(ids(stream)) == list(range(23))
+
+
+def test_without_shuffle_it_is_the_datas_order(small: Path) -> None:
+    assert ids(steps(loader(small, shuffle=False))) == list(range(20))
+
+
+def test_breaking_off_begins_the_next_epoch(small: Path) -> None:
+    expected = epochs(small, 2)
+    batches = loader(small)
+    for batch in batches.batches():
+        assert step(batch) == expected[0][0]
+        break
+    assert steps(batches) == expected[1]
+
+
+def test_an_epoch_of_which_nothing_was_taken_begins_again(small: Path) -> None:
+    batches = loader(small)
+    iter(batches)
+    iter(batches)
+    assert batches.epoch == 0
+    assert steps(batches) == epochs(small, 1)[0]
+
+
+def test_a_new_iterator_ends_the_old_one(small: Path) -> None:
+    batches = loader(small)
+    first, second = batches.batches(), batches.batches()
+    assert list(first) == []
+    assert [step(batch) for batch in second] == epochs(small, 1)[0]
+
+
+def test_an_iterator_is_over_once(small: Path) -> None:
+    feed = iter(loader(small))
+    assert len(list(feed)) == 5
+    assert list(feed) == []
+    with pytest.raises(StopIteration):
+        next(feed)
+
+
+@pytest.mark.parametrize(("last", "n"), [("drop", 5), ("pad", 6), ("wrap", 6)])
+def test_len_is_what_comes(small: Path, last: str, n: int) -> None:
+    batches = loader(small, last=last)
+    assert len(batches) == n == len(list(batches))
+    assert batches.drop_last == (last == "drop")
+
+
+def test_what_frameworks_ask(small: Path) -> None:
+    batches = loader(small)
+    assert batches.sampler is batches and batches.batch_size == 4
+    assert batches.classes == [f"class{n}" for n in range(5)]
+    batches.sampler.set_epoch(7)
+    assert batches.epoch == 7
+    assert "batch_size=4 rank 0 of 1" in repr(batches)
+
+
+def test_stats_count_the_epochs_that_are_over(small: Path) -> None:
+    batches = loader(small, csds=["sim:ideal,rate=2000"])
+    assert batches.stats()["front_batches"] == 0
+    steps(batches)
+    stats = batches.stats()
+    made = stats["front_batches"] + sum(device["batches"] for device in stats["back"])
+    assert made == 5 and stats["back"][0]["device"] == "sim:ideal,rate=2000"
+    assert stats["storage_read_bytes"] > 0 and stats["skipped"] == []
+
+
+# ---- Ctrl-C -------------------------------------------------------------------------------
+
+WAITS = """
+import sys, time
+from streams import loader
+batches = loader(sys.argv[1], strategy="csd", csds=["sim:ideal,rate=0.05"])
+feed = iter(batches)
+print("waits", flush=True)
+try:
+    next(feed)
+except KeyboardInterrupt:
+    print(time.monotonic(), flush=True)
+    raise
+"""
+
+
+def test_ctrl_c_ends_a_wait(small: Path) -> None:
+    child = children.start(WAITS, small)
+    assert children.line(child) == "waits"
+    time.sleep(0.5)
+    devices = children.children_of(child.pid)
+    assert len(devices) == 1 and child.poll() is None
+    pressed = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    # A liveness deadline: 0.2 s, and as much again for a machine that has other things to do.
+    assert float(children.line(child)) - pressed < 0.4
+    assert child.wait(10) != 0
+    assert "KeyboardInterrupt" in child.communicate()[1]
+    assert children.eventually(2, lambda: not any(map(children.runs, devices)))
+
+
+# ---- fork ---------------------------------------------------------------------------------
+
+FORKS = """
+import gc, os, sys
+import bothends
+from streams import loader, step, steps
+expected = steps(loader(sys.argv[1]))
+batches = loader(sys.argv[1], csds=["sim:ideal,rate=2000"] if sys.argv[2] == "device" else [])
+feed = batches.batches()
+first = next(feed)
+seen = [step(first)]
+child = os.fork()
+if child == 0:
+    said = 0
+    for use in (
+        lambda: next(feed), lambda: iter(batches), batches.state_dict, lambda: len(batches),
+        lambda: batches.set_epoch(1), lambda: batches.epoch, batches.stats,
+        lambda: batches.load_state_dict({}),
+    ):
+        try:
+            use()
+        except bothends.ForkError as error:
+            said += "after the fork" in str(error)
+    assert said == 8, said
+    if sys.argv[3] == "drops":
+        view = first.images[0][1:]
+        del first, feed, batches, view
+        gc.collect()
+    if sys.argv[3] == "leaves":
+        os._exit(0)
+    sys.exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+assert step(first) == seen[0]
+seen += [step(batch) for batch in feed]
+assert seen == expected, (seen, expected)
+print("goes on")
+"""
+
+
+@pytest.mark.parametrize("ends", ["exits", "drops", "leaves"])
+@pytest.mark.parametrize("device", ["host", "device"])
+def test_a_fork_is_told_and_the_parent_goes_on(small: Path, device: str, ends: str) -> None:
+    assert children.run(FORKS, small, device, ends) == "goes on\n"
+
+
+def test_a_loader_made_in_a_fork_works(small: Path) -> None:
+    code = """
+import os, sys
+from streams import loader, steps
+parent = loader(sys.argv[1])
+expected = steps(parent)
+child = os.fork()
+if child == 0:
+    os._exit(0 if steps(loader(sys.argv[1])) == expected else 1)
+print(os.waitpid(child, 0)[1])
+"""
+    assert children.run(code, small) == "0\n"
+
+
+# ---- spawn --------------------------------------------------------------------------------
+
+
+def rest_of(batches: bothends.Loader, out: Any) -> None:
+    """For a spawned process."""
+    out.put((batches.epoch, steps(batches)))
+
+
+def test_a_spawned_process_goes_on(small: Path) -> None:
+    (expected,) = epochs(small, 1)
+    batches = loader(small)
+    feed = batches.batches()
+    assert taken(feed, 2) == expected[:2]
+    spawn = multiprocessing.get_context("spawn")
+    out = spawn.Queue()
+    child = spawn.Process(target=rest_of, args=(batches, out))
+    child.start()
+    epoch, rest = out.get(timeout=60)
+    child.join(20)
+    assert child.exitcode == 0
+    assert epoch == 0 and [tuple(s) for s in rest] == [tuple(s) for s in expected[2:]]
+    # What was given away was a copy.
+    assert [step(batch) for batch in feed] == expected[2:]
+
+
+def test_pickling_keeps_options(small: Path) -> None:
+    batches = loader(small, last="pad", num_classes=5)
+    again = pickle.loads(pickle.dumps(batches))
+    assert repr(again) == repr(batches) and len(again) == len(batches)
+    assert steps(again) == steps(batches)
+
+
+# ---- the end ------------------------------------------------------------------------------
+
+
+def test_a_loader_ends_its_threads_and_devices(small: Path) -> None:
+    def n_threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    before, others = n_threads(), set(children.children_of(os.getpid()))
+    for taken_first in (0, 1, 5):
+        batches = loader(small, csds=["sim:ideal,rate=2000"])
+        feed = batches.batches()
+        taken(feed, taken_first)
+        devices = set(children.children_of(os.getpid())) - others
+        assert devices
+        del batches, feed
+        gc.collect()
+        assert children.eventually(2, lambda: not any(map(children.runs, devices)))
+    assert children.eventually(2, lambda: n_threads() <= before)
+
+
+def test_many_threads_may_use_one_loader(small: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    batches = loader(small)
+    feed = batches.batches()
+
+    def take(_: int) -> list[Any]:
+        mine = []
+        for batch in feed:
+            mine.append(step(batch))
+            batches.epoch, len(batches), batches.stats()
+        return mine
+
+    with ThreadPoolExecutor(4) as pool:
+        seen = [s for mine in pool.map(take, range(4)) for s in mine]
+    assert sorted(seen) == sorted(epochs(small, 1)[0])

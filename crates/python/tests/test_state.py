@@ -1,0 +1,168 @@
+"""Saving and resuming: exact after any batch, small, and free of how many work on it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import bothends
+import pytest
+
+from streams import Step, ids, loader, state_len, step, steps, taken
+
+DEVICE = {"csds": ["sim:ideal,rate=2000"]}
+
+
+def resumed(data: Path, state: dict[str, Any], **options: Any) -> bothends.Loader:
+    batches = loader(data, **options)
+    batches.load_state_dict(json.loads(json.dumps(state)))
+    return batches
+
+
+@pytest.mark.parametrize("last", ["drop", "pad", "wrap"])
+@pytest.mark.parametrize("device", [{}, DEVICE], ids=["host", "device"])
+def test_it_is_exact_after_every_batch(small: Path, last: str, device: dict[str, Any]) -> None:
+    batches = loader(small, last=last)
+    first, second = steps(batches), steps(batches)
+    for n in range(len(first) + 1):
+        batches = loader(small, last=last, **device)
+        feed = batches.batches()
+        assert taken(feed, n) == first[:n]
+        state = batches.state_dict()
+        assert state_len(batches) <= 1000
+        # Other numbers of workers, and the device here or there.
+        other = {} if device else DEVICE
+        goes_on = resumed(small, state, last=last, workers=3, **other)
+        if n == len(first):
+            assert next(feed, None) is None
+            # All is taken: what goes on is the rest of nothing, or already the next epoch.
+        rest = steps(goes_on)
+        assert rest == (first[n:] or second) or (n == len(first) and rest == [])
+        assert steps(goes_on) == second or not first[n:]
+
+
+def test_the_end_of_an_epoch_is_the_beginning_of_the_next(small: Path) -> None:
+    batches = loader(small)
+    assert len(steps(batches)) == 5
+    state = batches.state_dict()
+    assert steps(resumed(small, state)) == steps(batches)
+
+
+def test_len_and_epoch_after_loading(small: Path) -> None:
+    batches = loader(small)
+    batches.set_epoch(3)
+    taken(batches.batches(), 2)
+    goes_on = resumed(small, batches.state_dict())
+    assert goes_on.epoch == 3 and len(goes_on) == 5
+    goes_on.set_epoch(3)  # as training loops do: it leaves the place alone
+    assert len(steps(goes_on)) == 3
+    again = resumed(small, batches.state_dict())
+    again.set_epoch(4)
+    assert len(steps(again)) == 5
+
+
+def test_a_state_speaks_of_what_was_taken(small: Path) -> None:
+    batches = loader(small)
+    feed = batches.batches()
+    taken(feed, 1)
+    state = batches.state_dict()
+    for _ in range(3):
+        assert batches.state_dict() == state, "what lies ready does not count"
+    taken(feed, 1)
+    assert batches.state_dict() != state
+
+
+def after(data: Path, world: int, n: int, **options: Any) -> tuple[list[Step], dict[str, Any]]:
+    """What all ranks take in n steps, and the state that each of them then has."""
+    seen, states = [], []
+    for rank in range(world):
+        batches = loader(data, rank=rank, world_size=world, **options)
+        seen += taken(batches.batches(), n)
+        states.append(batches.state_dict())
+    assert all(state == states[0] for state in states), "one state is that of all"
+    return seen, states[0]
+
+
+@pytest.mark.parametrize(("data", "n"), [("small", 23), ("many", 500)])
+@pytest.mark.parametrize("before", [1, 2, 4])
+@pytest.mark.parametrize("then", [1, 2, 4])
+def test_ranks_may_change(
+    data: str, n: int, before: int, then: int, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(data)
+    options = {"last": "pad", "workers": 1, "batch_size": 4 if n == 500 else 2}
+    seen, state = after(folder, before, 1 if n == 23 else 9, **options)
+    rests = []
+    for rank in range(then):
+        batches = resumed(folder, state, rank=rank, world_size=then, **options)
+        rests.append(steps(batches))
+    assert len({len(rest) for rest in rests}) == 1, "ranks take equal numbers of steps"
+    assert sorted(ids(seen) + [i for rest in rests for i in ids(rest)]) == list(range(n))
+
+
+def test_torch_saves_it(small: Path) -> None:
+    torch = pytest.importorskip("torch")
+    batches = loader(small)
+    feed = batches.batches()
+    taken(feed, 3)
+    file = io.BytesIO()
+    torch.save({"loader": batches.state_dict(), "model": torch.zeros(3)}, file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)["loader"]
+    assert steps(resumed(small, state)) == [step(batch) for batch in feed]
+
+
+OTHERS = [
+    ({"seed": 6}, "seed"),
+    ({"batch_size": 3}, "batch"),
+    ({"recipe": "raw"}, "recipe"),
+    ({"shuffle": False}, "shuffle"),
+    ({"last": "pad"}, "last"),
+    ({"limit": 20}, "20"),
+]
+
+
+@pytest.mark.parametrize(("options", "key"), OTHERS)
+def test_a_state_of_another_run_is_refused(
+    small: Path, options: dict[str, Any], key: str
+) -> None:
+    batches = loader(small)
+    taken(batches.batches(), 2)
+    if "recipe" in options:
+        options = {"recipe": {**batches._options["recipe"], "ops": [{"op": "decode"}, {"op": "resize", "size": 32}, {"op": "center_crop", "size": 32}]}}
+    other = loader(small, **options)
+    with pytest.raises(bothends.StateError, match=key):
+        other.load_state_dict(batches.state_dict())
+    assert len(steps(other)) == len(other), "it goes on as if nobody had asked"
+
+
+def test_a_damaged_state_is_refused(small: Path) -> None:
+    batches = loader(small)
+    state = batches.state_dict()
+    for broken in ({}, {**state, "format": 99}, {k: v for k, v in list(state.items())[1:]}):
+        with pytest.raises(bothends.StateError):
+            batches.load_state_dict(broken)
+    number = next(k for k, v in state.items() if isinstance(v, int))
+    with pytest.raises(bothends.StateError):
+        batches.load_state_dict({**state, number: -1})
+
+
+def test_relaxed_states_hold_what_was_taken(small: Path) -> None:
+    options = {"strategy": "relaxed", "last": "pad", **DEVICE}
+    batches = loader(small, **options)
+    first = taken(batches.batches(), 3)
+    rest = steps(resumed(small, batches.state_dict(), **options))
+    assert sorted(ids(first) + ids(rest)) == list(range(23))
+
+
+def test_uneven_consumers_have_no_state(small: Path) -> None:
+    batches = loader(small, batch_size=2, framework="numpy")
+    one, two = batches.consumers(2)
+    next(one)
+    with pytest.raises(bothends.StateError, match="different numbers of batches"):
+        batches.state_dict()
+    next(two)
+    goes_on = resumed(small, batches.state_dict(), batch_size=2)
+    assert len(steps(goes_on)) == 23 // 2 - 2
