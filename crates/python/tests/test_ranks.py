@@ -1,0 +1,233 @@
+"""Many ranks: who this process is, real data-parallel training, exact metrics, and threads."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import bothends
+import numpy as np
+import pytest
+
+import children
+from streams import Step, ids, loader, step, steps
+
+LAUNCHERS = [
+    {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1"},
+    {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"},
+    {"PMI_RANK": "1", "PMI_SIZE": "4"},
+    {"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "4"},
+    {"SLURM_PROCID": "1", "SLURM_NTASKS": "4"},
+]
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in (v for launcher in LAUNCHERS for v in launcher):
+        monkeypatch.delenv(variable, raising=False)
+
+
+def who(data: Path, **options: Any) -> str:
+    return repr(loader(data, **{"rank": None, "world_size": None, **options}))
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS, ids=lambda launcher: next(iter(launcher)))
+def test_the_environment_says_who_we_are(
+    small: Path, launcher: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "rank 0 of 1" in who(small)
+    for variable, value in launcher.items():
+        monkeypatch.setenv(variable, value)
+    assert "rank 1 of 4" in who(small)
+    assert "rank 3 of 5" in who(small, rank=3, world_size=5), "arguments come first"
+    rank = next(iter(launcher))
+    monkeypatch.setenv(rank, "one")
+    with pytest.raises(bothends.OptionsError, match=f"{rank}='one'"):
+        who(small)
+    monkeypatch.delenv(rank)
+    assert "rank 0 of 1" in who(small), "half a launcher is none"
+
+
+def test_torchrun_comes_before_slurm(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, value in {**LAUNCHERS[0], "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}.items():
+        monkeypatch.setenv(variable, value)
+    assert "rank 1 of 4" in who(small)
+
+
+def of_ranks(data: Path, world: int, **options: Any) -> list[list[Step]]:
+    return [steps(loader(data, rank=r, world_size=world, **options)) for r in range(world)]
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_ranks_share_an_epoch(small: Path, world: int) -> None:
+    for last in ("drop", "pad", "wrap"):
+        ranks = of_ranks(small, world, last=last, batch_size=2)
+        seen = [i for rank in ranks for i in ids(rank)]
+        assert len({len(rank) for rank in ranks}) == 1
+        if last == "drop":
+            assert len(seen) == len(set(seen)) == 23 // (2 * world) * 2 * world
+        elif last == "pad":
+            assert sorted(seen) == list(range(23))
+        else:
+            assert set(seen) == set(range(23)) and len(seen) % (2 * world) == 0
+            assert len(seen) - 23 < 2 * world
+
+
+def test_consumers_are_a_permutation(many: Path) -> None:
+    """A thread for each of four consumers in one process."""
+    batches = loader(many, last="pad", batch_size=8)
+    seen: list[list[tuple[bytes, list[int]]]] = [[], [], [], []]
+
+    def train(mine: list[Any], feed: Any) -> None:
+        for images, labels, mask in feed:
+            mine.append((images.tobytes(), labels[mask].tolist()))
+
+    for epoch in range(2):
+        for consumer in seen:
+            consumer.clear()
+        feeds = batches.consumers(4)
+        threads = [
+            threading.Thread(target=train, args=pair) for pair in zip(seen, feeds, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert {len(consumer) for consumer in seen} == {16}
+        # In turn they got what one alone gets.
+        in_turn = [batch for turn in zip(*seen, strict=True) for batch in turn]
+        alone = loader(many, last="pad", batch_size=8)
+        alone.set_epoch(epoch)
+        expected = [(x.tobytes(), y[mask].tolist()) for x, y, mask in alone]
+        assert in_turn[: len(expected)] == expected
+        assert not any(labels for _, labels in in_turn[len(expected) :])
+
+
+def test_an_error_reaches_every_consumer(small: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(small, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "class0/000.jpg").write_bytes(b"")
+    feeds = loader(tmp_path, last="pad", batch_size=2).consumers(2)
+    said = []
+
+    def train(feed: Any) -> None:
+        try:
+            list(feed)
+        except bothends.Error as error:
+            said.append(error)
+
+    threads = [threading.Thread(target=train, args=(feed,)) for feed in feeds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert len(said) == 2
+    assert sum(isinstance(error, bothends.BadSampleError) for error in said) == 1
+
+
+DDP = """
+import json, os, sys, datetime
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from streams import loader
+import bothends
+torch.set_num_threads(1)
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+rank, world = dist.get_rank(), dist.get_world_size()
+for variable in ("RANK", "WORLD_SIZE"):
+    del os.environ[variable]  # what torch.distributed says is enough
+said = {}
+for last in ("drop", "pad", "wrap"):
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(32 * 32 * 3, 5))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    batches = loader(
+        sys.argv[1], last=last, batch_size=2, workers=1, output="f32",
+        rank=None, world_size=None, framework="torch",
+    )
+    assert f"rank {rank} of {world}" in repr(batches)
+    samples, steps = [], 0
+    for batch in batches.batches():
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(
+            model(batch.images[0].flatten(1)), batch.labels, ignore_index=-1, reduction="sum"
+        )
+        loss.backward()
+        optimizer.step()
+        samples += batch.sample_ids[batch.mask].tolist()
+        steps += 1
+    weights = [torch.zeros(5) for _ in range(world)]
+    dist.all_gather(weights, model.module.bias.detach())
+    assert all(torch.equal(w, weights[0]) for w in weights)
+    # A metric over the whole data set, exact with pad: the sum over all ranks, masked.
+    value = torch.zeros(2, dtype=torch.int64)
+    if last == "pad":
+        for images, labels, mask in batches:
+            brightest = images.flatten(1).double().mean(1) > 0.5
+            value += torch.stack([(brightest & mask).sum(), mask.sum()])
+        dist.all_reduce(value)
+    said[last] = {"samples": samples, "steps": steps, "value": value.tolist()}
+print(json.dumps(said), flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_data_parallel_training(small: Path, world: int) -> None:
+    """Real processes with gloo, and 23 samples, which no number of ranks divides."""
+    pytest.importorskip("torch")
+    port = str(free_port())
+    ranks = [
+        children.start(
+            DDP, small, RANK=str(r), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=port, OMP_NUM_THREADS="1",
+        )
+        for r in range(world)
+    ]
+    try:
+        outputs = [rank.communicate(timeout=110) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    for rank, (_, errors) in zip(ranks, outputs, strict=True):
+        assert rank.returncode == 0, errors
+    said = [json.loads(out.splitlines()[-1]) for out, _ in outputs]
+    for last in ("drop", "pad", "wrap"):
+        seen = [i for rank in said for i in rank[last]["samples"]]
+        assert len({rank[last]["steps"] for rank in said}) == 1
+        if last == "wrap":
+            assert set(seen) == set(range(23))
+        else:
+            n = 23 if last == "pad" else 23 // (2 * world) * 2 * world
+            assert len(seen) == len(set(seen)) == n
+    alone = loader(small, last="pad", batch_size=23, output="f32")
+    alone.set_epoch(1)
+    ((images, _, _),) = alone
+    bright = int((images.reshape(23, -1).astype(np.float64).mean(1) > 0.5).sum())
+    assert [rank["pad"]["value"] for rank in said] == [[bright, 23]] * world
+    assert 0 < bright < 23, "the metric tells samples apart"
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def test_a_step_is_the_same_for_any_number_of_ranks(small: Path) -> None:
+    """Batches of 2 on two ranks are the batches of 4 on one, in pieces."""
+    whole = loader(small, batch_size=4, last="pad")
+    two = [loader(small, batch_size=2, last="pad", rank=r, world_size=2) for r in range(2)]
+    for batch, *parts in zip(whole.batches(), *(rank.batches() for rank in two), strict=True):
+        both = np.concatenate([part.images[0] for part in parts])
+        assert sorted(ids([step(batch)])) == sorted(ids(map(step, parts)))
+        order = [np.concatenate([p.sample_ids for p in parts]).tolist().index(i)
+                 for i in batch.sample_ids.tolist() if i >= 0]
+        assert np.array_equal(both[order], batch.images[0][: len(order)])

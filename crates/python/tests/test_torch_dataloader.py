@@ -1,0 +1,353 @@
+"""`bothends.torch.DataLoader` in the place of PyTorch's: what it recognises, what it warns of,
+and that a training script sees what it saw before."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+torchvision = pytest.importorskip("torchvision", reason="torchvision is not installed")
+
+import bothends
+import numpy as np
+import torch.utils.data as theirs
+import torchvision.transforms as v1
+from bothends.torch import DataLoader
+from torchvision.datasets import CIFAR10, FakeData, ImageFolder
+
+from images import write_cifar10
+
+EVAL = v1.Compose([v1.Resize(36), v1.CenterCrop(32), v1.ToTensor()])
+TRAIN = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor()])
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture
+def root(small: Path, tmp_path: Path) -> Path:
+    """A copy: a loader leaves its side index beside the data."""
+    return Path(shutil.copytree(small, tmp_path / "root"))
+
+
+@pytest.fixture
+def cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_cifar10(tmp_path / "cifar")
+    # The records are not those of the checksums.
+    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *_: True)
+    return tmp_path / "cifar"
+
+
+def ours(dataset: Any, **options: Any) -> DataLoader:
+    """A loader that must not fall back, and has nothing to warn of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return DataLoader(dataset, **options)
+
+
+def warned(dataset: Any, **options: Any) -> tuple[DataLoader, str]:
+    """A loader that warns just once."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        made = DataLoader(dataset, **options)
+        batches = list(made)
+        assert batches
+    lines = [str(line.message) for line in said if "bothends" in str(line.message)]
+    assert len(lines) == 1 and said[0].filename == __file__, said
+    return made, lines[0]
+
+
+def everything(loader: Any) -> tuple[Any, Any]:
+    images, labels = zip(*loader, strict=True)
+    return torch.cat(images), torch.cat(labels)
+
+
+# ---- recognised ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_without_shuffle_all_is_as_it_was(root: Path, drop_last: bool) -> None:
+    dataset = ImageFolder(root, EVAL)
+    options = {"batch_size": 4, "drop_last": drop_last}
+    made = ours(dataset, **options)
+    before = theirs.DataLoader(dataset, **options)
+    assert len(made) == len(before) == (5 if drop_last else 6)
+    for mine, other in zip(made, before, strict=True):
+        assert isinstance(mine, list) and mine[0].dtype == other[0].dtype
+        assert torch.equal(mine[1], other[1]) and mine[1].dtype == other[1].dtype
+        assert mine[0].shape == other[0].shape
+        assert (mine[0] - other[0]).abs().max() < 1.5 / 255
+    assert made.recipe["ops"] and made.words
+
+
+def test_shuffled_epochs_hold_all_and_differ(root: Path) -> None:
+    made = ours(ImageFolder(root, TRAIN), batch_size=4, shuffle=True, num_workers=2)
+    epochs = [everything(made) for _ in range(3)]
+    labels = sorted(ImageFolder(root).targets)
+    for images, seen in epochs:
+        assert sorted(seen.tolist()) == labels and images.shape == (23, 3, 32, 32)
+    assert not torch.equal(epochs[0][1], epochs[1][1])
+
+
+def test_the_generators_seed_is_the_seed(root: Path) -> None:
+    def first(seed: int | None) -> Any:
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        dataset = ImageFolder(root, TRAIN)
+        return everything(ours(dataset, batch_size=4, shuffle=True, generator=generator))[0]
+
+    assert torch.equal(first(3), first(3)) and not torch.equal(first(3), first(4))
+    torch.manual_seed(9)
+    of_torch = first(None)
+    torch.manual_seed(9)
+    assert torch.equal(first(None), of_torch) and torch.equal(first(9), of_torch)
+    state = torch.get_rng_state()
+    first(3)
+    assert torch.equal(torch.get_rng_state(), state), "nobody's random numbers are drawn"
+
+
+def test_samplers(root: Path) -> None:
+    dataset = ImageFolder(root, EVAL)
+    sequential = ours(dataset, batch_size=4, sampler=theirs.SequentialSampler(dataset))
+    assert everything(sequential)[1].tolist() == dataset.targets
+    shuffled = theirs.RandomSampler(dataset, generator=torch.Generator().manual_seed(3))
+    of_sampler = ours(dataset, batch_size=4, sampler=shuffled)
+    generator = torch.Generator().manual_seed(3)
+    same = ours(dataset, batch_size=4, shuffle=True, generator=generator)
+    assert torch.equal(everything(of_sampler)[1], everything(same)[1])
+    assert of_sampler.sampler is shuffled
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_distributed_sampler(root: Path, shuffle: bool, drop_last: bool) -> None:
+    dataset = ImageFolder(root, EVAL)
+    by_bytes = {image.numpy().tobytes(): n for n, (image, _) in enumerate(ours_in_order(dataset))}
+    for epoch in (0, 1):
+        seen, lengths = [], set()
+        for rank in range(3):
+            sampler = theirs.DistributedSampler(
+                dataset, 3, rank, shuffle=shuffle, seed=5, drop_last=drop_last
+            )
+            made = ours(dataset, batch_size=2, sampler=sampler)
+            sampler.set_epoch(epoch)
+            images, _ = everything(made)
+            lengths.add(len(images))
+            seen += [by_bytes[image.numpy().tobytes()] for image in images]
+        assert len(lengths) == 1
+        if drop_last:
+            assert len(set(seen)) == len(seen) >= 18
+        else:
+            assert set(seen) == set(range(23))
+
+
+def ours_in_order(dataset: Any) -> list[tuple[Any, int]]:
+    images, labels = everything(ours(dataset, batch_size=4))
+    return list(zip(images, labels.tolist(), strict=True))
+
+
+def test_the_samplers_epoch_is_the_epoch(root: Path) -> None:
+    dataset = ImageFolder(root, TRAIN)
+    sampler = theirs.DistributedSampler(dataset, 1, 0, seed=5)
+    made = ours(dataset, batch_size=4, sampler=sampler)
+    epochs = []
+    for epoch in (0, 1, 0):
+        sampler.set_epoch(epoch)
+        epochs.append(everything(made)[0])
+    assert torch.equal(epochs[0], epochs[2]) and not torch.equal(epochs[0], epochs[1])
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_cifar10(cifar: Path, train: bool) -> None:
+    dataset = CIFAR10(cifar, train=train, transform=v1.ToTensor())
+    made = ours(dataset, batch_size=8)
+    before = theirs.DataLoader(dataset, batch_size=8)
+    assert len(made) == len(before)
+    assert torch.equal(everything(made)[1], everything(before)[1])
+    assert torch.equal(everything(made)[0], everything(before)[0])
+    crop = v1.Compose([v1.RandomCrop(32, padding=4), v1.RandomHorizontalFlip(), v1.ToTensor()])
+    shuffled = ours(CIFAR10(cifar, train=train, transform=crop), batch_size=8, shuffle=True)
+    assert sorted(everything(shuffled)[1].tolist()) == sorted(dataset.targets)
+
+
+def test_views_come_as_a_list(root: Path) -> None:
+    five = v1.Compose([v1.Resize(40), v1.FiveCrop(32)])
+    dataset = ImageFolder(root, v1.Compose([five, v1.Lambda(lambda v: v)]))
+    made, _ = warned(dataset, batch_size=1, collate_fn=lambda samples: samples)
+    ((views, _),) = next(iter(made))
+    assert len(views) == 5
+    stack = v1.Lambda(lambda crops: torch.stack([v1.ToTensor()(crop) for crop in crops]))
+    batch = next(iter(warned(ImageFolder(root, v1.Compose([five, stack])), batch_size=4)[0]))
+    assert batch[0].shape == (4, 5, 3, 32, 32)
+
+
+def test_the_data_set_works_after_a_run(root: Path) -> None:
+    before = ImageFolder(root, EVAL).samples
+    for _ in range(2):
+        everything(ours(ImageFolder(root, EVAL), batch_size=4))
+    assert ImageFolder(root, EVAL).samples == before
+    assert len(everything(theirs.DataLoader(ImageFolder(root, EVAL), batch_size=4))[1]) == 23
+
+
+def test_state_and_epochs(root: Path) -> None:
+    def made() -> DataLoader:
+        generator = torch.Generator().manual_seed(1)
+        dataset = ImageFolder(root, TRAIN)
+        return ours(dataset, batch_size=4, shuffle=True, generator=generator)
+
+    loader = made()
+    loader.set_epoch(2)
+    feed = iter(loader)
+    for _ in range(2):
+        next(feed)
+    state = loader.state_dict()
+    rest = [images for images, _ in feed]
+    again = made()
+    again.load_state_dict(state)
+    assert all(torch.equal(a, b) for (a, _), b in zip(again, rest, strict=True))
+    assert loader.stats()["storage_read_bytes"] > 0
+
+
+# ---- what remains in Python ---------------------------------------------------------------
+
+
+class Inverted:
+    """A transform that nobody knows."""
+
+    def __call__(self, image: Any) -> Any:
+        return 1 - image
+
+
+def noisy(image: Any) -> Any:
+    return image + torch.rand(())
+
+
+def test_from_an_unknown_transform_on_python_goes_on(root: Path) -> None:
+    known = [v1.Resize(36), v1.CenterCrop(32), v1.ToTensor()]
+    dataset = ImageFolder(root, v1.Compose([*known, Inverted(), v1.Normalize(0.5, 0.5)]))
+    made, line = warned(dataset, batch_size=4)
+    assert "Inverted" in line
+    before, labels = everything(theirs.DataLoader(dataset, batch_size=4))
+    images, seen = everything(made)
+    assert torch.equal(seen, labels) and (images - before).abs().max() < 3.5 / 255
+
+
+def test_what_remains_is_deterministic(root: Path) -> None:
+    def images(workers: int, after: int) -> Any:
+        torch.manual_seed(77)
+        known = [v1.RandomResizedCrop(32), v1.ToTensor()]
+        dataset = ImageFolder(root, v1.Compose([*known, v1.Lambda(noisy)]))
+        generator = torch.Generator().manual_seed(1)
+        options = {"batch_size": 4, "shuffle": True, "num_workers": workers}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = DataLoader(dataset, generator=generator, **options)
+        feed = iter(made)
+        for _ in range(after):
+            next(feed)
+        state = made.state_dict()
+        made.load_state_dict(state)
+        return torch.cat([images for images, _ in made])
+
+    assert torch.equal(images(1, 0), images(3, 0))
+    assert torch.equal(images(1, 0)[8:], images(2, 2))
+
+
+def test_python_keeps_its_random_numbers(root: Path) -> None:
+    dataset = ImageFolder(root, v1.Compose([v1.Resize((32, 32)), v1.ToTensor(), noisy]))
+    made, _ = warned(dataset, batch_size=4)
+    torch.manual_seed(4)
+    expected = torch.rand(2)
+    torch.manual_seed(4)
+    list(made)
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_collate_fn_and_target_transform(root: Path) -> None:
+    dataset = ImageFolder(root, EVAL, target_transform=lambda label: label * 10)
+    images, labels = everything(ours(dataset, batch_size=4))
+    assert labels.tolist() == [10 * n for n in ImageFolder(root).targets]
+    calls = []
+
+    def collate(samples: list[tuple[Any, int]]) -> Any:
+        calls.append(len(samples))
+        assert all(image.shape == (3, 32, 32) and isinstance(n, int) for image, n in samples)
+        return {"x": torch.stack([image for image, _ in samples])}
+
+    batches = list(ours(ImageFolder(root, EVAL), batch_size=4, collate_fn=collate))
+    assert calls == [4, 4, 4, 4, 4, 3]
+    assert torch.equal(torch.cat([batch["x"] for batch in batches]), images)
+
+
+# ---- left to PyTorch ----------------------------------------------------------------------
+
+
+class Mine(theirs.Dataset):  # type: ignore[misc]
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, n: int) -> tuple[Any, int]:
+        return torch.full((3,), n), n
+
+
+def left(root: Path) -> dict[str, tuple[Any, dict[str, Any], str]]:
+    folder = ImageFolder(root, EVAL)
+    filtered = ImageFolder(root, EVAL)
+    filtered.samples = filtered.samples[3:]
+    filtered.imgs, filtered.targets = filtered.samples, filtered.targets[3:]
+    swapped = ImageFolder(root, EVAL)
+    swapped.targets = [4 - label for label in swapped.targets]
+    loads = ImageFolder(root, EVAL, loader=torchvision.datasets.folder.pil_loader)
+    weighted = theirs.WeightedRandomSampler([1.0] * 23, 23)
+    batches = theirs.BatchSampler(theirs.SequentialSampler(folder), 5, False)
+    return {
+        "an unknown data set": (Mine(), {}, "Mine"),
+        "a made-up one": (FakeData(6, (3, 8, 8), transform=v1.ToTensor()), {}, "FakeData"),
+        "a subset": (theirs.Subset(folder, [1, 2, 3]), {}, "Subset"),
+        "filtered": (filtered, {}, "lists 20 samples"),
+        "other labels": (swapped, {}, "sample 0"),
+        "a loader of its own": (loads, {}, "loader of its own"),
+        "a weighted sampler": (folder, {"sampler": weighted}, "WeightedRandomSampler"),
+        "a batch sampler": (folder, {"batch_sampler": batches, "batch_size": 1}, "batch_sampler"),
+        "no batches": (folder, {"batch_size": None}, "batch_size is None"),
+        "all sizes": (ImageFolder(root, v1.ToTensor()), {"batch_size": 1}, "size"),
+    }
+
+
+CASES = ["an unknown data set", "a made-up one", "a subset", "filtered", "other labels",
+         "a loader of its own", "a weighted sampler", "a batch sampler", "no batches", "all sizes"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_left_to_pytorch_with_one_warning(root: Path, case: str) -> None:
+    dataset, options, part = left(root)[case]
+    options = {"batch_size": 2, **options}
+    made, line = warned(dataset, **options)
+    assert part in line and "PyTorch's own DataLoader runs instead" in line
+    if not case.startswith("a weighted"):
+        for mine, other in zip(made, theirs.DataLoader(dataset, **options), strict=True):
+            for a, b in zip(mine, other, strict=True):
+                assert torch.equal(torch.as_tensor(a), torch.as_tensor(b))
+    assert len(made) == len(theirs.DataLoader(dataset, **options))
+    with pytest.raises(bothends.OptionsError, match="PyTorch's own DataLoader"):
+        made.state_dict()
+
+
+def test_options_of_the_loader(root: Path) -> None:
+    dataset = ImageFolder(root, EVAL)
+    plain = everything(ours(dataset, batch_size=4))
+    device = ours(dataset, batch_size=4, csds=["sim:ideal,rate=2000"], side_index="off")
+    assert torch.equal(everything(device)[0], plain[0])
+    assert device.stats()["back"][0]["device"].startswith("sim:ideal")
+    with pytest.raises(bothends.OptionsError, match="`last`"):
+        DataLoader(dataset, batch_size=4, last="keep")
+    halves = ours(dataset, batch_size=4, output="f16")
+    assert next(iter(halves))[0].dtype == torch.float16
+    assert np.isclose(float(next(iter(halves))[0].float().mean()), float(plain[0][:4].mean()), 0.01)
