@@ -24,7 +24,7 @@ const DEATH: i32 = 137;
 
 /// Emulates a computational storage device that serves preprocessed batches.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "firmware-sim", version)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Args {
     /// The device: newport, smartssd, dpu-bf2, storage-server, ideal, or a preset file

@@ -28,10 +28,11 @@ def converter(framework: str, output: str) -> Callable[[Any], Any]:
         "jax": ("jax.dlpack", "from_dlpack"),
     }[framework]
     try:
-        return getattr(importlib.import_module(module), name)
+        share: Callable[[Any], Any] = getattr(importlib.import_module(module), name)
     except ImportError as error:
         line = f"framework={framework!r} cannot be imported ({error}); install it, or use another"
         raise OptionsError(line) from error
+    return share
 
 
 def _same(array: Any) -> Any:

@@ -24,7 +24,7 @@ class Batch(NamedTuple):
     """int64, one per row, -1 in masked rows."""
     n_valid: int
     """Rows that hold a sample; they come before the masked ones."""
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's own `index` is of no use here
     """Its place in this rank's epoch, from 0."""
     prong: str
     """Who made it: "host", or "csd0", "csd1", ... by the place in `csds`."""
@@ -114,7 +114,7 @@ class Loader:
         framework: str = "torch",
     ) -> None:
         rank, world_size = rank_and_world(rank, world_size)
-        self._options = {
+        self._options: dict[str, Any] = {
             "data": os.fspath(data),
             "recipe": recipe if isinstance(recipe, dict) else os.fspath(recipe),
             "batch_size": batch_size,
@@ -196,7 +196,8 @@ class Loader:
         Raises:
             StateError: consumers have taken different numbers of batches.
         """
-        return json.loads(self._native.state())
+        state: dict[str, Any] = json.loads(self._native.state())
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration goes on from there, also with other numbers of workers, devices
@@ -211,7 +212,8 @@ class Loader:
         """What the loader has done in the epochs that are over: batches by prong, seconds
         waited by cause, samples that a policy was applied to, bytes read, processor
         seconds, peak memory in bytes."""
-        return json.loads(self._native.stats())
+        stats: dict[str, Any] = json.loads(self._native.stats())
+        return stats
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = (self._options, self._num_classes, self._framework)
@@ -232,7 +234,7 @@ class Loader:
     @property
     def drop_last(self) -> bool:
         """Whether samples that fill no step are left out."""
-        return self._options["last"] == "drop"
+        return bool(self._options["last"] == "drop")
 
     def __repr__(self) -> str:
         options = self._options

@@ -102,7 +102,7 @@ class _Rest:
 
     def __call__(self, sample: Any) -> Any:
         if self.as_image:
-            from torchvision import tv_tensors
+            from torchvision import tv_tensors  # type: ignore[import-untyped]
 
             sample = tv_tensors.Image(sample)
         for transform in self.transforms:

@@ -9,6 +9,7 @@ their order. What cannot be translated at all runs as it did, in PyTorch's own l
 way there is one warning, which says what it is and what it costs.
 """
 
+import os
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -123,11 +124,10 @@ class DataLoader:
             "layout": translation.layout,
             "held_batches": 3,
         }
-        settings = {**defaults, **ranks, **options, "framework": "torch"}
+        ours = {"batch_size": self.batch_size, "framework": "torch"}
+        settings = {**defaults, **ranks, **options, **ours}
         self._pads = settings["last"] == "pad"
-        self._loader = Loader(
-            found.data, translation.recipe, batch_size=self.batch_size, **settings
-        )
+        self._loader = Loader(found.data, translation.recipe, **settings)
         _compare(self._loader, self.dataset)
         self.recipe = translation.recipe
         self.words = translation.words
@@ -157,7 +157,8 @@ class DataLoader:
 
     def _pinned(self, batch: Any) -> Any:
         if self.pin_memory and torch.cuda.is_available():
-            return torch.utils.data._utils.pin_memory.pin_memory(batch)
+            pin: Callable[[Any], Any] = torch.utils.data._utils.pin_memory.pin_memory
+            return pin(batch)
         return batch
 
     def __len__(self) -> int:
@@ -254,7 +255,9 @@ def _refuse(batch_size: int | None, sampler: Any, batch_sampler: Any) -> None:
 def _recognise(dataset: Any) -> _Found:
     name = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
     if name == "torchvision.datasets.folder.ImageFolder":
-        from torchvision.datasets.folder import default_loader
+        from torchvision.datasets.folder import (  # type: ignore[import-untyped]
+            default_loader,
+        )
 
         if dataset.loader is not default_loader:
             raise _Unknown("the ImageFolder has a loader of its own")
@@ -266,9 +269,7 @@ def _recognise(dataset: Any) -> _Found:
 
 def _cifar10(dataset: Any) -> str:
     """The folder of the pickled batches that torchvision downloads."""
-    import os
-
-    folder = os.path.join(dataset.root, dataset.base_folder)
+    folder: str = os.path.join(dataset.root, dataset.base_folder)
     files = dataset.train_list if dataset.train else dataset.test_list
     if len(files) == 1:
         return os.path.join(folder, files[0][0])
@@ -314,7 +315,7 @@ def _compare(loader: Loader, dataset: Any) -> None:
     samples = getattr(dataset, "samples", None)
     targets = dataset.targets
     for i in range(0, n, max(1, n // _COMPARED)):
-        file, label = loader._native.sample(i)
+        file, label = loader._native.sample(i) or ("nothing", -1)
         is_same = label == targets[i]
         if samples is not None:
             is_same = is_same and samples[i][0].endswith(file)

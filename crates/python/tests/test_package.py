@@ -1,0 +1,138 @@
+"""The package itself: what the wheel holds and needs, what importing it costs, its commands and
+its types."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import bothends
+import pytest
+
+import children
+
+PACKAGE = Path(bothends.__file__).parent
+COMMANDS = ["bothends", "bothends-agent", "firmware-sim"]
+# What every Linux has that the wheel's tag names (PEP 600).
+SYSTEM = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2",
+          "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    name = os.environ.get("BOTHENDS_WHEEL")
+    if name is None:
+        pytest.skip("BOTHENDS_WHEEL names no wheel (scripts/check-python does)")
+    return Path(name)
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The wheel's files of machine code, unpacked."""
+    folder = tmp_path_factory.mktemp("wheel")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    found = [path for path in files if path.read_bytes()[:4] == b"\x7fELF"]
+    assert sorted(path.name for path in found) == sorted([*COMMANDS, "_native.abi3.so"])
+    return found
+
+
+def test_it_is_small(wheel: Path) -> None:
+    print(f"wheel: {wheel.stat().st_size / 1e6:.1f} MB")
+    assert wheel.stat().st_size <= 10e6
+
+
+def test_it_asks_for_no_newer_system_than_its_tag_says(wheel: Path, programs: list[Path]) -> None:
+    tag = re.search(r"-cp311-abi3-manylinux_2_(\d+)_(x86_64|aarch64)\.whl$", wheel.name)
+    assert tag is not None, wheel.name
+    for program in programs:
+        wanted = [int(n) for n in re.findall(rb"GLIBC_2\.(\d+)", program.read_bytes())]
+        assert wanted, program
+        assert max(wanted) <= int(tag[1]), f"{program.name} asks for GLIBC_2.{max(wanted)}"
+
+
+def test_it_needs_no_library_but_the_systems(programs: list[Path]) -> None:
+    if shutil.which("readelf") is None:
+        pytest.skip("readelf is not installed (binutils)")
+    for program in programs:
+        line = ["readelf", "--dynamic", "--wide", program]
+        out = subprocess.run(line, check=True, capture_output=True, text=True).stdout
+        needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", out))
+        assert "libc.so.6" in needed and needed <= SYSTEM, (program.name, needed)
+
+
+def test_it_holds_types_and_documents(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        about = archive.read(metadata).decode()
+    assert {"bothends/py.typed", "bothends/_native.pyi"} <= set(names)
+    assert "Requires-Python: >=3.11" in about and "bothends.Loader(" in about
+    assert "Requires-Dist" not in about, "it needs no other package"
+
+
+def test_versions_are_one() -> None:
+    try:
+        installed = importlib.metadata.version("bothends")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the package is not installed, only on the path")
+    assert installed == bothends.__version__
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_run(command: str) -> None:
+    program = Path(sysconfig.get_path("scripts")) / command
+    if not program.exists():
+        pytest.skip("the package is not installed, only on the path")
+    out = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
+    assert out.stdout.strip() == f"{command} {bothends.__version__}"
+
+
+def test_importing_it_imports_no_framework() -> None:
+    code = """
+import sys, time
+start = time.perf_counter()
+import bothends
+print(time.perf_counter() - start)
+print(*sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+    seconds, modules = children.run(code).splitlines()
+    print(f"import bothends: {float(seconds) * 1000:.1f} ms")
+    frameworks = {"torch", "numpy", "jax", "torchvision", "PIL"}
+    assert "bothends" in modules.split() and not frameworks & set(modules.split())
+
+
+def test_every_public_thing_is_documented() -> None:
+    for name in bothends.__all__:
+        thing = getattr(bothends, name)
+        if isinstance(thing, type):
+            assert thing.__doc__, name
+            public = [m for m in vars(thing) if not m.startswith("_") and callable(vars(thing)[m])]
+            for method in public:
+                assert getattr(thing, method).__doc__, f"{name}.{method}"
+
+
+def test_the_stub_names_what_the_native_half_has() -> None:
+    stub = (PACKAGE / "_native.pyi").read_text()
+    for name in ("Array", "Batch", "Consumer", "Loader"):
+        native = getattr(bothends._native, name)
+        body = re.search(rf"^class {name}:\n((?:    .*\n|\n)*)", stub, re.MULTILINE)
+        assert body is not None, name
+        typed = set(re.findall(r"def (\w+)\(", body[1])) - {"__init__"}
+        has = {m for m in vars(native) if not m.startswith("__") or m in typed}
+        assert typed == has, (name, typed ^ has)
+
+
+def test_types_hold(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    line = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--package", "bothends"]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
