@@ -45,8 +45,9 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path
     return found
 
 
-def test_it_is_small(wheel: Path) -> None:
-    print(f"wheel: {wheel.stat().st_size / 1e6:.1f} MB")
+def test_it_is_small(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print(f" wheel: {wheel.stat().st_size / 1e6:.1f} MB ", end="")
     assert wheel.stat().st_size <= 10e6
 
 
@@ -96,7 +97,7 @@ def test_the_commands_run(command: str) -> None:
     assert out.stdout.strip() == f"{command} {bothends.__version__}"
 
 
-def test_importing_it_imports_no_framework() -> None:
+def test_importing_it_imports_no_framework(capsys: pytest.CaptureFixture[str]) -> None:
     code = """
 import sys, time
 start = time.perf_counter()
@@ -105,7 +106,8 @@ print(time.perf_counter() - start)
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
     seconds, modules = children.run(code).splitlines()
-    print(f"import bothends: {float(seconds) * 1000:.1f} ms")
+    with capsys.disabled():
+        print(f" import bothends: {float(seconds) * 1000:.1f} ms ", end="")
     frameworks = {"torch", "numpy", "jax", "torchvision", "PIL"}
     assert "bothends" in modules.split() and not frameworks & set(modules.split())
 

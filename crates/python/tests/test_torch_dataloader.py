@@ -179,10 +179,12 @@ def test_cifar10(cifar: Path, train: bool) -> None:
 
 def test_views_come_as_a_list(root: Path) -> None:
     five = v1.Compose([v1.Resize(40), v1.FiveCrop(32)])
-    dataset = ImageFolder(root, v1.Compose([five, v1.Lambda(lambda v: v)]))
-    made, _ = warned(dataset, batch_size=1, collate_fn=lambda samples: samples)
-    ((views, _),) = next(iter(made))
-    assert len(views) == 5
+    floats = v1.Compose([v1.CenterCrop(40), v1.ToTensor(), v1.FiveCrop(32)])
+    dataset = ImageFolder(root, floats)
+    pairs = zip(ours(dataset, batch_size=4), theirs.DataLoader(dataset, batch_size=4), strict=True)
+    for (views, _), (others, _) in pairs:
+        assert isinstance(views, list) and len(views) == len(others) == 5
+        assert all(torch.equal(a, b) for a, b in zip(views, others, strict=True))
     stack = v1.Lambda(lambda crops: torch.stack([v1.ToTensor()(crop) for crop in crops]))
     batch = next(iter(warned(ImageFolder(root, v1.Compose([five, stack])), batch_size=4)[0]))
     assert batch[0].shape == (4, 5, 3, 32, 32)
