@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -36,9 +38,11 @@ def run(code: str, *arguments: Any, **variables: str) -> str:
     """What the code prints; it must end well."""
     child = start(code, *arguments, **variables)
     try:
-        out, err = child.communicate(timeout=120)
+        out, err = child.communicate(timeout=100)
     finally:
-        child.kill()
+        # Also what it forked, where that hangs.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
     assert child.returncode == 0, f"{child.returncode}: {err}"
     return out
 

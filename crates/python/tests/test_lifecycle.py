@@ -188,6 +188,29 @@ def test_a_fork_is_told_and_the_parent_goes_on(small: Path, device: str, ends: s
     assert children.run(FORKS, small, device, ends) == "goes on\n"
 
 
+MANY_FORKS = """
+import gc, os, sys, time
+from streams import loader, step
+batches = loader(sys.argv[1], repeat=400, held_batches=3, csds=["sim:ideal,rate=2000"])
+children, held = [], []
+for n, batch in enumerate(batches.batches()):
+    held = [*held[-2:], batch]
+    if n % 20 == 0:
+        child = os.fork()
+        if child == 0:
+            del batch, held, batches
+            gc.collect()
+            sys.exit(0)
+        children.append(child)
+print(n + 1, len(children), [os.waitpid(child, 0)[1] for child in children] == [0] * len(children))
+"""
+
+
+def test_forks_while_threads_work(small: Path) -> None:
+    """Whatever lock another thread holds in the moment of the fork, the child must not want it."""
+    assert children.run(MANY_FORKS, small) == f"{23 * 100} 115 True\n"
+
+
 def test_a_loader_made_in_a_fork_works(small: Path) -> None:
     code = """
 import os, sys
