@@ -41,12 +41,16 @@ with tempfile.TemporaryDirectory() as folder:
     for _ in range(5):
         seen: list[list[int]] = [[], [], [], []]
         feeds = loader.consumers(4)
-        threads = [threading.Thread(target=take, args=pair) for pair in zip(seen, feeds)]
+        threads = [
+            threading.Thread(target=take, args=pair) for pair in zip(seen, feeds, strict=True)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert seen == [[2] * 8] * 4, seen
     has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
-    print(f"{sys.version.split()[0]}: 4 threads, 5 epochs, the lock is {'on' if has_lock else 'off'}")
+    print(
+        f"{sys.version.split()[0]}: 4 threads, 5 epochs, the lock is {'on' if has_lock else 'off'}"
+    )
     assert not has_lock or "free-threading" not in sys.version

@@ -54,7 +54,9 @@ def step(batch: bothends.Batch) -> Step:
     for view in batch.images:
         digest.update(np.ascontiguousarray(view).view(np.uint8).tobytes())
     ids, labels, mask = (np.asarray(a) for a in (batch.sample_ids, batch.labels, batch.mask))
-    return Step(tuple(ids.tolist()), tuple(labels.tolist()), tuple(mask.tolist()), digest.hexdigest())
+    return Step(
+        tuple(ids.tolist()), tuple(labels.tolist()), tuple(mask.tolist()), digest.hexdigest()
+    )
 
 
 def steps(loader: bothends.Loader) -> list[Step]:

@@ -22,9 +22,7 @@ def files_below(*folders: Path) -> set[Path]:
 
 @pytest.mark.parametrize("strategy", ["ordered", "relaxed", "csd"])
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_device_that_dies_in_the_epoch(
-    small: Path, strategy: str, end: signal.Signals
-) -> None:
+def test_a_device_that_dies_in_the_epoch(small: Path, strategy: str, end: signal.Signals) -> None:
     expected = steps(loader(small, repeat=8, last="pad"))
     options = {"strategy": strategy, "repeat": 8, "last": "pad"}
     before = set(children.children_of(os.getpid()))

@@ -21,8 +21,15 @@ import children
 PACKAGE = Path(bothends.__file__).parent
 COMMANDS = ["bothends", "bothends-agent", "firmware-sim"]
 # What every Linux has that the wheel's tag names (PEP 600).
-SYSTEM = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2",
-          "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+SYSTEM = {
+    "libc.so.6",
+    "libm.so.6",
+    "libgcc_s.so.1",
+    "libpthread.so.0",
+    "libdl.so.2",
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+}
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +145,20 @@ def test_types_hold(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--package", "bothends"]
     done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_readmes_lines_run(photos: Path, tmp_path: Path) -> None:
+    """The lines of README.md on a folder of real images, if there are any."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    code = re.search(
+        r"```python\n(import bothends\n.*?)```\n\n```text\n(.*?)```", readme, re.DOTALL
+    )
+    assert code is not None
+    (tmp_path / "train").symlink_to(photos)
+    assert "batch_size=64" in code[1]
+    few = code[1].replace("batch_size=64", "batch_size=8")  # the images here fill no batch of 64
+    lines = children.run("import os, sys; os.chdir(sys.argv[1])\n" + few, tmp_path)
+    shape = r"torch\.Size\(\[\d+, 3, 224, 224\]\) torch\.float32 tensor\(\[[\d, ]+\]\)\n"
+    for output in (lines, code[2].replace("...\n", "")):
+        assert re.fullmatch(rf"(?:{shape})+\d+ batches; made by the host: \d+\n", output), output

@@ -184,8 +184,13 @@ def test_data_parallel_training(small: Path, world: int) -> None:
     port = str(free_port())
     ranks = [
         children.start(
-            DDP, small, RANK=str(r), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=port, OMP_NUM_THREADS="1",
+            DDP,
+            small,
+            RANK=str(r),
+            WORLD_SIZE=str(world),
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=port,
+            OMP_NUM_THREADS="1",
         )
         for r in range(world)
     ]
@@ -228,6 +233,9 @@ def test_a_step_is_the_same_for_any_number_of_ranks(small: Path) -> None:
     for batch, *parts in zip(whole.batches(), *(rank.batches() for rank in two), strict=True):
         both = np.concatenate([part.images[0] for part in parts])
         assert sorted(ids([step(batch)])) == sorted(ids(map(step, parts)))
-        order = [np.concatenate([p.sample_ids for p in parts]).tolist().index(i)
-                 for i in batch.sample_ids.tolist() if i >= 0]
+        order = [
+            np.concatenate([p.sample_ids for p in parts]).tolist().index(i)
+            for i in batch.sample_ids.tolist()
+            if i >= 0
+        ]
         assert np.array_equal(both[order], batch.images[0][: len(order)])

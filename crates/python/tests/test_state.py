@@ -121,9 +121,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("options", "key"), OTHERS)
-def test_a_state_of_another_run_is_refused(
-    small: Path, options: dict[str, Any], key: str
-) -> None:
+def test_a_state_of_another_run_is_refused(small: Path, options: dict[str, Any], key: str) -> None:
     batches = loader(small)
     taken(batches.batches(), 2)
     other = loader(small, **options)

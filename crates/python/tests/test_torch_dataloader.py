@@ -323,8 +323,18 @@ def left(root: Path) -> dict[str, tuple[Any, dict[str, Any], str]]:
     }
 
 
-CASES = ["an unknown data set", "a made-up one", "a subset", "filtered", "other labels",
-         "a loader of its own", "a weighted sampler", "a batch sampler", "no batches", "all sizes"]
+CASES = [
+    "an unknown data set",
+    "a made-up one",
+    "a subset",
+    "filtered",
+    "other labels",
+    "a loader of its own",
+    "a weighted sampler",
+    "a batch sampler",
+    "no batches",
+    "all sizes",
+]
 
 
 @pytest.mark.parametrize("case", CASES)
