@@ -480,9 +480,13 @@ pub(crate) struct RunArgs {
     /// Measure each prong alone for so many seconds first; gives `efficiency`
     #[arg(long, value_name = "SECONDS")]
     pub(crate) measure_alone: Option<f64>,
-    /// Memory for batches on the host, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 160, value_parser = at_least_1())]
-    pub(crate) memory: u32,
+    /// Most memory that batches may take on the host, in MiB: those that are made, wait or are
+    /// with the consumer, their copies in the output's form, and what mixing keeps. A run that
+    /// cannot do with it is refused. What workers and the reader keep for the samples they are at,
+    /// the list of samples and the program come on top. By default 160 for batches as they are
+    /// made, more where these need it, and what is needed for the rest
+    #[arg(long, value_name = "MIB", value_parser = at_least_1())]
+    pub(crate) memory: Option<u32>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -8,8 +8,8 @@ use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_runtime::{
-    Digesting, DriveConfig, Driven, PageCacheUse, RankConfig, ReadConfig, ReaderKind,
-    RunConfig, Runtime, SideIndexUse, drive,
+    Digesting, DriveConfig, Driven, MemoryBudget, PageCacheUse, RankConfig, ReadConfig,
+    ReaderKind, RunConfig, Runtime, SideIndexUse, drive,
 };
 
 use crate::Failed;
@@ -19,6 +19,8 @@ use crate::args::{
 };
 use crate::progress::Bar;
 use crate::{chain, picture, say};
+
+const MIB: usize = 1 << 20;
 
 /// Runs epochs as the flags say.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
@@ -112,7 +114,10 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
         rank: RankConfig { rank: args.rank, world: args.world, last: last(args.last) },
         on_bad: args.on_bad.parse().map_err(wrong)?,
         audit_percent: percent(&args.audit)?,
-        memory_budget_bytes: args.memory as usize * (1 << 20),
+        memory: match args.memory {
+            Some(mib) => MemoryBudget::Total(mib as usize * MIB),
+            None => MemoryBudget::Slots(160 * MIB),
+        },
     })
 }
 
