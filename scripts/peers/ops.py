@@ -1,6 +1,7 @@
 """torchvision and OpenCV doing the ops that `bothends bench ops --peers PYTHON` measures.
 
-Reads requests from standard input and answers each with one line:
+Says `peers` on its first line, then reads requests from standard input and answers each with
+one line:
 
     image source 375 500     rows, columns, and behind the line the pixels (RGB); the photograph
     image sample 224 224     the sample
@@ -18,6 +19,9 @@ images of their own. One thread each. A request that fails is answered with `err
 import random
 import sys
 import time
+
+# Before the libraries, which take their time: now it is known that this is Python.
+print("peers", flush=True)
 
 try:
     import cv2

@@ -20,8 +20,8 @@ use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
 use bothends_core::recipe::{Numerics, Recipe};
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
-    AccelConfig, BadPolicy, Digesting, DriveConfig, Driven, EpochResult, Observer,
-    Progress, ReadConfig, ReaderKind, RunConfig, Runtime, SideIndexUse, drive,
+    AccelConfig, BadPolicy, Digesting, DriveConfig, Driven, EpochResult, MemoryBudget,
+    Observer, Progress, ReadConfig, ReaderKind, RunConfig, Runtime, SideIndexUse, drive,
 };
 use bothends_samples::GenerateConfig;
 
@@ -186,7 +186,7 @@ impl Setup {
             objective: self.objective.parse()?,
             on_bad: self.on_bad,
             audit_percent: self.audit_percent,
-            memory_budget_bytes: 64 << 20,
+            memory: MemoryBudget::Slots(64 << 20),
             held_batches: 1,
             ..RunConfig::new(self.data.clone(), recipe)
         })

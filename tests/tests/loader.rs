@@ -494,8 +494,8 @@ fn an_error_names_the_device_that_found_it() -> Result<()> {
 
 #[test]
 fn a_consumer_that_keeps_every_batch_is_told() -> Result<()> {
-    // 96 kB a batch and one MiB: a dozen slots or so.
-    let few = json!({"limit": 100, "memory": 1, "held_batches": 2});
+    // 96 kB a batch as it is made, and three MiB: some two dozen slots.
+    let few = json!({"limit": 100, "memory": 3, "held_batches": 2});
     let mut loader = open(&few)?;
     let deal = loader.begin(1)?;
     let mut kept = Vec::new();

@@ -20,8 +20,15 @@ use bothends_tests::{N_GENERATED, generated, programs};
 
 /// Runs `bothends run` and expects exactly this line on standard error.
 fn refuses(args: &[&str], status: i32, line: &str) -> Result<()> {
+    let args: Vec<&str> = std::iter::once("run").chain(args.iter().copied()).collect();
+    says(&args, status, line)
+}
+
+/// Runs `bothends` and expects exactly this line on standard error, and nothing before it.
+fn says(args: &[&str], status: i32, line: &str) -> Result<()> {
     let mut command = Command::new(programs::program("bothends")?);
-    let output = programs::run(command.arg("run").args(args), Duration::from_secs(60))?;
+    let output = programs::run(command.args(args), Duration::from_secs(60))?;
+    ensure!(output.stdout.is_empty(), "{args:?} printed before it failed");
     let said = String::from_utf8(output.stderr)?;
     let errors: Vec<&str> = said.lines().filter(|l| !l.ends_with('…')).collect();
     let expected = format!("error: {line}");
@@ -31,6 +38,15 @@ fn refuses(args: &[&str], status: i32, line: &str) -> Result<()> {
     );
     ensure!(output.status.code() == Some(status), "{args:?}: {}", output.status);
     Ok(())
+}
+
+/// What `bothends` prints, which must succeed.
+fn prints(args: &[&str]) -> Result<String> {
+    let mut command = Command::new(programs::program("bothends")?);
+    let output = programs::run(command.args(args), Duration::from_secs(60))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{args:?} said {said}");
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 fn with_data(data: &Path, more: &[&str], status: i32, line: &str) -> Result<()> {
@@ -135,7 +151,7 @@ fn numbers_and_objectives_that_make_no_sense() -> Result<()> {
     with_data(
         &data,
         &["--batch-size", &above],
-        1,
+        2,
         &format!(
             "--batch-size {above} is larger than the {N_GENERATED} samples of the epoch; use a \
              smaller --batch-size, or --repeat"
@@ -153,6 +169,132 @@ fn numbers_and_objectives_that_make_no_sense() -> Result<()> {
         &["--rank", "2", "--world", "2"],
         2,
         "--rank 2 with --world 2: ranks count from 0",
+    )
+}
+
+#[test]
+fn batches_that_can_never_be_are_refused_before_memory_is_taken() -> Result<()> {
+    let data = generated()?;
+    let most = u32::MAX.to_string();
+    let doctor = ["doctor", "--data", data.to_str().unwrap(), "--batch-size", &most];
+    let line = format!(
+        "--batch-size {most} is larger than the {N_GENERATED} samples of the epoch; use a \
+         smaller --batch-size, or --repeat"
+    );
+    with_data(&data, &["--batch-size", &most], 2, &line)?;
+    says(&doctor, 2, &line)
+}
+
+/// A sample of `dino` has 2 views of 224² and 8 of 96² pixels: 522,240 bytes, in f32 four times
+/// as many; 8 batches as they are made and 3 as f32.
+#[test]
+fn memory_that_batches_cannot_do_with() -> Result<()> {
+    let data = generated()?;
+    let data = data.to_str().unwrap();
+    let args = ["--data", data, "--recipe", "dino", "--output", "f32", "--workers", "1"];
+    let with = |more: &[&'static str]| [&args[..], more].concat();
+    refuses(
+        &with(&["--batch-size", "8", "--memory", "32"]),
+        2,
+        "--memory 32 is too little: batches of 8 samples take 80 MiB; use --memory 80, or \
+         --batch-size 3",
+    )?;
+    refuses(
+        &with(&["--batch-size", "8", "--memory", "5"]),
+        2,
+        "--memory 5 is too little: batches of 8 samples take 80 MiB; use --memory 80",
+    )?;
+    let enough = with(&["--batch-size", "3", "--memory", "32", "--stop-after", "1"]);
+    prints(&[&["run"][..], &enough].concat()).map(drop)
+}
+
+#[test]
+fn what_inspect_would_not_do_is_refused() -> Result<()> {
+    let data = generated()?;
+    let at = data.to_str().unwrap();
+    let folder = tempfile::tempdir()?;
+    let sheet = folder.path().join("sheet.html");
+    let sheet = sheet.to_str().unwrap();
+    says(
+        &["inspect", at, "--sheet", sheet],
+        2,
+        &format!(
+            "`--sheet` shows what a recipe makes, and `{at}` is none; give a recipe, and \
+             `--data {at}`"
+        ),
+    )?;
+    says(
+        &["inspect", "imagenet-eval", "--verify"],
+        2,
+        "`--verify` reads a store, and `imagenet-eval` is a recipe; give the folder of a store",
+    )?;
+    let nowhere = folder.path().join("nowhere/sheet.html");
+    let nowhere = nowhere.to_str().unwrap();
+    says(
+        &["inspect", "imagenet-eval", "--sheet", nowhere],
+        1,
+        &format!("cannot write {nowhere}: No such file or directory (os error 2)"),
+    )
+}
+
+#[test]
+fn a_recipe_is_known_by_what_stands_in_its_file() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let at = folder.path().join("recipe");
+    std::fs::write(
+        &at,
+        "\n {\"version\": 1, \"name\": \"mine\", \"ops\": [{\"op\": \"decode\"}]}",
+    )?;
+    let list = folder.path().join("list.jsonl");
+    std::fs::write(&list, "{\"path\": \"a.jpg\", \"label\": 0}\n")?;
+    std::fs::write(folder.path().join("a.jpg"), "")?;
+    for (path, begins) in [(at, "recipe mine "), (list, "a list: 1 samples")] {
+        let said = prints(&["inspect", path.to_str().unwrap()])?;
+        ensure!(said.starts_with(begins), "{said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_sheet_of_few_samples_shows_what_there_is() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let class = folder.path().join("a");
+    std::fs::create_dir(&class)?;
+    for entry in std::fs::read_dir(generated()?.join("class-000"))?.take(2) {
+        let entry = entry?;
+        std::fs::copy(entry.path(), class.join(entry.file_name()))?;
+    }
+    let sheet = folder.path().join("sheet.html");
+    let (at, data) = (sheet.to_str().unwrap(), folder.path().to_str().unwrap());
+    let args = ["--samples", "5", "--epochs", "1", "--sheet", at, "--data", data];
+    let said = prints(&[&["inspect", "imagenet-eval"][..], &args].concat())?;
+    ensure!(said.contains("2 samples, all there are, made 1 times"), "{said}");
+    ensure!(std::fs::read_to_string(sheet)?.matches("<h3>").count() == 2);
+    Ok(())
+}
+
+#[test]
+fn what_bench_cannot_measure_is_said() -> Result<()> {
+    let bench = |more: &[&'static str]| [&["bench", "ops"], more].concat();
+    says(
+        &bench(&["gausian_blur"]),
+        2,
+        "no op is named `gausian_blur`; take one of gaussian_blur",
+    )?;
+    says(
+        &bench(&["multi_crop"]),
+        2,
+        "`multi_crop` is not measured alone; measure a recipe that has it with --data",
+    )?;
+    says(
+        &bench(&["invert", "--image", "/dev/zero"]),
+        1,
+        "cannot read /dev/zero: it has more than 268435456 bytes, the most that is read",
+    )?;
+    says(
+        &bench(&["invert", "--peers", "/bin/true", "--peers-script", "/etc/passwd"]),
+        2,
+        "`/bin/true` did not run `/etc/passwd`: it ended; give `--peers` a Python interpreter",
     )
 }
 

@@ -5,9 +5,10 @@
 //! all of which make new ones. In each of several rounds all who have
 //! the op do it one after the other, in an order that moves on; reported are medians of the
 //! rounds, and the median of each round's ratio. Reading order: `cases` is what is done,
-//! `work` does it, `peers` has it done by others.
+//! `names` what it is called, `work` does it, `peers` has it done by others.
 
 mod cases;
+mod names;
 mod peers;
 mod work;
 
@@ -30,7 +31,8 @@ use crate::timing::median;
 pub struct AloneBench {
     /// A file that holds an image.
     pub image: Vec<u8>,
-    /// Only ops of these names; all when there are none.
+    /// Only ops of these names, torchvision's functional ones or those of recipes; all when
+    /// there are none.
     pub only: Vec<String>,
     /// Whose kernels; the peers are compared with the first.
     pub kernels: Vec<Level>,
@@ -84,12 +86,10 @@ pub struct Measured {
     pub mean_value: Option<f64>,
 }
 
-/// The names that [`AloneBench::only`] may have.
+/// The names that ops are measured by. [`AloneBench::only`] may have them, and those of recipes.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<_> = cases::all().iter().map(|case| case.op).collect();
-    names.dedup();
-    names
+    names::all()
 }
 
 impl AloneBench {
@@ -130,15 +130,11 @@ impl AloneBench {
     }
 
     fn cases(&self) -> Result<Vec<Case>, BenchError> {
-        let names = names();
-        if let Some(name) = self.only.iter().find(|name| !names.contains(&name.as_str()))
-        {
-            let (name, names) = (name.clone(), names.join(", "));
-            return Err(BenchError::NoSuchOp { name, names });
+        let mut wanted = Vec::new();
+        for name in &self.only {
+            wanted.extend(names::measured_as(name)?);
         }
-        let is_wanted = |case: &Case| {
-            self.only.is_empty() || self.only.iter().any(|name| name == case.op)
-        };
+        let is_wanted = |case: &Case| wanted.is_empty() || wanted.contains(&case.op);
         Ok(cases::all().into_iter().filter(is_wanted).collect())
     }
 

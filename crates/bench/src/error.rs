@@ -44,12 +44,18 @@ pub enum BenchError {
         source: OpsError,
     },
     /// A name that no op has.
-    #[error("no op is named `{name}`; there are {names}")]
+    #[error("no op is named `{name}`; take one of {names}")]
     NoSuchOp {
         /// As asked.
         name: String,
-        /// Those there are.
+        /// Those near it; all, where none is.
         names: String,
+    },
+    /// An op that does nothing by itself.
+    #[error("`{name}` is not measured alone; measure a recipe that has it with --data")]
+    NotAlone {
+        /// As asked.
+        name: String,
     },
     /// The peers' program does not start.
     #[error("cannot start `{}`; give `--peers` a Python interpreter", python.display())]
@@ -58,6 +64,19 @@ pub enum BenchError {
         python: PathBuf,
         /// What the system said.
         source: std::io::Error,
+    },
+    /// What was started is no Python that runs the peers' program.
+    #[error(
+        "`{}` did not run `{}`: {why}; give `--peers` a Python interpreter",
+        python.display(), script.display()
+    )]
+    NoPython {
+        /// What was started.
+        python: PathBuf,
+        /// The peers' program.
+        script: PathBuf,
+        /// What it did instead.
+        why: String,
     },
     /// The peers' program cannot do what it was asked.
     #[error("the peers' program, asked `{asked}`, says: {why}")]

@@ -29,7 +29,7 @@ fn bench() -> AloneBench {
 fn program(folder: &TempDir, then: &str) -> Option<PeersCommand> {
     let script = folder.path().join("peers.sh");
     let text = format!(
-        "for _ in source sample; do
+        "echo peers; for _ in source sample; do
             read -r _ _ height width; head -c $((height * width * 3)) >/dev/null
             echo $height by $width
         done
@@ -118,13 +118,21 @@ fn a_program_that_fails_is_one_clear_error() {
     let said = failure("while read -r _; do echo what; done");
     assert!(said.ends_with("says: what"), "{said}");
     let script = folder.path().join("peers.sh");
-    fs::write(&script, "read -r _; echo error install it").unwrap();
+    fs::write(&script, "echo peers; read -r _; echo error install it").unwrap();
     let peers = Some(PeersCommand { python: "/bin/sh".into(), script });
     let said = AloneBench { peers, ..bench() }.run(&mut |_| {}).unwrap_err().to_string();
     assert_eq!(said, "the peers' program, asked `image source`, says: install it");
     let peers = PeersCommand { python: "/no/such/python".into(), script: "x".into() };
     let started = AloneBench { peers: Some(peers), ..bench() }.run(&mut |_| {});
     assert!(matches!(started, Err(BenchError::PeersStart { .. })), "{started:?}");
+}
+
+#[test]
+fn ops_go_by_the_names_that_recipes_have_for_them() {
+    let only = vec!["random_horizontal_flip".to_owned(), "random_erasing".to_owned()];
+    let result = AloneBench { only, ..bench() }.run(&mut |_| {}).unwrap();
+    let ops: Vec<_> = result.ops.iter().map(|op| op.op).collect();
+    assert_eq!(ops, ["horizontal_flip", "erase", "random_erasing"]);
 }
 
 #[test]

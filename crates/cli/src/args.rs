@@ -94,8 +94,8 @@ pub(crate) struct DoctorArgs {
 pub(crate) struct InspectArgs {
     /// A data set, a recipe file, or the name of a built-in recipe
     pub(crate) path: String,
-    /// Read all of a store and name every record that is damaged; status 1 if one is
-    #[arg(long)]
+    /// Of a store: read all of it and name every record that is damaged; status 1 if one is
+    #[arg(long, conflicts_with = "sheet")]
     pub(crate) verify: bool,
     /// Of a recipe: write a contact sheet (HTML) of samples as it makes them
     #[arg(long, value_name = "FILE.html")]
@@ -103,14 +103,14 @@ pub(crate) struct InspectArgs {
     /// The samples of the sheet; without it, images are generated
     #[arg(long, requires = "sheet")]
     pub(crate) data: Option<PathBuf>,
-    /// How many samples the sheet shows
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// How many samples the sheet shows, or all where there are fewer
+    #[arg(long, requires = "sheet", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) samples: u32,
     /// How often each is made, in an epoch of its own
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(long, requires = "sheet", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) epochs: u32,
     /// Seed of what is drawn
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, requires = "sheet", default_value_t = 0)]
     pub(crate) seed: u64,
 }
 
@@ -190,7 +190,7 @@ pub(crate) struct BenchOpsArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Every op alone")]
 pub(crate) struct OpsAloneArgs {
-    /// Only ops of these names (torchvision's)
+    /// Only ops of these names: torchvision's functional ones, or as in recipes
     #[arg(value_name = "OP", conflicts_with = "data")]
     pub(crate) ops: Vec<String>,
     /// A JPEG or PNG file to work on; by default one is generated
@@ -480,9 +480,13 @@ pub(crate) struct RunArgs {
     /// Measure each prong alone for so many seconds first; gives `efficiency`
     #[arg(long, value_name = "SECONDS")]
     pub(crate) measure_alone: Option<f64>,
-    /// Memory for batches on the host, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 160, value_parser = at_least_1())]
-    pub(crate) memory: u32,
+    /// Most memory that batches may take on the host, in MiB: those that are made, wait or are
+    /// with the consumer, their copies in the output's form, and what mixing keeps. A run that
+    /// cannot do with it is refused. What workers and the reader keep for the samples they are at,
+    /// the list of samples and the program come on top. By default 160 for batches as they are
+    /// made, more where these need it, and what is needed for the rest
+    #[arg(long, value_name = "MIB", value_parser = at_least_1())]
+    pub(crate) memory: Option<u32>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -21,11 +21,14 @@ use crate::args::{
 use crate::picture::now;
 use crate::progress::Bar;
 use crate::run::{cannot_write, write};
-use crate::{Failed, demo, run, say};
+use crate::{Failed, demo, file, run, say};
 
 /// Where the demo leaves its images, and how many it makes.
 const DEMO_OUT: &str = "demo-out";
 const DEMO_IMAGES: u32 = 500;
+
+/// Most bytes of an image's file.
+const MOST_IMAGE_BYTES: u64 = 256 << 20;
 
 /// How long every op is measured in a round.
 const AT_LEAST: Duration = Duration::from_millis(20);
@@ -76,7 +79,9 @@ fn ops_alone(args: &BenchOpsArgs, kernels: Vec<Level>) -> Result<(), Failed> {
     }
     let bench = AloneBench {
         image: match image {
-            Some(path) => fs::read(path).map_err(|e| cannot_read(path, &e))?,
+            Some(path) => {
+                file::read(path, MOST_IMAGE_BYTES).map_err(|e| cannot_read(path, &e))?
+            }
             None => generated()?,
         },
         only: ops.clone(),

@@ -8,19 +8,56 @@ use bothends_core::select::StrategyConfig;
 use bothends_runtime::{BadPolicy, RunConfig};
 
 use crate::args::InspectArgs;
-use crate::{Failed, pack, run, say, sheet};
+use crate::{Failed, file, pack, run, say, sheet};
+
+/// How far into a file the beginning of its text is looked for.
+const HEAD_BYTES: u64 = 4096;
 
 /// Prints what lies at a path, or what a recipe does.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failed> {
     let path = Path::new(&args.path);
-    let is_recipe = !path.exists() || path.extension().is_some_and(|e| e == "json");
-    if is_recipe {
-        let recipe = run::recipe(&args.path)?;
-        print_recipe(&recipe);
-        return match &args.sheet {
-            Some(file) => sheet::write(args, &recipe, file),
-            None => Ok(()),
-        };
+    if is_recipe(path) { recipe(args) } else { data(args, path) }
+}
+
+/// A name that is no path is a recipe's; so is a file of JSON, whatever it is called. A list
+/// of samples has an object on every line, and its name says so.
+fn is_recipe(path: &Path) -> bool {
+    if !path.is_file() {
+        return !path.exists();
+    }
+    match path.extension() {
+        Some(ext) if ext.eq_ignore_ascii_case("jsonl") => false,
+        Some(ext) if ext.eq_ignore_ascii_case("json") => true,
+        _ => file::head(path, HEAD_BYTES)
+            .is_ok_and(|head| head.trim_ascii_start().first() == Some(&b'{')),
+    }
+}
+
+fn recipe(args: &InspectArgs) -> Result<(), Failed> {
+    let recipe = run::recipe(&args.path)?;
+    if args.verify {
+        return Err(Failed::Arguments(format!(
+            "`--verify` reads a store, and `{}` is a recipe; give the folder of a store",
+            args.path
+        )));
+    }
+    if let Some(file) = &args.sheet {
+        file::check_writable(file)?;
+    }
+    print_recipe(&recipe);
+    match &args.sheet {
+        Some(file) => sheet::write(args, &recipe, file),
+        None => Ok(()),
+    }
+}
+
+fn data(args: &InspectArgs, path: &Path) -> Result<(), Failed> {
+    if args.sheet.is_some() {
+        return Err(Failed::Arguments(format!(
+            "`--sheet` shows what a recipe makes, and `{0}` is none; give a recipe, and \
+             `--data {0}`",
+            args.path
+        )));
     }
     if args.verify {
         return pack::verify(path);

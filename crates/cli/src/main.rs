@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod demo;
 mod doctor;
+mod file;
 mod findings;
 mod inspect;
 mod pack;
@@ -21,6 +22,8 @@ mod sizing;
 
 use std::process::ExitCode;
 
+use bothends_bench::BenchError;
+use bothends_runtime::RuntimeError;
 use clap::Parser;
 
 use args::{Args, Command};
@@ -36,8 +39,31 @@ pub(crate) enum Failed {
 
 impl<E: Into<anyhow::Error>> From<E> for Failed {
     fn from(error: E) -> Self {
-        Self::Run(error.into())
+        let error = error.into();
+        if is_of_arguments(&error) {
+            return Self::Arguments(chain(&error));
+        }
+        Self::Run(error)
     }
+}
+
+/// Whether an error speaks of numbers and names as they were typed: some make no sense only
+/// together with the data.
+fn is_of_arguments(error: &anyhow::Error) -> bool {
+    let of_run = matches!(
+        error.downcast_ref(),
+        Some(RuntimeError::Plan(_) | RuntimeError::Memory { .. })
+    );
+    let of_bench = matches!(
+        error.downcast_ref(),
+        Some(
+            BenchError::NoSuchOp { .. }
+                | BenchError::NotAlone { .. }
+                | BenchError::PeersStart { .. }
+                | BenchError::NoPython { .. }
+        )
+    );
+    of_run || of_bench
 }
 
 fn main() -> ExitCode {

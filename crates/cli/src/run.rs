@@ -1,15 +1,15 @@
 //! `bothends run`: flags into a configuration, and the result to where it was asked for.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_runtime::{
-    Digesting, DriveConfig, Driven, PageCacheUse, RankConfig, ReadConfig, ReaderKind,
-    RunConfig, Runtime, SideIndexUse, drive,
+    Digesting, DriveConfig, Driven, MemoryBudget, PageCacheUse, RankConfig, ReadConfig,
+    ReaderKind, RunConfig, Runtime, SideIndexUse, drive,
 };
 
 use crate::Failed;
@@ -18,7 +18,12 @@ use crate::args::{
     SideIndexArg,
 };
 use crate::progress::Bar;
-use crate::{chain, picture, say};
+use crate::{chain, file, picture, say};
+
+const MIB: usize = 1 << 20;
+
+/// Most bytes of a recipe file: far more than one with the most ops has.
+const MOST_RECIPE_BYTES: u64 = 1 << 20;
 
 /// Runs epochs as the flags say.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
@@ -112,7 +117,10 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
         rank: RankConfig { rank: args.rank, world: args.world, last: last(args.last) },
         on_bad: args.on_bad.parse().map_err(wrong)?,
         audit_percent: percent(&args.audit)?,
-        memory_budget_bytes: args.memory as usize * (1 << 20),
+        memory: match args.memory {
+            Some(mib) => MemoryBudget::Total(mib as usize * MIB),
+            None => MemoryBudget::Slots(160 * MIB),
+        },
         held_batches: 1,
     })
 }
@@ -140,7 +148,9 @@ pub(crate) fn recipe(text: &str) -> Result<Recipe, Failed> {
     if let Some(recipe) = Recipe::builtin(text) {
         return Ok(recipe);
     }
-    let json = fs::read_to_string(text).map_err(|e| {
+    let json = file::read(Path::new(text), MOST_RECIPE_BYTES);
+    let json = json.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+    let json = json.map_err(|e| {
         let names: Vec<_> = Recipe::builtin_names().collect();
         wrong(format!(
             "`{text}` is neither a built-in recipe ({}) nor a file that can be read ({e})",
@@ -211,7 +221,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failed> {
     fs::write(path, text).map_err(|e| cannot_write(path, &e))
 }
 
-pub(crate) fn cannot_write(path: &Path, error: &std::io::Error) -> Failed {
+pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failed {
     Failed::Run(anyhow::anyhow!(
         "cannot write {}: {error}",
         PathBuf::from(path).display()

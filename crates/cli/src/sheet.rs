@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bothends_core::recipe::{Recipe, Size};
 use bothends_core::tensor::SampleShape;
 use bothends_report::{Picture, Sheet, SheetCell, SheetRow};
-use bothends_runtime::{Looked, RunConfig, look};
+use bothends_runtime::{Looked, RunConfig, Runtime, look};
 use bothends_samples::GenerateConfig;
 
 use crate::args::InspectArgs;
@@ -31,11 +31,14 @@ pub(crate) fn write(
         }
         (None, None) => PathBuf::new(),
     };
-    let epochs = look(config(args, &data, recipe.clone()), args.epochs)?;
+    let n_there = n_samples(&data, recipe)?;
+    let n_shown = args.samples.min(u32::try_from(n_there).unwrap_or(u32::MAX));
+    let shown = Shown { data: &data, n_samples: n_shown, seed: args.seed };
+    let epochs = look(shown.config(recipe.clone()), args.epochs)?;
     let shape = epochs.first().and_then(|samples| samples.first());
     let shape = shape.and_then(|sample| sample.views.first()).map(|(shape, _)| *shape);
     let plain = plain(shape.map_or(Size { height: 224, width: 224 }, size));
-    let originals = look(config(args, &data, plain?), 1).unwrap_or_default();
+    let originals = look(shown.config(plain?), 1).unwrap_or_default();
     let html = bothends_report::sheet(&Sheet {
         title: recipe.name().to_owned(),
         words: recipe.words(),
@@ -44,24 +47,39 @@ pub(crate) fn write(
     });
     std::fs::write(file, html)
         .map_err(|e| anyhow::anyhow!("cannot write {}: {e}", file.display()))?;
+    let few = if n_shown < args.samples { ", all there are" } else { "" };
     say::line(&format!(
-        "{}: {} samples, made {} times",
+        "{}: {n_shown} samples{few}, made {} times",
         file.display(),
-        args.samples,
         args.epochs
     ));
     Ok(())
 }
 
-fn config(args: &InspectArgs, data: &Path, recipe: Recipe) -> RunConfig {
-    // A sample that is repeated needs a slot for every repetition.
-    let n_slots = args.samples * recipe.repeated_augment();
-    RunConfig {
-        batch_size: n_slots,
-        limit: None,
-        seed: args.seed,
-        repeat: recipe.repeated_augment(),
-        ..inspect::looking(data.to_owned(), recipe)
+/// Samples of a data set that the recipe fits.
+fn n_samples(data: &Path, recipe: &Recipe) -> Result<u64, Failed> {
+    let one =
+        RunConfig { batch_size: 1, ..inspect::looking(data.to_owned(), recipe.clone()) };
+    Ok(Runtime::open(one)?.source().n_samples())
+}
+
+/// The samples of a sheet.
+struct Shown<'a> {
+    data: &'a Path,
+    n_samples: u32,
+    seed: u64,
+}
+
+impl Shown<'_> {
+    fn config(&self, recipe: Recipe) -> RunConfig {
+        // A sample that is repeated needs a slot for every repetition.
+        let repeat = recipe.repeated_augment();
+        RunConfig {
+            batch_size: self.n_samples * repeat,
+            seed: self.seed,
+            repeat,
+            ..inspect::looking(self.data.to_owned(), recipe)
+        }
     }
 }
 

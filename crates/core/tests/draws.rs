@@ -488,7 +488,9 @@ fn name(step: &Step) -> &'static str {
             Adjust::SolarizeAdd { .. } => "solarize_add",
             Adjust::Jpeg { .. } => "jpeg",
         },
-        Step::Window(_) | Step::FirstChannel | Step::Mix(_) => panic!("{step:?}"),
+        Step::Window(_) | Step::FirstChannel | Step::ThreeChannels | Step::Mix(_) => {
+            panic!("{step:?}")
+        }
     }
 }
 
@@ -552,6 +554,7 @@ fn numbers_of(step: &Step, pixels: f64) -> Vec<(&'static str, f64)> {
         | Step::MirrorRows
         | Step::Warp(_)
         | Step::FirstChannel
+        | Step::ThreeChannels
         | Step::Mix(_) => Vec::new(),
     }
 }

@@ -130,6 +130,7 @@ impl Workbench {
             Step::Adjust(adjust) => self.adjuster.adjust(image, adjust),
             Step::Erase { area, fill } => erase(image, *area, fill.0),
             Step::FirstChannel => image.keep_first_channel(),
+            Step::ThreeChannels => image.widen_grey(),
             Step::Mix(Mix::Begin { weight }) => self.mixer.begin(image, *weight),
             Step::Mix(Mix::Chain { weight }) => self.mixer.add(image, *weight),
             Step::Mix(Mix::End) => self.mixer.end(image),

@@ -260,6 +260,28 @@ fn normalising_another_number_of_channels_is_refused() {
     );
 }
 
+/// torchvision's `Grayscale(3)` repeats an image's one channel.
+#[test]
+fn three_channels_of_grey_are_the_one_three_times() {
+    let planes: Vec<u8> = (0..6).map(|i| i * 40).collect();
+    let (height, width, channels) = (2, 3, 1);
+    let encoding = Encoding::Planar { height, width, channels };
+    for views in ["", r#"{"op": "multi_crop", "views": [{"ops": ["#] {
+        let end = if views.is_empty() { "" } else { "]}]}" };
+        let json = format!(
+            r#"{{"version": 1, "name": "x", "ops": [{{"op": "decode"}}, {views}
+                {{"op": "grayscale", "num_output_channels": 3}}{end}]}}"#
+        );
+        let recipe = Recipe::from_json(&json).unwrap();
+        let shape = RecordShape::Planar { height, width, channels };
+        let pipeline = Pipeline::new(&recipe, recipe.views(shape).unwrap());
+        let record = Record::new(&planes, encoding);
+        let made = run(&pipeline, &mut Scratch::default(), key(0, 0), record).unwrap();
+        let wanted: Vec<u8> = planes.iter().flat_map(|grey| [*grey; 3]).collect();
+        assert_eq!(made, wanted);
+    }
+}
+
 fn key(epoch: u32, sample: u64) -> SampleKey {
     SampleKey { seed: 11, epoch: EpochIdx(epoch), sample: SampleId(sample) }
 }

@@ -28,6 +28,7 @@ pub(crate) fn raised(py: Python<'_>, error: &RuntimeError) -> PyErr {
 fn class_of(error: &RuntimeError) -> &'static str {
     match error {
         RuntimeError::Options(_)
+        | RuntimeError::Memory { .. }
         | RuntimeError::Plan(_)
         | RuntimeError::Recipe(_)
         | RuntimeError::Ops(_)

@@ -111,6 +111,18 @@ impl Default for ReadConfig {
     }
 }
 
+/// Memory that batches may take on the host, in bytes: slots that prongs fill, batches in the
+/// output's form, and what mixing keeps. What a worker or a reader keeps for the sample it is at,
+/// and the table of the data set, come on top.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryBudget {
+    /// So much for slots that prongs fill, and more where they could make no progress with
+    /// that; the rest as is needed.
+    Slots(usize),
+    /// So much for all; a run that cannot do with it is refused.
+    Total(usize),
+}
+
 /// The part of the plan this process delivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankConfig {
@@ -159,9 +171,8 @@ pub struct RunConfig {
     pub on_bad: BadPolicy,
     /// Percentage of device batches that the host recomputes to catch a device that lies.
     pub audit_percent: u8,
-    /// Bytes that batches waiting on the host may take (slots, not counting one batch that
-    /// every prong must hold to make progress).
-    pub memory_budget_bytes: usize,
+    /// What batches may take on the host.
+    pub memory: MemoryBudget,
     /// Batches that the consumer may hold at once and still be given the next: 1 or more.
     pub held_batches: u32,
 }
@@ -189,7 +200,7 @@ impl RunConfig {
             rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
             on_bad: BadPolicy::Raise,
             audit_percent: 0,
-            memory_budget_bytes: 192 << 20,
+            memory: MemoryBudget::Slots(192 << 20),
             held_batches: 1,
         }
     }

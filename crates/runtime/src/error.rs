@@ -25,6 +25,21 @@ pub enum RuntimeError {
     /// The recipe cannot be run by this build.
     #[error(transparent)]
     Ops(#[from] bothends_ops::OpsError),
+    /// The limit of memory is less than batches need.
+    #[error(
+        "--memory {} is too little: batches of {batch_size} samples take {} MiB; use --memory {1}{}",
+        given_bytes >> 20, least_bytes.div_ceil(1 << 20), smaller(*largest_batch)
+    )]
+    Memory {
+        /// Samples of a batch.
+        batch_size: u32,
+        /// The limit.
+        given_bytes: usize,
+        /// What they take at least.
+        least_bytes: usize,
+        /// Samples of a batch that the limit is enough for; 0 when there is no such batch.
+        largest_batch: u32,
+    },
     /// Storage cannot be read at all.
     #[error(transparent)]
     Io(#[from] bothends_io::IoError),
@@ -144,4 +159,12 @@ pub enum RuntimeError {
         /// What does not fit and what to do.
         why: String,
     },
+}
+
+/// The other remedy for too little memory, where there is one.
+fn smaller(largest_batch: u32) -> String {
+    match largest_batch {
+        0 => String::new(),
+        n => format!(", or --batch-size {n}"),
+    }
 }

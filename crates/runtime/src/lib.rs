@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Reading order: `config` is what a run is told; `source` its data; `device` its devices;
-//! `runtime` owns these; `start` joins the loops of `collect`, `front`, `back` and `feed`
+//! `room` the memory of its batches; `runtime` owns these; `start` joins the loops of `collect`, `front`, `back` and `feed`
 //! with bounded queues (crossbeam's channels) into an `epoch`; `shutdown` says how that
 //! ends; `stall`, `log`, `report` and `result` say what it was. Two things stand on top:
 //! `drive`, with `measure`, makes a whole run of it and counts everything; `loader` deals
@@ -34,6 +34,7 @@ mod side_index;
 mod source;
 mod storage;
 
+mod room;
 mod runtime;
 mod start;
 
@@ -67,7 +68,8 @@ mod settings;
 
 pub use batch::{Batch, Mixed, Row, soft_labels};
 pub use config::{
-    BadPolicy, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
+    BadPolicy, MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig,
+    SideIndexUse,
 };
 pub use deal::Deal;
 pub use device::{DeviceSpec, SimRate, SimSpec, Via};

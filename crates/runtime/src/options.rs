@@ -21,7 +21,7 @@
 //! | `last` | `drop`, `pad`, `wrap` | `drop` |
 //! | `on_bad` | `raise`, `skip`, `replace`, `zero` | `raise` |
 //! | `audit` | percent of device batches that the host makes again | 0 |
-//! | `memory` | MiB that waiting batches may take | 192 |
+//! | `memory` | MiB that batches may take on the host, a limit | 160 for those in work, more where needed |
 //! | `held_batches` | batches the consumer may hold at once | 1 |
 //! | `reader` | `auto`, `uring`, `pread` | `auto` |
 //! | `side_index` | `auto`, `off` | `auto` |
@@ -37,7 +37,9 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_io::ReaderKind;
 use serde_json::{Map, Value};
 
-use crate::config::{PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse};
+use crate::config::{
+    MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
+};
 use crate::error::RuntimeError;
 
 /// Reads a loader's options. Blocks on the file system where `recipe` is a file.
@@ -110,9 +112,9 @@ fn parse(json: &str) -> Result<RunConfig, String> {
         strategy: keys.parsed("strategy")?.unwrap_or(config.strategy),
         objective: keys.parsed("objective")?.unwrap_or(config.objective),
         on_bad: keys.parsed("on_bad")?.unwrap_or(config.on_bad),
-        memory_budget_bytes: match keys.whole::<u32>("memory", 1)? {
-            Some(mebibytes) => mebibytes as usize * (1 << 20),
-            None => config.memory_budget_bytes,
+        memory: match keys.whole::<u32>("memory", 1)? {
+            Some(mebibytes) => MemoryBudget::Total(mebibytes as usize * (1 << 20)),
+            None => MemoryBudget::Slots(160 << 20),
         },
         ..config
     };
@@ -350,7 +352,7 @@ mod tests {
         assert_eq!(config.output.dtype, Dtype::F32);
         assert_eq!((config.rank.rank, config.rank.world), (1, 2));
         assert_eq!((config.audit_percent, config.held_batches), (5, 3));
-        assert_eq!(config.memory_budget_bytes, 64 << 20);
+        assert_eq!(config.memory, MemoryBudget::Total(64 << 20));
         assert_eq!(config.read.kind, ReaderKind::Pread);
         let documented = include_str!("options.rs").lines();
         let keys = documented.filter_map(|line| line.strip_prefix("//! | `"));

@@ -19,11 +19,8 @@ use crate::device::{DeviceProcess, DeviceSpec, SimSetting};
 use crate::epoch::DeviceThread;
 use crate::error::RuntimeError;
 use crate::result::EnergyDomain;
+use crate::room::{Room, Sizes};
 use crate::source::Source;
-
-/// Jobs a device holds at once: one being made, one waiting, so that it never idles while a
-/// result travels.
-pub(crate) const DEVICE_DEPTH: u32 = 2;
 
 /// A connected device.
 #[derive(Debug)]
@@ -84,6 +81,7 @@ pub struct Runtime {
     pub(crate) devices: Vec<Device>,
     pub(crate) ring: Ring,
     pub(crate) converted: Option<Ring>,
+    sizes: Sizes,
     pub(crate) room: Room,
     /// Mean nanoseconds of the host's workers per batch in the last epoch.
     pub(crate) front_prior_ns: Option<u64>,
@@ -92,84 +90,44 @@ pub struct Runtime {
     pub(crate) n_started: u64,
 }
 
-/// How many slots each prong may hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Room {
-    pub(crate) front: u32,
-    pub(crate) per_device: u32,
-    total: u32,
-}
-
-impl Room {
-    /// Divides the budget; every prong gets what it needs to make progress, whatever the
-    /// budget says.
-    fn divide(config: &RunConfig, slot_bytes: usize, n_devices: u32) -> Self {
-        let budget_bytes = config.memory_budget_bytes;
-        // Feed, ready, the one that is in nobody's hands for a moment, and the rescue slot
-        // outside the front's quota; and the consumer's.
-        let outside = 4 + config.held_batches;
-        let afford = u32::try_from(budget_bytes / slot_bytes.max(1)).unwrap_or(u32::MAX);
-        let least = outside + 3 + DEVICE_DEPTH * n_devices;
-        let share = afford.clamp(least, least.max(4096)) - outside;
-        let front = (share / 3).clamp(3, 16);
-        let left = share.saturating_sub(front);
-        let per_device = left.checked_div(n_devices).unwrap_or(0).clamp(DEVICE_DEPTH, 64);
-        Self { front, per_device, total: outside + front + per_device * n_devices }
-    }
-}
-
 impl Runtime {
     /// Opens the data and reserves memory. Starts no thread and reaches no device.
     ///
     /// # Errors
-    /// Data, recipe or plan that make no sense; no memory.
+    /// Data, recipe or plan that make no sense; a limit of memory that the batches cannot do
+    /// with; no memory.
     pub fn open(config: RunConfig) -> Result<Self, RuntimeError> {
         let source = Arc::new(Source::open(&config)?);
+        // Refuses impossible batch sizes and ranks before memory is taken for them.
+        plan(&config, &source, &options(&config, EpochIdx(0)))?;
         let views = source.pipeline.views();
         let finish = Finish::new(&config.recipe, views, config.output)?;
-        let rows = config.batch_size as usize;
+        let sizes = Sizes::new(&config, views.len(), &finish);
         let n_devices = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
-        let slot_bytes = rows * views.len();
-        let room = Room::divide(&config, slot_bytes, n_devices);
-        let ring = Ring::new(RingConfig { n_slots: room.total, slot_bytes })?;
-        let converted = if finish.is_identity() {
-            None
-        } else {
-            let slot_bytes = rows * finish.sample_bytes();
-            // The feed's, the one that is ready, and the consumer's.
-            let n_slots = 2 + config.held_batches;
-            Some(Ring::new(RingConfig { n_slots, slot_bytes })?)
-        };
-        let runtime = Self {
+        let room = Room::divide(config.memory, sizes, n_devices)?;
+        let ring = |n_slots, slot_bytes| Ring::new(RingConfig { n_slots, slot_bytes });
+        let converted =
+            sizes.converted_slot().map(|bytes| ring(sizes.n_converted(), bytes));
+        Ok(Self {
             source,
             finish: Arc::new(finish),
             reader: None,
             scratches: Vec::new(),
             devices: Vec::new(),
-            ring,
-            converted,
+            ring: ring(room.total, sizes.slot())?,
+            converted: converted.transpose()?,
+            sizes,
             room,
             front_prior_ns: None,
             n_started: 0,
             config,
-        };
-        // Refuses impossible batch sizes and ranks before anything is started.
-        runtime.plan(&runtime.options(EpochIdx(0)))?;
-        Ok(runtime)
+        })
     }
 
     /// The options that the run's configuration gives an epoch.
     #[must_use]
     pub fn options(&self, epoch: EpochIdx) -> EpochOptions {
-        EpochOptions {
-            epoch,
-            strategy: self.config.strategy,
-            repeat: self.config.repeat,
-            start: 0,
-            done: Vec::new(),
-            accelerator_ns: None,
-            consumers: 1,
-        }
+        options(&self.config, epoch)
     }
 
     /// The order of an epoch.
@@ -177,19 +135,7 @@ impl Runtime {
     /// # Errors
     /// Numbers that make no plan.
     pub fn plan(&self, options: &EpochOptions) -> Result<Plan, RuntimeError> {
-        Ok(Plan::new(PlanConfig {
-            n_samples: self.source.n_samples() * u64::from(options.repeat),
-            batch_size: self.config.batch_size,
-            shuffle: self.config.shuffle,
-            seed: self.config.seed,
-            epoch: options.epoch,
-            rank: self.config.rank.rank,
-            world: self.config.rank.world,
-            last: self.config.rank.last,
-            consumers: options.consumers,
-            start: options.start,
-            repetitions: self.config.recipe.repeated_augment(),
-        })?)
+        plan(&self.config, &self.source, options)
     }
 
     /// Bytes of a sample as a prong makes it and a link carries it.
@@ -267,7 +213,8 @@ impl Runtime {
     /// it on the session.
     ///
     /// # Errors
-    /// [`RuntimeError::Device`] when it refuses or does not answer.
+    /// [`RuntimeError::Device`] when it refuses or does not answer, [`RuntimeError::Memory`]
+    /// when the budget's limit leaves it no slots.
     pub fn attach(
         &mut self,
         name: &str,
@@ -293,9 +240,9 @@ impl Runtime {
     fn make_room(&mut self) -> Result<(), RuntimeError> {
         let n_devices = self.config.devices.len().max(self.devices.len() + 1);
         let n_devices = u32::try_from(n_devices).unwrap_or(u32::MAX);
-        let slot_bytes = self.ring.slot_bytes();
-        let room = Room::divide(&self.config, slot_bytes, n_devices);
+        let room = Room::divide(self.config.memory, self.sizes, n_devices)?;
         if room != self.room {
+            let slot_bytes = self.ring.slot_bytes();
             self.ring = Ring::new(RingConfig { n_slots: room.total, slot_bytes })?;
             self.room = room;
         }
@@ -313,6 +260,38 @@ impl Runtime {
             manifest: self.source.table.encode(),
         }
     }
+}
+
+fn options(config: &RunConfig, epoch: EpochIdx) -> EpochOptions {
+    EpochOptions {
+        epoch,
+        strategy: config.strategy,
+        repeat: config.repeat,
+        start: 0,
+        done: Vec::new(),
+        accelerator_ns: None,
+        consumers: 1,
+    }
+}
+
+fn plan(
+    config: &RunConfig,
+    source: &Source,
+    options: &EpochOptions,
+) -> Result<Plan, RuntimeError> {
+    Ok(Plan::new(PlanConfig {
+        n_samples: source.n_samples() * u64::from(options.repeat),
+        batch_size: config.batch_size,
+        shuffle: config.shuffle,
+        seed: config.seed,
+        epoch: options.epoch,
+        rank: config.rank.rank,
+        world: config.rank.world,
+        last: config.rank.last,
+        consumers: options.consumers,
+        start: options.start,
+        repetitions: config.recipe.repeated_augment(),
+    })?)
 }
 
 // ---- what the run has used ----------------------------------------------------------------

@@ -29,7 +29,8 @@ use crate::home::Home;
 use crate::log::EventLog;
 use crate::pin::Pins;
 use crate::report::EpochReport;
-use crate::runtime::{DEVICE_DEPTH, EpochOptions, Runtime};
+use crate::room::DEVICE_DEPTH;
+use crate::runtime::{EpochOptions, Runtime};
 use crate::shutdown::Stop;
 use crate::stall::{Stall, StallGauge};
 

@@ -21,7 +21,9 @@ use bothends_csd::{
     Capabilities, Completion, CsdError, DeviceStats, Job, JobId, PROTOCOL_VERSION,
     Refused, Session, Transport,
 };
-use bothends_runtime::{Epoch, EpochReport, RunConfig, Runtime, RuntimeError};
+use bothends_runtime::{
+    Epoch, EpochReport, MemoryBudget, RunConfig, Runtime, RuntimeError,
+};
 
 const N_SAMPLES: u32 = 320;
 const BATCH_SIZE: u32 = 8;
@@ -84,7 +86,7 @@ impl Data {
             seed: 5,
             workers: 2,
             strategy: strategy.parse().unwrap(),
-            memory_budget_bytes: 0,
+            memory: MemoryBudget::Slots(0),
             held_batches: 1,
             ..RunConfig::new(self.path().to_owned(), recipe)
         }

@@ -1,16 +1,17 @@
 //! The peers: a program that does the same ops with torchvision and OpenCV, and takes the
 //! time itself.
 //!
-//! It is asked one line and answers one line; the images it works on stand behind the first
+//! It says a greeting as soon as it runs: what is not Python does not get so far. From then on
+//! it is asked one line and answers one line; the images it works on stand behind the first
 //! two. Every wait has a deadline, and whatever happens the program is ended when this is
 //! dropped. What it answers is trusted; `scripts/peers/ops.py` is such a program.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bothends_ops::image::Image;
 use serde::Serialize;
@@ -19,10 +20,18 @@ use super::cases::Case;
 use super::work::{Images, Timed};
 use crate::BenchError;
 
+/// The program's first line, before it loads anything.
+const GREETING: &str = "peers";
+/// Most bytes of a line that it says.
+const LONGEST_LINE: u64 = 4096;
+/// Longest wait for the interpreter to run at all.
+const LONGEST_GREETING: Duration = Duration::from_secs(10);
 /// Longest wait for the program to load its libraries.
-const LONGEST_START: Duration = Duration::from_secs(120);
+const LONGEST_START: Duration = Duration::from_secs(60);
 /// Longest wait for one measurement.
 const LONGEST_ANSWER: Duration = Duration::from_secs(60);
+/// Longest wait for the thread that talks to it, once it has been ended.
+const LONGEST_END: Duration = Duration::from_secs(1);
 
 /// How to start the program.
 #[derive(Debug, Clone)]
@@ -66,8 +75,8 @@ pub(super) struct Peers {
     child: Child,
     /// `None` once nothing is to be asked any more.
     requests: Option<SyncSender<Vec<u8>>>,
-    /// `None` in place of an answer: the program is gone.
-    answers: Receiver<Option<String>>,
+    /// The greeting, then answers; ends with the program.
+    answers: Receiver<String>,
     talking: Option<JoinHandle<()>>,
     /// What the peers are, with their versions.
     pub(super) versions: String,
@@ -79,6 +88,29 @@ impl Peers {
         command: &PeersCommand,
         images: &Images,
     ) -> Result<Self, BenchError> {
+        let mut peers = Self::greeted(command, LONGEST_GREETING)?;
+        peers.ask("image source", image(&images.source), LONGEST_START)?;
+        peers.versions =
+            peers.ask("image sample", image(&images.sample), LONGEST_START)?;
+        Ok(peers)
+    }
+
+    /// Starts the program and hears its greeting.
+    fn greeted(command: &PeersCommand, longest: Duration) -> Result<Self, BenchError> {
+        let PeersCommand { python, script } = command;
+        let peers = Self::spawned(command)?;
+        let why = match peers.answers.recv_timeout(longest) {
+            Ok(line) if line == GREETING => return Ok(peers),
+            Ok(_) => "it said something else".to_owned(),
+            Err(RecvTimeoutError::Disconnected) => "it ended".to_owned(),
+            Err(RecvTimeoutError::Timeout) => {
+                format!("it said nothing for {} s", longest.as_secs())
+            }
+        };
+        Err(BenchError::NoPython { python: python.clone(), script: script.clone(), why })
+    }
+
+    fn spawned(command: &PeersCommand) -> Result<Self, BenchError> {
         let PeersCommand { python, script } = command;
         let failed = |source| BenchError::PeersStart { python: python.clone(), source };
         let mut child = Command::new(python)
@@ -95,12 +127,13 @@ impl Peers {
         let (answering, answers) = sync_channel(1);
         let talking = thread::Builder::new().name("peers".to_owned()).spawn(move || {
             let (Some(mut stdin), Some(mut stdout)) = (stdin, stdout) else { return };
-            while let Ok(request) = asked.recv() {
-                let answer = answer(&mut stdin, &mut stdout, &request);
-                let is_gone = answer.is_none();
-                if answering.send(answer).is_err() || is_gone {
-                    break;
+            while let Some(said) = line(&mut stdout) {
+                if answering.send(said).is_err() {
+                    return;
                 }
+                let Ok(request) = asked.recv() else { return };
+                // A program that ends before it has read everything may have said why.
+                let _ = stdin.write_all(&request).and_then(|()| stdin.flush());
             }
         });
         let mut peers = Self {
@@ -111,9 +144,6 @@ impl Peers {
             versions: String::new(),
         };
         peers.talking = Some(talking.map_err(failed)?);
-        peers.ask("image source", image(&images.source), LONGEST_START)?;
-        peers.versions =
-            peers.ask("image sample", image(&images.sample), LONGEST_START)?;
         Ok(peers)
     }
 
@@ -156,13 +186,11 @@ impl Peers {
         };
         let asked = what.to_owned();
         match answer {
-            Ok(Some(line)) => match line.strip_prefix("error ") {
+            Ok(line) => match line.strip_prefix("error ") {
                 None => Ok(line),
                 Some(why) => Err(BenchError::PeersFailed { asked, why: why.to_owned() }),
             },
-            Ok(None) | Err(RecvTimeoutError::Disconnected) => {
-                Err(BenchError::PeersGone { asked })
-            }
+            Err(RecvTimeoutError::Disconnected) => Err(BenchError::PeersGone { asked }),
             Err(RecvTimeoutError::Timeout) => {
                 Err(BenchError::PeersSilent { asked, seconds: longest.as_secs() })
             }
@@ -177,22 +205,22 @@ impl Drop for Peers {
         // Fails only where it is dead already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        if let Some(talking) = self.talking.take() {
+        let Some(talking) = self.talking.take() else { return };
+        // Who was started by the program may hold its pipes open; the thread is left to them.
+        let deadline = Instant::now() + LONGEST_END;
+        while !talking.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if talking.is_finished() {
             let _ = talking.join();
         }
     }
 }
 
-/// One line for one request; `None` when the program is gone.
-fn answer(
-    stdin: &mut impl Write,
-    stdout: &mut impl BufRead,
-    request: &[u8],
-) -> Option<String> {
-    // A program that ends before it has read everything may have said why.
-    let _ = stdin.write_all(request).and_then(|()| stdin.flush());
+/// What the program says next; `None` when it is gone.
+fn line(stdout: &mut impl BufRead) -> Option<String> {
     let mut line = String::new();
-    let n_bytes = stdout.read_line(&mut line).ok()?;
+    let n_bytes = stdout.take(LONGEST_LINE).read_line(&mut line).ok()?;
     (n_bytes > 0).then(|| line.trim().to_owned())
 }
 
@@ -210,21 +238,46 @@ mod tests {
     use std::fs;
     use std::time::Instant;
 
+    fn shell(folder: &tempfile::TempDir, text: &str) -> PeersCommand {
+        let script = folder.path().join("peers.sh");
+        fs::write(&script, text).unwrap();
+        PeersCommand { python: "/bin/sh".into(), script }
+    }
+
     #[test]
     fn a_silent_program_is_ended_after_the_deadline() {
         let folder = tempfile::tempdir().unwrap();
-        let script = folder.path().join("peers.sh");
-        fs::write(&script, "echo a; echo b; exec sleep 1000").unwrap();
+        // The shell's own child outlives it, with its end of the pipe.
+        let command = shell(&folder, "echo peers; echo a; echo b; sleep 40; true");
         let mut image = Image::default();
         image.reshape(Size { height: 1, width: 1 }, 3);
         let images = Images { source: image.clone(), sample: image };
-        let command = PeersCommand { python: "/bin/sh".into(), script };
         let begin = Instant::now();
         let mut peers = Peers::start(&command, &images).unwrap();
         assert_eq!(peers.versions, "b");
         let asked = peers.ask("anything", vec![b'\n'], Duration::from_millis(30));
         assert!(matches!(asked, Err(BenchError::PeersSilent { .. })), "{asked:?}");
         drop(peers);
-        assert!(begin.elapsed() < Duration::from_secs(500), "it was not ended");
+        assert!(begin.elapsed() < Duration::from_secs(30), "it was not ended");
+    }
+
+    #[test]
+    fn what_is_no_python_is_named_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let endless = "exec cat /dev/zero";
+        for (python, text, why) in [
+            ("/bin/true", "", "it ended"),
+            ("/bin/cat", "import sys", "it said something else"),
+            ("/bin/sh", endless, "it said something else"),
+            ("/bin/sh", "sleep 40; true", "it said nothing for 0 s"),
+        ] {
+            let command = PeersCommand { python: python.into(), ..shell(&folder, text) };
+            let longest = match text.starts_with("sleep") {
+                true => Duration::from_millis(30),
+                false => Duration::from_secs(100),
+            };
+            let said = Peers::greeted(&command, longest).unwrap_err().to_string();
+            assert!(said.contains(python) && said.contains(why), "{said}");
+        }
     }
 }

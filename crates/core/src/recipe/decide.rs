@@ -38,7 +38,7 @@ impl Decision {
     }
 
     /// What is done to a copy of the image for each view; one view without steps where the
-    /// recipe makes no views.
+    /// recipe makes one.
     pub fn views(&self) -> impl Iterator<Item = &[Step]> {
         let begins = std::iter::once(self.n_shared).chain(self.ends.iter().copied());
         self.ends.iter().zip(begins).map(|(&end, begin)| &self.steps[begin..end])
@@ -138,8 +138,10 @@ impl Recipe {
     ) -> Result<(), Misfit> {
         into.clear();
         self.decide_for(key, image, into)?;
-        if into.ends.is_empty() {
+        if into.ends.len() <= 1 {
+            // An only view shares its steps with no other, wherever they stand.
             into.n_shared = into.steps.len();
+            into.ends.clear();
             into.ends.push(into.n_shared);
         }
         Ok(())
@@ -219,7 +221,7 @@ impl Deciding<'_> {
 
     /// The middle of the image, [column, row].
     fn middle(&self) -> [f64; 2] {
-        [f64::from(self.size.width) * 0.5, f64::from(self.size.height) * 0.5]
+        self.size.middle()
     }
 }
 
@@ -302,13 +304,7 @@ impl Deciding<'_> {
 
     /// The image has this size from here on.
     fn becomes(&mut self, size: Size) -> Result<(), Misfit> {
-        let Size { height, width } = size;
-        let n_pixels = u64::from(height) * u64::from(width);
-        let possible = 1..=MAX_IMAGE_SIDE;
-        if !possible.contains(&height)
-            || !possible.contains(&width)
-            || n_pixels > u64::from(MAX_IMAGE_PIXELS)
-        {
+        if !size.is_possible() {
             return Err(Misfit::Size { size });
         }
         self.size = size;
@@ -504,6 +500,22 @@ fn center(n: u32, len: u32) -> i64 {
     let half = (n - len) / 2;
     let rounds_up = (n - len) % 2 == 1 && half % 2 == 1;
     i64::from(half) + i64::from(rounds_up)
+}
+
+impl Size {
+    /// The middle of an image, [column, row].
+    pub(super) fn middle(self) -> [f64; 2] {
+        [f64::from(self.width) * 0.5, f64::from(self.height) * 0.5]
+    }
+
+    /// Whether an image can be as large: neither empty, nor too long, nor too much in all.
+    pub(super) fn is_possible(self) -> bool {
+        let Self { height, width } = self;
+        let possible = 1..=MAX_IMAGE_SIDE;
+        possible.contains(&height)
+            && possible.contains(&width)
+            && u64::from(height) * u64::from(width) <= u64::from(MAX_IMAGE_PIXELS)
+    }
 }
 
 fn whole(Size { height, width }: Size) -> CropBox {

@@ -72,7 +72,11 @@ pub enum RecipeError {
         at: Path,
     },
     /// A name that no op has.
-    #[error("op {at} is `{name}`, which this build does not have; it has {}", known.join(", "))]
+    #[error(
+        "op {at} is `{}`, which this build does not have; it has {}",
+        shortened(name, 40),
+        known.join(", ")
+    )]
     UnknownOp {
         /// Its place.
         at: Path,
@@ -92,7 +96,7 @@ pub enum RecipeError {
         source: serde_json::Error,
     },
     /// A parameter out of range.
-    #[error("op {at} `{op}`: `{key}` is {got}; it must be {must}")]
+    #[error("op {at} `{op}`: `{key}` is {}; it must be {must}", shortened(got, 120))]
     Range {
         /// Its place.
         at: Path,
@@ -118,7 +122,7 @@ pub enum RecipeError {
         remedy: &'static str,
     },
     /// The recipe does not fit the records it would be used on.
-    #[error("recipe `{recipe}` does not fit the data: {why}; {remedy}")]
+    #[error("recipe `{}` does not fit the data: {why}; {remedy}", shortened(recipe, 40))]
     Shape {
         /// The recipe's name.
         recipe: String,
@@ -127,4 +131,24 @@ pub enum RecipeError {
         /// What to do.
         remedy: &'static str,
     },
+    /// There are no records that the recipe fits.
+    #[error("recipe `{}` fits no data: {why}; {remedy}", shortened(recipe, 40))]
+    FitsNothing {
+        /// The recipe's name.
+        recipe: String,
+        /// What does not fit, whatever the data.
+        why: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+}
+
+/// At most `most` characters of `text`: a message is one line, whatever stands in a file.
+fn shortened(text: &str, most: usize) -> String {
+    let mut characters = text.chars();
+    let mut short: String = characters.by_ref().take(most).collect();
+    if characters.next().is_some() {
+        short.push('…');
+    }
+    short
 }

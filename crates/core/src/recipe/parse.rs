@@ -1,5 +1,6 @@
 //! From JSON to a complete recipe: file → op (unknown keys refused, every default filled in)
-//! → every parameter in range (`parse/check.rs`) → every op at its place (`parse/order.rs`).
+//! → every parameter in range (`parse/check.rs`) → every op at its place (`parse/order.rs`) →
+//! shapes that some records have (`shape.rs`).
 //!
 //! The defaults are torchvision's and stand at the fields of the ops' structs.
 
@@ -86,7 +87,7 @@ pub(super) fn recipe(json: &str) -> Result<Recipe, RecipeError> {
         return Err(RecipeError::TooManyOps { n_ops });
     }
     order::check(&ops)?;
-    Ok(Recipe {
+    let recipe = Recipe {
         version: raw.version,
         name: raw.name,
         about: raw.about,
@@ -94,7 +95,9 @@ pub(super) fn recipe(json: &str) -> Result<Recipe, RecipeError> {
         numerics: raw.numerics.unwrap_or(Numerics::Exact),
         repeated_augment: raw.repeated_augment.filter(|&n| n > 1),
         ops,
-    })
+    };
+    recipe.fits_something()?;
+    Ok(recipe)
 }
 
 fn list(path: &Path, entries: Vec<Map<String, Value>>) -> Result<Vec<Op>, RecipeError> {

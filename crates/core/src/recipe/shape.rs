@@ -2,11 +2,13 @@
 //! without reading them.
 //!
 //! A batch is a block of equal samples, so a recipe whose output depends on each image's
-//! own size is refused here, before anything is read.
+//! own size is refused here, before anything is read; and one that no records fit, before
+//! there are any.
 
+use super::draw::{self, Expand};
 use super::op::{
-    Colour, Control, Crops, ErasingValue, FiveCrop, Geometry, Op, Policy, RandomCrop,
-    RandomErasing, TenCrop,
+    Colour, Control, Crops, ErasingValue, FiveCrop, Geometry, Grayscale, Op, Policy,
+    RandomCrop, RandomErasing, TenCrop,
 };
 use super::step::Fill;
 use super::{Padding, Recipe, RecipeError, ResizeTo, Size};
@@ -62,11 +64,74 @@ impl Recipe {
     /// [`RecipeError::Shape`] when the size depends on the image or on chance, when an op
     /// cannot work on such records, or when `normalize` has another number of channels.
     pub fn views(&self, record: RecordShape) -> Result<Views, RecipeError> {
-        let shapes = if self.ops.first() == Some(&Op::Decode) {
-            self.decoded_shapes(record)?
+        if self.decodes() {
+            self.views_of(self.decoded(record)?)
         } else {
-            vec![self.undecoded_shape(record)?]
+            self.views_at_cut(vec![self.undecoded_shape(record)?])
+        }
+    }
+
+    /// Whether there can be records that the recipe fits: planes all of one size, whichever
+    /// it is, which fit wherever image files do; without `decode`, bytes.
+    ///
+    /// # Errors
+    /// [`RecipeError::FitsNothing`], saying why those of three channels do not fit.
+    pub(super) fn fits_something(&self) -> Result<(), RecipeError> {
+        let fit = |channels| {
+            if self.decodes() {
+                let (extent, decider) = (Extent::Alike, "decode");
+                self.views_of(Known { extent, channels, decider })
+            } else {
+                self.views_at_cut(vec![SampleShape { height: 1, width: 1, channels: 1 }])
+            }
         };
+        let Err(usual) = fit(3) else { return Ok(()) };
+        if self.channels_named().any(|channels| fit(channels).is_ok()) {
+            return Ok(());
+        }
+        let RecipeError::Shape { recipe, why, remedy } = usual else { return Err(usual) };
+        Err(RecipeError::FitsNothing { recipe, why, remedy })
+    }
+
+    fn decodes(&self) -> bool {
+        self.ops.first() == Some(&Op::Decode)
+    }
+
+    /// Numbers of channels beside three that ops ask for; any other is the same to all ops
+    /// as one of these, or does not fit.
+    fn channels_named(&self) -> impl Iterator<Item = u32> {
+        let means = self.normalise().map(|op| op.mean.len());
+        let named = self.n_values_erased().chain(means);
+        std::iter::once(1).chain(named.filter_map(|n| u32::try_from(n).ok()))
+    }
+
+    /// How long the lists of values are that are put into rectangles behind the cut.
+    fn n_values_erased(&self) -> impl Iterator<Item = usize> {
+        self.after_cut().iter().filter_map(|op| {
+            let Op::RandomErasing(RandomErasing { value, .. }) = op else { return None };
+            let ErasingValue::Each(values) = value else { return None };
+            Some(values.len())
+        })
+    }
+
+    /// The views that are made of an image of which so much is known.
+    fn views_of(&self, image: Known) -> Result<Views, RecipeError> {
+        let mut views = vec![image];
+        for op in self.before_cut() {
+            // Ops that make views are the last.
+            let image = views[0];
+            views = if let Op::Crops(op) = op {
+                self.crops(image, op)?
+            } else {
+                vec![self.follow(image, op)?]
+            };
+        }
+        let shapes = views.into_iter().map(|known| self.fixed(known));
+        self.views_at_cut(shapes.collect::<Result<_, _>>()?)
+    }
+
+    /// Whether samples can have these shapes, for what stands behind the cut and in all.
+    fn views_at_cut(&self, shapes: Vec<SampleShape>) -> Result<Views, RecipeError> {
         self.check_channels(&shapes)?;
         if shapes.len() > 1 && self.after_cut().iter().any(Op::mixes) {
             return Err(self.unfit(
@@ -99,26 +164,22 @@ impl Recipe {
     /// What stands behind the cut has one number per channel of every view.
     fn check_channels(&self, shapes: &[SampleShape]) -> Result<(), RecipeError> {
         for channels in shapes.iter().map(|shape| shape.channels as usize) {
-            let fits = |n: usize| n == channels;
             if let Some(n) = self.normalise().map(|op| op.mean.len())
-                && !fits(n)
+                && n != channels
             {
                 return Err(self.unfit(
                     format!("`normalize` has {n} channels and a sample has {channels}"),
                     "give `normalize` one mean and one std per channel",
                 ));
             }
-            for op in self.after_cut() {
-                if let Op::RandomErasing(RandomErasing { value, .. }) = op
-                    && let ErasingValue::Each(values) = value
-                    && !fits(values.len())
-                {
-                    let n = values.len();
-                    return Err(self.unfit(
-                        format!("`random_erasing` has {n} values and a sample {channels} channels"),
-                        "give it one number, or one per channel",
-                    ));
-                }
+            let mut lists = self.n_values_erased();
+            if let Some(n) = lists.find(|n| ![1, channels].contains(n)) {
+                return Err(self.unfit(
+                    format!(
+                        "`random_erasing` has {n} values and a sample {channels} channels"
+                    ),
+                    "give it one number, or one per channel",
+                ));
             }
         }
         Ok(())
@@ -141,14 +202,11 @@ impl Recipe {
         Ok(SampleShape { height: 1, width, channels: 1 })
     }
 
-    fn decoded_shapes(
-        &self,
-        record: RecordShape,
-    ) -> Result<Vec<SampleShape>, RecipeError> {
-        let (channels, size) = match record {
-            RecordShape::Image => (3, None),
+    fn decoded(&self, record: RecordShape) -> Result<Known, RecipeError> {
+        let (channels, extent) = match record {
+            RecordShape::Image => (3, Extent::Own),
             RecordShape::Planar { height, width, channels } => {
-                (channels, Some(Size { height, width }))
+                (channels, Extent::Exactly(Size { height, width }))
             }
             RecordShape::Opaque { .. } => {
                 return Err(self.unfit(
@@ -157,18 +215,7 @@ impl Recipe {
                 ));
             }
         };
-        let image = Known { size, channels, decider: "decode" };
-        let mut views = vec![image];
-        for op in self.before_cut() {
-            // Ops that make views are the last.
-            let image = views[0];
-            views = if let Op::Crops(op) = op {
-                self.crops(image, op)?
-            } else {
-                vec![self.follow(image, op)?]
-            };
-        }
-        views.into_iter().map(|known| self.fixed(known)).collect()
+        Ok(Known { extent, channels, decider: "decode" })
     }
 
     fn crops(&self, image: Known, op: &Crops) -> Result<Vec<Known>, RecipeError> {
@@ -195,24 +242,31 @@ impl Recipe {
         op: &'static str,
         crop: Size,
     ) -> Result<Known, RecipeError> {
-        if image.size.is_some_and(|image| !crop.fits_in(image)) {
+        if let Extent::Exactly(size) = image.extent
+            && !crop.fits_in(size)
+        {
             return Err(self.unfit(
                 format!("`{op}` is larger than the image"),
                 "give it a smaller `size`, or `resize` before it",
             ));
         }
-        Ok(Known { size: Some(crop), ..image })
+        Ok(Known { extent: Extent::Exactly(crop), ..image })
     }
 
     fn fixed(&self, known: Known) -> Result<SampleShape, RecipeError> {
-        let Some(Size { height, width }) = known.size else {
-            return Err(self.unfit(
-                format!(
-                    "the size of a sample after `{}` depends on the image",
-                    known.decider
-                ),
-                "add `center_crop`, or give `resize` a [height, width]",
-            ));
+        let Size { height, width } = match known.extent {
+            Extent::Exactly(size) => size,
+            // Whatever it is, it is that of all samples.
+            Extent::Alike => Size { height: 1, width: 1 },
+            Extent::Own => {
+                return Err(self.unfit(
+                    format!(
+                        "the size of a sample after `{}` depends on the image",
+                        known.decider
+                    ),
+                    "add `center_crop`, or give `resize` a [height, width]",
+                ));
+            }
         };
         Ok(SampleShape { height, width, channels: known.channels })
     }
@@ -225,10 +279,28 @@ impl Recipe {
 /// What is known of an image without looking at it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Known {
-    size: Option<Size>,
+    extent: Extent,
     channels: u32,
     /// The op that decided the size, for the message.
     decider: &'static str,
+}
+
+/// What is known of an image's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// It.
+    Exactly(Size),
+    /// It may be that of all images, which is not known here.
+    Alike,
+    /// Each image has its own.
+    Own,
+}
+
+impl Extent {
+    /// What is known where the size becomes what `to` makes of it.
+    fn map(self, to: impl FnOnce(Size) -> Size) -> Self {
+        if let Self::Exactly(size) = self { Self::Exactly(to(size)) } else { self }
+    }
 }
 
 impl Recipe {
@@ -242,9 +314,7 @@ impl Recipe {
         match op {
             Op::Geometry(op) => self.follow_geometry(image, op),
             Op::Control(control) => self.follow_control(image, control, op),
-            Op::Colour(Colour::Grayscale(op)) if op.num_output_channels == 1 => {
-                Ok(Known { channels: 1, ..image })
-            }
+            Op::Colour(Colour::Grayscale(op)) => self.grayscale(image, op),
             Op::Decode
             | Op::Colour(_)
             | Op::Policy(_)
@@ -255,24 +325,52 @@ impl Recipe {
         }
     }
 
+    fn grayscale(&self, image: Known, op: &Grayscale) -> Result<Known, RecipeError> {
+        if [1, 3].contains(&image.channels) {
+            return Ok(Known { channels: op.num_output_channels, ..image });
+        }
+        Err(self.unfit(
+            format!(
+                "`grayscale` takes colours or grey and an image has {} channels",
+                image.channels
+            ),
+            "leave it out",
+        ))
+    }
+
     fn follow_geometry(&self, image: Known, op: &Geometry) -> Result<Known, RecipeError> {
-        let size = match op {
-            Geometry::RandomResizedCrop(op) => Some(op.size),
-            Geometry::CenterCrop(op) => Some(op.size),
+        let extent = match op {
+            Geometry::RandomResizedCrop(op) => Extent::Exactly(op.size),
+            Geometry::CenterCrop(op) => Extent::Exactly(op.size),
             Geometry::Resize(op) => match op.size {
-                ResizeTo::Exactly(size) => Some(size),
-                ResizeTo::ShortSide(_) => image.size.map(|size| op.target(size)),
+                ResizeTo::Exactly(size) => Extent::Exactly(size),
+                ResizeTo::ShortSide(_) => image.extent.map(|size| op.target(size)),
             },
-            Geometry::RandomCrop(op) => Some(self.random_crop(image, op)?),
-            Geometry::Pad(op) => image.size.map(|size| op.padding.around(size)),
-            Geometry::RandomRotation(op) if op.expand => None,
+            Geometry::RandomCrop(op) => Extent::Exactly(self.random_crop(image, op)?),
+            Geometry::Pad(op) => image.extent.map(|size| op.padding.around(size)),
+            Geometry::RandomRotation(op) if op.expand => match op.degrees.0 {
+                [low, high] if low < high => Extent::Own,
+                [angle, _] => image.extent.map(|size| {
+                    let center = op.center.unwrap_or(size.middle());
+                    draw::rotation_map(angle, size, center, Expand::Yes).1
+                }),
+            },
             Geometry::RandomHorizontalFlip(_)
             | Geometry::RandomVerticalFlip(_)
             | Geometry::RandomRotation(_)
             | Geometry::RandomAffine(_)
             | Geometry::RandomPerspective(_) => return Ok(image),
         };
-        Ok(Known { size, decider: op.name(), ..image })
+        if let Extent::Exactly(size) = extent
+            && !size.is_possible()
+        {
+            let (name, Size { height, width }) = (op.name(), size);
+            return Err(self.unfit(
+                format!("`{name}` makes images of {height} by {width} pixels"),
+                "let a side be from 1 to 65500, and all pixels 178956970 at most",
+            ));
+        }
+        Ok(Known { extent, decider: op.name(), ..image })
     }
 
     /// What is known behind `control`, which is `op`.
@@ -316,26 +414,32 @@ impl Recipe {
                     "the channels of a sample after `{}` depend on chance",
                     op.name()
                 ),
-                "use `num_output_channels` 3, or `random_grayscale`",
+                "use `random_grayscale`, or let `num_output_channels` be what there is before",
             ));
         }
-        if one.size == other.size {
-            return Ok(one);
-        }
-        if one.size.is_some() && other.size.is_some() {
-            return Err(self.unfit(
-                format!("the size of a sample after `{}` depends on chance", op.name()),
-                "let every way through it end in the same size",
-            ));
-        }
-        Ok(Known { size: None, decider: op.name(), ..one })
+        let extent = match (one.extent, other.extent) {
+            (own, others) if own == others => return Ok(one),
+            (Extent::Exactly(_), Extent::Exactly(_)) => {
+                return Err(self.unfit(
+                    format!(
+                        "the size of a sample after `{}` depends on chance",
+                        op.name()
+                    ),
+                    "let every way through it end in the same size",
+                ));
+            }
+            (Extent::Own, _) | (_, Extent::Own) => Extent::Own,
+            // There may be a size that makes them equal.
+            (Extent::Alike, _) | (_, Extent::Alike) => Extent::Alike,
+        };
+        Ok(Known { extent, decider: op.name(), ..one })
     }
 
     fn random_crop(&self, image: Known, op: &RandomCrop) -> Result<Size, RecipeError> {
-        let too_small = image.size.is_some_and(|size| {
-            !op.pad_if_needed && !op.size.fits_in(op.padding.around(size))
-        });
-        if too_small {
+        if let Extent::Exactly(size) = image.extent
+            && !op.pad_if_needed
+            && !op.size.fits_in(op.padding.around(size))
+        {
             return Err(self.unfit(
                 "`random_crop` is larger than the padded image".to_owned(),
                 "give it a smaller `size` or more `padding`",
@@ -346,8 +450,7 @@ impl Recipe {
 
     /// A fill of three values needs three channels.
     fn check_fill(&self, image: Known, op: &Op) -> Result<(), RecipeError> {
-        let Some(fill) = op.fill() else { return Ok(()) };
-        let [red, green, blue] = fill.0;
+        let Some((Fill([red, green, blue]), remedy)) = op.fill() else { return Ok(()) };
         if image.channels == 3 || red == green && green == blue {
             return Ok(());
         }
@@ -356,14 +459,22 @@ impl Recipe {
             format!(
                 "`{name}` fills with three values and an image has {channels} channels"
             ),
-            "give `fill` one number",
+            remedy,
         ))
     }
 }
 
 impl Op {
+    /// What is put around an image or into it, and the remedy where that is too much.
+    fn fill(&self) -> Option<(Fill, &'static str)> {
+        if let Self::RandomErasing(op) = self {
+            return Some((op.value.as_fill(), "give `value` one number"));
+        }
+        self.fill_around().map(|fill| (fill, "give `fill` one number"))
+    }
+
     /// What lies around an image, in ops that say it.
-    fn fill(&self) -> Option<Fill> {
+    fn fill_around(&self) -> Option<Fill> {
         match self {
             Self::Geometry(op) => match op {
                 Geometry::RandomCrop(op) => Some(op.fill),

@@ -40,6 +40,8 @@ pub enum Step {
     },
     /// Only the first channel is kept.
     FirstChannel,
+    /// The first channel three times.
+    ThreeChannels,
     /// A weighted sum of several images made from this one.
     Mix(Mix),
 }

@@ -293,9 +293,14 @@ fn the_long_side_follows_as_in_torchvision() {
     assert_eq!(resized(1, 65_500), (256, 16_768_000));
 }
 
+/// Why a recipe does not fit such records, or none at all.
+fn refusal(ops: &str, record: RecordShape) -> String {
+    let views = Recipe::from_json(&with_ops(ops)).and_then(|recipe| recipe.views(record));
+    views.unwrap_err().to_string()
+}
+
 #[test]
 fn what_does_not_fit_the_data_is_refused_by_name() {
-    let refusal = |ops: &str, record| recipe(ops).views(record).unwrap_err().to_string();
     let decode = r#"[{"op": "decode"}]"#;
     let line = refusal(decode, RecordShape::Image);
     assert!(
@@ -322,3 +327,4 @@ fn what_does_not_fit_the_data_is_refused_by_name() {
 }
 
 mod augment;
+mod early;

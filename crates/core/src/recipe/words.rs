@@ -293,6 +293,7 @@ impl Step {
                 area.height, area.width, area.top, area.left
             ),
             Self::FirstChannel => "one channel".into(),
+            Self::ThreeChannels => "three channels alike".into(),
             Self::Mix(Mix::Begin { weight }) => format!("itself × {weight:.2}"),
             Self::Mix(Mix::Chain { weight }) => format!("that chain × {weight:.2}"),
             Self::Mix(Mix::End) => "mixed".into(),

@@ -18,9 +18,16 @@ impl Deciding<'_> {
             }
             Colour::Grayscale(op) => {
                 self.adjust(Adjust::Grayscale);
-                if op.num_output_channels == 1 && self.channels > 1 {
-                    self.channels = 1;
-                    self.push(Step::FirstChannel);
+                match (op.num_output_channels, self.channels) {
+                    (1, 2..) => {
+                        self.channels = 1;
+                        self.push(Step::FirstChannel);
+                    }
+                    (3, 1) => {
+                        self.channels = 3;
+                        self.push(Step::ThreeChannels);
+                    }
+                    _ => {}
                 }
                 return;
             }

@@ -135,7 +135,7 @@ impl Kind {
 
 impl ErasingValue {
     /// What is put into an image of bytes.
-    pub(super) fn as_fill(&self) -> Fill {
+    pub(in crate::recipe) fn as_fill(&self) -> Fill {
         match self {
             Self::All(value) => Fill([byte(*value); 3]),
             Self::Each(values) => {

@@ -1,6 +1,6 @@
 //! Ops that draw other ops, and erasing.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::recipe::Interpolation;
 use crate::recipe::step::Fill;
@@ -150,7 +150,7 @@ pub struct Augmix {
     #[serde(default = "three")]
     pub mixture_width: u32,
     /// Ops of a chain; `null` draws 1 to 3 (torchvision writes −1).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "chain_depth")]
     pub chain_depth: Option<u32>,
     /// Parameter of the Beta and Dirichlet distributions of the weights.
     #[serde(default = "one")]
@@ -211,6 +211,24 @@ impl Default for ErasingValue {
     fn default() -> Self {
         Self::All(0.0)
     }
+}
+
+/// Says what torchvision's −1 is here.
+fn chain_depth<'de, D: Deserializer<'de>>(source: D) -> Result<Option<u32>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "`chain_depth` must be a whole number from 1 to 16; leave it out to draw \
+                     1 to 3, for which torchvision writes -1"
+    )]
+    enum Raw {
+        Given(u32),
+        Drawn(()),
+    }
+    Ok(match Raw::deserialize(source)? {
+        Raw::Given(depth) => Some(depth),
+        Raw::Drawn(()) => None,
+    })
 }
 
 fn nearest() -> Interpolation {

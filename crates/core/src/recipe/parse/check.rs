@@ -61,7 +61,7 @@ fn geometry(place: &Place, op: &Geometry) -> Checked {
             place.padding(op.padding)?;
             place.size(op.size)
         }
-        Geometry::Pad(op) => place.padding(op.padding),
+        Geometry::Pad(op) => place.border(op.padding),
         Geometry::RandomRotation(op) => {
             place.center(op.center)?;
             place.range(DEGREES, op.degrees.0, |degrees| degrees.abs() <= MOST_DEGREES)
@@ -81,7 +81,8 @@ fn control(place: &Place, op: &Control) -> Checked {
         Control::RandomApply(op) => place.probability(op.p),
         Control::RandomOrder(_) => Ok(()),
         Control::RandomChoice(op) => {
-            let rule = ("p", "a weight for each op, none below 0, not all 0");
+            let rule =
+                ("p", "a weight for each op, none below 0, not all 0, with a finite sum");
             let possible = 0.0..f64::INFINITY;
             place.require(rule, &op.p, |p| {
                 p.len() == op.transforms.len()
@@ -153,6 +154,10 @@ fn random_resized_crop(place: &Place, op: &RandomResizedCrop) -> Checked {
 
 fn resize(place: &Place, op: &Resize) -> Checked {
     let least = match op.size {
+        // The longer side is no shorter than this one, unless it is limited.
+        ResizeTo::ShortSide(side) if op.max_size.is_none() => {
+            return place.size(Size { height: side, width: side });
+        }
         ResizeTo::ShortSide(side) => {
             place.side(side)?;
             side
@@ -162,28 +167,31 @@ fn resize(place: &Place, op: &Resize) -> Checked {
             u32::MAX
         }
     };
+    let Some(max_size) = op.max_size else { return Ok(()) };
     let rule = (
         "max_size",
         "above `size`, which must be one number, and at most 16384; or leave it out",
     );
-    place.require(rule, &op.max_size, |max_size| {
-        max_size.is_none_or(|max| least < max && max <= MAX_SIDE)
-    })
+    place.require(rule, &max_size, |max| least < *max && *max <= MAX_SIDE)
 }
 
-const DEGREES: Rule =
-    ("degrees", "a number ≥ 0, or [least, greatest] with least ≤ greatest");
+const DEGREES: Rule = (
+    "degrees",
+    "a number from 0 to 36000, or [least, greatest] with least ≤ greatest within −36000 to 36000",
+);
 const MOST_DEGREES: f64 = 36_000.0;
 
 fn random_affine(place: &Place, op: &RandomAffine) -> Checked {
     place.center(op.center)?;
     place.range(DEGREES, op.degrees.0, |degrees| degrees.abs() <= MOST_DEGREES)?;
-    let rule = ("translate", "two shares from 0 to 1");
-    place.require(rule, &op.translate, |translate| {
-        translate.is_none_or(|shares| shares.iter().all(|s| (0.0..=1.0).contains(s)))
-    })?;
+    if let Some(translate) = op.translate {
+        let rule = ("translate", "two shares from 0 to 1; or leave it out");
+        place.require(rule, &translate, |shares| {
+            shares.iter().all(|s| (0.0..=1.0).contains(s))
+        })?;
+    }
     if let Some(scale) = op.scale {
-        let rule = ("scale", "[least, greatest] with 0 < least ≤ greatest ≤ 1000");
+        let rule = ("scale", "[least, greatest] with 0.001 ≤ least ≤ greatest ≤ 1000");
         place.range(rule, scale.0, |s| (1e-3..=1e3).contains(&s))?;
     }
     let Some(shear) = op.shear else { return Ok(()) };
@@ -205,7 +213,7 @@ fn multi_crop(place: &Place, op: &MultiCrop) -> Checked {
 }
 
 fn color_jitter(place: &Place, op: &ColorJitter) -> Checked {
-    let rule = "a number ≥ 0, or [least, greatest] with 0 ≤ least ≤ greatest";
+    let rule = "a number from 0 to 999999, or [least, greatest] with 0 ≤ least ≤ greatest ≤ 1000000";
     let factors = [
         ("brightness", op.brightness),
         ("contrast", op.contrast),
@@ -220,9 +228,11 @@ fn color_jitter(place: &Place, op: &ColorJitter) -> Checked {
         let rule = ("hue", "a number from 0 to 0.5, or a range within −0.5 to 0.5");
         place.range(rule, hue.0, |hue| hue.abs() <= 0.5)?;
     }
-    let given = [op.brightness, op.contrast, op.saturation].iter().any(Option::is_some);
+    if op.hue.is_some() || factors.iter().any(|(_, factors)| factors.is_some()) {
+        return Ok(());
+    }
     let rule = ("brightness", "given, or contrast, saturation or hue");
-    place.require(rule, &op.brightness, |_| given || op.hue.is_some())
+    Err(place.refusal(rule, "left out".to_owned()))
 }
 
 fn rand_augment(place: &Place, op: &RandAugment) -> Checked {
@@ -256,29 +266,38 @@ fn random_erasing(place: &Place, op: &RandomErasing) -> Checked {
     let rule = ("scale", "[least, greatest] with 0 ≤ least ≤ greatest ≤ 1");
     place.range(rule, op.scale, |share| (0.0..=1.0).contains(&share))?;
     place.ratio(op.ratio)?;
-    let given = match &op.value {
-        ErasingValue::All(value) => std::slice::from_ref(value),
-        ErasingValue::Each(values) => values,
-        ErasingValue::Random(_) => return Ok(()),
-    };
-    let rule = ("value", "finite numbers, one or one per channel");
-    place.require(rule, &given, |values| {
-        !values.is_empty() && values.iter().all(|value| value.is_finite())
-    })
+    let rule =
+        ("value", "one number or one per channel, each from −3.4e38 to 3.4e38 (f32)");
+    match &op.value {
+        ErasingValue::All(value) => place.require(rule, value, is_single),
+        ErasingValue::Each(values) => place.require(rule, values, |values| {
+            !values.is_empty() && values.iter().all(is_single)
+        }),
+        ErasingValue::Random(_) => Ok(()),
+    }
 }
 
 fn normalise(place: &Place, op: &Normalise) -> Checked {
     let Normalise { mean, std } = op;
-    let rule = ("mean", "one finite number per channel");
-    place.require(rule, mean, |mean| {
-        !mean.is_empty() && mean.iter().all(|m| m.is_finite())
-    })?;
+    let rule = ("mean", "one finite number per channel, from −3.4e38 to 3.4e38 (f32)");
+    place.require(rule, mean, |mean| !mean.is_empty() && mean.iter().all(is_single))?;
     place.require(("std", "as many numbers as `mean`"), std, |std| {
         std.len() == mean.len()
     })?;
-    place.require(("std", "above 0 in each channel"), std, |std| {
-        std.iter().all(|std| (f64::MIN_POSITIVE..f64::INFINITY).contains(std))
+    // The feed divides in f32.
+    let rule = ("std", "above 0 in each channel, from 1.2e-38 to 3.4e38 (f32)");
+    let possible = f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX);
+    place.require(rule, std, |std| std.iter().all(|std| possible.contains(std)))?;
+    let rule = ("std", "so large that (1 + |mean|) ÷ std is at most 3.4e38 (f32)");
+    place.require(rule, std, |std| {
+        let mut pairs = mean.iter().zip(std);
+        pairs.all(|(mean, std)| is_single(&((1.0 + mean.abs()) / std)))
     })
+}
+
+/// Whether a number is finite in f32 too, in which the feed computes.
+fn is_single(number: &f64) -> bool {
+    number.abs() <= f64::from(f32::MAX)
 }
 
 fn to_dtype(place: &Place, op: &ToDtype) -> Checked {
@@ -290,22 +309,25 @@ fn to_dtype(place: &Place, op: &ToDtype) -> Checked {
 fn mixing(place: &Place, alpha: f64, num_classes: Option<u32>) -> Checked {
     place.alpha(alpha)?;
     let rule = ("num_classes", "at least 1; or leave it out");
-    place.require(rule, &num_classes, |n| n.is_none_or(|n| n > 0))
+    num_classes.map_or(Ok(()), |n| place.require(rule, &n, |n| *n > 0))
 }
 
 impl Place {
     /// Whether the value keeps the rule of its parameter.
     fn require<T: Debug>(
         &self,
-        (key, must): Rule,
+        parameter: Rule,
         value: &T,
         rule: impl Fn(&T) -> bool,
     ) -> Checked {
         if rule(value) {
             return Ok(());
         }
-        let (at, op, got) = (self.at.clone(), self.op, format!("{value:?}"));
-        Err(RecipeError::Range { at, op, key, got, must })
+        Err(self.refusal(parameter, format!("{value:?}")))
+    }
+
+    fn refusal(&self, (key, must): Rule, got: String) -> RecipeError {
+        RecipeError::Range { at: self.at.clone(), op: self.op, key, got, must }
     }
 
     /// Whether both ends keep the rule and are in order.
@@ -320,13 +342,28 @@ impl Place {
 
     fn size(&self, size: Size) -> Checked {
         self.side(size.height)?;
-        self.side(size.width)
+        self.side(size.width)?;
+        let rule = ("size", "of at most 178956970 pixels in all; make a side shorter");
+        self.require(rule, &<[u32; 2]>::from(size), |_| size.is_possible())
     }
 
     fn padding(&self, padding: Padding) -> Checked {
         let sides: [u32; 4] = padding.into();
         self.require(("padding", "at most 16384"), &sides, |sides| {
             sides.iter().all(|&side| side <= MAX_SIDE)
+        })
+    }
+
+    /// Padding that becomes pixels.
+    fn border(&self, padding: Padding) -> Checked {
+        self.padding(padding)?;
+        let pixel = Size { height: 1, width: 1 };
+        let rule = (
+            "padding",
+            "at most 178956970 pixels around a single one; make a side shorter",
+        );
+        self.require(rule, &<[u32; 4]>::from(padding), |_| {
+            padding.around(pixel).is_possible()
         })
     }
 
@@ -344,9 +381,12 @@ impl Place {
     }
 
     fn center(&self, center: Option<[f64; 2]>) -> Checked {
-        let rule = ("center", "[column, row], or leave it out for the middle");
-        self.require(rule, &center, |center| {
-            center.is_none_or(|center| center.iter().all(|c| c.abs() <= 1e6))
+        let rule = (
+            "center",
+            "[column, row] within −1000000 to 1000000; or leave it out for the middle",
+        );
+        center.map_or(Ok(()), |center| {
+            self.require(rule, &center, |center| center.iter().all(|c| c.abs() <= 1e6))
         })
     }
 

@@ -10,6 +10,10 @@ const NO_BYTE: Complaint = (
     "before the cut with a value that is no byte",
     "give it whole numbers from 0 to 255, or move it behind `normalize`",
 );
+const NO_COLOUR: Complaint = (
+    "before the cut with a list of neither one nor three values",
+    "give it one number, or three for red, green and blue",
+);
 const AFTER_MIXING: Complaint =
     ("behind an op that mixes samples", "mix samples last of all");
 
@@ -67,8 +71,8 @@ fn on_pixels(op: &Op, before: &[Op]) -> Option<Complaint> {
         if is_behind_cut {
             return before.iter().any(Op::mixes).then_some(AFTER_MIXING);
         }
-        if !erasing.value.is_bytes() {
-            return Some(NO_BYTE);
+        if let Some(complaint) = erasing.value.as_bytes() {
+            return Some(complaint);
         }
     }
     if op.is_after_cut() {
@@ -90,7 +94,7 @@ fn on_pixels(op: &Op, before: &[Op]) -> Option<Complaint> {
 fn check_inside(at: &Path, op: &Op) -> Result<(), RecipeError> {
     if let Op::Crops(Crops::MultiCrop(crops)) = op {
         for (nth, view) in crops.views.iter().enumerate() {
-            check_nested(&at.inside(nth), &view.ops, Inside::Pixels)?;
+            check_nested(&at.inside(nth), &view.ops, Inside::View)?;
         }
     }
     let inside = if op.mixes() { Inside::Batch } else { Inside::Pixels };
@@ -115,6 +119,7 @@ fn mixes_once(at: &Path, op: &Op) -> Result<(), RecipeError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Pixels,
+    View,
     Batch,
 }
 
@@ -135,12 +140,22 @@ fn misplaced(op: &Op, inside: Inside) -> Option<Complaint> {
             "beside an op that mixes samples",
             "put only `mixup` and `cutmix` together",
         )),
-        Inside::Pixels if *op == Op::Decode || op.is_after_cut() || makes_views(op) => {
+        Inside::View if makes_views(op) => Some((
+            "inside a view",
+            "give `multi_crop` a view for each crop, or make only this op's views",
+        )),
+        Inside::View if op.mixes() => Some((
+            "inside a view",
+            "leave it out: samples of several views are not mixed",
+        )),
+        Inside::Pixels | Inside::View
+            if *op == Op::Decode || op.is_after_cut() || makes_views(op) =>
+        {
             Some(("inside another op", "move it to the recipe's own list of ops"))
         }
-        Inside::Pixels => {
+        Inside::Pixels | Inside::View => {
             let Op::RandomErasing(erasing) = op else { return None };
-            (!erasing.value.is_bytes()).then_some(NO_BYTE)
+            erasing.value.as_bytes()
         }
     }
 }
@@ -154,12 +169,17 @@ impl ErasingValue {
         matches!(self, Self::Random(_))
     }
 
-    fn is_bytes(&self) -> bool {
+    /// What is wrong with it as the value of pixels.
+    fn as_bytes(&self) -> Option<Complaint> {
+        let values = match self {
+            Self::All(value) => std::slice::from_ref(value),
+            Self::Each(values) if ![1, 3].contains(&values.len()) => {
+                return Some(NO_COLOUR);
+            }
+            Self::Each(values) => values,
+            Self::Random(_) => return Some(NO_BYTE),
+        };
         let is_byte = |v: &f64| (0.0..=255.0).contains(v) && v.fract() == 0.0;
-        match self {
-            Self::All(value) => is_byte(value),
-            Self::Each(values) => values.len() <= 3 && values.iter().all(is_byte),
-            Self::Random(_) => false,
-        }
+        (!values.iter().all(is_byte)).then_some(NO_BYTE)
     }
 }

@@ -130,11 +130,14 @@ fn every_op_has_one_canonical_form() {
 const WRONG: &[(&str, &str)] = &[
     (r#"{"op": "pad"}"#, "missing field `padding`"),
     (r#"{"op": "pad", "padding": 1, "padding_mode": "wrap"}"#, "unknown variant `wrap`"),
-    (r#"{"op": "resize", "size": [3, 4], "max_size": 9}"#, "`max_size` is Some(9)"),
+    (r#"{"op": "resize", "size": [3, 4], "max_size": 9}"#, "`max_size` is 9; it must be"),
     (r#"{"op": "random_rotation", "degrees": [9, 3]}"#, "with least ≤ greatest"),
     (r#"{"op": "random_rotation", "degrees": "9"}"#, "a number or [least, greatest]"),
     (r#"{"op": "random_affine", "degrees": 0, "translate": [2, 0]}"#, "`translate` is"),
-    (r#"{"op": "random_affine", "degrees": 0, "scale": [0, 1]}"#, "0 < least ≤ greatest"),
+    (
+        r#"{"op": "random_affine", "degrees": 0, "scale": [0, 1]}"#,
+        "0.001 ≤ least ≤ greatest",
+    ),
     (r#"{"op": "random_affine", "degrees": 0, "shear": 90}"#, "within −89 to 89"),
     (r#"{"op": "random_perspective", "distortion_scale": 2}"#, "it must be from 0 to 1"),
     (r#"{"op": "color_jitter"}"#, "it must be given, or contrast, saturation or hue"),
@@ -163,7 +166,7 @@ const WRONG: &[(&str, &str)] = &[
         "stands before normalize with the value \"random\"; move it behind `normalize`",
     ),
     (r#"{"op": "random_erasing", "value": 0.5}"#, "give it whole numbers from 0 to 255"),
-    (r#"{"op": "random_erasing", "value": []}"#, "one or one per channel"),
+    (r#"{"op": "random_erasing", "value": []}"#, "one number or one per channel"),
     (r#"{"op": "random_apply", "transforms": []}"#, "it must be at least one op"),
     (
         r#"{"op": "random_apply", "transforms": [{"op": "pad"}]}"#,
@@ -230,10 +233,7 @@ fn every_wrong_op_is_refused_with_op_key_and_remedy() {
 /// What does not fit the data, behind `decode` of images or of CIFAR's planes.
 #[test]
 fn what_depends_on_chance_or_does_not_fit_is_refused() {
-    let refusal = |ops: &str, record| {
-        let json = format!(r#"[{{"op": "decode"}}, {ops}]"#);
-        recipe(&json).views(record).unwrap_err().to_string()
-    };
+    let decoded = |ops: &str| format!(r#"[{{"op": "decode"}}, {ops}]"#);
     for (ops, part) in [
         (r#"{"op": "pad", "padding": 1}"#, "after `pad` depends on the image"),
         (
@@ -265,11 +265,11 @@ fn what_depends_on_chance_or_does_not_fit_is_refused() {
             "`random_erasing` has 2 values and a sample 3 channels",
         ),
     ] {
-        let line = refusal(ops, RecordShape::Image);
+        let line = refusal(&decoded(ops), RecordShape::Image);
         assert!(line.contains(part), "{part}\n{line}");
     }
     let line = refusal(
-        r#"{"op": "pad", "padding": 1}, {"op": "random_crop", "size": 35}"#,
+        &decoded(r#"{"op": "pad", "padding": 1}, {"op": "random_crop", "size": 35}"#),
         CIFAR,
     );
     assert!(line.contains("`random_crop` is larger than the padded image"), "{line}");
@@ -297,6 +297,20 @@ fn views_have_their_shapes() {
         shapes(r#"{"op": "random_crop", "size": 40, "pad_if_needed": true}"#),
         [[40, 40, 3]]
     );
+    let turned = |degrees: &str| {
+        let ops = format!(
+            r#"{{"op": "pad", "padding": [1, 0]}}, {{"op": "random_rotation",
+                "degrees": [{degrees}, {degrees}], "expand": true}}"#
+        );
+        let Some(Step::Warp(warp)) = decided(&ops, 0).shared().last().copied() else {
+            panic!()
+        };
+        assert_eq!(shapes(&ops), [[warp.size.height, warp.size.width, 3]]);
+        warp.size
+    };
+    // By an angle that is given, all images of one size become images of one size.
+    assert_eq!(turned("90"), Size { height: 34, width: 32 });
+    assert_eq!(turned("33.3"), Size { height: 46, width: 46 });
 }
 
 fn decided(ops: &str, sample: u64) -> Decision {
@@ -362,6 +376,18 @@ fn copies_of_a_view_differ() {
     let views: Vec<_> = decision.views().map(<[Step]>::to_vec).collect();
     assert_eq!(views.len(), 3);
     assert!(views[0] != views[1] && views[1] != views[2] && views[0] != views[2]);
+}
+
+#[test]
+fn an_only_view_is_the_sample() {
+    let resize = r#"{"op": "resize", "size": [8, 8]}"#;
+    let invert = r#"{"op": "random_invert", "p": 1}"#;
+    let one =
+        format!(r#"{resize}, {{"op": "multi_crop", "views": [{{"ops": [{invert}]}}]}}"#);
+    let decision = decided(&one, 5);
+    assert_eq!(decision.shared(), decided(&format!("{resize}, {invert}"), 5).shared());
+    assert_eq!(decision.shared().len(), 2);
+    assert_eq!(decision.views().collect::<Vec<_>>(), [&[] as &[Step]]);
 }
 
 #[test]
