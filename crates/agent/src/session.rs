@@ -3,9 +3,8 @@
 //! Every reason to refuse is found here, before any job, and said in one line for the host's
 //! user. Nothing here makes a sample: `work.rs` does.
 
-use std::error::Error;
-
 use bothends_core::ids::SampleId;
+use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
 use bothends_csd::Session;
 use bothends_dataset::Table;
@@ -32,8 +31,9 @@ impl Agreed {
     /// # Errors
     /// One line that says what differs.
     pub(crate) fn new(session: &Session, store: &dyn Store) -> Result<Self, String> {
-        let recipe = Recipe::from_json(&session.recipe)
-            .map_err(|e| format!("this device cannot read the recipe: {}", line(&e)))?;
+        let recipe = Recipe::from_json(&session.recipe).map_err(|e| {
+            format!("this device cannot read the recipe: {}", one_line(&e))
+        })?;
         if recipe.hash() != session.recipe_hash {
             return Err(format!(
                 "the recipe `{}` has hash {:032x} on the host and {:032x} on this device; \
@@ -43,10 +43,11 @@ impl Agreed {
                 recipe.hash()
             ));
         }
-        let table = Table::decode(&session.manifest)
-            .map_err(|e| format!("this device cannot read the manifest: {}", line(&e)))?;
-        let record = table.record_shape().map_err(|e| line(&e))?;
-        let views = recipe.views(record).map_err(|e| line(&e))?;
+        let table = Table::decode(&session.manifest).map_err(|e| {
+            format!("this device cannot read the manifest: {}", one_line(&e))
+        })?;
+        let record = table.record_shape().map_err(|e| one_line(&e))?;
+        let views = recipe.views(record).map_err(|e| one_line(&e))?;
         let pipeline = Pipeline::new(&recipe, views);
         let sample_bytes = pipeline.sample_bytes();
         if sample_bytes != session.sample_bytes as usize || sample_bytes == 0 {
@@ -66,22 +67,14 @@ impl Agreed {
         }
         let first = table.file_path(table.extent(SampleId(0)).file);
         store.probe(&first).map_err(|e| {
-            format!("{}; does the device have the data set at its data root?", line(&e))
+            format!(
+                "{}; does the device have the data set at its data root?",
+                one_line(&e)
+            )
         })?;
         let (seed, max_batch) = (session.seed, session.max_batch);
         Ok(Self { table, pipeline, seed, sample_bytes, max_batch })
     }
-}
-
-/// An error and its causes in one line.
-pub(crate) fn line(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line = format!("{line}: {error}");
-        cause = error.source();
-    }
-    line.replace('\n', " ")
 }
 
 /// Batches of one pass over a session's data set, if its manifest can be read: what a part of

@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::one_line;
 use bothends_core::sample::{Extent, SampleKey};
 use bothends_csd::{BadSample, Job, Product};
 use bothends_dataset::{Piece, WrongChecksum};
@@ -19,7 +20,7 @@ use bothends_ops::Scratch;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::costs::{SampleWork, ThreadClock};
-use crate::session::{Agreed, line};
+use crate::session::Agreed;
 use crate::store::Store;
 
 /// What one worker keeps from job to job.
@@ -207,7 +208,7 @@ impl Task<'_> {
         let path = table.file_path(file);
         self.store
             .read(&path, offset, len, &mut bench.record)
-            .map_err(|e| Fault::Unread(line(&e)))?;
+            .map_err(|e| Fault::Unread(one_line(&e)))?;
         let record = table.record(key.sample, piece, &bench.record);
         let record = record.map_err(|WrongChecksum| Fault::Bad)?;
         pipeline.run(&mut bench.scratch, key, record, place).map_err(|_| Fault::Bad)

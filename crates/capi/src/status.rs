@@ -9,11 +9,11 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::error::Error;
 use std::ffi::{CStr, CString, c_char};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use bothends_core::one_line;
 use bothends_runtime::{RuntimeError, in_keys};
 
 /// Version of this interface: it grows by one when a program compiled with an older header
@@ -93,16 +93,8 @@ impl Refusal {
 
 impl From<RuntimeError> for Refusal {
     fn from(error: RuntimeError) -> Self {
-        let mut line = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            let text = error.to_string();
-            if !line.ends_with(&text) {
-                line = format!("{line}: {text}");
-            }
-            cause = error.source();
-        }
-        Self { status: code(&error), line: in_functions(&in_keys(&line)) }
+        let line = in_keys(&one_line(&error));
+        Self { status: code(&error), line: in_functions(&line) }
     }
 }
 

@@ -23,6 +23,7 @@ mod sizing;
 use std::process::ExitCode;
 
 use bothends_bench::BenchError;
+use bothends_core::one_line;
 use bothends_runtime::RuntimeError;
 use clap::Parser;
 
@@ -41,7 +42,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failed {
     fn from(error: E) -> Self {
         let error = error.into();
         if is_of_arguments(&error) {
-            return Self::Arguments(chain(&error));
+            return Self::Arguments(one_line(error.as_ref()));
         }
         Self::Run(error)
     }
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
         Err(Failed::Run(error)) => {
-            say::error(&chain(&error));
+            say::error(&one_line(error.as_ref()));
             ExitCode::FAILURE
         }
     }
@@ -115,20 +116,4 @@ fn misread(error: &clap::Error) -> ExitCode {
 /// A command of the stable command line that this build does not have yet.
 fn absent(what: &str) -> Result<(), Failed> {
     Err(Failed::Arguments(format!("`{what}` is not available in this build")))
-}
-
-/// The error and what caused it, on one line.
-pub(crate) fn chain(error: &anyhow::Error) -> String {
-    let mut line = String::new();
-    for cause in error.chain() {
-        let text = cause.to_string();
-        // A transparent error repeats its source.
-        if !line.ends_with(&text) {
-            if !line.is_empty() {
-                line.push_str(": ");
-            }
-            line.push_str(&text);
-        }
-    }
-    line.replace('\n', " ")
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
+use bothends_core::one_line;
 use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
@@ -18,7 +19,7 @@ use crate::args::{
     SideIndexArg,
 };
 use crate::progress::Bar;
-use crate::{chain, file, picture, say};
+use crate::{file, picture, say};
 
 const MIB: usize = 1 << 20;
 
@@ -158,7 +159,7 @@ pub(crate) fn recipe(text: &str) -> Result<Recipe, Failed> {
         ))
     })?;
     Recipe::from_json(&json)
-        .map_err(|e| wrong(format!("recipe {text}: {}", chain(&anyhow::Error::from(e)))))
+        .map_err(|e| wrong(format!("recipe {text}: {}", one_line(&e))))
 }
 
 fn workers(text: &str) -> Result<u32, Failed> {

@@ -29,4 +29,8 @@ pub mod epoch;
 pub mod digest;
 pub mod resume;
 
+mod line;
+
 mod sync;
+
+pub use line::one_line;

@@ -1,23 +1,16 @@
 //! Errors of the runtime as Python's: which class, which line, which attributes. The classes
 //! are in `python/bothends/_errors.py`.
 
-use std::error::Error as _;
-
+use bothends_core::one_line;
 use bothends_runtime::{RuntimeError, in_keys};
 use pyo3::prelude::*;
 
 /// An error of the runtime as Python's.
 pub(crate) fn raised(py: Python<'_>, error: &RuntimeError) -> PyErr {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
+    let line = in_keys(&one_line(error));
     let made = || {
         let classes = py.import("bothends._errors")?;
-        let raised = classes.getattr(class_of(error))?.call1((in_keys(&line),))?;
+        let raised = classes.getattr(class_of(error))?.call1((&line,))?;
         describe(&raised, error)?;
         Ok(PyErr::from_value(raised))
     };

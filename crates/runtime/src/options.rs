@@ -31,6 +31,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use bothends_core::one_line;
 use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
@@ -156,7 +157,9 @@ fn recipe(value: Option<Value>) -> Result<Recipe, String> {
             ));
         }
         Some(Value::String(text)) => text,
-        Some(object) => return Recipe::from_json(&object.to_string()).map_err(said),
+        Some(object) => {
+            return Recipe::from_json(&object.to_string()).map_err(|e| one_line(&e));
+        }
     };
     if let Some(recipe) = Recipe::builtin(&text) {
         return Ok(recipe);
@@ -168,19 +171,7 @@ fn recipe(value: Option<Value>) -> Result<Recipe, String> {
              be read ({e})"
         )
     })?;
-    Recipe::from_json(&json).map_err(|e| format!("recipe {text}: {}", said(e)))
-}
-
-/// An error with its causes, in one line.
-fn said(error: impl std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    line
+    Recipe::from_json(&json).map_err(|e| format!("recipe {text}: {}", one_line(&e)))
 }
 
 fn workers(keys: &mut Keys) -> Result<u32, String> {
