@@ -50,13 +50,17 @@ impl Images {
     }
 }
 
+/// As the data set's reader sees it: what is hidden is no class.
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
 /// Every image, in the order of the paths.
 fn images_below(root: &Path) -> Result<Vec<PathBuf>> {
     let mut images = Vec::new();
     for class in std::fs::read_dir(root)? {
         let class = class?.path();
-        // Another test's run may have left its side index there.
-        if class.is_dir() {
+        if class.is_dir() && !is_hidden(&class) {
             for image in std::fs::read_dir(class)? {
                 images.push(image?.path());
             }

@@ -21,10 +21,11 @@ fn copied() -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     for class in std::fs::read_dir(generated()?)? {
         let class = class?.path();
-        if !class.is_dir() {
+        let name = class.file_name().context("a name")?;
+        if !class.is_dir() || name.as_encoded_bytes().starts_with(b".") {
             continue;
         }
-        let to = folder.path().join(class.file_name().context("a name")?);
+        let to = folder.path().join(name);
         std::fs::create_dir(&to)?;
         for file in std::fs::read_dir(class)? {
             let file = file?.path();
