@@ -452,7 +452,7 @@ fn an_error_reaches_one_consumer_and_the_others_hear_of_it() -> Result<()> {
     for epoch in 0..2 {
         let line = told(&mut loader)?;
         ensure!(loader.epoch() == epoch);
-        let said = ["sample 11 ", &broken, "found by the host", "use on_bad skip"];
+        let said = ["sample 11 ", &broken, "preprocessed by the host", "use on_bad skip"];
         ensure!(said.iter().all(|part| line.contains(part)), "{line}");
     }
     Ok(())
@@ -484,7 +484,7 @@ fn an_error_names_the_device_that_found_it() -> Result<()> {
         let csds = ["sim:ideal,rate=400"];
         let device = json!({"csds": csds, "strategy": "csd", "seed": seed});
         if told(&mut open_at(folder.path(), &device)?)?
-            .contains("found by device sim:ideal")
+            .contains("preprocessed by device sim:ideal")
         {
             return Ok(());
         }

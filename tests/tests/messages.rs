@@ -92,7 +92,7 @@ fn a_truncated_jpeg_is_named() -> Result<()> {
         folder.path(),
         &["--batch-size", "1"],
         1,
-        "sample 0 (a/cut.jpg) cannot be preprocessed: the JPEG image is damaged: it ends in \
+        "sample 0 (a/cut.jpg) cannot be preprocessed by the host: the JPEG image is damaged: it ends in \
          the middle of its entropy-coded data; restore the file; use --on-bad skip, replace or \
          zero to go on without it",
     )
@@ -107,7 +107,7 @@ fn a_file_that_is_no_image_is_named() -> Result<()> {
         folder.path(),
         &["--batch-size", "1"],
         1,
-        "sample 0 (a/notes.jpg) cannot be preprocessed: the record is neither a JPEG nor a PNG \
+        "sample 0 (a/notes.jpg) cannot be preprocessed by the host: the record is neither a JPEG nor a PNG \
          image (16 bytes); remove or replace it; use --on-bad skip, replace or zero to go on without it",
     )
 }
@@ -475,7 +475,7 @@ fn a_file_that_cannot_be_read_is_named() -> Result<()> {
         std::fs::create_dir(&class)?;
         std::os::unix::fs::symlink(target, class.join("round.jpg"))?;
         let line = format!(
-            "sample 0 (a/round.jpg) cannot be preprocessed: it cannot be read ({why}); use \
+            "sample 0 (a/round.jpg) cannot be preprocessed by the host: it cannot be read ({why}); use \
              --on-bad skip, replace or zero to go on without it"
         );
         with_data(folder.path(), &["--batch-size", "1"], 1, &line)?;

@@ -110,7 +110,9 @@ fn code(error: &RuntimeError) -> be_status {
         E::Data { .. } | E::Plan(_) | E::Recipe(_) | E::Ops(_) => {
             be_status::BE_ERROR_DATA
         }
-        E::Options(_) | E::DeviceSpec { .. } => be_status::BE_ERROR_OPTIONS,
+        E::Options(_) | E::DeviceSpec { .. } | E::Memory { .. } => {
+            be_status::BE_ERROR_OPTIONS
+        }
         E::Device { .. } | E::Spawn { .. } | E::Untrusted { .. } => {
             be_status::BE_ERROR_DEVICE
         }

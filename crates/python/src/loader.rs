@@ -198,11 +198,18 @@ impl Consumer {
     /// The next batch. Waits without Python's lock; a signal (Ctrl-C) ends the wait.
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         loop {
-            let polled = py.detach(|| self.hand.0.poll(self.number, LOOK));
+            // Making it may mean a copy: nobody waits for that either.
+            let polled = py.detach(|| {
+                let polled = self.hand.0.poll(self.number, LOOK)?;
+                Ok(match polled {
+                    Polled::Batch(batch) => Some(Some(self.form.batch(batch))),
+                    Polled::End => Some(None),
+                    Polled::Pending => None,
+                })
+            });
             match polled.map_err(|error| raised(py, &error))? {
-                Polled::Batch(batch) => return Ok(Some(self.form.batch(batch))),
-                Polled::End => return Ok(None),
-                Polled::Pending => py.check_signals()?,
+                Some(batch) => return Ok(batch),
+                None => py.check_signals()?,
             }
         }
     }

@@ -72,7 +72,7 @@ pub enum RuntimeError {
     },
     /// A sample that cannot be read or decoded, under the policy `raise`.
     #[error(
-        "sample {} ({file}) cannot be preprocessed: {why} (found by {found_by}); \
+        "sample {} ({file}) cannot be preprocessed by {found_by}: {why}; \
          use --on-bad skip, replace or zero to go on without it",
         sample.0
     )]

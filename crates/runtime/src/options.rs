@@ -70,7 +70,13 @@ pub fn in_keys(line: &str) -> String {
     for part in parts {
         let end = part.find(|c: char| !(c.is_ascii_lowercase() || c == '-'));
         let (flag, rest) = part.split_at(end.unwrap_or(part.len()));
-        keys.push_str(&flag.replace('-', "_"));
+        // Within a word, as in a path, two dashes begin no flag.
+        if keys.is_empty() || keys.ends_with([' ', '`', '(']) {
+            keys.push_str(&flag.replace('-', "_"));
+        } else {
+            keys.push_str("--");
+            keys.push_str(flag);
+        }
         keys.push_str(rest);
     }
     keys
@@ -400,8 +406,8 @@ mod tests {
     #[test]
     fn flags_in_a_line_become_keys() {
         assert_eq!(
-            in_keys("use --on-bad skip, or --world 2 and `--csd X`, --last pad"),
-            "use on_bad skip, or world_size 2 and `csds X`, last pad"
+            in_keys("use --on-bad skip, or --world 2 and `--csd X`, /a--b-c, --last pad"),
+            "use on_bad skip, or world_size 2 and `csds X`, /a--b-c, last pad"
         );
     }
 }

@@ -76,6 +76,8 @@ pub struct Runtime {
     pub(crate) source: Arc<Source>,
     pub(crate) finish: Arc<Finish>,
     pub(crate) reader: Option<Box<dyn Reader>>,
+    /// What it had read when the epoch that has it began.
+    pub(crate) read_bytes: u64,
     /// What workers keep from sample to sample, between epochs.
     pub(crate) scratches: Vec<Scratch>,
     pub(crate) devices: Vec<Device>,
@@ -112,6 +114,7 @@ impl Runtime {
             source,
             finish: Arc::new(finish),
             reader: None,
+            read_bytes: 0,
             scratches: Vec::new(),
             devices: Vec::new(),
             ring: ring(room.total, sizes.slot())?,
@@ -329,7 +332,7 @@ impl Runtime {
 
     /// Bytes the host has read from storage since it was opened.
     pub(crate) fn storage_read_bytes(&self) -> u64 {
-        self.reader.as_ref().map_or(0, |reader| reader.bytes_read())
+        self.reader.as_ref().map_or(self.read_bytes, |reader| reader.bytes_read())
     }
 
     /// What this run reads, and how.

@@ -62,6 +62,7 @@ impl Runtime {
     /// A plan that makes no sense, or a thread that cannot be started.
     pub fn start_epoch(&mut self, options: &EpochOptions) -> Result<Epoch, RuntimeError> {
         let plan = Arc::new(self.plan(options)?);
+        self.read_bytes = self.storage_read_bytes();
         self.n_started += 1;
         let (tell, events) = bounded(EVENT_ROOM);
         let shared = Shared { tell, stop: Stop::default(), gauge: Arc::default() };

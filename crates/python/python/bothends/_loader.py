@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from . import _native
+from ._errors import OptionsError
 from ._frameworks import converter
 from ._ranks import rank_and_world
 
@@ -113,7 +114,6 @@ class Loader:
         page_cache: str = "auto",
         framework: str = "torch",
     ) -> None:
-        rank, world_size = rank_and_world(rank, world_size)
         self._options: dict[str, Any] = {
             "data": os.fspath(data),
             "recipe": recipe if isinstance(recipe, dict) else os.fspath(recipe),
@@ -145,13 +145,19 @@ class Loader:
         self._open()
 
     def _open(self) -> None:
-        options = self._options
+        # Here, not where the loader is made first: a process that it is sent to is another rank.
+        options = dict(self._options)
+        ranks = rank_and_world(options["rank"], options["world_size"])
+        options["rank"], options["world_size"] = self._ranks = ranks
         self._share = converter(self._framework, options["output"])
         self._native = _native.Loader(json.dumps(options))
         self._pads = options["last"] == "pad"
         self._mixes = self._native.mixes
         if self._num_classes is None:
             self._num_classes = len(self._native.class_names)
+        if self._mixes and not self._num_classes:
+            line = "the recipe mixes labels and the data name no classes: give num_classes"
+            raise OptionsError(line)
         self.batch_size: int = options["batch_size"]
         self.dataset = _Samples(self._native.n_samples)
 
@@ -179,7 +185,8 @@ class Loader:
         return [map(self._tensors, consumer) for consumer in self._native.begin(n)]
 
     def set_epoch(self, epoch: int) -> None:
-        """The next epoch shall be this one. Left out: the one after the last."""
+        """The next epoch shall be this one. Left out: the one after the last. A place that was
+        loaded is kept if it is in this epoch, else given up."""
         self._native.set_epoch(epoch)
 
     @property
@@ -242,7 +249,7 @@ class Loader:
         name = recipe if isinstance(recipe, str) else recipe.get("name", "a recipe of its own")
         return (
             f"<bothends.Loader {options['data']} {name} batch_size={self.batch_size} "
-            f"rank {options['rank']} of {options['world_size']}>"
+            f"rank {self._ranks[0]} of {self._ranks[1]}>"
         )
 
     # ---- one batch ----------------------------------------------------------------------

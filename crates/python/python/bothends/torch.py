@@ -10,6 +10,7 @@ way there is one warning, which says what it is and what it costs.
 """
 
 import os
+import inspect
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from ._errors import OptionsError
+from ._errors import DataError, OptionsError
 from ._loader import Batch, Loader
 from ._transforms import Translation, translate
 
@@ -37,8 +38,9 @@ class DataLoader:
 
     Differences from PyTorch's: `num_workers` are threads (0 is one per core), so nothing is
     pickled and no process is started; an epoch's order is a function of (seed, epoch), where
-    the seed is that of `generator`, else `torch.initial_seed()`, and on more than one rank
-    the sampler's; `state_dict` is exact at any batch.
+    the seed is a `DistributedSampler`'s, else that of `generator`, else `torch.initial_seed()`;
+    on several ranks the last step is filled up with samples from the beginning of the epoch (or
+    left out), by whole batches, not by single samples; `state_dict` is exact at any batch.
 
     Args:
         dataset: the data set; what is not recognised is loaded by PyTorch's own loader.
@@ -101,10 +103,15 @@ class DataLoader:
             "pin_memory_device": pin_memory_device,
             "in_order": in_order,
         }
+        if sampler is not None and shuffle:
+            raise ValueError("a sampler chooses the order: leave shuffle out")
+        unknown_names = set(options) - set(inspect.signature(Loader).parameters)
+        if unknown_names:
+            raise TypeError(f"no option of bothends.Loader: {', '.join(sorted(unknown_names))}")
         try:
-            _refuse(batch_size, sampler, batch_sampler)
+            _refuse(dataset, batch_size, sampler, batch_sampler)
             self._open(bool(shuffle), options)
-        except _Unknown as unknown:
+        except (_Unknown, DataError) as unknown:
             warnings.warn(
                 f"bothends: {unknown}; PyTorch's own DataLoader runs instead, "
                 "and nothing is faster",
@@ -126,7 +133,6 @@ class DataLoader:
         }
         ours = {"batch_size": self.batch_size, "framework": "torch"}
         settings = {**defaults, **ranks, **options, **ours}
-        self._pads = settings["last"] == "pad"
         self._loader = Loader(found.data, translation.recipe, **settings)
         _compare(self._loader, self.dataset)
         self.recipe = translation.recipe
@@ -172,27 +178,26 @@ class DataLoader:
         return self._theirs.sampler if self._theirs is not None else self._loader
 
     def set_epoch(self, epoch: int) -> None:
-        """The next epoch shall be this one."""
+        """The next epoch shall be this one, also the sampler's."""
+        if hasattr(self._sampler, "set_epoch"):
+            self._sampler.set_epoch(epoch)
         if self._theirs is None:
             self._loader.set_epoch(epoch)
 
-    def state_dict(self) -> dict[str, Any]:
-        """As `Loader.state_dict`."""
-        return self._own().state_dict()
+    def __getattr__(self, name: str) -> Any:
+        """`state_dict`, `load_state_dict` and `stats`, as `Loader` has them: they are not there
+        where PyTorch's own loader runs, which has no state."""
+        loader = self.__dict__.get("_loader")
+        if loader is not None and name == "load_state_dict":
+            return self._go_on
+        if loader is not None and name in ("state_dict", "stats"):
+            return getattr(loader, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As `Loader.load_state_dict`."""
-        self._own().load_state_dict(state)
-
-    def stats(self) -> dict[str, Any]:
-        """As `Loader.stats`."""
-        return self._own().stats()
-
-    def _own(self) -> Loader:
-        if self._theirs is not None:
-            line = "PyTorch's own DataLoader runs here (see the warning): it has no state"
-            raise OptionsError(line)
-        return self._loader
+    def _go_on(self, state: dict[str, Any]) -> None:
+        self._loader.load_state_dict(state)
+        if hasattr(self._sampler, "set_epoch"):
+            self._sampler.set_epoch(self._loader.epoch)
 
 
 class Dataset(torch.utils.data.IterableDataset[Any]):
@@ -235,7 +240,7 @@ class _Found:
         self.image_size = image_size
 
 
-def _refuse(batch_size: int | None, sampler: Any, batch_sampler: Any) -> None:
+def _refuse(dataset: Any, batch_size: int | None, sampler: Any, batch_sampler: Any) -> None:
     """What only PyTorch's own loader does."""
     if batch_sampler is not None:
         raise _Unknown("a batch_sampler chooses the samples")
@@ -250,6 +255,12 @@ def _refuse(batch_size: int | None, sampler: Any, batch_sampler: Any) -> None:
         raise _Unknown(f"the sampler {type(sampler).__name__} chooses the samples")
     if isinstance(sampler, torch.utils.data.RandomSampler) and sampler.replacement:
         raise _Unknown("the sampler draws with replacement")
+    is_ranked = isinstance(sampler, torch.utils.data.DistributedSampler)
+    if sampler is not None and not is_ranked and len(sampler) != len(dataset):
+        raise _Unknown("the sampler chooses some of the samples")
+    source = getattr(sampler, "dataset" if is_ranked else "data_source", dataset)
+    if source is not dataset:
+        raise _Unknown("the sampler is of another data set")
 
 
 def _recognise(dataset: Any) -> _Found:
@@ -313,7 +324,8 @@ def _compare(loader: Loader, dataset: Any) -> None:
         line = f"the data set lists {n} samples and its folder has {len(loader.dataset)}"
         raise _Unknown(line)
     samples = getattr(dataset, "samples", None)
-    targets = dataset.targets
+    # An ImageFolder gives the labels of its samples, whatever its targets say.
+    targets = dataset.targets if samples is None else [label for _, label in samples]
     for i in range(0, n, max(1, n // _COMPARED)):
         file, label = loader._native.sample(i) or ("nothing", -1)
         is_same = label == targets[i]
@@ -345,9 +357,12 @@ def _finisher(
 
     def finish(images: Any, labels: Any, batch: Batch, seeds: tuple[int, int]) -> Any:
         samples = []
+        n = batch.n_valid
+        # Several views of a sample are several images of one row.
+        rows = list(zip(*images, strict=True)) if isinstance(images, list) else images
+        keys = batch.sample_ids[:n].tolist()
         with _numbers_kept():
-            rows = zip(images, labels.tolist(), batch.sample_ids.tolist(), strict=False)
-            for image, label, sample in rows:
+            for image, label, sample in zip(rows, labels.tolist(), keys, strict=True):
                 if rest is not None:
                     _seed_for(*seeds, sample)
                     image = rest(prepare(image))
@@ -387,4 +402,5 @@ def _seed_for(seed: int, epoch: int, sample: int) -> None:
     """A sample's own random numbers, whatever batch or resumed run it is in."""
     key = hash((seed, epoch, sample)) % 2**63
     random.seed(key)
-    torch.manual_seed(key)
+    # Not `torch.manual_seed`, which seeds the generators of accelerators, too.
+    torch.default_generator.manual_seed(key)
