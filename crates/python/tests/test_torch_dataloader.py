@@ -305,7 +305,7 @@ def left(root: Path) -> dict[str, tuple[Any, dict[str, Any], str]]:
     filtered.samples = filtered.samples[3:]
     filtered.imgs, filtered.targets = filtered.samples, filtered.targets[3:]
     swapped = ImageFolder(root, EVAL)
-    swapped.targets = [4 - label for label in swapped.targets]
+    swapped.samples = [(path, 4 - label) for path, label in swapped.samples]
     loads = ImageFolder(root, EVAL, loader=torchvision.datasets.folder.pil_loader)
     weighted = theirs.WeightedRandomSampler([1.0] * 23, 23)
     batches = theirs.BatchSampler(theirs.SequentialSampler(folder), 5, False)
@@ -337,6 +337,56 @@ CASES = [
 ]
 
 
+def test_samplers_of_a_part_or_of_other_data_are_pytorchs(root: Path) -> None:
+    dataset, other = ImageFolder(root, EVAL), ImageFolder(root, EVAL)
+    few = theirs.RandomSampler(dataset, num_samples=4)
+    made, line = warned(dataset, batch_size=2, sampler=few)
+    assert len(made) == 2 and "some of the samples" in line
+    _, line = warned(dataset, batch_size=2, sampler=theirs.SequentialSampler(other))
+    assert "of another data set" in line
+
+
+def test_labels_are_those_of_the_samples(root: Path) -> None:
+    dataset = ImageFolder(root, EVAL)
+    dataset.samples = [(path, 0) for path, _ in dataset.samples]
+    made, line = warned(dataset, batch_size=2)
+    assert "with label" in line
+    assert all((labels == 0).all() for _, labels in made)
+
+
+def test_an_epoch_that_is_set_is_the_samplers_too(root: Path) -> None:
+    dataset = ImageFolder(root, EVAL)
+    sampler = theirs.DistributedSampler(dataset, num_replicas=2, rank=1)
+    made = ours(dataset, batch_size=2, sampler=sampler)
+    made.set_epoch(3)
+    batches = iter(made)
+    next(batches)
+    state = made.state_dict()
+    expected = [labels.tolist() for _, labels in batches]
+    assert sampler.epoch == state["epoch"] == 3
+    fresh = theirs.DistributedSampler(dataset, num_replicas=2, rank=1)
+    again = ours(dataset, batch_size=2, sampler=fresh)
+    again.load_state_dict(state)
+    assert [labels.tolist() for _, labels in again] == expected
+
+
+def test_views_of_a_sample_stay_with_its_label(root: Path) -> None:
+    crops = v1.Compose([v1.Resize(40), v1.CenterCrop(36), v1.ToTensor(), v1.FiveCrop(32)])
+    dataset = ImageFolder(root, crops, target_transform=lambda label: label + 10)
+    views, labels = next(iter(ours(dataset, batch_size=3)))
+    plain, numbers = next(iter(ours(ImageFolder(root, crops), batch_size=3)))
+    assert len(views) == 5 and labels.tolist() == [n + 10 for n in numbers.tolist()]
+    assert all(torch.equal(a, b) for a, b in zip(views, plain, strict=True))
+
+
+def test_names_that_no_loader_knows_are_refused(root: Path) -> None:
+    dataset = ImageFolder(root, EVAL)
+    with pytest.raises(TypeError, match="bogus"):
+        DataLoader(dataset, bogus=1)
+    with pytest.raises(ValueError, match="leave shuffle out"):
+        DataLoader(dataset, shuffle=True, sampler=theirs.SequentialSampler(dataset))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_left_to_pytorch_with_one_warning(root: Path, case: str) -> None:
     dataset, options, part = left(root)[case]
@@ -348,8 +398,7 @@ def test_left_to_pytorch_with_one_warning(root: Path, case: str) -> None:
             for a, b in zip(mine, other, strict=True):
                 assert torch.equal(torch.as_tensor(a), torch.as_tensor(b))
     assert len(made) == len(theirs.DataLoader(dataset, **options))
-    with pytest.raises(bothends.OptionsError, match="PyTorch's own DataLoader"):
-        made.state_dict()
+    assert not hasattr(made, "state_dict"), "programs ask before they save one"
 
 
 def test_options_of_the_loader(root: Path) -> None:
