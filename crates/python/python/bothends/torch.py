@@ -133,8 +133,9 @@ class DataLoader:
         }
         ours = {"batch_size": self.batch_size, "framework": "torch"}
         settings = {**defaults, **ranks, **options, **ours}
-        self._loader = Loader(found.data, translation.recipe, **settings)
-        _compare(self._loader, self.dataset)
+        loader = Loader(found.data, translation.recipe, **settings)
+        _compare(loader, self.dataset)
+        self._loader = loader
         self.recipe = translation.recipe
         self.words = translation.words
         self._finish = _finisher(self.dataset, translation, self.collate_fn)
