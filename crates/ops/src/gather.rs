@@ -25,6 +25,10 @@ pub(crate) struct Gather {
 
 /// Where the pixels of a block come from.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "read by the kernels that there are: AVX-512's")
+)]
 struct Block {
     /// The first byte of the window; `None` where there is no window that has them all.
     from: Option<u32>,
