@@ -15,6 +15,7 @@ use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::PROTOCOL_VERSION;
 use bothends_csd::wire::{HEADER_BYTES, Header, Message};
+use bothends_dataset::conformance::{self, MemoryStorage};
 use bothends_dataset::store::{self, Index, Manifest, RecordKind};
 use bothends_dataset::{Table, side_index};
 use bothends_ops::decode::decode;
@@ -66,6 +67,15 @@ fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
 pub fn manifest(bytes: &[u8]) {
     if let Ok(table) = Table::decode(bytes) {
         assert_eq!(table.encode(), bytes);
+    }
+}
+
+/// A batch of CIFAR-10 as Python pickles it: what is accepted is a table that leads nowhere
+/// out of the file.
+pub fn pickle(bytes: &[u8]) {
+    let storage = MemoryStorage::new().with("data_batch_1", bytes);
+    if let Ok(found) = bothends_dataset::find(&storage, "data_batch_1") {
+        conformance::check(&storage, &found);
     }
 }
 

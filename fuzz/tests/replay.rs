@@ -53,6 +53,11 @@ fn row_groups() {
 }
 
 #[test]
+fn pickle() {
+    replay("pickle", bothends_fuzz::pickle);
+}
+
+#[test]
 fn side_index() {
     replay("side_index", bothends_fuzz::side_index);
 }

@@ -194,6 +194,19 @@ mod tests {
         }
     }
 
+    /// From `tests/bad/pickle`: each file's name is a part of the reason it is refused for.
+    #[test]
+    fn bad_batches_are_refused_for_their_reason() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/bad/pickle");
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            let reason = path.file_stem().unwrap().to_str().unwrap().replace('-', " ");
+            let line = find("data_batch_1", &std::fs::read(&path).unwrap()).unwrap_err();
+            let line = line.to_string();
+            assert!(line.contains(&reason), "{reason}: {line}");
+        }
+    }
+
     /// Damage of any one byte is refused or leaves a table that is whole.
     #[test]
     fn a_changed_byte_makes_nothing_panic() {

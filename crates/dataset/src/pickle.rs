@@ -12,11 +12,13 @@ use crate::DatasetError;
 use crate::storage::{Kind, Storage, kind, read};
 
 /// Texts up to this length are kept; of longer ones only the place is.
-const MOST_KEPT: u64 = 256;
+const MOST_KEPT: u64 = 64;
 /// Bytes read at a time.
 const WINDOW: usize = 64 << 10;
 /// Opcodes of a file at most: a batch of CIFAR-10 has 31 000.
-const MOST_OPCODES: u32 = 10_000_000;
+const MOST_OPCODES: u32 = 1_000_000;
+/// Values in one another: a batch of CIFAR-10 has 5. Values are dropped by recursion.
+const DEEPEST: u32 = 32;
 
 /// What a pickle holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -151,10 +153,32 @@ impl Bytes<'_> {
 /// The pickle machine: a stack, marks in it, and a memo.
 struct Machine<'a> {
     bytes: Bytes<'a>,
-    stack: Vec<Value>,
+    stack: Vec<Held>,
     /// How high the stack was at each mark.
     marks: Vec<usize>,
     memo: BTreeMap<u64, Value>,
+}
+
+/// A value on the stack.
+struct Held {
+    value: Value,
+    /// How many values are in one another here, itself included.
+    depth: u32,
+}
+
+impl Held {
+    fn leaf(value: Value) -> Self {
+        Self { value, depth: 1 }
+    }
+}
+
+/// Values off the stack, and the depth of the deepest.
+type Taken = (Vec<Value>, u32);
+
+fn taken(held: impl IntoIterator<Item = Held>) -> Taken {
+    let (values, depths): (Vec<_>, Vec<_>) =
+        held.into_iter().map(|held| (held.value, held.depth)).unzip();
+    (values, depths.into_iter().max().unwrap_or(0))
 }
 
 impl Machine<'_> {
@@ -162,7 +186,7 @@ impl Machine<'_> {
     fn step(&mut self) -> Result<Option<Value>, DatasetError> {
         let opcode = self.bytes.number(1)?;
         match u8::try_from(opcode).unwrap_or(0) {
-            b'.' => return self.pop().map(Some),
+            b'.' => return self.pop().map(|held| Some(held.value)),
             0x80 => self.pass(1)?,
             0x95 => self.pass(8)?,
             b'(' => self.marks.push(self.stack.len()),
@@ -180,7 +204,7 @@ impl Machine<'_> {
                     Some(value) => value,
                     None => return self.compound(code).map(|()| None),
                 };
-                self.stack.push(value);
+                self.stack.push(Held::leaf(value));
             }
         }
         Ok(None)
@@ -225,19 +249,19 @@ impl Machine<'_> {
     fn compound(&mut self, code: u8) -> Result<(), DatasetError> {
         match code {
             b't' => {
-                let items = self.above_mark()?;
-                self.stack.push(Value::Items(items));
+                let (items, depth) = self.above_mark()?;
+                self.push_around(Value::Items(items), depth)?;
             }
             0x85..=0x87 => {
                 let n = usize::from(code - 0x84);
                 let first = self.stack.len().checked_sub(n);
                 let first = first.ok_or_else(|| self.empty())?;
-                let items = self.stack.split_off(first);
-                self.stack.push(Value::Items(items));
+                let (items, depth) = taken(self.stack.drain(first..));
+                self.push_around(Value::Items(items), depth)?;
             }
             b'a' => {
                 let item = self.pop()?;
-                self.append(vec![item])?;
+                self.append(taken([item]))?;
             }
             b'e' => {
                 let items = self.above_mark()?;
@@ -245,56 +269,73 @@ impl Machine<'_> {
             }
             b's' => {
                 let (value, key) = (self.pop()?, self.pop()?);
-                self.set(vec![key, value])?;
+                self.set(taken([key, value]))?;
             }
             b'u' => {
                 let items = self.above_mark()?;
                 self.set(items)?;
             }
-            // STACK_GLOBAL, REDUCE: a name of two texts; what it makes of its arguments.
+            // STACK_GLOBAL: a name of two texts.
             0x93 => {
                 let (_, _) = (self.pop()?, self.pop()?);
-                self.stack.push(Value::Nothing);
+                self.stack.push(Held::leaf(Value::Nothing));
             }
-            b'R' => {
-                let (arguments, _) = (self.pop()?, self.pop()?);
-                self.stack.push(Value::Object(Box::new(arguments)));
-            }
-            b'b' => {
-                let (state, _) = (self.pop()?, self.pop()?);
-                self.stack.push(Value::Object(Box::new(state)));
+            // REDUCE, BUILD: a name and its arguments, an object and its state.
+            b'R' | b'b' => {
+                let (Held { value, depth }, _) = (self.pop()?, self.pop()?);
+                self.push_around(Value::Object(Box::new(value)), depth)?;
             }
             _ => return Err(self.bytes.wrong("has an opcode that no batch has")),
         }
         Ok(())
     }
 
-    fn append(&mut self, items: Vec<Value>) -> Result<(), DatasetError> {
-        match self.stack.last_mut() {
-            Some(Value::Items(list)) => list.extend(items),
-            _ => return Err(self.bytes.wrong("appends to what is no list")),
-        }
+    /// A value around others, the deepest of which has this depth.
+    fn push_around(&mut self, value: Value, depth: u32) -> Result<(), DatasetError> {
+        let depth = self.around(depth)?;
+        self.stack.push(Held { value, depth });
         Ok(())
     }
 
-    fn set(&mut self, items: Vec<Value>) -> Result<(), DatasetError> {
-        let Some(Value::Pairs(pairs)) = self.stack.last_mut() else {
+    fn around(&self, depth: u32) -> Result<u32, DatasetError> {
+        match depth {
+            DEEPEST.. => Err(self.bytes.wrong("has values too deep in one another")),
+            _ => Ok(depth + 1),
+        }
+    }
+
+    fn append(&mut self, (items, depth): Taken) -> Result<(), DatasetError> {
+        let around = self.around(depth)?;
+        let Some(Held { value: Value::Items(list), depth }) = self.stack.last_mut()
+        else {
+            return Err(self.bytes.wrong("appends to what is no list"));
+        };
+        list.extend(items);
+        *depth = around.max(*depth);
+        Ok(())
+    }
+
+    fn set(&mut self, (items, depth): Taken) -> Result<(), DatasetError> {
+        let around = self.around(depth)?;
+        let Some(Held { value: Value::Pairs(pairs), depth }) = self.stack.last_mut()
+        else {
             return Err(self.bytes.wrong("sets a key of what is no dictionary"));
         };
         let mut items = items.into_iter();
         while let (Some(key), Some(value)) = (items.next(), items.next()) {
             pairs.push((key, value));
         }
+        *depth = around.max(*depth);
         Ok(())
     }
 
-    fn above_mark(&mut self) -> Result<Vec<Value>, DatasetError> {
+    fn above_mark(&mut self) -> Result<Taken, DatasetError> {
         let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len());
         let mark = mark.ok_or_else(|| self.empty())?;
-        Ok(self.stack.split_off(mark))
+        Ok(taken(self.stack.drain(mark..)))
     }
 
-    fn pop(&mut self) -> Result<Value, DatasetError> {
+    fn pop(&mut self) -> Result<Held, DatasetError> {
         self.stack.pop().ok_or_else(|| self.empty())
     }
 
@@ -314,7 +355,7 @@ impl Machine<'_> {
 
     /// Texts and numbers; what can still grow is not followed.
     fn remember_as(&mut self, key: u64) {
-        let value = match self.stack.last() {
+        let value = match self.stack.last().map(|held| &held.value) {
             Some(value @ (Value::Text(_) | Value::Int(_))) => value.clone(),
             _ => Value::Nothing,
         };
@@ -326,7 +367,7 @@ impl Machine<'_> {
         let Some(value) = self.memo.get(&key) else {
             return Err(self.bytes.wrong("recalls what was not remembered"));
         };
-        self.stack.push(value.clone());
+        self.stack.push(Held::leaf(value.clone()));
         Ok(())
     }
 }
