@@ -111,7 +111,7 @@ fn soft_labels_are_the_shares_of_both_samples() -> Result<()> {
     while let Some(batch) = epoch.next_batch()? {
         let n_classes = 5;
         let mut soft = vec![9.0; batch.rows().len() * n_classes];
-        batch.soft_labels(n_classes, &mut soft);
+        batch.soft_labels(n_classes, &mut soft)?;
         for (row, classes) in batch.rows().iter().zip(soft.chunks(n_classes)) {
             let sum: f32 = classes.iter().sum();
             let Some(mixed) = row.mixed else {

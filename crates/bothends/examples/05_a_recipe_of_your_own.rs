@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for batch in loader.begin(1)?.batches(0) {
         let batch = batch?;
         labels.resize(batch.rows().len() * n_classes, 0.0);
-        batch.soft_labels(n_classes, &mut labels);
+        batch.soft_labels(n_classes, &mut labels)?;
         println!(
             "batch {}: the first label is {:.3?}",
             batch.index.0,

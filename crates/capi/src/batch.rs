@@ -223,7 +223,8 @@ pub extern "C" fn be_batch_prong(batch: Option<&be_batch>) -> i32 {
 
 /// Writes a soft label for each row to `out`: rows x `n_classes` floats, 1 at the row's class,
 /// or the shares of the two classes that it was mixed of (`mixup`, `cutmix`). Masked rows get
-/// zeros. `len` is how many floats `out` has place for, which must be just those.
+/// zeros, and so do rows without a label (-1); a label that is none of `n_classes` is
+/// `BE_ERROR_OPTIONS`. `len` is how many floats `out` has place for, which must be just those.
 ///
 /// # Safety
 /// `out` has place for `len` floats.
@@ -243,7 +244,7 @@ pub unsafe extern "C" fn be_batch_soft_labels(
             return Err(Refusal::argument(line));
         }
         let mut labels = vec![0.0; len];
-        batch.batch.soft_labels(n_classes, &mut labels);
+        batch.batch.soft_labels(n_classes, &mut labels)?;
         // SAFETY: C says that there is place for `len` floats.
         unsafe { fill(out, &labels) }?;
         Ok(be_status::BE_OK)

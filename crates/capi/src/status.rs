@@ -14,7 +14,7 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bothends_core::one_line;
-use bothends_runtime::{RuntimeError, in_keys};
+use bothends_runtime::{ErrorKind, RuntimeError, in_keys};
 
 /// Version of this interface: it grows by one when a program compiled with an older header
 /// would no longer work.
@@ -34,9 +34,9 @@ pub enum be_status {
     BE_END = 3,
     /// An argument is NULL, no UTF-8 or out of range.
     BE_ERROR_ARGUMENT = -1,
-    /// An option is unknown or makes no sense.
+    /// An option is unknown, or options, recipe and data make no sense together.
     BE_ERROR_OPTIONS = -2,
-    /// The data set, the recipe or the plan cannot be used.
+    /// The data cannot be opened, listed or read.
     BE_ERROR_DATA = -3,
     /// A sample cannot be read or decoded and `on_bad` is `raise`.
     BE_ERROR_SAMPLE = -4,
@@ -44,13 +44,13 @@ pub enum be_status {
     BE_ERROR_DEVICE = -5,
     /// The consumer keeps so many batches that nothing can go on.
     BE_ERROR_STARVED = -6,
-    /// The epoch ended by an error that another consumer was told.
+    /// The epoch ended by an error that one of its consumers was told.
     BE_ERROR_ENDED = -7,
     /// The handle was made before a fork of this process.
     BE_ERROR_FORKED = -8,
     /// A state that belongs to another run, or cannot be saved now.
     BE_ERROR_STATE = -9,
-    /// Memory, threads or storage that the system does not give.
+    /// Memory or threads that the system does not give.
     BE_ERROR_SYSTEM = -10,
     /// A mistake of this library; please report it.
     BE_ERROR_BUG = -11,
@@ -105,26 +105,17 @@ fn in_functions(line: &str) -> String {
 }
 
 fn code(error: &RuntimeError) -> be_status {
-    use RuntimeError as E;
-    match error {
-        E::Data { .. } | E::Plan(_) | E::Recipe(_) | E::Ops(_) => {
-            be_status::BE_ERROR_DATA
-        }
-        E::Options(_) | E::DeviceSpec { .. } | E::Memory { .. } => {
-            be_status::BE_ERROR_OPTIONS
-        }
-        E::Device { .. } | E::Spawn { .. } | E::Untrusted { .. } => {
-            be_status::BE_ERROR_DEVICE
-        }
-        E::BadSample { .. } => be_status::BE_ERROR_SAMPLE,
-        E::Starved { .. } => be_status::BE_ERROR_STARVED,
-        E::EndedForAnother { .. } => be_status::BE_ERROR_ENDED,
-        E::Forked { .. } => be_status::BE_ERROR_FORKED,
-        E::Resume(_) | E::CannotResume { .. } | E::Checkpoint { .. } => {
-            be_status::BE_ERROR_STATE
-        }
-        E::Io(_) | E::Accel(_) | E::Spawning { .. } => be_status::BE_ERROR_SYSTEM,
-        E::Thread { .. } | _ => be_status::BE_ERROR_BUG,
+    match error.kind() {
+        ErrorKind::Options => be_status::BE_ERROR_OPTIONS,
+        ErrorKind::Data => be_status::BE_ERROR_DATA,
+        ErrorKind::Sample => be_status::BE_ERROR_SAMPLE,
+        ErrorKind::Device => be_status::BE_ERROR_DEVICE,
+        ErrorKind::Starved => be_status::BE_ERROR_STARVED,
+        ErrorKind::Ended => be_status::BE_ERROR_ENDED,
+        ErrorKind::Forked => be_status::BE_ERROR_FORKED,
+        ErrorKind::State => be_status::BE_ERROR_STATE,
+        ErrorKind::System => be_status::BE_ERROR_SYSTEM,
+        ErrorKind::Bug => be_status::BE_ERROR_BUG,
     }
 }
 

@@ -90,7 +90,7 @@ static void no_sense(const char *data) {
     char *text;
     float floats[2];
     REFUSED(be_loader_begin(loader, 1, NULL), BE_ERROR_ARGUMENT, "`out` is NULL");
-    REFUSED(be_loader_begin(loader, 0, &epoch), BE_ERROR_DATA, "0 consumers");
+    REFUSED(be_loader_begin(loader, 0, &epoch), BE_ERROR_OPTIONS, "0 consumers");
     REFUSED(be_loader_epoch(loader, NULL), BE_ERROR_ARGUMENT, "`out` is NULL");
     REFUSED(be_loader_state(loader, NULL), BE_ERROR_ARGUMENT, "`out` is NULL");
     REFUSED(be_loader_stats(loader, NULL), BE_ERROR_ARGUMENT, "`out` is NULL");

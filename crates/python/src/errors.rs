@@ -2,7 +2,7 @@
 //! are in `python/bothends/_errors.py`.
 
 use bothends_core::one_line;
-use bothends_runtime::{RuntimeError, in_keys};
+use bothends_runtime::{ErrorKind, RuntimeError, in_keys};
 use pyo3::prelude::*;
 
 /// An error of the runtime as Python's.
@@ -17,24 +17,16 @@ pub(crate) fn raised(py: Python<'_>, error: &RuntimeError) -> PyErr {
     made().unwrap_or_else(|other: PyErr| other)
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is non-exhaustive")]
 fn class_of(error: &RuntimeError) -> &'static str {
-    match error {
-        RuntimeError::Options(_)
-        | RuntimeError::Memory { .. }
-        | RuntimeError::Plan(_)
-        | RuntimeError::Recipe(_)
-        | RuntimeError::Ops(_)
-        | RuntimeError::DeviceSpec { .. } => "OptionsError",
-        RuntimeError::Data { .. } | RuntimeError::Io(_) => "DataError",
-        RuntimeError::BadSample { .. } => "BadSampleError",
-        RuntimeError::Device { .. }
-        | RuntimeError::Spawn { .. }
-        | RuntimeError::Untrusted { .. } => "DeviceError",
-        RuntimeError::Resume(_) | RuntimeError::CannotResume { .. } => "StateError",
-        RuntimeError::Forked { .. } => "ForkError",
-        RuntimeError::Starved { .. } => "StarvedError",
-        _ => "Error",
+    match error.kind() {
+        ErrorKind::Options => "OptionsError",
+        ErrorKind::Data => "DataError",
+        ErrorKind::Sample => "BadSampleError",
+        ErrorKind::Device => "DeviceError",
+        ErrorKind::Starved => "StarvedError",
+        ErrorKind::Forked => "ForkError",
+        ErrorKind::State => "StateError",
+        ErrorKind::Ended | ErrorKind::System | ErrorKind::Bug => "Error",
     }
 }
 

@@ -9,6 +9,7 @@ use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
 use crossbeam::channel::Sender;
 
 use crate::collect::Event;
+use crate::error::RuntimeError;
 
 /// One row of a batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -112,12 +113,19 @@ impl Batch {
 
     /// Writes a soft label for each row into `out`, rows × `n_classes`: 1 at its class, or
     /// the shares of the two classes it was mixed of (their sum where they are one). Masked
-    /// rows and labels that are no class of these get zeros.
+    /// rows and rows without a label (-1) get zeros.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Options`] when a label is no class of these.
     ///
     /// # Panics
     /// When `out` is not as long as that.
-    pub fn soft_labels(&self, n_classes: usize, out: &mut [f32]) {
-        soft_labels(&self.rows, n_classes, out);
+    pub fn soft_labels(
+        &self,
+        n_classes: usize,
+        out: &mut [f32],
+    ) -> Result<(), RuntimeError> {
+        soft_labels(&self.rows, n_classes, out)
     }
 
     /// Where [`Self::bytes`] begin, for programs of other languages that the batch is lent to:
@@ -142,24 +150,39 @@ impl Batch {
 
 /// As [`Batch::soft_labels`], for rows whose batch has been given back.
 ///
+/// # Errors
+/// As there.
+///
 /// # Panics
 /// As there.
-pub fn soft_labels(rows: &[Row], n_classes: usize, out: &mut [f32]) {
+pub fn soft_labels(
+    rows: &[Row],
+    n_classes: usize,
+    out: &mut [f32],
+) -> Result<(), RuntimeError> {
     assert_eq!(out.len(), rows.len() * n_classes, "a row for each sample");
     out.fill(0.0);
-    for (row, classes) in rows.iter().zip(out.chunks_exact_mut(n_classes.max(1))) {
+    for (i, row) in rows.iter().enumerate() {
+        let classes = &mut out[i * n_classes..(i + 1) * n_classes];
         let own_share = row.mixed.map_or(1.0, |mixed| mixed.own_share);
-        add_share(classes, row.label, own_share);
+        add_share(classes, row.label, own_share)?;
         if let Some(mixed) = row.mixed {
-            add_share(classes, mixed.label, 1.0 - own_share);
+            add_share(classes, mixed.label, 1.0 - own_share)?;
         }
     }
+    Ok(())
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest f32")]
-fn add_share(classes: &mut [f32], label: Label, share: f64) {
-    let class = usize::try_from(label.0).ok().and_then(|class| classes.get_mut(class));
-    if let Some(class) = class {
-        *class += share as f32;
-    }
+fn add_share(classes: &mut [f32], label: Label, share: f64) -> Result<(), RuntimeError> {
+    let Ok(class) = usize::try_from(label.0) else { return Ok(()) };
+    let n_classes = classes.len();
+    let Some(place) = classes.get_mut(class) else {
+        return Err(RuntimeError::Options(format!(
+            "label {class} is none of {n_classes} classes; give num_classes {} or more",
+            class.saturating_add(1)
+        )));
+    };
+    *place += share as f32;
+    Ok(())
 }

@@ -55,6 +55,23 @@ pub(crate) enum DealState {
     Cancelled,
 }
 
+/// A consumer that waits with the epoch. Should that panic, the epoch is gone, and the others
+/// must not wait for it.
+struct Fetching<'a> {
+    deal: &'a Deal,
+    consumer: u32,
+    is_done: bool,
+}
+
+impl Drop for Fetching<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.deal.table().state = DealState::Failed(self.consumer);
+            self.deal.changed.notify_all();
+        }
+    }
+}
+
 impl Deal {
     pub(crate) fn new(epoch: Epoch, consumed: Consumed, consumers: u32) -> Self {
         Self {
@@ -75,7 +92,8 @@ impl Deal {
     /// The next batch of `consumer` (from 0), waiting for it no longer than `patience`.
     ///
     /// # Errors
-    /// What ends the epoch: to one consumer what happened, to the others that it was told;
+    /// What ends the epoch: once what happened, to one consumer, and from then on that it was
+    /// told ([`RuntimeError::EndedByError`]), so that nobody takes it for the end;
     /// [`RuntimeError::Forked`] in another process than the one that began the epoch.
     ///
     /// # Panics
@@ -100,9 +118,8 @@ impl Deal {
             match table.state {
                 DealState::Open => {}
                 DealState::Ended | DealState::Cancelled => return Ok(Polled::End),
-                DealState::Failed(by) if by == consumer => return Ok(Polled::End),
                 DealState::Failed(consumer) => {
-                    return Err(RuntimeError::EndedForAnother { consumer });
+                    return Err(RuntimeError::EndedByError { consumer });
                 }
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -156,7 +173,9 @@ impl Deal {
         consumer: u32,
         patience: Duration,
     ) -> Result<MutexGuard<'_, Table>, RuntimeError> {
+        let mut fetching = Fetching { deal: self, consumer, is_done: false };
         let polled = epoch.poll_batch(patience);
+        fetching.is_done = true;
         let mut table = self.table();
         table.epoch = Some(epoch);
         self.changed.notify_all();
@@ -242,5 +261,45 @@ impl Deal {
     ) -> MutexGuard<'a, Table> {
         let waited = self.changed.wait_timeout(table, patience);
         waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A deal whose epoch a consumer waits with.
+    fn fetched_by_another() -> Deal {
+        Deal {
+            home: Home::here(),
+            stop: Stop::default(),
+            table: Mutex::new(Table {
+                epoch: None,
+                places: vec![None, None],
+                next: 0,
+                taken: vec![0; 2],
+                consumed: Consumed::default(),
+                state: DealState::Open,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_consumer_that_panicked() {
+        let deal = fetched_by_another();
+        let pending = deal.poll(1, Duration::ZERO).unwrap();
+        assert!(matches!(pending, Polled::Pending));
+        let panicked = std::thread::scope(|scope| {
+            let wait = || {
+                let _fetching = Fetching { deal: &deal, consumer: 0, is_done: false };
+                panic!("in poll_batch");
+            };
+            scope.spawn(wait).join()
+        });
+        assert!(panicked.is_err());
+        let told = deal.poll(1, Duration::from_secs(60));
+        assert!(matches!(told, Err(RuntimeError::EndedByError { consumer: 0 })));
+        assert!(deal.close().is_none());
     }
 }

@@ -107,9 +107,11 @@ pub enum RuntimeError {
         /// The first sample that differs.
         sample: SampleId,
     },
-    /// The epoch ended by an error that another of its consumers was told.
-    #[error("the epoch ended by an error that consumer {consumer} was told")]
-    EndedForAnother {
+    /// The epoch ended by an error that one of its consumers was told.
+    #[error(
+        "the epoch ended by an error that consumer {consumer} was told; begin the next one"
+    )]
+    EndedByError {
         /// That consumer.
         consumer: u32,
     },
@@ -159,6 +161,59 @@ pub enum RuntimeError {
         /// What does not fit and what to do.
         why: String,
     },
+}
+
+/// What a caller can do about an error: what a language binding makes a class or a code of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// An option, the recipe or the plan makes no sense: ask for something else.
+    Options,
+    /// The data cannot be opened, listed or read.
+    Data,
+    /// A sample cannot be preprocessed, and the policy is `raise`.
+    Sample,
+    /// A device cannot be reached, refuses, or made other bytes than the host.
+    Device,
+    /// The consumer keeps so many batches that nothing can go on.
+    Starved,
+    /// The epoch ended by an error that a consumer was told.
+    Ended,
+    /// This is a fork of the process that made the loader.
+    Forked,
+    /// A state that belongs to another run, or cannot be saved now.
+    State,
+    /// Memory or threads that the system does not give.
+    System,
+    /// A mistake of this program.
+    Bug,
+}
+
+impl RuntimeError {
+    /// What the caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Options(_)
+            | Self::Memory { .. }
+            | Self::Plan(_)
+            | Self::Recipe(_)
+            | Self::Ops(_)
+            | Self::DeviceSpec { .. } => ErrorKind::Options,
+            Self::Data { .. } | Self::Io(_) => ErrorKind::Data,
+            Self::BadSample { .. } => ErrorKind::Sample,
+            Self::Device { .. } | Self::Spawn { .. } | Self::Untrusted { .. } => {
+                ErrorKind::Device
+            }
+            Self::Starved { .. } => ErrorKind::Starved,
+            Self::EndedByError { .. } => ErrorKind::Ended,
+            Self::Forked { .. } => ErrorKind::Forked,
+            Self::Resume(_) | Self::CannotResume { .. } | Self::Checkpoint { .. } => {
+                ErrorKind::State
+            }
+            Self::Accel(_) | Self::Spawning { .. } => ErrorKind::System,
+            Self::Thread { .. } => ErrorKind::Bug,
+        }
+    }
 }
 
 /// The other remedy for too little memory, where there is one.

@@ -75,7 +75,7 @@ pub use deal::Deal;
 pub use device::{DeviceSpec, SimRate, SimSpec, Via};
 pub use drive::{Digesting, DriveConfig, Driven, Observer, Progress, drive};
 pub use epoch::{Epoch, Polled};
-pub use error::RuntimeError;
+pub use error::{ErrorKind, RuntimeError};
 pub use feed::Skipped;
 pub use home::Home;
 pub use loader::{DeviceStats, Loader, LoaderStats};
