@@ -45,9 +45,9 @@ enum be_status
   BE_END = 3,
   // An argument is NULL, no UTF-8 or out of range.
   BE_ERROR_ARGUMENT = -1,
-  // An option is unknown or makes no sense.
+  // An option is unknown, or options, recipe and data make no sense together.
   BE_ERROR_OPTIONS = -2,
-  // The data set, the recipe or the plan cannot be used.
+  // The data cannot be opened, listed or read.
   BE_ERROR_DATA = -3,
   // A sample cannot be read or decoded and `on_bad` is `raise`.
   BE_ERROR_SAMPLE = -4,
@@ -55,13 +55,13 @@ enum be_status
   BE_ERROR_DEVICE = -5,
   // The consumer keeps so many batches that nothing can go on.
   BE_ERROR_STARVED = -6,
-  // The epoch ended by an error that another consumer was told.
+  // The epoch ended by an error that one of its consumers was told.
   BE_ERROR_ENDED = -7,
   // The handle was made before a fork of this process.
   BE_ERROR_FORKED = -8,
   // A state that belongs to another run, or cannot be saved now.
   BE_ERROR_STATE = -9,
-  // Memory, threads or storage that the system does not give.
+  // Memory or threads that the system does not give.
   BE_ERROR_SYSTEM = -10,
   // A mistake of this library; please report it.
   BE_ERROR_BUG = -11,
@@ -165,8 +165,8 @@ void be_text_release(char *text);
 // itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
 // `repeat`, `workers` ("auto"), `csds` (a list of devices), `key_file`, `strategy` ("ordered"),
 // `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
-// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad" or "wrap"), `on_bad` ("raise",
-// "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
+// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
+// ("raise", "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
 // `side_index`, `page_cache`.
 //
 // # Safety
@@ -280,7 +280,8 @@ int32_t be_batch_prong(const be_batch *batch);
 
 // Writes a soft label for each row to `out`: rows x `n_classes` floats, 1 at the row's class,
 // or the shares of the two classes that it was mixed of (`mixup`, `cutmix`). Masked rows get
-// zeros. `len` is how many floats `out` has place for, which must be just those.
+// zeros, and so do rows without a label (-1); a label that is none of `n_classes` is
+// `BE_ERROR_OPTIONS`. `len` is how many floats `out` has place for, which must be just those.
 //
 // # Safety
 // `out` has place for `len` floats.

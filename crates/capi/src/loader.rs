@@ -33,8 +33,8 @@ pub struct be_loader {
 /// itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
 /// `repeat`, `workers` ("auto"), `csds` (a list of devices), `key_file`, `strategy` ("ordered"),
 /// `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
-/// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad" or "wrap"), `on_bad` ("raise",
-/// "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
+/// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
+/// ("raise", "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
 /// `side_index`, `page_cache`.
 ///
 /// # Safety

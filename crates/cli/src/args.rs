@@ -464,7 +464,7 @@ pub(crate) struct RunArgs {
     /// Number of ranks
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = at_least_1())]
     pub(crate) world: u32,
-    /// A last, incomplete step: drop it, pad it with masked slots, or wrap round
+    /// A last, incomplete step: drop it, pad it with masked slots, wrap round, or deal it evenly
     #[arg(long, value_enum, default_value_t = LastArg::Pad)]
     pub(crate) last: LastArg,
     /// What happens to a sample that cannot be read or decoded
@@ -575,6 +575,7 @@ pub(crate) enum LastArg {
     Drop,
     Pad,
     Wrap,
+    Even,
 }
 
 fn samples(text: &str) -> Result<Range<u64>, String> {

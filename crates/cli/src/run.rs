@@ -210,6 +210,7 @@ fn last(arg: LastArg) -> LastPolicy {
         LastArg::Drop => LastPolicy::Drop,
         LastArg::Pad => LastPolicy::Pad,
         LastArg::Wrap => LastPolicy::Wrap,
+        LastArg::Even => LastPolicy::Even,
     }
 }
 

@@ -41,6 +41,10 @@ pub enum LastPolicy {
     Pad,
     /// They are delivered, followed by the first samples of the plan once more.
     Wrap,
+    /// They are dealt evenly: every rank gets as many of them, which may take a few of the
+    /// first samples once more, fewer than there are ranks; the slots behind are masked. What
+    /// PyTorch's `DistributedSampler` does.
+    Even,
 }
 
 impl fmt::Display for LastPolicy {
@@ -49,6 +53,7 @@ impl fmt::Display for LastPolicy {
             Self::Drop => "drop",
             Self::Pad => "pad",
             Self::Wrap => "wrap",
+            Self::Even => "even",
         })
     }
 }
@@ -185,7 +190,7 @@ impl Plan {
         let round = step_size(&config).saturating_mul(consumers);
         let steps = consumers.saturating_mul(match config.last {
             LastPolicy::Drop => left / round,
-            LastPolicy::Pad | LastPolicy::Wrap => left.div_ceil(round),
+            LastPolicy::Pad | LastPolicy::Wrap | LastPolicy::Even => left.div_ceil(round),
         });
         let n_batches = u32::try_from(steps)
             .map_err(|_| PlanError::TooManyBatches { batch_size, n_batches: steps })?;
@@ -211,21 +216,25 @@ impl Plan {
         &self,
         batch: BatchIdx,
     ) -> impl Iterator<Item = Option<SampleId>> + '_ {
-        let first = self.first_position(batch);
-        (0..self.config.batch_size)
-            .map(move |slot| self.sample_at(first + u128::from(slot)))
+        let run = self.run(batch);
+        (0..self.config.batch_size).map(move |slot| {
+            let is_of_run = slot < run.n_slots;
+            is_of_run.then(|| self.sample_at(run.first + u128::from(slot)))?
+        })
     }
 
     /// Slots of a batch that hold a sample. They come before the masked ones.
     #[must_use]
     pub fn n_valid(&self, batch: BatchIdx) -> u32 {
-        let batch_size = self.config.batch_size;
-        if self.config.last == LastPolicy::Wrap {
-            return batch_size;
+        let run = self.run(batch);
+        match self.config.last {
+            LastPolicy::Wrap | LastPolicy::Even => run.n_slots,
+            LastPolicy::Drop | LastPolicy::Pad => {
+                let n = u128::from(self.config.n_samples);
+                let left = n.saturating_sub(run.first);
+                u32::try_from(left).map_or(run.n_slots, |left| left.min(run.n_slots))
+            }
         }
-        let left =
-            u128::from(self.config.n_samples).saturating_sub(self.first_position(batch));
-        u32::try_from(left).map_or(batch_size, |left| left.min(batch_size))
     }
 
     /// Global positions delivered once every rank has delivered its first `n_batches`
@@ -243,21 +252,33 @@ impl Plan {
     /// by, so that they are the same however an epoch was resumed.
     #[must_use]
     pub fn position(&self, batch: BatchIdx) -> u64 {
-        u64::try_from(self.first_position(batch)).unwrap_or(u64::MAX)
+        u64::try_from(self.run(batch).first).unwrap_or(u64::MAX)
     }
 
-    /// The global position of a batch's first slot. Wide, so that no index overflows it.
-    fn first_position(&self, batch: BatchIdx) -> u128 {
-        let PlanConfig { start, rank, batch_size, .. } = self.config;
-        u128::from(start)
-            + u128::from(batch.0) * u128::from(step_size(&self.config))
-            + u128::from(rank) * u128::from(batch_size)
+    /// Which positions a batch takes.
+    fn run(&self, batch: BatchIdx) -> PositionRun {
+        let PlanConfig { n_samples, start, rank, world, batch_size, last, .. } =
+            self.config;
+        let step = step_size(&self.config);
+        let step_start = u128::from(start) + u128::from(batch.0) * u128::from(step);
+        let left = u128::from(n_samples).saturating_sub(step_start);
+        let n_slots = match u64::try_from(left) {
+            // No more than a batch, as what is left is less than a step.
+            Ok(left) if last == LastPolicy::Even && left < step => {
+                u32::try_from(left.div_ceil(u64::from(world))).unwrap_or(batch_size)
+            }
+            Ok(_) | Err(_) => batch_size,
+        };
+        let first = step_start + u128::from(rank) * u128::from(n_slots);
+        PositionRun { first, n_slots }
     }
 
     fn sample_at(&self, position: u128) -> Option<SampleId> {
         let n = self.config.n_samples;
         let position = match self.config.last {
-            LastPolicy::Wrap => u64::try_from(position % u128::from(n)).ok()?,
+            LastPolicy::Wrap | LastPolicy::Even => {
+                u64::try_from(position % u128::from(n)).ok()?
+            }
             LastPolicy::Drop | LastPolicy::Pad => {
                 u64::try_from(position).ok().filter(|&position| position < n)?
             }
@@ -270,6 +291,15 @@ impl Plan {
         };
         Some(SampleId(sample + n * repetition))
     }
+}
+
+/// Positions in a row: a batch's.
+#[derive(Debug, Clone, Copy)]
+struct PositionRun {
+    /// Wide, so that no batch's index overflows it.
+    first: u128,
+    /// Slots that are not masked whatever the position.
+    n_slots: u32,
 }
 
 /// Whom a step is for, in a message.
@@ -438,6 +468,23 @@ mod tests {
         assert_eq!((plan.position_after(1), plan.position_after(2)), (6, 11));
     }
 
+    /// 11 samples, 4 ranks, batches of 2: 8 in the first step, and one each of the 3 left.
+    #[test]
+    fn an_even_end_gives_every_rank_as_many() {
+        let last = config(11, 2, LastPolicy::Even);
+        let slots = |rank, batch| -> Vec<_> {
+            let config = PlanConfig { shuffle: Shuffle::None, rank, world: 4, ..last };
+            let plan = Plan::new(config).unwrap();
+            assert_eq!(plan.n_batches(), 2);
+            let slots = plan.samples(BatchIdx(batch));
+            slots.map(|slot| slot.map(|sample| sample.0)).collect()
+        };
+        assert_eq!(slots(3, 0), [Some(6), Some(7)]);
+        let ends = [0, 1, 2, 3].map(|rank| slots(rank, 1));
+        assert_eq!(ends, [8, 9, 10, 0].map(|id| [Some(id), None]));
+        assert_eq!(slots(0, 2), [None; 2]);
+    }
+
     #[test]
     fn a_shuffled_plan_is_the_permutation() {
         let plan = Plan::new(config(100, 10, LastPolicy::Drop)).unwrap();
@@ -495,7 +542,12 @@ mod tests {
     }
 
     fn policies() -> impl Strategy<Value = LastPolicy> {
-        prop_oneof![Just(LastPolicy::Drop), Just(LastPolicy::Pad), Just(LastPolicy::Wrap)]
+        prop_oneof![
+            Just(LastPolicy::Drop),
+            Just(LastPolicy::Pad),
+            Just(LastPolicy::Wrap),
+            Just(LastPolicy::Even)
+        ]
     }
 
     proptest! {
@@ -534,6 +586,14 @@ mod tests {
                     let most = total.div_ceil(n_samples);
                     prop_assert!(counts.values().all(|&n| u64::from(n).abs_diff(most) <= 1));
                 }
+                LastPolicy::Even => {
+                    // As many rows as DistributedSampler gives each rank.
+                    prop_assert_eq!(counts.len() as u64, n_samples);
+                    prop_assert_eq!(total, n_samples.div_ceil(world.into()) * u64::from(world));
+                    let end = BatchIdx(n_batches(config) - 1);
+                    let valid = |rank| Plan::new(PlanConfig { rank, ..config }).unwrap().n_valid(end);
+                    prop_assert!((0..world).all(|rank| valid(rank) == valid(0)));
+                }
             }
         }
 
@@ -543,9 +603,10 @@ mod tests {
             batch_size in 1_u32..20,
             worlds in (1_u32..=64, 1_u32..=64, 1_u32..=64),
             stops in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+            last in prop_oneof![Just(LastPolicy::Pad), Just(LastPolicy::Even)],
         ) {
             prop_assume!(u64::from(batch_size) <= n_samples);
-            let mut config = config(n_samples, batch_size, LastPolicy::Pad);
+            let mut config = config(n_samples, batch_size, last);
             let mut counts = HashMap::new();
             for (world, stop) in [(worlds.0, stops.0), (worlds.1, stops.1)] {
                 config = PlanConfig { world, ..config };
@@ -556,7 +617,7 @@ mod tests {
             config = PlanConfig { world: worlds.2, ..config };
             count(config, n_batches(config), &mut counts);
             prop_assert_eq!(counts.len() as u64, n_samples);
-            prop_assert!(counts.values().all(|&n| n == 1));
+            prop_assert!(last == LastPolicy::Even || counts.values().all(|&n| n == 1));
         }
     }
 }

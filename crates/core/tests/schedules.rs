@@ -186,7 +186,8 @@ fn plan() -> impl Strategy<Value = PlanConfig> {
     let last = prop_oneof![
         Just(LastPolicy::Drop),
         Just(LastPolicy::Pad),
-        Just(LastPolicy::Wrap)
+        Just(LastPolicy::Wrap),
+        Just(LastPolicy::Even)
     ];
     // A shuffled plan costs more than all the rest, and differs only in its numbers.
     let shuffle = prop_oneof![15 => Just(Shuffle::None), 1 => Just(Shuffle::Full)];

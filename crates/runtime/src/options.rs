@@ -137,8 +137,12 @@ const SHUFFLES: [(Value, Shuffle); 2] =
 const DTYPES: [(&str, Dtype); 4] =
     [("u8", Dtype::U8), ("f32", Dtype::F32), ("f16", Dtype::F16), ("bf16", Dtype::Bf16)];
 const LAYOUTS: [(&str, Layout); 2] = [("nhwc", Layout::Nhwc), ("nchw", Layout::Nchw)];
-const LASTS: [(&str, LastPolicy); 3] =
-    [("drop", LastPolicy::Drop), ("pad", LastPolicy::Pad), ("wrap", LastPolicy::Wrap)];
+const LASTS: [(&str, LastPolicy); 4] = [
+    ("drop", LastPolicy::Drop),
+    ("pad", LastPolicy::Pad),
+    ("wrap", LastPolicy::Wrap),
+    ("even", LastPolicy::Even),
+];
 const READERS: [(&str, ReaderKind); 3] = [
     ("auto", ReaderKind::Auto),
     ("uring", ReaderKind::Uring),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bothends_core::plan::{LastPolicy, Shuffle};
+use bothends_core::plan::Shuffle;
 use serde_json::{Value, json};
 
 use crate::config::RunConfig;
@@ -15,11 +15,6 @@ pub(crate) fn settings(
 ) -> BTreeMap<&'static str, Value> {
     let devices: Vec<&str> = run.devices.iter().map(|d| d.text()).collect();
     let accelerator = how.accelerator.build();
-    let last = match run.rank.last {
-        LastPolicy::Drop => "drop",
-        LastPolicy::Pad => "pad",
-        LastPolicy::Wrap => "wrap",
-    };
     BTreeMap::from([
         ("data", json!(run.data.display().to_string())),
         ("recipe", json!(run.recipe.name())),
@@ -40,7 +35,7 @@ pub(crate) fn settings(
         ("layout", json!(run.output.layout)),
         ("rank", json!(run.rank.rank)),
         ("world", json!(run.rank.world)),
-        ("last", json!(last)),
+        ("last", json!(run.rank.last.to_string())),
         ("on_bad", json!(run.on_bad.name())),
         ("audit_percent", json!(run.audit_percent)),
     ])

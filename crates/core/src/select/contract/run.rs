@@ -73,7 +73,8 @@ impl<'a> Run<'a> {
         }
         if world != self.world && self.may_become(world) {
             if let Some(rank) = self.ranks.first() {
-                self.base += u64::from(rank.n_consumed) * self.step_size();
+                let consumed = u64::from(rank.n_consumed) * self.step_size();
+                self.base = self.end().min(self.base + consumed);
             }
             self.world = world;
             for rank in &mut self.ranks {
@@ -155,28 +156,40 @@ impl<'a> Run<'a> {
 
     /// The samples that a rank delivers in a step from the base.
     fn slots(&self, rank: u32, step: u32) -> impl Iterator<Item = SampleId> + use<'_> {
-        let PlanConfig { batch_size, last, .. } = self.schedule.plan;
-        let run = u64::from(step) * u64::from(self.world) + u64::from(rank);
-        let first = self.base + run * u64::from(batch_size);
-        let positions = first..first + u64::from(batch_size);
-        positions.filter_map(move |position| self.sample_at(position, last))
+        let first = self.base + u64::from(step) * self.step_size();
+        let n_of_rank =
+            (self.end() - first).min(self.step_size()) / u64::from(self.world);
+        let first = first + u64::from(rank) * n_of_rank;
+        let positions = first..first + n_of_rank;
+        positions.filter_map(move |position| self.sample_at(position))
     }
 
-    fn sample_at(&self, position: u64, last: LastPolicy) -> Option<SampleId> {
+    /// The position behind the last slot of all ranks.
+    fn end(&self) -> u64 {
+        let left = self.schedule.plan.n_samples.saturating_sub(self.base);
+        self.base
+            + match self.schedule.plan.last {
+                LastPolicy::Even => left.next_multiple_of(self.world.into()),
+                LastPolicy::Drop | LastPolicy::Pad | LastPolicy::Wrap => {
+                    u64::from(self.n_steps) * self.step_size()
+                }
+            }
+    }
+
+    fn sample_at(&self, position: u64) -> Option<SampleId> {
         let at = usize::try_from(position).ok()?;
-        match last {
-            LastPolicy::Wrap => self.order.get(at % self.order.len()).copied(),
+        match self.schedule.plan.last {
+            LastPolicy::Wrap | LastPolicy::Even => {
+                self.order.get(at % self.order.len()).copied()
+            }
             LastPolicy::Drop | LastPolicy::Pad => self.order.get(at).copied(),
         }
     }
 
     fn check_end(&self) {
-        let last = self.schedule.plan.last;
-        let n_slots = u64::from(self.n_steps) * self.step_size();
         let mut content = ContentDigest::default();
         let mut counts = vec![0_i32; self.order.len()];
-        let covered = 0..self.base + n_slots;
-        for sample in covered.filter_map(|position| self.sample_at(position, last)) {
+        for sample in (0..self.end()).filter_map(|position| self.sample_at(position)) {
             content.add(digest_of(sample));
             counts[place(sample)] += 1;
         }
