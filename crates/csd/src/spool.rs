@@ -166,7 +166,7 @@ fn find_device(dir: &Path, deadline: Instant) -> Result<(Notice, Watch), CsdErro
             watched = Some((found, watch));
         }
         if Instant::now() >= deadline {
-            let what = "no living device serves the directory";
+            let what = "no living device serves the directory, or it cannot write there";
             return Err(unreachable(dir, io::Error::new(io::ErrorKind::TimedOut, what)));
         }
         std::thread::sleep(NAPS[1]);
