@@ -82,6 +82,17 @@ impl View {
         self.offset = offset;
         self
     }
+
+    /// Its bytes in `memory`, one row behind the other: rows are dense, only their beginnings
+    /// may be apart.
+    pub(crate) fn gathered(&self, memory: &[u8]) -> Vec<u8> {
+        let bytes = |n: i64| usize::try_from(n).unwrap_or(0) * self.element.size();
+        let n_rows = usize::try_from(self.shape.first().copied().unwrap_or(1));
+        let row = bytes(self.shape.iter().skip(1).product());
+        let stride = bytes(self.strides.first().copied().unwrap_or(0));
+        let starts = (0..n_rows.unwrap_or(0)).map(|i| self.offset + i * stride);
+        starts.flat_map(|start| &memory[start..start + row]).copied().collect()
+    }
 }
 
 /// A tensor in host memory that belongs to bothends: shared without a copy through
@@ -138,7 +149,7 @@ impl Array {
             return Err(PyBufferError::new_err(line));
         }
         let exported = match copy {
-            Some(true) => dlpack::Exported::copy(&self.memory, &self.view),
+            Some(true) => py.detach(|| dlpack::Exported::copy(&self.memory, &self.view)),
             Some(false) | None => dlpack::Exported::share(&self.memory, &self.view),
         };
         match max_version {

@@ -14,6 +14,7 @@ use bothends_runtime::{Batch as Delivered, Home, Row, soft_labels};
 use pyo3::prelude::*;
 
 use crate::array::{Array, Element, View};
+use crate::errors::raised;
 
 /// Copies begin at a multiple of this, as JAX wants it of memory that it shares.
 const ALIGN: usize = 64;
@@ -211,12 +212,14 @@ impl Batch {
 
     /// Shares of classes, float32, rows × n_classes: 1 at the row's class, or the shares of
     /// the two that it was mixed of.
-    fn soft_labels(&self, n_classes: usize) -> Array {
+    fn soft_labels(&self, py: Python<'_>, n_classes: usize) -> PyResult<Array> {
         let mut shares = vec![0.0_f32; self.rows.len() * n_classes];
-        soft_labels(&self.rows, n_classes, &mut shares);
+        soft_labels(&self.rows, n_classes, &mut shares)
+            .map_err(|error| raised(py, &error))?;
         let bytes: Vec<u8> =
             shares.iter().flat_map(|share| share.to_ne_bytes()).collect();
-        own(Element::F32, vec![count(self.rows.len()), count(n_classes)], &bytes)
+        let shape = vec![count(self.rows.len()), count(n_classes)];
+        Ok(own(Element::F32, shape, &bytes))
     }
 
     fn __len__(&self) -> usize {

@@ -77,12 +77,13 @@ impl Exported {
         Self { memory: Arc::clone(memory), view: view.clone(), flags: 0 }
     }
 
-    /// Memory of its own with the same content.
+    /// Memory of its own with the same content, dense.
     pub(crate) fn copy(memory: &Memory, view: &View) -> Self {
         // SAFETY: the memory is `len` initialised bytes from `base`, kept by the caller.
         let bytes = unsafe { std::slice::from_raw_parts(memory.base(), memory.len()) };
-        let memory = Arc::new(Memory::of(bytes));
-        Self { memory, view: view.clone(), flags: IS_COPIED }
+        let memory = Arc::new(Memory::of(&view.gathered(bytes)));
+        let view = View::dense(view.element, view.shape.clone());
+        Self { memory, view, flags: IS_COPIED }
     }
 
     /// A capsule `dltensor_versioned`.

@@ -19,7 +19,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// through, the others wait without Python's lock.
 #[pyclass(frozen, module = "bothends._native", name = "Loader")]
 pub(crate) struct NativeLoader {
-    loader: Mutex<Loader>,
+    /// `None` once it is closed.
+    loader: Mutex<Option<Loader>>,
     form: Form,
 }
 
@@ -38,7 +39,7 @@ impl NativeLoader {
             may_hold: loader.config().held_batches as usize,
             home: Home::here(),
         };
-        Ok(Self { loader: Mutex::new(loader), form })
+        Ok(Self { loader: Mutex::new(Some(loader)), form })
     }
 
     /// Begins the next epoch and returns its consumers; the epoch before is cancelled.
@@ -75,6 +76,30 @@ impl NativeLoader {
     /// Goes on from a state.
     fn load_state(&self, py: Python<'_>, json: &str) -> PyResult<()> {
         self.with(py, |loader| loader.load_state(json))
+    }
+
+    /// Ends the running epoch, its threads and devices, and waits for them. Tensors stay.
+    fn close(&self, py: Python<'_>) {
+        if self.form.home.is_here() {
+            py.detach(|| drop(self.loader().take()));
+        }
+    }
+
+    /// The first of these samples, each a path ("" is any) and a label, that the loader has
+    /// under another file or label; None where they are the loader's.
+    fn first_difference(
+        &self,
+        py: Python<'_>,
+        samples: Vec<(String, i64)>,
+    ) -> PyResult<Option<usize>> {
+        self.with(py, |loader| {
+            let differs = |(i, (path, label)): (usize, &(String, i64))| {
+                let own = loader.sample(SampleId(i as u64));
+                let is_file = |file: &str| path.is_empty() || path.ends_with(file);
+                own.is_none_or(|(file, own)| own.0 != *label || !is_file(&file))
+            };
+            Ok(samples.iter().enumerate().position(differs))
+        })
     }
 
     /// Batches that each of so many consumers gets in a whole epoch.
@@ -162,14 +187,19 @@ impl NativeLoader {
         let done = py.detach(|| {
             // In a fork the lock may be held for ever by a thread that is not there.
             self.form.home.check()?;
-            work(&mut self.loader())
+            let mut loader = self.loader();
+            work(loader.as_mut().ok_or_else(closed)?)
         });
         done.map_err(|error| raised(py, &error))
     }
 
-    fn loader(&self) -> MutexGuard<'_, Loader> {
+    fn loader(&self) -> MutexGuard<'_, Option<Loader>> {
         self.loader.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn closed() -> RuntimeError {
+    RuntimeError::Options("the loader is closed; make another one".to_owned())
 }
 
 /// An epoch in its consumers' hands; it is cancelled when none of them is left.

@@ -22,7 +22,7 @@ RAISED: list[tuple[dict[str, Any], type[bothends.Error], str]] = [
     ({"workers": "many"}, bothends.OptionsError, "`workers` is"),
     ({"output": "f64"}, bothends.OptionsError, '"u8", "f32", "f16", "bf16"'),
     ({"layout": "chw"}, bothends.OptionsError, "nchw"),
-    ({"last": "keep"}, bothends.OptionsError, '"drop", "pad", "wrap"'),
+    ({"last": "keep"}, bothends.OptionsError, '"drop", "pad", "wrap", "even"'),
     ({"on_bad": "ignore"}, bothends.OptionsError, "raise, skip, replace or zero"),
     ({"strategy": "best"}, bothends.OptionsError, "ordered"),
     ({"recipe": "imagenet"}, bothends.OptionsError, "imagenet-train"),
@@ -197,4 +197,28 @@ def test_after_an_error_the_loader_goes_on(broken: Any, small: Path) -> None:
         feed = batches.batches()
         with pytest.raises(bothends.BadSampleError):
             list(feed)
-        assert list(feed) == []
+        with pytest.raises(bothends.Error, match="ended by an error"):
+            next(feed)
+
+
+def test_an_error_is_not_followed_by_an_end(small: Path, tmp_path: Path) -> None:
+    """Who catches it and asks again must not take the epoch for a whole one."""
+    root = Path(shutil.copytree(small, tmp_path / "root"))
+    next(iter(sorted(root.rglob("*.jpg")))).write_bytes(b"no image")
+    batches = loader(root, last="pad")
+    feed = iter(batches)
+    with pytest.raises(bothends.BadSampleError):
+        list(feed)
+    for _ in range(2):
+        with pytest.raises(bothends.Error, match="ended by an error") as raised:
+            next(feed)
+        assert type(raised.value) is bothends.Error
+
+
+def test_a_class_without_a_column_is_refused(small: Path) -> None:
+    ops: list[dict[str, Any]] = [{"op": "decode"}, {"op": "resize", "size": [32, 32]}]
+    ops += [{"op": "normalize", "mean": [0, 0, 0], "std": [1, 1, 1]}, {"op": "mixup", "alpha": 0.2}]
+    recipe = {"version": 1, "name": "mix", "ops": ops}
+    assert next(iter(loader(small, recipe=recipe, num_classes=9, output="f32")))[1].shape == (4, 9)
+    with pytest.raises(bothends.OptionsError, match="is none of 2 classes; give num_classes"):
+        list(loader(small, recipe=recipe, num_classes=2, output="f32"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import bothends
+import numpy as np
 import pytest
 
 import children
@@ -85,7 +86,7 @@ def test_an_iterator_is_over_once(small: Path) -> None:
         next(feed)
 
 
-@pytest.mark.parametrize(("last", "n"), [("drop", 5), ("pad", 6), ("wrap", 6)])
+@pytest.mark.parametrize(("last", "n"), [("drop", 5), ("pad", 6), ("wrap", 6), ("even", 6)])
 def test_len_is_what_comes(small: Path, last: str, n: int) -> None:
     batches = loader(small, last=last)
     assert len(batches) == n == len(list(batches))
@@ -99,6 +100,44 @@ def test_what_frameworks_ask(small: Path) -> None:
     batches.sampler.set_epoch(7)
     assert batches.epoch == 7
     assert "batch_size=4 rank 0 of 1" in repr(batches)
+
+
+def test_close(small: Path) -> None:
+    with loader(small) as batches:
+        first, _ = next(iter(batches))
+        content = first.copy()
+    assert np.array_equal(first, content)
+    for use in (iter, len, bothends.Loader.state_dict, bothends.Loader.stats):
+        with pytest.raises(bothends.OptionsError, match="closed"):
+            use(batches)
+    batches.close()
+
+
+def test_after_its_last_batch_an_epoch_has_its_end_left(small: Path) -> None:
+    """What a script does at an epoch's end is done by the one that goes on, too."""
+    batches = loader(small)
+    feed = iter(batches)
+    for _ in range(len(batches)):
+        next(feed)
+    state = batches.state_dict()
+    again = loader(small)
+    again.load_state_dict(state)
+    assert again.epoch == 0 and list(again) == [] and again.epoch == 1
+    assert next(feed, None) is None
+    again.load_state_dict(batches.state_dict())
+    assert again.epoch == 1 and len(list(again)) == 5
+
+
+def test_numbers_of_numpy_and_one_device(small: Path) -> None:
+    plain = steps(loader(small))
+    of_numpy = loader(small, batch_size=np.int64(4), seed=np.uint8(5), csds="sim:ideal")
+    of_numpy.set_epoch(np.int32(0))
+    assert steps(of_numpy) == plain and type(of_numpy.batch_size) is int
+    for epoch in (-1, 1.5, 2**40):
+        with pytest.raises(bothends.OptionsError, match="no epoch"):
+            of_numpy.set_epoch(epoch)
+    with pytest.raises(bothends.OptionsError, match="is of type object"):
+        loader(small, seed=object())
 
 
 def test_stats_count_the_epochs_that_are_over(small: Path) -> None:

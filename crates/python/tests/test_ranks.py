@@ -19,7 +19,7 @@ LAUNCHERS = [
     {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"},
     {"PMI_RANK": "1", "PMI_SIZE": "4"},
     {"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "4"},
-    {"SLURM_PROCID": "1", "SLURM_NTASKS": "4"},
+    {"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"},
 ]
 
 
@@ -50,6 +50,14 @@ def test_the_environment_says_who_we_are(
     assert "rank 0 of 1" in who(small), "half a launcher is none"
 
 
+def test_a_batch_script_of_slurm_is_one_process(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    assert "rank 0 of 1" in who(small)
+
+
 def test_torchrun_comes_before_slurm(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in {**LAUNCHERS[0], "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}.items():
         monkeypatch.setenv(variable, value)
@@ -62,7 +70,7 @@ def of_ranks(data: Path, world: int, **options: Any) -> list[list[Step]]:
 
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_ranks_share_an_epoch(small: Path, world: int) -> None:
-    for last in ("drop", "pad", "wrap"):
+    for last in ("drop", "pad", "wrap", "even"):
         ranks = of_ranks(small, world, last=last, batch_size=2)
         seen = [i for rank in ranks for i in ids(rank)]
         assert len({len(rank) for rank in ranks}) == 1
@@ -70,6 +78,9 @@ def test_ranks_share_an_epoch(small: Path, world: int) -> None:
             assert len(seen) == len(set(seen)) == 23 // (2 * world) * 2 * world
         elif last == "pad":
             assert sorted(seen) == list(range(23))
+        elif last == "even":
+            assert set(seen) == set(range(23))
+            assert [len(ids(rank)) for rank in ranks] == [-(-23 // world)] * world
         else:
             assert set(seen) == set(range(23)) and len(seen) % (2 * world) == 0
             assert len(seen) - 23 < 2 * world
@@ -142,7 +153,7 @@ rank, world = dist.get_rank(), dist.get_world_size()
 for variable in ("RANK", "WORLD_SIZE"):
     del os.environ[variable]  # what torch.distributed says is enough
 said = {}
-for last in ("drop", "pad", "wrap"):
+for last in ("drop", "pad", "wrap", "even"):
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(32 * 32 * 3, 5))
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
@@ -204,10 +215,10 @@ def test_data_parallel_training(small: Path, world: int) -> None:
         for rank in ranks:
             rank.kill()
             rank.communicate()
-    for last in ("drop", "pad", "wrap"):
+    for last in ("drop", "pad", "wrap", "even"):
         seen = [i for rank in said for i in rank[last]["samples"]]
         assert len({rank[last]["steps"] for rank in said}) == 1
-        if last == "wrap":
+        if last in ("wrap", "even"):
             assert set(seen) == set(range(23))
         else:
             n = 23 if last == "pad" else 23 // (2 * world) * 2 * world

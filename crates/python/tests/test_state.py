@@ -21,7 +21,7 @@ def resumed(data: Path, state: dict[str, Any], **options: Any) -> bothends.Loade
     return batches
 
 
-@pytest.mark.parametrize("last", ["drop", "pad", "wrap"])
+@pytest.mark.parametrize("last", ["drop", "pad", "wrap", "even"])
 @pytest.mark.parametrize("device", [{}, DEVICE], ids=["host", "device"])
 def test_it_is_exact_after_every_batch(small: Path, last: str, device: dict[str, Any]) -> None:
     batches = loader(small, last=last)

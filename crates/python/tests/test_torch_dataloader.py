@@ -126,26 +126,66 @@ def test_samplers(root: Path) -> None:
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_distributed_sampler(root: Path, shuffle: bool, drop_last: bool) -> None:
+@pytest.mark.parametrize("drops", [(False, False), (False, True), (True, False), (True, True)])
+def test_distributed_sampler(root: Path, shuffle: bool, drops: tuple[bool, bool]) -> None:
+    """As many batches of as many samples on each rank as PyTorch gives, and the same samples
+    over all ranks, in their order without shuffle."""
     dataset = ImageFolder(root, EVAL)
     by_bytes = {image.numpy().tobytes(): n for n, (image, _) in enumerate(ours_in_order(dataset))}
-    for epoch in (0, 1):
-        seen, lengths = [], set()
-        for rank in range(3):
+    for world, batch_size in ((3, 2), (2, 4), (2, 6), (4, 3), (5, 1)):
+        seen, expected = [], []
+        for rank in range(world):
             sampler = theirs.DistributedSampler(
-                dataset, 3, rank, shuffle=shuffle, seed=5, drop_last=drop_last
+                dataset, world, rank, shuffle=shuffle, seed=5, drop_last=drops[0]
             )
-            made = ours(dataset, batch_size=2, sampler=sampler)
-            sampler.set_epoch(epoch)
-            images, _ = everything(made)
-            lengths.add(len(images))
-            seen += [by_bytes[image.numpy().tobytes()] for image in images]
-        assert len(lengths) == 1
-        if drop_last:
-            assert len(set(seen)) == len(seen) >= 18
-        else:
-            assert set(seen) == set(range(23))
+            common = {"batch_size": batch_size, "sampler": sampler, "drop_last": drops[1]}
+            made, before = ours(dataset, **common), theirs.DataLoader(dataset, **common)
+            lengths = [len(labels) for _, labels in made]
+            if drops == (True, False) and 23 // world % batch_size:
+                # The sampler leaves samples out; here each comes, some of them twice.
+                assert sum(lengths) == -(-23 // world)
+            else:
+                assert lengths == [len(labels) for _, labels in before]
+            assert len(made) == len(lengths) == len(before)
+            sampler.set_epoch(1)
+            seen += [by_bytes[image.numpy().tobytes()] for image in everything(made)[0]]
+            expected += list(sampler)
+        if drops == (False, False) and not shuffle:
+            assert sorted(seen) == sorted(expected)
+        elif not any(drops):
+            assert set(seen) == set(range(23)) and len(seen) == len(expected)
+        elif drops[1]:
+            assert len(seen) - len(set(seen)) < world
+
+
+def test_less_than_a_batch_is_no_error(root: Path) -> None:
+    dataset = ImageFolder(root, EVAL)
+    made, line = warned(dataset, batch_size=24)
+    assert len(made) == 1 and "less than a step of 1 x 24" in line
+    with pytest.warns(UserWarning, match="less than a step of 2 x 12"):
+        sampler = theirs.DistributedSampler(dataset, 2, 0)
+        assert len(DataLoader(dataset, 12, sampler=sampler, drop_last=True)) == 1
+
+
+def test_pytorchs_attributes_are_there(root: Path) -> None:
+    dataset = ImageFolder(root, EVAL)
+    before = theirs.DataLoader(dataset, batch_size=4)
+    made = ours(dataset, batch_size=4)
+    for name in vars(before):
+        if not name.startswith("_"):
+            assert hasattr(made, name), name
+
+
+def test_a_closed_loader_says_so(root: Path) -> None:
+    dataset = ImageFolder(root, EVAL)
+    with ours(dataset, batch_size=4) as made:
+        batches = iter(made)
+        images, _ = next(batches)
+    assert images.shape == (4, 3, 32, 32)
+    with pytest.raises(bothends.OptionsError, match="closed"):
+        iter(made)
+    left, _ = warned(theirs.Subset(dataset, [1, 2]), batch_size=2)
+    left.close()
 
 
 def ours_in_order(dataset: Any) -> list[tuple[Any, int]]:
@@ -175,6 +215,17 @@ def test_cifar10(cifar: Path, train: bool) -> None:
     crop = v1.Compose([v1.RandomCrop(32, padding=4), v1.RandomHorizontalFlip(), v1.ToTensor()])
     shuffled = ours(CIFAR10(cifar, train=train, transform=crop), batch_size=8, shuffle=True)
     assert sorted(everything(shuffled)[1].tolist()) == sorted(dataset.targets)
+
+
+def test_a_cifar10_that_was_changed_is_pytorchs(cifar: Path) -> None:
+    for change in ("data", "targets"):
+        dataset = CIFAR10(cifar, transform=v1.ToTensor())
+        if change == "data":
+            dataset.data = 255 - dataset.data
+        else:
+            dataset.targets = dataset.targets[::-1]
+        _, line = warned(dataset, batch_size=8)
+        assert "changed" in line or "with label" in line
 
 
 def test_views_come_as_a_list(root: Path) -> None:
@@ -304,6 +355,8 @@ def left(root: Path) -> dict[str, tuple[Any, dict[str, Any], str]]:
     filtered = ImageFolder(root, EVAL)
     filtered.samples = filtered.samples[3:]
     filtered.imgs, filtered.targets = filtered.samples, filtered.targets[3:]
+    reordered = ImageFolder(root, EVAL)
+    reordered.samples[7], reordered.samples[8] = reordered.samples[8], reordered.samples[7]
     swapped = ImageFolder(root, EVAL)
     swapped.samples = [(path, 4 - label) for path, label in swapped.samples]
     loads = ImageFolder(root, EVAL, loader=torchvision.datasets.folder.pil_loader)
@@ -314,6 +367,7 @@ def left(root: Path) -> dict[str, tuple[Any, dict[str, Any], str]]:
         "a made-up one": (FakeData(6, (3, 8, 8), transform=v1.ToTensor()), {}, "FakeData"),
         "a subset": (theirs.Subset(folder, [1, 2, 3]), {}, "Subset"),
         "filtered": (filtered, {}, "lists 20 samples"),
+        "another order": (reordered, {}, "sample 7 of the data set is not"),
         "other labels": (swapped, {}, "sample 0"),
         "a loader of its own": (loads, {}, "loader of its own"),
         "a weighted sampler": (folder, {"sampler": weighted}, "WeightedRandomSampler"),
@@ -328,6 +382,7 @@ CASES = [
     "a made-up one",
     "a subset",
     "filtered",
+    "another order",
     "other labels",
     "a loader of its own",
     "a weighted sampler",

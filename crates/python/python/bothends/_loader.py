@@ -2,6 +2,7 @@
 the protocols of training scripts; what a loader does is the native half's."""
 
 import json
+import operator
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -40,8 +41,8 @@ class Loader:
       x width x channels with "nhwc"; of type `output`. A recipe with several views (multi_crop,
       five_crop) gives a list, one tensor for each view.
     * labels: int64, `batch_size`; float32, `batch_size` x classes, where the recipe mixes samples.
-    * with `last="pad"` a third one, mask: bool, `batch_size`; rows where it is False are
-      zeros with label -1 that only fill the last step up, and count for no metric.
+    * with `last="pad"` and `last="even"` a third one, mask: bool, `batch_size`; rows where it is
+      False are zeros with label -1 that only fill the last step up, and count for no metric.
 
     The tensors are host memory of the loader, shared without a copy. They may be kept and
     written to: the memory is used again when the last one of them is gone. A script that keeps
@@ -59,7 +60,7 @@ class Loader:
         seed: of order and augmentation; the same on all ranks.
         shuffle: whether every epoch has an order of its own, else the data's.
         workers: host threads that preprocess; "auto" is one per core.
-        csds: devices of the back, for example "tcp://nas:7070" or "sim:newport".
+        csds: devices of the back, for example ["tcp://nas:7070"] or "sim:newport".
         key_file: shared key for devices on other machines.
         strategy: "ordered", "relaxed", "mte", "wrr", "cpu" or "csd".
         objective: "throughput", "energy" or "host-cpu-cap=P".
@@ -67,7 +68,10 @@ class Loader:
         layout: "nchw" or "nhwc".
         rank, world_size: this process among how many; left out: as torch.distributed,
             torchrun, MPI or Slurm say.
-        last: what becomes of the samples that fill no step of all ranks: "drop", "pad", "wrap".
+        last: what becomes of the samples that fill no step of all ranks: "drop" leaves them out;
+            "pad" delivers them in batches that are filled up with masked rows; "wrap" fills
+            up with the epoch's first samples; "even" gives every rank as many of them, a
+            few of the first ones again where they do not divide, and masks the other rows.
         on_bad: what becomes of a sample that cannot be preprocessed: "raise", "skip",
             "replace", "zero".
         audit: percent of devices' batches that the host makes again and compares.
@@ -93,7 +97,7 @@ class Loader:
         seed: int = 0,
         shuffle: bool = True,
         workers: int | str = "auto",
-        csds: Sequence[str] = (),
+        csds: Sequence[str] | str = (),
         key_file: str | os.PathLike[str] | None = None,
         strategy: str = "ordered",
         objective: str = "throughput",
@@ -121,7 +125,7 @@ class Loader:
             "seed": seed,
             "shuffle": shuffle,
             "workers": workers,
-            "csds": list(csds),
+            "csds": [csds] if isinstance(csds, str) else list(csds),
             "key_file": None if key_file is None else os.fspath(key_file),
             "strategy": strategy,
             "objective": objective,
@@ -150,15 +154,15 @@ class Loader:
         ranks = rank_and_world(options["rank"], options["world_size"])
         options["rank"], options["world_size"] = self._ranks = ranks
         self._share = converter(self._framework, options["output"])
-        self._native = _native.Loader(json.dumps(options))
-        self._pads = options["last"] == "pad"
+        self._native = _native.Loader(json.dumps(options, default=_plain))
+        self._pads = options["last"] in ("pad", "even")
         self._mixes = self._native.mixes
         if self._num_classes is None:
             self._num_classes = len(self._native.class_names)
         if self._mixes and not self._num_classes:
             line = "the recipe mixes labels and the data name no classes: give num_classes"
             raise OptionsError(line)
-        self.batch_size: int = options["batch_size"]
+        self.batch_size = int(options["batch_size"])
         self.dataset = _Samples(self._native.n_samples)
 
     # ---- a training loop ----------------------------------------------------------------
@@ -187,7 +191,10 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """The next epoch shall be this one. Left out: the one after the last. A place that was
         loaded is kept if it is in this epoch, else given up."""
-        self._native.set_epoch(epoch)
+        try:
+            self._native.set_epoch(operator.index(epoch))
+        except (OverflowError, TypeError):
+            raise OptionsError(f"no epoch {epoch!r}: they are counted from 0") from None
 
     @property
     def epoch(self) -> int:
@@ -198,7 +205,9 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the training loop is: exact after any batch, numbers and short texts, at
-        most 1 kB as JSON (with strategy "ordered"). Batches that lie ready do not count.
+        most 1 kB as JSON (with strategy "ordered"). Batches that lie ready do not count. After an
+        epoch's last batch, before iterating has ended, it is the end of that epoch: what goes
+        on from there gets no batch more, and so does what it does at an epoch's end.
 
         Raises:
             StateError: consumers have taken different numbers of batches.
@@ -221,6 +230,23 @@ class Loader:
         seconds, peak memory in bytes."""
         stats: dict[str, Any] = json.loads(self._native.stats())
         return stats
+
+    @property
+    def note(self) -> str | None:
+        """One line about how the data were read, where that may surprise."""
+        return self._native.note
+
+    def close(self) -> None:
+        """Ends its threads and devices and waits for them. Tensors that were delivered stay; using
+        the loader any more is an `OptionsError`. Done by `with` at its end, else when the last
+        reference to the loader goes."""
+        self._native.close()
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = (self._options, self._num_classes, self._framework)
@@ -278,6 +304,15 @@ class Loader:
         if self._mixes:
             return self._share(batch.soft_labels(self._num_classes))
         return self._share(batch.labels)
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's or a framework's as Python's."""
+    try:
+        return value.item()
+    except (AttributeError, ValueError, RuntimeError):
+        line = f"{value!r} in the options is of type {type(value).__name__}; give a number or a text"
+        raise OptionsError(line) from None
 
 
 class _Samples:

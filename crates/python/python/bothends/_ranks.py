@@ -40,6 +40,9 @@ def _of_torch() -> tuple[int, int] | None:
 
 def _of_environment() -> tuple[int, int] | None:
     for launcher, rank, world in _LAUNCHERS:
+        # A batch script of Slurm is one process, and has the numbers of the tasks it may start.
+        if launcher == "Slurm" and "SLURM_STEP_ID" not in os.environ:
+            continue
         if rank in os.environ and world in os.environ:
             return _number(launcher, rank), _number(launcher, world)
     return None

@@ -9,8 +9,9 @@ their order. What cannot be translated at all runs as it did, in PyTorch's own l
 way there is one warning, which says what it is and what it costs.
 """
 
-import os
 import inspect
+import os
+import pickle
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,9 +26,6 @@ from ._transforms import Translation, translate
 
 __all__ = ["DataLoader", "Dataset"]
 
-# Samples whose files and labels are compared with the data set's own list.
-_COMPARED = 1000
-
 
 class DataLoader:
     """Loads a torchvision data set with bothends: the arguments of `torch.utils.data.DataLoader`,
@@ -39,8 +37,8 @@ class DataLoader:
     Differences from PyTorch's: `num_workers` are threads (0 is one per core), so nothing is
     pickled and no process is started; an epoch's order is a function of (seed, epoch), where
     the seed is a `DistributedSampler`'s, else that of `generator`, else `torch.initial_seed()`;
-    on several ranks the last step is filled up with samples from the beginning of the epoch (or
-    left out), by whole batches, not by single samples; `state_dict` is exact at any batch.
+    ranks take a step's samples in runs, not in turns (as many of them, in as many batches, as
+    with the sampler); `state_dict` is exact at any batch.
 
     Args:
         dataset: the data set; what is not recognised is loaded by PyTorch's own loader.
@@ -83,6 +81,14 @@ class DataLoader:
         self.collate_fn = collate_fn
         self.pin_memory = pin_memory
         self.generator = generator
+        self.batch_sampler = batch_sampler
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.prefetch_factor = prefetch_factor
+        self.persistent_workers = persistent_workers
+        self.pin_memory_device = pin_memory_device
+        self.in_order = in_order
         self._sampler = sampler
         self._theirs: torch.utils.data.DataLoader[Any] | None = None
         theirs = {
@@ -124,15 +130,16 @@ class DataLoader:
         translation = translate(self.dataset.transform, image_size=found.image_size)
         if not translation.has_fixed_size:
             raise _Unknown(translation.warning or "its samples have no common size")
-        ranks = _ranks(self._sampler, shuffle, self.generator, self.drop_last)
+        ranks = _ranks(self._sampler, shuffle, self.generator)
         defaults: dict[str, Any] = {
             "workers": self.num_workers or "auto",
             "output": translation.output,
             "layout": translation.layout,
             "held_batches": 3,
         }
+        last = _last(len(self.dataset), self.batch_size or 1, self._sampler, self.drop_last)
         ours = {"batch_size": self.batch_size, "framework": "torch"}
-        settings = {**defaults, **ranks, **options, **ours}
+        settings = {**defaults, **ranks, "last": last, **options, **ours}
         loader = Loader(found.data, translation.recipe, **settings)
         _compare(loader, self.dataset)
         self._loader = loader
@@ -184,6 +191,17 @@ class DataLoader:
             self._sampler.set_epoch(epoch)
         if self._theirs is None:
             self._loader.set_epoch(epoch)
+
+    def close(self) -> None:
+        """Ends the threads and devices of bothends, as `Loader.close` does."""
+        if self._theirs is None:
+            self._loader.close()
+
+    def __enter__(self) -> "DataLoader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __getattr__(self, name: str) -> Any:
         """`state_dict`, `load_state_dict` and `stats`, as `Loader` has them: they are not there
@@ -289,7 +307,7 @@ def _cifar10(dataset: Any) -> str:
 
 
 def _ranks(
-    sampler: Any, shuffle: bool, generator: torch.Generator | None, drop_last: bool
+    sampler: Any, shuffle: bool, generator: torch.Generator | None
 ) -> dict[str, Any]:
     """Order, seed and shard, as the sampler or the arguments say."""
     if isinstance(sampler, torch.utils.data.DistributedSampler):
@@ -298,8 +316,6 @@ def _ranks(
             "world_size": sampler.num_replicas,
             "shuffle": sampler.shuffle,
             "seed": sampler.seed,
-            # The sampler itself repeats samples rather than leave ranks with fewer.
-            "last": "drop" if drop_last or sampler.drop_last else "wrap",
         }
     if sampler is not None:
         shuffle = isinstance(sampler, torch.utils.data.RandomSampler)
@@ -310,8 +326,24 @@ def _ranks(
         "world_size": 1,
         "shuffle": shuffle,
         "seed": seed % 2**63,
-        "last": "drop" if drop_last else "pad",
     }
+
+
+def _last(n: int, batch_size: int, sampler: Any, drop_last: bool) -> str:
+    """What becomes of samples that fill no step: as many rows on every rank as the sampler gives.
+
+    Raises:
+        _Unknown: there is no batch at all, which is no error there.
+    """
+    is_ranked = isinstance(sampler, torch.utils.data.DistributedSampler)
+    world = sampler.num_replicas if is_ranked else 1
+    if n < batch_size or (drop_last and n < batch_size * world):
+        raise _Unknown(f"{n} samples are less than a step of {world} x {batch_size}")
+    n_of_rank = n // world if is_ranked and sampler.drop_last else -(-n // world)
+    if n_of_rank % batch_size == 0:
+        # Whole batches; the sampler may have filled up the last one.
+        return "even" if n_of_rank * world >= n else "drop"
+    return "drop" if drop_last else "even"
 
 
 def _compare(loader: Loader, dataset: Any) -> None:
@@ -324,16 +356,31 @@ def _compare(loader: Loader, dataset: Any) -> None:
     if len(loader.dataset) != n:
         line = f"the data set lists {n} samples and its folder has {len(loader.dataset)}"
         raise _Unknown(line)
-    samples = getattr(dataset, "samples", None)
     # An ImageFolder gives the labels of its samples, whatever its targets say.
-    targets = dataset.targets if samples is None else [label for _, label in samples]
-    for i in range(0, n, max(1, n // _COMPARED)):
-        file, label = loader._native.sample(i) or ("nothing", -1)
-        is_same = label == targets[i]
-        if samples is not None:
-            is_same = is_same and samples[i][0].endswith(file)
-        if not is_same:
-            raise _Unknown(f"sample {i} of the data set is not {file} with label {label}")
+    samples = getattr(dataset, "samples", None)
+    if samples is None:
+        _compare_images(dataset)
+        samples = [("", int(label)) for label in dataset.targets]
+    differs = loader._native.first_difference(samples)
+    if differs is not None:
+        file, label = loader._native.sample(differs) or ("nothing", -1)
+        raise _Unknown(f"sample {differs} of the data set is not {file} with label {label}")
+
+
+def _compare_images(dataset: Any) -> None:
+    """Makes sure that a CIFAR10's images are those of its first file.
+
+    Raises:
+        _Unknown: they were changed.
+    """
+    files = dataset.train_list if dataset.train else dataset.test_list
+    with open(os.path.join(dataset.root, dataset.base_folder, files[0][0]), "rb") as file:
+        # As torchvision has read it, after checking its sum.
+        pixels = pickle.load(file, encoding="latin1")["data"]
+    images = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    own = dataset.data[: len(images)]
+    if own.shape != images.shape or not (own == images).all():
+        raise _Unknown("the data set's images were changed")
 
 
 def _valid(batch: Batch) -> tuple[Any, torch.Tensor]:
