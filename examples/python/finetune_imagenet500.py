@@ -43,10 +43,10 @@ def main():
     train_set, test_set = (datasets.ImageFolder(options.data, t) for t in (TRAIN, TEST))
     batches = base.loader(options, train_set, base.FOR_TRAINING)
     made = network(len(train_set.classes), options.start)
-    trained, seconds = base.train(options, made, batches)
-    test = base.loader(options, test_set, base.FOR_TESTING)
-    result = base.result(options, base.accuracy(trained, test), seconds)
-    print(json.dumps(result))
+    training, seconds = base.train(options, made, batches)
+    del batches  # as there
+    right = base.accuracy(made, base.loader(options, test_set, base.FOR_TESTING))
+    print(json.dumps(base.result(options, training, right, seconds)))
 
 
 if __name__ == "__main__":

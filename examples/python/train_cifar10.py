@@ -15,6 +15,7 @@ Prints one JSON line at the end: accuracy on the test images, seconds, processor
 
 import argparse
 import json
+import math
 import os
 import resource
 import time
@@ -92,7 +93,7 @@ class Training:
             self.network.parameters(), 0.1, momentum=0.9, weight_decay=5e-4, nesterov=True
         )
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(self.optimiser, 0.2, n_steps)
-        self.epoch = self.seconds = 0
+        self.epoch = self.seconds = self.cpu_seconds = 0
 
     def step(self, images, labels):
         loss = nn.functional.cross_entropy(self.network(images), labels)
@@ -110,6 +111,7 @@ class Training:
         if hasattr(batches, "state_dict"):
             state["batches"] = batches.state_dict()
         state |= {"epoch": self.epoch, "seconds": seconds}
+        state["cpu_seconds"] = self.cpu_seconds + cpu_seconds()
         torch.save(state, f"{self.path}.new")
         os.replace(f"{self.path}.new", self.path)
 
@@ -122,6 +124,7 @@ class Training:
         if "batches" in state:
             batches.load_state_dict(state["batches"])
         self.epoch, self.seconds = state["epoch"], state["seconds"]
+        self.cpu_seconds = state["cpu_seconds"]
 
 
 def train(options, network, batches):
@@ -132,6 +135,8 @@ def train(options, network, batches):
     while training.epoch < options.epochs:
         if hasattr(batches, "set_epoch"):
             batches.set_epoch(training.epoch)
+        # Nothing is left of an epoch that was saved after its last step.
+        loss = math.nan
         for step, (images, labels) in enumerate(batches, 1):
             loss = training.step(images, labels)
             # PyTorch's loader has no place to go on from but an epoch's beginning.
@@ -141,7 +146,7 @@ def train(options, network, batches):
         print(f"epoch {training.epoch}: loss {loss:.3f}, {seconds:.0f} s", flush=True)
         training.epoch += 1
         training.save(batches, seconds)
-    return training.network, time.perf_counter() - began
+    return training, time.perf_counter() - began
 
 
 def accuracy(network, batches):
@@ -159,9 +164,10 @@ def cpu_seconds():
     return sum(part.ru_utime + part.ru_stime for part in parts)
 
 
-def result(options, accuracy, seconds):
+def result(options, training, accuracy, seconds):
     shown = {"loader": options.loader, "seed": options.seed, "epochs": options.epochs}
-    return shown | {"accuracy": accuracy, "seconds": seconds, "cpu_seconds": cpu_seconds()}
+    shown |= {"accuracy": accuracy, "seconds": seconds}
+    return shown | {"cpu_seconds": training.cpu_seconds + cpu_seconds()}
 
 
 def parser(about):
@@ -181,11 +187,12 @@ def main():
     torch.manual_seed(options.seed)
     train_set = data_set(options.data, "train", TRAIN)
     batches = loader(options, train_set, FOR_TRAINING)
-    trained, seconds = train(options, network(10), batches)
+    training, seconds = train(options, network(10), batches)
     # Processor seconds of PyTorch's workers count once they have ended.
     del batches
-    test = loader(options, data_set(options.data, "test", TEST), FOR_TESTING)
-    print(json.dumps(result(options, accuracy(trained, test), seconds)))
+    test_set = data_set(options.data, "test", TEST)
+    right = accuracy(training.network, loader(options, test_set, FOR_TESTING))
+    print(json.dumps(result(options, training, right, seconds)))
 
 
 if __name__ == "__main__":
