@@ -26,6 +26,7 @@ use crate::result::{
 use crate::runtime::{EpochOptions, Runtime};
 use crate::settings::settings;
 use crate::stall::Stall;
+use crate::usage::{UsageLog, UsageSample};
 
 /// Whether the stream is digested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +95,8 @@ pub struct Driven {
     pub result: RunResult,
     /// What happened when, epoch by epoch.
     pub logs: Vec<EventLog>,
+    /// What the process used meanwhile, epoch by epoch.
+    pub usage: Vec<Vec<UsageSample>>,
 }
 
 /// Runs everything. Blocks until the run is over.
@@ -118,6 +121,7 @@ pub fn drive(
         bytes: Bytes::default(),
         epochs: Vec::new(),
         logs: Vec::new(),
+        usage: Vec::new(),
     };
     let cpu_before = process::cpu_seconds();
     for options in run.plan_epochs()? {
@@ -184,6 +188,7 @@ struct Run<'a> {
     bytes: Bytes,
     epochs: Vec<EpochResult>,
     logs: Vec<EventLog>,
+    usage: Vec<Vec<UsageSample>>,
 }
 
 /// How an epoch went.
@@ -240,6 +245,7 @@ impl Run<'_> {
         process::reset_peak_rss();
         let cpu_before = process::cpu_seconds();
         let mut accelerator = self.how.accelerator.build();
+        let usage = UsageLog::begin()?;
         let mut epoch = self.runtime.start_epoch(options)?;
         let mut seen = Seen {
             began: Instant::now(),
@@ -285,6 +291,7 @@ impl Run<'_> {
             ..result
         });
         self.logs.push(report.log);
+        self.usage.push(usage.end());
         // The next epoch has digests of its own.
         self.digests = Digests::default();
         Ok(went)
@@ -447,7 +454,7 @@ impl Run<'_> {
             energy: Energy { joules_per_sample: None, domains: energy },
             alone: self.alone,
         };
-        Driven { result, logs: self.logs }
+        Driven { result, logs: self.logs, usage: self.usage }
     }
 }
 

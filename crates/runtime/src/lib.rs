@@ -14,7 +14,7 @@
 //! `room` the memory of its batches; `runtime` owns these; `start` joins the loops of `collect`, `front`, `back` and `feed`
 //! with bounded queues (crossbeam's channels) into an `epoch`; `shutdown` says how that
 //! ends; `stall`, `log`, `report` and `result` say what it was. Two things stand on top:
-//! `drive`, with `measure`, makes a whole run of it and counts everything; `loader` deals
+//! `drive`, with `measure` and `usage`, makes a whole run of it and counts everything; `loader` deals
 //! (`deal`) its batches to a training loop that is somebody else's.
 //!
 //! Nobody looks a sample up from many threads: a job's progress travels with the job (an
@@ -65,6 +65,7 @@ mod drive;
 mod measure;
 mod result;
 mod settings;
+mod usage;
 
 pub use batch::{Batch, Mixed, Row, soft_labels};
 pub use config::{
@@ -93,6 +94,7 @@ pub use runtime::{EpochOptions, Runtime};
 pub use source::Source;
 pub use stall::Stall;
 pub use survey::survey;
+pub use usage::{UsageSample, byte_seconds};
 
 // What a caller needs from the crates below to say what it wants.
 pub use bothends_accel::{AccelConfig, AccelError};
