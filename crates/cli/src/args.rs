@@ -79,9 +79,19 @@ pub(crate) struct DoctorArgs {
     /// Host worker threads (may repeat); by default 1, and one for each core
     #[arg(long, value_name = "N", action = ArgAction::Append, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) workers: Vec<u32>,
-    /// A device to measure (may repeat), as in `run`; an emulated one is measured as modelled
+    /// What is to be fed: host (takes everything at once), sim:NAME or sim:RATE, as in `run`
+    #[arg(long, value_name = "SPEC", default_value = "host")]
+    pub(crate) accelerator: String,
+    /// A device to measure (may repeat), as in `run`; an emulated one is measured as modelled. By
+    /// default one of each preset
     #[arg(long, value_name = "SPEC", action = ArgAction::Append, requires = "data")]
     pub(crate) csd: Vec<String>,
+    /// How the job reads: through the page cache, past it, or by the size of the data
+    #[arg(long, value_enum, default_value_t = PageCacheArg::Auto)]
+    pub(crate) page_cache: PageCacheArg,
+    /// Only the host: no preset is measured
+    #[arg(long, conflicts_with = "csd")]
+    pub(crate) quick: bool,
     /// Shared key of devices beyond this machine
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,

@@ -1,16 +1,26 @@
-//! `bothends doctor`: what this machine has for a run, and how fast the host and each device
-//! are alone. `findings.rs` is what it says.
+//! `bothends doctor`: what this machine has for a run, how fast the host and each device are
+//! alone, what limits the job, and what one device more would bring. What the measurements
+//! mean is `simulate`'s (`diagnosis`, `sizing`); `findings.rs` is what is said.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use bothends_runtime::{DeviceSpec, Machine, Measured, Observer, RunConfig, Runtime};
+use bothends_runtime::{
+    AccelConfig, DeviceSpec, Machine, Measured, Observer, PageCacheUse, RunConfig,
+    Runtime, measure_accelerator,
+};
+use bothends_simulate::Power;
+use bothends_simulate::diagnosis::Throughput;
+use bothends_simulate::sizing::{
+    AcceleratorFigures, DeviceFigures, HostFigures, Question,
+};
 use serde::Deserialize;
 
 use crate::args::DoctorArgs;
 use crate::findings::{
-    DataFindings, DeviceFinding, Findings, HostFinding, MachineFindings,
+    DataFindings, DeviceFinding, Findings, HostFinding, JobFinding, MachineFindings,
+    Together,
 };
 use crate::inspect::looking;
 use crate::picture::now;
@@ -19,6 +29,12 @@ use crate::{Failed, run, say};
 
 /// How long each thing is measured.
 const LASTING: Duration = Duration::from_secs(2);
+
+/// Samples that lie in memory once they have been read, whatever the data set.
+const IN_MEMORY: u64 = 256;
+
+/// A rate of an accelerator that takes everything at once, in images per second.
+const AT_ONCE: f64 = 1e9;
 
 /// Name and text of the device presets, which state what their links carry.
 const PRESETS: [(&str, &str); 5] = [
@@ -45,23 +61,23 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<(), Failed> {
 
 fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
     let recipe = run::recipe(&args.recipe)?;
-    let specs = args.csd.iter().map(|spec| spec.parse());
-    let specs: Vec<DeviceSpec> = specs
-        .collect::<Result<_, _>>()
-        .map_err(|e: bothends_runtime::RuntimeError| Failed::Arguments(e.to_string()))?;
+    let accelerator: AccelConfig = args.accelerator.parse().map_err(wrong)?;
     let mut findings = Findings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         date: now(),
         machine: machine(),
         data: None,
         host: Vec::new(),
+        job: None,
         devices: Vec::new(),
     };
+    let specs = specs(args)?;
     let Some(data) = &args.data else { return Ok(findings) };
     let about = bothends_runtime::survey(data)?;
     let mut alone = looking(data.clone(), recipe.clone());
     alone.batch_size = args.batch_size;
     alone.key_file.clone_from(&args.key_file);
+    alone.read.page_cache = run::page_cache(args.page_cache);
     findings.data = Some(DataFindings {
         path: data.display().to_string(),
         about,
@@ -70,6 +86,44 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
         sample_bytes: Runtime::open(alone.clone())?.sample_bytes(),
     });
     let mut bar = Bar::new();
+    hosts(args, &alone, &mut bar, &mut findings)?;
+    alone.workers = findings.host.last().map_or(alone.workers, |host| host.workers);
+    bar.phase("measuring the job, part by part");
+    findings.job = job(&alone, &accelerator)?;
+    let host_rate = findings.host.iter().filter_map(|host| host.images_per_s).next_back();
+    for spec in specs {
+        bar.phase(&format!("measuring {spec} alone"));
+        let mut found = device(&alone, spec, host_rate)?;
+        found.together =
+            findings.job.as_ref().and_then(|job| together(job, &found, &alone));
+        findings.devices.push(found);
+    }
+    bar.clear();
+    Ok(findings)
+}
+
+/// The devices to measure.
+fn specs(args: &DoctorArgs) -> Result<Vec<DeviceSpec>, Failed> {
+    let presets = || PRESETS.iter().map(|(name, _)| format!("sim:{name}"));
+    let texts: Vec<String> = match (args.csd.is_empty(), args.quick) {
+        (false, _) => args.csd.clone(),
+        (true, false) => presets().collect(),
+        (true, true) => Vec::new(),
+    };
+    texts.iter().map(|text| text.parse().map_err(wrong)).collect()
+}
+
+fn wrong(error: impl std::fmt::Display) -> Failed {
+    Failed::Arguments(error.to_string())
+}
+
+/// The host alone, with each number of workers.
+fn hosts(
+    args: &DoctorArgs,
+    alone: &RunConfig,
+    bar: &mut Bar,
+    findings: &mut Findings,
+) -> Result<(), Failed> {
     let workers = if args.workers.is_empty() {
         vec![1, findings.machine.cores]
     } else {
@@ -83,13 +137,77 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
             findings.host.push(host(workers, measured));
         }
     }
-    let host_rate = findings.host.iter().filter_map(|host| host.images_per_s).next_back();
-    for spec in specs {
-        bar.phase(&format!("measuring {spec} alone"));
-        findings.devices.push(device(&alone, spec, host_rate)?);
-    }
-    bar.clear();
-    Ok(findings)
+    Ok(())
+}
+
+/// The job put together part by part: the accelerator, with preprocessing of samples that lie in
+/// memory, with reading. `None` when too little came to say.
+fn job(
+    alone: &RunConfig,
+    accelerator: &AccelConfig,
+) -> Result<Option<JobFinding>, Failed> {
+    let computing = measure_accelerator(accelerator, alone.batch_size, LASTING);
+    let few = IN_MEMORY.max(u64::from(alone.batch_size) * 2);
+    let mut in_memory = RunConfig { limit: Some(few), ..alone.clone() };
+    in_memory.read.page_cache = PageCacheUse::Through;
+    let mut runtime = Runtime::open(in_memory)?;
+    // Once for the page cache.
+    runtime.measure_job(accelerator, LASTING / 4)?;
+    let prepared = runtime.measure_job(accelerator, LASTING)?;
+    let mut from_storage = alone.clone();
+    from_storage.read.page_cache = PageCacheUse::Past;
+    let read = Runtime::open(from_storage)?.measure_job(accelerator, LASTING)?;
+    let (Some(prepared), Some(read)) = (prepared, read) else { return Ok(None) };
+    let is_in_memory = Runtime::open(alone.clone())?.source().goes_through_page_cache();
+    let (prepared, read) = (prepared.images_per_s, read.images_per_s);
+    let images_per_s = Throughput {
+        accelerator: computing,
+        prepared,
+        read: if is_in_memory { prepared } else { read },
+    };
+    Ok(Some(JobFinding {
+        accelerator: accelerator.to_string(),
+        workers: alone.workers,
+        images_per_s,
+        first_epoch_images_per_s: is_in_memory.then_some(read),
+        found: images_per_s.diagnose(),
+        source: "measured".to_owned(),
+    }))
+}
+
+/// The job with one such device, in virtual time.
+fn together(
+    job: &JobFinding,
+    device: &DeviceFinding,
+    alone: &RunConfig,
+) -> Option<Together> {
+    let Throughput { accelerator, read, .. } = job.images_per_s;
+    let question = Question {
+        host: HostFigures {
+            workers: job.workers,
+            // What the accelerator holds back is the accelerator's.
+            images_per_s: read,
+            cpu_ms_per_image: None,
+            source: job.source.clone(),
+        },
+        device: DeviceFigures {
+            name: device.csd.clone(),
+            images_per_s: device.images_per_s?,
+            link_images_per_s: None,
+            source: device.source.clone(),
+        },
+        accelerator: AcceleratorFigures {
+            name: job.accelerator.clone(),
+            images_per_s: accelerator.unwrap_or(AT_ONCE),
+        },
+        batch_size: alone.batch_size,
+        counts: vec![1],
+        power: Power::named("cloud").ok()?,
+    };
+    let answer = question.answer();
+    let row = answer.rows.last()?;
+    let (images_per_s, speedup) = (row.images_per_s, row.speedup);
+    Some(Together { images_per_s, speedup })
 }
 
 fn machine() -> MachineFindings {
@@ -140,6 +258,7 @@ fn device(
         csd,
         images_per_s: measured.map(|measured| measured.images_per_s),
         link_bytes_per_s: preset.as_deref().and_then(link_bytes_per_s),
+        together: None,
         preset,
         source: source.to_owned(),
     })

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use anyhow::Context;
+use bothends_simulate::diagnosis::{Diagnosis, Throughput};
 use serde::{Deserialize, Serialize};
 
 use crate::Failed;
@@ -22,8 +23,24 @@ pub(crate) struct Findings {
     pub(crate) data: Option<DataFindings>,
     /// The host alone, by number of workers.
     pub(crate) host: Vec<HostFinding>,
+    /// What comes through with the accelerator, and what limits it.
+    pub(crate) job: Option<JobFinding>,
     /// Each device alone.
     pub(crate) devices: Vec<DeviceFinding>,
+}
+
+/// The job as it is, with the most workers measured.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct JobFinding {
+    /// As `--accelerator` named it.
+    pub(crate) accelerator: String,
+    pub(crate) workers: u32,
+    pub(crate) images_per_s: Throughput,
+    /// Rate of an epoch that finds nothing in memory, where that is not the job's.
+    pub(crate) first_epoch_images_per_s: Option<f64>,
+    pub(crate) found: Diagnosis,
+    /// `measured`.
+    pub(crate) source: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,8 +86,18 @@ pub(crate) struct DeviceFinding {
     pub(crate) images_per_s: Option<f64>,
     /// What its link carries, where a preset states it.
     pub(crate) link_bytes_per_s: Option<f64>,
+    /// What would come through with one of it, in virtual time; `None`: too slow to say.
+    pub(crate) together: Option<Together>,
     /// `measured`, or that an emulated device is modelled.
     pub(crate) source: String,
+}
+
+/// The job with one device more.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Together {
+    pub(crate) images_per_s: f64,
+    /// Against the job as it is.
+    pub(crate) speedup: f64,
 }
 
 impl Findings {
@@ -120,15 +147,38 @@ impl Findings {
                 data.recipe
             ));
         }
+        lines.extend(self.job.iter().flat_map(JobFinding::lines));
         for device in &self.devices {
             let DeviceFinding { csd, source, .. } = device;
+            let together = device.together.as_ref().map_or(String::new(), |with| {
+                let Together { images_per_s, speedup } = with;
+                format!("; with the host {images_per_s:.0}, {speedup:.2} × (modelled)")
+            });
             lines.push(format!(
-                "device      {} from {csd} ({source}, {})",
+                "device      {} from {csd} ({source}, {}){together}",
                 rate(device.images_per_s),
                 data.recipe
             ));
         }
         lines
+    }
+}
+
+impl JobFinding {
+    fn lines(&self) -> Vec<String> {
+        let with = format!("with {} ({})", self.accelerator, self.source);
+        let mut lines = self.images_per_s.sentences(self.workers).into_iter();
+        let first = lines.next().unwrap_or_default();
+        let mut said = vec![format!("job         {first} ({with})")];
+        said.extend(lines.map(|line| format!("limit       {line}")));
+        said.extend(self.first_epoch_images_per_s.map(|rate| {
+            format!(
+                "first epoch {rate:.0} images/s, from storage; the next ones find the data in \
+                 memory ({})",
+                self.source
+            )
+        }));
+        said
     }
 }
 

@@ -197,7 +197,7 @@ fn side_index(arg: SideIndexArg) -> SideIndexUse {
     }
 }
 
-fn page_cache(arg: PageCacheArg) -> PageCacheUse {
+pub(crate) fn page_cache(arg: PageCacheArg) -> PageCacheUse {
     match arg {
         PageCacheArg::Auto => PageCacheUse::Auto,
         PageCacheArg::Through => PageCacheUse::Through,

@@ -83,7 +83,7 @@ pub use loader::{DeviceStats, Loader, LoaderStats};
 pub use log::{EventLog, LogEntry, Moment};
 pub use look::{Looked, look};
 pub use machine::Machine;
-pub use measure::{Alone, Measured};
+pub use measure::{Alone, Measured, measure_accelerator};
 pub use options::{in_keys, options};
 pub use report::{BackReport, EpochReport};
 pub use result::{

@@ -5,10 +5,12 @@
 
 use std::time::{Duration, Instant};
 
+use bothends_accel::AccelConfig;
 use bothends_core::ids::{EpochIdx, Prong};
 use bothends_core::select::StrategyConfig;
 use serde::Serialize;
 
+use crate::batch::Batch;
 use crate::error::RuntimeError;
 use crate::process;
 use crate::runtime::{EpochOptions, Runtime};
@@ -47,6 +49,26 @@ pub struct Measured {
     pub cpu_ms_per_image: Option<f64>,
 }
 
+/// What an accelerator takes with every batch ready beforehand, in samples per second: measured
+/// for about `lasting`. `None` for one that takes everything at once.
+#[must_use]
+pub fn measure_accelerator(
+    config: &AccelConfig,
+    batch_size: u32,
+    lasting: Duration,
+) -> Option<f64> {
+    let mut accelerator = config.build();
+    accelerator.samples_per_s()?;
+    let began = Instant::now();
+    let mut n_samples = 0.0;
+    // A batch that was ready at the beginning is ready at every step: nothing is waited for.
+    while n_samples == 0.0 || began.elapsed() < lasting {
+        accelerator.step(batch_size, began);
+        n_samples += f64::from(batch_size);
+    }
+    Some(n_samples / began.elapsed().as_secs_f64())
+}
+
 impl Runtime {
     /// Measures the host alone, for about `lasting`; `None` when too little came.
     ///
@@ -56,7 +78,24 @@ impl Runtime {
         &mut self,
         lasting: Duration,
     ) -> Result<Option<Measured>, RuntimeError> {
-        self.measure(StrategyConfig::Cpu, lasting, |prong| prong == Prong::Front)
+        self.measure(StrategyConfig::Cpu, lasting, |prong| prong == Prong::Front, |_| {})
+    }
+
+    /// Measures the host feeding an accelerator, for about `lasting`: what comes through when
+    /// both do their part. `None` when too little came.
+    ///
+    /// # Errors
+    /// What ends an epoch.
+    pub fn measure_job(
+        &mut self,
+        accelerator: &AccelConfig,
+        lasting: Duration,
+    ) -> Result<Option<Measured>, RuntimeError> {
+        let mut accelerator = accelerator.build();
+        let step = move |batch: &Batch| {
+            accelerator.step(batch.n_valid(), batch.ready);
+        };
+        self.measure(StrategyConfig::Cpu, lasting, |prong| prong == Prong::Front, step)
     }
 
     /// Measures all connected devices together without the host, for about `lasting`; `None`
@@ -68,7 +107,7 @@ impl Runtime {
         &mut self,
         lasting: Duration,
     ) -> Result<Option<Measured>, RuntimeError> {
-        self.measure(StrategyConfig::Csd, lasting, |prong| prong != Prong::Front)
+        self.measure(StrategyConfig::Csd, lasting, |prong| prong != Prong::Front, |_| {})
     }
 
     /// The batches that count, from the first delivered batch to the last; `None` when too few
@@ -79,6 +118,7 @@ impl Runtime {
         strategy: StrategyConfig,
         lasting: Duration,
         counts: fn(Prong) -> bool,
+        mut consume: impl FnMut(&Batch),
     ) -> Result<Option<Measured>, RuntimeError> {
         let batch = u64::from(self.config.batch_size);
         let world = u64::from(self.config.rank.world);
@@ -106,6 +146,7 @@ impl Runtime {
                         n_samples += batch.n_valid();
                     }
                     n_batches += 1;
+                    consume(&batch);
                 }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),

@@ -5,14 +5,16 @@
 //! exactly the code that the runtime drives, `bothends_core::epoch::EpochState`; nothing
 //! sleeps, and a world and its seed have one outcome. A [`Scenario`] is worlds with a name,
 //! read from a file; [`Scenario::run`] plays strategies in it, [`table()`] shows what came
-//! out, and [`sizing`] answers whether devices would pay. What is not modelled: contention for the host's memory and for a device's flash.
-//! Read `world.rs`, then `play.rs`, then `scenario.rs`.
+//! out, [`sizing`] answers whether devices would pay, and [`diagnosis`] what limits a job as it
+//! is. What is not modelled: contention for the host's memory and for a device's flash. Read
+//! `world.rs`, then `play.rs`, then `scenario.rs`.
 
 pub mod noise;
 pub mod play;
 pub mod world;
 
 pub mod bound;
+pub mod diagnosis;
 pub mod energy;
 pub mod result;
 pub mod scenario;

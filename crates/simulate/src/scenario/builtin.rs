@@ -47,4 +47,8 @@ pub(super) const FILES: &[(&str, &str)] = files![
     "configs/experiments/host-cpu-cap.json",
     "configs/experiments/energy-device-enough.json",
     "configs/experiments/energy-device-part.json",
+    "configs/experiments/ddlp-imagenet.json",
+    "configs/experiments/ddlp-imagenet-busy.json",
+    "configs/experiments/ddlp-cifar10.json",
+    "configs/experiments/ddlp-both.json",
 ];

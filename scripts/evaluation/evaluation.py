@@ -1,0 +1,122 @@
+"""What both evaluations share: arguments, data, runs, and their output."""
+
+import argparse
+import datetime
+import random
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import figures
+import matrix
+import page
+import runner
+
+N_IMAGES, N_RECORDS = 500, 10_000
+
+
+def arguments(about):
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--images", type=Path, help="class folders of photographs; else made")
+    parser.add_argument("--cifar", type=Path, help="a CIFAR-10 folder; else made")
+    parser.add_argument("--out", type=Path, default=runner.ROOT / "target/evaluate")
+    parser.add_argument("--blocks", type=int, help="ABBA blocks of each cell")
+    parser.add_argument("--seconds", type=float, help="of a run of the host alone")
+    matrix.add_arguments(parser)
+    options = parser.parse_args()
+    options.workers = options.workers or [max(1, len(runner.processors()) - 1)]
+    options.blocks = options.blocks or (3 if options.quick else 7)
+    options.seconds = options.seconds or (3.0 if options.quick else 10.0)
+    return options
+
+
+def photographs():
+    """Photograph-like JPEGs, where no images are given."""
+    folder = runner.ROOT / "target" / "evaluate-images"
+    if not folder.is_dir():
+        runner.say(f"making {N_IMAGES} images (none were given)")
+        example = ["-p", "bothends-samples", "--example", "generate", "--", folder, N_IMAGES]
+        command = ["cargo", "run", "--release", "--locked", "--quiet", *map(str, example)]
+        subprocess.run(command, cwd=runner.ROOT, check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def records():
+    """A batch of CIFAR-10's binary form with noise in it (it is not decoded, only cropped)."""
+    folder = runner.ROOT / "target" / "evaluate-cifar10"
+    batch = folder / "data_batch_1.bin"
+    if not batch.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        draw = random.Random(0)
+        lines = (bytes([i % 10]) + draw.randbytes(3072) for i in range(N_RECORDS))
+        batch.write_bytes(b"".join(lines))
+    return folder
+
+
+class Evaluation:
+    """A matrix that was run, and where its results lie."""
+
+    def __init__(self, options):
+        self.options = options
+        options.out.mkdir(parents=True, exist_ok=True)
+        self.lock = runner.alone(options.out)
+        self.cells = matrix.cells(options)
+        recipes = {cell.recipe for cell in self.cells}
+        data = {}
+        if "imagenet-train" in recipes:
+            data["imagenet-train"] = options.images or photographs()
+        if "cifar10-train" in recipes:
+            data["cifar10-train"] = options.cifar or records()
+        release = runner.build()
+        kept = options.out / "calibration.json"
+        programs = runner.Programs(release, data, options.seconds, kept)
+        self.results = runner.Results(options.out / "results.jsonl")
+        runner.run_all(programs, self.results, self.cells, options.blocks)
+        self.data = data
+
+    def origin(self):
+        """How the figures came about, line by line."""
+        given = {str(path) for path in (self.options.images, self.options.cifar) if path}
+        called = [path.name if str(path) in given else "generated" for path in self.data.values()]
+        commits = sorted({line["commit"] for line in self.results.lines})
+        command = Path(sys.argv[0]).name + " " + shlex.join(sys.argv[1:])
+        return [
+            f"scripts/{command.strip()}; {datetime.date.today()}; commit {', '.join(commits)}",
+            f"{runner.machine()}; images: {', '.join(called)}",
+            "Measured: everything, on this machine, in turns (ABBA). Emulated: devices (their pace is "
+            "held to a model's) and accelerators other than `none`. Medians of blocks with 95 % "
+            "bootstrap intervals; a gain or a loss is named only where the whole interval shows it.",
+        ]
+
+    def groups(self):
+        """Cells that share a baseline: (heading, cells)."""
+        found = {}
+        for cell in self.cells:
+            workers = f"{cell.workers} host worker{'s' if cell.workers > 1 else ''}"
+            heading = f"{cell.recipe}, {workers}, accelerator {cell.accelerator}"
+            found.setdefault(heading, []).append(cell)
+        return found.items()
+
+    def write(self, name, title, sections):
+        """Markdown to standard output and beside the page; `sections` are (heading, text, head,
+        rows, ratios)."""
+        texts, parts = [f"# {title}", *self.origin()], []
+        for heading, text, head, rows, ratios in sections:
+            texts += [f"## {heading}", text, page.markdown(head, rows)]
+            inner = page.whiskers(ratios) + page.html_table(head, rows)
+            parts.append((heading, text, inner))
+        markdown = "\n\n".join(texts) + "\n"
+        print(markdown)
+        (self.options.out / f"{name}.md").write_text(markdown)
+        (self.options.out / f"{name}.html").write_text(page.page(title, parts, self.origin()))
+        runner.say(f"written: {self.options.out}/{name}.md, {name}.html, results.jsonl")
+
+
+def ratio_row(blocks, quantity, better):
+    """Middle, low, high and verdict of a cell against its baseline."""
+    found = figures.ratios(blocks, quantity)
+    if not found:
+        return None
+    middle, low, high = figures.interval(found)
+    return middle, low, high, figures.verdict(low, high, better)

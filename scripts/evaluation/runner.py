@@ -1,0 +1,206 @@
+"""Runs the cells of a matrix: paired, interleaved, resumable, with the time that is left.
+
+Every cell is run in blocks of four, baseline, cell, cell, baseline (ABBA). Each run is one line of
+JSON in the results file, with its cell, block and place; what stands there is not run again. A run
+that fails stands there too, with its reason, and is not tried again in that file.
+"""
+
+import datetime
+import fcntl
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ORDER = ["baseline", "cell", "cell", "baseline"]
+LONGEST_S = 600
+CALIBRATION_S = 4
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def build():
+    """The folder of the release programs."""
+    packages = ["-p", "bothends-cli", "-p", "bothends-firmware-sim"]
+    command = ["cargo", "build", "--release", "--locked", *packages]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+
+
+def alone(folder):
+    """Holds a lock for as long as this process lives."""
+    lock = (folder / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"error: another evaluation writes to {folder}; wait for it or use --out")
+    return lock
+
+
+def processors():
+    """Those that this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def commit():
+    words = ["git", "describe", "--always", "--dirty"]
+    ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    return ran.stdout.strip() or "unknown"
+
+
+def machine():
+    names = [line for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    name = names[0].split(":", 1)[1].strip() if names else platform.machine()
+    return f"{name}, {os.cpu_count()} processors, Linux {platform.release()}"
+
+
+def host(cell):
+    """What a calibration is of."""
+    return f"{cell.recipe}, {cell.workers} workers"
+
+
+class Programs:
+    """What runs are made of: the program, the data of each recipe, the time for a run."""
+
+    def __init__(self, release, data, seconds, kept):
+        self.bothends = release / "bothends"
+        self.data = data
+        self.seconds = seconds
+        # A resumed evaluation makes runs as long as those that it has.
+        self.kept = kept
+        self.rates = json.loads(kept.read_text()) if kept.exists() else {}
+        all_of_them = processors()
+        # One processor is the device's, where there are two.
+        self.of_host, self.of_device = all_of_them[:-1] or all_of_them, all_of_them[-1]
+
+    def command(self, cell, repeat):
+        host = ",".join(map(str, self.of_host))
+        words = ["taskset", "-c", host, self.bothends, "run", "--data", self.data[cell.recipe]]
+        words += ["--recipe", cell.recipe, "--workers", cell.workers, "--strategy", cell.strategy]
+        words += ["--repeat", repeat, "--accelerator", self.accelerator(cell), "--json", "-"]
+        for _ in range(cell.count):
+            words += ["--csd", f"sim:{cell.device},pin={self.of_device}"]
+        return list(map(str, words))
+
+    def accelerator(self, cell):
+        if cell.accelerator == "none":
+            return "host"
+        if cell.accelerator.endswith("x"):
+            factor = float(cell.accelerator[:-1])
+            return f"sim:{factor * self.rates[host(cell)]['images_per_s']:.1f}"
+        return f"sim:{cell.accelerator}"
+
+    def calibrate(self, cell):
+        """How many images the host alone makes in a run's time: the same for all cells of a
+        recipe and a number of workers."""
+        if host(cell) in self.rates:
+            return
+        say(f"measuring the host alone: {host(cell)}")
+        plain = type(cell)(cell.recipe, cell.workers, "none", "cpu")
+        # The first one makes the side index and warms the page cache.
+        epoch = self.once(plain, 1)
+        self.rates[host(cell)] = {key: epoch[key] for key in ("samples", "images_per_s")}
+        epoch = self.once(plain, self.repeat(plain, CALIBRATION_S))
+        self.rates[host(cell)]["images_per_s"] = epoch["images_per_s"]
+        self.kept.write_text(json.dumps(self.rates, indent=1) + "\n")
+
+    def repeat(self, cell, seconds):
+        known = self.rates[host(cell)]
+        return max(1, round(seconds * known["images_per_s"] / known["samples"]))
+
+    def once(self, cell, repeat):
+        result = self.run(self.command(cell, repeat))
+        if "error" in result:
+            sys.exit(f"error: {result['error']}")
+        return result["epochs"][-1]
+
+    def run(self, command):
+        """The result's JSON, or {"error": why}."""
+        try:
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
+        except subprocess.TimeoutExpired:
+            return {"error": f"did not end within {LONGEST_S} s"}
+        if ran.returncode:
+            lines = ran.stderr.strip().splitlines() or ["ended without a word"]
+            return {"error": lines[-1]}
+        return json.loads(ran.stdout)
+
+
+class Results:
+    """The results file."""
+
+    def __init__(self, path):
+        self.path = path
+        self.lines = []
+        if path.exists():
+            # A line that a killed evaluation left half written is run again.
+            whole = [line for line in path.read_text().split("\n") if line.endswith("}")]
+            self.lines = [json.loads(line) for line in whole]
+            path.write_text("".join(line + "\n" for line in whole))
+
+    def find(self, key, block, place):
+        wanted = key, block, place
+        return next((l for l in self.lines if (l["key"], l["block"], l["place"]) == wanted), None)
+
+    def add(self, line):
+        self.lines.append(line)
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def blocks(self, cell):
+        """The whole blocks of a cell."""
+        found = {}
+        for line in self.lines:
+            if line["key"] == cell.key() and "error" not in line:
+                block = found.setdefault(line["block"], {"cell": [], "baseline": []})
+                block[ORDER[line["place"]]].append(line["result"])
+        return [block for _, block in sorted(found.items()) if len(block["cell"]) == 2]
+
+    def failure(self, cell):
+        mine = (line for line in self.lines if line["key"] == cell.key())
+        return next((line["error"] for line in mine if "error" in line), None)
+
+
+def left(n_left, lasted):
+    if not lasted:
+        return ""
+    seconds = n_left * sum(lasted) / len(lasted)
+    time_left = f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+    return f", about {time_left} left"
+
+
+def run_all(programs, results, cells, n_blocks):
+    """All runs that are not there yet."""
+    blocks = ((block, cell) for block in range(n_blocks) for cell in cells)
+    places = [(cell, block, place) for block, cell in blocks for place in range(len(ORDER))]
+    wanted = [each for each in places if not results.find(each[0].key(), each[1], each[2])]
+    say(f"{len(places)} runs, {len(places) - len(wanted)} of them done before")
+    lasted = []
+    for i, (cell, block, place) in enumerate(wanted):
+        if results.failure(cell):
+            continue
+        programs.calibrate(cell)
+        say(f"run {i + 1} of {len(wanted)}{left(len(wanted) - i, lasted)}")
+        began = time.monotonic()
+        run_one(programs, results, (cell, block, place))
+        lasted.append(time.monotonic() - began)
+
+
+def run_one(programs, results, what):
+    cell, block, place = what
+    ran = cell if ORDER[place] == "cell" else cell.baseline()
+    say(f"  {host(cell)}, accelerator {cell.accelerator}: {ran.words()}")
+    repeat = programs.repeat(cell, programs.seconds)
+    result = programs.run(programs.command(ran, repeat))
+    line = {"key": cell.key(), "block": block, "place": place, "cell": asdict(cell)}
+    line |= {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")}
+    line |= {"commit": commit()}
+    line |= {"error": result["error"]} if "error" in result else {"result": result}
+    results.add(line)
