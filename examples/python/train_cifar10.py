@@ -10,7 +10,9 @@ of images below `train` and `test`. One line differs between the two loaders: lo
 there when it is started again: with bothends in the middle of an epoch, exactly; with PyTorch's
 loader from the beginning of the epoch, which has no such state.
 
-Prints one JSON line at the end: accuracy on the test images, seconds, processor seconds.
+Prints one JSON line at the end: accuracy on the test images, seconds of training, the part of them
+that was spent in steps (`busy`; the rest waited for batches), processor seconds. With
+`--loader torch --workers 0` every batch is made while the network waits.
 """
 
 import argparse
@@ -50,7 +52,8 @@ def data_set(root, split, transform):
 def loader(options, data, order):
     common = {"batch_size": BATCH, "num_workers": options.workers, **order}
     if options.loader == "torch":
-        return torch.utils.data.DataLoader(data, persistent_workers=True, **common)
+        keep = options.workers > 0
+        return torch.utils.data.DataLoader(data, persistent_workers=keep, **common)
     return bothends.torch.DataLoader(data, csds=options.csd, **common)
 
 
@@ -93,14 +96,16 @@ class Training:
             self.network.parameters(), 0.1, momentum=0.9, weight_decay=5e-4, nesterov=True
         )
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(self.optimiser, 0.2, n_steps)
-        self.epoch = self.seconds = self.cpu_seconds = 0
+        self.epoch = self.seconds = self.cpu_seconds = self.busy_seconds = 0
 
     def step(self, images, labels):
+        began = time.perf_counter()
         loss = nn.functional.cross_entropy(self.network(images), labels)
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
         self.schedule.step()
+        self.busy_seconds += time.perf_counter() - began
         return loss
 
     def save(self, batches, seconds):
@@ -112,6 +117,7 @@ class Training:
             state["batches"] = batches.state_dict()
         state |= {"epoch": self.epoch, "seconds": seconds}
         state["cpu_seconds"] = self.cpu_seconds + cpu_seconds()
+        state["busy_seconds"] = self.busy_seconds
         torch.save(state, f"{self.path}.new")
         os.replace(f"{self.path}.new", self.path)
 
@@ -124,7 +130,7 @@ class Training:
         if "batches" in state:
             batches.load_state_dict(state["batches"])
         self.epoch, self.seconds = state["epoch"], state["seconds"]
-        self.cpu_seconds = state["cpu_seconds"]
+        self.cpu_seconds, self.busy_seconds = state["cpu_seconds"], state["busy_seconds"]
 
 
 def train(options, network, batches):
@@ -167,6 +173,7 @@ def cpu_seconds():
 def result(options, training, accuracy, seconds):
     shown = {"loader": options.loader, "seed": options.seed, "epochs": options.epochs}
     shown |= {"accuracy": accuracy, "seconds": seconds}
+    shown |= {"busy": training.busy_seconds / seconds}
     return shown | {"cpu_seconds": training.cpu_seconds + cpu_seconds()}
 
 
