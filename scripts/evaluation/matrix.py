@@ -19,7 +19,7 @@ QUICK = {
     "strategies": ["ordered", "mte", "wrr"],
     "devices": ["newport,rate=0.235x"],
     "counts": [1],
-    "accelerators": ["none", "1.5x", "h100"],
+    "accelerators": ["none", "1.5x"],
 }
 
 

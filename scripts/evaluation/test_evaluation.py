@@ -112,6 +112,12 @@ class Runs(unittest.TestCase):
             self.assertNotIn(re.search(r"pin=(\d+)", device).group(1), host)
         self.assertEqual(command[command.index("--repeat") + 1], "3")
 
+    def test_a_rate_relative_to_the_host_is_that_of_the_calibration(self):
+        self.programs.rates = {runner.host(CELL): {"samples": 500, "images_per_s": 400.0}}
+        relative = matrix.Cell("imagenet-train", 1, "none", "ordered", "newport,rate=0.235x", 1)
+        self.assertEqual(self.programs.device(relative), "newport,rate=94.0")
+        self.assertEqual(self.programs.device(CELL), "newport")
+
 
 class Page(unittest.TestCase):
     def test_the_dots_are_the_figures(self):

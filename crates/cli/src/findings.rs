@@ -166,7 +166,7 @@ impl Findings {
 
 impl JobFinding {
     fn lines(&self) -> Vec<String> {
-        let with = format!("with {} ({})", self.accelerator, self.source);
+        let with = format!("{} with {}", self.source, self.accelerator);
         let mut lines = self.images_per_s.sentences(self.workers).into_iter();
         let first = lines.next().unwrap_or_default();
         let mut said = vec![format!("job         {first} ({with})")];
