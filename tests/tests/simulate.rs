@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use bothends_tests::{generated, programs};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn bothends(args: &[&str]) -> Result<Output> {
     let mut command = Command::new(programs::program("bothends")?);
@@ -190,6 +190,14 @@ fn doctor_measures_and_plan_answers() -> Result<()> {
     assert_eq!(json["devices"][0]["preset"], "newport");
     assert!(json["devices"][0]["source"].as_str().unwrap().starts_with("modelled"));
     assert!(json["machine"]["cores"].as_u64().unwrap() > 0);
+    let job = &json["job"];
+    assert_eq!(
+        (&job["accelerator"], &job["source"]),
+        (&json!("host"), &json!("measured"))
+    );
+    assert!(job["images_per_s"]["prepared"].as_f64().unwrap() > 0.0);
+    // Beside an accelerator that takes everything, more hands are more images.
+    assert!(json["devices"][0]["together"]["speedup"].as_f64().unwrap() > 1.0);
 
     let plan = ["--plan", "--doctor", file, "--count", "0,2", "--accelerator", "100000"];
     let output = simulate(&plan)?;
@@ -213,4 +221,25 @@ fn doctor_measures_and_plan_answers() -> Result<()> {
              sim:smartssd --json {file}` first"
         ),
     )
+}
+
+/// An accelerator of 40 images a second is slower than any host, and nothing that loads data
+/// helps it.
+#[test]
+fn doctor_names_the_limit() -> Result<()> {
+    let data = generated()?;
+    let data = data.to_str().unwrap();
+    let flags = ["--workers", "1", "--batch-size", "4", "--quick", "--json", "-"];
+    let output = bothends(
+        &[&["doctor", "--data", data, "--accelerator", "sim:40"], &flags[..]].concat(),
+    )?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    let found = &json["job"]["found"];
+    assert_eq!(found["limit"], "accelerator", "{found}");
+    assert!(json["devices"].as_array().unwrap().is_empty());
+    let flags = ["doctor", "--data", data, "--accelerator", "sim:", "--quick"];
+    let output = bothends(&flags)?;
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    Ok(())
 }
