@@ -292,7 +292,7 @@ fn perf_refuses_what_it_cannot_read() {
     }
 }
 
-/// A board with three chips: one counts, one states power, one voltage and current.
+/// A board with chips that count, state power, both, or voltage and current.
 struct FakeHwmon {
     files: Files,
     chip: Option<&'static str>,
@@ -306,7 +306,6 @@ impl FakeHwmon {
             ("hwmon1/name", "counting\n"),
             ("hwmon1/energy1_input", "1000000\n"),
             ("hwmon1/energy1_label", "socket\n"),
-            ("hwmon1/power1_input", "1\n"),
             ("hwmon2/name", "power_meter\n"),
             ("hwmon2/power1_average", "250000000\n"),
             ("hwmon3/name", "ina3221\n"),
@@ -314,6 +313,9 @@ impl FakeHwmon {
             ("hwmon3/curr1_input", "400\n"),
             ("hwmon3/in1_label", "VDD_IN\n"),
             ("hwmon3/in7_input", "5000\n"),
+            ("hwmon4/name", "both\n"),
+            ("hwmon4/energy1_input", "5\n"),
+            ("hwmon4/power1_input", "1\n"),
         ]
         .map(|(path, text)| (format!("sys/class/hwmon/{path}"), text));
         let files: Vec<(&str, &str)> =
@@ -368,6 +370,7 @@ fn hwmon_has_every_sensor_that_knows_power() {
         ("counting/socket", Part::Other),
         ("power_meter/power1", Part::Machine),
         ("ina3221/VDD_IN", Part::Other),
+        ("both/energy1", Part::Other),
     ];
     assert_eq!(domains, expected);
 }
@@ -378,7 +381,7 @@ fn hwmon_without_such_a_chip_says_what_there_is() {
     assert_eq!(
         said,
         "no meter `hwmon` here: no chip called `ina219` has an energy or power sensor; \
-         here is coretemp, counting, power_meter, ina3221"
+         here is coretemp, counting, power_meter, ina3221, both"
     );
 }
 
