@@ -86,14 +86,11 @@ fn refused(place: &str, error: &NvmlError) -> EnergyError {
     if matches!(error, NvmlError::GpuLost) {
         return EnergyError::Gone { meter, place };
     }
-    let absent = matches!(
-        error,
-        NvmlError::LibloadingError(_)
-            | NvmlError::LibraryNotFound
-            | NvmlError::DriverNotLoaded
-            | NvmlError::NotSupported
-    );
-    if absent {
+    if matches!(error, NvmlError::LibloadingError(_)) {
+        let why = format!("{LIBRARY} cannot be loaded; is NVIDIA's driver installed?");
+        return EnergyError::Absent { meter, why };
+    }
+    if matches!(error, NvmlError::DriverNotLoaded | NvmlError::NotSupported) {
         let why = format!("{place}: {error}");
         return EnergyError::Absent { meter, why };
     }

@@ -78,9 +78,11 @@ impl Perf {
         open: &dyn Fn(Event) -> io::Result<Box<dyn Count>>,
     ) -> Result<Self, EnergyError> {
         let files = Files::new(tree, NAME, REMEDY);
-        let entries = files.list(PMU).map_err(|error| match error {
-            EnergyError::Absent { .. } => files.absent("the kernel has no PMU `power`"),
-            other => other,
+        let entries = files.list(PMU).map_err(|error| {
+            if matches!(error, EnergyError::Absent { .. }) {
+                return files.absent("the kernel has no PMU `power`");
+            }
+            error
         })?;
         let entry = |name: &str| {
             let found = entries.iter().find(|path| path.ends_with(name)).cloned();
@@ -114,14 +116,10 @@ impl Perf {
     }
 }
 
-fn not_opened(files: &Files, path: &Path, error: io::Error) -> EnergyError {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => files.denied("perf_event_open"),
-        _ => unreadable(path, error),
+fn not_opened(files: &Files, path: &Path, source: io::Error) -> EnergyError {
+    if source.kind() == io::ErrorKind::PermissionDenied {
+        return files.denied("perf_event_open");
     }
-}
-
-fn unreadable(path: &Path, source: io::Error) -> EnergyError {
     EnergyError::Unreadable { meter: NAME.to_owned(), place: path.to_owned(), source }
 }
 
