@@ -116,6 +116,13 @@ fn modelled_joules_are_quantities_times_coefficients() -> Result<()> {
             *sum += joules;
         }
     }
+    let total = energy["totals"].as_array().into_iter().flatten().next_back();
+    let total = total.context("a total")?;
+    ensure!(total["source"] == "modelled(default@1)", "{total}");
+    for (end, sum) in ["/joules", "/low", "/high"].into_iter().zip(sums) {
+        let said = number(total, end)?;
+        ensure!((said - sum).abs() <= 1e-9 * sum, "{end} of {total} is not {sum}");
+    }
     let source = energy["joules_per_sample_source"].as_str().context("a source")?;
     if source != "modelled(default@1)" {
         eprintln!(
@@ -197,6 +204,12 @@ fn a_command_that_prints_watts_is_a_meter() -> Result<()> {
     let per_sample = number(energy, "/joules_per_sample")?;
     ensure!((per_sample * f64::from(N_GENERATED) - joules).abs() < 1e-6, "{energy}");
     ensure!(!domains(energy, "modelled(default@1)").is_empty(), "{energy}");
+    let totals = energy["totals"].as_array().context("totals")?;
+    let kinds: Vec<&Value> = totals.iter().map(|total| &total["source"]).collect();
+    ensure!(
+        kinds == [&domain["source"], &Value::from("modelled(default@1)")],
+        "{kinds:?}"
+    );
     ensure!(result["config"]["energy"][0] == command, "{}", result["config"]);
     Ok(())
 }

@@ -22,6 +22,9 @@ use crate::result::{Bytes, Energy, EnergyDomain};
 use crate::runtime::Runtime;
 use crate::usage::{UsageSample, byte_seconds};
 
+/// What a sum is called.
+const TOTAL: &str = "total";
+
 /// How energy is metered and modelled.
 #[derive(Debug, Clone)]
 pub struct EnergyConfig {
@@ -202,22 +205,23 @@ impl Metering {
         remarks.extend(emulation(runtime, &metered));
         let unknown = quantities.unknown();
         remarks.extend(unknown.iter().map(|what| format!("not counted here: {what}")));
-        let sum = match total(&metered.domains) {
-            None if unknown.is_empty() => Some(modelled(&figures, &how.energy.profile)),
-            None => None,
-            Some(Total { joules, source }) => {
-                let name = String::new();
-                Some(Figure { name, joules, low: joules, high: joules, source })
-            }
-        };
+        let mut totals = Vec::new();
+        totals.extend(total(&metered.domains).map(|Total { joules, source }| {
+            let name = TOTAL.to_owned();
+            Figure { name, joules, low: joules, high: joules, source }
+        }));
+        if unknown.is_empty() {
+            totals.push(modelled(&figures, &how.energy.profile));
+        }
         #[expect(clippy::cast_precision_loss, reason = "2^53 samples are beyond any run")]
         let samples = counted.samples as f64;
-        let sum = sum.filter(|_| counted.samples > 0);
+        let sum = totals.first().filter(|_| counted.samples > 0);
         Energy {
-            joules_per_sample: sum.as_ref().map(|sum| sum.joules / samples),
-            joules_per_sample_low: sum.as_ref().map(|sum| sum.low / samples),
-            joules_per_sample_high: sum.as_ref().map(|sum| sum.high / samples),
-            joules_per_sample_source: sum.map(|sum| sum.source),
+            joules_per_sample: sum.map(|sum| sum.joules / samples),
+            joules_per_sample_low: sum.map(|sum| sum.low / samples),
+            joules_per_sample_high: sum.map(|sum| sum.high / samples),
+            joules_per_sample_source: sum.map(|sum| sum.source.clone()),
+            totals,
             domains,
             quantities,
             remarks,
@@ -238,7 +242,7 @@ fn emulation(runtime: &Runtime, metered: &Metered) -> Option<String> {
 fn modelled(figures: &[Figure], profile: &Profile) -> Figure {
     let sum = |of: fn(&Figure) -> f64| figures.iter().map(of).sum();
     Figure {
-        name: String::new(),
+        name: TOTAL.to_owned(),
         joules: sum(|figure| figure.joules),
         low: sum(|figure| figure.low),
         high: sum(|figure| figure.high),

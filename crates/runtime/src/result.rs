@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bothends_energy::Quantities;
+use bothends_energy::{Figure, Quantities};
 use serde::Serialize;
 
 use crate::feed::Skipped;
@@ -173,8 +173,10 @@ pub struct Energy {
     pub joules_per_sample_high: Option<f64>,
     /// `measured(…)` with all that was added, or `modelled(PROFILE@VERSION)`.
     pub joules_per_sample_source: Option<String>,
-    /// What was metered, what devices say, and what the profile makes of the quantities. Only
-    /// figures of one source may be added, and of measured ones only parts of different things.
+    /// The run's sums: at most one of each kind, the measured one first. Nobody else may add
+    /// domains, for some are parts of others.
+    pub totals: Vec<Figure>,
+    /// What was metered, what devices say, and what the profile makes of the quantities.
     pub domains: Vec<EnergyDomain>,
     /// What was counted.
     pub quantities: Quantities,
