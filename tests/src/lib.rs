@@ -20,8 +20,9 @@ use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
 use bothends_core::recipe::{Numerics, Recipe};
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
-    AccelConfig, BadPolicy, Digesting, DriveConfig, Driven, EpochResult, MemoryBudget,
-    Observer, Progress, ReadConfig, ReaderKind, RunConfig, Runtime, SideIndexUse, drive,
+    AccelConfig, BadPolicy, Digesting, DriveConfig, Driven, EnergyConfig, EpochResult,
+    MemoryBudget, Observer, Progress, ReadConfig, ReaderKind, RunConfig, Runtime,
+    SideIndexUse, drive,
 };
 use bothends_samples::GenerateConfig;
 
@@ -209,6 +210,7 @@ impl Setup {
             checkpoint: self.checkpoint.clone(),
             resume: self.resume.clone(),
             measure: None,
+            energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
         };
         let mut runtime = Runtime::open(self.config()?)?;
         for _ in self.devices.iter().filter(|spec| *spec == "loopback") {

@@ -60,10 +60,12 @@ const HOMES: &[(&str, &[&str])] = &[
     ("hmac", &["csd"]),
     ("indicatif", &["cli"]),
     ("io-uring", &["io"]),
+    ("libc", &["energy"]),
     ("libloading", &["accel", "energy"]),
     ("loom", &["core", "accel"]), // only in builds with `--cfg loom`: what threads share
     ("memchr", &["ops"]),
     ("nix", &["io", "csd", "energy", "runtime", "firmware-sim"]),
+    ("nvml-wrapper", &["energy"]),
     ("png", &["ops", "report"]),
     ("pyo3", &["python"]),
     (
@@ -74,6 +76,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "csd",
             "accel",
             "agent",
+            "energy",
             "runtime",
             "simulate",
             "report",
@@ -143,6 +146,10 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/capi/src/memory.rs", "follows addresses that C gives"),
     ("crates/capi/src/status.rs", "exports names of C"),
     ("crates/accel/src/slot.rs", "splits a slot's memory among the workers that fill it"),
+    (
+        "crates/energy/src/perf/event.rs",
+        "calls perf_event_open, and owns the descriptor that it gives",
+    ),
     ("crates/io/src/uring.rs", "gives the kernel addresses to read into"),
     ("crates/ops/src/adjust/blur/avx2.rs", "calls what only some processors have"),
     ("crates/ops/src/adjust/blur/avx512.rs", "calls what only some processors have"),

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
+use crate::energy::EnergyArgs;
+
 /// Feeds deep-learning accelerators from both ends of an epoch.
 #[derive(Debug, Parser)]
 #[command(name = "bothends", version, max_term_width = 100)]
@@ -487,6 +489,8 @@ pub(crate) struct RunArgs {
     pub(crate) state: StateArgs,
     #[command(flatten)]
     pub(crate) show: ShowArgs,
+    #[command(flatten)]
+    pub(crate) energy: EnergyArgs,
     /// Measure each prong alone for so many seconds first; gives `efficiency`
     #[arg(long, value_name = "SECONDS")]
     pub(crate) measure_alone: Option<f64>,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use bothends_core::recipe::Recipe;
 use bothends_core::select::StrategyConfig;
 use bothends_runtime::{
-    AccelConfig, Digesting, DriveConfig, Observer, RunConfig, Runtime, drive,
+    AccelConfig, Digesting, DriveConfig, EnergyConfig, Observer, RunConfig, Runtime,
+    drive,
 };
 use bothends_samples::GenerateConfig;
 
@@ -75,6 +76,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
         checkpoint: None,
         resume: None,
         measure: Some(scale.measure),
+        energy: EnergyConfig::default(),
     };
     let mut runtime = Runtime::open(config)?;
     let driven = drive(&mut runtime, &how, &mut bar);

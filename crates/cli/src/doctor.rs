@@ -25,7 +25,7 @@ use crate::findings::{
 use crate::inspect::looking;
 use crate::picture::now;
 use crate::progress::Bar;
-use crate::{Failed, run, say};
+use crate::{Failed, energy, run, say};
 
 /// How long each thing is measured.
 const LASTING: Duration = Duration::from_secs(2);
@@ -222,8 +222,7 @@ fn machine() -> MachineFindings {
         io_uring,
         firmware_sim,
         cpu_limit: cpu_limit.map(|limit| limit.trim().to_owned()),
-        energy: "no meter in this build; energy figures are modelled or absent"
-            .to_owned(),
+        energy: energy::here(),
     }
 }
 

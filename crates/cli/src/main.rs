@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod demo;
 mod doctor;
+mod energy;
 mod file;
 mod findings;
 mod inspect;

@@ -19,7 +19,7 @@ use crate::args::{
     SideIndexArg,
 };
 use crate::progress::Bar;
-use crate::{file, picture, say};
+use crate::{energy, file, picture, say};
 
 const MIB: usize = 1 << 20;
 
@@ -51,6 +51,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
         for line in remarks(&driven) {
             say::line(&line);
         }
+        say::line(&energy::line(&driven.result.energy));
     }
     Ok(())
 }
@@ -76,7 +77,7 @@ fn refuse_absent(args: &RunArgs) -> Result<(), Failed> {
 }
 
 /// What a wrong argument says, with status 2.
-fn wrong(error: impl std::fmt::Display) -> Failed {
+pub(crate) fn wrong(error: impl std::fmt::Display) -> Failed {
     Failed::Arguments(error.to_string())
 }
 
@@ -135,13 +136,15 @@ fn drive_config(args: &RunArgs) -> Result<DriveConfig, Failed> {
         stop_after: args.state.stop_after,
         checkpoint: args.state.checkpoint.clone(),
         resume: args.state.resume.clone(),
-        measure: args.measure_alone.map(seconds).transpose()?,
+        measure: args.measure_alone.map(|s| seconds("--measure-alone", s)).transpose()?,
+        energy: args.energy.config()?,
     })
 }
 
-fn seconds(value: f64) -> Result<Duration, Failed> {
+/// A number of seconds that a flag was given.
+pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration, Failed> {
     Duration::try_from_secs_f64(value)
-        .map_err(|_| wrong("`--measure-alone` wants a number of seconds from 0"))
+        .map_err(|_| wrong(format!("`{flag}` wants a number of seconds from 0")))
 }
 
 /// A built-in recipe by name, else a file.

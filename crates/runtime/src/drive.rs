@@ -14,13 +14,14 @@ use bothends_core::select::StrategyConfig;
 
 use crate::batch::Batch;
 use crate::checkpoint::{self, Consumed};
+use crate::energy::{Counted, EnergyConfig, Metering, Meters, Used};
 use crate::error::RuntimeError;
 use crate::log::EventLog;
 use crate::measure::Alone;
 use crate::process;
 use crate::report::EpochReport;
 use crate::result::{
-    AcceleratorResult, BackResult, Bytes, Cpu, Energy, EpochResult, FrontResult, Memory,
+    AcceleratorResult, BackResult, Bytes, Cpu, EpochResult, FrontResult, Memory,
     RunResult,
 };
 use crate::runtime::{EpochOptions, Runtime};
@@ -57,6 +58,8 @@ pub struct DriveConfig {
     pub resume: Option<PathBuf>,
     /// How long each prong is measured alone; `None` measures only what a device needs.
     pub measure: Option<Duration>,
+    /// How energy is metered and modelled.
+    pub energy: EnergyConfig,
 }
 
 /// A moment of a run, for a progress bar.
@@ -111,7 +114,9 @@ pub fn drive(
     if let Some(note) = runtime.source.note() {
         observer.note(note);
     }
+    let meters = Meters::open(&how.energy)?;
     let alone = prepare(runtime, how, observer)?;
+    let metering = meters.begin(runtime, &how.energy, observer)?;
     let mut run = Run {
         runtime,
         how,
@@ -129,7 +134,7 @@ pub fn drive(
             break;
         }
     }
-    Ok(run.finish(cpu_before))
+    Ok(run.finish(cpu_before, metering))
 }
 
 /// Measures and connects, in the order that the devices' settings ask for.
@@ -433,13 +438,21 @@ impl Run<'_> {
         Some(images_per_s / (front + back).min(accelerator))
     }
 
-    fn finish(mut self, cpu_before: Option<f64>) -> Driven {
+    fn finish(mut self, cpu_before: Option<f64>, metering: Metering) -> Driven {
         let samples = self.epochs.iter().map(|e| e.samples).sum();
         let seconds =
             cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
-        let (device_process_seconds, energy) = self.runtime.device_stats();
+        let used = Used::now(self.runtime);
+        let device_process_seconds = used.device_process_seconds(self.runtime);
         self.bytes.storage_read = self.runtime.storage_read_bytes();
         self.bytes.page_cache = self.runtime.source().goes_through_page_cache();
+        let counted = Counted {
+            samples,
+            bytes: &self.bytes,
+            busy_s: self.epochs.iter().map(|epoch| epoch.accelerator.busy_s).sum(),
+            usage: &self.usage,
+        };
+        let energy = metering.end(self.runtime, self.how, &used, &counted);
         let result = RunResult {
             version: env!("CARGO_PKG_VERSION"),
             config: settings(&self.runtime.config, self.how),
@@ -451,7 +464,7 @@ impl Run<'_> {
             },
             memory: self.memory,
             bytes: self.bytes,
-            energy: Energy { joules_per_sample: None, domains: energy },
+            energy,
             alone: self.alone,
         };
         Driven { result, logs: self.logs, usage: self.usage }

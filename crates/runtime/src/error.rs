@@ -144,6 +144,9 @@ pub enum RuntimeError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A meter of energy that was asked for cannot be read.
+    #[error(transparent)]
+    Energy(#[from] bothends_energy::EnergyError),
     /// A checkpoint that does not belong to this run.
     #[error(transparent)]
     Resume(#[from] bothends_core::resume::ResumeError),
@@ -210,7 +213,7 @@ impl RuntimeError {
             Self::Resume(_) | Self::CannotResume { .. } | Self::Checkpoint { .. } => {
                 ErrorKind::State
             }
-            Self::Accel(_) | Self::Spawning { .. } => ErrorKind::System,
+            Self::Accel(_) | Self::Energy(_) | Self::Spawning { .. } => ErrorKind::System,
             Self::Thread { .. } => ErrorKind::Bug,
         }
     }

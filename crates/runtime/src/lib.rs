@@ -14,7 +14,7 @@
 //! `room` the memory of its batches; `runtime` owns these; `start` joins the loops of `collect`, `front`, `back` and `feed`
 //! with bounded queues (crossbeam's channels) into an `epoch`; `shutdown` says how that
 //! ends; `stall`, `log`, `report` and `result` say what it was. Two things stand on top:
-//! `drive`, with `measure` and `usage`, makes a whole run of it and counts everything; `loader` deals
+//! `drive`, with `measure`, `usage` and `energy`, makes a whole run of it and counts everything; `loader` deals
 //! (`deal`) its batches to a training loop that is somebody else's.
 //!
 //! Nobody looks a sample up from many threads: a job's progress travels with the job (an
@@ -62,6 +62,7 @@ mod deal;
 mod loader;
 
 mod drive;
+mod energy;
 mod measure;
 mod result;
 mod settings;
@@ -75,6 +76,7 @@ pub use config::{
 pub use deal::Deal;
 pub use device::{DeviceSpec, SimRate, SimSpec, Via};
 pub use drive::{Digesting, DriveConfig, Driven, Observer, Progress, drive};
+pub use energy::EnergyConfig;
 pub use epoch::{Epoch, Polled};
 pub use error::{ErrorKind, RuntimeError};
 pub use feed::Skipped;

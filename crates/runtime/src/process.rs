@@ -15,6 +15,22 @@ pub fn cpu_seconds() -> Option<f64> {
     Some((ticks(14)? + ticks(15)?) / 100.0)
 }
 
+/// Seconds of processor time of everything on this machine, since it started.
+#[must_use]
+pub fn machine_cpu_seconds() -> Option<f64> {
+    machine_seconds(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// proc_stat(5): the sum over all processors, in clock ticks: user, nice, system, idle, iowait,
+/// irq, softirq, steal; guests are within user.
+fn machine_seconds(stat: &str) -> Option<f64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let fields: Option<Vec<f64>> =
+        line.split_whitespace().map(|field| field.parse().ok()).collect();
+    let fields = fields.filter(|fields| fields.len() >= 7)?;
+    Some([0, 1, 2, 5, 6].into_iter().map(|i| fields[i]).sum::<f64>() / 100.0)
+}
+
 /// Starts a new measurement of [`peak_rss_bytes`]; without effect where it is not allowed.
 pub fn reset_peak_rss() {
     // proc_pid_clear_refs(5): 5 resets the peak resident set size.
@@ -51,5 +67,14 @@ mod tests {
         assert!(pss_bytes().expect("Pss") > 64 << 20);
         assert!(memory.iter().map(|b| u64::from(*b)).sum::<u64>() == 64 << 20);
         assert!(cpu_seconds().expect("/proc/self/stat") >= before);
+    }
+
+    #[test]
+    fn a_machine_is_busy_when_it_is_neither_idle_nor_waiting() {
+        let stat = "cpu  100 20 30 9999 8888 4 6 7777 50 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n";
+        assert_eq!(machine_seconds(stat), Some(1.6));
+        assert_eq!(machine_seconds("cpu  1 2 3\n"), None);
+        assert_eq!(machine_seconds(""), None);
+        assert!(machine_cpu_seconds().expect("/proc/stat") > 0.0);
     }
 }

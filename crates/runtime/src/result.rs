@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use bothends_energy::{Figure, Quantities};
 use serde::Serialize;
 
 use crate::feed::Skipped;
@@ -160,13 +161,27 @@ pub struct Bytes {
     pub host_to_accelerator: u64,
 }
 
-/// Energy of the run, by domain. Nothing is summed that was not metered.
+/// Energy of the run, by domain, and what can be counted without a meter.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Energy {
-    /// `None` while the host has no meter.
+    /// The sum of figures of one kind: measured where the host has a meter, else modelled.
+    /// `None` where the model lacks a quantity.
     pub joules_per_sample: Option<f64>,
-    /// What was metered or modelled.
+    /// Lower end of what it may be.
+    pub joules_per_sample_low: Option<f64>,
+    /// Upper end of what it may be.
+    pub joules_per_sample_high: Option<f64>,
+    /// `measured(…)` with all that was added, or `modelled(PROFILE@VERSION)`.
+    pub joules_per_sample_source: Option<String>,
+    /// The run's sums: at most one of each kind, the measured one first. Nobody else may add
+    /// domains, for some are parts of others.
+    pub totals: Vec<Figure>,
+    /// What was metered, what devices say, and what the profile makes of the quantities.
     pub domains: Vec<EnergyDomain>,
+    /// What was counted.
+    pub quantities: Quantities,
+    /// Meters that could not be read, quantities that could not be counted, one line each.
+    pub remarks: Vec<String>,
 }
 
 /// One energy figure.
@@ -182,4 +197,9 @@ pub struct EnergyDomain {
     pub high: f64,
     /// `measured(…)` or `modelled(…)`.
     pub source: String,
+    /// Of a measured figure: less what the idle machine draws in that time, where that was
+    /// measured (`--energy-idle`).
+    pub net_of_idle_joules: Option<f64>,
+    /// Of measured processors: this process's share of that, by processor time.
+    pub attributed_joules: Option<f64>,
 }

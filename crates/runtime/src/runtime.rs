@@ -10,7 +10,7 @@ use bothends_core::ids::EpochIdx;
 use bothends_core::plan::{Plan, PlanConfig};
 use bothends_core::select::StrategyConfig;
 use bothends_csd::address::{ConnectOptions, connect};
-use bothends_csd::{Capabilities, Session, Transport};
+use bothends_csd::{Capabilities, DeviceStats, Session, Transport};
 use bothends_io::Reader;
 use bothends_ops::{Finish, Scratch};
 
@@ -18,7 +18,6 @@ use crate::config::RunConfig;
 use crate::device::{DeviceProcess, DeviceSpec, SimSetting};
 use crate::epoch::DeviceThread;
 use crate::error::RuntimeError;
-use crate::result::EnergyDomain;
 use crate::room::{Room, Sizes};
 use crate::source::Source;
 
@@ -300,34 +299,14 @@ fn plan(
 // ---- what the run has used ----------------------------------------------------------------
 
 impl Runtime {
-    /// Processor seconds of the devices' own processes, and their energy, as they say.
-    pub(crate) fn device_stats(&mut self) -> (f64, Vec<EnergyDomain>) {
-        let mut cpu_seconds = 0.0;
-        let mut domains = Vec::new();
-        for (i, device) in self.devices.iter_mut().enumerate() {
+    /// What each device has counted since it started, as it says; `None` of one that does not.
+    pub(crate) fn device_stats(&mut self) -> Vec<Option<DeviceStats>> {
+        let stats = |device: &mut Device| {
             // One that owes an answer would owe this one too.
             let transport = device.transport.as_mut().filter(|_| !device.is_silent);
-            let Some(stats) = transport.and_then(|t| t.stats().ok()) else { continue };
-            if device.process.is_some() {
-                cpu_seconds += stats.cpu_seconds;
-            }
-            domains.extend(stats.energy.into_iter().map(|reading| {
-                #[expect(
-                    clippy::cast_precision_loss,
-                    reason = "2^53 microjoules are 9 GJ"
-                )]
-                let joules = reading.energy_uj as f64 / 1e6;
-                let name = format!("device {i} {}", reading.domain);
-                EnergyDomain {
-                    name,
-                    joules,
-                    low: joules,
-                    high: joules,
-                    source: reading.source,
-                }
-            }));
-        }
-        (cpu_seconds, domains)
+            transport.and_then(|t| t.stats().ok())
+        };
+        self.devices.iter_mut().map(stats).collect()
     }
 
     /// Bytes the host has read from storage since it was opened.

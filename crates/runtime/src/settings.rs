@@ -15,6 +15,7 @@ pub(crate) fn settings(
 ) -> BTreeMap<&'static str, Value> {
     let devices: Vec<&str> = run.devices.iter().map(|d| d.text()).collect();
     let accelerator = how.accelerator.build();
+    let energy: Vec<String> = how.energy.meters.iter().map(ToString::to_string).collect();
     BTreeMap::from([
         ("data", json!(run.data.display().to_string())),
         ("recipe", json!(run.recipe.name())),
@@ -38,5 +39,7 @@ pub(crate) fn settings(
         ("last", json!(run.rank.last.to_string())),
         ("on_bad", json!(run.on_bad.name())),
         ("audit_percent", json!(run.audit_percent)),
+        ("energy", json!(energy)),
+        ("energy_profile", json!(how.energy.profile.called())),
     ])
 }

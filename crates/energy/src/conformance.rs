@@ -1,0 +1,182 @@
+//! The contract of [`Meter`] as functions to call, over any meter whose source can be faked: a
+//! tree of files, a program, a library.
+//!
+//! A meter's tests call [`all`]; each function also stands alone. No check sleeps.
+
+use crate::{Counter, EnergyError, Meter};
+
+/// Microjoules that are spent at a time: a second at 50 W.
+const STEP_UJ: u64 = 50_000_000;
+
+/// What a meter reads, under the test's control. Made anew for every check.
+pub trait Fake {
+    /// Opens the meter over it.
+    ///
+    /// # Errors
+    /// The meter's own.
+    fn open(&self) -> Result<Box<dyn Meter>, EnergyError>;
+
+    /// Lets every domain use that much, if it counts energy; a meter of power uses time.
+    fn spend(&mut self, energy_uj: u64) -> Spent;
+
+    /// Microjoules after which its registers begin anew; `None` for those that never do.
+    fn range_uj(&self) -> Option<u64>;
+
+    /// From now on it is so.
+    fn be(&mut self, state: State);
+}
+
+/// How exactly a fake can be made to use energy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spent {
+    /// So much in every domain, to a few microjoules.
+    Exactly,
+    /// As much as its power and the clock make.
+    WithTime,
+}
+
+/// What may happen to a meter's source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It can be read.
+    Well,
+    /// This user may not read it.
+    Denied,
+    /// It is gone.
+    Vanished,
+    /// It says something that is no figure.
+    Garbled,
+}
+
+/// All checks, each over a fake of its own.
+///
+/// # Panics
+/// At the first breach.
+pub fn all(make: &dyn Fn() -> Box<dyn Fake>) {
+    domains_are_named_and_read_in_order(make().as_mut());
+    counters_never_fall(make().as_mut());
+    what_is_spent_is_counted(make().as_mut());
+    a_register_that_begins_anew_loses_nothing(make().as_mut());
+    what_may_not_be_read_is_an_error(make().as_mut());
+    what_has_vanished_is_an_error(make().as_mut());
+    what_is_no_figure_is_an_error(make().as_mut());
+}
+
+/// # Panics
+/// When domains and counters do not belong together, or a source does not say `measured(…)`.
+pub fn domains_are_named_and_read_in_order(fake: &mut dyn Fake) {
+    let mut meter = opened(fake);
+    let domains = meter.domains().to_vec();
+    assert!(!domains.is_empty(), "a meter without a domain");
+    let mut names: Vec<&str> =
+        domains.iter().map(|domain| domain.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), domains.len(), "two domains have one name: {domains:?}");
+    for domain in &domains {
+        let expected = format!("measured({}:{})", meter.name(), domain.name);
+        assert_eq!(domain.source, expected);
+    }
+    assert_eq!(read(meter.as_mut()).len(), domains.len());
+    assert_eq!(meter.domains(), domains, "domains change");
+}
+
+/// # Panics
+/// When a counter falls.
+pub fn counters_never_fall(fake: &mut dyn Fake) {
+    let mut meter = opened(fake);
+    let mut before = read(meter.as_mut());
+    for step in 0..50 {
+        fake.spend(STEP_UJ * (step % 3));
+        let now = read(meter.as_mut());
+        for (now, before) in now.iter().zip(&before) {
+            assert!(now >= before, "a counter fell from {before:?} to {now:?}");
+        }
+        before = now;
+    }
+}
+
+/// # Panics
+/// When a counter of energy does not move by what was spent.
+pub fn what_is_spent_is_counted(fake: &mut dyn Fake) {
+    let mut meter = opened(fake);
+    let first = read(meter.as_mut());
+    let exactly =
+        (0..10).map(|_| fake.spend(STEP_UJ)).all(|spent| spent == Spent::Exactly);
+    if exactly {
+        assert_moved(&first, &read(meter.as_mut()), 10 * STEP_UJ);
+    }
+}
+
+/// # Panics
+/// When a counter loses or gains energy where its register begins anew.
+pub fn a_register_that_begins_anew_loses_nothing(fake: &mut dyn Fake) {
+    let Some(range_uj) = fake.range_uj() else { return };
+    let mut meter = opened(fake);
+    let first = read(meter.as_mut());
+    // Three times round, so that every place of the register is passed over.
+    let step = range_uj / 4;
+    for n in 1..=12 {
+        fake.spend(step);
+        assert_moved(&first, &read(meter.as_mut()), n * step);
+    }
+}
+
+/// # Panics
+/// When a denied meter gives figures, opened or open; or when it is lost for ever.
+pub fn what_may_not_be_read_is_an_error(fake: &mut dyn Fake) {
+    is_an_error(fake, State::Denied);
+}
+
+/// # Panics
+/// When a meter that is gone gives figures.
+pub fn what_has_vanished_is_an_error(fake: &mut dyn Fake) {
+    is_an_error(fake, State::Vanished);
+}
+
+/// # Panics
+/// When a meter makes a figure of what is none.
+pub fn what_is_no_figure_is_an_error(fake: &mut dyn Fake) {
+    is_an_error(fake, State::Garbled);
+}
+
+fn is_an_error(fake: &mut dyn Fake, state: State) {
+    let mut meter = opened(fake);
+    let before = read(meter.as_mut());
+    fake.be(state);
+    let error = meter.read().expect_err("a figure of what cannot be read");
+    assert_tells(&error, meter.name(), state);
+    let error = fake.open().expect_err("a meter of what cannot be read");
+    assert_tells(&error, meter.name(), state);
+    fake.be(State::Well);
+    fake.spend(STEP_UJ);
+    for (now, before) in read(meter.as_mut()).iter().zip(&before) {
+        assert!(now >= before, "a counter fell while nobody could read it");
+    }
+}
+
+fn assert_tells(error: &EnergyError, meter: &str, state: State) {
+    let said = error.to_string();
+    assert!(said.contains(meter), "{state:?}: `{said}` does not name the meter {meter}");
+    assert!(!said.contains('\n'), "{state:?}: more than one line: {said}");
+}
+
+fn assert_moved(first: &[Counter], now: &[Counter], energy_uj: u64) {
+    // A fake that counts in units of its own rounds.
+    let slack = 2_000.max(energy_uj / 1_000_000);
+    for (now, first) in now.iter().zip(first) {
+        let moved = now.energy_uj - first.energy_uj;
+        assert!(
+            moved.abs_diff(energy_uj) <= slack,
+            "{moved} instead of {energy_uj} microjoules"
+        );
+    }
+}
+
+fn opened(fake: &mut dyn Fake) -> Box<dyn Meter> {
+    fake.open().expect("a meter that is well opens")
+}
+
+fn read(meter: &mut dyn Meter) -> Vec<Counter> {
+    meter.read().expect("a meter that is well can be read")
+}

@@ -1,0 +1,120 @@
+//! What a run used: meters that count energy, and a model for what nobody meters.
+//!
+//! Three kinds of figures, never mixed:
+//! * [`Quantities`] are counted (seconds, processor seconds, bytes) and need no meter;
+//! * a [`Meter`] measures: its figures say `measured(rapl:package-0)`;
+//! * a [`Profile`] multiplies quantities by coefficients: its figures have a low and a high end
+//!   and say `modelled(default@1)`.
+//!
+//! Reading order: `sysfs` reads the kernel's small files below a root that tests can set;
+//! `integral` makes energy of power; then one file for each meter (`rapl`, `perf`, `nvml`,
+//! `hwmon`, `command`, `device`); `spec` finds the meter that was asked for; `session` reads
+//! meters while something runs; `quantities` and `model`. `conformance` holds the contract of
+//! a meter as checks to call.
+//!
+//! It does not touch the data path, does not decide what is worth measuring, and prints
+//! nothing. Its one thread belongs to a [`Session`] and is joined by it.
+
+mod error;
+mod integral;
+mod sysfs;
+
+mod command;
+mod device;
+mod hwmon;
+mod nvml;
+mod perf;
+mod rapl;
+
+mod spec;
+
+mod session;
+
+mod model;
+mod quantities;
+
+pub mod conformance;
+
+pub use command::CommandMeter;
+pub use device::{DeviceKind, DeviceMeter, Reported};
+pub use error::EnergyError;
+pub use hwmon::Hwmon;
+pub use model::{Coefficient, Figure, Profile};
+pub use nvml::NvmlMeter;
+pub use perf::{Count, Event, Perf};
+pub use quantities::{
+    AcceleratorQuantities, DeviceQuantities, HostQuantities, LinkBytes, Quantities,
+};
+pub use rapl::Rapl;
+pub use session::{Metered, MeteredDomain, Session, Total, total};
+pub use spec::{MeterSpec, Opened, Places, open, survey};
+pub use sysfs::Tree;
+
+use std::fmt::Debug;
+
+/// What a meter's domain is a part of: what may be added to what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The whole machine, as at its plug: holds all other parts.
+    Machine,
+    /// The host's processors.
+    Processors,
+    /// The host's memory, outside of the processors.
+    Memory,
+    /// An accelerator with all that is on its board.
+    Accelerator,
+    /// Nobody can say what it holds, or another domain holds it: never added to anything.
+    Other,
+}
+
+/// A part of the machine that a meter counts by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain {
+    /// `package-0`, `gpu-0`, …: unique within the meter.
+    pub name: String,
+    /// What it is a part of.
+    pub part: Part,
+    /// `measured(METER:DOMAIN)`, as results print it.
+    pub source: String,
+}
+
+impl Domain {
+    fn measured(meter: &str, name: String, part: Part) -> Self {
+        let source = format!("measured({meter}:{name})");
+        Self { name, part, source }
+    }
+}
+
+/// Energy since a moment that the meter chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counter {
+    /// Microjoules.
+    pub energy_uj: u64,
+}
+
+/// Counts energy.
+///
+/// # Contract
+///
+/// 1. `read` gives one counter for each domain, in the order of `domains`, which never changes.
+/// 2. No counter ever falls. A register that begins anew at its end is carried on.
+/// 3. What cannot be read is an error, never a zero and never an old figure.
+/// 4. An error is of one reading: the next one may succeed, and lost no energy but what the
+///    meter itself lost.
+/// 5. `read` returns within seconds. It may sleep, and belongs to no hot path.
+///
+/// `conformance` holds these as callable checks.
+pub trait Meter: Debug + Send {
+    /// `rapl`, `nvml`, …
+    fn name(&self) -> &str;
+
+    /// The parts of the machine that it counts.
+    fn domains(&self) -> &[Domain];
+
+    /// Reads all counters. Meters of power alone count from one reading to the next, so these
+    /// should not be far apart; a register must be read before it has begun anew twice.
+    ///
+    /// # Errors
+    /// The meter cannot be read now.
+    fn read(&mut self) -> Result<Vec<Counter>, EnergyError>;
+}

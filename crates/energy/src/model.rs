@@ -1,0 +1,434 @@
+//! Joules that nobody metered: countable quantities times the coefficients of a profile, each
+//! with a low and a high end and its source. The profiles are the files of `configs/energy`.
+//!
+//! The ends of a sum are the sums of the ends, as if all coefficients were wrong in the same
+//! direction: an interval that is rather too wide.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::EnergyError;
+use crate::quantities::Quantities;
+
+/// Name and text of every profile.
+const BUILTIN: [(&str, &str); 2] = [
+    ("default", include_str!("../../../configs/energy/default.json")),
+    ("csd-host", include_str!("../../../configs/energy/csd-host.json")),
+];
+
+/// The accelerator that stands for those a profile does not name.
+const ANY: &str = "any";
+
+/// Bytes of a GB, as in all units here.
+const GB: f64 = 1e9;
+
+/// Bytes of a TB.
+const TB: f64 = 1e12;
+
+/// A number that is known from one end to the other, and where it comes from.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Coefficient {
+    /// The least that it may be.
+    pub low: f64,
+    /// What is reckoned with.
+    pub mid: f64,
+    /// The most that it may be.
+    pub high: f64,
+    /// A short citation, or the word `uncalibrated`.
+    pub source: String,
+    /// Why these numbers.
+    pub note: Option<String>,
+}
+
+/// Coefficients for every quantity.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// What results call it, with the version.
+    pub name: String,
+    /// Raised with every change of a number.
+    pub version: u32,
+    /// For people: what it stands for.
+    pub about: String,
+    host: Host,
+    storage: Storage,
+    links: Links,
+    device: Powers,
+    accelerators: BTreeMap<String, Powers>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Host {
+    /// Of one processor, as long as the run lasts.
+    processor_idle_w: Coefficient,
+    /// More of one processor while it works.
+    processor_work_w: Coefficient,
+    memory_w_per_gb: Coefficient,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Storage {
+    /// Of what the data set takes, as long as the run lasts.
+    idle_w_per_tb: Coefficient,
+    read_j_per_gb: Coefficient,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Links {
+    device_to_host_j_per_gb: Coefficient,
+    host_to_accelerator_j_per_gb: Coefficient,
+}
+
+/// A thing that idles all the time and draws more while it works.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Powers {
+    idle_w: Coefficient,
+    work_w: Coefficient,
+}
+
+/// One energy figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figure {
+    /// The part of the system.
+    pub name: String,
+    /// What is reckoned with.
+    pub joules: f64,
+    /// The least that it may be.
+    pub low: f64,
+    /// The most that it may be.
+    pub high: f64,
+    /// `modelled(PROFILE@VERSION)`.
+    pub source: String,
+}
+
+impl Profile {
+    /// The names of the profiles that are built in.
+    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+        BUILTIN.into_iter().map(|(name, _)| name)
+    }
+
+    /// The profile of that name, if it is built in.
+    ///
+    /// # Panics
+    /// Never: every file is read by a test.
+    #[must_use]
+    pub fn builtin(name: &str) -> Option<Self> {
+        let (_, json) = BUILTIN.into_iter().find(|(known, _)| *known == name)?;
+        Some(
+            Self::from_json(name, json)
+                .expect("a test reads every profile of this build"),
+        )
+    }
+
+    /// Reads a profile; `called` is what an error calls it.
+    ///
+    /// # Errors
+    /// It is no JSON, has an unknown key or lacks one, or a coefficient makes no sense.
+    pub fn from_json(called: &str, json: &str) -> Result<Self, EnergyError> {
+        let wrong = |why| EnergyError::Profile { profile: called.to_owned(), why };
+        let profile: Self =
+            serde_json::from_str(json).map_err(|error| wrong(error.to_string()))?;
+        profile.check().map_err(wrong)?;
+        Ok(profile)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (key, coefficient) in self.coefficients() {
+            let Coefficient { low, mid, high, source, .. } = coefficient;
+            let is_ordered = 0.0 <= *low && low <= mid && mid <= high && *high <= 1e6;
+            if !is_ordered {
+                return Err(format!(
+                    "`{key}` has low {low}, mid {mid}, high {high}; they must rise, from 0 to 1e6"
+                ));
+            }
+            if source.trim().is_empty() {
+                return Err(format!("`{key}` has no source; write `uncalibrated`"));
+            }
+        }
+        if !self.accelerators.contains_key(ANY) {
+            return Err(format!(
+                "`accelerators` needs `{ANY}` for those that it does not name"
+            ));
+        }
+        if self.name.is_empty() || self.name.contains(['(', ')', '@']) {
+            return Err(format!(
+                "`name` is `{}`; results must be able to quote it",
+                self.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// Every coefficient with its key.
+    fn coefficients(&self) -> Vec<(String, &Coefficient)> {
+        let Self { host, storage, links, device, accelerators, .. } = self;
+        let mut all = vec![
+            ("host.processor_idle_w".to_owned(), &host.processor_idle_w),
+            ("host.processor_work_w".to_owned(), &host.processor_work_w),
+            ("host.memory_w_per_gb".to_owned(), &host.memory_w_per_gb),
+            ("storage.idle_w_per_tb".to_owned(), &storage.idle_w_per_tb),
+            ("storage.read_j_per_gb".to_owned(), &storage.read_j_per_gb),
+            ("links.device_to_host_j_per_gb".to_owned(), &links.device_to_host_j_per_gb),
+            (
+                "links.host_to_accelerator_j_per_gb".to_owned(),
+                &links.host_to_accelerator_j_per_gb,
+            ),
+            ("device.idle_w".to_owned(), &device.idle_w),
+            ("device.work_w".to_owned(), &device.work_w),
+        ];
+        for (name, powers) in accelerators {
+            all.push((format!("accelerators.{name}.idle_w"), &powers.idle_w));
+            all.push((format!("accelerators.{name}.work_w"), &powers.work_w));
+        }
+        all
+    }
+
+    /// `NAME@VERSION`.
+    #[must_use]
+    pub fn called(&self) -> String {
+        format!("{}@{}", self.name, self.version)
+    }
+
+    /// `modelled(NAME@VERSION)`.
+    #[must_use]
+    pub fn source(&self) -> String {
+        format!("modelled({})", self.called())
+    }
+
+    /// Joules of every quantity that is known; see [`Quantities::unknown`] for the others.
+    #[must_use]
+    pub fn joules(&self, quantities: &Quantities) -> Vec<Figure> {
+        let Self { host, storage, links, .. } = self;
+        let Quantities { seconds, host: used, bytes, .. } = quantities;
+        let mut figures = Figures { source: self.source(), figures: Vec::new() };
+        let processor_seconds = seconds * f64::from(used.processors);
+        figures.add(
+            "host processors, idle",
+            Some(processor_seconds),
+            &host.processor_idle_w,
+        );
+        figures.add(
+            "host processors, work",
+            used.processor_seconds,
+            &host.processor_work_w,
+        );
+        let gb_seconds = used.memory_byte_seconds.map(|amount| amount / GB);
+        figures.add("host memory", gb_seconds, &host.memory_w_per_gb);
+        let tb_seconds = count(bytes.stored) / TB * seconds;
+        figures.add("storage, idle", Some(tb_seconds), &storage.idle_w_per_tb);
+        let gb = |n_bytes| Some(count(n_bytes) / GB);
+        figures.add("storage, reads", gb(bytes.storage_read), &storage.read_j_per_gb);
+        for (i, device) in quantities.devices.iter().enumerate() {
+            let all = device
+                .busy_seconds
+                .zip(device.idle_seconds)
+                .map(|(busy, idle)| busy + idle);
+            figures.add(&format!("device {i}, idle"), all, &self.device.idle_w);
+            figures.add(
+                &format!("device {i}, work"),
+                device.busy_seconds,
+                &self.device.work_w,
+            );
+        }
+        if !quantities.devices.is_empty() {
+            let moved = gb(bytes.device_to_host);
+            figures.add("device to host", moved, &links.device_to_host_j_per_gb);
+        }
+        if let Some(accelerator) = &quantities.accelerator {
+            let moved = gb(bytes.host_to_accelerator);
+            figures.add(
+                "host to accelerator",
+                moved,
+                &links.host_to_accelerator_j_per_gb,
+            );
+            let Powers { idle_w, work_w } = self.powers_of(&accelerator.name);
+            let busy = accelerator.busy_seconds;
+            let all = busy + accelerator.idle_seconds;
+            figures.add("accelerator, idle", Some(all), idle_w);
+            figures.add("accelerator, work", Some(busy), work_w);
+        }
+        figures.figures
+    }
+
+    fn powers_of(&self, accelerator: &str) -> &Powers {
+        self.accelerators.get(accelerator).unwrap_or_else(|| &self.accelerators[ANY])
+    }
+}
+
+/// The profile `default`.
+impl Default for Profile {
+    fn default() -> Self {
+        Self::builtin("default").expect("it is the first of the built-in profiles")
+    }
+}
+
+/// Figures of one profile.
+struct Figures {
+    source: String,
+    figures: Vec<Figure>,
+}
+
+impl Figures {
+    /// So much of something, if that is known, at so much each.
+    fn add(&mut self, name: &str, amount: Option<f64>, each: &Coefficient) {
+        self.figures.extend(amount.map(|amount| Figure {
+            name: name.to_owned(),
+            joules: amount * each.mid,
+            low: amount * each.low,
+            high: amount * each.high,
+            source: self.source.clone(),
+        }));
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "2^53 bytes are 9 PB, and a share of them no more"
+)]
+fn count(n_bytes: u64) -> f64 {
+    n_bytes as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantities::{
+        AcceleratorQuantities, DeviceQuantities, HostQuantities, LinkBytes,
+    };
+
+    fn quantities() -> Quantities {
+        Quantities {
+            seconds: 10.0,
+            host: HostQuantities {
+                processors: 8,
+                processor_seconds: Some(30.0),
+                machine_processor_seconds: Some(40.0),
+                memory_byte_seconds: Some(20e9),
+            },
+            devices: vec![DeviceQuantities {
+                device: "sim:newport".to_owned(),
+                emulated: true,
+                processor_seconds: Some(4.0),
+                busy_seconds: Some(9.0),
+                idle_seconds: Some(1.0),
+            }],
+            bytes: LinkBytes {
+                stored: 2_000_000_000_000,
+                storage_read: 3_000_000_000,
+                device_to_host: 500_000_000,
+                host_to_accelerator: 4_000_000_000,
+            },
+            accelerator: Some(AcceleratorQuantities {
+                name: "resnet50-a100".to_owned(),
+                emulated: true,
+                busy_seconds: 7.5,
+                idle_seconds: 2.5,
+            }),
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_a_profile_and_named_as_it_is_called() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/energy");
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), BUILTIN.len());
+        for name in Profile::builtin_names() {
+            let profile = Profile::builtin(name).unwrap();
+            assert_eq!(profile.name, name);
+            assert_eq!(profile.source(), format!("modelled({name}@{})", profile.version));
+        }
+        assert_eq!(Profile::builtin("defualt"), None);
+    }
+
+    #[test]
+    fn a_figure_is_a_quantity_times_its_coefficient() {
+        let profile = Profile::default();
+        let figures = profile.joules(&quantities());
+        let amounts = [
+            ("host processors, idle", 80.0, &profile.host.processor_idle_w),
+            ("host processors, work", 30.0, &profile.host.processor_work_w),
+            ("host memory", 20.0, &profile.host.memory_w_per_gb),
+            ("storage, idle", 20.0, &profile.storage.idle_w_per_tb),
+            ("storage, reads", 3.0, &profile.storage.read_j_per_gb),
+            ("device 0, idle", 10.0, &profile.device.idle_w),
+            ("device 0, work", 9.0, &profile.device.work_w),
+            ("device to host", 0.5, &profile.links.device_to_host_j_per_gb),
+            ("host to accelerator", 4.0, &profile.links.host_to_accelerator_j_per_gb),
+            ("accelerator, idle", 10.0, &profile.accelerators["resnet50-a100"].idle_w),
+            ("accelerator, work", 7.5, &profile.accelerators["resnet50-a100"].work_w),
+        ];
+        assert_eq!(figures.len(), amounts.len());
+        for (figure, (name, amount, each)) in figures.iter().zip(amounts) {
+            assert_eq!(figure.name, name);
+            assert!((figure.joules - amount * each.mid).abs() < 1e-9, "{figure:?}");
+            assert!((figure.low - amount * each.low).abs() < 1e-9, "{figure:?}");
+            assert!((figure.high - amount * each.high).abs() < 1e-9, "{figure:?}");
+            assert_eq!(figure.source, "modelled(default@1)");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out_and_named() {
+        let mut quantities = quantities();
+        quantities.host.memory_byte_seconds = None;
+        quantities.devices[0].busy_seconds = None;
+        quantities.accelerator = None;
+        let figures = Profile::default().joules(&quantities);
+        let names: Vec<&str> =
+            figures.iter().map(|figure| figure.name.as_str()).collect();
+        assert!(!names.iter().any(|name| name.starts_with("device 0")), "{names:?}");
+        assert!(!names.contains(&"host memory") && !names.contains(&"accelerator, idle"));
+        assert_eq!(
+            quantities.unknown(),
+            ["the host's memory over time", "busy seconds of device 0"]
+        );
+        quantities.host.processor_seconds = None;
+        assert_eq!(quantities.unknown()[0], "the host's processor seconds");
+    }
+
+    #[test]
+    fn an_accelerator_that_is_not_named_is_any() {
+        let profile = Profile::default();
+        assert_eq!(profile.powers_of("1785.7/s"), &profile.accelerators[ANY]);
+        assert_ne!(profile.powers_of("resnet50-h100"), &profile.accelerators[ANY]);
+    }
+
+    #[test]
+    fn a_wrong_profile_says_what_to_write() {
+        let of = |from: &str, to: &str| {
+            let json = BUILTIN[0].1.replacen(from, to, 1);
+            assert_ne!(json, BUILTIN[0].1, "nothing was changed");
+            Profile::from_json("mine.json", &json).unwrap_err().to_string()
+        };
+        let unknown = of("\"links\"", "\"linsk\"");
+        assert!(
+            unknown.starts_with("energy profile mine.json: unknown field `linsk`"),
+            "{unknown}"
+        );
+        let unknown = of("\"low\"", "\"lowest\"");
+        assert!(unknown.contains("unknown field `lowest`"), "{unknown}");
+        let upside_down = of("\"mid\": 0.74", "\"mid\": 0.01");
+        assert!(
+            upside_down
+                .contains("`host.processor_idle_w` has low 0.47, mid 0.01, high 0.82"),
+            "{upside_down}"
+        );
+        let negative = of("\"low\": 0.47", "\"low\": -1");
+        assert!(negative.contains("they must rise, from 0 to 1e6"), "{negative}");
+        let nobody = of("\"any\"", "\"every\"");
+        assert!(nobody.contains("`accelerators` needs `any`"), "{nobody}");
+        let named = of("\"name\": \"default\"", "\"name\": \"a)b\"");
+        assert!(named.contains("`name` is `a)b`"), "{named}");
+        let empty = Profile::from_json("mine.json", "").unwrap_err().to_string();
+        assert!(empty.contains("EOF"), "{empty}");
+        let mut nameless = Profile::default();
+        nameless.device.work_w.source = " ".to_owned();
+        let why = nameless.check().unwrap_err();
+        assert_eq!(why, "`device.work_w` has no source; write `uncalibrated`");
+    }
+}

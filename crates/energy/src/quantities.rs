@@ -1,0 +1,96 @@
+//! What can be counted without any meter, on every machine: seconds, processor seconds, bytes.
+//! These figures come first; joules that a profile makes of them can be made again with another.
+//!
+//! What the kernel or a device does not say is `None`, and never a zero.
+
+use serde::{Deserialize, Serialize};
+
+/// What a run used, counted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantities {
+    /// From the beginning of the first epoch to the end of the last.
+    pub seconds: f64,
+    /// The host.
+    pub host: HostQuantities,
+    /// The devices, in the order of `--csd`.
+    pub devices: Vec<DeviceQuantities>,
+    /// Bytes over each link, and bytes that lay there.
+    pub bytes: LinkBytes,
+    /// What consumed batches; `None` when nothing computed.
+    pub accelerator: Option<AcceleratorQuantities>,
+}
+
+/// The host's part.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostQuantities {
+    /// Processors that this process may use.
+    pub processors: u32,
+    /// Processor seconds of this process, user and system.
+    pub processor_seconds: Option<f64>,
+    /// Processor seconds of everything on this machine, this process included.
+    pub machine_processor_seconds: Option<f64>,
+    /// Memory of this process over time, in byte-seconds.
+    pub memory_byte_seconds: Option<f64>,
+}
+
+/// One device's part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceQuantities {
+    /// As `--csd` named it.
+    pub device: String,
+    /// Whether models stand in for hardware: then its busy time is modelled, and its processor
+    /// seconds are those of the emulation on this machine.
+    pub emulated: bool,
+    /// Processor seconds of the device's own process.
+    pub processor_seconds: Option<f64>,
+    /// Seconds in which it had work.
+    pub busy_seconds: Option<f64>,
+    /// All others.
+    pub idle_seconds: Option<f64>,
+}
+
+/// Bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkBytes {
+    /// Samples of the data set, as they lie in storage.
+    pub stored: u64,
+    /// Read by the host, from storage or from the page cache.
+    pub storage_read: u64,
+    /// Samples received from devices.
+    pub device_to_host: u64,
+    /// Delivered to the accelerator.
+    pub host_to_accelerator: u64,
+}
+
+/// What consumed batches.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AcceleratorQuantities {
+    /// As in the result.
+    pub name: String,
+    /// Whether it only takes time.
+    pub emulated: bool,
+    /// Seconds of computing.
+    pub busy_seconds: f64,
+    /// All others.
+    pub idle_seconds: f64,
+}
+
+impl Quantities {
+    /// What could not be counted here, in words; joules that would need it are left out.
+    #[must_use]
+    pub fn unknown(&self) -> Vec<String> {
+        let mut unknown = Vec::new();
+        if self.host.processor_seconds.is_none() {
+            unknown.push("the host's processor seconds".to_owned());
+        }
+        if self.host.memory_byte_seconds.is_none() {
+            unknown.push("the host's memory over time".to_owned());
+        }
+        for (i, device) in self.devices.iter().enumerate() {
+            if device.busy_seconds.is_none() {
+                unknown.push(format!("busy seconds of device {i}"));
+            }
+        }
+        unknown
+    }
+}

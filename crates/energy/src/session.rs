@@ -1,0 +1,293 @@
+//! Reads meters while something runs: at its beginning, at its end, and once a second, so that
+//! no register begins anew unseen and power is not assumed to stand still.
+//!
+//! One thread of its own (`be-energy`) does it; a reading more often costs more than it tells
+//! (arXiv 2604.26815). It decides nothing about what the figures mean.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::EnergyError;
+use crate::{Counter, Meter, Part};
+
+/// From one reading to the next: at most twice a second, and often enough for every register.
+const READ_EVERY: Duration = Duration::from_secs(1);
+
+/// Meters that are being read.
+#[derive(Debug)]
+pub struct Session {
+    /// Tells the thread to end by being dropped.
+    end: Option<Sender<()>>,
+    /// `None` once it was joined.
+    thread: Option<JoinHandle<(f64, Vec<Track>)>>,
+}
+
+/// What meters counted.
+#[derive(Debug)]
+pub struct Metered {
+    /// From the first reading to the last.
+    pub seconds: f64,
+    /// Every domain of every meter that did not fail.
+    pub domains: Vec<MeteredDomain>,
+    /// Meters that failed on the way: what they had counted is not told, for it is not all.
+    pub failures: Vec<EnergyError>,
+    /// The meters that did not fail, for another session.
+    pub meters: Vec<Box<dyn Meter>>,
+}
+
+/// What one domain used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeteredDomain {
+    /// The meter's name.
+    pub meter: String,
+    /// The domain's name.
+    pub name: String,
+    /// What it is a part of.
+    pub part: Part,
+    /// Joules in the session.
+    pub joules: f64,
+    /// `measured(METER:DOMAIN)`.
+    pub source: String,
+}
+
+/// A meter on its way.
+#[derive(Debug)]
+struct Track {
+    meter: Box<dyn Meter>,
+    first: Vec<Counter>,
+    last: Vec<Counter>,
+    failure: Option<EnergyError>,
+}
+
+impl Track {
+    fn read(&mut self) {
+        if self.failure.is_none() {
+            match self.meter.read() {
+                Ok(counters) => self.last = counters,
+                Err(error) => self.failure = Some(error),
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Reads every meter, and goes on to do so until the end.
+    ///
+    /// # Errors
+    /// A meter that cannot be read now; no thread.
+    pub fn begin(meters: Vec<Box<dyn Meter>>) -> Result<Self, EnergyError> {
+        let began = Instant::now();
+        let mut tracks = Vec::with_capacity(meters.len());
+        for mut meter in meters {
+            let first = meter.read()?;
+            tracks.push(Track { meter, last: first.clone(), first, failure: None });
+        }
+        let (end, ended) = channel::<()>();
+        let look = move || {
+            while ended.recv_timeout(READ_EVERY) == Err(RecvTimeoutError::Timeout) {
+                tracks.iter_mut().for_each(Track::read);
+            }
+            tracks.iter_mut().for_each(Track::read);
+            (began.elapsed().as_secs_f64(), tracks)
+        };
+        let thread = std::thread::Builder::new()
+            .name("be-energy".to_owned())
+            .spawn(look)
+            .map_err(|source| EnergyError::Spawning { source })?;
+        Ok(Self { end: Some(end), thread: Some(thread) })
+    }
+
+    /// Reads every meter once more and says what was used. Waits for a reading, or for two when
+    /// one is under way.
+    #[must_use]
+    pub fn end(mut self) -> Metered {
+        let Some((seconds, tracks)) = self.join() else {
+            let failures = vec![EnergyError::Thread];
+            return Metered {
+                seconds: 0.0,
+                domains: Vec::new(),
+                failures,
+                meters: Vec::new(),
+            };
+        };
+        let mut metered = Metered {
+            seconds,
+            domains: Vec::new(),
+            failures: Vec::new(),
+            meters: Vec::new(),
+        };
+        for track in tracks {
+            match track.failure {
+                Some(failure) => metered.failures.push(failure),
+                None => {
+                    metered.domains.extend(used(&track));
+                    metered.meters.push(track.meter);
+                }
+            }
+        }
+        metered
+    }
+
+    /// Ends the thread; `None` when it died, or ended before.
+    fn join(&mut self) -> Option<(f64, Vec<Track>)> {
+        drop(self.end.take());
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+fn used(track: &Track) -> Vec<MeteredDomain> {
+    let meter = track.meter.name();
+    let counters = track.first.iter().zip(&track.last);
+    let domains = track.meter.domains().iter().zip(counters);
+    domains
+        .map(|(domain, (first, last))| {
+            #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 9 GJ")]
+            let joules = last.energy_uj.saturating_sub(first.energy_uj) as f64 / 1e6;
+            MeteredDomain {
+                meter: meter.to_owned(),
+                name: domain.name.clone(),
+                part: domain.part,
+                joules,
+                source: domain.source.clone(),
+            }
+        })
+        .collect()
+}
+
+/// A sum of measured domains.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Total {
+    /// Joules.
+    pub joules: f64,
+    /// `measured(…)` with every domain that was added.
+    pub source: String,
+}
+
+/// What the host used as a whole, if a meter says: the first that measures the whole machine,
+/// else processors, memory and accelerators, each by the first meter that has them. Nothing is
+/// counted twice. `None` where nobody meters the processors.
+#[must_use]
+pub fn total(domains: &[MeteredDomain]) -> Option<Total> {
+    if let Some(machine) = domains.iter().find(|domain| domain.part == Part::Machine) {
+        return Some(Total { joules: machine.joules, source: machine.source.clone() });
+    }
+    let of = |part: Part| {
+        let first = domains.iter().find(|domain| domain.part == part).map(|d| &d.meter);
+        domains.iter().filter(move |d| d.part == part && Some(&d.meter) == first)
+    };
+    of(Part::Processors).next()?;
+    let added: Vec<&MeteredDomain> = [Part::Processors, Part::Memory, Part::Accelerator]
+        .into_iter()
+        .flat_map(of)
+        .collect();
+    let names: Vec<String> =
+        added.iter().map(|domain| format!("{}:{}", domain.meter, domain.name)).collect();
+    Some(Total {
+        joules: added.iter().map(|domain| domain.joules).sum(),
+        source: format!("measured({})", names.join(" + ")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Domain;
+
+    /// Counts its readings; fails from the `fails_at`-th on.
+    #[derive(Debug)]
+    struct Counting {
+        domains: Vec<Domain>,
+        n_read: u64,
+        fails_at: u64,
+    }
+
+    impl Counting {
+        fn boxed(name: &str, fails_at: u64) -> Box<dyn Meter> {
+            let domain = Domain::measured("counting", name.to_owned(), Part::Processors);
+            Box::new(Self { domains: vec![domain], n_read: 0, fails_at })
+        }
+    }
+
+    impl Meter for Counting {
+        fn name(&self) -> &str {
+            "counting"
+        }
+
+        fn domains(&self) -> &[Domain] {
+            &self.domains
+        }
+
+        fn read(&mut self) -> Result<Vec<Counter>, EnergyError> {
+            self.n_read += 1;
+            if self.n_read >= self.fails_at {
+                let (meter, place) = ("counting".to_owned(), "it".to_owned());
+                return Err(EnergyError::Gone { meter, place });
+            }
+            Ok(vec![Counter { energy_uj: self.n_read * 1_000_000 }])
+        }
+    }
+
+    #[test]
+    fn a_session_ends_at_once_with_a_last_reading() {
+        let session = Session::begin(vec![Counting::boxed("a", 99)]).unwrap();
+        let began = Instant::now();
+        let metered = session.end();
+        assert!(began.elapsed() < READ_EVERY / 2, "it slept");
+        assert_eq!(metered.domains.len(), 1);
+        assert!((metered.domains[0].joules - 1.0).abs() < 1e-9, "{metered:?}");
+        assert_eq!(metered.domains[0].source, "measured(counting:a)");
+        assert_eq!(metered.meters.len(), 1, "the meters come back");
+    }
+
+    #[test]
+    fn a_meter_that_fails_on_the_way_says_nothing_and_others_go_on() {
+        let meters = vec![Counting::boxed("a", 2), Counting::boxed("b", 99)];
+        let metered = Session::begin(meters).unwrap().end();
+        let names: Vec<&str> = metered.domains.iter().map(|d| d.name.as_str()).collect();
+        assert_eq!(names, ["b"], "half a figure would be a wrong one");
+        assert_eq!(metered.failures.len(), 1);
+        assert_eq!(metered.meters.len(), 1);
+        assert!(Session::begin(vec![Counting::boxed("a", 1)]).is_err(), "not even once");
+    }
+
+    fn used(meter: &str, name: &str, part: Part, joules: f64) -> MeteredDomain {
+        let source = format!("measured({meter}:{name})");
+        MeteredDomain {
+            meter: meter.to_owned(),
+            name: name.to_owned(),
+            part,
+            joules,
+            source,
+        }
+    }
+
+    #[test]
+    fn nothing_is_counted_twice() {
+        let rapl = [
+            used("rapl", "package-0", Part::Processors, 10.0),
+            used("rapl", "package-0/core", Part::Other, 8.0),
+            used("rapl", "package-1", Part::Processors, 20.0),
+            used("rapl", "package-0/dram", Part::Memory, 3.0),
+            used("perf", "energy-pkg/cpu0", Part::Processors, 10.0),
+            used("nvml", "gpu-0", Part::Accelerator, 100.0),
+        ];
+        let sum = total(&rapl).unwrap();
+        assert!((sum.joules - 133.0).abs() < 1e-9);
+        assert_eq!(
+            sum.source,
+            "measured(rapl:package-0 + rapl:package-1 + rapl:package-0/dram + nvml:gpu-0)"
+        );
+        let plug = used("command", "wall", Part::Machine, 500.0);
+        let all: Vec<_> = rapl.iter().cloned().chain([plug]).collect();
+        assert!((total(&all).unwrap().joules - 500.0).abs() < 1e-9);
+        assert_eq!(total(&rapl[5..]), None, "an accelerator is no host");
+        assert_eq!(total(&[]), None);
+    }
+}
