@@ -1,6 +1,7 @@
 """PyTorch's DataLoader over torchvision's ImageFolder: what most people have.
 
-  pillow   Pillow decodes and resizes; torchvision's transforms v2
+  pillow   Pillow decodes and resizes; torchvision's transforms v1, which take 0.25 ms less
+           of an image on Pillow than v2 do (measured with torchvision 0.29.2)
   tensor   torchvision.io.decode_jpeg (libjpeg-turbo) and transforms v2 on uint8 tensors
 
 Settings: worker processes that stay (`persistent_workers`), one thread each, two batches ahead
@@ -11,7 +12,9 @@ worker ever waits for an epoch to begin. Both antialias.
 import PIL
 import torch
 import torchvision
+import torchvision.transforms as v1
 from torch.utils.data import DataLoader, Sampler
+from torchvision.datasets import ImageFolder
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 from torchvision.transforms import v2
 
@@ -38,11 +41,12 @@ def read_tensor(path):
 
 def data_set(data, name):
     """torchvision's own data set and transforms; bothends is given the same."""
-    crop = [v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()]
-    last = [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
     if name == "tensor":
-        return torchvision.datasets.ImageFolder(data, v2.Compose([*crop, *last]), loader=read_tensor)
-    return torchvision.datasets.ImageFolder(data, v2.Compose([*crop, v2.ToImage(), *last]))
+        crop = [v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()]
+        last = [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
+        return ImageFolder(data, v2.Compose([*crop, *last]), loader=read_tensor)
+    crop = [v1.RandomResizedCrop(SIDE), v1.RandomHorizontalFlip()]
+    return ImageFolder(data, v1.Compose([*crop, v1.ToTensor(), v1.Normalize(MEAN, STD)]))
 
 
 def version(name):
