@@ -15,7 +15,7 @@ fn measured(more: &[&str]) -> Result<Value> {
     let mut command = Command::new(programs::program("bothends")?);
     command.env("BOTHENDS_FIRMWARE_SIM", programs::program("firmware-sim")?);
     command.args(["bench", "au", "--batch-size", "8", "--workers", "1"]);
-    command.args(["--seconds", "0.2", "--accelerator", "40,1000000"]);
+    command.args(["--seconds", "0.2", "--accelerator", "80,1000000"]);
     command.args(["--side-index", "off", "--json", "-", "--data"]).arg(data).args(more);
     let output = programs::run(&mut command, Duration::from_secs(120))?;
     let said = String::from_utf8_lossy(&output.stderr);

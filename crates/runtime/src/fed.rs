@@ -18,9 +18,6 @@ use crate::usage::UsageLog;
 /// Steps at least, however long they take.
 const LEAST_STEPS: usize = 12;
 
-/// How many times longer than asked it may last until it has its least steps.
-const MOST_PATIENCE: u32 = 10;
-
 /// What an accelerator saw.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fed {
@@ -103,9 +100,7 @@ impl Runtime {
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             }
-            let elapsed = began.elapsed();
-            let enough = taken.len() >= LEAST_STEPS || elapsed > lasting * MOST_PATIENCE;
-            if enough && elapsed > lasting {
+            if taken.len() >= LEAST_STEPS && began.elapsed() > lasting {
                 break Ok(());
             }
         };
