@@ -1,4 +1,4 @@
-"""What scripts that compare with peers run in: an interpreter, and this checkout's package."""
+"""What scripts that compare with peers run in: interpreters, and this checkout's package."""
 
 import os
 import shutil
@@ -10,17 +10,29 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = ROOT / "target" / "peers"
 
 
-def interpreter():
-    """One that has torch and torchvision: PEERS_PYTHON, else one made in target/peers once."""
-    if os.environ.get("PEERS_PYTHON"):
+class NotInstalled(Exception):
+    """A peer whose packages cannot be had, with the reason."""
+
+
+def interpreter(name="torchvision"):
+    """One that has the packages of `requirements-NAME.txt`, made in target/peers once. For torch
+    and torchvision PEERS_PYTHON names one that is there already."""
+    if name == "torchvision" and os.environ.get("PEERS_PYTHON"):
         return os.environ["PEERS_PYTHON"]
-    script = ROOT / "scripts/peers/install-torchvision"
-    made = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True)
-    return made.stdout.strip()
+    made = subprocess.run(
+        [ROOT / "scripts/peers/install", name], stdout=subprocess.PIPE, text=True
+    )
+    said = (made.stdout.strip().splitlines() or ["scripts/peers/install said nothing"])[-1]
+    if made.returncode:
+        raise NotInstalled(said)
+    return said
 
 
 def package():
-    """The folder that this checkout's wheel is built and unpacked in, anew."""
+    """The folder that this checkout's wheel is built and unpacked in, anew. PEERS_PACKAGE names
+    one that was unpacked before."""
+    if os.environ.get("PEERS_PACKAGE"):
+        return Path(os.environ["PEERS_PACKAGE"]).absolute()
     script = ROOT / "scripts/build-wheel"
     built = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True)
     folder = TARGET / "package"

@@ -1,5 +1,6 @@
 //! Measures parts of a run alone: [`ops`] makes samples of records that lie in memory,
-//! [`alone`] does one op after the other, [`io`] reads records and looks at none.
+//! [`alone`] does one op after the other, [`io`] reads records and looks at none. [`au`] is
+//! about a whole loader, and measures nothing itself: it decides what is measured next.
 //!
 //! Whatever is compared is measured in turns, in passes over the same records, in an order
 //! that moves on from pass to pass: what disturbs the machine for a while disturbs all.
@@ -9,7 +10,7 @@
 //! samples. Nothing is printed.
 //!
 //! Reading order: `records` is what is worked on; `timing` the clocks and the medians; `ops`
-//! with `boxes`, `stages` and `rates`; `alone`; `io`; `table` aligns text.
+//! with `boxes`, `stages` and `rates`; `alone`; `io`; `au`; `table` aligns text.
 
 mod error;
 mod records;
@@ -23,6 +24,8 @@ mod stages;
 pub mod alone;
 
 pub mod io;
+
+pub mod au;
 
 mod table;
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::energy::EnergyArgs;
+use crate::au::AuArgs;
 
 /// Feeds deep-learning accelerators from both ends of an epoch.
 #[derive(Debug, Parser)]
@@ -175,6 +176,8 @@ pub(crate) enum BenchWhat {
     Ops(Box<BenchOpsArgs>),
     /// Records are read in shuffled order, and dropped
     Io(BenchIoArgs),
+    /// How busy emulated accelerators are kept, and the fastest that is kept 90 % busy
+    Au(AuArgs),
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,5 @@
-//! `bothends bench`: ops, decoding and reading, each measured alone. What is measured, and how, is
-//! the crate `bench`'s; this reads flags and writes results.
+//! `bothends bench`: ops, decoding and reading, each measured alone; `au.rs` has the part about
+//! accelerators. What is measured, and how, is the crate `bench`'s; this reads flags and writes results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use crate::args::{
     BenchArgs, BenchIoArgs, BenchOpsArgs, BenchReaderArg, BenchWhat, DrawArg, FormArg,
     NumericsArg, OpsAloneArgs, PartArg,
 };
+use crate::au::au;
 use crate::picture::now;
 use crate::progress::Bar;
 use crate::run::{cannot_write, write};
@@ -35,7 +36,7 @@ const AT_LEAST: Duration = Duration::from_millis(20);
 
 /// A result, and what it was measured on.
 #[derive(Debug, Serialize)]
-struct Measured<R> {
+pub(crate) struct Measured<R> {
     version: &'static str,
     date: String,
     machine: String,
@@ -43,7 +44,7 @@ struct Measured<R> {
     kernels: Vec<&'static str>,
     data: String,
     #[serde(flatten)]
-    result: R,
+    pub(crate) result: R,
 }
 
 /// Measures, prints a table, and writes what was asked for.
@@ -51,6 +52,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failed> {
     match &args.what {
         BenchWhat::Ops(args) => ops(args),
         BenchWhat::Io(args) => io(args),
+        BenchWhat::Au(args) => au(args),
     }
 }
 
@@ -184,7 +186,7 @@ fn data(asked: Option<&Path>, bar: &mut Bar) -> Result<PathBuf, Failed> {
     }
 }
 
-fn measured<R>(data: &Path, result: R) -> Measured<R> {
+pub(crate) fn measured<R>(data: &Path, result: R) -> Measured<R> {
     Measured {
         version: env!("CARGO_PKG_VERSION"),
         date: now(),
@@ -195,7 +197,7 @@ fn measured<R>(data: &Path, result: R) -> Measured<R> {
     }
 }
 
-fn show<R: Serialize>(
+pub(crate) fn show<R: Serialize>(
     json: Option<&Path>,
     measured: &Measured<R>,
     what: &str,

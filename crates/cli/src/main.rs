@@ -5,6 +5,7 @@
 //! where and what to do; 2 bad arguments.
 
 mod args;
+mod au;
 mod bench;
 mod demo;
 mod doctor;

@@ -165,7 +165,7 @@ pub(crate) fn recipe(text: &str) -> Result<Recipe, Failed> {
         .map_err(|e| wrong(format!("recipe {text}: {}", one_line(&e))))
 }
 
-fn workers(text: &str) -> Result<u32, Failed> {
+pub(crate) fn workers(text: &str) -> Result<u32, Failed> {
     if text == "auto" {
         let cores =
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -193,7 +193,7 @@ fn reader(arg: ReaderArg) -> ReaderKind {
     }
 }
 
-fn side_index(arg: SideIndexArg) -> SideIndexUse {
+pub(crate) fn side_index(arg: SideIndexArg) -> SideIndexUse {
     match arg {
         SideIndexArg::Auto => SideIndexUse::Auto,
         SideIndexArg::Off => SideIndexUse::Off,

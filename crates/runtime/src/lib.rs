@@ -14,8 +14,8 @@
 //! `room` the memory of its batches; `runtime` owns these; `start` joins the loops of `collect`, `front`, `back` and `feed`
 //! with bounded queues (crossbeam's channels) into an `epoch`; `shutdown` says how that
 //! ends; `stall`, `log`, `report` and `result` say what it was. Two things stand on top:
-//! `drive`, with `measure`, `usage` and `energy`, makes a whole run of it and counts everything; `loader` deals
-//! (`deal`) its batches to a training loop that is somebody else's.
+//! `drive`, with `measure`, `fed`, `usage` and `energy`, makes a whole run of it and counts everything;
+//! `loader` deals (`deal`) its batches to a training loop that is somebody else's.
 //!
 //! Nobody looks a sample up from many threads: a job's progress travels with the job (an
 //! `Arc` of atomics), and the ledger has one owner, the collector. So there is no concurrent
@@ -63,6 +63,7 @@ mod loader;
 
 mod drive;
 mod energy;
+mod fed;
 mod measure;
 mod result;
 mod settings;
@@ -79,6 +80,7 @@ pub use drive::{Digesting, DriveConfig, Driven, Observer, Progress, drive};
 pub use energy::EnergyConfig;
 pub use epoch::{Epoch, Polled};
 pub use error::{ErrorKind, RuntimeError};
+pub use fed::{Connected, Fed};
 pub use feed::Skipped;
 pub use home::Home;
 pub use loader::{DeviceStats, Loader, LoaderStats};

@@ -120,15 +120,7 @@ impl Runtime {
         counts: fn(Prong) -> bool,
         mut consume: impl FnMut(&Batch),
     ) -> Result<Option<Measured>, RuntimeError> {
-        let batch = u64::from(self.config.batch_size);
-        let world = u64::from(self.config.rank.world);
-        let repeat =
-            (ENOUGH_BATCHES * batch * world).div_ceil(self.source.n_samples().max(1));
-        let options = EpochOptions {
-            strategy,
-            repeat: u32::try_from(repeat).unwrap_or(u32::MAX),
-            ..self.options(MEASURED_EPOCH)
-        };
+        let options = EpochOptions { strategy, ..self.options_of_measurement() };
         let mut epoch = self.start_epoch(&options)?;
         let began = Instant::now();
         let mut first = None;
@@ -170,9 +162,19 @@ impl Runtime {
         }))
     }
 
+    /// An epoch that no measurement comes to the end of.
+    pub(crate) fn options_of_measurement(&self) -> EpochOptions {
+        let batch = u64::from(self.config.batch_size);
+        let world = u64::from(self.config.rank.world);
+        let repeat =
+            (ENOUGH_BATCHES * batch * world).div_ceil(self.source.n_samples().max(1));
+        let repeat = u32::try_from(repeat).unwrap_or(u32::MAX);
+        EpochOptions { repeat, ..self.options(MEASURED_EPOCH) }
+    }
+
     /// Waits until no device works for the measurement any more: what is measured next would
     /// pay for it. A device that does not come to an end is left alone after a while.
-    fn let_devices_finish(&mut self) {
+    pub(crate) fn let_devices_finish(&mut self) {
         let deadline = Instant::now() + FINISH_PATIENCE;
         for transport in self.devices.iter_mut().filter_map(|d| d.transport.as_mut()) {
             while Instant::now() < deadline
