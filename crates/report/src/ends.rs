@@ -8,10 +8,18 @@ use std::collections::BTreeMap;
 
 use crate::figure::{Origin, number, origin_words};
 use crate::frame::{Frame, Text};
-use crate::markup::{escape, origin_tag};
+use crate::markup::{escape, key, origin_tag};
 use crate::{Emulated, Event, EventKind, Prong, ReportInput, StrategyRun};
 
 const HEIGHT: f64 = 236.0;
+
+const LEGEND: [(&str, &str); 5] = [
+    ("front", "made by the host"),
+    ("back", "made by a device"),
+    ("delivered", "delivered to the accelerator"),
+    ("rescued", "made again by the host for a late device"),
+    ("waits", "waiting between the two"),
+];
 
 /// One plot per strategy that has events.
 pub(crate) fn plots(input: &ReportInput) -> String {
@@ -20,7 +28,7 @@ pub(crate) fn plots(input: &ReportInput) -> String {
     for (run, name) in input.runs.iter().zip(input.names()) {
         if !run.events.is_empty() {
             let caption = format!(
-                "<b>{}</b> {} s, {} batches from the front, {} from the back",
+                "<b>{}</b> {} s, {} from the front, {} from the back",
                 escape(&name),
                 number(run.seconds),
                 run.front_batches,
@@ -34,11 +42,8 @@ pub(crate) fn plots(input: &ReportInput) -> String {
     }
     let origin = Origin::MeasuredWith(&[Emulated::Device, Emulated::Accelerator]);
     plots
-        + "</div>\n<p class=\"legend\"><span class=\"key front\"></span>made by the host \
-           <span class=\"key back\"></span>made by a device \
-           <span class=\"key delivered\"></span>delivered to the accelerator \
-           <span class=\"key rescued\"></span>made again by the host for a late device \
-           <span class=\"key waits\"></span>waiting between the two "
+        + "</div>\n<p class=\"legend\">"
+        + &LEGEND.map(|(class, words)| key(class, words)).concat()
         + &origin_tag(&origin_words(origin, input))
         + "</p>\n"
 }

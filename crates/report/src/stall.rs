@@ -1,7 +1,7 @@
 //! The stacked bars of waiting: for what, and how long, the accelerator had no batch.
 
 use crate::figure::{Origin, number, or_none, origin_words};
-use crate::markup::{bar_line, bar_piece, escape, origin_tag};
+use crate::markup::{bar_line, bar_piece, key, origin_tag};
 use crate::{Emulated, ReportInput, StallSeconds, StrategyRun};
 
 /// A cause: its class in the style sheet, its seconds, and what it means.
@@ -50,8 +50,7 @@ pub(crate) fn chart(input: &ReportInput) -> String {
     }
     chart += "</div>\n<p class=\"legend\">";
     for cause in &CAUSES {
-        let (class, meaning) = (cause.class, escape(cause.meaning));
-        chart += &format!("<span class=\"key {class}\"></span>{meaning} ");
+        chart += &key(cause.class, cause.meaning);
     }
     let origin = Origin::MeasuredWith(&[Emulated::Device, Emulated::Accelerator]);
     chart + &origin_tag(&origin_words(origin, input)) + "</p>\n"

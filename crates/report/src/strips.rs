@@ -5,7 +5,7 @@
 
 use crate::figure::{Origin, megabytes, number, or_none, origin_words};
 use crate::frame::{Frame, Text, ticks};
-use crate::markup::{escape, origin_tag};
+use crate::markup::{escape, key, origin_tag};
 use crate::series::Step;
 use crate::{Emulated, ReportInput, StrategyRun};
 
@@ -27,7 +27,7 @@ struct Strips {
     lines: fn(&StrategyRun) -> Vec<Line>,
     caption: fn(&StrategyRun) -> String,
     origin: Origin,
-    legend: &'static str,
+    legend: &'static [(&'static str, &'static str)],
 }
 
 const BOTH: &[Emulated] = &[Emulated::Device, Emulated::Accelerator];
@@ -40,9 +40,9 @@ const RATE: Strips = Strips {
         let class = if run.strategy == "cpu" { "front" } else { "both" };
         vec![Line { class, points: corners(&run.rate) }]
     },
-    caption: |run| format!("{} images/s over the whole epoch", number(run.images_per_s)),
+    caption: |run| format!("{} images/s on the whole", number(run.images_per_s)),
     origin: Origin::MeasuredWith(BOTH),
-    legend: "",
+    legend: &[],
 };
 
 const WAITING: Strips = Strips {
@@ -61,11 +61,10 @@ const WAITING: Strips = Strips {
             run.waiting.iter().map(count).max().unwrap_or(0)
         };
         let (front, back) = (most(|w| w.front), most(|w| w.back));
-        format!("at most {front} of the host's, {back} of the device's")
+        format!("at most {front} of the host, {back} of devices")
     },
     origin: Origin::MeasuredWith(BOTH),
-    legend: "<span class=\"key front\"></span>made by the host \
-             <span class=\"key back\"></span>made by a device ",
+    legend: &[("front", "made by the host"), ("back", "made by a device")],
 };
 
 const CORES: Strips = Strips {
@@ -75,7 +74,7 @@ const CORES: Strips = Strips {
     lines: |run| vec![Line { class: "use", points: corners(&run.cores) }],
     caption: |run| format!("{} ms per image", or_none(run.cpu_ms_per_image, number)),
     origin: Origin::MeasuredWith(&[]),
-    legend: "",
+    legend: &[],
 };
 
 const MEMORY: Strips = Strips {
@@ -91,7 +90,7 @@ const MEMORY: Strips = Strips {
         None => String::new(),
     },
     origin: Origin::MeasuredWith(&[]),
-    legend: "",
+    legend: &[],
 };
 
 /// Images per second over time.
@@ -133,7 +132,8 @@ impl Strips {
         if plots.is_empty() {
             return format!("<p class=\"nothing\">Nothing was recorded. {tag}</p>\n");
         }
-        let legend = self.legend;
+        let legend: String =
+            self.legend.iter().map(|(class, words)| key(class, words)).collect();
         format!(
             "<div class=\"plots\">\n{plots}</div>\n<p class=\"legend\">{legend}{tag}</p>\n"
         )
@@ -155,7 +155,7 @@ impl Strips {
         let areas = lines.iter().map(|line| frame.area(line.class, &line.points));
         let strokes = lines.iter().map(|line| frame.line(line.class, &line.points));
         let content: String = areas.chain(strokes).collect();
-        frame.picture(&text, &ticks(frame.most, 3), &content)
+        frame.picture(&text, &ticks(frame.most, 4), &content)
     }
 }
 

@@ -74,13 +74,13 @@ pub use config::{
 };
 pub use deal::Deal;
 pub use device::{DeviceSpec, SimRate, SimSpec, Via};
-pub use drive::{Digesting, DriveConfig, Driven, Observer, Progress, drive};
+pub use drive::{Digesting, DriveConfig, Driven, Ended, Observer, Progress, drive};
 pub use epoch::{Epoch, Polled};
 pub use error::{ErrorKind, RuntimeError};
 pub use feed::Skipped;
 pub use home::Home;
 pub use loader::{DeviceStats, Loader, LoaderStats};
-pub use log::{EventLog, LogEntry, Moment};
+pub use log::{EventLog, LogEntry, MOST_MOMENTS, Moment};
 pub use look::{Looked, look};
 pub use machine::Machine;
 pub use measure::{Alone, Measured};
@@ -91,6 +91,7 @@ pub use result::{
     FrontResult, Memory, RunResult,
 };
 pub use runtime::{EpochOptions, Runtime};
+pub use settings::settings;
 pub use source::Source;
 pub use stall::Stall;
 pub use survey::survey;
