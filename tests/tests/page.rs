@@ -127,7 +127,11 @@ impl Browser {
             "--disable-extensions",
         ]);
         command.arg(format!("--user-data-dir={}", profile.display()));
-        command.arg(format!("--window-size={},{height}", view.width));
+        // A window is never narrower than 500; a screen is, and it is filled. The browser keeps a
+        // strip of its height.
+        let height = height + 100;
+        command.arg(format!("--screen-info={{{}x{height}}}", view.width));
+        command.arg("--start-fullscreen");
         let scheme = u8::from(!view.is_dark);
         command.arg(format!("--blink-settings=preferredColorScheme={scheme}"));
         command.stdin(Stdio::null()).stderr(Stdio::null());

@@ -124,12 +124,14 @@ fn seconds(stall: Stall) -> StallSeconds {
     StallSeconds { read, decode, device, copy, consumer }
 }
 
-fn by_path(bytes: Bytes) -> [(&'static str, u64); 3] {
-    [
-        ("storage_read", bytes.storage_read),
+/// What was read from storage is known when an epoch is over, and absent before.
+fn by_path(bytes: Bytes) -> Vec<(&'static str, u64)> {
+    let read = (bytes.storage_read > 0).then_some(("storage_read", bytes.storage_read));
+    let moved = [
         ("device_to_host", bytes.device_to_host),
         ("host_to_accelerator", bytes.host_to_accelerator),
-    ]
+    ];
+    read.into_iter().chain(moved).collect()
 }
 
 fn figure(domain: &EnergyDomain) -> EnergyFigure {

@@ -28,7 +28,7 @@ pub(crate) fn plots(input: &ReportInput) -> String {
     for (run, name) in input.runs.iter().zip(input.names()) {
         if !run.events.is_empty() {
             let caption = format!(
-                "<b>{}</b> {} s, {} from the front, {} from the back",
+                "<b>{}</b> {} s, {} front, {} back",
                 escape(&name),
                 number(run.seconds),
                 run.front_batches,

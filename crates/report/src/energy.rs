@@ -70,12 +70,13 @@ pub(crate) fn charts(input: &ReportInput) -> String {
 fn chart(input: &ReportInput, kind: Kind) -> String {
     let is_here = |figure: &&EnergyFigure| Kind::of(&figure.source) == kind;
     let figures: Vec<&EnergyFigure> = input.energy.iter().filter(is_here).collect();
-    let heading = format!("<h3>{} {}</h3>\n", kind.heading(), kind.tag());
+    let heading = kind.heading();
     if figures.is_empty() {
         return match kind {
             Kind::Unknown => String::new(),
             Kind::Measured | Kind::Modelled => {
-                format!("{heading}<p class=\"nothing\">{}</p>\n", kind.nothing())
+                let nothing = kind.nothing();
+                format!("<h3>{heading}</h3>\n<p class=\"nothing\">{nothing}</p>\n")
             }
         };
     }
@@ -83,7 +84,10 @@ fn chart(input: &ReportInput, kind: Kind) -> String {
     let longest = ends.filter(|joules| joules.is_finite()).fold(0.0, f64::max);
     let bars: String = figures.iter().map(|figure| bar(figure, longest)).collect();
     let name = kind.name();
-    format!("{heading}<div class=\"joules\" data-plot=\"{name}\">\n{bars}</div>\n")
+    let tag = kind.tag();
+    format!(
+        "<h3>{heading} {tag}</h3>\n<div class=\"joules\" data-plot=\"{name}\">\n{bars}</div>\n"
+    )
 }
 
 /// A bar with the interval in which the figure may lie.

@@ -54,8 +54,8 @@ const WAITING_TEXT: &str = "Finished batches that lay ready. Where there are non
     takes batches faster than they are made; a hill of the device's is work done ahead of time.";
 const CORES_TEXT: &str = "How many processors the host process used. What a device does costs the \
     host none of it.";
-const MEMORY_TEXT: &str = "The host process, pages that it shares counted in part (PSS). It stays \
-    below its budget, however long the run.";
+const MEMORY_TEXT: &str = "The host process, pages that it shares counted in part (PSS). Batches \
+    take no more of it than their budget, however long the run.";
 const ENERGY_TEXT: &str = "Of the whole run. Meters and models are kept apart: a model's figure is as \
     good as its coefficients, and its line says from where to where it may be wrong.";
 const SETTINGS_TEXT: &str =

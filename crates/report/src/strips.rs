@@ -61,7 +61,7 @@ const WAITING: Strips = Strips {
             run.waiting.iter().map(count).max().unwrap_or(0)
         };
         let (front, back) = (most(|w| w.front), most(|w| w.back));
-        format!("at most {front} of the host, {back} of devices")
+        format!("at most {front} front, {back} back")
     },
     origin: Origin::MeasuredWith(BOTH),
     legend: &[("front", "made by the host"), ("back", "made by a device")],
