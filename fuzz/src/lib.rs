@@ -26,6 +26,7 @@ use bothends_ops::jpeg::{
 };
 use bothends_ops::kernels::Level;
 use bothends_ops::{Finish, Pipeline, Scratch};
+use bothends_report::{Recording, ReportInput, html, table, trace};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A message of the wire: what is accepted comes back as it was. The bytes are tried as
@@ -334,6 +335,19 @@ pub fn recipe(bytes: &[u8]) {
             finish.mix(mixture, &mut batch, &mut Vec::new());
         }
     }
+}
+
+/// An event file: what is accepted, also one that is cut off, makes a page that holds its own
+/// data, and a trace.
+pub fn events(bytes: &[u8]) {
+    let Ok(recording) = Recording::read(&mut &*bytes) else { return };
+    let input = ReportInput::from(&recording);
+    let json = input.to_json().expect("every report has a form in JSON");
+    assert_eq!(ReportInput::from_json(&json).expect("just written"), input);
+    let page = html(&input);
+    assert!(page.ends_with("</html>\n") && !page.contains("NaN"));
+    assert!(!table(&input).is_empty());
+    assert!(trace(&recording).is_ok());
 }
 
 /// Whether a number of four digits or more stands in it, which may be a side.

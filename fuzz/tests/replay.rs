@@ -16,6 +16,11 @@ fn recipe() {
 }
 
 #[test]
+fn events() {
+    replay("events", bothends_fuzz::events);
+}
+
+#[test]
 fn manifest() {
     replay("dataset", bothends_fuzz::manifest);
 }

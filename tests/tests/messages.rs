@@ -334,14 +334,38 @@ fn devices_that_are_not_there() -> Result<()> {
 }
 
 #[test]
+fn an_address_that_is_none_and_a_place_that_cannot_be_written() -> Result<()> {
+    let data = generated()?;
+    with_data(
+        &data,
+        &["--metrics", "9100"],
+        2,
+        "`--metrics 9100`: give HOST:PORT, or :PORT for this machine alone",
+    )?;
+    with_data(
+        &data,
+        &["--events", "-"],
+        2,
+        "`--events -`: give a file; standard output has the table",
+    )?;
+    for flag in ["--events", "--trace", "--report"] {
+        with_data(
+            &data,
+            &[flag, "/nowhere/file"],
+            1,
+            "cannot write /nowhere/file: No such file or directory (os error 2)",
+        )?;
+    }
+    says(
+        &["report", "/nowhere/events.jsonl", "page.html"],
+        1,
+        "cannot open /nowhere/events.jsonl: No such file or directory (os error 2); check the path",
+    )
+}
+
+#[test]
 fn what_a_later_release_brings_says_so() -> Result<()> {
     let data = generated()?;
-    for (args, what) in [
-        (&["--trace", "t.json"][..], "`--trace`"),
-        (&["--metrics", "127.0.0.1:9"], "`--metrics`"),
-    ] {
-        with_data(&data, args, 2, &format!("{what} is not available in this build"))?;
-    }
     with_data(
         &data,
         &["--accelerator", "cuda"],

@@ -1,6 +1,8 @@
 //! The flags as they are typed. Names and defaults are stable: scripts depend
 //! on them. What they mean together is decided in `run.rs`.
 
+mod show;
+
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -8,6 +10,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::energy::EnergyArgs;
 use crate::au::AuArgs;
+pub(crate) use show::{ReportArgs, ShowArgs};
 
 /// Feeds deep-learning accelerators from both ends of an epoch.
 #[derive(Debug, Parser)]
@@ -35,15 +38,8 @@ pub(crate) enum Command {
     Pack(PackArgs),
     /// Make the original files of a store again
     Unpack(UnpackArgs),
-    /// (a later release) a page from an event log
-    Report(Rest),
-}
-
-/// Arguments of a command that is not there yet.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Rest {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    _rest: Vec<String>,
+    /// The page of a run again, from the events that it wrote
+    Report(ReportArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -517,28 +513,6 @@ pub(crate) struct StateArgs {
     /// End the run after so many batches of its first epoch
     #[arg(long, value_name = "BATCHES", value_parser = at_least_1())]
     pub(crate) stop_after: Option<u32>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct ShowArgs {
-    /// Write the result as JSON; - for standard output
-    #[arg(long, value_name = "FILE|-")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write a page with the pictures of this run
-    #[arg(long, value_name = "FILE.html")]
-    pub(crate) report: Option<PathBuf>,
-    /// Write a Chrome trace
-    #[arg(long, value_name = "FILE.json")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Write what happened to every batch, one JSON object per line
-    #[arg(long, value_name = "FILE.jsonl")]
-    pub(crate) events: Option<PathBuf>,
-    /// Serve Prometheus metrics
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) metrics: Option<String>,
-    /// Compute the digests of the delivered stream
-    #[arg(long)]
-    pub(crate) digest: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bothends_core::recipe::Recipe;
 use bothends_core::select::StrategyConfig;
+use bothends_report::ReportInput;
 use bothends_runtime::{
     AccelConfig, Digesting, DriveConfig, EnergyConfig, Observer, RunConfig, Runtime,
     drive,
@@ -78,12 +79,13 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
         measure: Some(scale.measure),
         energy: EnergyConfig::default(),
     };
+    let header = picture::header("Feeding an accelerator from both ends", &config, &how);
+    let header = picture::as_demo(header, args.data.as_deref());
     let mut runtime = Runtime::open(config)?;
     let driven = drive(&mut runtime, &how, &mut bar);
     bar.clear();
     let driven = driven?;
-    let mut input = picture::input("Feeding an accelerator from both ends", &driven);
-    picture::as_demo(&mut input, args.data.as_deref());
+    let input = ReportInput::from(&picture::recording(header, &driven)?);
     write(
         &args.out.join("summary.json"),
         &serde_json::to_string_pretty(&driven.result)?,

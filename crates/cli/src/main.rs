@@ -10,17 +10,21 @@ mod bench;
 mod demo;
 mod doctor;
 mod energy;
+mod events;
 mod file;
 mod findings;
 mod inspect;
+mod metrics;
 mod pack;
 mod picture;
 mod progress;
+mod report;
 mod run;
 mod say;
 mod sheet;
 mod simulate;
 mod sizing;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -83,7 +87,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::simulate(&args),
         Command::Pack(args) => pack::pack(&args),
         Command::Unpack(args) => pack::unpack(&args),
-        Command::Report(_) => absent("report"),
+        Command::Report(args) => report::report(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -113,9 +117,4 @@ fn misread(error: &clap::Error) -> ExitCode {
         .collect();
     say::error(what.join(" ").trim_start_matches("error: "));
     ExitCode::from(2)
-}
-
-/// A command of the stable command line that this build does not have yet.
-fn absent(what: &str) -> Result<(), Failed> {
-    Err(Failed::Arguments(format!("`{what}` is not available in this build")))
 }

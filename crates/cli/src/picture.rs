@@ -1,60 +1,100 @@
-//! From a run's result to what the report draws: names and units change, figures do not.
+//! From a run's result to what is recorded of it, and so to what the report draws.
 
 use std::path::Path;
 
 use bothends_report::{
-    Alone, Emulated, Event, EventKind, Prong, ReportInput, StallSeconds, StrategyRun,
+    EpochFigures, EpochRecord, FORMAT, Header, Look, Moment, Recording, RunFigures, What,
 };
-use bothends_runtime::{Driven, EpochResult, EventLog, Machine, Moment};
+use bothends_runtime::{
+    DriveConfig, Driven, EpochResult, LogEntry, Machine, RunConfig, RunResult,
+    UsageSample, settings,
+};
+use serde_json::Value;
 
-/// The report of a run.
-pub(crate) fn input(title: &str, driven: &Driven) -> ReportInput {
-    let result = &driven.result;
-    let mut emulated = Vec::new();
-    if result.epochs.iter().flat_map(|e| &e.back).any(|device| device.emulated) {
-        emulated.push(Emulated::Device);
-    }
-    if result.epochs.iter().any(|e| e.accelerator.utilisation.is_some()) {
-        emulated.push(Emulated::Accelerator);
-    }
+/// What is known of a run before it begins.
+pub(crate) fn header(title: &str, config: &RunConfig, how: &DriveConfig) -> Header {
     let args: Vec<String> = std::env::args().collect();
-    let rate = |key: &str| result.config.get(key).and_then(serde_json::Value::as_f64);
-    let alone = result.alone.front_images_per_s.map(|front| Alone {
-        front_images_per_s: front,
-        back_images_per_s: result.alone.back_images_per_s.unwrap_or(0.0),
-        accelerator_images_per_s: rate("accelerator_images_per_s"),
-    });
-    ReportInput {
+    let config = settings(config, how).into_iter();
+    Header {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         title: title.to_owned(),
         note: String::new(),
-        emulated,
+        generated_images: false,
         machine: Machine::read().summary(),
         command: args.join(" "),
         date: now(),
-        alone,
-        runs: result
-            .epochs
-            .iter()
-            .zip(&driven.logs)
-            .map(|(e, log)| strategy_run(e, log, driven))
-            .collect(),
+        config: config.map(|(name, value)| (name.to_owned(), value)).collect(),
     }
 }
 
 /// What a demo says of itself.
-pub(crate) fn as_demo(input: &mut ReportInput, data: Option<&Path>) {
+pub(crate) fn as_demo(header: Header, data: Option<&Path>) -> Header {
     let images = match data {
         Some(data) => format!("The images are those of {}.", data.display()),
-        None => {
-            input.emulated.push(Emulated::Images);
-            "The images are generated, photograph-like JPEGs.".to_owned()
-        }
+        None => "The images are generated, photograph-like JPEGs.".to_owned(),
     };
-    input.note = format!(
+    let note = format!(
         "{images} The device is emulated: a process of its own that opens the files and decodes \
          every sample itself, slowed down to a stated rate. The accelerator is emulated: it \
          takes a batch in a stated time and computes nothing. Everything else is measured."
     );
+    Header { note, generated_images: data.is_none(), ..header }
+}
+
+/// A run that is over, as an event file would have it.
+pub(crate) fn recording(
+    header: Header,
+    driven: &Driven,
+) -> Result<Recording, serde_json::Error> {
+    let epochs = driven.result.epochs.iter().zip(&driven.logs).zip(&driven.usage);
+    let epochs = epochs.map(|((result, log), usage)| {
+        Ok(EpochRecord {
+            moments: log.entries().iter().map(moment).collect(),
+            moments_cut: log.cut(),
+            looks: usage.iter().map(look).collect(),
+            figures: Some(EpochFigures::of(&serde_json::to_value(result)?)?),
+            ..begun(result)
+        })
+    });
+    Ok(Recording {
+        header,
+        epochs: epochs.collect::<Result<_, _>>()?,
+        run: Some(RunFigures::of(&run_result(&driven.result)?)?),
+        cut_line: None,
+    })
+}
+
+fn begun(result: &EpochResult) -> EpochRecord {
+    EpochRecord::new(result.epoch, &result.strategy, result.batches)
+}
+
+/// The result without its epochs, which have lines of their own.
+pub(crate) fn run_result(result: &RunResult) -> Result<Value, serde_json::Error> {
+    let mut value = serde_json::to_value(result)?;
+    if let Some(keys) = value.as_object_mut() {
+        keys.remove("epochs");
+    }
+    Ok(value)
+}
+
+/// A moment of a batch, in the report's words.
+pub(crate) fn moment(entry: &LogEntry) -> Moment {
+    let LogEntry { t_s, batch, device, moment } = *entry;
+    let what = match moment {
+        bothends_runtime::Moment::Claimed => What::Claimed,
+        bothends_runtime::Moment::Rescued => What::Rescued,
+        bothends_runtime::Moment::Made => What::Made,
+        bothends_runtime::Moment::Lost => What::Lost,
+        bothends_runtime::Moment::Delivered => What::Delivered,
+    };
+    Moment { t_s, batch, device, what }
+}
+
+/// What was used, in the report's words.
+pub(crate) fn look(sample: &UsageSample) -> Look {
+    let UsageSample { t_s, cpu_s, pss_bytes } = *sample;
+    Look { t_s, cpu_s, pss_bytes }
 }
 
 /// The sentences under the table.
@@ -76,46 +116,6 @@ pub(crate) fn verdict(driven: &Driven) -> Vec<String> {
     let content = if all { "the same samples" } else { "DIFFERENT SAMPLES" };
     lines.push(format!("every strategy delivered {content} exactly once"));
     lines
-}
-
-fn strategy_run(epoch: &EpochResult, log: &EventLog, driven: &Driven) -> StrategyRun {
-    let stall = epoch.accelerator.stall_by;
-    StrategyRun {
-        strategy: epoch.strategy.clone(),
-        seconds: epoch.seconds,
-        images_per_s: epoch.images_per_s,
-        utilisation: epoch.accelerator.utilisation,
-        front_batches: u64::from(epoch.front.batches),
-        back_batches: epoch.back.iter().map(|b| u64::from(b.batches)).sum(),
-        efficiency: epoch.efficiency,
-        cpu_ms_per_image: epoch.cpu_ms_per_image.unwrap_or(0.0),
-        peak_rss_bytes: epoch
-            .peak_rss_bytes
-            .or(driven.result.memory.peak_rss_bytes)
-            .unwrap_or(0),
-        rescued: u64::from(epoch.rescued),
-        stream_digest: epoch.stream_digest.clone().unwrap_or_default(),
-        content_digest: epoch.content_digest.clone().unwrap_or_default(),
-        stall: StallSeconds {
-            read: stall.read,
-            decode: stall.decode,
-            device: stall.device,
-            copy: stall.copy,
-            consumer: stall.consumer,
-        },
-        events: log.entries().iter().filter_map(event).collect(),
-    }
-}
-
-fn event(entry: &bothends_runtime::LogEntry) -> Option<Event> {
-    let kind = match entry.moment {
-        Moment::Made => EventKind::Made,
-        Moment::Delivered => EventKind::Delivered,
-        Moment::Rescued => EventKind::Rescued,
-        Moment::Claimed | Moment::Lost => return None,
-    };
-    let prong = if entry.device.is_some() { Prong::Back } else { Prong::Front };
-    Some(Event { t_s: entry.t_s, batch: entry.batch, prong, kind })
 }
 
 /// The date and time in UTC, from the kernel's clock.

@@ -95,8 +95,9 @@ impl Observer for Bar {
 
 /// `ordered epoch 0 ▶▶▶▶▶▶······◀◀ host 61 % │ device 22 % │ 812 images/s │ waiting 3 %`
 fn two_ended(progress: Progress) -> String {
-    let Progress { epoch, strategy, n_batches, front, back, images_per_s, stalled } =
-        progress;
+    let Progress {
+        epoch, strategy, n_batches, front, back, images_per_s, stalled, ..
+    } = progress;
     let n = n_batches.max(1);
     let cells = |part: u32| part * BAR_WIDTH / n;
     let (left, right) = (cells(front), cells(back));
@@ -115,6 +116,8 @@ fn two_ended(progress: Progress) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bothends_runtime::{Bytes, Stall};
+
     use super::*;
 
     #[test]
@@ -127,6 +130,10 @@ mod tests {
             back: 2,
             images_per_s: 812.4,
             stalled: 0.031,
+            samples: [48, 16],
+            stall: Stall::default(),
+            busy_s: 0.0,
+            bytes: Bytes::default(),
         };
         let line = two_ended(progress);
         assert!(line.starts_with("ordered epoch 3 ▶") && !line.contains('·'), "{line}");

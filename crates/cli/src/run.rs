@@ -8,6 +8,7 @@ use bothends_core::one_line;
 use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_report::ReportInput;
 use bothends_runtime::{
     Digesting, DriveConfig, Driven, MemoryBudget, PageCacheUse, RankConfig, ReadConfig,
     ReaderKind, RunConfig, Runtime, SideIndexUse, drive,
@@ -18,7 +19,10 @@ use crate::args::{
     LastArg, LayoutArg, OutputArg, PageCacheArg, ReaderArg, RunArgs, ShuffleArg,
     SideIndexArg,
 };
+use crate::events::EventFile;
+use crate::metrics::MetricsServer;
 use crate::progress::Bar;
+use crate::watch::Watch;
 use crate::{energy, file, picture, say};
 
 const MIB: usize = 1 << 20;
@@ -28,50 +32,53 @@ const MOST_RECIPE_BYTES: u64 = 1 << 20;
 
 /// Runs epochs as the flags say.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
-    refuse_absent(args)?;
+    let RunArgs { rank, world, show, .. } = args;
+    if rank >= world {
+        return Err(wrong(format!(
+            "--rank {rank} with --world {world}: ranks count from 0"
+        )));
+    }
     let config = run_config(args)?;
     let how = drive_config(args)?;
-    let mut bar = Bar::new();
+    let header = picture::header("bothends run", &config, &how);
     let mut runtime = Runtime::open(config)?;
-    let driven = drive(&mut runtime, &how, &mut bar);
-    bar.clear();
+    let pages = show.report.iter().chain(&show.trace);
+    for path in pages.filter(|path| *path != Path::new("-")) {
+        file::check_writable(path)?;
+    }
+    let metrics = show.metrics.as_deref().map(MetricsServer::start).transpose()?;
+    let mut watch = Watch {
+        bar: Bar::new(),
+        events: show
+            .events
+            .as_deref()
+            .map(|path| EventFile::create(path, &header))
+            .transpose()?,
+        metrics,
+    };
+    let driven = drive(&mut runtime, &how, &mut watch);
+    watch.bar.clear();
     let driven = driven?;
-    if let Some(path) = &args.show.json {
+    if let Some(path) = &show.json {
         write(path, &serde_json::to_string_pretty(&driven.result)?)?;
     }
-    if let Some(path) = &args.show.events {
-        write(path, &events(&driven)?)?;
+    if let Some(events) = watch.events {
+        events.end(&driven.result)?;
     }
-    let input = picture::input("bothends run", &driven);
-    if let Some(path) = &args.show.report {
+    let recording = picture::recording(header, &driven)?;
+    let input = ReportInput::from(&recording);
+    if let Some(path) = &show.report {
         write(path, &bothends_report::html(&input))?;
     }
-    if args.show.json.as_deref() != Some(Path::new("-")) {
+    if let Some(path) = &show.trace {
+        write(path, &bothends_report::trace(&recording)?)?;
+    }
+    if show.json.as_deref() != Some(Path::new("-")) {
         say::line(&bothends_report::table(&input));
         for line in remarks(&driven) {
             say::line(&line);
         }
         say::line(&energy::line(&driven.result.energy));
-    }
-    Ok(())
-}
-
-/// Flags that make no sense together, and those that a later release serves.
-fn refuse_absent(args: &RunArgs) -> Result<(), Failed> {
-    if args.rank >= args.world {
-        let (rank, world) = (args.rank, args.world);
-        return Err(wrong(format!(
-            "--rank {rank} with --world {world}: ranks count from 0"
-        )));
-    }
-    let absent = |what: &str| {
-        Err(Failed::Arguments(format!("{what} is not available in this build")))
-    };
-    if args.show.trace.is_some() {
-        return absent("`--trace`");
-    }
-    if args.show.metrics.is_some() {
-        return absent("`--metrics`");
     }
     Ok(())
 }
@@ -231,20 +238,6 @@ pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failed {
         "cannot write {}: {error}",
         PathBuf::from(path).display()
     ))
-}
-
-/// What happened to every batch, one JSON object per line.
-fn events(driven: &Driven) -> Result<String, Failed> {
-    let mut lines = String::new();
-    for (epoch, log) in driven.result.epochs.iter().zip(&driven.logs) {
-        for entry in log.entries() {
-            let mut value = serde_json::to_value(entry)?;
-            value["epoch"] = epoch.epoch.into();
-            lines.push_str(&value.to_string());
-            lines.push('\n');
-        }
-    }
-    Ok(lines)
 }
 
 /// What a table cannot say: digests, losses, bad samples.

@@ -1,12 +1,15 @@
-//! Draws a report from its JSON: `draw REPORT.json PAGE.html`.
+//! Draws a report from an event file: `draw EVENTS.jsonl PAGE.html`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
-use bothends_report::{ReportInput, html, table};
+use std::fs::File;
+use std::io::BufReader;
+
+use bothends_report::{Recording, ReportInput, html, table};
 
 fn main() {
     let mut paths = std::env::args().skip(1);
-    let json = std::fs::read_to_string(paths.next().unwrap()).unwrap();
-    let input = ReportInput::from_json(&json).unwrap();
+    let mut events = BufReader::new(File::open(paths.next().unwrap()).unwrap());
+    let input = ReportInput::from(&Recording::read(&mut events).unwrap());
     std::fs::write(paths.next().unwrap(), html(&input)).unwrap();
     println!("{}", table(&input));
 }

@@ -1,7 +1,7 @@
 //! The table of figures: one list of columns, written for a terminal or as HTML.
 
 use crate::figure::{
-    Origin, megabytes, number, or_none, origin_words, percent, short_digest,
+    NONE, Origin, megabytes, number, or_none, origin_words, percent, short_digest,
 };
 use crate::markup::{escape, origin_tag};
 use crate::{Emulated, ReportInput, StrategyRun};
@@ -49,12 +49,12 @@ const COLUMNS: [Column; 10] = [
     Column {
         heading: "CPU ms/image",
         origin: Origin::MeasuredWith(&[]),
-        cell: |run, _| number(run.cpu_ms_per_image),
+        cell: |run, _| or_none(run.cpu_ms_per_image, number),
     },
     Column {
         heading: "peak RSS MB",
         origin: Origin::MeasuredWith(&[]),
-        cell: |run, _| megabytes(run.peak_rss_bytes),
+        cell: |run, _| run.peak_rss_bytes.map_or_else(|| NONE.to_owned(), megabytes),
     },
     Column {
         heading: "rescued",
@@ -178,7 +178,6 @@ impl ReportInput {
 mod tests {
     use super::*;
     use crate::example;
-    use crate::figure::NONE;
 
     #[test]
     fn the_table_is_aligned_and_complete() {

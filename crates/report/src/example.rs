@@ -1,86 +1,181 @@
-//! A small report for tests: the host alone, and both ends with one rescue.
+//! A small run for tests: the host alone, and both ends with one rescue.
 
-use crate::{
-    Alone, Emulated, Event, EventKind, Prong, ReportInput, StallSeconds, StrategyRun,
-};
+use serde_json::{Value, json};
+
+use crate::figures::{EpochFigures, RunFigures};
+use crate::record::{EpochRecord, FORMAT, Header, Line, Look, Moment, Recording, What};
+use crate::{Event, EventKind, Prong, ReportInput};
 
 pub(crate) fn input() -> ReportInput {
-    ReportInput {
+    ReportInput::from(&recording())
+}
+
+/// The run as it is remembered.
+pub(crate) fn recording() -> Recording {
+    let epochs = epochs().into_iter().map(|(result, record)| EpochRecord {
+        figures: Some(EpochFigures::of(&result).unwrap()),
+        ..record
+    });
+    Recording {
+        header: header(),
+        epochs: epochs.collect(),
+        run: Some(RunFigures::of(&run_result()).unwrap()),
+        cut_line: None,
+    }
+}
+
+/// The same run as an event file.
+pub(crate) fn lines() -> String {
+    let mut lines = vec![Line::Header(header())];
+    for (result, record) in epochs() {
+        let EpochRecord { epoch, strategy, n_batches, .. } = record;
+        lines.push(Line::Begin { epoch, strategy, n_batches });
+        lines.extend(record.moments.iter().map(|m| Line::moment(epoch, *m)));
+        lines.extend(record.looks.iter().map(|look| Line::usage(epoch, *look)));
+        lines.push(Line::Epoch { epoch, moments_cut: 0, result });
+    }
+    lines.push(Line::Run { result: run_result() });
+    lines.iter().map(|line| line.to_text().unwrap()).collect()
+}
+
+fn header() -> Header {
+    let config = json!({
+        "batch_size": 64, "strategy": "ordered", "csd": ["sim:newport,rate=0.235x"],
+        "accelerator": "sim:328.2", "accelerator_images_per_s": 328.2, "limit": null,
+        "recipe": "imagenet-train",
+    });
+    Header {
+        format: FORMAT,
+        version: "0.1.0".to_owned(),
         title: "One epoch, two ends".to_owned(),
         note: "The device and the accelerator are emulated.".to_owned(),
-        emulated: vec![Emulated::Device, Emulated::Accelerator, Emulated::Images],
+        generated_images: true,
         machine: "2 cores".to_owned(),
         command: "bothends demo".to_owned(),
         date: "2026-11-20".to_owned(),
-        alone: Some(Alone {
-            front_images_per_s: 202.5,
-            back_images_per_s: 47.5,
-            accelerator_images_per_s: Some(328.2),
-        }),
-        runs: vec![
-            run("cpu", 200.0, [40, 0], &host_only()),
-            run("ordered", 246.0, [33, 7], &both_ends()),
-        ],
+        config: config.as_object().unwrap().clone(),
     }
 }
 
-fn run(
-    strategy: &str,
-    images_per_s: f64,
-    batches: [u64; 2],
-    events: &[Event],
-) -> StrategyRun {
-    StrategyRun {
-        strategy: strategy.to_owned(),
-        seconds: 2560.0 / images_per_s,
-        images_per_s,
-        utilisation: Some(images_per_s / 328.0),
-        front_batches: batches[0],
-        back_batches: batches[1],
-        efficiency: Some(images_per_s / 250.0),
-        cpu_ms_per_image: if strategy == "cpu" { 4.9 } else { 4.0 },
-        peak_rss_bytes: if strategy == "cpu" { 210_000_000 } else { 231_000_000 },
-        rescued: u64::from(strategy != "cpu"),
-        stream_digest: "a".repeat(32),
-        content_digest: "b".repeat(32),
-        stall: StallSeconds {
-            read: 0.1,
-            decode: 3.1,
-            device: 0.4,
-            copy: 0.01,
-            consumer: 0.0,
+fn epochs() -> [(Value, EpochRecord); 2] {
+    let record = |strategy: &str, moments, seconds, cores| EpochRecord {
+        moments,
+        looks: looks(seconds, cores),
+        ..EpochRecord::new(0, strategy, 40)
+    };
+    [
+        (result("cpu", 200.0, [40, 0]), record("cpu", host_only(), 12.8, 0.98)),
+        (result("ordered", 246.0, [33, 7]), record("ordered", both_ends(), 10.4, 0.99)),
+    ]
+}
+
+fn result(strategy: &str, images_per_s: f64, [front, back]: [u32; 2]) -> Value {
+    let is_cpu = strategy == "cpu";
+    json!({
+        "epoch": 0,
+        "strategy": strategy,
+        "samples": 2560,
+        "batches": 40,
+        "seconds": 2560.0 / images_per_s,
+        "images_per_s": images_per_s,
+        "stream_digest": "a".repeat(32),
+        "content_digest": "b".repeat(32),
+        "front": {"batches": front},
+        "back": [{"device": "sim:newport,rate=0.235x", "emulated": true, "batches": back}],
+        "rescued": u32::from(!is_cpu),
+        "efficiency": images_per_s / 250.0,
+        "cpu_ms_per_image": if is_cpu { 4.9 } else { 4.0 },
+        "peak_rss_bytes": if is_cpu { 210_000_000 } else { 231_000_000 },
+        "accelerator": {
+            "utilisation": images_per_s / 328.0,
+            "stall_by": {
+                "read": 0.1, "decode": 3.1, "device": 0.4, "copy": 0.01, "consumer": 0.0,
+            },
         },
-        events: events.to_vec(),
-    }
+    })
 }
 
-fn event(t_s: f64, batch: u32, prong: Prong, kind: EventKind) -> Event {
-    Event { t_s, batch, prong, kind }
+fn run_result() -> Value {
+    let domain = |name: &str, joules: f64, source: &str| {
+        let (low, high) = if source.starts_with("measured") {
+            (joules, joules)
+        } else {
+            (joules * 0.6, joules * 1.7)
+        };
+        json!({"name": name, "joules": joules, "low": low, "high": high, "source": source})
+    };
+    json!({
+        "version": "0.1.0",
+        "memory": {"peak_rss_bytes": 231_000_000},
+        "energy": {
+            "joules_per_sample": null,
+            "domains": [
+                domain("package", 412.0, "measured(rapl:package-0)"),
+                domain("host processors", 96.5, "modelled(default@1)"),
+                domain("memory", 21.25, "modelled(default@1)"),
+                domain("device 0 compute", 31.0, "modelled(newport)"),
+            ],
+        },
+        "alone": {"front_images_per_s": 202.5, "back_images_per_s": 47.5},
+    })
 }
 
-fn host_only() -> Vec<Event> {
-    (0..40)
-        .flat_map(|batch| {
-            let made_s = 0.32 * f64::from(batch + 1);
-            [(made_s, EventKind::Made), (made_s + 0.05, EventKind::Delivered)]
-                .map(|(t_s, kind)| event(t_s, batch, Prong::Front, kind))
-        })
-        .collect()
+fn looks(seconds: f64, cores: f64) -> Vec<Look> {
+    let n = (seconds / 0.5).floor();
+    let mut moments: Vec<f64> = (0..32).map(|i| f64::from(i) * 0.5).collect();
+    moments.retain(|t_s| *t_s <= n * 0.5);
+    moments.push(seconds);
+    let mut bytes = 150_000_000_u64;
+    let look = |t_s: f64| {
+        bytes = (bytes + 17_000_000).min(225_000_000);
+        Look { t_s, cpu_s: Some(t_s * cores), pss_bytes: Some(bytes) }
+    };
+    moments.into_iter().map(look).collect()
+}
+
+fn moment(t_s: f64, batch: u32, device: Option<u16>, what: What) -> Moment {
+    Moment { t_s, batch, device, what }
+}
+
+fn host_only() -> Vec<Moment> {
+    let moments = (0..40).flat_map(|batch| {
+        let made_s = 0.31 * f64::from(batch + 1);
+        let begun_s = (made_s - 0.5).max(0.0);
+        [
+            moment(begun_s, batch, None, What::Claimed),
+            moment(made_s, batch, None, What::Made),
+            moment(made_s + 0.05, batch, None, What::Delivered),
+        ]
+    });
+    in_order(moments.collect())
 }
 
 /// In plan order, every sixth batch by the device, ahead of time; the last one rescued.
-fn both_ends() -> Vec<Event> {
-    (0..40)
-        .flat_map(|batch| {
-            let due_s = 0.26 * f64::from(batch + 1);
-            let (prong, made_s) = if batch % 6 == 5 {
-                (Prong::Back, due_s - 0.6)
-            } else {
-                (Prong::Front, due_s)
-            };
-            let kind = if batch == 35 { EventKind::Rescued } else { EventKind::Made };
-            [(made_s, kind), (due_s + 0.06, EventKind::Delivered)]
-                .map(|(t_s, kind)| event(t_s, batch, prong, kind))
-        })
-        .collect()
+fn both_ends() -> Vec<Moment> {
+    let moments = (0..40).flat_map(|batch| {
+        let due_s = 0.255 * f64::from(batch + 1);
+        let is_rescued = batch == 35;
+        let device = (batch % 6 == 5).then_some(0);
+        let made_s = if device.is_some() { due_s - 0.6 } else { due_s };
+        let begun_s = if device.is_some() { made_s - 0.8 } else { made_s - 0.3 };
+        let by = device.filter(|_| !is_rescued);
+        let mut moments = vec![moment(begun_s.max(0.0), batch, device, What::Claimed)];
+        if is_rescued {
+            moments.push(moment(begun_s + 0.5, batch, None, What::Rescued));
+        }
+        moments.push(moment(made_s, batch, by, What::Made));
+        moments.push(moment(due_s + 0.06, batch, by, What::Delivered));
+        moments
+    });
+    in_order(moments.collect())
+}
+
+fn in_order(mut moments: Vec<Moment>) -> Vec<Moment> {
+    moments.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
+    moments
+}
+
+/// An event as a test wants one.
+pub(crate) fn event(t_s: f64, prong: Prong, kind: EventKind) -> Event {
+    Event { t_s, batch: 0, prong, kind }
 }

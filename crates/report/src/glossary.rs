@@ -30,7 +30,7 @@ const STRATEGIES: [(&str, &str); 6] = [
     ),
 ];
 
-const WORDS: [(&str, &str); 11] = [
+const WORDS: [(&str, &str); 12] = [
     (
         "host, front",
         "The computer's own processors. Their worker threads prepare batches from the front of \
@@ -78,6 +78,10 @@ const WORDS: [(&str, &str); 11] = [
     (
         "CPU ms/image, peak RSS",
         "Processor time per image, and the most memory, of the host process.",
+    ),
+    (
+        "PSS",
+        "Memory of a process in which a page that several processes share counts in part for each.",
     ),
 ];
 

@@ -1,8 +1,14 @@
-//! What a report says, as data: JSON that `bothends demo` writes and that anyone may plot.
+//! What a report says, as data: JSON that lies in every page and that anyone may plot.
 //!
-//! Nothing here draws. Read `page.rs` next.
+//! Nothing here draws. `assemble.rs` makes it of a recording; read `page.rs` next.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::figures::EnergyFigure;
+use crate::series::{Held, Step, Waiting};
 
 /// One report: several strategies over the same epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -11,6 +17,8 @@ pub struct ReportInput {
     pub title: String,
     /// The honest note: what is emulated, generated or left out, in plain sentences.
     pub note: String,
+    /// What is missing from the record of the run, in plain sentences.
+    pub gaps: Vec<String>,
     /// What stands in for the real thing; decides which figures are called modelled.
     pub emulated: Vec<Emulated>,
     /// The machine: processor, cores, memory, system.
@@ -19,9 +27,15 @@ pub struct ReportInput {
     pub command: String,
     /// When it was made, ISO 8601.
     pub date: String,
+    /// Version of the program.
+    pub version: String,
+    /// What the run was told, by the names of its flags.
+    pub config: BTreeMap<String, Value>,
     /// What each prong can do alone, if that was measured.
     pub alone: Option<Alone>,
-    /// One entry per strategy, in the order they ran.
+    /// Energy of the whole run, by domain.
+    pub energy: Vec<EnergyFigure>,
+    /// One entry per epoch, in the order they ran.
     pub runs: Vec<StrategyRun>,
 }
 
@@ -75,19 +89,27 @@ pub struct StrategyRun {
     /// η: achieved rate ÷ the best rate possible, both prongs measured alone.
     pub efficiency: Option<f64>,
     /// CPU milliseconds of the host process per image.
-    pub cpu_ms_per_image: f64,
+    pub cpu_ms_per_image: Option<f64>,
     /// Largest resident memory of the host process in bytes.
-    pub peak_rss_bytes: u64,
+    pub peak_rss_bytes: Option<u64>,
     /// Late device batches that the host made again.
     pub rescued: u64,
     /// Digest of the delivered stream, in order (hex).
     pub stream_digest: String,
     /// Digest of the delivered content, in any order (hex).
     pub content_digest: String,
-    /// What the accelerator waited for.
-    pub stall: StallSeconds,
+    /// What the accelerator waited for; absent when the epoch did not end.
+    pub stall: Option<StallSeconds>,
     /// What happened when; may be thinned out, never made up.
     pub events: Vec<Event>,
+    /// Images per second, interval by interval.
+    pub rate: Vec<Step>,
+    /// Finished batches that waited.
+    pub waiting: Vec<Waiting>,
+    /// Processors that the host process used.
+    pub cores: Vec<Step>,
+    /// Memory of the host process (PSS).
+    pub memory: Vec<Held>,
 }
 
 /// Seconds in which the accelerator had no batch, by cause.
@@ -172,7 +194,16 @@ impl ReportInput {
     /// # Errors
     /// [`ReportError::Json`]; none is known.
     pub fn to_json(&self) -> Result<String, ReportError> {
-        serde_json::to_string_pretty(self).map_err(ReportError::Json)
+        serde_json::to_string(self).map_err(ReportError::Json)
+    }
+
+    /// The end of the time axis of every plot, in seconds.
+    pub(crate) fn longest_s(&self) -> f64 {
+        let events = self.runs.iter().flat_map(|run| &run.events).map(|event| event.t_s);
+        let looks = self.runs.iter().flat_map(|run| &run.memory).map(|held| held.t_s);
+        let epochs = self.runs.iter().map(|run| run.seconds);
+        let ends = events.chain(looks).chain(epochs).filter(|s| s.is_finite());
+        ends.fold(1e-9, f64::max)
     }
 
     /// The run of strategy `cpu`, against which the others are compared.

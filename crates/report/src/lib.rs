@@ -1,30 +1,53 @@
-//! Results for people: one self-contained page ([`html`]), one plain table ([`table`]), and
-//! samples to look at ([`sheet()`]).
+//! Results for people and their tools: one self-contained page ([`html`]), one plain table
+//! ([`table`]), a trace for viewers ([`trace()`]), metrics as text ([`Metrics`]), and samples to
+//! look at ([`sheet()`]).
 //!
-//! Pure functions from a [`ReportInput`] to text: nothing is measured, read or written
-//! here, and the page asks nothing of the network. Read `input.rs` first (what a report
-//! says), then `page.rs` (its table of contents).
+//! Pure functions: nothing is measured, opened or written here, and the page asks nothing of the
+//! network. A run is a [`Recording`], as it stands in an event file, line by line; the page is made
+//! of a [`ReportInput`], which is made of that. Read `record.rs` first (what is known of a run),
+//! then `input.rs` (what a report says), then `page.rs` (its table of contents).
 
+mod assemble;
+mod figures;
 mod input;
+mod record;
+mod series;
 
 mod page;
 
 mod columns;
 mod ends;
+mod energy;
 mod figure;
+mod frame;
 mod glossary;
 mod markup;
+mod settings;
 mod sheet;
 mod speed;
 mod stall;
+mod strips;
+
+mod metrics;
+mod trace;
 
 pub use columns::table;
+pub use figures::{
+    AcceleratorFigures, AloneFigures, BackFigures, EnergyFigure, EnergyFigures,
+    EpochFigures, FrontFigures, MemoryFigures, RunFigures,
+};
 pub use input::{
     Alone, Emulated, Event, EventKind, Prong, ReportError, ReportInput, StallSeconds,
     StrategyRun,
 };
+pub use metrics::{Counted, Metrics};
 pub use page::html;
+pub use record::{
+    EpochRecord, FORMAT, Header, Line, Look, Moment, RecordError, Recording, What,
+};
+pub use series::{Held, Step, Waiting};
 pub use sheet::{Picture, Sheet, SheetCell, SheetRow, sheet};
+pub use trace::trace;
 
 #[cfg(test)]
 mod example;

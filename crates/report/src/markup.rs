@@ -35,6 +35,14 @@ pub(crate) fn origin_tag(words: &str) -> String {
     format!("<span class=\"tag {class}\" title=\"{}\">{short}</span>", escape(words))
 }
 
+/// An entry of a legend: a patch of colour and what it stands for, which stay on one line.
+pub(crate) fn key(class: &str, words: &str) -> String {
+    format!(
+        "<span class=\"item\"><span class=\"key {class}\"></span>{}</span> ",
+        escape(words)
+    )
+}
+
 /// One coloured piece of a bar, from `start` to `end` percent of its width.
 pub(crate) fn bar_piece(class: &str, start: f64, end: f64) -> String {
     let width = (end - start).max(0.0);

@@ -4,7 +4,10 @@
 
 use crate::figure::{Origin, number, or_none, origin_words, percent};
 use crate::markup::{escape, escape_json, origin_tag};
-use crate::{Emulated, ReportInput, StrategyRun, columns, ends, glossary, speed, stall};
+use crate::{
+    Emulated, ReportInput, StrategyRun, columns, ends, energy, glossary, settings, speed,
+    stall, strips,
+};
 
 /// The report as one HTML page that needs no other file. The data it was drawn from lies
 /// in it as JSON, in the element with the id `data`.
@@ -13,11 +16,17 @@ pub fn html(input: &ReportInput) -> String {
     let sections = [
         opening(input),
         section("How fast", SPEED_TEXT, &speed::chart(input)),
+        section("How fast, over time", RATE_TEXT, &strips::rate(input)),
         section("Two ends meeting", ENDS_TEXT, &ends::plots(input)),
         section("What the accelerator waited for", STALL_TEXT, &stall::chart(input)),
+        section("What waited for the accelerator", WAITING_TEXT, &strips::waiting(input)),
+        section("Processors of the host", CORES_TEXT, &strips::cores(input)),
+        section("Memory of the host", MEMORY_TEXT, &strips::memory(input)),
+        section("Energy", ENERGY_TEXT, &energy::charts(input)),
         section("All figures", TABLE_TEXT, &columns::html_table(input)),
         section("The same data?", SAME_TEXT, &same(input)),
         section("Words", "", &glossary::list(input)),
+        section("What the run was told", SETTINGS_TEXT, &settings::table(input)),
         section("How to make this page again", "", &origin(input)),
     ];
     format!(
@@ -35,11 +44,22 @@ pub(crate) const STYLE: &str = include_str!("page.css");
 
 const SPEED_TEXT: &str =
     "Images that reached the accelerator per second. Longer is better.";
+const RATE_TEXT: &str = "The same, interval by interval. All plots of this page have one time axis: \
+    the one that ends farther left was faster.";
 const ENDS_TEXT: &str = "Each dot is a batch. Blue ones were prepared by the host, orange ones by \
-    the device; a small point is the moment in which the accelerator received the batch. All plots \
-    have the same time scale: the one that ends farther left was faster.";
+    the device; a small point is the moment in which the accelerator received the batch.";
 const STALL_TEXT: &str = "Seconds of the epoch in which the accelerator had nothing to do, by what \
     it was waiting for. Shorter is better.";
+const WAITING_TEXT: &str = "Finished batches that lay ready. Where there are none, the accelerator \
+    takes batches faster than they are made; a hill of the device's is work done ahead of time.";
+const CORES_TEXT: &str = "How many processors the host process used. What a device does costs the \
+    host none of it.";
+const MEMORY_TEXT: &str = "The host process, pages that it shares counted in part (PSS). Batches \
+    take no more of it than their budget, however long the run.";
+const ENERGY_TEXT: &str = "Of the whole run. Meters and models are kept apart: a model's figure is as \
+    good as its coefficients, and its line says from where to where it may be wrong.";
+const SETTINGS_TEXT: &str =
+    "The same settings, data and release give the same stream again.";
 const TABLE_TEXT: &str = "Front and back are batches that were delivered, by who prepared them. \
     The small words say where a column's figures come from. On a narrow screen the table moves sideways.";
 const SAME_TEXT: &str = "Preparing images elsewhere must not change them. The accelerator's input \
@@ -58,10 +78,14 @@ fn section(heading: &str, text: &str, body: &str) -> String {
 fn opening(input: &ReportInput) -> String {
     let headline =
         headline(input).map(|h| format!("<p class=\"headline\">{}</p>\n", escape(&h)));
-    let note = if input.note.is_empty() {
-        String::new()
-    } else {
-        format!("<p class=\"note\"><b>Please note.</b> {}</p>\n", escape(&input.note))
+    let note = match (input.note.as_str(), input.gaps.as_slice()) {
+        ("", []) => String::new(),
+        (note, gaps) => {
+            let gaps =
+                gaps.iter().map(|gap| format!(" <strong>{}</strong>", escape(gap)));
+            let gaps: String = gaps.collect();
+            format!("<p class=\"note\"><b>Please note.</b> {}{gaps}</p>\n", escape(note))
+        }
     };
     format!(
         "<header>\n<h1>{}</h1>\n{}{}<p>Before a network can learn from images, somebody must \
@@ -175,12 +199,14 @@ fn verdict(agree: Option<bool>, yes: &str, no: &str) -> String {
 fn origin(input: &ReportInput) -> String {
     format!(
         "<dl>\n<div><dt>command</dt><dd><code>{}</code></dd></div>\n\
-         <div><dt>machine</dt><dd>{}</dd></div>\n<div><dt>date</dt><dd>{}</dd></div>\n</dl>\n\
+         <div><dt>machine</dt><dd>{}</dd></div>\n<div><dt>date</dt><dd>{}</dd></div>\n\
+         <div><dt>release</dt><dd>bothends {}</dd></div>\n</dl>\n\
          <p>The data of every figure lies in this page as JSON, in the element \
          <code>#data</code>.</p>\n",
         escape(&input.command),
         escape(&input.machine),
         escape(&input.date),
+        escape(&input.version),
     )
 }
 
@@ -219,15 +245,21 @@ mod tests {
     fn everything_is_escaped() {
         let evil = "<img src=x onerror=\"1\">&'";
         let mut input = example::input();
+        let [name, source, ..] = &mut input.energy[..] else { panic!("energy") };
         for text in [
+            &mut name.name,
+            &mut source.source,
             &mut input.title,
             &mut input.note,
             &mut input.machine,
             &mut input.command,
             &mut input.date,
+            &mut input.version,
         ] {
             *text = evil.to_owned();
         }
+        input.gaps.push(evil.to_owned());
+        input.config.insert(evil.to_owned(), evil.into());
         for run in &mut input.runs {
             for text in
                 [&mut run.strategy, &mut run.stream_digest, &mut run.content_digest]
@@ -244,7 +276,7 @@ mod tests {
     #[test]
     fn every_figure_says_where_it_comes_from() {
         let page = html(&example::input());
-        for section in page.split("<section>").skip(1).take(5) {
+        for section in page.split("<section>").skip(1).take(10) {
             let heading = section.split("</h2>").next().unwrap();
             assert!(section.contains("class=\"tag "), "{heading}");
         }
@@ -283,8 +315,15 @@ mod tests {
         for run in &mut input.runs {
             (run.utilisation, run.efficiency, run.images_per_s) = (None, None, 0.0);
             run.events.clear();
-            run.stall = crate::StallSeconds::default();
+            (run.stall, run.cpu_ms_per_image, run.peak_rss_bytes) = (None, None, None);
+            (
+                run.rate.clear(),
+                run.waiting.clear(),
+                run.cores.clear(),
+                run.memory.clear(),
+            );
         }
+        input.energy.clear();
         for _ in 0..3 {
             let page = html(&input);
             assert!(page.ends_with("</html>\n"));
@@ -297,6 +336,8 @@ mod tests {
     fn json_comes_back_as_it_went() {
         let input = example::input();
         assert_eq!(ReportInput::from_json(&input.to_json().unwrap()).unwrap(), input);
+        let whole = html(&input).len();
+        assert!(whole < 200_000, "{whole} bytes for 80 batches");
         let error = ReportInput::from_json("{\"title\": 3}").unwrap_err();
         assert!(error.to_string().starts_with("cannot read the report's JSON"));
     }

@@ -22,7 +22,7 @@ pub(crate) fn chart(input: &ReportInput) -> String {
         })
     };
     let host = input.host_alone().map(|run| run.images_per_s);
-    let mut chart = String::from("<div class=\"bars\">\n");
+    let mut chart = String::from("<div class=\"bars\" data-plot=\"speed\">\n");
     for (run, name) in input.runs.iter().zip(input.names()) {
         let class = if run.strategy == "cpu" { "front" } else { "both" };
         let bar = bar_piece(class, 0.0, percent(run.images_per_s));

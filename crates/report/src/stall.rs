@@ -1,7 +1,7 @@
 //! The stacked bars of waiting: for what, and how long, the accelerator had no batch.
 
-use crate::figure::{Origin, number, origin_words};
-use crate::markup::{bar_line, bar_piece, escape, origin_tag};
+use crate::figure::{Origin, number, or_none, origin_words};
+use crate::markup::{bar_line, bar_piece, key, origin_tag};
 use crate::{Emulated, ReportInput, StallSeconds, StrategyRun};
 
 /// A cause: its class in the style sheet, its seconds, and what it means.
@@ -34,7 +34,7 @@ const CAUSES: [Cause; 5] = [
 /// Bars of seconds without a batch, on one scale.
 pub(crate) fn chart(input: &ReportInput) -> String {
     let longest = input.runs.iter().map(total_s).fold(0.0, f64::max);
-    let mut chart = String::from("<div class=\"bars\">\n");
+    let mut chart = String::from("<div class=\"bars\" data-plot=\"stall\">\n");
     for (run, name) in input.runs.iter().zip(input.names()) {
         let (mut pieces, mut end) = (String::new(), 0.0);
         for cause in &CAUSES {
@@ -44,13 +44,13 @@ pub(crate) fn chart(input: &ReportInput) -> String {
                 pieces += &bar_piece(cause.class, start, end);
             }
         }
-        let figure = format!("{} s of {} s", number(total_s(run)), number(run.seconds));
+        let total = or_none(run.stall.map(|_| total_s(run)), number);
+        let figure = format!("{total} s of {} s", number(run.seconds));
         chart += &bar_line(&name, &pieces, &figure);
     }
     chart += "</div>\n<p class=\"legend\">";
     for cause in &CAUSES {
-        let (class, meaning) = (cause.class, escape(cause.meaning));
-        chart += &format!("<span class=\"key {class}\"></span>{meaning} ");
+        chart += &key(cause.class, cause.meaning);
     }
     let origin = Origin::MeasuredWith(&[Emulated::Device, Emulated::Accelerator]);
     chart + &origin_tag(&origin_words(origin, input)) + "</p>\n"
@@ -60,8 +60,8 @@ fn total_s(run: &StrategyRun) -> f64 {
     CAUSES.iter().map(|cause| seconds(run, cause)).sum()
 }
 
-/// The seconds of a cause; a figure that is no time is none.
+/// The seconds of a cause; a figure that is no time, or not known, is no bar.
 fn seconds(run: &StrategyRun, cause: &Cause) -> f64 {
-    let seconds = (cause.seconds)(&run.stall);
+    let seconds = run.stall.as_ref().map_or(0.0, cause.seconds);
     if seconds.is_finite() { seconds.max(0.0) } else { 0.0 }
 }

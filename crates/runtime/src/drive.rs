@@ -15,14 +15,15 @@ use bothends_core::select::StrategyConfig;
 use crate::batch::Batch;
 use crate::checkpoint::{self, Consumed};
 use crate::energy::{Counted, EnergyConfig, Metering, Meters, Used};
+use crate::epoch::Epoch;
 use crate::error::RuntimeError;
-use crate::log::EventLog;
+use crate::log::{EventLog, LogEntry};
 use crate::measure::Alone;
 use crate::process;
 use crate::report::EpochReport;
 use crate::result::{
-    AcceleratorResult, BackResult, Bytes, Cpu, EpochResult, FrontResult, Memory,
-    RunResult,
+    AcceleratorResult, BackResult, Bytes, Cpu, EnergyDomain, EpochResult, FrontResult,
+    Memory, RunResult,
 };
 use crate::runtime::{EpochOptions, Runtime};
 use crate::settings::settings;
@@ -79,6 +80,29 @@ pub struct Progress {
     pub images_per_s: f64,
     /// Share of the time in which the consumer waited.
     pub stalled: f64,
+    /// Samples delivered: the host's, the devices'.
+    pub samples: [u64; 2],
+    /// Seconds in which the consumer had no batch, by cause.
+    pub stall: Stall,
+    /// Seconds in which the accelerator computed.
+    pub busy_s: f64,
+    /// Bytes moved in the whole run; those of storage until the epoch before.
+    pub bytes: Bytes,
+}
+
+/// An epoch that is over.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended<'a> {
+    /// Its figures.
+    pub result: &'a EpochResult,
+    /// What happened when.
+    pub log: &'a EventLog,
+    /// What the process used meanwhile.
+    pub usage: &'a [UsageSample],
+    /// Energy of the run so far, as the devices say, for an observer that asks for it.
+    pub energy: &'a [EnergyDomain],
+    /// Bytes moved in the run so far.
+    pub bytes: Bytes,
 }
 
 /// Who watches a run.
@@ -89,6 +113,16 @@ pub trait Observer {
     fn batch(&mut self, progress: Progress);
     /// Something that the user should know.
     fn note(&mut self, text: &str);
+    /// An epoch begins: nothing of it is consumed yet.
+    fn begin(&mut self, _progress: Progress) {}
+    /// What happened to batches since the last call, in order.
+    fn moments(&mut self, _moments: &[LogEntry]) {}
+    /// An epoch is over.
+    fn end(&mut self, _ended: Ended<'_>) {}
+    /// Whether devices are to be asked for their energy after every epoch.
+    fn asks_for_energy(&self) -> bool {
+        false
+    }
 }
 
 /// A run's result, and its epochs' moments for pictures.
@@ -208,7 +242,8 @@ struct Seen {
     began: Instant,
     first_batch_s: f64,
     consumed: Consumed,
-    samples: u64,
+    /// Made by the host, made by devices.
+    samples: [u64; 2],
     front: u32,
     back: u32,
     usage: Usage,
@@ -256,18 +291,23 @@ impl Run<'_> {
             began: Instant::now(),
             first_batch_s: 0.0,
             consumed: Consumed::new(options),
-            samples: 0,
+            samples: [0; 2],
             front: 0,
             back: 0,
             usage: Usage::default(),
             own_work: Duration::ZERO,
         };
-        let n_batches = epoch.n_batches();
+        let moments = epoch.moments.clone();
+        let tell = |observer: &mut dyn Observer| {
+            observer.moments(&moments.try_iter().collect::<Vec<_>>());
+        };
+        observer.begin(self.progress(&seen, options, &epoch));
         let result = loop {
             match epoch.next_batch() {
                 Ok(Some(batch)) => {
                     self.consume(batch, &mut seen, accelerator.as_mut());
-                    observer.batch(seen.progress(options, n_batches, &epoch.stall));
+                    tell(observer);
+                    observer.batch(self.progress(&seen, options, &epoch));
                 }
                 Ok(None) => break Ok(Went::ToTheEnd),
                 Err(error) => break Err(error),
@@ -278,6 +318,7 @@ impl Run<'_> {
         };
         let seconds = seen.began.elapsed().as_secs_f64();
         let mut report = self.runtime.finish_epoch(epoch);
+        tell(observer);
         report.stall.consumer = seen.own_work.as_secs_f64();
         let went = result?;
         if let Some(path) = &self.how.checkpoint {
@@ -292,11 +333,12 @@ impl Run<'_> {
         let result = self.epoch_result(options, &seen, &report, seconds);
         self.epochs.push(EpochResult {
             accelerator,
-            cpu_ms_per_image: per_image_ms(cpu_s, seen.samples),
+            cpu_ms_per_image: per_image_ms(cpu_s, seen.n_samples()),
             ..result
         });
         self.logs.push(report.log);
         self.usage.push(usage.end());
+        self.tell_end(observer);
         // The next epoch has digests of its own.
         self.digests = Digests::default();
         Ok(went)
@@ -320,15 +362,18 @@ impl Run<'_> {
         let cut_bytes =
             self.runtime.source.pipeline.sample_bytes() as u64 * u64::from(n_valid);
         match batch.prong {
-            Prong::Front => seen.front += 1,
+            Prong::Front => {
+                seen.front += 1;
+                seen.samples[0] += u64::from(n_valid);
+            }
             Prong::Back(_) => {
                 seen.back += 1;
+                seen.samples[1] += u64::from(n_valid);
                 self.bytes.device_to_host += cut_bytes;
             }
         }
         self.bytes.host_to_accelerator += batch.bytes().len() as u64;
         seen.consumed.add(batch.index);
-        seen.samples += u64::from(n_valid);
         seen.own_work += received.elapsed();
         seen.usage.add(accelerator.step(n_valid, batch.ready));
     }
@@ -340,23 +385,42 @@ impl Run<'_> {
     }
 }
 
-impl Seen {
-    fn progress(
-        &self,
-        options: &EpochOptions,
-        n_batches: u32,
-        stall: &Stall,
-    ) -> Progress {
-        let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
+impl Run<'_> {
+    fn progress(&self, seen: &Seen, options: &EpochOptions, epoch: &Epoch) -> Progress {
+        let seconds = seen.began.elapsed().as_secs_f64().max(1e-9);
+        let consumer = seen.own_work.as_secs_f64();
         Progress {
             epoch: options.epoch.0,
             strategy: options.strategy.name(),
-            n_batches,
-            front: self.front,
-            back: self.back,
-            images_per_s: rate(self.samples, seconds),
-            stalled: (stall.waited() / seconds).min(1.0),
+            n_batches: epoch.n_batches(),
+            front: seen.front,
+            back: seen.back,
+            images_per_s: rate(seen.n_samples(), seconds),
+            stalled: (epoch.stall.waited() / seconds).min(1.0),
+            samples: seen.samples,
+            stall: Stall { consumer, ..epoch.stall },
+            busy_s: Duration::from_nanos(seen.usage.busy_ns).as_secs_f64(),
+            bytes: self.bytes,
         }
+    }
+
+    /// Tells of the epoch that ended last.
+    fn tell_end(&mut self, observer: &mut dyn Observer) {
+        let last = self.epochs.last().zip(self.logs.last()).zip(self.usage.last());
+        let Some(((result, log), usage)) = last else { return };
+        self.bytes.storage_read = self.runtime.storage_read_bytes();
+        let energy = match observer.asks_for_energy() {
+            true => self.runtime.device_stats().1,
+            false => Vec::new(),
+        };
+        let bytes = self.bytes;
+        observer.end(Ended { result, log, usage, energy: &energy, bytes });
+    }
+}
+
+impl Seen {
+    fn n_samples(&self) -> u64 {
+        self.samples.iter().sum()
     }
 }
 
@@ -371,12 +435,12 @@ impl Run<'_> {
         seconds: f64,
     ) -> EpochResult {
         let digesting = self.how.digest == Digesting::On;
-        let images_per_s = rate(seen.samples, seconds);
+        let images_per_s = rate(seen.n_samples(), seconds);
         let counts = &report.counts;
         EpochResult {
             epoch: options.epoch.0,
             strategy: options.strategy.name().to_owned(),
-            samples: seen.samples,
+            samples: seen.n_samples(),
             batches: seen.consumed.n_batches(),
             seconds,
             images_per_s,

@@ -19,6 +19,7 @@ use crate::collect::Collected;
 use crate::error::RuntimeError;
 use crate::feed::FeedAccount;
 use crate::home::Home;
+use crate::log::LogEntry;
 use crate::shutdown::{PATIENCE, Stop};
 use crate::stall::{LOOK, Stall, StallGauge};
 
@@ -69,6 +70,8 @@ pub(crate) fn spawn<T: Send + 'static>(
 #[derive(Debug)]
 pub struct Epoch {
     pub(crate) ready: Receiver<Result<Batch, RuntimeError>>,
+    /// What happens to batches, for whoever watches.
+    pub(crate) moments: Receiver<LogEntry>,
     pub(crate) gauge: Arc<StallGauge>,
     pub(crate) account: Arc<Mutex<FeedAccount>>,
     pub(crate) stop: Stop,

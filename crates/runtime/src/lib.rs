@@ -76,7 +76,7 @@ pub use config::{
 };
 pub use deal::Deal;
 pub use device::{DeviceSpec, SimRate, SimSpec, Via};
-pub use drive::{Digesting, DriveConfig, Driven, Observer, Progress, drive};
+pub use drive::{Digesting, DriveConfig, Driven, Ended, Observer, Progress, drive};
 pub use energy::EnergyConfig;
 pub use epoch::{Epoch, Polled};
 pub use error::{ErrorKind, RuntimeError};
@@ -84,7 +84,7 @@ pub use fed::{Connected, Fed};
 pub use feed::Skipped;
 pub use home::Home;
 pub use loader::{DeviceStats, Loader, LoaderStats};
-pub use log::{EventLog, LogEntry, Moment};
+pub use log::{EventLog, LogEntry, MOST_MOMENTS, Moment};
 pub use look::{Looked, look};
 pub use machine::Machine;
 pub use measure::{Alone, Measured, measure_accelerator};
@@ -95,6 +95,7 @@ pub use result::{
     FrontResult, Memory, RunResult,
 };
 pub use runtime::{EpochOptions, Runtime};
+pub use settings::settings;
 pub use source::Source;
 pub use stall::Stall;
 pub use survey::survey;

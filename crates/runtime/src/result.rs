@@ -148,7 +148,7 @@ pub struct Memory {
 }
 
 /// Bytes moved in the run.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Bytes {
     /// Read by the host, from storage or from the page cache.
     pub storage_read: u64,

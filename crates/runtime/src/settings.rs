@@ -8,11 +8,9 @@ use serde_json::{Value, json};
 use crate::config::RunConfig;
 use crate::drive::DriveConfig;
 
-/// Every setting under its flag's name.
-pub(crate) fn settings(
-    run: &RunConfig,
-    how: &DriveConfig,
-) -> BTreeMap<&'static str, Value> {
+/// Every setting under its flag's name: the result's `config`.
+#[must_use]
+pub fn settings(run: &RunConfig, how: &DriveConfig) -> BTreeMap<&'static str, Value> {
     let devices: Vec<&str> = run.devices.iter().map(|d| d.text()).collect();
     let accelerator = how.accelerator.build();
     let energy: Vec<String> = how.energy.meters.iter().map(ToString::to_string).collect();

@@ -26,7 +26,7 @@ use crate::error::RuntimeError;
 use crate::feed::{Feed, FeedAccount, FeedLinks, Mixing};
 use crate::front::{FrontJob, ReadStage, Worker};
 use crate::home::Home;
-use crate::log::EventLog;
+use crate::log::{EventLog, MOMENT_ROOM};
 use crate::pin::Pins;
 use crate::report::EpochReport;
 use crate::room::DEVICE_DEPTH;
@@ -69,6 +69,7 @@ impl Runtime {
         let (made_in, made) = bounded(FEED_ROOM as usize + 1);
         let (ready_in, ready) = bounded(READY_ROOM);
         let (jobs_in, jobs) = bounded(FRONT_DEPTH);
+        let (moments_in, moments) = bounded(MOMENT_ROOM);
         let account = Arc::new(Mutex::new(FeedAccount::default()));
 
         let (reader, workers) = self.spawn_front(jobs, &shared)?;
@@ -98,7 +99,7 @@ impl Runtime {
             links: Links { front: jobs_in, back, feed: made_in, events },
             clock: Clock::start(),
             gauge: Arc::clone(&shared.gauge),
-            log: EventLog::default(),
+            log: EventLog::watched(moments_in),
             stop: shared.stop.clone(),
             under: Under::after(self.n_started << 32),
             plan: Arc::clone(&plan),
@@ -107,6 +108,7 @@ impl Runtime {
         let collector = spawn("collector", &shared.stop, move || collector.run())?;
         Ok(Epoch {
             ready,
+            moments,
             gauge: shared.gauge,
             account,
             stop: shared.stop,

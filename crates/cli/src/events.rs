@@ -1,0 +1,109 @@
+//! `run --events FILE.jsonl`: what happens, written down while it happens, so that a run that is
+//! killed leaves its record. The lines are those of `bothends_report`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use bothends_report::{Header, Line};
+use bothends_runtime::{Ended, LogEntry, MOST_MOMENTS, Observer, Progress, RunResult};
+
+use crate::Failed;
+use crate::picture::{look, moment, run_result};
+use crate::run::{cannot_write, wrong};
+
+/// The file under way.
+#[derive(Debug)]
+pub(crate) struct EventFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+    epoch: u32,
+    /// Moments of this epoch so far: as many are written as a log keeps.
+    n_moments: usize,
+    /// The first thing that went wrong; nothing is written after it.
+    error: Option<io::Error>,
+}
+
+impl EventFile {
+    /// Makes the file and writes its first line.
+    pub(crate) fn create(path: &Path, header: &Header) -> Result<Self, Failed> {
+        if path == Path::new("-") {
+            return Err(wrong(
+                "`--events -`: give a file; standard output has the table",
+            ));
+        }
+        let file = File::create(path).map_err(|e| cannot_write(path, &e))?;
+        let mut events = Self {
+            path: path.to_owned(),
+            file: BufWriter::new(file),
+            epoch: 0,
+            n_moments: 0,
+            error: None,
+        };
+        events.write(&[Line::Header(header.clone())]);
+        events.checked()
+    }
+
+    /// Writes the last line.
+    pub(crate) fn end(mut self, result: &RunResult) -> Result<(), Failed> {
+        self.write(&[Line::Run { result: run_result(result)? }]);
+        self.checked().map(drop)
+    }
+
+    fn checked(mut self) -> Result<Self, Failed> {
+        match self.error.take() {
+            Some(error) => Err(cannot_write(&self.path, &error)),
+            None => Ok(self),
+        }
+    }
+
+    /// Writes lines through to the file. A run goes on without its record; the error is kept.
+    fn write(&mut self, lines: &[Line]) {
+        if self.error.is_none() {
+            self.error = self.try_write(lines).err();
+        }
+    }
+
+    fn try_write(&mut self, lines: &[Line]) -> io::Result<()> {
+        for line in lines {
+            self.file.write_all(line.to_text()?.as_bytes())?;
+        }
+        self.file.flush()
+    }
+}
+
+impl Observer for EventFile {
+    fn phase(&mut self, _: &str) {}
+    fn batch(&mut self, _: Progress) {}
+    fn note(&mut self, _: &str) {}
+
+    fn begin(&mut self, progress: Progress) {
+        let Progress { epoch, strategy, n_batches, .. } = progress;
+        (self.epoch, self.n_moments) = (epoch, 0);
+        self.write(&[Line::Begin { epoch, strategy: strategy.to_owned(), n_batches }]);
+    }
+
+    fn moments(&mut self, moments: &[LogEntry]) {
+        let room = MOST_MOMENTS.saturating_sub(self.n_moments);
+        let kept = moments.iter().take(room);
+        self.n_moments += kept.len();
+        let epoch = self.epoch;
+        self.write(
+            &kept.map(|entry| Line::moment(epoch, moment(entry))).collect::<Vec<_>>(),
+        );
+    }
+
+    fn end(&mut self, ended: Ended<'_>) {
+        let epoch = self.epoch;
+        let used = ended.usage.iter().map(|sample| Line::usage(epoch, look(sample)));
+        let mut lines: Vec<Line> = used.collect();
+        match serde_json::to_value(ended.result) {
+            Ok(result) => {
+                let moments_cut = ended.log.cut();
+                lines.push(Line::Epoch { epoch, moments_cut, result });
+                self.write(&lines);
+            }
+            Err(error) => self.error = Some(error.into()),
+        }
+    }
+}

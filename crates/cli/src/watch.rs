@@ -1,0 +1,54 @@
+//! Who watches a run: the bar always, the event file and the metrics where they are asked for.
+
+use bothends_runtime::{Ended, LogEntry, Observer, Progress};
+
+use crate::events::EventFile;
+use crate::metrics::MetricsServer;
+use crate::progress::Bar;
+
+/// All of them; each is told everything.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) bar: Bar,
+    pub(crate) events: Option<EventFile>,
+    pub(crate) metrics: Option<MetricsServer>,
+}
+
+impl Watch {
+    fn all(&mut self) -> impl Iterator<Item = &mut dyn Observer> {
+        let events = self.events.as_mut().map(|events| events as &mut dyn Observer);
+        let metrics = self.metrics.as_mut().map(|metrics| metrics as &mut dyn Observer);
+        let bar: &mut dyn Observer = &mut self.bar;
+        std::iter::once(bar).chain(events).chain(metrics)
+    }
+}
+
+impl Observer for Watch {
+    fn phase(&mut self, what: &str) {
+        self.all().for_each(|observer| observer.phase(what));
+    }
+
+    fn batch(&mut self, progress: Progress) {
+        self.all().for_each(|observer| observer.batch(progress));
+    }
+
+    fn note(&mut self, text: &str) {
+        self.all().for_each(|observer| observer.note(text));
+    }
+
+    fn begin(&mut self, progress: Progress) {
+        self.all().for_each(|observer| observer.begin(progress));
+    }
+
+    fn moments(&mut self, moments: &[LogEntry]) {
+        self.all().for_each(|observer| observer.moments(moments));
+    }
+
+    fn end(&mut self, ended: Ended<'_>) {
+        self.all().for_each(|observer| observer.end(ended));
+    }
+
+    fn asks_for_energy(&self) -> bool {
+        self.metrics.is_some()
+    }
+}

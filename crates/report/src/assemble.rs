@@ -1,0 +1,252 @@
+//! From a recording to what the report draws: names and units change, figures do not.
+//!
+//! The page of a run and the page that is made of its event file later both come through here,
+//! so they are the same.
+
+use serde_json::Value;
+
+use crate::record::{EpochRecord, Moment, Recording, What};
+use crate::{Emulated, Event, EventKind, Prong, ReportInput, StrategyRun, series};
+
+/// Batches of which "Two ends meeting" draws every one; of more, every second, third, …
+const MOST_DRAWN: usize = 12_000;
+
+impl From<&Recording> for ReportInput {
+    fn from(recording: &Recording) -> Self {
+        let header = &recording.header;
+        let rate_of_accelerator =
+            header.config.get("accelerator_images_per_s").and_then(Value::as_f64);
+        let run = recording.run.as_ref();
+        let drawn = Drawn::of(recording);
+        Self {
+            title: header.title.clone(),
+            note: header.note.clone(),
+            gaps: gaps(recording, drawn),
+            emulated: emulated(recording, rate_of_accelerator),
+            machine: header.machine.clone(),
+            command: header.command.clone(),
+            date: header.date.clone(),
+            version: header.version.clone(),
+            config: header.config.clone().into_iter().collect(),
+            alone: run.and_then(|run| run.alone(rate_of_accelerator)),
+            energy: run.map(|run| run.energy.domains.clone()).unwrap_or_default(),
+            runs: recording
+                .epochs
+                .iter()
+                .map(|e| strategy_run(e, recording, drawn))
+                .collect(),
+        }
+    }
+}
+
+/// What a page draws in one way for all its epochs.
+#[derive(Debug, Clone, Copy)]
+struct Drawn {
+    interval_s: f64,
+    /// Every so many batches' moments are drawn.
+    every: u32,
+}
+
+impl Drawn {
+    fn of(recording: &Recording) -> Self {
+        let n_delivered = |epoch: &EpochRecord| {
+            epoch.moments.iter().filter(|m| m.what == What::Delivered).count()
+        };
+        let counts: Vec<usize> = recording.epochs.iter().map(n_delivered).collect();
+        let longest_s =
+            recording.epochs.iter().map(EpochRecord::seconds).fold(0.0, f64::max);
+        let most = counts.iter().copied().max().unwrap_or(0);
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let every = counts.iter().sum::<usize>().div_ceil(MOST_DRAWN).max(1);
+        Self {
+            interval_s: series::interval_s(longest_s, most),
+            every: u32::try_from(every).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// What is known to be a model's: by what devices say, and by what the run was told.
+fn emulated(recording: &Recording, rate_of_accelerator: Option<f64>) -> Vec<Emulated> {
+    let figures = || recording.epochs.iter().filter_map(|epoch| epoch.figures.as_ref());
+    let devices = recording.header.config.get("csd").and_then(Value::as_array);
+    let mut specs = devices.into_iter().flatten().filter_map(Value::as_str);
+    let device = specs.any(|spec| spec.starts_with("sim:"))
+        || figures().flat_map(|f| &f.back).any(|device| device.emulated);
+    let accelerator = rate_of_accelerator.is_some()
+        || figures().any(|f| f.accelerator.utilisation.is_some());
+    [
+        (Emulated::Device, device),
+        (Emulated::Accelerator, accelerator),
+        (Emulated::Images, recording.header.generated_images),
+    ]
+    .into_iter()
+    .filter_map(|(part, is)| is.then_some(part))
+    .collect()
+}
+
+/// What the record lacks.
+fn gaps(recording: &Recording, drawn: Drawn) -> Vec<String> {
+    let mut gaps = Vec::new();
+    let n_whole = recording.epochs.iter().filter(|epoch| epoch.figures.is_some()).count();
+    if recording.run.is_none() {
+        let mut gap = format!(
+            "This run did not end: its record stops after {n_whole} whole epochs, so there are \
+             no figures of the whole run, and no energy."
+        );
+        if let Some(open) = recording.epochs.iter().find(|epoch| epoch.figures.is_none())
+        {
+            let n = open.moments.iter().filter(|m| m.what == What::Delivered).count();
+            gap += &format!(
+                " Of epoch {} there are {n} of {} batches; its rate counts full batches until \
+                 the last moment that was written.",
+                open.epoch, open.n_batches
+            );
+        }
+        if let Some(line) = recording.cut_line {
+            gap += &format!(" Line {line} of its file is cut off.");
+        }
+        gaps.push(gap);
+    }
+    for epoch in recording.epochs.iter().filter(|epoch| epoch.moments_cut > 0) {
+        gaps.push(format!(
+            "Of epoch {} the first {} moments were kept and {} later ones were not: its pictures \
+             end early.",
+            epoch.epoch,
+            epoch.moments.len(),
+            epoch.moments_cut
+        ));
+    }
+    if drawn.every > 1 {
+        gaps.push(format!("Of every {} batches one is drawn as dots.", drawn.every));
+    }
+    gaps
+}
+
+fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> StrategyRun {
+    let figures = epoch.figures.as_ref();
+    let seconds = epoch.seconds();
+    let full = recording.header.config.get("batch_size").and_then(Value::as_f64);
+    let images_a_batch = match figures {
+        Some(figures) => mean(figures.samples, figures.batches),
+        None => full.unwrap_or(f64::NAN),
+    };
+    let delivered = |by_device: bool| {
+        let of =
+            |m: &&Moment| m.what == What::Delivered && m.device.is_some() == by_device;
+        epoch.moments.iter().filter(of).count() as u64
+    };
+    let front_batches =
+        figures.map_or_else(|| delivered(false), |f| f.front.batches.into());
+    let back_batches = figures.map_or_else(
+        || delivered(true),
+        |f| f.back.iter().map(|device| u64::from(device.batches)).sum(),
+    );
+    let images_per_s = match figures {
+        Some(figures) => figures.images_per_s.unwrap_or(0.0),
+        #[expect(clippy::cast_precision_loss, reason = "a rate")]
+        None => (front_batches + back_batches) as f64 * images_a_batch / seconds,
+    };
+    let peak_of_run = recording.run.as_ref().and_then(|run| run.memory.peak_rss_bytes);
+    let digest = |digest: Option<&String>| digest.cloned().unwrap_or_default();
+    StrategyRun {
+        strategy: epoch.strategy.clone(),
+        seconds,
+        images_per_s: if images_per_s.is_finite() { images_per_s } else { 0.0 },
+        utilisation: figures.and_then(|f| f.accelerator.utilisation),
+        front_batches,
+        back_batches,
+        efficiency: figures.and_then(|f| f.efficiency),
+        cpu_ms_per_image: figures.and_then(|f| f.cpu_ms_per_image),
+        peak_rss_bytes: figures.and_then(|f| f.peak_rss_bytes).or(peak_of_run),
+        rescued: figures.map_or_else(|| n_rescued(&epoch.moments), |f| f.rescued),
+        stream_digest: digest(figures.and_then(|f| f.stream_digest.as_ref())),
+        content_digest: digest(figures.and_then(|f| f.content_digest.as_ref())),
+        stall: figures.map(|f| f.accelerator.stall_by),
+        events: epoch.moments.iter().filter_map(|m| event(m, drawn)).collect(),
+        rate: series::rate(&epoch.moments, seconds, drawn.interval_s, images_a_batch),
+        waiting: series::waiting(&epoch.moments, seconds),
+        cores: series::cores(&epoch.looks),
+        memory: series::memory(&epoch.looks),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a mean; 2^53 samples are beyond any run")]
+fn mean(samples: u64, batches: u32) -> f64 {
+    samples as f64 / f64::from(batches.max(1))
+}
+
+fn n_rescued(moments: &[Moment]) -> u64 {
+    moments.iter().filter(|moment| moment.what == What::Rescued).count() as u64
+}
+
+/// A moment that is drawn.
+fn event(moment: &Moment, drawn: Drawn) -> Option<Event> {
+    let kind = match moment.what {
+        What::Made => EventKind::Made,
+        What::Delivered => EventKind::Delivered,
+        What::Rescued => EventKind::Rescued,
+        What::Claimed | What::Lost => return None,
+    };
+    let prong = if moment.device.is_some() { Prong::Back } else { Prong::Front };
+    let event = Event { t_s: moment.t_s, batch: moment.batch, prong, kind };
+    moment.batch.is_multiple_of(drawn.every).then_some(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{example, html};
+
+    #[test]
+    fn the_page_of_a_file_is_the_page_of_the_run() {
+        let of_run = ReportInput::from(&example::recording());
+        let read = Recording::read(&mut example::lines().as_bytes()).unwrap();
+        assert_eq!(html(&ReportInput::from(&read)), html(&of_run));
+        assert_eq!(of_run.emulated.len(), 3);
+        assert!(of_run.gaps.is_empty(), "{:?}", of_run.gaps);
+    }
+
+    #[test]
+    fn a_run_that_was_killed_still_makes_a_page_that_says_so() {
+        let whole = example::lines();
+        let at = whole.rfind("\"moment\"").unwrap();
+        let read = Recording::read(&mut &whole.as_bytes()[..at]).unwrap();
+        let input = ReportInput::from(&read);
+        let page = html(&input);
+        assert!(page.contains("This run did not end"), "{:?}", input.gaps);
+        assert!(page.contains("is cut off") && page.ends_with("</html>\n"));
+        // What is not known is not made up.
+        let open = input.runs.last().unwrap();
+        assert_eq!(
+            (open.stall, open.utilisation, open.cpu_ms_per_image),
+            (None, None, None)
+        );
+        assert!(open.images_per_s > 0.0 && open.seconds > 0.0);
+        assert_eq!(input.energy, []);
+        // An emulated device stays one, although no figure says so.
+        assert!(input.emulated.contains(&Emulated::Device));
+        // Only the header.
+        let at = whole.find('\n').unwrap();
+        let read = Recording::read(&mut &whole.as_bytes()[..=at]).unwrap();
+        assert!(html(&ReportInput::from(&read)).contains("after 0 whole epochs"));
+    }
+
+    #[test]
+    fn of_very_many_batches_some_are_drawn_with_all_their_moments() {
+        let mut recording = example::recording();
+        let made = recording.epochs[0].moments.clone();
+        recording.epochs[0].moments = (0..30_000_u32)
+            .flat_map(|batch| {
+                let t_s = f64::from(batch) / 1e4;
+                let moment = |what| Moment { t_s, batch, what, ..made[0] };
+                [moment(What::Made), moment(What::Delivered)]
+            })
+            .collect();
+        let input = ReportInput::from(&recording);
+        assert_eq!(input.runs[0].events.len(), 2 * 10_000);
+        assert!(input.gaps[0].starts_with("Of every 3 batches one"), "{:?}", input.gaps);
+        let images: f64 =
+            input.runs[0].rate.iter().map(|s| s.value * (s.to_s - s.from_s)).sum();
+        assert!(images > 0.0);
+    }
+}

@@ -1,0 +1,348 @@
+//! What a run under way says to Prometheus: counters, gauges and a histogram in the text form,
+//! version 0.0.4.
+//!
+//! Only text is made here; who asks and how it reaches them is for the command line.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::StallSeconds;
+use crate::figures::EnergyFigure;
+use crate::record::{Moment, What};
+use crate::series::Queue;
+
+/// Upper ends of the histogram's buckets, in seconds.
+const BUCKETS_S: [f64; 12] =
+    [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
+
+const SIDES: [&str; 2] = ["front", "back"];
+
+/// Sums of one epoch so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counted {
+    /// Samples delivered: the host's, the devices'.
+    pub samples: [u64; 2],
+    /// Seconds in which the consumer had no batch, by cause.
+    pub stall: StallSeconds,
+    /// Seconds in which the accelerator computed.
+    pub busy_s: f64,
+}
+
+impl Counted {
+    fn plus(self, other: Self) -> Self {
+        let stall = |of: fn(&StallSeconds) -> f64| of(&self.stall) + of(&other.stall);
+        Self {
+            samples: [0, 1].map(|side| self.samples[side] + other.samples[side]),
+            stall: StallSeconds {
+                read: stall(|s| s.read),
+                decode: stall(|s| s.decode),
+                device: stall(|s| s.device),
+                copy: stall(|s| s.copy),
+                consumer: stall(|s| s.consumer),
+            },
+            busy_s: self.busy_s + other.busy_s,
+        }
+    }
+}
+
+/// Times from claim to result.
+#[derive(Debug, Clone, Copy, Default)]
+struct Histogram {
+    buckets: [u64; BUCKETS_S.len()],
+    count: u64,
+    sum_s: f64,
+}
+
+impl Histogram {
+    fn add(&mut self, seconds: f64) {
+        for (bucket, end) in self.buckets.iter_mut().zip(BUCKETS_S) {
+            *bucket += u64::from(seconds <= end);
+        }
+        self.count += 1;
+        self.sum_s += seconds;
+    }
+}
+
+/// What is known of a run so far.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    version: String,
+    epoch: u32,
+    n_batches: u32,
+    n_delivered: u32,
+    /// Of the epochs before.
+    before: Counted,
+    now: Counted,
+    latency: [Histogram; 2],
+    /// Since when each claim is under way.
+    claims: BTreeMap<(Option<u16>, u32), f64>,
+    queue: Queue,
+    /// The latest batch that each end took on.
+    ends: [Option<u32>; 2],
+    /// By path.
+    bytes: Vec<(&'static str, u64)>,
+    energy: Vec<EnergyFigure>,
+}
+
+impl Metrics {
+    /// Nothing yet, of this release of the program.
+    #[must_use]
+    pub fn new(version: &str) -> Self {
+        Self { version: version.to_owned(), ..Self::default() }
+    }
+
+    /// An epoch begins.
+    pub fn begin(&mut self, epoch: u32, n_batches: u32) {
+        self.before = self.before.plus(std::mem::take(&mut self.now));
+        (self.epoch, self.n_batches, self.n_delivered) = (epoch, n_batches, 0);
+        self.claims.clear();
+        self.queue = Queue::default();
+        self.ends = [None; 2];
+    }
+
+    /// Something happened to a batch.
+    pub fn moment(&mut self, moment: &Moment) {
+        let side = usize::from(moment.device.is_some());
+        let key = (moment.device, moment.batch);
+        match moment.what {
+            What::Claimed | What::Rescued => {
+                self.claims.insert(key, moment.t_s);
+                self.ends[side] = Some(moment.batch);
+            }
+            What::Made => {
+                if let Some(since_s) = self.claims.remove(&key) {
+                    self.latency[side].add((moment.t_s - since_s).max(0.0));
+                }
+            }
+            What::Lost => {
+                self.claims.remove(&key);
+            }
+            What::Delivered => self.n_delivered += 1,
+        }
+        self.queue.take(moment);
+    }
+
+    /// The epoch's sums so far.
+    pub fn counted(&mut self, now: Counted) {
+        self.now = now;
+    }
+
+    /// The run's bytes so far, by path.
+    pub fn bytes(&mut self, bytes: &[(&'static str, u64)]) {
+        self.bytes = bytes.to_vec();
+    }
+
+    /// The run's energy so far, by domain.
+    pub fn energy(&mut self, figures: Vec<EnergyFigure>) {
+        self.energy = figures;
+    }
+
+    /// Everything, as Prometheus reads it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = Text::default();
+        let version = ("version", self.version.as_str());
+        text.family("build_info", "gauge", "The program's release.");
+        text.sample("build_info", &[version], 1.0);
+        self.counters(&mut text);
+        self.histogram(&mut text);
+        self.gauges(&mut text);
+        self.joules(&mut text);
+        text.0
+    }
+
+    fn counters(&self, text: &mut Text) {
+        let Counted { samples, stall, busy_s } = self.before.plus(self.now);
+        text.family("samples_total", "counter", "Samples delivered, by who made them.");
+        for (side, n) in SIDES.into_iter().zip(samples) {
+            text.sample("samples_total", &[("side", side)], count(n));
+        }
+        let help =
+            "Seconds in which the accelerator had no batch, by what was waited for.";
+        text.family("stall_seconds_total", "counter", help);
+        for (who, seconds) in [
+            ("read", stall.read),
+            ("decode", stall.decode),
+            ("device", stall.device),
+            ("copy", stall.copy),
+            ("consumer", stall.consumer),
+        ] {
+            text.sample("stall_seconds_total", &[("who", who)], seconds);
+        }
+        let help =
+            "Seconds in which the accelerator computed (0 with the accelerator host).";
+        text.family("accelerator_busy_seconds_total", "counter", help);
+        text.sample("accelerator_busy_seconds_total", &[], busy_s);
+        if !self.bytes.is_empty() {
+            text.family("bytes_total", "counter", "Bytes moved, by their way.");
+        }
+        for (path, n) in &self.bytes {
+            text.sample("bytes_total", &[("path", path)], count(*n));
+        }
+    }
+
+    fn histogram(&self, text: &mut Text) {
+        let help = "Seconds from when a prong took a batch on to when it finished it.";
+        text.family("batch_latency_seconds", "histogram", help);
+        for (side, histogram) in SIDES.into_iter().zip(&self.latency) {
+            let name = "batch_latency_seconds_bucket";
+            for (n, end) in histogram.buckets.iter().zip(BUCKETS_S) {
+                text.sample(name, &[("side", side), ("le", &end.to_string())], count(*n));
+            }
+            let all = count(histogram.count);
+            text.sample(name, &[("side", side), ("le", "+Inf")], all);
+            text.sample("batch_latency_seconds_sum", &[("side", side)], histogram.sum_s);
+            text.sample("batch_latency_seconds_count", &[("side", side)], all);
+        }
+    }
+
+    fn gauges(&self, text: &mut Text) {
+        text.family("queue_depth", "gauge", "Batches in each stage.");
+        let claimed = |by_device: bool| {
+            let of = |(device, _): &&(Option<u16>, u32)| device.is_some() == by_device;
+            count(self.claims.keys().filter(of).count() as u64)
+        };
+        let [front, back] = self.queue.waiting();
+        for (stage, n) in [
+            ("front_claimed", claimed(false)),
+            ("back_claimed", claimed(true)),
+            ("front_waiting", f64::from(front)),
+            ("back_waiting", f64::from(back)),
+        ] {
+            text.sample("queue_depth", &[("stage", stage)], n);
+        }
+        for (side, end) in SIDES.into_iter().zip(self.ends) {
+            let name = format!("{side}_cursor");
+            let help =
+                format!("The latest batch that the {side} took on, in plan order.");
+            if let Some(batch) = end {
+                text.family(&name, "gauge", &help);
+                text.sample(&name, &[], f64::from(batch));
+            }
+        }
+        for (name, help, value) in [
+            ("epoch", "The epoch under way.", self.epoch),
+            ("epoch_batches", "Batches that the epoch delivers.", self.n_batches),
+            (
+                "epoch_delivered",
+                "Batches of the epoch delivered so far.",
+                self.n_delivered,
+            ),
+        ] {
+            text.family(name, "gauge", help);
+            text.sample(name, &[], f64::from(value));
+        }
+    }
+
+    /// Figures that do not say that they were measured are modelled here.
+    fn joules(&self, text: &mut Text) {
+        let joules = self.energy.iter().filter(|figure| figure.joules.is_finite());
+        let mut sums: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+        for figure in joules {
+            let is_measured = figure.source.starts_with("measured(");
+            let source = if is_measured { "measured" } else { "modelled" };
+            *sums.entry((&figure.name, source)).or_default() += figure.joules;
+        }
+        if !sums.is_empty() {
+            let help = "Energy by domain, as of the last epoch that ended.";
+            text.family("energy_joules_total", "counter", help);
+        }
+        for ((domain, source), joules) in sums {
+            let labels = [("domain", domain), ("source", source)];
+            text.sample("energy_joules_total", &labels, joules);
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "Prometheus has no other numbers")]
+fn count(n: u64) -> f64 {
+    n as f64
+}
+
+/// The text form, family by family.
+#[derive(Debug, Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "# HELP bothends_{name} {help}");
+        let _ = writeln!(self.0, "# TYPE bothends_{name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(name, value)| format!("{name}=\"{}\"", escape(value)))
+            .collect();
+        let labels = if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{}}}", labels.join(","))
+        };
+        let _ = writeln!(self.0, "bothends_{name}{labels} {value}");
+    }
+}
+
+/// A label's value: backslash, quote and line end are written out.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    fn metrics() -> Metrics {
+        let recording = example::recording();
+        let mut metrics = Metrics::new("0.1.0");
+        for epoch in &recording.epochs {
+            metrics.begin(epoch.epoch, epoch.n_batches);
+            epoch.moments.iter().for_each(|moment| metrics.moment(moment));
+            let stall = StallSeconds { decode: 1.5, ..StallSeconds::default() };
+            metrics.counted(Counted { samples: [100, 28], stall, busy_s: 0.25 });
+        }
+        metrics.bytes(&[("storage_read", 12), ("device_to_host", 34)]);
+        metrics.energy(example::input().energy);
+        metrics
+    }
+
+    #[test]
+    fn the_sums_of_all_epochs_are_there() {
+        let text = metrics().text();
+        for line in [
+            "bothends_build_info{version=\"0.1.0\"} 1",
+            "bothends_samples_total{side=\"front\"} 200",
+            "bothends_samples_total{side=\"back\"} 56",
+            "bothends_stall_seconds_total{who=\"decode\"} 3",
+            "bothends_accelerator_busy_seconds_total 0.5",
+            "bothends_bytes_total{path=\"device_to_host\"} 34",
+            "bothends_batch_latency_seconds_bucket{side=\"front\",le=\"+Inf\"} 75",
+            "bothends_batch_latency_seconds_count{side=\"back\"} 5",
+            "bothends_queue_depth{stage=\"back_waiting\"} 0",
+            "bothends_epoch_delivered 40",
+            "bothends_energy_joules_total{domain=\"memory\",source=\"modelled\"} 21.25",
+            "bothends_energy_joules_total{domain=\"package\",source=\"measured\"} 412",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_fresh_one_has_no_figures_that_nobody_counted() {
+        let text = Metrics::new("x\"\\\n").text();
+        assert!(text.contains("version=\"x\\\"\\\\\\n\""), "{text}");
+        for absent in ["energy_joules_total", "bytes_total", "front_cursor"] {
+            assert!(!text.contains(absent), "{absent}");
+        }
+    }
+
+    #[test]
+    fn a_histogram_counts_what_is_below_each_end() {
+        let mut histogram = Histogram::default();
+        [0.001, 0.02, 3.0, 99.0].iter().for_each(|seconds| histogram.add(*seconds));
+        assert_eq!(histogram.buckets, [1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 3, 3]);
+        assert_eq!(histogram.count, 4);
+    }
+}
