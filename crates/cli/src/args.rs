@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
-use crate::energy::EnergyArgs;
 use crate::au::AuArgs;
+use crate::energy::EnergyArgs;
 pub(crate) use show::{ReportArgs, ShowArgs};
 
 /// Feeds deep-learning accelerators from both ends of an epoch.

@@ -152,14 +152,15 @@ fn job(
     in_memory.read.page_cache = PageCacheUse::Through;
     let mut runtime = Runtime::open(in_memory)?;
     // Once for the page cache.
-    runtime.measure_job(accelerator, LASTING / 4)?;
-    let prepared = runtime.measure_job(accelerator, LASTING)?;
+    runtime.feed(accelerator, LASTING / 4)?;
+    let prepared = runtime.feed(accelerator, LASTING)?.images_per_s;
     let mut from_storage = alone.clone();
     from_storage.read.page_cache = PageCacheUse::Past;
-    let read = Runtime::open(from_storage)?.measure_job(accelerator, LASTING)?;
-    let (Some(prepared), Some(read)) = (prepared, read) else { return Ok(None) };
+    let read = Runtime::open(from_storage)?.feed(accelerator, LASTING)?.images_per_s;
+    if prepared <= 0.0 || read <= 0.0 {
+        return Ok(None);
+    }
     let is_in_memory = Runtime::open(alone.clone())?.source().goes_through_page_cache();
-    let (prepared, read) = (prepared.images_per_s, read.images_per_s);
     let images_per_s = Throughput {
         accelerator: computing,
         prepared,

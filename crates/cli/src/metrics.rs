@@ -92,7 +92,7 @@ impl Observer for MetricsServer {
 
     fn moments(&mut self, moments: &[LogEntry]) {
         self.tell(|metrics| {
-            moments.iter().for_each(|entry| metrics.moment(&moment(entry)))
+            moments.iter().for_each(|entry| metrics.moment(&moment(entry)));
         });
     }
 

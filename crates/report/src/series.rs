@@ -95,8 +95,8 @@ pub(crate) fn rate(
 /// Counts finished batches that wait, moment by moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
-    /// Batches that wait, and whether a device made each.
-    waits: BTreeMap<u32, bool>,
+    /// Batches that wait, and the device that made each; none is the host.
+    waits: BTreeMap<u32, Option<u16>>,
     delivered: BTreeSet<u32>,
     front: u32,
     back: u32,
@@ -112,23 +112,22 @@ impl Queue {
                 if self.delivered.contains(&batch) || self.waits.contains_key(&batch) {
                     return false;
                 }
-                let by_device = moment.device.is_some();
-                self.waits.insert(batch, by_device);
-                *self.side(by_device) += 1;
+                self.waits.insert(batch, moment.device);
+                *self.side(moment.device) += 1;
                 true
             }
             What::Delivered => {
                 self.delivered.insert(batch);
-                let Some(by_device) = self.waits.remove(&batch) else { return false };
-                *self.side(by_device) -= 1;
+                let Some(device) = self.waits.remove(&batch) else { return false };
+                *self.side(device) -= 1;
                 true
             }
             What::Claimed | What::Rescued | What::Lost => false,
         }
     }
 
-    fn side(&mut self, by_device: bool) -> &mut u32 {
-        if by_device { &mut self.back } else { &mut self.front }
+    fn side(&mut self, device: Option<u16>) -> &mut u32 {
+        if device.is_some() { &mut self.back } else { &mut self.front }
     }
 
     /// Batches that wait: the host's, the devices'.

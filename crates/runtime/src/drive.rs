@@ -14,7 +14,7 @@ use bothends_core::select::StrategyConfig;
 
 use crate::batch::Batch;
 use crate::checkpoint::{self, Consumed};
-use crate::energy::{Counted, EnergyConfig, Metering, Meters, Used};
+use crate::energy::{Counted, EnergyConfig, Metering, Meters, Used, devices_say};
 use crate::epoch::Epoch;
 use crate::error::RuntimeError;
 use crate::log::{EventLog, LogEntry};
@@ -410,7 +410,7 @@ impl Run<'_> {
         let Some(((result, log), usage)) = last else { return };
         self.bytes.storage_read = self.runtime.storage_read_bytes();
         let energy = match observer.asks_for_energy() {
-            true => self.runtime.device_stats().1,
+            true => devices_say(self.runtime),
             false => Vec::new(),
         };
         let bytes = self.bytes;

@@ -141,6 +141,30 @@ impl Used {
     }
 }
 
+/// What the devices say that they have used since they started, while a run goes on.
+pub(crate) fn devices_say(runtime: &mut Runtime) -> Vec<EnergyDomain> {
+    let mut domains = Vec::new();
+    for (i, stats) in runtime.device_stats().into_iter().enumerate() {
+        for EnergyReading { domain, energy_uj, source } in
+            stats.into_iter().flat_map(|s| s.energy)
+        {
+            #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 9 GJ")]
+            let joules = energy_uj as f64 / 1e6;
+            let name = format!("device {i} {domain}");
+            domains.push(EnergyDomain {
+                name,
+                joules,
+                low: joules,
+                high: joules,
+                source,
+                net_of_idle_joules: None,
+                attributed_joules: None,
+            });
+        }
+    }
+    domains
+}
+
 fn reported(readings: &[EnergyReading]) -> Vec<Reported> {
     let reported = |reading: &EnergyReading| Reported {
         domain: reading.domain.clone(),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bothends_accel::{AccelConfig, Step, Usage};
 use serde::Serialize;
 
+use crate::energy::Used;
 use crate::error::RuntimeError;
 use crate::process;
 use crate::runtime::{EpochOptions, Runtime};
@@ -82,7 +83,7 @@ impl Runtime {
     ) -> Result<Fed, RuntimeError> {
         let accelerator_ns = accelerator.busy_ns(self.config.batch_size);
         let options = EpochOptions { accelerator_ns, ..self.options_of_measurement() };
-        let devices_cpu_before = self.device_stats().0;
+        let devices_cpu_before = Used::now(self).device_process_seconds(self);
         let mut accelerator = accelerator.build();
         let usage = UsageLog::begin()?;
         let mut epoch = self.start_epoch(&options)?;
@@ -108,7 +109,8 @@ impl Runtime {
         self.finish_epoch(epoch);
         self.let_devices_finish();
         result?;
-        let devices_cpu_s = self.device_stats().0 - devices_cpu_before;
+        let devices_cpu_s =
+            Used::now(self).device_process_seconds(self) - devices_cpu_before;
         let n_samples: u32 = taken.iter().map(|taken| taken.n_samples).sum();
         let has_rate = accelerator.samples_per_s().is_some();
         let steady = Steady::of(&taken);

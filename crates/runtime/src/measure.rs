@@ -10,7 +10,6 @@ use bothends_core::ids::{EpochIdx, Prong};
 use bothends_core::select::StrategyConfig;
 use serde::Serialize;
 
-use crate::batch::Batch;
 use crate::error::RuntimeError;
 use crate::process;
 use crate::runtime::{EpochOptions, Runtime};
@@ -78,24 +77,7 @@ impl Runtime {
         &mut self,
         lasting: Duration,
     ) -> Result<Option<Measured>, RuntimeError> {
-        self.measure(StrategyConfig::Cpu, lasting, |prong| prong == Prong::Front, |_| {})
-    }
-
-    /// Measures the host feeding an accelerator, for about `lasting`: what comes through when
-    /// both do their part. `None` when too little came.
-    ///
-    /// # Errors
-    /// What ends an epoch.
-    pub fn measure_job(
-        &mut self,
-        accelerator: &AccelConfig,
-        lasting: Duration,
-    ) -> Result<Option<Measured>, RuntimeError> {
-        let mut accelerator = accelerator.build();
-        let step = move |batch: &Batch| {
-            accelerator.step(batch.n_valid(), batch.ready);
-        };
-        self.measure(StrategyConfig::Cpu, lasting, |prong| prong == Prong::Front, step)
+        self.measure(StrategyConfig::Cpu, lasting, |prong| prong == Prong::Front)
     }
 
     /// Measures all connected devices together without the host, for about `lasting`; `None`
@@ -107,7 +89,7 @@ impl Runtime {
         &mut self,
         lasting: Duration,
     ) -> Result<Option<Measured>, RuntimeError> {
-        self.measure(StrategyConfig::Csd, lasting, |prong| prong != Prong::Front, |_| {})
+        self.measure(StrategyConfig::Csd, lasting, |prong| prong != Prong::Front)
     }
 
     /// The batches that count, from the first delivered batch to the last; `None` when too few
@@ -118,7 +100,6 @@ impl Runtime {
         strategy: StrategyConfig,
         lasting: Duration,
         counts: fn(Prong) -> bool,
-        mut consume: impl FnMut(&Batch),
     ) -> Result<Option<Measured>, RuntimeError> {
         let options = EpochOptions { strategy, ..self.options_of_measurement() };
         let mut epoch = self.start_epoch(&options)?;
@@ -138,7 +119,6 @@ impl Runtime {
                         n_samples += batch.n_valid();
                     }
                     n_batches += 1;
-                    consume(&batch);
                 }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
