@@ -52,8 +52,8 @@ const STALL_TEXT: &str = "Seconds of the epoch in which the accelerator had noth
     it was waiting for. Shorter is better.";
 const WAITING_TEXT: &str = "Finished batches that lay ready. Where there are none, the accelerator \
     takes batches faster than they are made; a hill of the device's is work done ahead of time.";
-const CORES_TEXT: &str = "How many processors the host process used. What a device does costs the \
-    host none of it.";
+const CORES_TEXT: &str = "How many processors the host process used. What a device does is not in it; \
+    what it takes to receive the device's batches is.";
 const MEMORY_TEXT: &str = "The host process, pages that it shares counted in part (PSS). Batches \
     take no more of it than their budget, however long the run.";
 const ENERGY_TEXT: &str = "Of the whole run. Meters and models are kept apart: a model's figure is as \

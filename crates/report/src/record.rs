@@ -287,7 +287,9 @@ impl Recording {
                 line => RecordError::Damaged { line, why },
             };
             let is_whole = bytes.ends_with(b"\n");
-            let line = match serde_json::from_slice::<Line>(&bytes) {
+            // Without its end, so that the parser speaks of no second line.
+            let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+            let line = match serde_json::from_slice::<Line>(text) {
                 Ok(line) => line,
                 Err(_) if !is_whole && number > 1 && !is_too_long(&bytes) => {
                     recording.cut_line = Some(number);
