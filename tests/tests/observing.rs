@@ -1,7 +1,7 @@
 //! What a run shows of itself: its page made again of its events, its trace, and its metrics
 //! while it runs.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests; skips must be seen")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -95,11 +95,11 @@ pub(crate) fn rate(
 /// Counts finished batches that wait, moment by moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
-    /// Batches that wait, and the device that made each; none is the host.
-    waits: BTreeMap<u32, Option<u16>>,
+    /// Batches that wait, each with the side that made it.
+    waits: BTreeMap<u32, usize>,
     delivered: BTreeSet<u32>,
-    front: u32,
-    back: u32,
+    /// How many of the host's, of the devices'.
+    waiting: [u32; 2],
 }
 
 impl Queue {
@@ -112,27 +112,24 @@ impl Queue {
                 if self.delivered.contains(&batch) || self.waits.contains_key(&batch) {
                     return false;
                 }
-                self.waits.insert(batch, moment.device);
-                *self.side(moment.device) += 1;
+                let side = usize::from(moment.device.is_some());
+                self.waits.insert(batch, side);
+                self.waiting[side] += 1;
                 true
             }
             What::Delivered => {
                 self.delivered.insert(batch);
-                let Some(device) = self.waits.remove(&batch) else { return false };
-                *self.side(device) -= 1;
+                let Some(side) = self.waits.remove(&batch) else { return false };
+                self.waiting[side] -= 1;
                 true
             }
             What::Claimed | What::Rescued | What::Lost => false,
         }
     }
 
-    fn side(&mut self, device: Option<u16>) -> &mut u32 {
-        if device.is_some() { &mut self.back } else { &mut self.front }
-    }
-
     /// Batches that wait: the host's, the devices'.
     pub(crate) fn waiting(&self) -> [u32; 2] {
-        [self.front, self.back]
+        self.waiting
     }
 }
 
