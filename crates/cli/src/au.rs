@@ -129,7 +129,7 @@ fn text(reported: &Reported) -> String {
         back.push("no device".to_owned());
     }
     format!(
-        "{note}\n{recipe}, batches of {batch_size} f32 in planes, {workers} workers, {}, side \
+        "{note}\n{recipe}, batches of {batch_size} f32 in planes, workers: {workers}, {}, side \
          index {side_index}, page cache warm\n\n{}",
         back.join(", "),
         au.table()
