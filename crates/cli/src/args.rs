@@ -2,6 +2,9 @@
 //! on them. What they mean together is decided in `run.rs`.
 
 mod show;
+mod simulate;
+
+pub(crate) use simulate::{RecoveryArg, SimulateArgs, SizingArgs};
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -340,74 +343,6 @@ pub(crate) enum BenchReaderArg {
     Uring,
     Pread,
     Both,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct SimulateArgs {
-    /// A scenario by name (may repeat), or all
-    #[arg(long, value_name = "NAME|all", action = ArgAction::Append)]
-    pub(crate) scenario: Vec<String>,
-    /// A scenario of your own (may repeat)
-    #[arg(long, value_name = "FILE", action = ArgAction::Append)]
-    pub(crate) config: Vec<PathBuf>,
-    /// A strategy (may repeat); by default cpu, mte, wrr, relaxed and ordered
-    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
-    pub(crate) strategy: Vec<String>,
-    /// Whether the host stands in for lost and late devices; by default as the scenario says
-    #[arg(long, value_enum, value_name = "on|off")]
-    pub(crate) recovery: Option<RecoveryArg>,
-    /// Instead of the scenario's: throughput, energy or host-cpu-cap=P (percent)
-    #[arg(long, value_name = "GOAL")]
-    pub(crate) objective: Option<String>,
-    /// Play the seeds 1 to N instead of the scenario's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub(crate) seeds: Option<u64>,
-    /// Write the results as JSON; - for standard output
-    #[arg(long, value_name = "FILE|-")]
-    pub(crate) json: Option<PathBuf>,
-    /// Name the scenarios, and play none
-    #[arg(long)]
-    pub(crate) list: bool,
-    #[command(flatten)]
-    pub(crate) sizing: SizingArgs,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Would devices pay?")]
-pub(crate) struct SizingArgs {
-    /// Say what devices would do for a host that `doctor --data --csd --json` measured
-    #[arg(long, requires = "doctor", conflicts_with_all = SCENARIO_FLAGS)]
-    pub(crate) plan: bool,
-    /// What doctor wrote
-    #[arg(long, value_name = "FILE", requires = "plan")]
-    pub(crate) doctor: Option<PathBuf>,
-    /// A device that doctor measured; by default the first
-    #[arg(long, value_name = "PRESET", requires = "plan")]
-    pub(crate) preset: Option<String>,
-    /// Numbers of devices
-    #[arg(long, value_name = "K[,K...]", requires = "plan", value_delimiter = ',', default_value = "0,1,2,4,8", value_parser = clap::value_parser!(u32).range(0..=1000))]
-    pub(crate) count: Vec<u32>,
-    /// What is to be fed: a name, or images per second
-    #[arg(
-        long,
-        value_name = "NAME|RATE",
-        requires = "plan",
-        default_value = "resnet50-a100"
-    )]
-    pub(crate) accelerator: String,
-    /// Host workers; by default the most that doctor measured
-    #[arg(long, value_name = "N", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) workers: Option<u32>,
-}
-
-/// Flags that play scenarios.
-const SCENARIO_FLAGS: [&str; 7] =
-    ["scenario", "config", "strategy", "recovery", "objective", "seeds", "list"];
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum RecoveryArg {
-    On,
-    Off,
 }
 
 #[derive(Debug, clap::Args)]
