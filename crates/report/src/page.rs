@@ -316,12 +316,10 @@ mod tests {
             (run.utilisation, run.efficiency, run.images_per_s) = (None, None, 0.0);
             run.events.clear();
             (run.stall, run.cpu_ms_per_image, run.peak_rss_bytes) = (None, None, None);
-            (
-                run.rate.clear(),
-                run.waiting.clear(),
-                run.cores.clear(),
-                run.memory.clear(),
-            );
+            run.rate.clear();
+            run.waiting.clear();
+            run.cores.clear();
+            run.memory.clear();
         }
         input.energy.clear();
         for _ in 0..3 {
