@@ -20,9 +20,9 @@ use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
 use bothends_core::recipe::{Numerics, Recipe};
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
-    AccelConfig, BadPolicy, Digesting, DriveConfig, Driven, EnergyConfig, EpochResult,
-    MemoryBudget, Observer, Progress, ReadConfig, ReaderKind, RunConfig, Runtime,
-    SideIndexUse, drive,
+    AccelConfig, BadPolicy, Digesting, DriveConfig, EnergyConfig, EpochResult,
+    MemoryBudget, Observer, Progress, ReadConfig, ReaderKind, RunConfig, RunResult,
+    Runtime, SideIndexUse, drive,
 };
 use bothends_samples::GenerateConfig;
 
@@ -195,12 +195,12 @@ impl Setup {
 
     /// Runs in this process; the result of the last epoch.
     pub fn run(&self) -> Result<EpochResult> {
-        let mut driven = self.drive()?;
-        driven.result.epochs.pop().context("an epoch")
+        let mut result = self.drive()?;
+        result.epochs.pop().context("an epoch")
     }
 
     /// Runs in this process; everything that came out.
-    pub fn drive(&self) -> Result<Driven> {
+    pub fn drive(&self) -> Result<RunResult> {
         let how = DriveConfig {
             epochs: self.epochs,
             compare: Vec::new(),

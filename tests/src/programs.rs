@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -72,8 +73,10 @@ pub fn run(command: &mut Command, deadline: Duration) -> Result<Output> {
 
 /// Runs a program that prints a lot, and returns what it printed; it must succeed.
 pub fn run_reading(command: &mut Command, deadline: Duration) -> Result<String> {
-    let path =
-        std::env::temp_dir().join(format!("bothends-test-{}.out", std::process::id()));
+    // Tests of one program run at the same time.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (process, call) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let path = std::env::temp_dir().join(format!("bothends-test-{process}-{call}.out"));
     let file = std::fs::File::create(&path)?;
     let mut child = command.stdin(std::process::Stdio::null()).stdout(file).spawn()?;
     let ended = eventually(deadline, || !matches!(child.try_wait(), Ok(None)));

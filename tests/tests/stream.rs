@@ -196,11 +196,11 @@ fn a_late_answer_is_not_taken_for_a_batch_of_the_next_epoch() -> Result<()> {
     programs::program("firmware-sim")?;
     let data = generated()?;
     let alone = Setup { strategy: "cpu", epochs: 6, batch_size: 17, ..Setup::new(&data) };
-    let reference = alone.drive()?.result;
+    let reference = alone.drive()?;
     for rate in ["0.05x", "0.1x", "0.15x"] {
         let devices = vec![format!("sim:ideal,rate={rate}")];
         let setup = Setup { strategy: "ordered", workers: 2, devices, ..alone.clone() };
-        let result = setup.drive().with_context(|| format!("{setup:?}"))?.result;
+        let result = setup.drive().with_context(|| format!("{setup:?}"))?;
         for (epoch, reference) in result.epochs.iter().zip(&reference.epochs) {
             ensure!(epoch.stream_digest == reference.stream_digest, "{setup:?}");
         }

@@ -14,8 +14,10 @@ use bothends_runtime::{
 use bothends_samples::GenerateConfig;
 
 use crate::args::DemoArgs;
+use crate::picture::{Keep, Recorder};
 use crate::progress::Bar;
 use crate::run::{cannot_write, write};
+use crate::watch::Watch;
 use crate::{Failed, picture, say};
 
 /// How much faster than the host alone the emulated accelerator is: enough that the host
@@ -82,20 +84,19 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
     let header = picture::header("Feeding an accelerator from both ends", &config, &how);
     let header = picture::as_demo(header, args.data.as_deref());
     let mut runtime = Runtime::open(config)?;
-    let driven = drive(&mut runtime, &how, &mut bar);
-    bar.clear();
-    let driven = driven?;
-    let input = ReportInput::from(&picture::recording(header, &driven)?);
-    write(
-        &args.out.join("summary.json"),
-        &serde_json::to_string_pretty(&driven.result)?,
-    )?;
+    let recorder = Recorder::new(Keep::Moments);
+    let mut watch = Watch { bar, recorder, events: None, metrics: None };
+    let result = drive(&mut runtime, &how, &mut watch);
+    watch.bar.clear();
+    let result = result?;
+    let input = ReportInput::from(&watch.recorder.recording(header, &result)?);
+    write(&args.out.join("summary.json"), &serde_json::to_string_pretty(&result)?)?;
     write(&args.out.join("report.html"), &bothends_report::html(&input))?;
     say::line(&bothends_report::table(&input));
     for line in LEGEND {
         say::line(line);
     }
-    for line in picture::verdict(&driven) {
+    for line in picture::verdict(&result) {
         say::line(&line);
     }
     say::line(&format!("summary: {}", args.out.join("summary.json").display()));

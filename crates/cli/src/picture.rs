@@ -6,7 +6,7 @@ use bothends_report::{
     EpochFigures, EpochRecord, FORMAT, Header, Look, Moment, Recording, RunFigures, What,
 };
 use bothends_runtime::{
-    DriveConfig, Driven, EpochResult, LogEntry, Machine, RunConfig, RunResult,
+    DriveConfig, Ended, LogEntry, Machine, Observer, Progress, RunConfig, RunResult,
     UsageSample, settings,
 };
 use serde_json::Value;
@@ -42,31 +42,66 @@ pub(crate) fn as_demo(header: Header, data: Option<&Path>) -> Header {
     Header { note, generated_images: data.is_none(), ..header }
 }
 
-/// A run that is over, as an event file would have it.
-pub(crate) fn recording(
-    header: Header,
-    driven: &Driven,
-) -> Result<Recording, serde_json::Error> {
-    let epochs = driven.result.epochs.iter().zip(&driven.logs).zip(&driven.usage);
-    let epochs = epochs.map(|((result, log), usage)| {
-        Ok(EpochRecord {
+/// What is kept of every epoch until the run is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// What a table needs.
+    Figures,
+    /// What a page or a trace needs: 32 bytes for each of an epoch's moments, too.
+    Moments,
+}
+
+/// Holds a run's epochs, as an event file would have them.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    keep: Keep,
+    epochs: Vec<Result<EpochRecord, serde_json::Error>>,
+}
+
+impl Recorder {
+    pub(crate) fn new(keep: Keep) -> Self {
+        Self { keep, epochs: Vec::new() }
+    }
+
+    /// The run that is over.
+    pub(crate) fn recording(
+        self,
+        header: Header,
+        result: &RunResult,
+    ) -> Result<Recording, serde_json::Error> {
+        Ok(Recording {
+            header,
+            epochs: self.epochs.into_iter().collect::<Result<_, _>>()?,
+            run: Some(RunFigures::of(&run_result(result)?)?),
+            cut_line: None,
+        })
+    }
+}
+
+impl Observer for Recorder {
+    fn phase(&mut self, _: &str) {}
+    fn batch(&mut self, _: Progress) {}
+    fn note(&mut self, _: &str) {}
+
+    fn end(&mut self, ended: Ended<'_>) {
+        self.epochs.push(record(&ended, self.keep));
+    }
+}
+
+fn record(ended: &Ended<'_>, keep: Keep) -> Result<EpochRecord, serde_json::Error> {
+    let Ended { result, log, usage, .. } = ended;
+    let begun = EpochRecord::new(result.epoch, &result.strategy, result.batches);
+    let figures = Some(EpochFigures::of(&serde_json::to_value(result)?)?);
+    Ok(match keep {
+        Keep::Figures => EpochRecord { figures, ..begun },
+        Keep::Moments => EpochRecord {
             moments: log.entries().iter().map(moment).collect(),
             moments_cut: log.cut(),
             looks: usage.iter().map(look).collect(),
-            figures: Some(EpochFigures::of(&serde_json::to_value(result)?)?),
-            ..begun(result)
-        })
-    });
-    Ok(Recording {
-        header,
-        epochs: epochs.collect::<Result<_, _>>()?,
-        run: Some(RunFigures::of(&run_result(&driven.result)?)?),
-        cut_line: None,
+            figures,
+            ..begun
+        },
     })
-}
-
-fn begun(result: &EpochResult) -> EpochRecord {
-    EpochRecord::new(result.epoch, &result.strategy, result.batches)
 }
 
 /// The result without its epochs, which have lines of their own.
@@ -98,8 +133,8 @@ pub(crate) fn look(sample: &UsageSample) -> Look {
 }
 
 /// The sentences under the table.
-pub(crate) fn verdict(driven: &Driven) -> Vec<String> {
-    let epochs = &driven.result.epochs;
+pub(crate) fn verdict(result: &RunResult) -> Vec<String> {
+    let epochs = &result.epochs;
     let digest = |name: &str| {
         let epoch = epochs.iter().find(|e| e.strategy == name)?;
         epoch.stream_digest.as_deref()

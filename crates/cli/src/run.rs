@@ -10,8 +10,8 @@ use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_report::ReportInput;
 use bothends_runtime::{
-    Digesting, DriveConfig, Driven, MemoryBudget, PageCacheUse, RankConfig, ReadConfig,
-    ReaderKind, RunConfig, Runtime, SideIndexUse, drive,
+    Digesting, DriveConfig, MemoryBudget, PageCacheUse, RankConfig, ReadConfig,
+    ReaderKind, RunConfig, RunResult, Runtime, SideIndexUse, drive,
 };
 
 use crate::Failed;
@@ -21,6 +21,7 @@ use crate::args::{
 };
 use crate::events::EventFile;
 use crate::metrics::MetricsServer;
+use crate::picture::{Keep, Recorder};
 use crate::progress::Bar;
 use crate::watch::Watch;
 use crate::{energy, file, picture, say};
@@ -47,8 +48,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
         file::check_writable(path)?;
     }
     let metrics = show.metrics.as_deref().map(MetricsServer::start).transpose()?;
+    let keep = match (&show.report, &show.trace) {
+        (None, None) => Keep::Figures,
+        (Some(_), _) | (_, Some(_)) => Keep::Moments,
+    };
     let mut watch = Watch {
         bar: Bar::new(),
+        recorder: Recorder::new(keep),
         events: show
             .events
             .as_deref()
@@ -56,16 +62,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
             .transpose()?,
         metrics,
     };
-    let driven = drive(&mut runtime, &how, &mut watch);
+    let result = drive(&mut runtime, &how, &mut watch);
     watch.bar.clear();
-    let driven = driven?;
+    let result = result?;
     if let Some(path) = &show.json {
-        write(path, &serde_json::to_string_pretty(&driven.result)?)?;
+        write(path, &serde_json::to_string_pretty(&result)?)?;
     }
     if let Some(events) = watch.events {
-        events.end(&driven.result)?;
+        events.end(&result)?;
     }
-    let recording = picture::recording(header, &driven)?;
+    let recording = watch.recorder.recording(header, &result)?;
     let input = ReportInput::from(&recording);
     if let Some(path) = &show.report {
         write(path, &bothends_report::html(&input))?;
@@ -75,10 +81,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
     }
     if show.json.as_deref() != Some(Path::new("-")) {
         say::line(&bothends_report::table(&input));
-        for line in remarks(&driven) {
+        for line in remarks(&result) {
             say::line(&line);
         }
-        say::line(&energy::line(&driven.result.energy));
+        say::line(&energy::line(&result.energy));
     }
     Ok(())
 }
@@ -241,9 +247,9 @@ pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failed {
 }
 
 /// What a table cannot say: digests, losses, bad samples.
-fn remarks(driven: &Driven) -> Vec<String> {
+fn remarks(result: &RunResult) -> Vec<String> {
     let mut lines = Vec::new();
-    for epoch in &driven.result.epochs {
+    for epoch in &result.epochs {
         let n = epoch.epoch;
         if let (Some(stream), Some(content)) =
             (&epoch.stream_digest, &epoch.content_digest)

@@ -1,15 +1,18 @@
-//! Who watches a run: the bar always, the event file and the metrics where they are asked for.
+//! Who watches a run: the bar and the recorder always, the event file and the metrics where they
+//! are asked for.
 
 use bothends_runtime::{Ended, LogEntry, Observer, Progress};
 
 use crate::events::EventFile;
 use crate::metrics::MetricsServer;
+use crate::picture::Recorder;
 use crate::progress::Bar;
 
 /// All of them; each is told everything.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) bar: Bar,
+    pub(crate) recorder: Recorder,
     pub(crate) events: Option<EventFile>,
     pub(crate) metrics: Option<MetricsServer>,
 }
@@ -18,8 +21,8 @@ impl Watch {
     fn all(&mut self) -> impl Iterator<Item = &mut dyn Observer> {
         let events = self.events.as_mut().map(|events| events as &mut dyn Observer);
         let metrics = self.metrics.as_mut().map(|metrics| metrics as &mut dyn Observer);
-        let bar: &mut dyn Observer = &mut self.bar;
-        std::iter::once(bar).chain(events).chain(metrics)
+        let always: [&mut dyn Observer; 2] = [&mut self.bar, &mut self.recorder];
+        always.into_iter().chain(events).chain(metrics)
     }
 }
 

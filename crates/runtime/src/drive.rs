@@ -28,7 +28,7 @@ use crate::result::{
 use crate::runtime::{EpochOptions, Runtime};
 use crate::settings::settings;
 use crate::stall::Stall;
-use crate::usage::{UsageLog, UsageSample};
+use crate::usage::{UsageLog, UsageSample, byte_seconds};
 
 /// Whether the stream is digested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,18 +125,8 @@ pub trait Observer {
     }
 }
 
-/// A run's result, and its epochs' moments for pictures.
-#[derive(Debug)]
-pub struct Driven {
-    /// The figures.
-    pub result: RunResult,
-    /// What happened when, epoch by epoch.
-    pub logs: Vec<EventLog>,
-    /// What the process used meanwhile, epoch by epoch.
-    pub usage: Vec<Vec<UsageSample>>,
-}
-
-/// Runs everything. Blocks until the run is over.
+/// Runs everything. Blocks until the run is over. What happened when is told to `observer` and
+/// then forgotten, epoch by epoch: a run of any length needs no more memory than its figures.
 ///
 /// # Errors
 /// Whatever ends a run; what was delivered before is lost with it, except a checkpoint.
@@ -144,7 +134,7 @@ pub fn drive(
     runtime: &mut Runtime,
     how: &DriveConfig,
     observer: &mut dyn Observer,
-) -> Result<Driven, RuntimeError> {
+) -> Result<RunResult, RuntimeError> {
     if let Some(note) = runtime.source.note() {
         observer.note(note);
     }
@@ -159,8 +149,7 @@ pub fn drive(
         memory: Memory::default(),
         bytes: Bytes::default(),
         epochs: Vec::new(),
-        logs: Vec::new(),
-        usage: Vec::new(),
+        memory_byte_s: Some(0.0),
     };
     let cpu_before = process::cpu_seconds();
     for options in run.plan_epochs()? {
@@ -226,8 +215,8 @@ struct Run<'a> {
     memory: Memory,
     bytes: Bytes,
     epochs: Vec<EpochResult>,
-    logs: Vec<EventLog>,
-    usage: Vec<Vec<UsageSample>>,
+    /// Memory over time; `None` where the kernel does not say.
+    memory_byte_s: Option<f64>,
 }
 
 /// How an epoch went.
@@ -336,9 +325,10 @@ impl Run<'_> {
             cpu_ms_per_image: per_image_ms(cpu_s, seen.n_samples()),
             ..result
         });
-        self.logs.push(report.log);
-        self.usage.push(usage.end());
-        self.tell_end(observer);
+        let usage = usage.end();
+        self.memory_byte_s =
+            self.memory_byte_s.zip(byte_seconds(&usage)).map(|(sum, more)| sum + more);
+        self.tell_end(observer, &report.log, &usage);
         // The next epoch has digests of its own.
         self.digests = Digests::default();
         Ok(went)
@@ -405,9 +395,13 @@ impl Run<'_> {
     }
 
     /// Tells of the epoch that ended last.
-    fn tell_end(&mut self, observer: &mut dyn Observer) {
-        let last = self.epochs.last().zip(self.logs.last()).zip(self.usage.last());
-        let Some(((result, log), usage)) = last else { return };
+    fn tell_end(
+        &mut self,
+        observer: &mut dyn Observer,
+        log: &EventLog,
+        usage: &[UsageSample],
+    ) {
+        let Some(result) = self.epochs.last() else { return };
         self.bytes.storage_read = self.runtime.storage_read_bytes();
         let energy = match observer.asks_for_energy() {
             true => devices_say(self.runtime),
@@ -502,7 +496,7 @@ impl Run<'_> {
         Some(images_per_s / (front + back).min(accelerator))
     }
 
-    fn finish(mut self, cpu_before: Option<f64>, metering: Metering) -> Driven {
+    fn finish(mut self, cpu_before: Option<f64>, metering: Metering) -> RunResult {
         let samples = self.epochs.iter().map(|e| e.samples).sum();
         let seconds =
             cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
@@ -514,10 +508,10 @@ impl Run<'_> {
             samples,
             bytes: &self.bytes,
             busy_s: self.epochs.iter().map(|epoch| epoch.accelerator.busy_s).sum(),
-            usage: &self.usage,
+            memory_byte_s: self.memory_byte_s,
         };
         let energy = metering.end(self.runtime, self.how, &used, &counted);
-        let result = RunResult {
+        RunResult {
             version: env!("CARGO_PKG_VERSION"),
             config: settings(&self.runtime.config, self.how),
             epochs: self.epochs,
@@ -530,8 +524,7 @@ impl Run<'_> {
             bytes: self.bytes,
             energy,
             alone: self.alone,
-        };
-        Driven { result, logs: self.logs, usage: self.usage }
+        }
     }
 }
 

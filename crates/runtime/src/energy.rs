@@ -20,7 +20,6 @@ use crate::error::RuntimeError;
 use crate::process;
 use crate::result::{Bytes, Energy, EnergyDomain};
 use crate::runtime::Runtime;
-use crate::usage::{UsageSample, byte_seconds};
 
 /// What a sum is called.
 const TOTAL: &str = "total";
@@ -181,7 +180,8 @@ pub(crate) struct Counted<'a> {
     pub(crate) bytes: &'a Bytes,
     /// Seconds in which the accelerator computed.
     pub(crate) busy_s: f64,
-    pub(crate) usage: &'a [Vec<UsageSample>],
+    /// Memory over time; `None` where the kernel does not say.
+    pub(crate) memory_byte_s: Option<f64>,
 }
 
 /// A run that is being metered.
@@ -208,7 +208,7 @@ impl Metering {
         let Self { session, began, before, devices, idle, mut remarks } = self;
         let metered = session.end();
         let seconds = began.elapsed().as_secs_f64();
-        let host = host(&before, after, counted.usage);
+        let host = host(&before, after, counted.memory_byte_s);
         let quantities = Quantities {
             seconds,
             devices: device_quantities(runtime, &before, after, seconds),
@@ -289,14 +289,14 @@ impl EnergyDomain {
     }
 }
 
-fn host(before: &Used, after: &Used, usage: &[Vec<UsageSample>]) -> HostQuantities {
+fn host(before: &Used, after: &Used, memory_byte_s: Option<f64>) -> HostQuantities {
     let processors =
         std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     HostQuantities {
         processors: u32::try_from(processors).unwrap_or(u32::MAX),
         processor_seconds: since(before.cpu_s, after.cpu_s),
         machine_processor_seconds: since(before.machine_cpu_s, after.machine_cpu_s),
-        memory_byte_seconds: usage.iter().map(|samples| byte_seconds(samples)).sum(),
+        memory_byte_seconds: memory_byte_s,
     }
 }
 

@@ -76,7 +76,7 @@ pub use config::{
 };
 pub use deal::Deal;
 pub use device::{DeviceSpec, SimRate, SimSpec, Via};
-pub use drive::{Digesting, DriveConfig, Driven, Ended, Observer, Progress, drive};
+pub use drive::{Digesting, DriveConfig, Ended, Observer, Progress, drive};
 pub use energy::EnergyConfig;
 pub use epoch::{Epoch, Polled};
 pub use error::{ErrorKind, RuntimeError};
