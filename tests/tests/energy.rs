@@ -169,6 +169,11 @@ fn quantities_are_those_of_the_run() -> Result<()> {
     );
     let host = &quantities["host"];
     let own = number(host, "/processor_seconds")?;
+    // Clock ticks of the whole process are 10 ms each.
+    let front = number(host, "/front_processor_seconds")?;
+    let receiving = number(host, "/receiving_processor_seconds")?;
+    ensure!(front > 0.0 && receiving > 0.0, "{host}");
+    ensure!(front + receiving <= own + 0.05, "{host}");
     ensure!(
         own > 0.0 && own <= number(host, "/machine_processor_seconds")? + 0.05,
         "{host}"

@@ -27,6 +27,10 @@ pub struct HostQuantities {
     pub processors: u32,
     /// Processor seconds of this process, user and system.
     pub processor_seconds: Option<f64>,
+    /// Of them, those of the threads that read samples and make batches.
+    pub front_processor_seconds: Option<f64>,
+    /// Of them, those of the threads that ask devices, and receive and check their batches.
+    pub receiving_processor_seconds: Option<f64>,
     /// Processor seconds of everything on this machine, this process included.
     pub machine_processor_seconds: Option<f64>,
     /// Memory of this process over time, in byte-seconds.

@@ -445,6 +445,7 @@ impl Run<'_> {
                 batches: seen.front,
                 rate_batches_per_s: f64::from(seen.front) / seconds,
                 wasted: counts.front.wasted,
+                cpu_s: report.cpu.front,
             },
             back: self.back_results(report, seconds),
             rescued: counts.rescued,
@@ -470,7 +471,8 @@ impl Run<'_> {
         let devices =
             self.runtime.devices.iter().zip(&report.counts.back).zip(&report.back);
         devices
-            .map(|((device, counts), back)| BackResult {
+            .zip(&report.cpu.back)
+            .map(|(((device, counts), back), host_cpu_s)| BackResult {
                 device: device.name.clone(),
                 emulated: device.capabilities.emulated,
                 batches: counts.delivered,
@@ -478,6 +480,7 @@ impl Run<'_> {
                 late: counts.late,
                 lost: counts.lost,
                 wasted: counts.wasted + back.extra,
+                host_cpu_s: *host_cpu_s,
                 failure: back.lost.clone().or_else(|| back.last_failure.clone()),
             })
             .collect()
@@ -509,6 +512,7 @@ impl Run<'_> {
             bytes: &self.bytes,
             busy_s: self.epochs.iter().map(|epoch| epoch.accelerator.busy_s).sum(),
             memory_byte_s: self.memory_byte_s,
+            epochs: &self.epochs,
         };
         let energy = metering.end(self.runtime, self.how, &used, &counted);
         RunResult {

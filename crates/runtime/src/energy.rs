@@ -18,7 +18,7 @@ use bothends_energy::{
 use crate::drive::{DriveConfig, Observer};
 use crate::error::RuntimeError;
 use crate::process;
-use crate::result::{Bytes, Energy, EnergyDomain};
+use crate::result::{Bytes, Energy, EnergyDomain, EpochResult};
 use crate::runtime::Runtime;
 
 /// What a sum is called.
@@ -180,6 +180,8 @@ pub(crate) struct Counted<'a> {
     pub(crate) bytes: &'a Bytes,
     /// Seconds in which the accelerator computed.
     pub(crate) busy_s: f64,
+    /// Every epoch's figures.
+    pub(crate) epochs: &'a [EpochResult],
     /// Memory over time; `None` where the kernel does not say.
     pub(crate) memory_byte_s: Option<f64>,
 }
@@ -208,7 +210,7 @@ impl Metering {
         let Self { session, began, before, devices, idle, mut remarks } = self;
         let metered = session.end();
         let seconds = began.elapsed().as_secs_f64();
-        let host = host(&before, after, counted.memory_byte_s);
+        let host = host(&before, after, counted);
         let quantities = Quantities {
             seconds,
             devices: device_quantities(runtime, &before, after, seconds),
@@ -289,15 +291,25 @@ impl EnergyDomain {
     }
 }
 
-fn host(before: &Used, after: &Used, memory_byte_s: Option<f64>) -> HostQuantities {
+fn host(before: &Used, after: &Used, counted: &Counted<'_>) -> HostQuantities {
     let processors =
         std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let epochs = counted.epochs.iter();
     HostQuantities {
         processors: u32::try_from(processors).unwrap_or(u32::MAX),
         processor_seconds: since(before.cpu_s, after.cpu_s),
+        front_processor_seconds: all_of(epochs.clone().map(|epoch| epoch.front.cpu_s)),
+        receiving_processor_seconds: all_of(
+            epochs.flat_map(|epoch| &epoch.back).map(|back| back.host_cpu_s),
+        ),
         machine_processor_seconds: since(before.machine_cpu_s, after.machine_cpu_s),
-        memory_byte_seconds: memory_byte_s,
+        memory_byte_seconds: counted.memory_byte_s,
     }
+}
+
+/// The sum; `None` where one of them is not known.
+fn all_of(mut parts: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    parts.try_fold(0.0, |sum, part| Some(sum + part?))
 }
 
 fn since(before: Option<f64>, after: Option<f64>) -> Option<f64> {

@@ -22,6 +22,7 @@ use crate::home::Home;
 use crate::log::LogEntry;
 use crate::shutdown::{PATIENCE, Stop};
 use crate::stall::{LOOK, Stall, StallGauge};
+use crate::thread_time::{ThreadSeconds, ThreadTimer, ThreadTimes};
 
 /// How long the consumer waits with nothing under way before it is told that it keeps every
 /// slot itself.
@@ -47,21 +48,24 @@ pub(crate) struct Threads {
     pub(crate) feed: Lent<()>,
 }
 
-/// Starts a named thread whose panic becomes an error of the epoch instead of a hang.
+/// Starts a named thread whose panic becomes an error of the epoch instead of a hang; `timer`
+/// says what it used once it has ended.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &'static str,
     stop: &Stop,
+    timer: ThreadTimer,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Lent<T>, RuntimeError> {
     let stop = stop.clone();
     std::thread::Builder::new()
         .name(format!("be-{name}"))
-        .spawn(move || match catch_unwind(AssertUnwindSafe(body)) {
-            Ok(value) => Some(value),
-            Err(_) => {
+        .spawn(move || {
+            let ended = catch_unwind(AssertUnwindSafe(body));
+            timer.end();
+            if ended.is_err() {
                 stop.died(name);
-                None
             }
+            ended.ok()
         })
         .map_err(|source| RuntimeError::Spawning { thread: name, source })
 }
@@ -75,6 +79,7 @@ pub struct Epoch {
     pub(crate) gauge: Arc<StallGauge>,
     pub(crate) account: Arc<Mutex<FeedAccount>>,
     pub(crate) stop: Stop,
+    pub(crate) times: ThreadTimes,
     pub(crate) home: Home,
     pub(crate) threads: Option<Threads>,
     pub(crate) n_batches: u32,
@@ -139,6 +144,7 @@ pub(crate) struct Remains {
     pub(crate) collected: Option<Collected>,
     pub(crate) account: FeedAccount,
     pub(crate) stall: Stall,
+    pub(crate) cpu: ThreadSeconds,
 }
 
 impl Epoch {
@@ -217,6 +223,7 @@ impl Epoch {
             collected: None,
             account: FeedAccount::default(),
             stall: self.stall,
+            cpu: self.times.seconds(),
         })
     }
 
@@ -240,8 +247,8 @@ impl Epoch {
         let devices = devices.collect();
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         let account = std::mem::take(&mut *account);
-        let stall = self.stall;
-        Some(Remains { reader, scratches, devices, collected, account, stall })
+        let (stall, cpu) = (self.stall, self.times.seconds());
+        Some(Remains { reader, scratches, devices, collected, account, stall, cpu })
     }
 }
 

@@ -56,6 +56,7 @@ pub mod process;
 mod report;
 mod stall;
 mod survey;
+mod thread_time;
 
 mod checkpoint;
 mod deal;
@@ -99,6 +100,7 @@ pub use settings::settings;
 pub use source::Source;
 pub use stall::Stall;
 pub use survey::survey;
+pub use thread_time::ThreadSeconds;
 pub use usage::{UsageSample, byte_seconds};
 
 // What a caller needs from the crates below to say what it wants.

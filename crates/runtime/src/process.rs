@@ -15,6 +15,13 @@ pub fn cpu_seconds() -> Option<f64> {
     Some((ticks(14)? + ticks(15)?) / 100.0)
 }
 
+/// Seconds of processor time of the calling thread.
+pub(crate) fn thread_cpu_seconds() -> Option<f64> {
+    // Documentation/scheduler/sched-stats.rst: the first field is nanoseconds on a processor.
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(stat.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
+}
+
 /// Seconds of processor time of everything on this machine, since it started.
 #[must_use]
 pub fn machine_cpu_seconds() -> Option<f64> {

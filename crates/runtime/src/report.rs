@@ -6,6 +6,7 @@ use crate::epoch::Remains;
 use crate::feed::Skipped;
 use crate::log::EventLog;
 use crate::stall::Stall;
+use crate::thread_time::ThreadSeconds;
 
 /// One device's part of an epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct EpochReport {
     pub audited: u64,
     /// Why the consumer waited.
     pub stall: Stall,
+    /// What the epoch's threads used, prong by prong.
+    pub cpu: ThreadSeconds,
     /// Seconds in which a finished batch waited for the consumer: the loader was ahead.
     pub backpressure_s: f64,
     /// What happened when.
@@ -54,6 +57,7 @@ impl EpochReport {
             skipped: remains.account.skipped,
             audited: remains.account.audited,
             stall: remains.stall,
+            cpu: remains.cpu,
             backpressure_s: remains.account.backpressure_s,
             log,
         }

@@ -89,6 +89,8 @@ pub struct FrontResult {
     pub rate_batches_per_s: f64,
     /// Batches made by the host for nothing: the device was first after all.
     pub wasted: u32,
+    /// Processor seconds of the host's reader and workers.
+    pub cpu_s: Option<f64>,
 }
 
 /// A device's part of an epoch.
@@ -108,6 +110,8 @@ pub struct BackResult {
     pub lost: u32,
     /// Results that were not needed any more, repeated ones included.
     pub wasted: u32,
+    /// Processor seconds of the host for asking it, and for receiving and checking its batches.
+    pub host_cpu_s: Option<f64>,
     /// Why the device was lost, if it was.
     pub failure: Option<String>,
 }

@@ -33,6 +33,7 @@ use crate::room::DEVICE_DEPTH;
 use crate::runtime::{EpochOptions, Runtime};
 use crate::shutdown::Stop;
 use crate::stall::{Stall, StallGauge};
+use crate::thread_time::{Part, ThreadTimes};
 
 /// Batches behind the feed: one ready while the consumer has another.
 const READY_ROOM: usize = 1;
@@ -51,7 +52,20 @@ type FrontThreads = (Lent<Box<dyn Reader>>, Vec<Lent<Scratch>>);
 struct Shared {
     tell: Sender<Event>,
     stop: Stop,
+    times: ThreadTimes,
     gauge: Arc<StallGauge>,
+}
+
+impl Shared {
+    /// Starts one of the epoch's threads.
+    fn spawn<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        part: Part,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Lent<T>, RuntimeError> {
+        spawn(name, &self.stop, self.times.timer(part), body)
+    }
 }
 
 impl Runtime {
@@ -65,7 +79,8 @@ impl Runtime {
         self.read_bytes = self.storage_read_bytes();
         self.n_started += 1;
         let (tell, events) = bounded(EVENT_ROOM);
-        let shared = Shared { tell, stop: Stop::default(), gauge: Arc::default() };
+        let times = ThreadTimes::new(self.devices.len());
+        let shared = Shared { tell, stop: Stop::default(), times, gauge: Arc::default() };
         let (made_in, made) = bounded(FEED_ROOM as usize + 1);
         let (ready_in, ready) = bounded(READY_ROOM);
         let (jobs_in, jobs) = bounded(FRONT_DEPTH);
@@ -89,7 +104,7 @@ impl Runtime {
             gauge: Arc::clone(&shared.gauge),
             stop: shared.stop.clone(),
         };
-        let feed = spawn("feed", &shared.stop, move || feed.run())?;
+        let feed = shared.spawn("feed", Part::Both, move || feed.run())?;
         let collector = Collector {
             epoch: EpochState::new(self.epoch_config(&plan, options)),
             epoch_idx: options.epoch,
@@ -105,13 +120,14 @@ impl Runtime {
             plan: Arc::clone(&plan),
             keeps_order: options.strategy.keeps_order(),
         };
-        let collector = spawn("collector", &shared.stop, move || collector.run())?;
+        let collector = shared.spawn("collector", Part::Both, move || collector.run())?;
         Ok(Epoch {
             ready,
             moments,
             gauge: shared.gauge,
             account,
             stop: shared.stop,
+            times: shared.times,
             threads: Some(Threads { reader, workers, devices, collector, feed }),
             n_batches: plan.n_batches(),
             slots: self.ring.n_slots(),
@@ -194,7 +210,7 @@ impl Runtime {
             tell: shared.tell.clone(),
             stop: shared.stop.clone(),
         };
-        let reader = spawn("reader", &shared.stop, move || stage.run())?;
+        let reader = shared.spawn("reader", Part::Front, move || stage.run())?;
         let pins = if self.config.devices.is_empty() {
             Pins::new(self.config.workers)
         } else {
@@ -211,7 +227,7 @@ impl Runtime {
                     gauge: Arc::clone(&shared.gauge),
                     stop: shared.stop.clone(),
                 };
-                spawn("worker", &shared.stop, move || {
+                shared.spawn("worker", Part::Front, move || {
                     pins.pin(number);
                     worker.run()
                 })
@@ -253,7 +269,7 @@ impl Runtime {
                     stop: shared.stop.clone(),
                     extents: None,
                 };
-                spawn("device", &shared.stop, move || device.run())
+                shared.spawn("device", Part::Back(i), move || device.run())
             });
             threads.push(thread.transpose()?);
         }
