@@ -310,6 +310,7 @@ mod tests {
                 processor_seconds: Some(30.0),
                 machine_processor_seconds: Some(40.0),
                 memory_byte_seconds: Some(20e9),
+                ..HostQuantities::default()
             },
             devices: vec![DeviceQuantities {
                 device: "sim:newport".to_owned(),
