@@ -93,8 +93,7 @@ class Evaluation:
         """Cells that share a baseline: (heading, cells)."""
         found = {}
         for cell in self.cells:
-            workers = f"{cell.workers} host worker{'s' if cell.workers > 1 else ''}"
-            heading = f"{cell.recipe}, {workers}, accelerator {cell.accelerator}"
+            heading = f"{cell.recipe}, {matrix.workers(cell)}, accelerator {cell.accelerator}"
             found.setdefault(heading, []).append(cell)
         return found.items()
 

@@ -46,6 +46,11 @@ class Cell:
         return f"{self.strategy}, {self.count} x {self.device}"
 
 
+def workers(cell):
+    """In words."""
+    return f"{cell.workers} host worker{'s' if cell.workers > 1 else ''}"
+
+
 def choices(options, name, default):
     """What the command line says, else the quick or the whole list."""
     chosen = getattr(options, name)

@@ -17,6 +17,8 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import matrix
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 ORDER = ["baseline", "cell", "cell", "baseline"]
 LONGEST_S = 600
@@ -64,7 +66,7 @@ def machine():
 
 def host(cell):
     """What a calibration is of."""
-    return f"{cell.recipe}, {cell.workers} workers"
+    return f"{cell.recipe}, {matrix.workers(cell)}"
 
 
 class Programs:

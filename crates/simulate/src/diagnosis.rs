@@ -94,8 +94,12 @@ impl Throughput {
                 make this job faster; objective `energy` lets host workers rest."
                 .to_owned(),
             Limit::Preprocessing => format!(
-                "Preprocessing is the limit: {workers} host workers make {:.0} images/s. More \
-                 cores, a cheaper recipe, a packed store or a second prong would help.",
+                "Preprocessing is the limit: {} {:.0} images/s. More cores, a cheaper recipe, a \
+                 packed store or a second prong would help.",
+                match workers {
+                    1 => "one host worker makes".to_owned(),
+                    n => format!("{n} host workers make"),
+                },
                 self.prepared
             ),
             Limit::Storage => format!(
@@ -139,6 +143,8 @@ mod tests {
         assert!(
             lines[1].starts_with("Preprocessing is the limit: 2 host workers make 500")
         );
+        let alone = &throughput.sentences(1)[1];
+        assert!(alone.contains("one host worker makes 500 images/s."), "{alone}");
     }
 
     #[test]
