@@ -35,7 +35,10 @@ def html_table(head, rows):
 
 
 def whiskers(ratios):
-    """A dot and its interval for each (name, middle, low, high, class); 1 is the baseline."""
+    """A dot and its interval for each (name, middle, low, high, class); 1 is the baseline. Nothing
+    where a table has no ratios (None)."""
+    if ratios is None:
+        return ""
     known = [value for _, *three, _ in ratios for value in three if value is not None]
     if not known:
         return "<p>No whole block of runs yet.</p>"

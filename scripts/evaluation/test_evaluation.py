@@ -131,6 +131,10 @@ class Page(unittest.TestCase):
         # The same scale for all: 1 lies between them, in proportion.
         self.assertAlmostEqual((places[0] - one) / (one - places[1]), 2.5, places=1)
 
+    def test_a_table_without_ratios_has_no_picture(self):
+        self.assertEqual(page.whiskers(None), "")
+        self.assertIn("No whole block", page.whiskers([]))
+
     def test_a_page_asks_nothing_of_anybody(self):
         made = page.page("T", [("H", "text <", page.html_table(["a"], [["<b>"]]))], ["line"])
         self.assertNotRegex(made, r"https?://|<script|src=")
