@@ -83,20 +83,20 @@ class Programs:
         # One processor is the device's, where there are two.
         self.of_host, self.of_device = all_of_them[:-1] or all_of_them, all_of_them[-1]
 
-    def command(self, cell, repeat):
+    def command(self, cell, repeat, host_rate=None):
         host = ",".join(map(str, self.of_host))
         words = ["taskset", "-c", host, self.bothends, "run", "--data", self.data[cell.recipe]]
         words += ["--recipe", cell.recipe, "--workers", cell.workers, "--strategy", cell.strategy]
         words += ["--repeat", repeat, "--accelerator", self.accelerator(cell), "--json", "-"]
         for _ in range(cell.count):
-            words += ["--csd", f"sim:{self.device(cell)},pin={self.of_device}"]
+            words += ["--csd", f"sim:{self.device(cell, host_rate)},pin={self.of_device}"]
         return list(map(str, words))
 
-    def device(self, cell):
+    def device(self, cell, host_rate=None):
         """With a rate in images per second in the place of one relative to the host, which every
-        run would measure anew."""
+        run would measure anew: relative to `host_rate`, else to the calibration."""
         def absolute(match):
-            known = self.rates[host(cell)]["images_per_s"]
+            known = host_rate or self.rates[host(cell)]["images_per_s"]
             return f"rate={float(match.group(1)) * known:.1f}"
 
         return re.sub(r"rate=([\d.]+)x", absolute, cell.device)
@@ -205,12 +205,24 @@ def run_all(programs, results, cells, n_blocks):
         lasted.append(time.monotonic() - began)
 
 
+def host_rate(results, cell, block):
+    """What the host alone made at the beginning of this block, unless an accelerator held it up:
+    the machine may have become faster or slower since the calibration."""
+    first = results.find(cell.key(), block, 0)
+    if first is None or "error" in first:
+        return None
+    epoch = first["result"]["epochs"][-1]
+    utilisation = epoch["accelerator"]["utilisation"]
+    is_limit = utilisation is None or utilisation < 0.9
+    return epoch["images_per_s"] if is_limit else None
+
+
 def run_one(programs, results, what):
     cell, block, place = what
     ran = cell if ORDER[place] == "cell" else cell.baseline()
     say(f"  {host(cell)}, accelerator {cell.accelerator}: {ran.words()}")
     repeat = programs.repeat(cell, programs.seconds)
-    result = programs.run(programs.command(ran, repeat))
+    result = programs.run(programs.command(ran, repeat, host_rate(results, cell, block)))
     line = {"key": cell.key(), "block": block, "place": place, "cell": asdict(cell)}
     line |= {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")}
     line |= {"commit": commit()}

@@ -20,7 +20,7 @@ FAKE = """#!/bin/sh
 echo "$*" >> "{log}"
 case "$*" in *--csd*broken*) echo "error: no such device" >&2; exit 1 ;; esac
 case "$*" in *--csd*) rate=125.0 ;; *) rate=100.0 ;; esac
-echo '{{"epochs": [{{"images_per_s": '$rate', "samples": 500}}]}}'
+echo '{{"epochs": [{{"images_per_s": '$rate', "samples": 500, "accelerator": {{"utilisation": null}}}}]}}'
 """
 
 
@@ -117,6 +117,22 @@ class Runs(unittest.TestCase):
         relative = matrix.Cell("imagenet-train", 1, "none", "ordered", "newport,rate=0.235x", 1)
         self.assertEqual(self.programs.device(relative), "newport,rate=94.0")
         self.assertEqual(self.programs.device(CELL), "newport")
+
+
+    def test_in_a_block_a_rate_is_relative_to_its_own_host_unless_that_was_held_up(self):
+        relative = matrix.Cell("imagenet-train", 1, "none", "ordered", "newport,rate=0.5x", 1)
+        results = self.run_all([relative], 1)
+        self.programs.rates[runner.host(relative)]["images_per_s"] = 400.0
+        epoch = results.find(relative.key(), 0, 0)["result"]["epochs"][0]
+        seen = {}
+        for utilisation in (None, 0.6, 0.97):
+            epoch["accelerator"]["utilisation"] = utilisation
+            known = runner.host_rate(results, relative, 0)
+            seen[utilisation] = self.programs.device(relative, known)
+        # The host alone made 100 in this block.
+        fast, slow = "newport,rate=200.0", "newport,rate=50.0"
+        self.assertEqual(seen, {None: slow, 0.6: slow, 0.97: fast})
+        self.assertIn(f"sim:{slow}", self.log.read_text())
 
 
 class Page(unittest.TestCase):

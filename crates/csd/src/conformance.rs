@@ -436,7 +436,8 @@ fn check_done(
     match payload {
         Payload::Inline { len } => {
             assert_eq!(len, expected.len() as u64);
-            transport.read_result(job.id, &mut bytes).expect("read_result");
+            let hash = transport.read_result(job.id, &mut bytes).expect("read_result");
+            assert_eq!(hash, xxh3_64(&bytes), "of the samples of job {}", job.id.0);
         }
         Payload::Extent { path, offset, len } => {
             use std::os::unix::fs::FileExt;

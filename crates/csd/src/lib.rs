@@ -188,11 +188,12 @@ pub trait Transport: Send + Debug {
     fn poll(&mut self, timeout: Duration) -> Result<Option<Completion>, CsdError>;
 
     /// Reads the inline payload of the completion just polled into `dst`
-    /// (`dst.len()` = the completion's `len`).
+    /// (`dst.len()` = the completion's `len`). Returns its XXH3-64, taken piece by piece while
+    /// the bytes are near the processor: it is for the caller to compare.
     ///
     /// # Errors
     /// Link errors; [`CsdError::NoPayload`] when no payload of `job` and that length waits.
-    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<(), CsdError>;
+    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<u64, CsdError>;
 
     /// Tells the device that a job's result is not wanted any more. Its completion still
     /// comes, at once as a failure when the device had not begun it.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::credits::Credits;
 use crate::fuse::Fuse;
 use crate::job::{
@@ -122,13 +124,13 @@ impl Transport for Loopback {
         }
     }
 
-    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<(), CsdError> {
+    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<u64, CsdError> {
         let pending = self.pending.take();
         self.enter("read_result")?;
         match pending {
             Some((of, bytes)) if of == job && bytes.len() == dst.len() => {
                 dst.copy_from_slice(&bytes);
-                Ok(())
+                Ok(xxh3_64(&bytes))
             }
             _ => Err(CsdError::NoPayload { job: job.0, len: dst.len() as u64 }),
         }

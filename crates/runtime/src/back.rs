@@ -61,6 +61,14 @@ struct Open {
     is_revoked: bool,
 }
 
+/// A result that lies in its slot.
+#[derive(Debug, Clone, Copy)]
+struct Received {
+    len: usize,
+    /// XXH3-64 of it.
+    hash: u64,
+}
+
 /// What one device thread owns for one epoch.
 #[derive(Debug)]
 pub(crate) struct DeviceLoop {
@@ -171,14 +179,14 @@ impl DeviceLoop {
                 return Ok(());
             }
         };
-        let len = match self.receive(job, payload, &mut slot)? {
-            Ok(len) => len,
+        let Received { len, hash } = match self.receive(job, payload, &mut slot)? {
+            Ok(received) => received,
             Err(why) => {
                 self.fail(job, why);
                 return Ok(());
             }
         };
-        if xxh3_64(&slot[..len]) != checksum {
+        if hash != checksum {
             self.fail(job, "its bytes do not match their checksum".to_owned());
             return Ok(());
         }
@@ -193,7 +201,7 @@ impl DeviceLoop {
         job: JobId,
         payload: Payload,
         slot: &mut Slot,
-    ) -> Result<Result<usize, String>, CsdError> {
+    ) -> Result<Result<Received, String>, CsdError> {
         match payload {
             Payload::Inline { len } => {
                 let room = usize::try_from(len).ok().and_then(|len| slot.get_mut(..len));
@@ -203,14 +211,14 @@ impl DeviceLoop {
                     )));
                 };
                 let len = room.len();
-                self.transport.read_result(job, room)?;
-                Ok(Ok(len))
+                let hash = self.transport.read_result(job, room)?;
+                Ok(Ok(Received { len, hash }))
             }
             Payload::Extent { path, offset, len } => {
                 let read = self.read_extent(slot, &path, offset, len);
                 // The file has been read, or is of no use.
                 let _ = std::fs::remove_file(&path);
-                Ok(read)
+                Ok(read.map(|len| Received { len, hash: xxh3_64(&slot[..len]) }))
             }
         }
     }

@@ -207,7 +207,7 @@ impl Transport for Tiring {
         Ok(polled)
     }
 
-    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<(), CsdError> {
+    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<u64, CsdError> {
         self.device.read_result(job, dst)
     }
 
@@ -282,7 +282,7 @@ impl Transport for Double {
         Ok(None)
     }
 
-    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<(), CsdError> {
+    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<u64, CsdError> {
         Err(CsdError::NoPayload { job: job.0, len: dst.len() as u64 })
     }
 
