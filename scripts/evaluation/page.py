@@ -9,11 +9,11 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e8edf2; --faint: #a2afbc; --line: #3b4652;
   --good: #52c98b; --bad: #ff8a70; --none: #a2afbc; --paper: #14191f; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0; }
-main { max-width: 62rem; margin: auto; padding: 1rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+main { max-width: 76rem; margin: auto; padding: 1rem; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .875rem; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-svg { width: 100%; height: auto; max-width: 44rem; } text { fill: var(--ink); font: 12px system-ui, sans-serif; }
+svg { width: 100%; height: auto; min-width: 28rem; max-width: 44rem; } text { fill: var(--ink); font: 12px system-ui, sans-serif; }
 .axis { stroke: var(--line); } .one { stroke: var(--faint); stroke-dasharray: 3 3; }
 .gain { stroke: var(--good); fill: var(--good); } .loss { stroke: var(--bad); fill: var(--bad); }
 .none { stroke: var(--none); fill: var(--none); } p.small { color: var(--faint); }
@@ -58,9 +58,12 @@ def whiskers(ratios):
             parts.append(f"<line class=\"{kind}\" x1=\"{x(low):.1f}\" x2=\"{x(high):.1f}\" y1=\"{y}\" y2=\"{y}\" stroke-width=\"2\"/>")
         parts.append(f"<circle class=\"{kind}\" data-value=\"{middle:.4f}\" cx=\"{x(middle):.1f}\" cy=\"{y}\" r=\"4\"/>")
         parts.append(f"<text x=\"{RIGHT + 8}\" y=\"{y + 4}\">{middle:.2f}</text>")
-    for value in (lowest, 1.0, highest):
+    # The ends of the scale, unless 1 stands where they would.
+    ends = [value for value in (lowest, highest) if abs(x(value) - x(1)) > 30]
+    for value in [1.0, *ends]:
         parts.append(f"<text x=\"{x(value):.1f}\" y=\"{bottom + 14}\" text-anchor=\"middle\">{value:.2f}</text>")
-    return f"<svg viewBox=\"0 0 {RIGHT + 50} {bottom + 20}\" role=\"img\">{''.join(parts)}</svg>\n"
+    drawn = f"<svg viewBox=\"0 0 {RIGHT + 50} {bottom + 20}\" role=\"img\">{''.join(parts)}</svg>"
+    return f"<div class=\"scroll\" tabindex=\"0\">{drawn}</div>\n"
 
 
 def page(title, sections, origin):

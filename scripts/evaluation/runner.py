@@ -23,6 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 ORDER = ["baseline", "cell", "cell", "baseline"]
 LONGEST_S = 600
 CALIBRATION_S = 4
+# `mte` delivers what devices make after all that the host makes: half an epoch waits at most.
+SAMPLE_BYTES = {"imagenet-train": 224 * 224 * 3, "cifar10-train": 32 * 32 * 3}
+LEAST_MIB = 512
 
 
 def say(text):
@@ -88,9 +91,18 @@ class Programs:
         words = ["taskset", "-c", host, self.bothends, "run", "--data", self.data[cell.recipe]]
         words += ["--recipe", cell.recipe, "--workers", cell.workers, "--strategy", cell.strategy]
         words += ["--repeat", repeat, "--accelerator", self.accelerator(cell), "--json", "-"]
+        if cell.strategy == "mte":
+            words += ["--memory", self.memory_mib(cell, repeat)]
         for _ in range(cell.count):
             words += ["--csd", f"sim:{self.device(cell, host_rate)},pin={self.of_device}"]
         return list(map(str, words))
+
+    def memory_mib(self, cell, repeat):
+        """Enough for half of the epoch, or half of what the machine has left."""
+        n_samples = self.rates[host(cell)]["samples"] * repeat
+        wanted = n_samples * SAMPLE_BYTES[cell.recipe] // 2
+        left = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        return LEAST_MIB + min(wanted, left) // (1 << 20)
 
     def device(self, cell, host_rate=None):
         """With a rate in images per second in the place of one relative to the host, which every

@@ -112,6 +112,14 @@ class Runs(unittest.TestCase):
             self.assertNotIn(re.search(r"pin=(\d+)", device).group(1), host)
         self.assertEqual(command[command.index("--repeat") + 1], "3")
 
+    def test_what_mte_holds_back_has_room(self):
+        mte = matrix.Cell("imagenet-train", 1, "none", "mte", "newport", 1)
+        self.programs.rates = {runner.host(mte): {"samples": 1000, "images_per_s": 400.0}}
+        command = self.programs.command(mte, 10)
+        room = int(command[command.index("--memory") + 1])
+        self.assertGreaterEqual(room << 20, 5000 * 224 * 224 * 3)
+        self.assertNotIn("--memory", self.programs.command(mte.baseline(), 10))
+
     def test_a_rate_relative_to_the_host_is_that_of_the_calibration(self):
         self.programs.rates = {runner.host(CELL): {"samples": 500, "images_per_s": 400.0}}
         relative = matrix.Cell("imagenet-train", 1, "none", "ordered", "newport,rate=0.235x", 1)

@@ -30,8 +30,9 @@ use crate::{Failed, energy, run, say};
 /// How long each thing is measured.
 const LASTING: Duration = Duration::from_secs(2);
 
-/// Samples that lie in memory once they have been read, whatever the data set.
-const IN_MEMORY: u64 = 256;
+/// Samples that lie in memory once they have been read, whatever the data set. The first quarter of
+/// a thousand was 5 % cheaper than 500 photographs are: a data set lies in the order of its classes.
+const IN_MEMORY: u64 = 1024;
 
 /// A rate of an accelerator that takes everything at once, in images per second.
 const AT_ONCE: f64 = 1e9;
@@ -152,7 +153,7 @@ fn job(
     in_memory.read.page_cache = PageCacheUse::Through;
     let mut runtime = Runtime::open(in_memory)?;
     // Once for the page cache.
-    runtime.feed(accelerator, LASTING / 4)?;
+    runtime.feed(accelerator, LASTING / 2)?;
     let prepared = runtime.feed(accelerator, LASTING)?.images_per_s;
     let mut from_storage = alone.clone();
     from_storage.read.page_cache = PageCacheUse::Past;
