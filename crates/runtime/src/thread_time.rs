@@ -2,7 +2,7 @@
 //! what receiving those of devices costs it.
 //!
 //! A thread says what it used when it ends. The rest of the process (the consumer, whoever
-//! watches) is in no part; the whole is [`crate::cpu_seconds`].
+//! watches) is in no part; the whole is `process::cpu_seconds`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
