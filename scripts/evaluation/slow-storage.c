@@ -17,6 +17,9 @@
 
 #define PLACES (1u << 20)
 
+#define AHEAD_S 0.02 /* as much as a disk has read before it is asked */
+
+static double free_s; /* when the disk has brought what it was asked for; under `disk` */
 static pthread_mutex_t disk = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t seen[PLACES]; /* hashes of (device, inode, offset) that lie in the page cache */
 
@@ -46,9 +49,17 @@ static ssize_t slow(int file, void *bytes, size_t len, off_t offset) {
     int flags = fcntl(file, F_GETFL);
     pthread_mutex_lock(&disk);
     if (n > 0 && rate && ((flags & O_DIRECT) || !is_seen(file, offset))) {
-        double seconds = (double)n / atof(rate);
-        struct timespec wait = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
-        nanosleep(&wait, NULL);
+        /* By a timetable: who wakes late does not make the disk slower, unless it comes later
+         * than a disk would have read ahead. */
+        struct timespec now, until;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        double now_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+        if (free_s < now_s - AHEAD_S)
+            free_s = now_s - AHEAD_S;
+        free_s += (double)n / atof(rate);
+        until.tv_sec = (time_t)free_s;
+        until.tv_nsec = (long)((free_s - (double)until.tv_sec) * 1e9);
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
     }
     pthread_mutex_unlock(&disk);
     return n;
