@@ -95,8 +95,10 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
     for spec in specs {
         bar.phase(&format!("measuring {spec} alone"));
         let mut found = device(&alone, spec, host_rate)?;
+        let cores = findings.machine.cores;
+        let job = findings.job.as_ref();
         found.together =
-            findings.job.as_ref().and_then(|job| together(job, &found, &alone));
+            job.and_then(|job| together(job, &found, args.batch_size, cores));
         findings.devices.push(found);
     }
     bar.clear();
@@ -177,16 +179,18 @@ fn job(
     }))
 }
 
-/// The job with one such device, in virtual time.
+/// The job with one such device, in virtual time, on `processors`.
 fn together(
     job: &JobFinding,
     device: &DeviceFinding,
-    alone: &RunConfig,
+    batch_size: u32,
+    processors: u32,
 ) -> Option<Together> {
     let Throughput { accelerator, read, .. } = job.images_per_s;
     let question = Question {
         host: HostFigures {
             workers: job.workers,
+            processors,
             // What the accelerator holds back is the accelerator's.
             images_per_s: read,
             cpu_ms_per_image: None,
@@ -196,13 +200,14 @@ fn together(
             name: device.csd.clone(),
             images_per_s: device.images_per_s?,
             link_images_per_s: None,
+            receiving_cpu_ms_per_image: device.receiving_cpu_ms_per_image,
             source: device.source.clone(),
         },
         accelerator: AcceleratorFigures {
             name: job.accelerator.clone(),
             images_per_s: accelerator.unwrap_or(AT_ONCE),
         },
-        batch_size: alone.batch_size,
+        batch_size,
         counts: vec![1],
         power: Power::named("cloud").ok()?,
     };
@@ -259,6 +264,7 @@ fn device(
         csd,
         images_per_s: measured.map(|measured| measured.images_per_s),
         link_bytes_per_s: preset.as_deref().and_then(link_bytes_per_s),
+        receiving_cpu_ms_per_image: measured.and_then(|it| it.cpu_ms_per_image),
         together: None,
         preset,
         source: source.to_owned(),

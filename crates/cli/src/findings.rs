@@ -86,6 +86,9 @@ pub(crate) struct DeviceFinding {
     pub(crate) images_per_s: Option<f64>,
     /// What its link carries, where a preset states it.
     pub(crate) link_bytes_per_s: Option<f64>,
+    /// Processor time of the host for an image received from it.
+    #[serde(default)]
+    pub(crate) receiving_cpu_ms_per_image: Option<f64>,
     /// What would come through with one of it, in virtual time; `None`: too slow to say.
     pub(crate) together: Option<Together>,
     /// `measured`, or that an emulated device is modelled.
@@ -154,8 +157,11 @@ impl Findings {
                 let Together { images_per_s, speedup } = with;
                 format!("; with the host {images_per_s:.0}, {speedup:.2} × (modelled)")
             });
+            let receiving = device
+                .receiving_cpu_ms_per_image
+                .map_or(String::new(), |ms| format!(", {ms:.3} CPU ms/image to receive"));
             lines.push(format!(
-                "device      {} from {csd} ({source}, {}){together}",
+                "device      {}{receiving} from {csd} ({source}, {}){together}",
                 rate(device.images_per_s),
                 data.recipe
             ));

@@ -54,6 +54,7 @@ fn question(
             name: device.csd.trim_start_matches("sim:").to_owned(),
             images_per_s: rate,
             link_images_per_s: link(device, data),
+            receiving_cpu_ms_per_image: device.receiving_cpu_ms_per_image,
             source: device.source.clone(),
         },
         accelerator: accelerator(&args.accelerator)?,
@@ -87,6 +88,8 @@ fn host(
     };
     Ok(HostFigures {
         workers: wanted,
+        // More workers than processors are a question about another machine.
+        processors: findings.machine.cores.max(wanted),
         images_per_s: rate * f64::from(wanted) / f64::from((*workers).max(1)),
         cpu_ms_per_image: *cpu_ms_per_image,
         source,

@@ -23,6 +23,8 @@ const FED: f64 = 0.98;
 const LEAST_GAIN: f64 = 0.02;
 /// `relaxed` gives up the plan's order: only for this much more.
 const WORTH_THE_ORDER: f64 = 1.02;
+/// The part of its rate that receiving leaves a host at least, so that it has one.
+const LEAST_LEFT: f64 = 0.05;
 
 /// Batches of the epoch that is played.
 const N_BATCHES: u32 = 2_000;
@@ -56,6 +58,8 @@ pub struct Question {
 pub struct HostFigures {
     /// Its workers.
     pub workers: u32,
+    /// Processors that the workers and the receiving of device batches share.
+    pub processors: u32,
     /// What all of them make.
     pub images_per_s: f64,
     /// Processor time of an image, if known.
@@ -73,6 +77,8 @@ pub struct DeviceFigures {
     pub images_per_s: f64,
     /// What its link carries, if known.
     pub link_images_per_s: Option<f64>,
+    /// Processor time of the host for an image received from it, if known.
+    pub receiving_cpu_ms_per_image: Option<f64>,
     /// `measured`, or what else the rate is.
     pub source: String,
 }
@@ -165,7 +171,10 @@ impl Question {
             speedup: with.map_or(1.0, |(_, alone)| images_per_s / alone),
             utilisation: 1.0 - result.idle.unwrap_or(1.0),
             host_cpu: result.host_cpu_s / seconds,
-            cpu_ms_per_image: self.host.cpu_ms_per_image.map(|ms| ms * by_host),
+            cpu_ms_per_image: self.host.cpu_ms_per_image.map(|ms| {
+                let receiving = self.device.receiving_cpu_ms_per_image.unwrap_or(0.0);
+                ms * by_host + receiving * result.back
+            }),
             joules_per_image: result.joules.unwrap_or(f64::INFINITY) / images,
         }
     }
@@ -184,6 +193,18 @@ impl Question {
         }
     }
 
+    /// What the host's workers make beside `n` devices: receiving takes processors that no
+    /// worker uses first, then the workers'.
+    fn host_beside(&self, n: u32) -> f64 {
+        let HostFigures { workers, processors, images_per_s, .. } = self.host;
+        let ms = self.device.receiving_cpu_ms_per_image.unwrap_or(0.0);
+        let receiving = f64::from(n) * self.device.images_per_s * ms / 1e3;
+        let used = f64::from(workers.min(processors).max(1));
+        let spare = f64::from(processors.saturating_sub(workers));
+        let taken = (receiving - spare).max(0.0) / used;
+        images_per_s * (1.0 - taken).max(LEAST_LEFT)
+    }
+
     fn scenario(&self, n: u32, objective: Objective) -> Scenario {
         let batch_ns = |images_per_s: f64| nanoseconds(self.batch_size, images_per_s);
         let device = Device {
@@ -198,7 +219,7 @@ impl Question {
             objective,
             recovery: Recovery::On,
             host: Host {
-                batch_ns: batch_ns(self.host.images_per_s),
+                batch_ns: batch_ns(self.host_beside(n)),
                 parallel: 1,
                 quota: QUOTA,
                 cv: CV,
@@ -288,6 +309,7 @@ mod tests {
         Question {
             host: HostFigures {
                 workers: 4,
+                processors: 4,
                 images_per_s: host,
                 cpu_ms_per_image: Some(4.0),
                 source: "measured".to_owned(),
@@ -296,6 +318,7 @@ mod tests {
                 name: "newport".to_owned(),
                 images_per_s: device,
                 link_images_per_s: None,
+                receiving_cpu_ms_per_image: None,
                 source: "modelled by its preset".to_owned(),
             },
             accelerator: AcceleratorFigures {
@@ -333,5 +356,27 @@ mod tests {
         assert!((alone.host_cpu - 0.5).abs() < 0.01, "{alone:?}");
         assert!(one.host_cpu < 0.40 && one.speedup > 0.99, "{one:?}");
         assert!(four.host_cpu < 0.05 && four.speedup > 0.98, "{four:?}");
+    }
+
+    #[test]
+    fn receiving_takes_what_is_spare_and_then_from_the_workers() {
+        let mut asked = question(1000.0, 500.0, 1e6);
+        asked.device.receiving_cpu_ms_per_image = Some(0.4);
+        asked.counts = vec![2];
+        // 1,000 images of 0.4 ms: 0.4 of a processor, a tenth of what four workers have.
+        assert!((asked.host_beside(2) - 900.0).abs() < 1e-9);
+        asked.host.processors = 5;
+        assert!((asked.host_beside(2) - 1000.0).abs() < 1e-9);
+        asked.host.processors = 2;
+        assert!((asked.host_beside(2) - 800.0).abs() < 1e-9);
+        asked.device.images_per_s = 1e6;
+        assert!(asked.host_beside(2) > 0.0);
+        asked.host.processors = 4;
+        asked.device.images_per_s = 500.0;
+        let row = &asked.answer().rows[1];
+        assert!((row.images_per_s / 1900.0 - 1.0).abs() < 0.02, "{row:?}");
+        // Of 1,900 images 900 took 4 ms and 1,000 took 0.4.
+        let ms = row.cpu_ms_per_image.unwrap();
+        assert!((ms / (4000.0 / 1900.0) - 1.0).abs() < 0.03, "{row:?}");
     }
 }

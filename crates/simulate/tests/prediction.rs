@@ -46,6 +46,7 @@ fn predicted(world: &World) -> (f64, &'static str) {
     let answer = Question {
         host: HostFigures {
             workers: 1,
+            processors: 1,
             images_per_s: rate(&seen, "cpu"),
             cpu_ms_per_image: None,
             source: "measured".to_owned(),
@@ -54,6 +55,7 @@ fn predicted(world: &World) -> (f64, &'static str) {
             name: "hidden".to_owned(),
             images_per_s: rate(&seen, "csd"),
             link_images_per_s: None,
+            receiving_cpu_ms_per_image: None,
             source: "measured".to_owned(),
         },
         accelerator: AcceleratorFigures {
