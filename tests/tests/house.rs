@@ -151,6 +151,7 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
         "calls perf_event_open, and owns the descriptor that it gives",
     ),
     ("crates/io/src/uring.rs", "gives the kernel addresses to read into"),
+    ("crates/runtime/src/make_way.rs", "asks the kernel for a scheduling policy"),
     ("crates/ops/src/adjust/blur/avx2.rs", "calls what only some processors have"),
     ("crates/ops/src/adjust/blur/avx512.rs", "calls what only some processors have"),
     (

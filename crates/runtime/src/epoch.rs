@@ -20,6 +20,7 @@ use crate::error::RuntimeError;
 use crate::feed::FeedAccount;
 use crate::home::Home;
 use crate::log::LogEntry;
+use crate::make_way::make_way;
 use crate::shutdown::{PATIENCE, Stop};
 use crate::stall::{LOOK, Stall, StallGauge};
 use crate::thread_time::{ThreadSeconds, ThreadTimer, ThreadTimes};
@@ -60,6 +61,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new()
         .name(format!("be-{name}"))
         .spawn(move || {
+            make_way();
             let ended = catch_unwind(AssertUnwindSafe(body));
             timer.end();
             if ended.is_err() {

@@ -22,7 +22,7 @@
 //! map here; `dashmap` will come with the first table that needs it.
 //!
 //! It does not decide (`core` does), does not know a format or an op by name, has no unsafe
-//! code and reads no flag.
+//! code but the system calls of `make_way`, and reads no flag.
 
 mod config;
 mod error;
@@ -51,6 +51,7 @@ pub mod shutdown;
 mod log;
 mod look;
 mod machine;
+mod make_way;
 mod pin;
 pub mod process;
 mod report;
