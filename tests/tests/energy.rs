@@ -172,8 +172,9 @@ fn quantities_are_those_of_the_run() -> Result<()> {
     // Clock ticks of the whole process are 10 ms each.
     let front = number(host, "/front_processor_seconds")?;
     let receiving = number(host, "/receiving_processor_seconds")?;
-    ensure!(front > 0.0 && receiving > 0.0, "{host}");
-    ensure!(front + receiving <= own + 0.05, "{host}");
+    let feeding = number(host, "/feeding_processor_seconds")?;
+    ensure!(front > 0.0 && receiving > 0.0 && feeding > 0.0, "{host}");
+    ensure!(front + receiving + feeding <= own + 0.05, "{host}");
     ensure!(
         own > 0.0 && own <= number(host, "/machine_processor_seconds")? + 0.05,
         "{host}"

@@ -49,7 +49,7 @@ impl Scale {
         if args.quick {
             Self { images: 200, repeat: 2, measure: Duration::from_secs(1) }
         } else {
-            Self { images: 500, repeat: 4, measure: Duration::from_secs(3) }
+            Self { images: 500, repeat: 16, measure: Duration::from_secs(3) }
         }
     }
 }

@@ -31,6 +31,9 @@ pub struct HostQuantities {
     pub front_processor_seconds: Option<f64>,
     /// Of them, those of the threads that ask devices, and receive and check their batches.
     pub receiving_processor_seconds: Option<f64>,
+    /// Of them, those of the threads that decide what is made where, bring batches into the
+    /// output's form and hand them over, whoever made them.
+    pub feeding_processor_seconds: Option<f64>,
     /// Processor seconds of everything on this machine, this process included.
     pub machine_processor_seconds: Option<f64>,
     /// Memory of this process over time, in byte-seconds.

@@ -455,6 +455,7 @@ impl Run<'_> {
             returned_claims: counts.returned,
             peak_waiting_back_batches: counts.peak_waiting,
             efficiency: self.efficiency(images_per_s),
+            feed_cpu_s: report.cpu.both,
             cpu_ms_per_image: None,
             peak_rss_bytes: process::peak_rss_bytes(),
             accelerator: AcceleratorResult {

@@ -302,6 +302,9 @@ fn host(before: &Used, after: &Used, counted: &Counted<'_>) -> HostQuantities {
         receiving_processor_seconds: all_of(
             epochs.flat_map(|epoch| &epoch.back).map(|back| back.host_cpu_s),
         ),
+        feeding_processor_seconds: all_of(
+            counted.epochs.iter().map(|epoch| epoch.feed_cpu_s),
+        ),
         machine_processor_seconds: since(before.machine_cpu_s, after.machine_cpu_s),
         memory_byte_seconds: counted.memory_byte_s,
     }

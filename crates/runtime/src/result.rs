@@ -72,6 +72,9 @@ pub struct EpochResult {
     pub peak_waiting_back_batches: u32,
     /// η, where both prongs were measured alone.
     pub efficiency: Option<f64>,
+    /// Processor seconds of the host for deciding what is made where, and for bringing batches
+    /// into the output's form and handing them over, whoever made them.
+    pub feed_cpu_s: Option<f64>,
     /// Processor milliseconds of the host process per sample.
     pub cpu_ms_per_image: Option<f64>,
     /// Largest resident memory of the host process in this epoch.

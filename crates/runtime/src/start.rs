@@ -33,7 +33,7 @@ use crate::room::DEVICE_DEPTH;
 use crate::runtime::{EpochOptions, Runtime};
 use crate::shutdown::Stop;
 use crate::stall::{Stall, StallGauge};
-use crate::thread_time::{Part, ThreadTimes};
+use crate::thread_time::{Ends, ThreadTimes};
 
 /// Batches behind the feed: one ready while the consumer has another.
 const READY_ROOM: usize = 1;
@@ -61,10 +61,10 @@ impl Shared {
     fn spawn<T: Send + 'static>(
         &self,
         name: &'static str,
-        part: Part,
+        ends: Ends,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Lent<T>, RuntimeError> {
-        spawn(name, &self.stop, self.times.timer(part), body)
+        spawn(name, &self.stop, self.times.timer(ends), body)
     }
 }
 
@@ -104,7 +104,7 @@ impl Runtime {
             gauge: Arc::clone(&shared.gauge),
             stop: shared.stop.clone(),
         };
-        let feed = shared.spawn("feed", Part::Both, move || feed.run())?;
+        let feed = shared.spawn("feed", Ends::Both, move || feed.run())?;
         let collector = Collector {
             epoch: EpochState::new(self.epoch_config(&plan, options)),
             epoch_idx: options.epoch,
@@ -120,7 +120,7 @@ impl Runtime {
             plan: Arc::clone(&plan),
             keeps_order: options.strategy.keeps_order(),
         };
-        let collector = shared.spawn("collector", Part::Both, move || collector.run())?;
+        let collector = shared.spawn("collector", Ends::Both, move || collector.run())?;
         Ok(Epoch {
             ready,
             moments,
@@ -210,7 +210,7 @@ impl Runtime {
             tell: shared.tell.clone(),
             stop: shared.stop.clone(),
         };
-        let reader = shared.spawn("reader", Part::Front, move || stage.run())?;
+        let reader = shared.spawn("reader", Ends::Front, move || stage.run())?;
         let pins = if self.config.devices.is_empty() {
             Pins::new(self.config.workers)
         } else {
@@ -227,7 +227,7 @@ impl Runtime {
                     gauge: Arc::clone(&shared.gauge),
                     stop: shared.stop.clone(),
                 };
-                shared.spawn("worker", Part::Front, move || {
+                shared.spawn("worker", Ends::Front, move || {
                     pins.pin(number);
                     worker.run()
                 })
@@ -269,7 +269,7 @@ impl Runtime {
                     stop: shared.stop.clone(),
                     extents: None,
                 };
-                shared.spawn("device", Part::Back(i), move || device.run())
+                shared.spawn("device", Ends::Back(i), move || device.run())
             });
             threads.push(thread.transpose()?);
         }

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::process;
 
-/// Whom a thread works for.
+/// The end, or ends, of the epoch that a thread works for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Ends {
     /// Reads samples and makes batches.
     Front,
     /// Asks this device, receives its batches and checks them.
@@ -36,14 +36,14 @@ impl ThreadSeconds {
         Self { front: Some(0.0), back: vec![Some(0.0); n_devices], both: Some(0.0) }
     }
 
-    fn add(&mut self, part: Part, seconds: Option<f64>) {
-        let sum = match part {
-            Part::Front => &mut self.front,
-            Part::Back(device) => match self.back.get_mut(device) {
+    fn add(&mut self, ends: Ends, seconds: Option<f64>) {
+        let sum = match ends {
+            Ends::Front => &mut self.front,
+            Ends::Back(device) => match self.back.get_mut(device) {
                 Some(sum) => sum,
                 None => return,
             },
-            Part::Both => &mut self.both,
+            Ends::Both => &mut self.both,
         };
         *sum = sum.zip(seconds).map(|(sum, more)| sum + more);
     }
@@ -59,8 +59,8 @@ impl ThreadTimes {
     }
 
     /// For a thread of its own.
-    pub(crate) fn timer(&self, part: Part) -> ThreadTimer {
-        ThreadTimer { times: self.clone(), part }
+    pub(crate) fn timer(&self, ends: Ends) -> ThreadTimer {
+        ThreadTimer { times: self.clone(), ends }
     }
 
     /// Of the threads that have ended until now.
@@ -73,7 +73,7 @@ impl ThreadTimes {
 #[derive(Debug)]
 pub(crate) struct ThreadTimer {
     times: ThreadTimes,
-    part: Part,
+    ends: Ends,
 }
 
 impl ThreadTimer {
@@ -81,7 +81,7 @@ impl ThreadTimer {
     pub(crate) fn end(self) {
         let seconds = process::thread_cpu_seconds();
         let mut sum = self.times.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sum.add(self.part, seconds);
+        sum.add(self.ends, seconds);
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_thread_adds_what_it_used_to_its_own_part() {
         let times = ThreadTimes::new(2);
-        let timer = times.timer(Part::Back(1));
+        let timer = times.timer(Ends::Back(1));
         let busy = std::thread::spawn(move || {
             let began = Instant::now();
             while began.elapsed() < Duration::from_millis(30) {
@@ -113,10 +113,10 @@ mod tests {
     #[test]
     fn what_the_kernel_does_not_say_is_no_zero() {
         let mut sum = ThreadSeconds::new(1);
-        sum.add(Part::Front, None);
-        sum.add(Part::Front, Some(1.0));
-        sum.add(Part::Back(0), Some(1.0));
-        sum.add(Part::Back(7), Some(1.0));
+        sum.add(Ends::Front, None);
+        sum.add(Ends::Front, Some(1.0));
+        sum.add(Ends::Back(0), Some(1.0));
+        sum.add(Ends::Back(7), Some(1.0));
         assert_eq!(sum.front, None);
         assert_eq!(sum.back, [Some(1.0)]);
     }
