@@ -153,15 +153,16 @@ impl Findings {
         lines.extend(self.job.iter().flat_map(JobFinding::lines));
         for device in &self.devices {
             let DeviceFinding { csd, source, .. } = device;
+            let receiving = device.receiving_cpu_ms_per_image;
+            let receiving = receiving.map_or(String::new(), |ms| {
+                format!("; receiving one takes {ms:.3} CPU ms")
+            });
             let together = device.together.as_ref().map_or(String::new(), |with| {
                 let Together { images_per_s, speedup } = with;
                 format!("; with the host {images_per_s:.0}, {speedup:.2} × (modelled)")
             });
-            let receiving = device
-                .receiving_cpu_ms_per_image
-                .map_or(String::new(), |ms| format!(", {ms:.3} CPU ms/image to receive"));
             lines.push(format!(
-                "device      {}{receiving} from {csd} ({source}, {}){together}",
+                "device      {} from {csd} ({source}, {}){receiving}{together}",
                 rate(device.images_per_s),
                 data.recipe
             ));

@@ -108,7 +108,8 @@ impl Throughput {
                     1 => "one host worker makes".to_owned(),
                     n => format!("{n} host workers make"),
                 },
-                self.prepared
+                // What came through, they made.
+                self.prepared.max(self.read)
             ),
             Limit::Storage => format!(
                 "Storage is the limit: it brings {:.0} images/s, and the job could have {:.0}. \
