@@ -196,7 +196,10 @@ def left(n_left, lasted):
     if not lasted:
         return ""
     seconds = n_left * sum(lasted) / len(lasted)
-    time_left = f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+    if seconds >= 2 * 3600:
+        time_left = f"{seconds / 3600:.0f} h"
+    else:
+        time_left = f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
     return f", about {time_left} left"
 
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::error::RuntimeError;
 use crate::process;
+use crate::report::EpochReport;
 use crate::runtime::{EpochOptions, Runtime};
 
 /// Batches a measurement sees at least, however long they take.
@@ -77,11 +78,14 @@ impl Runtime {
         &mut self,
         lasting: Duration,
     ) -> Result<Option<Measured>, RuntimeError> {
-        self.measure(StrategyConfig::Cpu, lasting, |prong| prong == Prong::Front)
+        let is_front = |prong| prong == Prong::Front;
+        let measured = self.measure(StrategyConfig::Cpu, lasting, is_front)?;
+        Ok(measured.map(|(measured, _)| measured))
     }
 
     /// Measures all connected devices together without the host, for about `lasting`; `None`
-    /// when too little came.
+    /// when too little came. Processor time is that of the threads that receive their batches:
+    /// what the host makes again because a device is late is not in it.
     ///
     /// # Errors
     /// What ends an epoch.
@@ -89,7 +93,16 @@ impl Runtime {
         &mut self,
         lasting: Duration,
     ) -> Result<Option<Measured>, RuntimeError> {
-        self.measure(StrategyConfig::Csd, lasting, |prong| prong != Prong::Front)
+        let is_back = |prong| prong != Prong::Front;
+        let measured = self.measure(StrategyConfig::Csd, lasting, is_back)?;
+        let batch_size = f64::from(self.config.batch_size);
+        Ok(measured.map(|(measured, report)| {
+            let received = report.counts.back.iter().map(|back| back.delivered);
+            let n_samples = f64::from(received.sum::<u32>()) * batch_size;
+            let cpu_s: Option<f64> = report.cpu.back.iter().copied().sum();
+            let cpu_s = cpu_s.filter(|_| n_samples > 0.0);
+            Measured { cpu_ms_per_image: cpu_s.map(|s| s * 1e3 / n_samples), ..measured }
+        }))
     }
 
     /// The batches that count, from the first delivered batch to the last; `None` when too few
@@ -100,7 +113,7 @@ impl Runtime {
         strategy: StrategyConfig,
         lasting: Duration,
         counts: fn(Prong) -> bool,
-    ) -> Result<Option<Measured>, RuntimeError> {
+    ) -> Result<Option<(Measured, EpochReport)>, RuntimeError> {
         let options = EpochOptions { strategy, ..self.options_of_measurement() };
         let mut epoch = self.start_epoch(&options)?;
         let began = Instant::now();
@@ -130,16 +143,17 @@ impl Runtime {
             }
         };
         let cpu_after = process::cpu_seconds();
-        self.finish_epoch(epoch);
+        let report = self.finish_epoch(epoch);
         self.let_devices_finish();
         result?;
         let seconds = first.map_or(0.0, |first| (last - first).as_secs_f64());
         let cpu_s = cpu_after.zip(cpu_before).map(|(after, before)| after - before);
         let n_samples = f64::from(n_samples);
-        Ok((seconds > 0.0 && n_samples > 0.0).then(|| Measured {
+        let measured = (seconds > 0.0 && n_samples > 0.0).then(|| Measured {
             images_per_s: n_samples / seconds,
             cpu_ms_per_image: cpu_s.map(|cpu_s| cpu_s * 1e3 / n_samples),
-        }))
+        });
+        Ok(measured.map(|measured| (measured, report)))
     }
 
     /// An epoch that no measurement comes to the end of.
