@@ -243,3 +243,15 @@ fn doctor_names_the_limit() -> Result<()> {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     Ok(())
 }
+
+#[test]
+fn what_doctor_found_is_said_though_its_file_cannot_be_written() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("missing/doctor.json");
+    let output = bothends(&["doctor", "--json", file.to_str().unwrap()])?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    ensure!(text(&output).starts_with("machine     "), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(said.contains("cannot write") && said.contains("doctor.json"), "{said}");
+    Ok(())
+}

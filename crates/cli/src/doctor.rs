@@ -57,13 +57,14 @@ const PRESETS: [(&str, &str); 5] = [
 /// Looks, measures, and prints one finding per line.
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<(), Failed> {
     let findings = find(args)?;
-    if let Some(path) = &args.json {
-        run::write(path, &serde_json::to_string_pretty(&findings)?)?;
-    }
+    // Said first: what was measured is not lost with a file that cannot be written.
     if args.json.as_deref() != Some(Path::new("-")) {
         for line in findings.lines() {
             say::line(&line);
         }
+    }
+    if let Some(path) = &args.json {
+        run::write(path, &serde_json::to_string_pretty(&findings)?)?;
     }
     Ok(())
 }

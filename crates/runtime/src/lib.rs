@@ -13,7 +13,7 @@
 //! Reading order: `config` is what a run is told; `source` its data; `device` its devices;
 //! `room` the memory of its batches; `runtime` owns these; `start` joins the loops of `collect`, `front`, `back` and `feed`
 //! with bounded queues (crossbeam's channels) into an `epoch`; `shutdown` says how that
-//! ends; `stall`, `log`, `report` and `result` say what it was. Two things stand on top:
+//! ends; `pin` and `make_way` where and after whom threads run; `stall`, `log`, `report` and `result` say what it was. Two things stand on top:
 //! `drive`, with `measure`, `fed`, `usage` and `energy`, makes a whole run of it and counts everything;
 //! `loader` deals (`deal`) its batches to a training loop that is somebody else's.
 //!
