@@ -59,13 +59,13 @@ fn the_stream_is_the_same_with_it_and_without() -> Result<()> {
     let data = folder.path();
     let without = stream(data, SideIndexUse::Off)?;
     ensure!(segments(data)?.is_empty(), "`off` writes nothing");
-    ensure!(stream(data, SideIndexUse::Auto)? == without, "while it is made");
+    ensure!(stream(data, SideIndexUse::Beside)? == without, "while it is made");
     let made = segments(data)?;
     ensure!(made.len() == 1, "one run, one segment: {made:?}");
-    ensure!(stream(data, SideIndexUse::Auto)? == without, "once it is there");
+    ensure!(stream(data, SideIndexUse::Beside)? == without, "once it is there");
     ensure!(segments(data)? == made, "nothing is learnt twice");
     made.iter().try_for_each(std::fs::remove_file)?;
-    ensure!(stream(data, SideIndexUse::Auto)? == without, "after it was deleted");
+    ensure!(stream(data, SideIndexUse::Beside)? == without, "after it was deleted");
     Ok(())
 }
 
@@ -73,7 +73,7 @@ fn the_stream_is_the_same_with_it_and_without() -> Result<()> {
 fn a_broken_index_is_no_index() -> Result<()> {
     let folder = copied()?;
     let data = folder.path();
-    let without = stream(data, SideIndexUse::Auto)?;
+    let without = stream(data, SideIndexUse::Beside)?;
     let segment = segments(data)?.pop().context("a segment")?;
     let whole = std::fs::read(&segment)?;
     for at in [0, 20, 45, whole.len() / 3, whole.len() / 2, whole.len() - 3] {
@@ -82,10 +82,13 @@ fn a_broken_index_is_no_index() -> Result<()> {
             *byte ^= 0x55;
         }
         std::fs::write(&segment, broken)?;
-        ensure!(stream(data, SideIndexUse::Auto)? == without, "broken from byte {at} on");
+        ensure!(
+            stream(data, SideIndexUse::Beside)? == without,
+            "broken from byte {at} on"
+        );
     }
     std::fs::write(&segment, &whole[..whole.len() / 2])?;
-    ensure!(stream(data, SideIndexUse::Auto)? == without, "cut in the middle");
+    ensure!(stream(data, SideIndexUse::Beside)? == without, "cut in the middle");
     Ok(())
 }
 
@@ -94,7 +97,7 @@ fn a_broken_index_is_no_index() -> Result<()> {
 fn a_changed_image_is_decoded_anew() -> Result<()> {
     let folder = copied()?;
     let data = folder.path();
-    stream(data, SideIndexUse::Auto)?;
+    stream(data, SideIndexUse::Beside)?;
     let mut files = Vec::new();
     for entry in std::fs::read_dir(data.join("class-000"))? {
         files.push(entry?.path());
@@ -110,7 +113,7 @@ fn a_changed_image_is_decoded_anew() -> Result<()> {
     }
     std::fs::write(path, bytes)?;
     std::fs::File::options().write(true).open(path)?.set_modified(age)?;
-    let with = stream(data, SideIndexUse::Auto)?;
+    let with = stream(data, SideIndexUse::Beside)?;
     ensure!(with == stream(data, SideIndexUse::Off)?, "a stale note was believed");
     Ok(())
 }
@@ -207,7 +210,7 @@ fn it_adds_no_folder_to_the_data() -> Result<()> {
         Ok(entries.iter().filter(|entry| entry.path().is_dir()).count())
     };
     let before = folders()?;
-    stream(folder.path(), SideIndexUse::Auto)?;
+    stream(folder.path(), SideIndexUse::Beside)?;
     ensure!(segments(folder.path())?.len() == 1, "an index was made");
     ensure!(folders()? == before, "a folder more is a class more");
     Ok(())

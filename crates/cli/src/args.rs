@@ -371,7 +371,7 @@ pub(crate) struct RunArgs {
     /// How samples are read
     #[arg(long, value_enum, default_value_t = ReaderArg::Auto)]
     pub(crate) reader: ReaderArg,
-    /// Whether what is learnt about images is kept beside the data from epoch to epoch
+    /// Where what is learnt about images is kept from epoch to epoch
     #[arg(long, value_enum, default_value_t = SideIndexArg::Auto)]
     pub(crate) side_index: SideIndexArg,
     /// Whether data are read through the page cache
@@ -466,8 +466,10 @@ pub(crate) enum ReaderArg {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum SideIndexArg {
-    /// Beside the data, or in the cache directory where that may not be written
+    /// In the cache directory ($XDG_CACHE_HOME/bothends), 20 GiB of all data sets at most
     Auto,
+    /// Beside the data, for storage that several machines share
+    Beside,
     /// Neither read nor written
     Off,
 }

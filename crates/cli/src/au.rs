@@ -105,6 +105,7 @@ pub(crate) fn au(args: &AuArgs) -> Result<(), Failed> {
         seconds: args.seconds,
         side_index: match args.side_index {
             SideIndexArg::Auto => "auto",
+            SideIndexArg::Beside => "beside",
             SideIndexArg::Off => "off",
         },
         devices,

@@ -107,6 +107,7 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
         LayoutArg::Nchw => Layout::Nchw,
     };
     Ok(RunConfig {
+        supplied: None,
         data: args.data.clone(),
         recipe: recipe(&args.recipe)?,
         batch_size: args.batch_size,
@@ -209,6 +210,7 @@ fn reader(arg: ReaderArg) -> ReaderKind {
 pub(crate) fn side_index(arg: SideIndexArg) -> SideIndexUse {
     match arg {
         SideIndexArg::Auto => SideIndexUse::Auto,
+        SideIndexArg::Beside => SideIndexUse::Beside,
         SideIndexArg::Off => SideIndexUse::Off,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Reading order: `ids`, `sample`, `blocks` and `tensor` are the nouns; `rng`, `arith` and
 //! `permutation` the keyed numbers; `recipe` is what is done to a sample; `plan` the order
-//! of an epoch; `claim` and `ledger` who has which batch; `select` who claims what and what
+//! of an epoch, `order` one that a sampler supplies; `claim` and `ledger` who has which batch; `select` who claims what and what
 //! is delivered next; `objective` what the epoch is run for; `epoch` puts these together for one epoch; `resume` and `digest`
 //! say how far an epoch has come and what it was.
 
@@ -15,6 +15,7 @@ pub mod arith;
 pub mod permutation;
 pub mod rng;
 
+pub mod order;
 pub mod plan;
 pub mod recipe;
 

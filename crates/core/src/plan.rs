@@ -6,10 +6,12 @@
 //! delivered: that is `epoch.rs`. `permutation.rs` is the shuffle.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{BatchIdx, EpochIdx, SampleId};
+use crate::order::Order;
 use crate::permutation::Permutation;
 
 /// How the samples of an epoch are ordered.
@@ -20,6 +22,8 @@ pub enum Shuffle {
     None,
     /// By the permutation of (seed, epoch).
     Full,
+    /// As the caller says, anew for each epoch ([`Plan::supplied`]).
+    Supplied,
 }
 
 impl fmt::Display for Shuffle {
@@ -27,6 +31,7 @@ impl fmt::Display for Shuffle {
         f.write_str(match self {
             Self::None => "none",
             Self::Full => "full",
+            Self::Supplied => "supplied",
         })
     }
 }
@@ -156,6 +161,17 @@ pub enum PlanError {
         /// Samples of the epoch.
         n_samples: u64,
     },
+    /// A supplied order with a batch that has no room.
+    #[error(
+        "a batch of the order has {longest} samples and --batch-size is {batch_size}; use at \
+         least --batch-size {longest}"
+    )]
+    OrderAboveBatchSize {
+        /// Samples of the order's longest batch.
+        longest: u32,
+        /// As given.
+        batch_size: u32,
+    },
     /// More batches than an index can name.
     #[error(
         "--batch-size {batch_size} makes {n_batches} batches, more than {}; use a larger one",
@@ -173,8 +189,17 @@ pub enum PlanError {
 #[derive(Debug, Clone)]
 pub struct Plan {
     config: PlanConfig,
-    permutation: Permutation,
+    source: OrderSource,
     n_batches: u32,
+}
+
+/// Where a plan's samples come from.
+#[derive(Debug, Clone)]
+enum OrderSource {
+    /// Computed, from the seed.
+    Keyed(Permutation),
+    /// Supplied by the caller, for this rank alone. Positions are slots of its batches.
+    Supplied(Arc<Order>),
 }
 
 impl Plan {
@@ -195,7 +220,37 @@ impl Plan {
         let n_batches = u32::try_from(steps)
             .map_err(|_| PlanError::TooManyBatches { batch_size, n_batches: steps })?;
         let permutation = Permutation::new(n_samples, config.seed, config.epoch);
-        Ok(Self { config, permutation, n_batches })
+        Ok(Self { config, source: OrderSource::Keyed(permutation), n_batches })
+    }
+
+    /// The plan of an order that the caller supplies for this rank. Of `config` it takes
+    /// `batch_size` (slots of a batch; shorter ones have masked slots at their end), `seed`,
+    /// `epoch`, `consumers` and `start`, counted in slots.
+    ///
+    /// # Errors
+    /// [`PlanError::OrderAboveBatchSize`], [`PlanError::StartAboveSamples`],
+    /// [`PlanError::BatchSizeZero`], [`PlanError::NoConsumers`].
+    pub fn supplied(config: PlanConfig, order: Arc<Order>) -> Result<Self, PlanError> {
+        let batch_size = config.batch_size;
+        let longest = order.longest();
+        if longest > batch_size && batch_size > 0 {
+            return Err(PlanError::OrderAboveBatchSize { longest, batch_size });
+        }
+        let n_samples = u64::from(order.n_batches()) * u64::from(batch_size);
+        let config = PlanConfig {
+            n_samples,
+            shuffle: Shuffle::None,
+            rank: 0,
+            world: 1,
+            last: LastPolicy::Pad,
+            repetitions: 1,
+            ..config
+        };
+        check(&config)?;
+        let n_before = config.start.div_ceil(u64::from(batch_size));
+        let n_before = u32::try_from(n_before).unwrap_or(u32::MAX);
+        let n_batches = order.n_batches().saturating_sub(n_before);
+        Ok(Self { config, source: OrderSource::Supplied(order), n_batches })
     }
 
     /// What the plan was made from.
@@ -217,15 +272,25 @@ impl Plan {
         batch: BatchIdx,
     ) -> impl Iterator<Item = Option<SampleId>> + '_ {
         let run = self.run(batch);
-        (0..self.config.batch_size).map(move |slot| {
-            let is_of_run = slot < run.n_slots;
-            is_of_run.then(|| self.sample_at(run.first + u128::from(slot)))?
+        (0..self.config.batch_size).map(move |slot| match &self.source {
+            OrderSource::Supplied(order) => {
+                order.samples(self.in_order(batch)).nth(slot as usize)
+            }
+            OrderSource::Keyed(permutation) => {
+                let is_of_run = slot < run.n_slots;
+                let position = run.first + u128::from(slot);
+                is_of_run.then(|| self.sample_at(permutation, position))?
+            }
         })
     }
 
     /// Slots of a batch that hold a sample. They come before the masked ones.
     #[must_use]
     pub fn n_valid(&self, batch: BatchIdx) -> u32 {
+        if let OrderSource::Supplied(order) = &self.source {
+            let n = order.samples(self.in_order(batch)).len();
+            return u32::try_from(n).unwrap_or(u32::MAX);
+        }
         let run = self.run(batch);
         match self.config.last {
             LastPolicy::Wrap | LastPolicy::Even => run.n_slots,
@@ -273,7 +338,14 @@ impl Plan {
         PositionRun { first, n_slots }
     }
 
-    fn sample_at(&self, position: u128) -> Option<SampleId> {
+    /// A batch of this plan as the supplied order counts them: those before the start count.
+    fn in_order(&self, batch: BatchIdx) -> BatchIdx {
+        let PlanConfig { start, batch_size, .. } = self.config;
+        let before = start.div_ceil(u64::from(batch_size.max(1)));
+        BatchIdx(batch.0.saturating_add(u32::try_from(before).unwrap_or(u32::MAX)))
+    }
+
+    fn sample_at(&self, permutation: &Permutation, position: u128) -> Option<SampleId> {
         let n = self.config.n_samples;
         let position = match self.config.last {
             LastPolicy::Wrap | LastPolicy::Even => {
@@ -286,8 +358,8 @@ impl Plan {
         let repetitions = u64::from(self.config.repetitions.max(1));
         let (distinct, repetition) = (position / repetitions, position % repetitions);
         let sample = match self.config.shuffle {
-            Shuffle::None => distinct,
-            Shuffle::Full => self.permutation.at(distinct),
+            Shuffle::None | Shuffle::Supplied => distinct,
+            Shuffle::Full => permutation.at(distinct),
         };
         Some(SampleId(sample + n * repetition))
     }
@@ -417,6 +489,41 @@ mod tests {
             assert_eq!(repetition, position % 3);
             assert_eq!(record, plain[usize::try_from(position / 3).unwrap()]);
         }
+    }
+
+    #[test]
+    fn a_supplied_order_is_followed_and_resumed_at_any_batch() {
+        use crate::order::{OrderConfig, Repeats};
+        let repeats = Repeats::SameOnRanks;
+        let config_of = OrderConfig { n_records: 9, rank: 0, world: 1, repeats };
+        let order = Order::new(config_of, &[8, 1, 8, 0, 5], vec![2, 3, 5]).unwrap();
+        let order = Arc::new(order);
+        // The number of records says nothing about the order's length.
+        let config = config(9, 3, LastPolicy::Drop);
+        let plan = |start| {
+            Plan::supplied(PlanConfig { start, ..config }, Arc::clone(&order)).unwrap()
+        };
+        let slots = |plan: &Plan, batch| -> Vec<_> {
+            plan.samples(BatchIdx(batch)).map(|id| id.map(|id| id.0)).collect()
+        };
+        let whole = plan(0);
+        assert_eq!(whole.n_batches(), 3);
+        assert_eq!(slots(&whole, 0), [Some(8), Some(1), None]);
+        assert_eq!(slots(&whole, 1), [Some(17), None, None]);
+        assert_eq!(slots(&whole, 3), [None; 3]);
+        assert_eq!((whole.n_valid(BatchIdx(0)), whole.n_valid(BatchIdx(1))), (2, 1));
+        assert_eq!(whole.position_after(2), 6);
+        assert_eq!(whole.position(BatchIdx(2)), 6);
+        let rest = plan(whole.position_after(1));
+        assert_eq!(rest.n_batches(), 2);
+        assert_eq!(slots(&rest, 0), slots(&whole, 1));
+        assert_eq!(rest.position(BatchIdx(1)), whole.position(BatchIdx(2)));
+        assert_eq!(plan(9).n_batches(), 0);
+        let small = PlanConfig { batch_size: 1, ..config };
+        let line = Plan::supplied(small, Arc::clone(&order)).unwrap_err().to_string();
+        assert!(line.contains("has 2 samples and --batch-size is 1"), "{line}");
+        let behind = PlanConfig { start: 10, ..config };
+        assert!(Plan::supplied(behind, order).is_err());
     }
 
     /// How often each sample is delivered by all ranks in the first `n_batches` batches.

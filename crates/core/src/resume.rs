@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::{ContentDigest, StreamDigest};
 use crate::ids::EpochIdx;
+use crate::order::{OrderMark, RawMark};
 use crate::plan::{LastPolicy, Shuffle};
 
 /// The version of the text that this build reads and writes.
@@ -50,6 +51,8 @@ pub struct Resume {
     /// Batches delivered beyond `position`, as half-open ranges in rising order; strategies
     /// that do not deliver in the plan's order need them. Empty with `ordered`.
     pub done: Vec<(u32, u32)>,
+    /// The supplied order that the epoch followed, if it did; `position` counts its slots.
+    pub order: Option<OrderMark>,
     /// Samples delivered in this epoch by the rank that saved.
     pub n_delivered: u64,
     /// That rank's stream digest so far.
@@ -95,6 +98,15 @@ pub enum ResumeError {
         /// In this run.
         ours: String,
     },
+    /// The epoch follows another order.
+    #[error(
+        "the resume state is of the middle of an epoch, and {why}; give the sampler the seed \
+         and epoch that it had, or begin the next epoch"
+    )]
+    Order {
+        /// What differs.
+        why: &'static str,
+    },
 }
 
 impl Resume {
@@ -126,7 +138,11 @@ impl Resume {
             let why = "has ranges that are empty or not in rising order";
             return Err(ResumeError::Damaged { key: "done", why });
         }
-        if raw.position > raw.n_samples {
+        let order = raw.order.as_ref().map(mark).transpose()?;
+        let n_slots = order.map(|order| {
+            u64::from(order.n_batches).saturating_mul(raw.batch_size.into())
+        });
+        if raw.position > n_slots.unwrap_or(raw.n_samples) {
             let why = "is behind the last sample";
             return Err(ResumeError::Damaged { key: "position", why });
         }
@@ -145,6 +161,7 @@ impl Resume {
             epoch: raw.epoch,
             position: raw.position,
             done: raw.done,
+            order,
             n_delivered: raw.n_delivered,
             stream: StreamDigest::restore(&raw.stream).map_err(|_| {
                 ResumeError::Damaged {
@@ -177,6 +194,40 @@ impl Resume {
     }
 }
 
+/// Whether an epoch with the order `ours` may go on from a state saved with `theirs`: the same
+/// order where the same rank goes on; of another rank's order only the number of ranks and
+/// of batches can be compared.
+///
+/// # Errors
+/// [`ResumeError::Order`].
+pub fn check_order(
+    theirs: Option<OrderMark>,
+    ours: Option<OrderMark>,
+) -> Result<(), ResumeError> {
+    let why = match (theirs, ours) {
+        (None, None) => return Ok(()),
+        (Some(_), None) => {
+            "the epoch that was saved followed a sampler and this one does not"
+        }
+        (None, Some(_)) => {
+            "this epoch follows a sampler and the one that was saved did not"
+        }
+        (Some(theirs), Some(ours)) if theirs.world != ours.world => {
+            "the sampler deals the epoch to another number of ranks"
+        }
+        (Some(theirs), Some(ours)) if theirs.n_batches != ours.n_batches => {
+            "the sampler gives another number of batches"
+        }
+        (Some(theirs), Some(ours))
+            if theirs.rank == ours.rank && theirs.digest != ours.digest =>
+        {
+            "the sampler gives another order"
+        }
+        (Some(_), Some(_)) => return Ok(()),
+    };
+    Err(ResumeError::Order { why })
+}
+
 #[derive(Deserialize)]
 struct Version {
     version: u32,
@@ -199,6 +250,8 @@ struct Raw {
     epoch: EpochIdx,
     position: u64,
     done: Vec<(u32, u32)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    order: Option<RawMark>,
     n_delivered: u64,
     content: String,
     stream: String,
@@ -221,11 +274,30 @@ impl From<&Resume> for Raw {
             epoch: resume.epoch,
             position: resume.position,
             done: resume.done.clone(),
+            order: resume.order.map(|order| RawMark {
+                digest: hex(order.digest),
+                rank: order.rank,
+                world: order.world,
+                batches: order.n_batches,
+            }),
             n_delivered: resume.n_delivered,
             content: resume.content.to_string(),
             stream: resume.stream.save(),
         }
     }
+}
+
+fn mark(raw: &RawMark) -> Result<OrderMark, ResumeError> {
+    if raw.rank >= raw.world {
+        let why = "has a rank that is not below the world";
+        return Err(ResumeError::Damaged { key: "order", why });
+    }
+    Ok(OrderMark {
+        digest: hash("order", &raw.digest)?,
+        rank: raw.rank,
+        world: raw.world,
+        n_batches: raw.batches,
+    })
 }
 
 fn hex(hash: u128) -> String {
@@ -278,6 +350,7 @@ mod tests {
             epoch: EpochIdx(3),
             position: 2_048,
             done: Vec::new(),
+            order: None,
             n_delivered: 256,
             stream,
             content: ContentDigest(5),
@@ -329,6 +402,37 @@ mod tests {
         }
     }
 
+    const MARK: OrderMark =
+        OrderMark { digest: u128::MAX, rank: 1, world: 8, n_batches: 5_000 };
+
+    #[test]
+    fn a_supplied_order_is_known_again() {
+        // A sampler may give more than the data set has.
+        let there = Resume { order: Some(MARK), position: 1_280_000, ..resume() };
+        let there = Resume { run: RunIdentity { n_samples: 9, ..run() }, ..there };
+        let back = Resume::from_json(&there.to_json()).unwrap();
+        assert_eq!((back.order, back.position), (Some(MARK), 1_280_000));
+        let behind = there.to_json().replace("1280000", "1280001");
+        let line = Resume::from_json(&behind).unwrap_err().to_string();
+        assert!(line.contains("`position` is behind"), "{line}");
+        let line = |theirs, ours| match check_order(theirs, ours) {
+            Ok(()) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        let of_rank_0 = OrderMark { digest: 1, rank: 0, ..MARK };
+        assert_eq!(line(None, None), "");
+        assert_eq!(line(Some(MARK), Some(MARK)), "");
+        assert_eq!(line(Some(of_rank_0), Some(MARK)), "", "a state of another rank");
+        let other = OrderMark { digest: 2, ..MARK };
+        assert!(line(Some(MARK), Some(other)).contains("gives another order"));
+        let other = OrderMark { world: 9, ..of_rank_0 };
+        assert!(line(Some(MARK), Some(other)).contains("another number of ranks"));
+        let other = OrderMark { n_batches: 9, ..of_rank_0 };
+        assert!(line(Some(MARK), Some(other)).contains("another number of batches"));
+        assert!(line(None, Some(MARK)).contains("the one that was saved did not"));
+        assert!(line(Some(MARK), None).contains("this one does not"));
+    }
+
     #[test]
     fn a_damaged_text_is_refused_by_its_field() {
         let text = resume().to_json();
@@ -378,10 +482,11 @@ mod tests {
                     seed, recipe_hash, manifest_hash, n_samples, batch_size, world, ..run()
                 },
                 epoch: EpochIdx(epoch),
-                position: n_samples,
                 n_delivered,
                 content: ContentDigest(content),
                 stream,
+                order: Some(OrderMark { world: u32::MAX, n_batches: u32::MAX, ..MARK }),
+                position: u64::from(batch_size.min(1)),
                 ..resume()
             };
             let text = there.to_json();

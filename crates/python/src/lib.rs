@@ -1,7 +1,7 @@
 //! `bothends._native`: what the Python package cannot do in Python. No logic: doors to
 //! `bothends_runtime::Loader`, and memory that Python sees without a copy.
 //!
-//! Reading order: `loader` (a loader and an epoch's consumers), `batch` (a batch and who
+//! Reading order: `loader` (a loader and an epoch's consumers), `supplied` (samples that Python lists), `batch` (a batch and who
 //! holds it), `array` (one tensor of it), `dlpack` (how a tensor crosses), `errors` (what
 //! Python catches). Names, defaults and frameworks are the Python half's
 //! (`python/bothends/_loader.py`). The lock of Python is let go in every wait.
@@ -12,6 +12,7 @@ mod array;
 mod batch;
 mod dlpack;
 mod loader;
+mod supplied;
 
 use pyo3::prelude::*;
 
@@ -26,6 +27,8 @@ mod _native {
     use crate::batch::Batch;
     #[pymodule_export]
     use crate::loader::{Consumer, NativeLoader};
+    #[pymodule_export]
+    use crate::supplied::Samples;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -5,12 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bothends_core::ids::SampleId;
+use bothends_core::order::{OrderConfig, Repeats};
 use bothends_core::tensor::{Dtype, Layout};
-use bothends_runtime::{Deal, Home, Loader, Polled, RuntimeError};
+use bothends_runtime::{Deal, Home, Loader, Polled, RunConfig, RuntimeError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 
 use crate::batch::{Batch, Form};
 use crate::errors::raised;
+use crate::supplied::Samples;
 
 /// How long a wait goes on before Python's signals are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -26,11 +29,16 @@ pub(crate) struct NativeLoader {
 
 #[pymethods]
 impl NativeLoader {
-    /// Opens a loader from its options, a JSON object. Blocks on the file system and on
-    /// devices.
+    /// Opens a loader from its options, a JSON object, and the samples where Python lists
+    /// them. Blocks on the file system and on devices.
     #[new]
-    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
-        let opened = py.detach(|| Loader::open(bothends_runtime::options(options)?));
+    #[pyo3(signature = (options, samples=None))]
+    fn new(py: Python<'_>, options: &str, samples: Option<&Samples>) -> PyResult<Self> {
+        let opened = py.detach(|| {
+            let config = bothends_runtime::options(options)?;
+            let supplied = samples.map(Samples::supplied).transpose()?;
+            Loader::open(RunConfig { supplied, ..config })
+        });
         let loader = opened.map_err(|error| raised(py, &error))?;
         let form = Form {
             views: loader.views().into(),
@@ -52,6 +60,39 @@ impl NativeLoader {
             number,
         };
         Ok((0..consumers).map(consumer).collect())
+    }
+
+    /// Begins the next epoch in the order of a sampler: `records` are native i64, `ends` are
+    /// native u64 that say where each batch ends among them; `part` is (rank, world) of
+    /// whose part of an epoch it is. `repeats` is "same" or "each": whether a record that
+    /// comes again on another rank is the same sample there.
+    fn begin_order(
+        &self,
+        py: Python<'_>,
+        records: PyBackedBytes,
+        ends: PyBackedBytes,
+        part: (u32, u32),
+        repeats: &str,
+    ) -> PyResult<Consumer> {
+        let repeats = match repeats {
+            "each" => Repeats::OfEachRank,
+            _ => Repeats::SameOnRanks,
+        };
+        let deal = self.with(py, |loader| {
+            let (rank, world) = part;
+            let config = OrderConfig { n_records: 0, rank, world, repeats };
+            let records: Vec<i64> = words(&records).map(i64::from_ne_bytes).collect();
+            let ends = words(&ends).map(u64::from_ne_bytes).collect();
+            let order = loader.order(config, &records, ends)?;
+            loader.begin_order(Arc::new(order))
+        })?;
+        let hand = Arc::new(Hand(deal));
+        Ok(Consumer { hand, form: self.form.clone(), number: 0 })
+    }
+
+    /// This process is rank `rank` of `world` from the next epoch on.
+    fn set_rank(&self, py: Python<'_>, rank: u32, world: u32) -> PyResult<()> {
+        self.with(py, |loader| loader.set_rank(rank, world))
     }
 
     /// The next epoch shall be this one.
@@ -196,6 +237,15 @@ impl NativeLoader {
     fn loader(&self) -> MutexGuard<'_, Option<Loader>> {
         self.loader.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Words of eight bytes.
+fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 8]> + '_ {
+    bytes.chunks_exact(8).map(|word| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(word);
+        bytes
+    })
 }
 
 fn closed() -> RuntimeError {

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use bothends_core::ids::{BatchIdx, EpochIdx};
+use bothends_core::order::{Order, OrderMark};
 use bothends_core::resume::{Resume, RunIdentity};
 
 use crate::drive::Digests;
@@ -58,12 +59,35 @@ impl Consumed {
     }
 }
 
+/// Where an epoch begins or goes on.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) epoch: EpochIdx,
+    pub(crate) position: u64,
+    pub(crate) done: Vec<(u32, u32)>,
+    /// The supplied order that a loaded state is in the middle of.
+    pub(crate) order: Option<OrderMark>,
+}
+
+impl Place {
+    /// The beginning of an epoch.
+    pub(crate) fn of(epoch: EpochIdx) -> Self {
+        Self { epoch, position: 0, done: Vec::new(), order: None }
+    }
+
+    pub(crate) fn is_in_mid_epoch(&self) -> bool {
+        self.position > 0 || !self.done.is_empty()
+    }
+}
+
 /// What a resumed run starts from.
 #[derive(Debug)]
 pub(crate) struct Resumed {
     pub(crate) epoch: EpochIdx,
     pub(crate) start: u64,
     pub(crate) done: Vec<(u32, u32)>,
+    /// The supplied order that the state was saved in.
+    pub(crate) order: Option<OrderMark>,
     pub(crate) digests: Digests,
 }
 
@@ -95,16 +119,24 @@ pub(crate) fn state(
     } else {
         (options.start, consumed.ranges.clone())
     };
-    let n_delivered = digests.n_samples;
-    Ok(Resume {
+    let order = options.order.as_deref().map(Order::mark);
+    let place = Place { epoch: options.epoch, position, done, order };
+    Ok(at(runtime, place, digests))
+}
+
+/// The state of a run that is to go on at `place`.
+pub(crate) fn at(runtime: &Runtime, place: Place, digests: &Digests) -> Resume {
+    let Place { epoch, position, done, order } = place;
+    Resume {
         run: identity(runtime),
-        epoch: options.epoch,
+        epoch,
         position,
         done,
-        n_delivered,
+        order,
+        n_delivered: digests.n_samples,
         stream: digests.stream.clone(),
         content: digests.content,
-    })
+    }
 }
 
 /// Writes a state beside its place and renames it, so that a reader sees the old state or
@@ -148,6 +180,7 @@ pub(crate) fn resumed(json: &str, runtime: &Runtime) -> Result<Resumed, RuntimeE
         epoch: resume.epoch,
         start: resume.position,
         done: resume.done,
+        order: resume.order,
         digests,
     })
 }

@@ -13,6 +13,7 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_io::ReaderKind;
 
 use crate::device::DeviceSpec;
+use crate::supplied::Supplied;
 
 /// What happens to a sample that cannot be read or decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,8 +94,11 @@ pub enum PageCacheUse {
 /// Whether what is learnt about images is kept from epoch to epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SideIndexUse {
-    /// Beside the data, or in the user's cache directory where that may not be written.
+    /// In the user's cache directory, within a limit.
     Auto,
+    /// Beside the data, for storage that several machines share; in the cache directory where
+    /// that may not be written.
+    Beside,
     /// Neither read nor written.
     Off,
 }
@@ -137,8 +141,11 @@ pub struct RankConfig {
 /// Everything a run needs to know.
 #[derive(Debug, Clone)]
 pub struct RunConfig {
-    /// A folder of class folders, a folder of CIFAR-10 binary batches, or a list.
+    /// A folder of class folders, a folder of CIFAR-10 binary batches, or a list; the root
+    /// of `supplied` files, or what supplied records are called.
     pub data: PathBuf,
+    /// The samples, where the caller lists them itself.
+    pub supplied: Option<Supplied>,
     /// What is done to every sample.
     pub recipe: Recipe,
     /// Slots of a batch.
@@ -184,6 +191,7 @@ impl RunConfig {
     pub fn new(data: PathBuf, recipe: Recipe) -> Self {
         Self {
             data,
+            supplied: None,
             recipe,
             batch_size: 16,
             seed: 0,

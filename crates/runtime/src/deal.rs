@@ -51,8 +51,19 @@ pub(crate) enum DealState {
     Ended,
     /// This consumer was told of an error.
     Failed(u32),
-    /// Nobody wants the rest.
-    Cancelled,
+    /// Nobody shall get the rest.
+    Cancelled(Cancelled),
+}
+
+/// Why nobody gets the rest of an epoch: what a consumer that still asks is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cancelled {
+    /// Its consumers want no more.
+    Unwanted,
+    /// The loader began another epoch.
+    Superseded,
+    /// The loader was closed.
+    Closed,
 }
 
 /// A consumer that waits with the epoch. Should that panic, the epoch is gone, and the others
@@ -92,7 +103,8 @@ impl Deal {
     /// The next batch of `consumer` (from 0), waiting for it no longer than `patience`.
     ///
     /// # Errors
-    /// What ends the epoch: once what happened, to one consumer, and from then on that it was
+    /// [`RuntimeError::Superseded`] and [`RuntimeError::Closed`] where the loader has left the
+    /// epoch. What ends the epoch: once what happened, to one consumer, and from then on that it was
     /// told ([`RuntimeError::EndedByError`]), so that nobody takes it for the end;
     /// [`RuntimeError::Forked`] in another process than the one that began the epoch.
     ///
@@ -117,7 +129,15 @@ impl Deal {
             }
             match table.state {
                 DealState::Open => {}
-                DealState::Ended | DealState::Cancelled => return Ok(Polled::End),
+                DealState::Ended | DealState::Cancelled(Cancelled::Unwanted) => {
+                    return Ok(Polled::End);
+                }
+                DealState::Cancelled(Cancelled::Superseded) => {
+                    return Err(RuntimeError::Superseded);
+                }
+                DealState::Cancelled(Cancelled::Closed) => {
+                    return Err(RuntimeError::Closed);
+                }
                 DealState::Failed(consumer) => {
                     return Err(RuntimeError::EndedByError { consumer });
                 }
@@ -202,12 +222,16 @@ impl Deal {
 
     /// Nobody wants the rest: the epoch's threads end by themselves, nobody waits for them.
     pub fn cancel(&self) {
+        self.cancel_because(Cancelled::Unwanted);
+    }
+
+    fn cancel_because(&self, why: Cancelled) {
         if !self.home.is_here() {
             return;
         }
         let mut table = self.table();
         if table.state == DealState::Open {
-            table.state = DealState::Cancelled;
+            table.state = DealState::Cancelled(why);
         }
         for place in &mut table.places {
             *place = None;
@@ -240,8 +264,8 @@ impl Deal {
 
     /// Takes the epoch away from its consumers, so that its threads can be joined. Waits for
     /// a consumer that is fetching, one look of it at most.
-    pub(crate) fn close(&self) -> Option<Epoch> {
-        self.cancel();
+    pub(crate) fn close(&self, why: Cancelled) -> Option<Epoch> {
+        self.cancel_because(why);
         let mut table = self.table();
         let deadline = Instant::now() + PATIENCE * 10;
         while table.epoch.is_none() && Instant::now() < deadline {
@@ -300,6 +324,6 @@ mod tests {
         assert!(panicked.is_err());
         let told = deal.poll(1, Duration::from_secs(60));
         assert!(matches!(told, Err(RuntimeError::EndedByError { consumer: 0 })));
-        assert!(deal.close().is_none());
+        assert!(deal.close(Cancelled::Closed).is_none());
     }
 }

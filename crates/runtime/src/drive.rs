@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bothends_accel::{AccelConfig, Accelerator, Usage};
 use bothends_core::digest::{ContentDigest, StreamDigest, sample_digest};
 use bothends_core::ids::{EpochIdx, Prong};
+use bothends_core::resume::check_order;
 use bothends_core::select::StrategyConfig;
 
 use crate::batch::Batch;
@@ -256,6 +257,7 @@ impl Run<'_> {
             return Ok((0..self.how.epochs).map(options).collect());
         };
         let resumed = checkpoint::load(path, self.runtime)?;
+        check_order(resumed.order, None)?;
         self.digests = resumed.digests;
         let first = EpochOptions {
             start: resumed.start,

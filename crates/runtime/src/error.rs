@@ -19,6 +19,9 @@ pub enum RuntimeError {
     /// The plan refuses the numbers.
     #[error(transparent)]
     Plan(#[from] bothends_core::plan::PlanError),
+    /// A supplied order that makes no sense.
+    #[error(transparent)]
+    Order(#[from] bothends_core::order::OrderError),
     /// The recipe does not fit the data.
     #[error(transparent)]
     Recipe(#[from] bothends_core::recipe::RecipeError),
@@ -115,6 +118,15 @@ pub enum RuntimeError {
         /// That consumer.
         consumer: u32,
     },
+    /// A newer epoch of the same loader took this one's place.
+    #[error(
+        "this iterator was ended by a newer one of the same loader: a loader has one epoch at \
+         a time; make another loader to iterate twice at once"
+    )]
+    Superseded,
+    /// The loader was closed while a consumer waited.
+    #[error("the loader was closed; make another one")]
+    Closed,
     /// Another process than the one that made the loader.
     #[error(
         "this loader was made in process {made_in} and this is process {here}, a fork of it, \
@@ -199,6 +211,9 @@ impl RuntimeError {
             Self::Options(_)
             | Self::Memory { .. }
             | Self::Plan(_)
+            | Self::Order(_)
+            | Self::Superseded
+            | Self::Closed
             | Self::Recipe(_)
             | Self::Ops(_)
             | Self::DeviceSpec { .. } => ErrorKind::Options,

@@ -194,7 +194,7 @@ impl Feed {
     ) -> Result<(), String> {
         let key = self.source.key(self.epoch, sample);
         let piece = self.source.piece(key);
-        let bytes = self.source.read(piece.extent)?;
+        let bytes = self.source.read(sample, piece)?;
         let record = self.source.record(sample, piece, &bytes)?;
         self.source.pipeline.run(scratch, key, record, out).map_err(|e| e.to_string())
     }

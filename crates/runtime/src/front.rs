@@ -86,7 +86,16 @@ pub(crate) struct Task {
     sample: SampleId,
     part: Part,
     piece: Piece,
-    bytes: Result<Found, String>,
+    record: Arrival,
+}
+
+/// How a record reaches its worker.
+#[derive(Debug)]
+enum Arrival {
+    /// It was read from a file, or could not be.
+    Read(Result<Found, String>),
+    /// The worker asks for it (`supplied`): a call that takes long holds up nobody else.
+    Asked,
 }
 
 /// A record that has been read, and what the side index knows it by.
@@ -105,6 +114,8 @@ enum RecordBytes {
     Part(Arc<Bytes>, Range<usize>),
     /// Read once more.
     Again(Vec<u8>),
+    /// What the caller gave.
+    Asked(Vec<u8>),
 }
 
 impl Deref for RecordBytes {
@@ -114,7 +125,7 @@ impl Deref for RecordBytes {
         match self {
             Self::Own(bytes) => bytes,
             Self::Part(bytes, range) => &bytes[range.clone()],
-            Self::Again(bytes) => bytes,
+            Self::Again(bytes) | Self::Asked(bytes) => bytes,
         }
     }
 }
@@ -250,10 +261,14 @@ impl ReadStage {
     ) {
         while self.reader.in_flight() < self.reader.depth() {
             let Some(first) = queue.pop_front() else { return };
+            if self.source.records().is_some() {
+                self.pass_on(first, Arrival::Asked);
+                continue;
+            }
             let file = match self.source.open_file(first.piece.extent.file) {
                 Ok(file) => file,
                 Err(why) => {
-                    self.pass_on(first, Err(why));
+                    self.pass_on(first, Arrival::Read(Err(why)));
                     continue;
                 }
             };
@@ -299,8 +314,8 @@ impl ReadStage {
     fn arrived(&self, read: InFlight, bytes: Bytes) {
         if read.others.is_empty() {
             let (waiting, name) = read.first;
-            return self
-                .pass_on(waiting, Ok(Found { bytes: RecordBytes::Own(bytes), name }));
+            let found = Found { bytes: RecordBytes::Own(bytes), name };
+            return self.pass_on(waiting, Arrival::Read(Ok(found)));
         }
         let (offset, bytes) = (read.offset(), Arc::new(bytes));
         for (waiting, name) in read.members() {
@@ -308,7 +323,7 @@ impl ReadStage {
             let start = usize::try_from(extent.offset - offset).unwrap_or(0);
             let range = start..start + extent.len as usize;
             let bytes = RecordBytes::Part(Arc::clone(&bytes), range);
-            self.pass_on(waiting, Ok(Found { bytes, name }));
+            self.pass_on(waiting, Arrival::Read(Ok(Found { bytes, name })));
         }
     }
 
@@ -319,18 +334,18 @@ impl ReadStage {
         for (waiting, name) in read.members() {
             let again = match is_one {
                 true => Err(why.to_owned()),
-                false => self.source.read(waiting.piece.extent),
+                false => self.source.read(waiting.sample, waiting.piece),
             };
             let found =
                 again.map(|bytes| Found { bytes: RecordBytes::Again(bytes), name });
-            self.pass_on(waiting, found);
+            self.pass_on(waiting, Arrival::Read(found));
         }
     }
 
     /// Hands a record to the workers; waits while their queue is full.
-    fn pass_on(&self, waiting: Waiting, bytes: Result<Found, String>) {
+    fn pass_on(&self, waiting: Waiting, record: Arrival) {
         let Waiting { progress, row, sample, part, piece } = waiting;
-        let mut task = Task { progress, row, sample, part, piece, bytes };
+        let mut task = Task { progress, row, sample, part, piece, record };
         while !self.stop.is_set() {
             match self.tasks.send_timeout(task, PATIENCE) {
                 Ok(()) => return,
@@ -372,8 +387,15 @@ impl Worker {
         // A gauge for stall attribution; it orders nothing.
         self.gauge.busy_workers.fetch_add(1, Ordering::Relaxed);
         let started = Instant::now();
-        let Task { progress, row, sample, mut part, piece, bytes } = task;
-        let result = bytes.and_then(|read| {
+        let Task { progress, row, sample, mut part, piece, record } = task;
+        let read = match record {
+            Arrival::Read(read) => read,
+            Arrival::Asked => self.source.read(sample, piece).map(|bytes| Found {
+                bytes: RecordBytes::Asked(bytes),
+                name: self.source.name_of_supplied(sample),
+            }),
+        };
+        let result = read.and_then(|read| {
             let key = self.source.key(progress.epoch, sample);
             self.make(scratch, key, (piece, &read), &mut part)
         });

@@ -10,7 +10,7 @@
 //!  ◄─────────────────────── slots go back when the consumer drops a batch ◄──────────┘
 //! ```
 //!
-//! Reading order: `config` is what a run is told; `source` its data; `device` its devices;
+//! Reading order: `config` is what a run is told; `source` its data, `supplied` those that the caller lists; `device` its devices;
 //! `room` the memory of its batches; `runtime` owns these; `start` joins the loops of `collect`, `front`, `back` and `feed`
 //! with bounded queues (crossbeam's channels) into an `epoch`; `shutdown` says how that
 //! ends; `pin` and `make_way` where and after whom threads run; `stall`, `log`, `report` and `result` say what it was. Two things stand on top:
@@ -27,12 +27,14 @@
 mod config;
 mod error;
 mod home;
+mod nearest;
 mod options;
 
 mod device;
 mod side_index;
 mod source;
 mod storage;
+mod supplied;
 
 mod room;
 mod runtime;
@@ -98,8 +100,10 @@ pub use result::{
 };
 pub use runtime::{EpochOptions, Runtime};
 pub use settings::settings;
+pub use side_index::SideIndexStats;
 pub use source::Source;
 pub use stall::Stall;
+pub use supplied::{Records, Supplied, SuppliedFile};
 pub use survey::survey;
 pub use thread_time::ThreadSeconds;
 pub use usage::{UsageSample, byte_seconds};

@@ -6,7 +6,8 @@
 //!
 //! 1. [`Loader::begin`] starts the next epoch: the one that [`Loader::set_epoch`] named, else
 //!    the one after the last that delivered a batch. An epoch that was begun before is
-//!    cancelled by it.
+//!    cancelled by it, and its consumers are told so ([`RuntimeError::Superseded`]).
+//!    [`Loader::begin_order`] does the same in an order that the caller supplies.
 //! 2. [`Loader::state`] speaks of batches that consumers have taken, never of those that lie
 //!    ready. At an epoch's end it is the beginning of the next.
 //! 3. After [`Loader::load_state`] the next epoch goes on from there; `set_epoch` of that same
@@ -21,12 +22,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bothends_core::ids::{EpochIdx, Label, SampleId};
+use bothends_core::order::{Order, OrderConfig};
+use bothends_core::plan::Shuffle;
+use bothends_core::resume::check_order;
 use bothends_core::tensor::{Output, SampleShape};
 use serde::Serialize;
 
-use crate::checkpoint::{self, Consumed, Resumed};
-use crate::config::RunConfig;
-use crate::deal::{Deal, DealState};
+use crate::checkpoint::{self, Consumed, Place, Resumed};
+use crate::config::{RankConfig, RunConfig};
+use crate::deal::{Cancelled, Deal, DealState};
 use crate::drive::Digests;
 use crate::error::RuntimeError;
 use crate::feed::Skipped;
@@ -34,6 +38,7 @@ use crate::home::Home;
 use crate::process;
 use crate::report::EpochReport;
 use crate::runtime::{Device, EpochOptions, Runtime};
+use crate::side_index::{SideIndex, SideIndexStats};
 use crate::stall::Stall;
 
 /// How long the host is measured when a device's rate is given relative to it.
@@ -47,7 +52,7 @@ pub struct Loader {
     runtime: Option<Runtime>,
     running: Option<Running>,
     /// Where the next epoch begins.
-    next: Start,
+    next: Place,
     /// What `set_epoch` asked for since.
     asked: Option<EpochIdx>,
     ended: Ended,
@@ -58,20 +63,6 @@ pub struct Loader {
 struct Running {
     deal: Arc<Deal>,
     options: EpochOptions,
-}
-
-/// Where an epoch begins.
-#[derive(Debug, Clone)]
-struct Start {
-    epoch: EpochIdx,
-    position: u64,
-    done: Vec<(u32, u32)>,
-}
-
-impl Start {
-    fn of(epoch: EpochIdx) -> Self {
-        Self { epoch, position: 0, done: Vec::new() }
-    }
 }
 
 /// What a loader has done since it was opened. Counts are of epochs that are over; a loader
@@ -94,6 +85,8 @@ pub struct LoaderStats {
     pub backpressure_s: f64,
     /// Bytes read from storage.
     pub storage_read_bytes: u64,
+    /// Where what is known about the images is kept; `None` where nothing is.
+    pub side_index: Option<SideIndexStats>,
     /// Processor seconds of this process.
     pub cpu_seconds: Option<f64>,
     /// The most memory this process had resident, in bytes.
@@ -146,7 +139,7 @@ impl Loader {
             home: Home::here(),
             runtime: Some(runtime),
             running: None,
-            next: Start::of(EpochIdx(0)),
+            next: Place::of(EpochIdx(0)),
             asked: None,
             ended: Ended::default(),
         })
@@ -160,14 +153,56 @@ impl Loader {
     /// cannot share ([`RuntimeError::CannotResume`]); a thread that cannot be started;
     /// [`RuntimeError::Forked`].
     pub fn begin(&mut self, consumers: u32) -> Result<Arc<Deal>, RuntimeError> {
+        self.begin_with(consumers, None)
+    }
+
+    /// Begins the next epoch in this order, for one consumer. The order is this rank's alone:
+    /// nothing is dealt to ranks any more.
+    ///
+    /// # Errors
+    /// As [`Self::begin`]; [`RuntimeError::Resume`] when a loaded state is in the middle of
+    /// an epoch of another order.
+    pub fn begin_order(&mut self, order: Arc<Order>) -> Result<Arc<Deal>, RuntimeError> {
+        self.begin_with(1, Some(order))
+    }
+
+    /// What a sampler gave as an order of this data set's samples: `records` one behind the
+    /// other, `ends` where each batch ends.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Order`].
+    pub fn order(
+        &self,
+        config: OrderConfig,
+        records: &[i64],
+        ends: Vec<u64>,
+    ) -> Result<Order, RuntimeError> {
+        let n_records = self.n_samples();
+        Ok(Order::new(OrderConfig { n_records, ..config }, records, ends)?)
+    }
+
+    fn begin_with(
+        &mut self,
+        consumers: u32,
+        order: Option<Arc<Order>>,
+    ) -> Result<Arc<Deal>, RuntimeError> {
         self.home.check()?;
-        self.finish();
+        self.finish(Cancelled::Superseded);
         let start = self.start();
+        if order.is_none() && self.runtime().config.shuffle == Shuffle::Supplied {
+            let line = "this loader follows orders that are supplied (`shuffle`), and this epoch \
+                        has none";
+            return Err(RuntimeError::Options(line.to_owned()));
+        }
+        if start.is_in_mid_epoch() {
+            check_order(start.order, order.as_deref().map(Order::mark))?;
+        }
         let runtime = self.runtime_mut();
         let options = EpochOptions {
             consumers,
             start: start.position,
             done: start.done.clone(),
+            order,
             ..runtime.options(start.epoch)
         };
         let consumed = Consumed::new(&options);
@@ -181,6 +216,21 @@ impl Loader {
         (self.next, self.asked) = (start, None);
         self.running = Some(Running { deal: Arc::clone(&deal), options });
         Ok(deal)
+    }
+
+    /// This process is rank `rank` of `world` from the next epoch on.
+    ///
+    /// # Errors
+    /// A rank that makes no plan; the loader goes on as the rank that it was.
+    pub fn set_rank(&mut self, rank: u32, world: u32) -> Result<(), RuntimeError> {
+        let was = self.runtime().config.rank;
+        self.runtime_mut().config.rank = RankConfig { rank, world, ..was };
+        let runtime = self.runtime();
+        let planned = runtime.plan(&runtime.options(EpochIdx(0))).map(drop);
+        if planned.is_err() {
+            self.runtime_mut().config.rank = was;
+        }
+        planned
     }
 
     /// The next epoch shall be this one.
@@ -205,24 +255,14 @@ impl Loader {
     pub fn state(&mut self) -> Result<String, RuntimeError> {
         self.home.check()?;
         self.settle();
-        let start = self.start();
         let runtime = self.runtime();
-        let (options, consumed) = match &self.running {
-            Some(running) => {
-                let consumed = running.deal.consumed().ok_or_else(uneven)?;
-                (running.options.clone(), consumed)
-            }
-            None => {
-                let options = EpochOptions {
-                    start: start.position,
-                    done: start.done,
-                    ..runtime.options(start.epoch)
-                };
-                let consumed = Consumed::new(&options);
-                (options, consumed)
-            }
+        let Some(running) = &self.running else {
+            return Ok(
+                checkpoint::at(runtime, self.start(), &Digests::default()).to_json()
+            );
         };
-        checkpoint::state(runtime, &options, &consumed, &Digests::default())
+        let consumed = running.deal.consumed().ok_or_else(uneven)?;
+        checkpoint::state(runtime, &running.options, &consumed, &Digests::default())
             .map(|resume| resume.to_json())
     }
 
@@ -233,10 +273,10 @@ impl Loader {
     /// [`RuntimeError::Resume`] when the text is damaged or of another run.
     pub fn load_state(&mut self, json: &str) -> Result<(), RuntimeError> {
         self.home.check()?;
-        let Resumed { epoch, start, done, .. } =
+        let Resumed { epoch, start, done, order, .. } =
             checkpoint::resumed(json, self.runtime())?;
-        self.finish();
-        self.next = Start { epoch, position: start, done };
+        self.finish(Cancelled::Superseded);
+        self.next = Place { epoch, position: start, done, order };
         self.asked = None;
         Ok(())
     }
@@ -316,6 +356,7 @@ impl Loader {
             stall: ended.stall,
             backpressure_s: ended.backpressure_s,
             storage_read_bytes: self.runtime().storage_read_bytes(),
+            side_index: self.runtime().source.side_index().map(SideIndex::stats),
             cpu_seconds: process::cpu_seconds(),
             peak_rss_bytes: process::peak_rss_bytes(),
         }
@@ -330,9 +371,9 @@ impl Loader {
     }
 
     /// Where the next epoch begins, as things stand.
-    fn start(&self) -> Start {
+    fn start(&self) -> Place {
         match self.asked {
-            Some(epoch) if epoch != self.next.epoch => Start::of(epoch),
+            Some(epoch) if epoch != self.next.epoch => Place::of(epoch),
             _ => self.next.clone(),
         }
     }
@@ -341,22 +382,22 @@ impl Loader {
     fn settle(&mut self) {
         let is_over = |running: &mut Running| running.deal.state() == DealState::Ended;
         if let Some(running) = self.running.take_if(is_over) {
-            self.end(&running);
+            self.end(&running, Cancelled::Unwanted);
         }
     }
 
     /// Ends the running epoch, whatever is left of it.
-    fn finish(&mut self) {
+    fn finish(&mut self, why: Cancelled) {
         if let Some(running) = self.running.take() {
-            self.end(&running);
+            self.end(&running, why);
         }
     }
 
-    fn end(&mut self, running: &Running) {
+    fn end(&mut self, running: &Running, why: Cancelled) {
         if running.deal.has_delivered() || running.deal.state() == DealState::Ended {
-            self.next = Start::of(EpochIdx(running.options.epoch.0.saturating_add(1)));
+            self.next = Place::of(EpochIdx(running.options.epoch.0.saturating_add(1)));
         }
-        let Some(epoch) = running.deal.close() else { return };
+        let Some(epoch) = running.deal.close(why) else { return };
         let report = self.runtime_mut().finish_epoch(epoch);
         let runtime = self.runtime.as_ref();
         self.ended.add(runtime.map_or(&[], |runtime| &runtime.devices), report);
@@ -405,6 +446,6 @@ impl Drop for Loader {
             let _ = ManuallyDrop::new((self.runtime.take(), self.running.take()));
             return;
         }
-        self.finish();
+        self.finish(Cancelled::Closed);
     }
 }

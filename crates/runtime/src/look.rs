@@ -79,7 +79,7 @@ impl Runtime {
         let Some(sample) = row.sample else { return Vec::new() };
         let key = self.source.key(epoch, sample);
         let piece = self.source.piece(key);
-        let Ok(bytes) = self.source.read(piece.extent) else { return Vec::new() };
+        let Ok(bytes) = self.source.read(key.sample, piece) else { return Vec::new() };
         let Ok(record) = self.source.record(sample, piece, &bytes) else {
             return Vec::new();
         };

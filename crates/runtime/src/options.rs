@@ -9,7 +9,7 @@
 //! | `recipe` | a built-in recipe's name, a file, or the recipe itself as an object | – |
 //! | `batch_size` | samples of a batch of one rank | 64 |
 //! | `seed` | of order and augmentation | 0 |
-//! | `shuffle` | `true` or `false` | `true` |
+//! | `shuffle` | `true`, `false`, or `"supplied"`: every epoch's order is given when it begins | `true` |
 //! | `limit`, `repeat` | first N samples only; times the data are run in an epoch | all, 1 |
 //! | `workers` | host threads, or `"auto"`: one per core | `"auto"` |
 //! | `csds` | list of devices, as `--csd` | none |
@@ -24,7 +24,7 @@
 //! | `memory` | MiB that batches may take on the host, a limit | 160 for those in work, more where needed |
 //! | `held_batches` | batches the consumer may hold at once | 1 |
 //! | `reader` | `auto`, `uring`, `pread` | `auto` |
-//! | `side_index` | `auto`, `off` | `auto` |
+//! | `side_index` | `auto` (kept in the cache directory), `beside` (the data), `off` | `auto` |
 //! | `page_cache` | `auto`, `through`, `past` | `auto` |
 
 use std::fs;
@@ -42,6 +42,7 @@ use crate::config::{
     MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
 };
 use crate::error::RuntimeError;
+use crate::nearest::did_you_mean;
 
 /// Reads a loader's options. Blocks on the file system where `recipe` is a file.
 ///
@@ -95,7 +96,7 @@ fn parse(json: &str) -> Result<RunConfig, String> {
     let config = RunConfig {
         batch_size: keys.whole("batch_size", 1)?.unwrap_or(64),
         seed: keys.whole("seed", 0)?.unwrap_or(0),
-        shuffle: keys.choice("shuffle", &SHUFFLES)?.unwrap_or(Shuffle::Full),
+        shuffle: keys.choice("shuffle", &shuffles())?.unwrap_or(Shuffle::Full),
         limit: keys.whole("limit", 1)?,
         repeat: keys.whole("repeat", 1)?.unwrap_or(1),
         workers: workers(&mut keys)?,
@@ -132,8 +133,6 @@ fn parse(json: &str) -> Result<RunConfig, String> {
     Ok(config)
 }
 
-const SHUFFLES: [(Value, Shuffle); 2] =
-    [(Value::Bool(true), Shuffle::Full), (Value::Bool(false), Shuffle::None)];
 const DTYPES: [(&str, Dtype); 4] =
     [("u8", Dtype::U8), ("f32", Dtype::F32), ("f16", Dtype::F16), ("bf16", Dtype::Bf16)];
 const LAYOUTS: [(&str, Layout); 2] = [("nhwc", Layout::Nhwc), ("nchw", Layout::Nchw)];
@@ -148,13 +147,24 @@ const READERS: [(&str, ReaderKind); 3] = [
     ("uring", ReaderKind::Uring),
     ("pread", ReaderKind::Pread),
 ];
-const SIDE_INDEXES: [(&str, SideIndexUse); 2] =
-    [("auto", SideIndexUse::Auto), ("off", SideIndexUse::Off)];
+const SIDE_INDEXES: [(&str, SideIndexUse); 3] = [
+    ("auto", SideIndexUse::Auto),
+    ("beside", SideIndexUse::Beside),
+    ("off", SideIndexUse::Off),
+];
 const PAGE_CACHES: [(&str, PageCacheUse); 3] = [
     ("auto", PageCacheUse::Auto),
     ("through", PageCacheUse::Through),
     ("past", PageCacheUse::Past),
 ];
+
+fn shuffles() -> [(Value, Shuffle); 3] {
+    [
+        (Value::Bool(true), Shuffle::Full),
+        (Value::Bool(false), Shuffle::None),
+        (Value::from("supplied"), Shuffle::Supplied),
+    ]
+}
 
 /// A recipe by its name, its file, or itself.
 fn recipe(value: Option<Value>) -> Result<Recipe, String> {
@@ -175,10 +185,11 @@ fn recipe(value: Option<Value>) -> Result<Recipe, String> {
         return Ok(recipe);
     }
     let json = fs::read_to_string(&text).map_err(|e| {
+        let meant = did_you_mean(&text, Recipe::builtin_names());
         let names = names();
         format!(
             "`recipe` is {text:?}: neither a built-in recipe ({names}) nor a file that can \
-             be read ({e})"
+             be read ({e}){meant}"
         )
     })?;
     Recipe::from_json(&json).map_err(|e| format!("recipe {text}: {}", one_line(&e)))
@@ -271,7 +282,9 @@ impl Keys {
             return Ok(Some(*chosen));
         }
         let names: Vec<_> = choices.iter().map(|(name, _)| name.shown()).collect();
-        Err(format!("`{key}` is {value}; it must be one of {}", names.join(", ")))
+        let plain: Vec<_> = names.iter().map(|name| name.trim_matches('"')).collect();
+        let meant = did_you_mean(value.as_str().unwrap_or_default(), plain);
+        Err(format!("`{key}` is {value}; it must be one of {}{meant}", names.join(", ")))
     }
 
     fn parsed<T: FromStr<Err: ToString>>(
@@ -287,10 +300,41 @@ impl Keys {
     fn end(self) -> Result<(), String> {
         match self.0.keys().next() {
             None => Ok(()),
-            Some(key) => Err(format!("`{key}` is no option of a loader")),
+            Some(key) => {
+                let meant = did_you_mean(key, KEYS);
+                Err(format!("`{key}` is no option of a loader{meant}"))
+            }
         }
     }
 }
+
+/// Every key, for messages.
+const KEYS: [&str; 24] = [
+    "data",
+    "recipe",
+    "batch_size",
+    "seed",
+    "shuffle",
+    "limit",
+    "repeat",
+    "workers",
+    "csds",
+    "key_file",
+    "strategy",
+    "objective",
+    "output",
+    "layout",
+    "rank",
+    "world_size",
+    "last",
+    "on_bad",
+    "audit",
+    "memory",
+    "held_batches",
+    "reader",
+    "side_index",
+    "page_cache",
+];
 
 /// What a choice is called by.
 trait Named {
@@ -388,7 +432,10 @@ mod tests {
             (r#""batch_size": 1.5"#, "`batch_size` is 1.5"),
             (r#""workers": "many""#, "`workers` is \"many\""),
             (r#""workers": 4097"#, "at most 4096"),
-            (r#""shuffle": 1"#, "`shuffle` is 1; it must be one of true, false"),
+            (
+                r#""shuffle": 1"#,
+                "`shuffle` is 1; it must be one of true, false, \"supplied\"",
+            ),
             (
                 r#""output": "f64""#,
                 "it must be one of \"u8\", \"f32\", \"f16\", \"bf16\"",

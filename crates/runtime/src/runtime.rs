@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use bothends_accel::{Ring, RingConfig};
 use bothends_core::ids::EpochIdx;
-use bothends_core::plan::{Plan, PlanConfig};
+use bothends_core::order::Order;
+use bothends_core::plan::{LastPolicy, Plan, PlanConfig, Shuffle};
 use bothends_core::select::StrategyConfig;
 use bothends_csd::address::{ConnectOptions, connect};
 use bothends_csd::{Capabilities, DeviceStats, Session, Transport};
@@ -66,6 +67,8 @@ pub struct EpochOptions {
     pub accelerator_ns: Option<u64>,
     /// Consumers that the batches are dealt to, 1 or more.
     pub consumers: u32,
+    /// The order of this rank's epoch, where the caller supplies it.
+    pub order: Option<Arc<Order>>,
 }
 
 /// The host's side of a run.
@@ -98,6 +101,13 @@ impl Runtime {
     /// Data, recipe or plan that make no sense; a limit of memory that the batches cannot do
     /// with; no memory.
     pub fn open(config: RunConfig) -> Result<Self, RuntimeError> {
+        if config.supplied.as_ref().is_some_and(|given| given.records.is_some())
+            && !config.devices.is_empty()
+        {
+            let line = "--csd: a device cannot read samples that a Python object gives as \
+                        bytes; give paths, or (path, offset, length)";
+            return Err(RuntimeError::Options(line.to_owned()));
+        }
         let source = Arc::new(Source::open(&config)?);
         // Refuses impossible batch sizes and ranks before memory is taken for them.
         plan(&config, &source, &options(&config, EpochIdx(0)))?;
@@ -273,6 +283,7 @@ fn options(config: &RunConfig, epoch: EpochIdx) -> EpochOptions {
         done: Vec::new(),
         accelerator_ns: None,
         consumers: 1,
+        order: None,
     }
 }
 
@@ -281,7 +292,7 @@ fn plan(
     source: &Source,
     options: &EpochOptions,
 ) -> Result<Plan, RuntimeError> {
-    Ok(Plan::new(PlanConfig {
+    let plan_config = PlanConfig {
         n_samples: source.n_samples() * u64::from(options.repeat),
         batch_size: config.batch_size,
         shuffle: config.shuffle,
@@ -293,7 +304,23 @@ fn plan(
         consumers: options.consumers,
         start: options.start,
         repetitions: config.recipe.repeated_augment(),
-    })?)
+    };
+    // Nobody has supplied an order yet: every sample is in this one, for what is measured.
+    let plan_config = match (config.shuffle, &options.order) {
+        (Shuffle::Supplied, None) => PlanConfig {
+            shuffle: Shuffle::Full,
+            last: LastPolicy::Wrap,
+            batch_size: config
+                .batch_size
+                .min(u32::try_from(source.n_samples()).unwrap_or(1)),
+            ..plan_config
+        },
+        (_, _) => plan_config,
+    };
+    Ok(match &options.order {
+        Some(order) => Plan::supplied(plan_config, Arc::clone(order))?,
+        None => Plan::new(plan_config)?,
+    })
 }
 
 // ---- what the run has used ----------------------------------------------------------------

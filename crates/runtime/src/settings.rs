@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use bothends_core::plan::Shuffle;
 use serde_json::{Value, json};
 
 use crate::config::RunConfig;
@@ -21,7 +20,7 @@ pub fn settings(run: &RunConfig, how: &DriveConfig) -> BTreeMap<&'static str, Va
         ("batch_size", json!(run.batch_size)),
         ("epochs", json!(how.epochs)),
         ("seed", json!(run.seed)),
-        ("shuffle", json!(if run.shuffle == Shuffle::Full { "full" } else { "none" })),
+        ("shuffle", json!(run.shuffle.to_string())),
         ("limit", json!(run.limit)),
         ("repeat", json!(run.repeat)),
         ("workers", json!(run.workers)),

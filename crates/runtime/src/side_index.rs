@@ -1,8 +1,8 @@
 //! What earlier epochs left to know about the images: looked up by the workers, added to by
 //! them, and published at the end of an epoch.
 //!
-//! Segments are hidden files beside the data, or in the user's cache directory where those
-//! may not be written. They are read when a run begins; what one process adds others
+//! Segments are hidden files in the user's cache directory, or beside the data where that is
+//! asked for (`folder`). They are read when a run begins; what one process adds others
 //! see when they begin. Nothing here is needed for a right result: whatever goes wrong costs
 //! speed, and at most one line for the user. The form of a segment is
 //! `bothends_dataset::side_index`'s.
@@ -10,19 +10,22 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bothends_dataset::side_index::{
     self as form, EXTENSION, HEADER_BYTES, Line, PREFIX, Unreadable, is_segment,
 };
 use bothends_io::{Draft, ListedKind};
+use serde::Serialize;
+
+pub(crate) use folder::Place;
+use folder::{CACHE_LIMIT_BYTES, Folders};
+
+mod folder;
 
 /// Most segments that are read: a folder with more is in need of being deleted.
 const MAX_SEGMENTS: usize = 1024;
-
-/// Where in the user's cache directory the data sets' folders lie.
-const CACHE: &str = "bothends/index";
 
 /// Bytes of notes that are collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -37,8 +40,7 @@ pub(crate) struct Name {
 /// The side index of a data set.
 #[derive(Debug)]
 pub(crate) struct SideIndex {
-    /// Where segments may lie; new ones go to the first that can be written.
-    folders: Vec<PathBuf>,
+    folders: Folders,
     /// The newest first.
     segments: RwLock<Vec<Arc<Segment>>>,
     growing: Mutex<Growing>,
@@ -49,6 +51,18 @@ pub(crate) struct SideIndex {
 struct Segment {
     file: File,
     lines: Vec<Line>,
+    len_bytes: u64,
+}
+
+/// Where the side index is kept, and how large it is.
+#[derive(Debug, Clone, Serialize)]
+pub struct SideIndexStats {
+    /// The folder that new segments go to.
+    pub folder: String,
+    /// Bytes of this data set's segments that are in use.
+    pub bytes: u64,
+    /// Most bytes that all data sets' segments in the cache directory take together.
+    pub limit_bytes: u64,
 }
 
 /// A segment being written.
@@ -68,15 +82,15 @@ struct Writing {
     /// Notes that are not in the file yet, and where they belong.
     pending: Vec<u8>,
     offset: u64,
+    /// Most bytes that it may have.
+    room_bytes: u64,
 }
 
 impl SideIndex {
-    /// Reads the segments beside the data below `root` and those in the cache directory.
-    pub(crate) fn open(root: &Path) -> Self {
-        let beside = root.to_owned();
-        let folders: Vec<PathBuf> =
-            std::iter::once(beside).chain(in_cache(root)).collect();
-        let segments = folders.iter().flat_map(|folder| segments(folder)).collect();
+    /// Reads the segments beside the data and those in the cache directory.
+    pub(crate) fn open(place: Place<'_>) -> Self {
+        let folders = Folders::of(place);
+        let segments = folders.to_read().flat_map(segments).collect();
         Self {
             folders,
             segments: RwLock::new(segments),
@@ -105,13 +119,14 @@ impl SideIndex {
         let content = form::content(bytes);
         let mut growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*growing, Growing::Empty) {
-            let draft = self.folders.iter().find_map(|folder| begin(folder));
-            *growing = draft.map_or(Growing::Failed, |draft| {
+            let begun = self.folders.begin();
+            *growing = begun.map_or(Growing::Failed, |begun| {
                 Growing::Draft(Box::new(Writing {
-                    draft,
+                    draft: begun.draft,
                     lines: Vec::new(),
                     pending: Vec::new(),
                     offset: HEADER_BYTES as u64,
+                    room_bytes: begun.room_bytes,
                 }))
             });
         }
@@ -119,6 +134,17 @@ impl SideIndex {
             && writing.push([name.key, name.stamp, content], note).is_err()
         {
             *growing = Growing::Failed;
+        }
+    }
+
+    /// Where it is kept, and how large it is now.
+    pub(crate) fn stats(&self) -> SideIndexStats {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let folder = self.folders.shown().map(|folder| folder.display().to_string());
+        SideIndexStats {
+            folder: folder.unwrap_or_default(),
+            bytes: segments.iter().map(|segment| segment.len_bytes).sum(),
+            limit_bytes: CACHE_LIMIT_BYTES,
         }
     }
 
@@ -151,6 +177,11 @@ impl Writing {
     fn push(&mut self, name: [u64; 3], note: &[u8]) -> Result<(), bothends_io::IoError> {
         let offset = self.offset + self.pending.len() as u64;
         let Some(line) = Line::new(name, offset, note) else { return Ok(()) };
+        // A full cache costs speed: what is in it stays of use.
+        let directory = (self.lines.len() + 1) * size_of::<Line>();
+        if offset + (note.len() + directory) as u64 > self.room_bytes {
+            return Ok(());
+        }
         self.lines.push(line);
         self.pending.extend_from_slice(note);
         if self.pending.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
@@ -169,18 +200,9 @@ impl Writing {
         self.draft.write_at(&directory, self.offset).ok()?;
         self.draft.write_at(&header, 0).ok()?;
         let path = self.draft.publish(PREFIX, EXTENSION).ok()?;
-        Some(Segment { file: File::open(path).ok()?, lines: self.lines })
+        let len_bytes = self.offset + directory.len() as u64;
+        Some(Segment { file: File::open(path).ok()?, lines: self.lines, len_bytes })
     }
-}
-
-/// Begins a segment in `folder`, if that may be written. The cache directory may have to be
-/// made, the data's own folder is there.
-fn begin(folder: &Path) -> Option<Draft> {
-    let parent = folder.parent()?;
-    if !parent.ends_with(CACHE) || std::fs::create_dir_all(parent).is_ok() {
-        return Draft::new(folder).ok();
-    }
-    None
 }
 
 /// The segments in `folder`, the newest first. Names begin with the time they were made.
@@ -204,27 +226,19 @@ fn read(path: &Path) -> io::Result<Segment> {
     let mut directory = vec![0; n_bytes];
     file.read_exact_at(&mut directory, range.start)?;
     let lines = form::directory(&header, &directory).map_err(unreadable)?;
-    Ok(Segment { file, lines })
-}
-
-/// A folder for the data below `root` in the user's cache directory (XDG Base Directory
-/// Specification), which is made if it is not there.
-fn in_cache(root: &Path) -> Option<PathBuf> {
-    let cache = match std::env::var_os("XDG_CACHE_HOME") {
-        Some(cache) => PathBuf::from(cache),
-        None => Path::new(&std::env::var_os("HOME")?).join(".cache"),
-    };
-    if !cache.is_absolute() {
-        return None;
-    }
-    let root = root.canonicalize().ok()?;
-    let name = form::content(root.as_os_str().as_encoded_bytes());
-    Some(cache.join(CACHE).join(format!("{name:016x}")))
+    Ok(Segment { file, lines, len_bytes: len })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use crate::config::SideIndexUse;
+
+    fn beside(data: &Path) -> SideIndex {
+        let wanted = SideIndexUse::Beside;
+        SideIndex::open(Place { data, is_folder: true, wanted })
+    }
 
     const NAME: Name = Name { key: 7, stamp: 8 };
 
@@ -236,12 +250,12 @@ mod tests {
     #[test]
     fn what_one_run_learnt_the_next_knows() {
         let root = tempfile::tempdir().unwrap();
-        let index = SideIndex::open(root.path());
+        let index = beside(root.path());
         assert_eq!(known(&index, NAME, b"image"), None);
         index.keep(NAME, b"image", b"note");
         index.publish();
         assert_eq!(known(&index, NAME, b"image").as_deref(), Some(&b"note"[..]));
-        let other = SideIndex::open(root.path());
+        let other = beside(root.path());
         assert_eq!(known(&other, NAME, b"image").as_deref(), Some(&b"note"[..]));
         assert_eq!(known(&other, NAME, b"imagf"), None, "other bytes");
         assert_eq!(known(&other, Name { stamp: 9, ..NAME }, b"image"), None, "older");
@@ -251,13 +265,13 @@ mod tests {
     #[test]
     fn two_processes_add_to_one_index_and_the_newer_note_counts() {
         let root = tempfile::tempdir().unwrap();
-        let (a, b) = (SideIndex::open(root.path()), SideIndex::open(root.path()));
+        let (a, b) = (beside(root.path()), beside(root.path()));
         a.keep(NAME, b"image", b"old");
         b.keep(Name { key: 1, ..NAME }, b"second", b"two");
         drop(a);
         b.keep(NAME, b"image", b"new");
         drop(b);
-        let index = SideIndex::open(root.path());
+        let index = beside(root.path());
         assert_eq!(known(&index, NAME, b"image").as_deref(), Some(&b"new"[..]));
         assert!(known(&index, Name { key: 1, ..NAME }, b"second").is_some());
     }
@@ -266,18 +280,18 @@ mod tests {
     fn a_broken_segment_costs_its_notes_only() {
         let root = tempfile::tempdir().unwrap();
         for (key, note) in [(1, "one"), (2, "two")] {
-            let index = SideIndex::open(root.path());
+            let index = beside(root.path());
             index.keep(Name { key, ..NAME }, b"image", note.as_bytes());
         }
         let folder = root.path();
-        let paths: Vec<PathBuf> =
+        let paths: Vec<std::path::PathBuf> =
             std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
         assert_eq!(paths.len(), 2);
         let mut bytes = std::fs::read(&paths[0]).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&paths[0], bytes).unwrap();
         std::fs::write(folder.join(format!("{PREFIX}0.{EXTENSION}")), "").unwrap();
-        let index = SideIndex::open(root.path());
+        let index = beside(root.path());
         let found =
             [1, 2].map(|key| known(&index, Name { key, ..NAME }, b"image").is_some());
         assert_eq!(found.iter().filter(|&&found| found).count(), 1);
@@ -285,9 +299,8 @@ mod tests {
 
     #[test]
     fn where_nothing_may_be_written_nothing_is_lost_but_speed() {
-        let root = tempfile::tempdir().unwrap();
         let index = SideIndex {
-            folders: vec![root.path().join("no/where")],
+            folders: Folders::default(),
             segments: RwLock::default(),
             growing: Mutex::new(Growing::Empty),
         };
@@ -299,7 +312,7 @@ mod tests {
     #[test]
     fn a_run_that_learns_nothing_leaves_nothing() {
         let root = tempfile::tempdir().unwrap();
-        drop(SideIndex::open(root.path()));
+        drop(beside(root.path()));
         assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
     }
 }

@@ -14,15 +14,16 @@ use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::side_index::stamp;
 use bothends_dataset::store::original_names;
-use bothends_dataset::{Format, Piece, Table};
+use bothends_dataset::{Format, Found, Piece, Table};
 use bothends_io::{Direct, Files, OpenFile};
 use bothends_ops::Pipeline;
 
 use crate::config::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::RuntimeError;
 use crate::machine::available_memory_bytes;
-use crate::side_index::{Name, SideIndex};
+use crate::side_index::{Name, Place, SideIndex};
 use crate::storage::Folder;
+use crate::supplied::{self, Records};
 
 /// Files that stay open.
 const MOST_OPEN: usize = 64;
@@ -35,7 +36,9 @@ type Names = Vec<(u64, String)>;
 pub struct Source {
     /// The folder that the table's paths start from; what a device calls its media.
     pub(crate) root: PathBuf,
-    pub(crate) table: Table,
+    pub(crate) table: Arc<Table>,
+    /// Who gives the records, where they lie in no file.
+    records: Option<Arc<dyn Records>>,
     /// One line for the user when the data were read in a way that may surprise.
     pub(crate) note: Option<&'static str>,
     /// Files that belong to no sample.
@@ -54,20 +57,24 @@ impl Source {
     /// Lists the data and fits the recipe to it. Blocks on the file system.
     pub(crate) fn open(config: &RunConfig) -> Result<Self, RuntimeError> {
         let failed = |why: String| RuntimeError::Data { path: config.data.clone(), why };
-        let (root, target) = root_and_target(&config.data).map_err(failed)?;
-        let found = bothends_dataset::find(&Folder(root.clone()), &target)
-            .map_err(|e| failed(e.to_string()))?;
-        let records = found.table.record_shape().map_err(|e| failed(e.to_string()))?;
-        let views = config.recipe.views(records)?;
+        let (root, found) = find(config).map_err(failed)?;
+        let shape = found.table.record_shape().map_err(|e| failed(e.to_string()))?;
+        let views = config.recipe.views(shape)?;
         let pipeline = Pipeline::new(&config.recipe, views);
-        // What devices are told is limited too: an id means the same record everywhere.
-        let table = found.table.first(config.limit.unwrap_or(u64::MAX));
+        let table = found.table;
+        let records = config.supplied.as_ref().and_then(|given| given.records.clone());
         let n_samples = table.n_samples();
-        let is_indexed = config.read.side_index == SideIndexUse::Auto
+        let side_index_place = Place {
+            data: &root,
+            is_folder: records.is_none(),
+            wanted: config.read.side_index,
+        };
+        let is_indexed = config.read.side_index != SideIndexUse::Off
             && table.encoding() == Encoding::Image
             && found.format != Format::Store;
         Ok(Self {
-            side_index: is_indexed.then(|| SideIndex::open(&root)),
+            side_index: is_indexed.then(|| SideIndex::open(side_index_place)),
+            records,
             files: Files::new(&root, MOST_OPEN, direct(config.read.page_cache, &table)),
             root,
             format: found.format,
@@ -150,6 +157,9 @@ impl Source {
     /// The sample's file, for messages; of a sample in a store its original file and the
     /// shard. Blocks on the storage, once for each shard that is asked about in turn.
     pub(crate) fn file_name(&self, sample: SampleId) -> String {
+        if self.records.is_some() {
+            return supplied::name_of(&self.table, sample);
+        }
         let extent = self.table.extent(sample);
         let path = self.table.file_path(extent.file);
         if self.format != Format::Store {
@@ -171,9 +181,26 @@ impl Source {
         self.files.open(file, || self.table.file_path(file)).map_err(|e| e.to_string())
     }
 
-    /// Reads an extent on the calling thread: the rare way, for samples that are made once
-    /// more.
-    pub(crate) fn read(&self, extent: Extent) -> Result<Vec<u8>, String> {
+    /// Who gives the records, where they lie in no file.
+    pub(crate) fn records(&self) -> Option<&dyn Records> {
+        self.records.as_deref()
+    }
+
+    /// The side index's name of a record that lies in no file: its bytes are compared anyway.
+    pub(crate) fn name_of_supplied(&self, sample: SampleId) -> Name {
+        Name { key: self.table.index_key(sample), stamp: 0 }
+    }
+
+    /// Reads a piece of a sample on the calling thread: the rare way, for samples that are
+    /// made once more.
+    pub(crate) fn read(&self, sample: SampleId, piece: Piece) -> Result<Vec<u8>, String> {
+        match &self.records {
+            Some(records) => records.read(sample.0 % self.n_samples()),
+            None => self.read_extent(piece.extent),
+        }
+    }
+
+    fn read_extent(&self, extent: Extent) -> Result<Vec<u8>, String> {
         let path = self.root.join(self.table.file_path(extent.file));
         let mut bytes = vec![0; extent.len as usize];
         File::open(&path)
@@ -204,6 +231,33 @@ fn direct(wanted: PageCacheUse, table: &Table) -> Direct {
         }
     };
     if goes_through { Direct::Off } else { Direct::Auto }
+}
+
+/// The samples of a run, with the folder that their files lie in. What devices are told is
+/// limited too: an id means the same record everywhere.
+fn find(config: &RunConfig) -> Result<(PathBuf, Listed), String> {
+    if let Some(supplied) = &config.supplied {
+        let table = match config.limit {
+            None => Arc::clone(&supplied.table),
+            Some(limit) => Arc::new(Table::clone(&supplied.table).first(limit)),
+        };
+        let (format, n_ignored, note) = (Format::List, 0, None);
+        return Ok((config.data.clone(), Listed { table, format, n_ignored, note }));
+    }
+    let (root, target) = root_and_target(&config.data)?;
+    let found = bothends_dataset::find(&Folder(root.clone()), &target)
+        .map_err(|e| e.to_string())?;
+    let Found { table, format, n_ignored, note } = found;
+    let table = Arc::new(table.first(config.limit.unwrap_or(u64::MAX)));
+    Ok((root, Listed { table, format, n_ignored, note }))
+}
+
+/// A data set that was found or supplied.
+struct Listed {
+    table: Arc<Table>,
+    format: Format,
+    n_ignored: u64,
+    note: Option<&'static str>,
 }
 
 /// A folder is its own root; a file is a target in its folder.

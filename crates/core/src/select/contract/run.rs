@@ -58,7 +58,7 @@ impl<'a> Run<'a> {
         let PlanConfig { n_samples, seed, epoch, shuffle, .. } = schedule.plan;
         let permutation = Permutation::new(n_samples, seed, epoch);
         let order = (0..n_samples).map(|position| match shuffle {
-            Shuffle::None => SampleId(position),
+            Shuffle::None | Shuffle::Supplied => SampleId(position),
             Shuffle::Full => SampleId(permutation.at(position)),
         });
         let order = order.collect();
@@ -255,6 +255,7 @@ impl Progress {
             epoch: EpochIdx(0),
             position,
             done: Vec::new(),
+            order: None,
             n_delivered: 0,
             stream: StreamDigest::new(),
             content: ContentDigest::default(),

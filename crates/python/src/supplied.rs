@@ -1,0 +1,97 @@
+//! Samples that Python lists: files, parts of files, or bytes that a function of Python's gives.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bothends_runtime::{Records, RuntimeError, Supplied, SuppliedFile};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+
+/// A list of samples, as a loader is opened with. It holds no file open and reads none.
+#[pyclass(frozen, module = "bothends._native")]
+pub(crate) struct Samples {
+    root: String,
+    kind: Kind,
+    labels: Vec<u32>,
+}
+
+enum Kind {
+    Files { paths: Vec<String>, extents: Option<Vec<(u64, u32)>> },
+    Fetched(Arc<Fetch>),
+}
+
+/// A function of Python's that gives a record's bytes.
+struct Fetch {
+    function: Py<PyAny>,
+}
+
+#[pymethods]
+impl Samples {
+    /// Samples in files below `root`: whole ones, or where `extents` (offset, length) says.
+    #[staticmethod]
+    fn files(
+        root: String,
+        paths: Vec<String>,
+        extents: Option<Vec<(u64, u32)>>,
+        labels: Vec<u32>,
+    ) -> PyResult<Self> {
+        let n = paths.len();
+        if labels.len() != n || extents.as_ref().is_some_and(|extents| extents.len() != n)
+        {
+            let line = "paths, extents and labels must be equally many";
+            return Err(pyo3::exceptions::PyValueError::new_err(line));
+        }
+        Ok(Self { root, kind: Kind::Files { paths, extents }, labels })
+    }
+
+    /// Samples whose bytes `function(i)` gives; `name` is what messages call them by. It is
+    /// called by the loader's own threads, several at a time.
+    #[staticmethod]
+    fn fetched(name: String, labels: Vec<u32>, function: Py<PyAny>) -> Self {
+        let fetch = Arc::new(Fetch { function });
+        Self { root: name, kind: Kind::Fetched(fetch), labels }
+    }
+
+    fn __len__(&self) -> usize {
+        self.labels.len()
+    }
+}
+
+impl Samples {
+    /// Asks for the length of each whole file.
+    pub(crate) fn supplied(&self) -> Result<Supplied, RuntimeError> {
+        match &self.kind {
+            Kind::Fetched(fetch) => {
+                let records = Arc::clone(fetch) as Arc<dyn Records>;
+                Supplied::records(&self.root, &self.labels, records)
+            }
+            Kind::Files { paths, extents } => {
+                let file = |i: usize| SuppliedFile {
+                    path: &paths[i],
+                    extent: extents.as_ref().map(|extents| extents[i]),
+                    label: self.labels[i],
+                };
+                Supplied::files(Path::new(&self.root), (0..paths.len()).map(file))
+            }
+        }
+    }
+}
+
+impl Records for Fetch {
+    fn read(&self, sample: u64) -> Result<Vec<u8>, String> {
+        Python::attach(|py| {
+            let failed = |error: PyErr| format!("it cannot be fetched ({error})");
+            let given = self.function.bind(py).call1((sample,)).map_err(failed)?;
+            let bytes: PyBackedBytes =
+                given.extract().map_err(|error| failed(PyErr::from(error)))?;
+            Ok(bytes.to_vec())
+        })
+    }
+}
+
+impl fmt::Debug for Fetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetch").finish_non_exhaustive()
+    }
+}

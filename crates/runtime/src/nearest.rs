@@ -1,0 +1,101 @@
+//! The name that somebody meant: for messages about one that does not exist.
+
+/// What people call things elsewhere, and what they are called here.
+const ELSEWHERE: [(&str, &str); 17] = [
+    ("float32", "f32"),
+    ("float", "f32"),
+    ("torch.float32", "f32"),
+    ("float16", "f16"),
+    ("half", "f16"),
+    ("torch.float16", "f16"),
+    ("bfloat16", "bf16"),
+    ("torch.bfloat16", "bf16"),
+    ("uint8", "u8"),
+    ("torch.uint8", "u8"),
+    ("channels_last", "nhwc"),
+    ("channels_first", "nchw"),
+    ("contiguous", "nchw"),
+    ("hwc", "nhwc"),
+    ("chw", "nchw"),
+    ("keep", "pad"),
+    ("num_workers", "workers"),
+];
+
+/// The one of `names` that is most like `text`, if any is like it.
+pub(crate) fn nearest<'a>(
+    text: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let text = text.to_lowercase();
+    let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| *theirs == text);
+    let known = |name: &str| elsewhere.is_some_and(|(_, ours)| *ours == name);
+    let most = text.len() / 3;
+    let rank = |name: &&str| match known(name) {
+        true => 0,
+        false => distance(&text, &name.to_lowercase()),
+    };
+    let best = names.into_iter().min_by_key(rank)?;
+    (rank(&best) <= most).then_some(best)
+}
+
+/// `; did you mean ...?`, or nothing.
+pub(crate) fn did_you_mean<'a>(
+    text: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let meant = nearest(text, names);
+    meant.map_or(String::new(), |name| format!("; did you mean `{name}`?"))
+}
+
+/// Letters to change, add, leave out or swap with their neighbour (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 0..a.len() {
+        let mut row = vec![i + 1];
+        for j in 0..b.len() {
+            let change = last[j] + usize::from(a[i] != b[j]);
+            let mut least = change.min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_meant_is_found_and_what_was_not_is_left_alone() {
+        let recipes = ["imagenet-train", "imagenet-eval", "raw"];
+        assert_eq!(nearest("imagenet-trian", recipes), Some("imagenet-train"));
+        assert_eq!(nearest("ImageNet-Eval", recipes), Some("imagenet-eval"));
+        assert_eq!(nearest("resnet", recipes), None);
+        assert_eq!(nearest("", recipes), None);
+        let types = ["u8", "f32", "f16", "bf16"];
+        assert_eq!(nearest("torch.bfloat16", types), Some("bf16"));
+        assert_eq!(nearest("NHWC", ["nchw", "nhwc"]), Some("nhwc"));
+        assert_eq!(nearest("channels_last", ["nchw", "nhwc"]), Some("nhwc"));
+        assert_eq!(did_you_mean("xyz", ["a"]), "");
+        assert_eq!(
+            did_you_mean("bacth_size", ["batch_size"]),
+            "; did you mean `batch_size`?"
+        );
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, n) in
+            [("", "", 0), ("a", "", 1), ("ab", "ba", 1), ("kitten", "sitting", 3)]
+        {
+            assert_eq!(distance(a, b), n, "{a} {b}");
+            assert_eq!(distance(b, a), n, "{b} {a}");
+        }
+    }
+}
