@@ -62,15 +62,14 @@ impl NativeLoader {
         Ok((0..consumers).map(consumer).collect())
     }
 
-    /// Begins the next epoch in the order of a sampler: `records` are native i64, `ends` are
-    /// native u64 that say where each batch ends among them; `part` is (rank, world) of
+    /// Begins the next epoch in the order of a sampler. `batches` are (records, ends): native
+    /// i64, and native u64 that say where each batch ends among them; `part` is (rank, world) of
     /// whose part of an epoch it is. `repeats` is "same" or "each": whether a record that
     /// comes again on another rank is the same sample there.
     fn begin_order(
         &self,
         py: Python<'_>,
-        records: PyBackedBytes,
-        ends: PyBackedBytes,
+        batches: (PyBackedBytes, PyBackedBytes),
         part: (u32, u32),
         repeats: &str,
     ) -> PyResult<Consumer> {
@@ -81,8 +80,9 @@ impl NativeLoader {
         let deal = self.with(py, |loader| {
             let (rank, world) = part;
             let config = OrderConfig { n_records: 0, rank, world, repeats };
-            let records: Vec<i64> = words(&records).map(i64::from_ne_bytes).collect();
-            let ends = words(&ends).map(u64::from_ne_bytes).collect();
+            let (records, ends) = &batches;
+            let records: Vec<i64> = words(records).map(i64::from_ne_bytes).collect();
+            let ends = words(ends).map(u64::from_ne_bytes).collect();
             let order = loader.order(config, &records, ends)?;
             loader.begin_order(Arc::new(order))
         })?;
