@@ -33,9 +33,11 @@ from translations import (
     BICUBIC,
     BILINEAR,
     F32,
+    FLIP,
     MEAN,
     NEAREST,
     NORMALIZE,
+    PRESETS,
     SIZE,
     STD,
     erasing,
@@ -97,7 +99,26 @@ def test_our_parser_takes_every_recipe(inspect: Any, tmp_path: Path) -> None:
 
 
 class OwnCrop(v1.RandomCrop):
-    """A subclass may do anything."""
+    """A subclass that overrides something may do anything."""
+
+    def forward(self, image: Any) -> Any:
+        return super().forward(image).rotate(3)
+
+
+class OwnDraw(v1.RandomCrop):
+    @staticmethod
+    def get_params(image: Any, output_size: tuple[int, int]) -> tuple[int, int, int, int]:
+        return 0, 0, *output_size
+
+
+class Cifar10Crop(v1.RandomCrop):
+    """A subclass that only gives parameters."""
+
+    def __init__(self) -> None:
+        super().__init__(32, padding=4)
+
+    def __repr__(self) -> str:
+        return "CIFAR-10's crop"
 
 
 class Hooked:
@@ -132,6 +153,8 @@ STAYS: list[tuple[list[Any], Any, str, str]] = [
     ([], v2.Lambda(abs), "Lambda", "no op"),
     ([], lambda image: image, "<lambda>", "not one of torchvision's"),
     ([], OwnCrop(8), "OwnCrop", "subclass of torchvision's RandomCrop"),
+    ([], OwnDraw(8), "OwnDraw", "subclass of torchvision's RandomCrop"),
+    ([], v1.RandomCrop, "RandomCrop", "it is a class"),
     ([], v2.ElasticTransform(), "ElasticTransform", "no op"),
     ([], v2.RandomPhotometricDistort(), "RandomPhotometricDistort", "no op"),
     ([], Hooked(), "RandomHorizontalFlip", "hooks"),
@@ -246,9 +269,9 @@ def test_from_the_first_unknown_on_everything_stays() -> None:
         "Normalize stays in Python: it comes after Lambda",
     ]
     assert made.warning == (
-        "Lambda and all after it stay in Python: bothends has no op for it. Each sample waits "
-        "there for the interpreter, one at a time in a process. What comes before (1 of 4) is "
-        "prepared by bothends."
+        "Lambda and all after it stay in Python: bothends has no op for it. That costs what it "
+        "costs in PyTorch's loader, in as many workers. What comes before (1 of 4) is prepared by "
+        "bothends."
     )
 
 
@@ -309,72 +332,44 @@ def test_sizes_on_the_way_are_torchvisions() -> None:
 # ---- presets --------------------------------------------------------------------------------
 
 
-def preset_train(
-    v: Any, backend: str, policy: str | None = None, erase: float = 0.0
-) -> Callable[[], Any]:
-    """What torchvision's reference training of classification does to a sample."""
+class ClassificationPreset:
+    """torchvision's reference training hides its transforms in such a class."""
 
-    def make() -> Any:
-        steps: list[Any] = [v2.PILToTensor() if v is v2 else v1.PILToTensor()]
-        steps = steps if backend == "tensor" else []
-        steps += [v.RandomResizedCrop(176, interpolation=BILINEAR, antialias=True)]
-        steps += [v.RandomHorizontalFlip(0.5)]
-        if policy == "ra":
-            steps.append(v.RandAugment(interpolation=BILINEAR, magnitude=9))
-        elif policy == "ta_wide":
-            steps.append(v.TrivialAugmentWide(interpolation=BILINEAR))
-        elif policy == "augmix":
-            steps.append(v.AugMix(interpolation=BILINEAR, severity=3))
-        elif policy is not None:
-            name = v1.AutoAugmentPolicy(policy)
-            steps.append(v.AutoAugment(policy=name, interpolation=BILINEAR))
-        if backend == "pil":
-            steps.append(v.PILToTensor())
-        floats = v2.ToDtype(torch.float, scale=True)
-        steps.append(floats if v is v2 else v1.ConvertImageDtype(torch.float))
-        steps.append(v.Normalize(mean=tuple(MEAN), std=tuple(STD)))
-        if erase > 0:
-            steps.append(v.RandomErasing(p=erase))
-        if v is v2:
-            steps.append(v2.ToPureTensor())
-        return v.Compose(steps)
+    def __init__(self, transforms: Any) -> None:
+        self.transforms = transforms
 
-    return make
-
-
-def preset_eval(v: Any, backend: str) -> Callable[[], Any]:
-    def make() -> Any:
-        steps: list[Any] = [v.PILToTensor()] if backend == "tensor" else []
-        steps += [v.Resize(232, interpolation=BILINEAR, antialias=True), v.CenterCrop(224)]
-        steps += [v.PILToTensor()] if backend == "pil" else []
-        floats = v2.ToDtype(torch.float, scale=True)
-        steps.append(floats if v is v2 else v1.ConvertImageDtype(torch.float))
-        steps.append(v.Normalize(mean=tuple(MEAN), std=tuple(STD)))
-        return v.Compose(steps + ([v2.ToPureTensor()] if v is v2 else []))
-
-    return make
-
-
-POLICIES = (None, "ra", "ta_wide", "augmix", "imagenet", "cifar10")
-PRESETS = {
-    f"{kind} {version} {backend} {policy}": preset
-    for version, v in (("v1", v1), ("v2", v2))
-    for backend in ("pil", "tensor")
-    for kind, policy, preset in (
-        *(("train", policy, preset_train(v, backend, policy, 0.1)) for policy in POLICIES),
-        ("eval", None, preset_eval(v, backend)),
-    )
-}
+    def __call__(self, img: Any) -> Any:
+        return self.transforms(img)
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_reference_presets_translate_wholly(name: str) -> None:
-    made = wholly(PRESETS[name](), image_size=None)
-    assert (made.output, made.layout) == ("f32", "nchw")
+    made = wholly(ClassificationPreset(PRESETS[name]()), image_size=None)
+    assert (made.output, made.layout, made.result) == ("f32", "nchw", "tensor")
+    assert made.recipe == wholly(PRESETS[name](), image_size=None).recipe
     ops = made.recipe["ops"]
     assert NORMALIZE in ops
     if name.startswith("train"):
-        assert ops[1] == rrc(size=[176, 176]) and ops[-1] == erasing(p=0.1)
+        interpolation = name.split()[-1]
+        assert ops[1] == rrc(size=[176, 176], interpolation=interpolation)
+        assert (ops[-1] == erasing(p=0.1)) == ("erasing" in name)
+
+
+def test_maes_training_before_the_labels() -> None:
+    """Its interpolation is Pillow's number."""
+    crop = v1.RandomResizedCrop(224, scale=(0.2, 1.0), interpolation=3)
+    list_ = [crop, v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)]
+    ops = wholly(v1.Compose(list_), image_size=None).recipe["ops"]
+    bicubic = rrc(size=[224, 224], scale=[0.2, 1.0], interpolation="bicubic")
+    assert ops[1:4] == [bicubic, FLIP, NORMALIZE]
+
+
+def test_a_subclass_that_only_gives_parameters_is_known() -> None:
+    flip = type("OwnFlip", (v2.RandomHorizontalFlip,), {"__doc__": "None."})()
+    for crop in (Cifar10Crop, type("Again", (Cifar10Crop,), {})):
+        ops = wholly(v1.Compose([crop(), flip]), image_size=(32, 32)).recipe["ops"]
+        assert [op["op"] for op in ops] == ["decode", "random_crop", "random_horizontal_flip"]
+    assert translate(type("Own", (Cifar10Crop,), {"forward": abs})(), image_size=SIZE).rest
 
 
 def test_cifar10s_usual_transform() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -429,6 +430,72 @@ BEHIND: list[tuple[list[Any], list[dict[str, Any]], list[dict[str, Any]]]] = [
         [NORMALIZE, F32, NCHW],
     ),
 ]
+
+
+# ---- what torchvision's reference training of classification does to a sample ----------------
+
+POLICIES = (None, "ra", "ta_wide", "augmix", "imagenet", "cifar10")
+
+
+def _floats(v: Any) -> list[Any]:
+    floats = v2.ToDtype(torch.float, scale=True)
+    made = floats if v is v2 else v1.ConvertImageDtype(torch.float)
+    return [made, v.Normalize(mean=tuple(MEAN), std=tuple(STD))]
+
+
+def _augmented(v: Any, policy: str | None, interpolation: Any) -> list[Any]:
+    if policy is None:
+        return []
+    if policy == "ra":
+        return [v.RandAugment(interpolation=interpolation, magnitude=9)]
+    if policy == "ta_wide":
+        return [v.TrivialAugmentWide(interpolation=interpolation)]
+    if policy == "augmix":
+        return [v.AugMix(interpolation=interpolation, severity=3)]
+    return [v.AutoAugment(policy=v1.AutoAugmentPolicy(policy), interpolation=interpolation)]
+
+
+def preset_train(
+    v: Any, backend: str, policy: str | None, erase: float, interpolation: Any
+) -> Callable[[], Any]:
+    def make() -> Any:
+        steps: list[Any] = [v.PILToTensor()] if backend == "tensor" else []
+        steps += [v.RandomResizedCrop(176, interpolation=interpolation, antialias=True)]
+        steps += [v.RandomHorizontalFlip(0.5), *_augmented(v, policy, interpolation)]
+        steps += [v.PILToTensor()] if backend == "pil" else []
+        steps += [*_floats(v), *([v.RandomErasing(p=erase)] if erase > 0 else [])]
+        return v.Compose(steps + ([v2.ToPureTensor()] if v is v2 else []))
+
+    return make
+
+
+def preset_eval(v: Any, backend: str, interpolation: Any) -> Callable[[], Any]:
+    def make() -> Any:
+        steps: list[Any] = [v.PILToTensor()] if backend == "tensor" else []
+        steps += [v.Resize(232, interpolation=interpolation, antialias=True), v.CenterCrop(224)]
+        steps += [v.PILToTensor()] if backend == "pil" else []
+        return v.Compose([*steps, *_floats(v), *([v2.ToPureTensor()] if v is v2 else [])])
+
+    return make
+
+
+def _presets() -> Iterator[tuple[str, Callable[[], Any]]]:
+    versions, filters = (("v1", v1), ("v2", v2)), (BILINEAR, BICUBIC)
+    ways = product(versions, ("pil", "tensor"), filters)
+    for (version, v), backend, interpolation in ways:
+        end = f"{version} {backend} {interpolation.value}"
+        yield f"eval {end}", preset_eval(v, backend, interpolation)
+        for policy, erase in product(POLICIES, (0.0, 0.1)):
+            # torchvision warps tensors by nearest and bilinear alone.
+            if backend == "tensor" and policy is not None and interpolation is BICUBIC:
+                continue
+            if policy == "augmix" and interpolation is BICUBIC:
+                continue
+            name = f"train {policy} {'erasing' if erase else 'whole'} {end}"
+            yield name, preset_train(v, backend, policy, erase, interpolation)
+
+
+PRESETS = dict(_presets())
 
 
 def pil_cases() -> Iterator[Any]:

@@ -60,7 +60,8 @@ def _random_resized_crop(t: Any, sample: Sample) -> Step:
 def _resize(t: Any, sample: Sample) -> Step:
     needs_bytes(sample)
     if t.size is None:
-        raise Stays("its size is None, the longer side's; an op has the shorter side's")
+        why = "its size is None, the longer side's; an op has the shorter side's"
+        raise Stays(why, "give it the shorter side, or both")
     interpolation = resize_filter(t, sample)
     height, width = two_sides(t.size)
     if len(listed(t.size)) == 2:
@@ -88,7 +89,8 @@ def _center_crop(t: Any, sample: Sample) -> Step:
     needs_order(sample)
     size = two_sides(t.size)
     if sample.values == "normal" and not fits(size, sample.size):
-        raise Stays("it may put zeros among normalised values, which have no byte")
+        why = "it may put zeros among normalised values, which have no byte"
+        raise Stays(why, "put it before Normalize")
     return Step(replace(sample, size=size), [make_op("center_crop", size=list(size))])
 
 
@@ -107,7 +109,8 @@ def _random_crop(t: Any, sample: Sample) -> Step:
         keys = dict(padding=padding, pad_if_needed=bool(t.pad_if_needed), **_around(t, sample))
     mirrors = keys.get("padding_mode") in ("reflect", "symmetric")
     if mirrors and any(padding) and t.pad_if_needed and not is_v2(t):
-        raise Stays("it pads twice with mirror images of mirror images")
+        why = "it pads twice with mirror images of mirror images"
+        raise Stays(why, "use the class of torchvision.transforms.v2")
     op = make_op("random_crop", size=list(size), **keys)
     return Step(replace(sample, size=size), [op])
 
@@ -142,7 +145,8 @@ def _crops(name: str, n_views: int) -> Translator:
     def translator(t: Any, sample: Sample) -> Step:
         needs_order(sample)
         if sample.values == "pil":
-            raise Stays("it makes a tuple of PIL images; put it last, behind the conversion")
+            why = "it makes a tuple of PIL images"
+            raise Stays(why, "put it last, behind the conversion to a tensor")
         size = two_sides(t.size)
         if fits(size, sample.size) is False:
             raise Stays("its crop is larger than the image")
@@ -290,7 +294,8 @@ def _erased(value: Any, sample: Sample) -> Any:
     """What is put in place of what is erased: normalised values, or bytes."""
     if value is None or value == "random":
         if sample.values != "normal":
-            raise Stays("it erases with random values, which recipes have behind Normalize")
+            why = "it erases with random values, which recipes have behind Normalize"
+            raise Stays(why, "put it behind Normalize")
         return "random"
     values = numbers(value)
     if len(values) not in (1, sample.channels):
@@ -417,15 +422,18 @@ def _cast(dtype: Any, scale: Any, sample: Sample) -> Step:
     if str(dtype) == "torch.float32":
         if scale:
             return Step(replace(sample, values="unit"), note="f32 from 0 to 1")
-        raise Stays("without scale it gives floats from 0 to 255; bothends gives 0 to 1")
-    raise Stays(f"it makes {dtype} of {own}; bothends gives bytes, and float32 made of them")
+        why = "without scale it gives floats from 0 to 255; bothends gives 0 to 1"
+        raise Stays(why, "give it scale=True")
+    why = f"it makes {dtype} of {own}; bothends gives bytes, and float32 made of them"
+    raise Stays(why, "convert to float32 there, and the batch to another type later")
 
 
 def _normalize(t: Any, sample: Sample) -> Step:
     if sample.values == "normal":
-        raise Stays("it normalises a second time")
+        raise Stays("it normalises a second time", "make one Normalize of the two")
     if sample.values != "unit":
-        raise Stays("it comes before floats, which torchvision refuses")
+        why = "it comes before floats, which torchvision refuses"
+        raise Stays(why, "put ToTensor, or ToImage and ToDtype(scale=True), before it")
     mean = [within("mean", m, -1e30, 1e30) for m in _per_channel(t.mean, sample.channels)]
     std = [within("std", s, 1e-30, 1e30) for s in _per_channel(t.std, sample.channels)]
     op = make_op("normalize", mean=mean, std=std)

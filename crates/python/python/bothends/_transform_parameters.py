@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import index
+from struct import pack, unpack
 from typing import Any
 
 Op = dict[str, Any]
@@ -22,11 +23,12 @@ class Sample:
 
     Attributes:
         values: "pil", a PIL image; "u8", a tensor of bytes; "unit", of floats from 0 to 1;
-            "normal", of normalised floats.
+            "normal", of normalised floats; "numpy", an array of bytes, channels first.
         size: rows and columns, or None where they depend on the image.
         is_image: whether the tensor is a `tv_tensors.Image`.
         is_erased: whether normalised values have been erased, which recipes do at the feed.
-        n_views: more than 1 behind FiveCrop and TenCrop.
+        n_views: more than 1 behind what makes several images of one.
+        is_list: whether those are a list, and not a tuple.
     """
 
     values: str = "pil"
@@ -35,6 +37,7 @@ class Sample:
     is_image: bool = False
     is_erased: bool = False
     n_views: int = 1
+    is_list: bool = False
 
     @property
     def is_float(self) -> bool:
@@ -52,14 +55,22 @@ class Step:
 
 
 class Stays(Exception):
-    """Why a transform stays in Python."""
+    """Why a transform stays in Python, and what can be done about it, where there is something.
+
+    Both are half sentences: "it ..." and "put it ...".
+    """
+
+    def __init__(self, why: str, remedy: str = "") -> None:
+        super().__init__(why)
+        self.remedy = remedy
 
 
 Translator = Callable[[Any, Sample], Step]
 
 
 def is_v2(transform: Any) -> bool:
-    return type(transform).__module__.startswith("torchvision.transforms.v2")
+    classes = type(transform).__mro__
+    return any(cls.__module__.startswith("torchvision.transforms.v2") for cls in classes)
 
 
 # ---- parameters -----------------------------------------------------------------------------
@@ -103,8 +114,26 @@ def listed(value: Any) -> list[Any]:
 
 def numbers(value: Any) -> list[float]:
     """One number or many, also of NumPy or torch, as a list."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    return [float(v) for v in listed(value)]
+    if not hasattr(value, "tolist"):
+        return [float(v) for v in listed(value)]
+    # A float32 as it would be written, so that recipes of equal transforms are equal.
+    is_single = str(getattr(value, "dtype", "")).endswith("float32")
+    return [_shortest(v) if is_single else float(v) for v in listed(value.tolist())]
+
+
+def _shortest(value: float) -> float:
+    """The number with the fewest digits that is this float32."""
+    if not math.isfinite(value):
+        return value
+    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
+    return next((float(text) for text in texts if _single(float(text)) == value), value)
+
+
+def _single(value: float) -> float:
+    try:
+        return float(unpack("f", pack("f", value))[0])
+    except OverflowError:
+        return math.inf
 
 
 def two_sides(size: Any) -> Size:
@@ -120,36 +149,40 @@ def four_sides(padding: Any) -> list[int]:
     return sides * (4 // len(sides))
 
 
-def _filter(value: Any) -> str:
+def filter_name(value: Any) -> str:
     """The name of an interpolation, from torchvision's enum, Pillow's number, or a string."""
     return _PILLOW[value] if isinstance(value, int) else str(getattr(value, "value", value))
 
 
 def resize_filter(transform: Any, sample: Sample) -> str:
     """How an op that resizes interpolates."""
-    name = _filter(transform.interpolation)
+    name = filter_name(transform.interpolation)
     is_tensor = sample.values != "pil"
     antialias = transform.antialias
     if antialias is False or (antialias is None and is_tensor):
-        raise Stays(f"antialias={antialias}, and bothends always resizes without aliasing")
+        why = f"antialias={antialias}, and bothends always resizes without aliasing"
+        raise Stays(why, "give it antialias=True")
     if name.startswith("nearest") and is_tensor:
-        raise Stays(f"on tensors, {name} takes other pixels than on PIL images, as bothends does")
-    return _known_filter("nearest" if name == "nearest-exact" else name)
+        why = f"on tensors, {name} takes other pixels than on PIL images, as bothends does"
+        raise Stays(why, "put it before the conversion to a tensor")
+    return known_filter("nearest" if name == "nearest-exact" else name)
 
 
 def warp_filter(transform: Any, sample: Sample) -> str:
     """How an op that turns or shears interpolates."""
-    name = _filter(transform.interpolation)
+    name = filter_name(transform.interpolation)
     if sample.values == "pil":
-        return _known_filter("nearest" if name == "nearest-exact" else name)
+        return known_filter("nearest" if name == "nearest-exact" else name)
     if name not in ("nearest", "bilinear"):
-        raise Stays(f"torchvision has no {name} interpolation of tensors here")
+        why = f"torchvision has no {name} interpolation of tensors here"
+        raise Stays(why, "put it before the conversion to a tensor")
     return name
 
 
-def _known_filter(name: str) -> str:
+def known_filter(name: str) -> str:
     if name not in ("nearest", "bilinear", "bicubic"):
-        raise Stays(f"its interpolation is {name}; bothends has nearest, bilinear and bicubic")
+        why = f"its interpolation is {name}; bothends has nearest, bilinear and bicubic"
+        raise Stays(why, "give it interpolation=InterpolationMode.BICUBIC")
     return name
 
 
@@ -169,7 +202,7 @@ def fill_bytes(fill: Any, sample: Sample) -> int | list[int]:
 def byte_of(value: float, sample: Sample) -> int:
     """The byte that a fill or an erased value is."""
     if sample.values == "normal":
-        raise Stays("it fills normalised values, which have no byte")
+        raise Stays("it fills normalised values, which have no byte", "put it before Normalize")
     if sample.values == "pil":
         value = math.trunc(value)  # torchvision does the same
     byte = value * 255 if sample.values == "unit" else value
@@ -180,13 +213,15 @@ def byte_of(value: float, sample: Sample) -> int:
 
 def needs_bytes(sample: Sample) -> None:
     if sample.is_float:
-        raise Stays("it would work on floats, and recipes work on bytes; put it before ToTensor")
+        why = "it would work on floats, and recipes work on bytes"
+        raise Stays(why, "put it before ToTensor (or before ToDtype)")
 
 
 def needs_order(sample: Sample) -> None:
     """What moves whole pixels commutes with conversion and normalising, but not with erasing."""
     if sample.is_erased:
-        raise Stays("it moves pixels after RandomErasing, which recipes do last")
+        why = "it moves pixels after RandomErasing, which recipes do last"
+        raise Stays(why, "put RandomErasing last")
 
 
 def fits(crop: Size, size: Size | None) -> bool | None:

@@ -1,12 +1,15 @@
-"""From torchvision's transforms to a recipe.
+"""From the transforms of a training script to a recipe.
 
 `translate` walks a list of transforms from the front and turns each into ops of a recipe for as
 long as there is one that gives the same; what remains is left to Python, in its original order.
 Reading order: `Translation` is the result, `translate` the walk; `_transform_ops` has the table
-of classes, `_transform_parameters` what is known of a sample on the way.
+of torchvision's classes, `_transform_timm` that of timm's, `_transform_wrappers` the classes
+that scripts copy from each other; `_transform_parameters` is what is known of a sample on the
+way, `_transform_words` what people are told.
 
 Nothing here reads a pixel or draws a number, and torch and torchvision are not imported:
-transforms are known by the names of their classes. A subclass may do anything, so it is unknown.
+transforms of libraries are known by the names of their classes, those of scripts by their code.
+A subclass may do anything, so it is unknown.
 """
 
 from __future__ import annotations
@@ -30,6 +33,19 @@ from ._transform_parameters import (
     probability,
     within,
 )
+from ._transform_timm import TIMM
+from ._transform_words import Outcome, name_of, no_common_size
+from ._transform_wrappers import (
+    Holds,
+    PillowBlur,
+    PillowSolarize,
+    Shape,
+    Sometimes,
+    ToRGB,
+    Views,
+    pillow_step,
+    shape_of,
+)
 
 
 @dataclass(frozen=True)
@@ -45,9 +61,14 @@ class Translation:
             may write into what it is given.
         rest_input: what `rest` takes: "pil" (a PIL image), "tensor" (channels × rows × columns,
             of type `output`), or "none" where nothing remains.
+        result: what one sample is to the user where nothing remains: "pil", "tensor", "image" (a
+            `tv_tensors.Image`) or "numpy"; "rest" where `rest` makes it.
+        views: "list" or "tuple" where one sample is several images in such a thing, else "".
         has_fixed_size: whether the recipe's samples all have one size. If not, nothing can be
             prepared by bothends: the recipe only decodes, and `rest` is everything.
         words: a line for each transform: what it became, or why it stays in Python.
+        remedies: a line for each transform that stays and need not, if something is changed:
+            "Name: what to do".
         warning: where something remains, one text that names the first transform that does and
             what that costs; else None.
     """
@@ -57,36 +78,41 @@ class Translation:
     layout: str
     rest: Callable[[Any], Any] | None
     rest_input: str
+    result: str
+    views: str
     has_fixed_size: bool
     words: list[str]
+    remedies: list[str]
     warning: str | None
 
 
 def translate(transform: Any, *, image_size: Size | None = None) -> Translation:
-    """Translates a torchvision transform, v1 or v2, as far as recipes reach.
+    """Translates a transform of torchvision, timm or a script, as far as recipes reach.
 
     Args:
-        transform: what a data set of RGB images calls on each image; None for nothing.
+        transform: what a data set of RGB images calls on each image; None for nothing. A list
+            or a tuple is its transforms one behind the other, as timm's `separate=True` gives.
         image_size: rows and columns of the images, where all have the same.
     """
-    transforms = list(_flat([] if transform is None else [transform]))
-    steps, obstacle = _steps(transforms, Sample(size=image_size))
-    taken = [Step(sample=Sample(size=image_size)), *steps]
-    ends = [n for n, step in enumerate(taken) if _may_end(step.sample, n == len(transforms))]
-    n_taken = ends[-1] if ends else 0
-    end = taken[n_taken].sample
-    rest = transforms[n_taken:]
-    if n_taken < len(steps) or not (ends or rest):
-        obstacle = _size_obstacle(rest, len(steps) - n_taken, obstacle)
+    given = list(transform) if isinstance(transform, (list, tuple)) else [transform]
+    transforms = list(_flat([] if transform is None else given))
+    start = Sample(size=image_size)
+    walk = _Walk(transforms, start, *_steps(transforms, start))
+    end = walk.sample(walk.n_taken)
+    outcome = walk.outcome()
+    rest = outcome.rest
     return Translation(
-        recipe=_recipe(steps[:n_taken], end),
+        recipe=_recipe(outcome.taken, end),
         output="f32" if end.is_float else "u8",
         layout="nhwc" if end.values == "pil" else "nchw",
         rest=_Rest(tuple(rest), end.is_image) if rest else None,
         rest_input=("pil" if end.values == "pil" else "tensor") if rest else "none",
-        has_fixed_size=bool(ends),
-        words=_words(transforms, steps[:n_taken], obstacle),
-        warning=_warning(transforms, n_taken, obstacle),
+        result="rest" if rest else _result(end),
+        views=("list" if end.is_list else "tuple") if end.n_views > 1 else "",
+        has_fixed_size=bool(walk.ends),
+        words=outcome.words(),
+        remedies=outcome.remedies(),
+        warning=outcome.warning(),
     )
 
 
@@ -110,6 +136,12 @@ class _Rest:
         return sample
 
 
+def _result(end: Sample) -> str:
+    if end.values in ("pil", "numpy"):
+        return end.values
+    return "image" if end.is_image else "tensor"
+
+
 _SEQUENTIAL = ("torch.nn.modules.container", "Sequential")
 
 # A recipe holds 256 ops, and decode and those at the feed are among them.
@@ -121,15 +153,20 @@ def _flat(transforms: Iterable[Any]) -> Iterator[Any]:
     """The transforms one by one, out of whatever only holds them one behind the other."""
     for transform in transforms:
         cls = type(transform)
-        if cls.__qualname__ == "Compose" and _is_torchvision(transform):
+        if not _is_as_made(transform):
+            yield transform
+        elif _is_compose(transform):
             yield from _flat(transform.transforms)
-        elif (cls.__module__, cls.__qualname__) == _SEQUENTIAL and _is_as_made(transform):
+        elif (cls.__module__, cls.__qualname__) == _SEQUENTIAL:
             yield from _flat(transform)
+        elif isinstance(shape := _own_shape(transform), Holds):
+            yield from _flat([ToRGB()] if shape.converts else [])
+            yield from _flat([shape.transform])
         else:
             yield transform
 
 
-def _steps(transforms: list[Any], sample: Sample) -> tuple[list[Step], str]:
+def _steps(transforms: list[Any], sample: Sample) -> tuple[list[Step], Stays | None]:
     """Steps up to the first transform that stays, and why it does."""
     steps: list[Step] = []
     n_ops = 0
@@ -140,38 +177,48 @@ def _steps(transforms: list[Any], sample: Sample) -> tuple[list[Step], str]:
             if n_ops > _MOST_OPS:
                 raise Stays("a recipe cannot hold that many ops")
         except Stays as why:
-            return steps, str(why)
+            return steps, why
         steps.append(step)
         sample = step.sample
-    return steps, ""
+    return steps, None
 
 
 def _step(transform: Any, sample: Sample) -> Step:
     """What one transform becomes behind all those that gave `sample`."""
-    translator = _KNOWN.get(type(transform).__qualname__)
-    if translator is None or not _is_torchvision(transform):
-        raise Stays(_why_unknown(transform))
+    translator = _translator(transform)
+    if translator is None:
+        raise _unknown(transform)
     if sample.n_views > 1:
         raise Stays("it comes after a transform that makes several images of one")
+    if sample.values == "numpy":
+        raise Stays("it comes after a NumPy array is made")
     try:
         return translator(transform, sample)
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-        # Somebody has changed it after torchvision checked it, or it is of another version.
+        # Somebody has changed it after its own check, or it is of another version.
         raise Stays(f"its parameters are not understood ({error})") from error
 
 
 def _may_end(sample: Sample, is_last: bool) -> bool:
     """Whether a recipe may end here: a batch is a block of equal samples, and what goes on in
     Python has one image."""
-    return sample.size is not None and (sample.n_views == 1 or is_last)
+    return sample.size is not None and (_is_one_image(sample) or is_last)
+
+
+def _is_one_image(sample: Sample) -> bool:
+    return sample.n_views == 1 and sample.values != "numpy"
+
+
+def _inner(op: Op) -> list[Op]:
+    return [*op.get("transforms", []), *(o for view in op.get("views", []) for o in view["ops"])]
 
 
 def _count(ops: list[Op]) -> int:
-    return sum(1 + _count(op.get("transforms", [])) for op in ops)
+    return sum(1 + _count(_inner(op)) for op in ops)
 
 
 def _depth(ops: list[Op]) -> int:
-    return max((1 + _depth(op.get("transforms", [])) for op in ops), default=0)
+    return max((1 + _depth(_inner(op)) for op in ops), default=0)
 
 
 def _recipe(steps: list[Step], end: Sample) -> dict[str, Any]:
@@ -186,16 +233,118 @@ def _recipe(steps: list[Step], end: Sample) -> dict[str, Any]:
     return {"version": 1, "name": "torchvision", "numerics": "exact", "ops": ops}
 
 
+# ---- what remains ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """A list of transforms with a step for each up to the first that stays, and why it does."""
+
+    transforms: list[Any]
+    start: Sample
+    steps: list[Step]
+    obstacle: Stays | None
+
+    def sample(self, n: int) -> Sample:
+        """The sample behind so many transforms."""
+        return self.steps[n - 1].sample if n else self.start
+
+    @property
+    def ends(self) -> list[int]:
+        """The numbers of transforms behind which a recipe may end."""
+        n = len(self.transforms)
+        return [k for k in range(len(self.steps) + 1) if _may_end(self.sample(k), k == n)]
+
+    @property
+    def n_taken(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def outcome(self) -> Outcome:
+        rest = self.transforms[self.n_taken :]
+        n_steps = len(self.steps)
+        n_lost = n_steps - self.n_taken
+        by_itself, cut = _behind(self.transforms[n_steps + 1 :], self.sample(n_steps))
+        first = self.obstacle
+        later: list[Stays | None] = []
+        if n_lost or not (self.ends or rest):
+            first = no_common_size(rest, n_lost, self.obstacle, cut)
+            later = [*([None] * (n_lost - 1)), self.obstacle]
+        elif first is not None and not self.ends and cut and not first.remedy:
+            first = Stays(str(first), f"put it after {cut}, which bothends then does")
+        later = [*later, *by_itself][: max(0, len(rest) - 1)]
+        return Outcome(self.transforms, self.steps[: self.n_taken], first, later)
+
+
+def _behind(transforms: list[Any], sample: Sample) -> tuple[list[Stays | None], str]:
+    """Why each transform would stay if all that do before it were not there, and the name of
+    the first that would give samples one size, where they have none yet."""
+    reasons: list[Stays | None] = []
+    cut = ""
+    for transform in transforms:
+        try:
+            step = _step(transform, sample)
+        except Stays as why:
+            reasons.append(why)
+            continue
+        reasons.append(None)
+        if sample.size is None and step.sample.size is not None:
+            cut = cut or name_of(transform)
+        sample = step.sample
+    return reasons, cut
+
+
 # ---- which transform it is ------------------------------------------------------------------
+
+
+def _translator(transform: Any) -> Translator | None:
+    if not _is_as_made(transform):
+        return None
+    cls = _plain_class(type(transform))
+    if _in_torchvision(cls):
+        return _KNOWN.get(cls.__qualname__)
+    place = (cls.__module__, cls.__qualname__)
+    if place in _OTHERS:
+        return _OTHERS[place]
+    shape = shape_of(transform)
+    return None if shape is None else lambda _, sample: _of_shape(shape, sample)
 
 
 def _in_torchvision(cls: type) -> bool:
     return cls.__module__.split(".")[:2] == ["torchvision", "transforms"]
 
 
-def _is_torchvision(transform: Any) -> bool:
-    """Whether it is of torchvision's own class, v1 or v2, no subclass, and as it was made."""
-    return _in_torchvision(type(transform)) and _is_as_made(transform)
+def _has_translator(cls: type) -> bool:
+    if _in_torchvision(cls):
+        return cls.__qualname__ in _KNOWN
+    return (cls.__module__, cls.__qualname__) in _OTHERS
+
+
+# What a class may have of its own and still do what the one that it is derived from does.
+_HARMLESS = {
+    "__annotate__",
+    "__annotate_func__",
+    "__annotations__",
+    "__annotations_cache__",
+    "__doc__",
+    "__firstlineno__",
+    "__init__",
+    "__module__",
+    "__qualname__",
+    "__repr__",
+    "__static_attributes__",
+    "extra_repr",
+}
+
+
+def _plain_class(cls: type) -> type:
+    """The class that says what a transform does: not one that only gives it parameters."""
+    while not _in_torchvision(cls) and len(cls.__bases__) == 1:
+        base = cls.__bases__[0]
+        own = vars(cls).keys() - _HARMLESS
+        if base is object or any(getattr(base, n, own) is not getattr(cls, n) for n in own):
+            break
+        cls = base
+    return cls
 
 
 def _is_as_made(transform: Any) -> bool:
@@ -205,30 +354,55 @@ def _is_as_made(transform: Any) -> bool:
     return not has_hooks and not any(callable(getattr(type(transform), n, None)) for n in own)
 
 
-def _name(transform: Any) -> str:
-    """What people call it."""
-    is_function = callable(transform) and not isinstance(transform, type)
-    name = getattr(transform, "__name__", None) if is_function else None
-    return name if isinstance(name, str) else type(transform).__qualname__
+def _own_shape(transform: Any) -> Shape | None:
+    """The shape of a transform of nobody's library."""
+    cls = _plain_class(type(transform))
+    is_librarys = _in_torchvision(cls) or _has_translator(cls)
+    return None if is_librarys else shape_of(transform)
 
 
-def _why_unknown(transform: Any) -> str:
-    if _in_torchvision(type(transform)):
-        if type(transform).__qualname__ in _KNOWN:
-            return "it has hooks or methods of its own"
-        return "bothends has no op for it"
-    for base in type(transform).__mro__[1:]:
-        if _in_torchvision(base) and base.__qualname__ in _KNOWN:
-            return f"it is a subclass of torchvision's {base.__qualname__} and may do anything"
-    return "it is not one of torchvision's transforms"
+def _unknown(transform: Any) -> Stays:
+    """Why a transform that has no translator has none."""
+    cls = type(transform)
+    if isinstance(transform, type):
+        return Stays("it is a class", f"give an object of it: {transform.__name__}(...)")
+    if _has_translator(cls):
+        return Stays("it has hooks or methods of its own", "use it without them")
+    if _in_torchvision(cls):
+        return Stays("bothends has no op for it")
+    for base in cls.__mro__[1:]:
+        if _has_translator(base):
+            library, name = base.__module__.split(".")[0], base.__qualname__
+            why = f"it is a subclass of {library}'s {name} and may do anything"
+            return Stays(why, f"use {name} itself, or override nothing but __init__")
+    held = [name for name, value in _attributes(transform).items() if _is_compose(value)]
+    if len(held) == 1:
+        why = "its code is not known, and may do more than its transforms"
+        return Stays(why, f"if it does no more, give the data set its .{held[0]}")
+    if cls.__qualname__ in TRANSLATORS:
+        remedy = f"use torchvision.transforms.v2.{cls.__qualname__}, if that does the same"
+        return Stays("it is not one of torchvision's transforms", remedy)
+    return Stays("it is not one of torchvision's transforms, and its code is not known")
+
+
+def _is_compose(value: Any) -> bool:
+    return type(value).__qualname__ == "Compose" and _in_torchvision(type(value))
+
+
+def _attributes(transform: Any) -> dict[str, Any]:
+    own = vars(transform) if hasattr(transform, "__dict__") else {}
+    return {**own, **own.get("_modules", {})}
 
 
 # ---- transforms of transforms ---------------------------------------------------------------
 
 
 def _random_apply(t: Any, sample: Sample) -> Step:
-    p = probability(t)
-    ops, done, note = _inside(t.transforms, sample)
+    return _sometimes(probability(t), t.transforms, sample)
+
+
+def _sometimes(p: float, transforms: Iterable[Any], sample: Sample) -> Step:
+    ops, done, note = _inside(transforms, sample)
     if not ops or p == 0:
         return Step(sample)
     after = done if p == 1 else _either(sample, done)
@@ -276,13 +450,19 @@ def _inside(transforms: Iterable[Any], sample: Sample) -> _Branch:
         try:
             step = _step(transform, sample)
         except Stays as why:
-            raise Stays(f"{_name(transform)} inside it: {why}") from why
+            raise _inside_it(transform, why) from why
         sample = step.sample
         if step.feed or sample.values != values or sample.n_views > 1:
-            raise Stays(f"{_name(transform)} inside it would have to stand in the list itself")
+            line = f"{name_of(transform)} inside it would have to stand in the list itself"
+            raise Stays(line)
         ops += step.ops
         note = note or step.note
     return ops, sample, note
+
+
+def _inside_it(transform: Any, why: Stays) -> Stays:
+    name = name_of(transform)
+    return Stays(f"{name} inside it: {why}", f"{name}: {why.remedy}" if why.remedy else "")
 
 
 def _nested(op: Op, after: Sample, note: str) -> Step:
@@ -313,51 +493,80 @@ def _first(branches: list[_Branch]) -> str:
     return next((note for _, _, note in branches if note), "")
 
 
-# Compose and Sequential are only lists (`_flat`).
+# ---- classes of scripts ---------------------------------------------------------------------
+
+
+def _of_shape(shape: Shape, sample: Sample) -> Step:
+    if isinstance(shape, (PillowBlur, PillowSolarize, ToRGB)):
+        return pillow_step(shape, sample)
+    if isinstance(shape, Sometimes):
+        return _sometimes(within("p", shape.p, 0, 1), [shape.transform], sample)
+    if isinstance(shape, Views):
+        return _views(shape, sample)
+    raise Stays("it only holds another")  # `_flat` has taken that out
+
+
+_MOST_VIEWS = 64
+
+
+def _views(shape: Views, sample: Sample) -> Step:
+    """Several images of one, each on a way of its own up to the same end."""
+    n_views = sum(n for _, n in shape.views)
+    if not 2 <= n_views <= _MOST_VIEWS:
+        raise Stays(f"it makes {n_views} images of one; an op makes 2 to {_MOST_VIEWS}")
+    branches = [_branch(transform, sample) for transform, _ in shape.views]
+    ends = {replace(end, size=None) for _, _, end, _ in branches}
+    feeds = [feed for _, feed, _, _ in branches]
+    if len(ends) > 1 or any(feed != feeds[0] for feed in feeds):
+        why = "its images end differently: in type, channels, Normalize or RandomErasing"
+        raise Stays(why, "let all end in the same ToTensor and Normalize")
+    repeats = (n for _, n in shape.views)
+    ways = zip(repeats, branches, strict=True)
+    op = make_op("multi_crop", views=[{"repeat": n, "ops": branch[0]} for n, branch in ways])
+    notes = dict.fromkeys(note for branch in branches for note in branch[3])
+    note = "; ".join([f"{n_views} views", *notes])
+    after = replace(branches[0][2], n_views=n_views, is_list=shape.is_list)
+    return Step(after, [op], feeds[0], note)
+
+
+def _branch(transform: Any, sample: Sample) -> tuple[list[Op], list[Op], Sample, list[str]]:
+    """Ops before and behind the cut of one way, its end, and what is to be said."""
+    transforms = list(_flat([transform]))
+    steps, obstacle = _steps(transforms, sample)
+    if obstacle is not None:
+        raise _inside_it(transforms[len(steps)], obstacle) from obstacle
+    end = steps[-1].sample if steps else sample
+    if end.size is None or not _is_one_image(end):
+        raise Stays("its images would not all be of one size", "let each way have a crop")
+    if end.values == "pil":
+        raise Stays("it makes several PIL images", "let each way end in ToTensor")
+    ops = [op for step in steps for op in step.ops]
+    notes = dict.fromkeys(step.note for step in steps if step.ops and step.note)
+    return ops, [op for step in steps for op in step.feed], end, list(notes)
+
+
+def _lambda(t: Any, sample: Sample) -> Step:
+    shape = shape_of(t.lambd)
+    if isinstance(shape, ToRGB):
+        return pillow_step(shape, sample)
+    raise Stays("bothends has no op for it")
+
+
+def _identity(t: Any, sample: Sample) -> Step:
+    return Step(sample)
+
+
+# By module and name.
+_OTHERS: dict[tuple[str, str], Translator] = {
+    **TIMM,
+    ("torch.nn.modules.linear", "Identity"): _identity,
+}
+
+# Of torchvision; Compose and Sequential are only lists (`_flat`).
 _KNOWN: dict[str, Translator] = {
     **TRANSLATORS,
     "RandomApply": _random_apply,
     "RandomChoice": _random_choice,
     "RandomOrder": _random_order,
+    "Lambda": _lambda,
 }
-
-
-# ---- words ----------------------------------------------------------------------------------
-
-
-def _words(transforms: list[Any], taken: list[Step], obstacle: str) -> list[str]:
-    words = [_became(*pair) for pair in zip(transforms, taken, strict=False)]
-    rest = transforms[len(taken) :]
-    if rest:
-        words.append(f"{_name(rest[0])} stays in Python: {obstacle}")
-    after = (f"{_name(t)} stays in Python: it comes after {_name(rest[0])}" for t in rest[1:])
-    return [*words, *after]
-
-
-def _became(transform: Any, step: Step) -> str:
-    ops = ", ".join(op["op"] for op in step.ops + step.feed)
-    note = f" ({step.note})" if ops and step.note else ""
-    return f"{_name(transform)} → {ops or step.note or 'nothing'}{note}"
-
-
-def _size_obstacle(rest: list[Any], n_known: int, obstacle: str) -> str:
-    """Why transforms stay that have ops: where they end, samples are no block."""
-    remedy = "a crop, or Resize((rows, columns)), before that lets bothends prepare the samples"
-    if n_known < len(rest):
-        name = _name(rest[n_known])
-        behind = f"before {name}, which stays in Python ({obstacle}),"
-    else:
-        behind = "at the end"
-    return f"{behind} samples would not all be one image of one size; {remedy}"
-
-
-def _warning(transforms: list[Any], n_taken: int, obstacle: str) -> str | None:
-    rest = transforms[n_taken:]
-    if not rest:
-        return obstacle or None
-    after = " and all after it stay" if len(rest) > 1 else " stays"
-    before = f"What comes before ({n_taken} of {len(transforms)}) is" if n_taken else "Nothing is"
-    return (
-        f"{_name(rest[0])}{after} in Python: {obstacle}. Each sample waits there for the "
-        f"interpreter, one at a time in a process. {before} prepared by bothends."
-    )
