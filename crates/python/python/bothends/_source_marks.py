@@ -1,0 +1,142 @@
+"""What was seen of a data set, to notice at an epoch's begin that it was changed since."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+# Transforms of these are compared by what they hold; those of others by identity.
+_LIBRARIES = frozenset({"torchvision", "timm", "torch"})
+# A wrapper of the user's own is looked into here, as recipes are found there, too.
+_INSIDE = ("transform", "transforms")
+# Deeper than any transform; a cycle ends here.
+_DEPTH = 16
+# Larger arrays are compared by identity: a sum of them would be felt at each epoch.
+_LARGEST_SUM = 1 << 24
+# Means and deviations; a whitening matrix is one object.
+_LARGEST_TENSOR = 64
+_PLAIN = (bool, int, complex, str, bytes, enum.Enum, type, type(None))
+
+
+class Marks:
+    """Attributes of objects, and what they were."""
+
+    def __init__(self) -> None:
+        self._dataset: Any = None
+        self._seen: list[tuple[Any, str, Any, Callable[[Any], Any]]] = []
+
+    def of(self, dataset: Any) -> Marks:
+        """These are of that data set."""
+        self._dataset = dataset
+        return self
+
+    def data(self, owner: Any, *names: str) -> Marks:
+        """Marks attributes that hold samples."""
+        return self._add(owner, names, _seen)
+
+    def transforms(self, owner: Any, *names: str) -> Marks:
+        """Marks attributes that are called."""
+        return self._add(owner, names, frozen)
+
+    def all_of(self, other: Marks) -> Marks:
+        """Marks what the other one does."""
+        self._seen += other._seen
+        return self
+
+    def change(self, dataset: Any) -> str | None:
+        """The first attribute that is not what it was, in words."""
+        if dataset is not self._dataset:
+            return "it is another data set"
+        for owner, name, before, look in self._seen:
+            now = look(getattr(owner, name, None))
+            if not _equal(now, before):
+                return f"`{name}` of the {type(owner).__name__} was changed"
+        return None
+
+    def _add(self, owner: Any, names: tuple[str, ...], look: Callable[[Any], Any]) -> Marks:
+        for name in names:
+            seen = look(getattr(owner, name, None))
+            # A list is its own look; what it was is a copy.
+            copy = list(seen) if isinstance(seen, list) else seen
+            self._seen.append((owner, name, copy, look))
+        return self
+
+
+class _Same:
+    """Equal to itself only; it keeps the object, or its address could be another's."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def frozen(value: Any, depth: int = 0) -> Any:
+    """What a transform is: equal for two that do the same, as far as that is known.
+
+    Transforms of libraries are what they hold; functions and the user's own classes are
+    themselves, with the transforms inside them.
+    """
+    if isinstance(value, _PLAIN):
+        return type(value), value
+    if isinstance(value, float):
+        return float, value.hex()
+    if depth > _DEPTH:
+        return _Same(value)
+    if isinstance(value, (list, tuple)):
+        return type(value), tuple(frozen(item, depth + 1) for item in value)
+    if isinstance(value, dict):
+        return dict, tuple((key, frozen(item, depth + 1)) for key, item in value.items())
+    if isinstance(value, (set, frozenset)):
+        return type(value), frozenset(frozen(item, depth + 1) for item in value)
+    if isinstance(value, functools.partial):
+        parts = [value.func, value.args, value.keywords]
+        return functools.partial, frozen(parts, depth + 1)
+    if isinstance(value, types.MethodType):
+        # A method is made anew each time that it is asked for.
+        return _Same(value.__func__), _Same(value.__self__)
+    if hasattr(value, "data_ptr"):
+        return _frozen_tensor(value)
+    attributes = getattr(value, "__dict__", None)
+    if attributes is None:
+        return _Same(value)
+    if type(value).__module__.partition(".")[0] in _LIBRARIES:
+        return type(value), frozen(attributes, depth + 1)
+    inside = {name: attributes[name] for name in _INSIDE if name in attributes}
+    return _Same(value), frozen(inside, depth + 1)
+
+
+def _frozen_tensor(value: Any) -> Any:
+    if value.numel() > _LARGEST_TENSOR or value.device.type != "cpu":
+        return _seen(value)
+    return type(value), str(value.dtype), repr(value.tolist())
+
+
+def _seen(value: Any) -> Any:
+    """A list as it is; of a tensor its version; of a small array a sum of its bytes."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, _PLAIN + (float, range)):
+        return value
+    if hasattr(value, "data_ptr"):
+        # PyTorch counts what is written to a tensor.
+        return _Same(value), value._version
+    if hasattr(value, "tobytes") and getattr(value, "nbytes", _LARGEST_SUM) < _LARGEST_SUM:
+        return _Same(value), zlib.crc32(value.tobytes())
+    return _Same(value), len(value) if hasattr(value, "__len__") else None
+
+
+def _equal(now: Any, before: Any) -> bool:
+    try:
+        return bool(now == before)
+    except Exception:
+        # Arrays in the place of others: they have no truth.
+        return False

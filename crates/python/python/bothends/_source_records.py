@@ -1,0 +1,254 @@
+"""The words for a data set: where its records are, and why one is not read.
+
+A `Source` is made by `_sources.recognise`; nothing here opens a file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ._source_fields import Fields
+from ._source_marks import Marks
+
+AnyPath: TypeAlias = "str | bytes | os.PathLike[str]"
+
+# What is decoded, in the spellings that are common: a quick test for a million names.
+_DECODED = (".jpg", ".jpeg", ".JPEG", ".JPG", ".png", ".PNG")
+# Images by their names that are not decoded. Files of other names are judged by their content.
+_UNDECODED = frozenset({".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp"})
+
+
+class Unknown(Exception):
+    """A data set that bothends does not read.
+
+    Args:
+        why: what about it is not known.
+        remedy: what to change for bothends to read it; None where nothing helps.
+    """
+
+    def __init__(self, why: str, remedy: str | None = None) -> None:
+        super().__init__(why if remedy is None else f"{why}; {remedy}")
+        self.why = why
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Path:
+    """A data set that the native loader lists itself.
+
+    Attributes:
+        data: the folder or file: CIFAR-10's folder of pickled batches, or one of them.
+    """
+
+    data: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Files, or pieces of files, one per sample; a file may be there several times.
+
+    Attributes:
+        root: an absolute folder.
+        paths: of the samples' files, below `root`, without `..` and in UTF-8.
+        extents: offset and length of each sample in its file; None where samples are whole files.
+        labels: as `Fields.labels`.
+    """
+
+    root: str
+    paths: list[str]
+    extents: list[tuple[int, int]] | None = None
+    labels: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def chosen(self, rows: Sequence[int]) -> Listing:
+        """The samples of these numbers, in this order."""
+        return Listing(
+            self.root,
+            [self.paths[row] for row in rows],
+            None if self.extents is None else [self.extents[row] for row in rows],
+            None if self.labels is None else [self.labels[row] for row in rows],
+        )
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Records whose bytes come from a Python call.
+
+    Attributes:
+        fetch: gives the bytes of sample i; called from one thread at a time, not always the same.
+        n: how many samples.
+        name: whose call it is, for messages.
+        labels: as `Fields.labels`.
+    """
+
+    fetch: Callable[[int], bytes]
+    n: int
+    name: str
+    labels: list[int] | None = None
+
+    def __len__(self) -> int:
+        return self.n
+
+
+Records: TypeAlias = Path | Listing | Fetched
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set as bothends reads it.
+
+    Attributes:
+        name: what it is, for people.
+        records: what the native loader opens.
+        n_samples: as many as `len(dataset)`.
+        image_size: rows and columns, where all images have the same.
+        transform: what the data set calls with each PIL image; None for nothing.
+        fields: how `dataset[i]` is put together of the transformed image.
+        rows: for a `Path`, the record number of each sample, where it is not its own number.
+        notes: what people should know, a sentence each.
+        marks: what was seen of the data set, to notice changes.
+    """
+
+    name: str
+    records: Records
+    n_samples: int
+    transform: Any
+    fields: Fields
+    image_size: tuple[int, int] | None = None
+    rows: list[int] | None = None
+    notes: tuple[str, ...] = ()
+    marks: Marks = field(default_factory=Marks, repr=False, compare=False)
+
+    def changed(self, dataset: Any) -> str | None:
+        """What of the data set is not as it was when it was recognised; None where all is.
+
+        It is cheap, for an epoch's begin: lists are compared by their elements' identities.
+        What a function or a class of the user's own does is not seen.
+        """
+        return self.marks.change(dataset)
+
+
+def listing(
+    paths: Iterable[AnyPath],
+    root: AnyPath | None = None,
+    extents: list[tuple[int, int]] | None = None,
+    labels: list[int] | None = None,
+) -> Listing:
+    """A listing of files: below `root` where they all are, else below their common folder.
+
+    Raises:
+        Unknown: a path cannot be written below a root, or a file is of a format not decoded.
+    """
+    names = [path if type(path) is str else os.fsdecode(path) for path in paths]
+    if not names:
+        return Listing(os.getcwd(), [], extents, labels)
+    names, prefix = _placed(names, root)
+    cut = len(prefix)
+    below = [name[cut:] for name in names]
+    if any(path[:1] == "/" for path in below):
+        below = [path.lstrip("/") for path in below]
+    _refuse_paths(below)
+    if extents is None:
+        _refuse_formats(below)
+    absolute = os.path.join(os.getcwd(), prefix)
+    return Listing(absolute.rstrip("/") or "/", below, extents, labels)
+
+
+def joined(parts: Sequence[Listing]) -> Listing:
+    """One listing after the other."""
+    roots = {part.root for part in parts}
+    root = roots.pop() if len(roots) == 1 else os.path.commonpath([p.root for p in parts])
+    paths: list[str] = []
+    for part in parts:
+        prefix = part.root[len(root) :].strip("/")
+        _refuse_paths([prefix] if prefix else [])
+        paths += [f"{prefix}/{path}" for path in part.paths] if prefix else part.paths
+    return Listing(root, paths, _extents(parts), _labels(parts))
+
+
+def whole(path: str) -> tuple[int, int]:
+    """A whole file, for a listing in which others are pieces."""
+    return 0, os.path.getsize(path)
+
+
+def exact_labels(targets: Sequence[Any]) -> list[int] | None:
+    """The targets, where all are Python's own integers of 64 bits; else None.
+
+    NumPy's and PyTorch's numbers are not: a batch of them may be of another type.
+    """
+    labels = targets if type(targets) is list else list(targets)
+    if not labels or set(map(type, labels)) != {int}:
+        return None
+    return labels if -(2**63) <= min(labels) and max(labels) < 2**63 else None
+
+
+def _placed(names: list[str], root: AnyPath | None) -> tuple[list[str], str]:
+    """The names and the start that they have in common, which ends in a slash or is empty."""
+    if root is not None:
+        prefix = os.fsdecode(root).rstrip("/") + "/"
+        if all(name.startswith(prefix) for name in names):
+            return names, prefix
+    if any(name[:1] != "/" for name in names):
+        here = os.getcwd()
+        names = [os.path.join(here, name) for name in names]
+    common = os.path.commonprefix([min(names), max(names)])
+    return names, common[: common.rfind("/") + 1]
+
+
+def _refuse_paths(paths: list[str]) -> None:
+    # Of a million names few are left to be looked at closely.
+    odd = [path for path in paths if ".." in path or not path or not path.isascii()]
+    for path in odd:
+        if ".." in path.split("/"):
+            raise Unknown(
+                f"the file {path!r} is reached through `..`",
+                "give the data set a root without `..`, as os.path.realpath makes it",
+            )
+        if not _is_utf8(path):
+            raise Unknown(f"the file name {path!r} is not UTF-8", "rename the file")
+        if not path:
+            raise Unknown("a folder is listed as a sample")
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse_formats(paths: list[str]) -> None:
+    others = [path for path in paths if not path.endswith(_DECODED)]
+    endings = [os.path.splitext(path)[1].lower() for path in others]
+    bad = [n for n, ending in enumerate(endings) if ending in _UNDECODED]
+    if bad:
+        example = others[bad[0]]
+        raise Unknown(
+            f"{len(bad)} of {len(paths)} files are neither JPEG nor PNG, such as {example}",
+            "convert them to PNG",
+        )
+
+
+def _extents(parts: Sequence[Listing]) -> list[tuple[int, int]] | None:
+    if all(part.extents is None for part in parts):
+        return None
+    extents: list[tuple[int, int]] = []
+    for part in parts:
+        files = (os.path.join(part.root, path) for path in part.paths)
+        extents += map(whole, files) if part.extents is None else part.extents
+    return extents
+
+
+def _labels(parts: Sequence[Listing]) -> list[int] | None:
+    labels: list[int] = []
+    for part in parts:
+        if part.labels is None:
+            return None
+        labels += part.labels
+    return labels

@@ -1,0 +1,87 @@
+"""From a data set to what bothends reads: files, pieces of files, or bytes from a call.
+
+Nothing is opened here but CIFAR-10's pickled batches, to compare them, and a few images in an
+Arrow file. Data sets are known by the code that runs when they are indexed (`_source_code`), so
+no library is imported that the data set has not brought.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ._source_code import getitem, is_a
+from ._source_fields import Fields
+from ._source_huggingface import HuggingFaceImages, huggingface_source
+from ._source_nested import nested_source
+from ._source_records import Fetched, Listing, Path, Records, Source, Unknown
+from ._source_samples import SampleProtocol, Samples, decoded, has_sample, samples_source
+from ._source_timm import timm_source
+from ._source_torchvision import torchvision_source
+
+__all__ = [
+    "Fetched",
+    "Fields",
+    "HuggingFaceImages",
+    "Listing",
+    "Path",
+    "Records",
+    "SampleProtocol",
+    "Samples",
+    "Source",
+    "Unknown",
+    "decoded",
+    "recognise",
+]
+
+_ADD_SAMPLE = (
+    "give it a method sample(i) that returns the image's path or bytes and the target: "
+    "bothends.torch.Samples"
+)
+
+
+def recognise(dataset: Any) -> Source:
+    """What bothends reads in the place of `dataset[i]`.
+
+    Raises:
+        Unknown: `dataset[i]` may be anything: it is left to PyTorch's own loader.
+    """
+    source = _recognised(dataset)
+    if source.n_samples == 0:
+        raise Unknown("the data set has no samples")
+    return source
+
+
+def _recognised(dataset: Any) -> Source:
+    try:
+        return _of_a_library(dataset)
+    except Unknown:
+        # Also what is known and refused may say where its images are.
+        if has_sample(dataset):
+            return samples_source(dataset)
+        raise
+
+
+def _of_a_library(dataset: Any) -> Source:
+    if isinstance(dataset, (str, os.PathLike)):
+        raise Unknown(
+            f"the data set is the path {os.fspath(dataset)!r}",
+            "give torchvision.datasets.ImageFolder(path, transform), or use bothends.Loader",
+        )
+    code = getitem(dataset)
+    found = (
+        huggingface_source(dataset, code)
+        or torchvision_source(dataset, code)
+        or nested_source(dataset, code, _recognised)
+        or timm_source(dataset, code)
+    )
+    if found is not None:
+        return found
+    if is_a(dataset, "torch.utils.data.dataset.IterableDataset"):
+        line = f"the {type(dataset).__name__} is a stream, which cannot be indexed"
+        raise Unknown(line, _ADD_SAMPLE)
+    raise Unknown(f"the data set {_name(dataset)} is not known", _ADD_SAMPLE)
+
+
+def _name(dataset: Any) -> str:
+    return f"{type(dataset).__module__}.{type(dataset).__qualname__}"
