@@ -1,0 +1,347 @@
+"""Worker processes.
+
+How a worker ends:
+1. `close`, the garbage collector and the interpreter's exit close its socket. It sees the end of
+   the stream after the task that it works on; what has not ended after `GRACE_S` is killed.
+2. The death of the parent closes the socket, too. No other process holds that end: `_forsake`
+   closes it in every fork. Where it can, the kernel kills the worker at once.
+3. The death of a worker raises an `Error` in the parent, which names process and signal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ._errors import Error, OptionsError
+from ._parcels import SMALL_BYTES, Arena, Channel, Parcel
+from ._tasks import GRACE_S, Failure, Job, Method, Task, begun, outcome_of
+
+# Seconds between two looks at whether the workers still live.
+POLL_S = 0.5
+# Results whose memory a script may keep; of further ones it gets copies.
+KEPT_REGIONS = 8
+
+
+@dataclass
+class _Worker:
+    """A worker process, as the parent sees it."""
+
+    number: int
+    process: Any
+    channel: Channel
+    tasks: set[int] = field(default_factory=set)
+
+
+class Processes:
+    """A crew of worker processes."""
+
+    def __init__(self, job: Job, method: Method) -> None:
+        self.lock = threading.RLock()
+        self.forgotten: deque[int] = deque()
+        self._arrived: dict[int, Parcel] = {}
+        self._next = 0
+        self._workers: list[_Worker] = []
+        self._end = weakref.finalize(self, _end, os.getpid(), self._workers)
+        self._poll = select.poll()
+        self._by_fd: dict[int, _Worker] = {}
+        try:
+            for number in range(job.n_workers):
+                worker = _start(job, number, method)
+                self._workers.append(worker)
+                self._by_fd[worker.channel.fileno()] = worker
+                self._poll.register(worker.channel.fileno(), select.POLLIN)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def closed(self) -> bool:
+        return not self._end.alive
+
+    def pids(self) -> list[int]:
+        return [] if self.closed else [worker.process.pid for worker in self._workers]
+
+    def submit(self, task: Task) -> int:
+        """Gives a task to whom has the fewest."""
+        number = self._next
+        self._next += 1
+        with self._whole():
+            worker = min(self._workers, key=lambda worker: len(worker.tasks))
+            message, fds = worker.channel.packed(number, task)
+            worker.tasks.add(number)
+            while not self._sent(worker, message, fds):
+                worker.channel.wait_writable(POLL_S)
+                self._look(worker)
+        return number
+
+    def turn(self, seconds: float) -> None:
+        """Takes in what has arrived; waits for it at most so long."""
+        with self._whole():
+            self._forget()
+            ready = self._poll.poll(seconds * 1000)
+            for fd, _ in ready:
+                self._receive(self._by_fd[fd])
+            if seconds and not ready:
+                for worker in self._workers:
+                    self._look(worker)
+
+    def has(self, number: int) -> bool:
+        return number in self._arrived
+
+    def take(self, number: int) -> Any:
+        """A task's result, in the region where it lies, or as a copy where many are kept."""
+        parcel = self._arrived.pop(number)
+        kept = sum(len(worker.channel.kept) for worker in self._workers)
+        return parcel.views() if kept < KEPT_REGIONS else parcel.copies()
+
+    def close(self) -> None:
+        # Fails in a fork by doing nothing: `_end` knows its process.
+        self._end()
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """What is between messages must not break off: behind a Ctrl-C, nobody knows which of
+        them was read."""
+        if self.closed:
+            raise Error("the workers have ended; start others")
+        try:
+            yield
+        except Exception as error:
+            # That a task cannot be pickled is said before anything was sent.
+            if isinstance(error, (Error, OSError)):
+                self.close()
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def _sent(self, worker: _Worker, message: bytes, fds: list[int]) -> bool:
+        try:
+            return worker.channel.send(message, fds)
+        except (BrokenPipeError, ConnectionResetError):
+            raise _death(worker) from None
+
+    def _receive(self, worker: _Worker) -> None:
+        """All that a worker has sent by now."""
+        while True:
+            try:
+                parcel = worker.channel.receive()
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                parcel = None
+            if parcel is None:
+                raise _death(worker)
+            worker.tasks.discard(parcel.number)
+            self._arrived[parcel.number] = parcel
+
+    def _forget(self) -> None:
+        """Lets go of results that nobody will ask for; of those to come, when they are there."""
+        for _ in range(len(self.forgotten)):
+            number = self.forgotten.popleft()
+            parcel = self._arrived.pop(number, None)
+            if parcel is not None:
+                parcel.drop()
+            else:
+                self.forgotten.append(number)
+
+    def _look(self, worker: _Worker) -> None:
+        if worker.process.exitcode is not None:
+            raise _death(worker)
+
+
+def _death(worker: _Worker) -> Error:
+    """What became of a worker that is no more."""
+    worker.process.join(GRACE_S)
+    code = worker.process.exitcode
+    who = f"worker {worker.number} (process {worker.process.pid})"
+    if code is None or code >= 0:
+        how = "" if code is None else f" with exit code {code}"
+        return Error(f"{who} has ended{how} in the middle of its work; its own output says why")
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else "no name"
+    line = f"{who} was killed by signal {-code} ({name})"
+    if -code == signal.SIGKILL:
+        line += "; the kernel does so where memory runs out: use fewer workers, or smaller batches"
+    return Error(line)
+
+
+def _start(job: Job, number: int, method: Method) -> _Worker:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    _ends.add(ours)
+    # The kernel's signal at a parent's death comes at the death of the *thread* that forked.
+    is_main = threading.current_thread() is threading.main_thread()
+    watched = os.getpid() if is_main and method == "fork" else None
+    process = multiprocessing.get_context(method).Process(  # type: ignore[attr-defined]
+        target=_serve,
+        args=(theirs, job, number, watched),
+        name=f"bothends-worker-{number}",
+        daemon=True,
+    )
+    try:
+        with warnings.catch_warnings():
+            # Python warns of forks beside threads. The child touches none of theirs.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+    except Exception as error:
+        ours.close()
+        if method == "fork":
+            raise
+        line = f"workers that are not forks get what they run by pickling: {error}; "
+        raise OptionsError(line + "move it to the top level of a module, or use fork") from error
+    finally:
+        theirs.close()
+    ours.setblocking(False)
+    return _Worker(number, process, Channel(ours))
+
+
+def _end(owner: int, workers: list[_Worker]) -> None:
+    """Ends the processes; see the module's text, 1."""
+    if os.getpid() != owner:
+        return
+    for worker in workers:
+        worker.channel.close()
+    end = time.monotonic() + GRACE_S
+    for worker in workers:
+        worker.process.join(max(0.0, end - time.monotonic()))
+        if worker.process.exitcode is None:
+            worker.process.kill()
+    for worker in workers:
+        worker.process.join()
+
+
+# The parent's ends of all sockets. Another process that held one would keep workers alive.
+_ends: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _forsake() -> None:
+    for end in list(_ends):
+        end.close()
+    _ends.clear()
+
+
+os.register_at_fork(after_in_child=_forsake)
+
+
+# ---- in a worker process ------------------------------------------------------------------
+
+
+def _serve(end: socket.socket, job: Job, number: int, watched: int | None) -> None:
+    """A worker's life."""
+    channel = Channel(end)
+    _settle(watched)
+    if "torch" in sys.modules:
+        _settle_torch(job, number, channel.arena)
+    work = begun(job, number)
+    while (parcel := channel.receive()) is not None:
+        # Tasks that were sent before the end are nobody's any more.
+        if channel.is_alone() or not _answer(channel, parcel, work, number):
+            return
+
+
+def _answer(
+    channel: Channel, parcel: Parcel, work: Callable[[Task], Any], number: int
+) -> bool:
+    """Works on one task; False if the parent is gone. Nothing of the task outlives the call."""
+    try:
+        packed = channel.packed(parcel.number, outcome_of(work, _task(channel, parcel), number))
+    except Exception:
+        # What cannot be pickled or unpickled; a failure always can.
+        packed = channel.packed(parcel.number, Failure.now(number))
+    try:
+        return channel.send(*packed)
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+
+
+def _task(channel: Channel, parcel: Parcel) -> Task:
+    task: Task = parcel.views() if len(channel.kept) < KEPT_REGIONS else parcel.copies()
+    return task
+
+
+def _settle(watched: int | None) -> None:
+    """Makes a process a worker: Ctrl-C and handlers of signals are its parent's."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    # What the parent left is never collected here: no finalizer of its runs in this process,
+    # and its pages stay shared.
+    gc.freeze()
+    if watched is None:
+        return
+    import ctypes
+
+    set_parent_death_signal = 1
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != watched:
+        os._exit(1)
+
+
+def _settle_torch(job: Job, number: int, arena: Arena) -> None:
+    """Makes it one of `torch.utils.data`, for code that asks."""
+    import torch.utils.data
+    from torch.utils.data._utils import collate, worker
+
+    # As PyTorch: its threads do not survive a fork, and the workers are parallel as they are.
+    torch.set_num_threads(1)
+    seed = job.setting.seed + number
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed % 2**32)
+    torch.default_generator.manual_seed(seed % 2**63)
+    worker._worker_info = worker.WorkerInfo(
+        id=number, num_workers=job.n_workers, seed=seed, dataset=job.setting.dataset
+    )
+    known = collate.default_collate_fn_map
+    if known.get(torch.Tensor) is collate.collate_tensor_fn:
+        known[torch.Tensor] = _stacker(arena)
+
+
+def _stacker(arena: Arena) -> Callable[..., Any]:
+    """How `default_collate` stacks in a worker: right into the memory that the parent has mapped,
+    where PyTorch's would make a file in /dev/shm for each batch."""
+    import torch
+    from torch.utils.data._utils.collate import collate_tensor_fn
+
+    def stack(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+        first = batch[0]
+        if first.is_nested or first.layout is not torch.strided:
+            refused: torch.Tensor = collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
+            return refused
+        out = None
+        n_bytes = len(batch) * first.numel() * first.element_size()
+        if n_bytes >= SMALL_BYTES and all(_is_alike(row, first) for row in batch):
+            memory = torch.from_numpy(arena.room(n_bytes))
+            out = memory.view(first.dtype).view(len(batch), *first.shape)
+        return torch.stack(tuple(batch), 0, out=out)
+
+    return stack
+
+
+def _is_alike(row: Any, first: Any) -> bool:
+    """Whether two tensors can be stacked into memory that is there."""
+    import torch
+
+    return (
+        type(row) is torch.Tensor
+        and row.shape == first.shape
+        and row.dtype == first.dtype
+        and row.device.type == "cpu"
+        and not row.requires_grad
+    )
