@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use bothends_core::digest::sample_digest;
 use bothends_core::order::{OrderConfig, Repeats};
 use bothends_runtime::{
-    Deal, Loader, Polled, Records, RunConfig, RuntimeError, Supplied, SuppliedFile,
-    options,
+    Deal, Loader, Polled, Records, Redecode, RunConfig, RuntimeError, Supplied,
+    SuppliedFile, options,
 };
 use bothends_tests::{generated, programs};
 use serde_json::{Value, json};
@@ -231,6 +231,53 @@ fn a_fetched_sample_without_bytes_is_a_bad_one() -> Result<()> {
     let batches = rest(&*begin(&mut loader, &ORDER, &ENDS)?)?;
     ensure!(batches.iter().map(Vec::len).sum::<usize>() == ORDER.len() - 1);
     Ok(())
+}
+
+/// Files whose second half is missing, and who knows them whole.
+#[derive(Debug)]
+struct Halves(OfFiles);
+
+impl Records for Halves {
+    fn read(&self, sample: u64) -> Result<Vec<u8>, String> {
+        let mut bytes = self.0.read(sample)?;
+        bytes.truncate(bytes.len() / 2);
+        Ok(bytes)
+    }
+}
+
+impl Redecode for Halves {
+    fn redecode(&self, record: &[u8]) -> Result<Vec<u8>, String> {
+        let mut files = (0..N).map(|sample| self.0.read(sample).unwrap());
+        files.find(|file| file.starts_with(record)).ok_or("it is no half".to_owned())
+    }
+}
+
+#[test]
+fn what_is_refused_is_decoded_by_the_callers_decoder_and_counted() -> Result<()> {
+    let expected = whole_of(&listed()?)?;
+    let root = generated()?;
+    let files = files()?.iter().map(|file| root.join(file)).collect();
+    let halves = Arc::new(Halves(OfFiles { files, bad: None }));
+    let labels = vec![0; usize::try_from(N)?];
+    let given = Supplied::records("halves", &labels, Arc::clone(&halves) as _)?;
+    let config = RunConfig {
+        supplied: Some(given),
+        redecoder: Some(halves),
+        ..config(root, &json!({}))?
+    };
+    let mut loader = Loader::open(config.clone())?;
+    ensure!(rest(&*begin(&mut loader, &ORDER, &ENDS)?)? == expected);
+    let stats = loader.stats();
+    // Repetitions are samples of their own.
+    ensure!(stats.redecoded.len() == ORDER.len() && stats.skipped.is_empty());
+    ensure!(stats.redecoded[0].why.contains("damaged"), "{:?}", stats.redecoded[0]);
+    let mut refused = Loader::open(RunConfig { redecoder: None, ..config })?;
+    ensure!(rest(&*begin(&mut refused, &ORDER, &ENDS)?).is_err(), "nobody decodes them");
+    Ok(())
+}
+
+fn whole_of(given: &Supplied) -> Result<Vec<Rows>> {
+    rest(&*begin(&mut supplied(given.clone(), &json!({}))?, &ORDER, &ENDS)?)
 }
 
 #[test]

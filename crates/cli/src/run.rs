@@ -108,6 +108,7 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
     };
     Ok(RunConfig {
         supplied: None,
+        redecoder: None,
         data: args.data.clone(),
         recipe: recipe(&args.recipe)?,
         batch_size: args.batch_size,

@@ -13,7 +13,7 @@ use pyo3::pybacked::PyBackedBytes;
 
 use crate::batch::{Batch, Form};
 use crate::errors::raised;
-use crate::supplied::Samples;
+use crate::supplied::{self, Samples};
 
 /// How long a wait goes on before Python's signals are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -29,15 +29,22 @@ pub(crate) struct NativeLoader {
 
 #[pymethods]
 impl NativeLoader {
-    /// Opens a loader from its options, a JSON object, and the samples where Python lists
-    /// them. Blocks on the file system and on devices.
+    /// Opens a loader from its options, a JSON object, the samples where Python lists them, and
+    /// a function that makes a PNG of a record that the native decoders refuse. Blocks on
+    /// the file system and on devices.
     #[new]
-    #[pyo3(signature = (options, samples=None))]
-    fn new(py: Python<'_>, options: &str, samples: Option<&Samples>) -> PyResult<Self> {
+    #[pyo3(signature = (options, samples=None, redecode=None))]
+    fn new(
+        py: Python<'_>,
+        options: &str,
+        samples: Option<&Samples>,
+        redecode: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let redecoder = redecode.map(supplied::redecoder);
         let opened = py.detach(|| {
             let config = bothends_runtime::options(options)?;
             let supplied = samples.map(Samples::supplied).transpose()?;
-            Loader::open(RunConfig { supplied, ..config })
+            Loader::open(RunConfig { supplied, redecoder, ..config })
         });
         let loader = opened.map_err(|error| raised(py, &error))?;
         let form = Form {

@@ -4,9 +4,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use bothends_runtime::{Records, RuntimeError, Supplied, SuppliedFile};
+use bothends_runtime::{
+    Records, Redecode, Redecoder, RuntimeError, Supplied, SuppliedFile,
+};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
 
 /// A list of samples, as a loader is opened with. It holds no file open and reads none.
 #[pyclass(frozen, module = "bothends._native")]
@@ -21,7 +24,7 @@ enum Kind {
     Fetched(Arc<Fetch>),
 }
 
-/// A function of Python's that gives a record's bytes.
+/// A function of Python's that gives bytes.
 struct Fetch {
     function: Py<PyAny>,
 }
@@ -75,6 +78,21 @@ impl Samples {
                 Supplied::files(Path::new(&self.root), (0..paths.len()).map(file))
             }
         }
+    }
+}
+
+/// A function of Python's as a decoder of last resort.
+pub(crate) fn redecoder(function: Py<PyAny>) -> Redecoder {
+    Arc::new(Fetch { function })
+}
+
+impl Redecode for Fetch {
+    fn redecode(&self, record: &[u8]) -> Result<Vec<u8>, String> {
+        Python::attach(|py| {
+            let given = self.function.bind(py).call1((PyBytes::new(py, record),));
+            let bytes = given.and_then(|given| Ok(given.extract::<PyBackedBytes>()?));
+            bytes.map(|bytes| bytes.to_vec()).map_err(|error| error.to_string())
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_io::ReaderKind;
 
 use crate::device::DeviceSpec;
+use crate::redecode::Redecoder;
 use crate::supplied::Supplied;
 
 /// What happens to a sample that cannot be read or decoded.
@@ -174,6 +175,8 @@ pub struct RunConfig {
     pub output: Output,
     /// Rank, world and the policy for a last, incomplete step.
     pub rank: RankConfig,
+    /// Who decodes what `ops` refuses, before it is a bad sample.
+    pub redecoder: Option<Redecoder>,
     /// What happens to a bad sample.
     pub on_bad: BadPolicy,
     /// Percentage of device batches that the host recomputes to catch a device that lies.
@@ -206,6 +209,7 @@ impl RunConfig {
             objective: Objective::Throughput,
             output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
             rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
+            redecoder: None,
             on_bad: BadPolicy::Raise,
             audit_percent: 0,
             memory: MemoryBudget::Slots(192 << 20),

@@ -5,7 +5,7 @@
 //! made again here, and the policy is applied to what that attempt says.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bothends_accel::{Ring, Slot};
@@ -13,7 +13,7 @@ use bothends_core::ids::{BatchIdx, EpochIdx, Label, Prong, SampleId};
 use bothends_core::plan::Plan;
 use bothends_core::recipe::{BatchKey, Recipe, Size, partner};
 use bothends_core::rng::Draws;
-use bothends_core::sample::SampleKey;
+use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_ops::{Finish, Scratch};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 use serde::Serialize;
@@ -22,6 +22,7 @@ use crate::batch::{Batch, Mixed, Release, Row};
 use crate::collect::{Event, Made};
 use crate::config::BadPolicy;
 use crate::error::RuntimeError;
+use crate::redecode::Redecoder;
 use crate::shutdown::{PATIENCE, Stop};
 use crate::source::Source;
 use crate::stall::StallGauge;
@@ -52,6 +53,7 @@ pub(crate) struct FeedAccount {
     /// Seconds in which a finished batch waited for the consumer.
     pub(crate) backpressure_s: f64,
     pub(crate) skipped: Vec<Skipped>,
+    pub(crate) redecoded: Vec<Skipped>,
     pub(crate) audited: u64,
 }
 
@@ -65,6 +67,7 @@ pub(crate) struct Feed {
     pub(crate) mixing: Mixing,
     /// Slots of converted batches; `None` where the cut is the output.
     pub(crate) converted: Option<Ring>,
+    pub(crate) redecoder: Option<Redecoder>,
     pub(crate) on_bad: BadPolicy,
     pub(crate) audit_percent: u8,
     /// The devices' names, for errors.
@@ -196,7 +199,24 @@ impl Feed {
         let piece = self.source.piece(key);
         let bytes = self.source.read(sample, piece)?;
         let record = self.source.record(sample, piece, &bytes)?;
-        self.source.pipeline.run(scratch, key, record, out).map_err(|e| e.to_string())
+        let is_file = record.row_groups.is_none() && record.encoding == Encoding::Image;
+        let made = self.source.pipeline.run(scratch, key, record, out);
+        let Err(why) = made.map_err(|e| e.to_string()) else { return Ok(()) };
+        let Some(redecoder) = self.redecoder.as_ref().filter(|_| is_file) else {
+            return Err(why);
+        };
+        let png = redecoder.redecode(&bytes).map_err(|also| format!("{why}; {also}"))?;
+        let record = Record::new(&png, Encoding::Image);
+        self.source.pipeline.run(scratch, key, record, out).map_err(|e| e.to_string())?;
+        let file = self.source.file_name(sample);
+        let policy = "redecoded";
+        let redecoded = Skipped { sample: sample.0, file, why, policy };
+        self.account().redecoded.push(redecoded);
+        Ok(())
+    }
+
+    fn account(&self) -> MutexGuard<'_, FeedAccount> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -228,7 +248,7 @@ impl Feed {
         }
         let policy = self.on_bad.name();
         let skipped = Skipped { sample: sample.0, file, why, policy };
-        self.account.lock().unwrap_or_else(PoisonError::into_inner).skipped.push(skipped);
+        self.account().skipped.push(skipped);
         Ok(self.on_bad == BadPolicy::Skip)
     }
 
@@ -293,7 +313,7 @@ impl Feed {
                 return Err(sample);
             }
         }
-        self.account.lock().unwrap_or_else(PoisonError::into_inner).audited += 1;
+        self.account().audited += 1;
         Ok(())
     }
 

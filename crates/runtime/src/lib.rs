@@ -31,6 +31,7 @@ mod nearest;
 mod options;
 
 mod device;
+mod redecode;
 mod side_index;
 mod source;
 mod storage;
@@ -93,6 +94,7 @@ pub use look::{Looked, look};
 pub use machine::Machine;
 pub use measure::{Alone, Measured, measure_accelerator};
 pub use options::{in_keys, options};
+pub use redecode::{Redecode, Redecoder};
 pub use report::{BackReport, EpochReport};
 pub use result::{
     AcceleratorResult, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult,

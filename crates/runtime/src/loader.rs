@@ -79,6 +79,8 @@ pub struct LoaderStats {
     pub rescued: u64,
     /// Samples that the bad-sample policy was applied to, each once: the quarantine list.
     pub skipped: Vec<Skipped>,
+    /// Samples that `ops` refused and the caller's decoder decoded, each once.
+    pub redecoded: Vec<Skipped>,
     /// Seconds for which a consumer waited, by cause.
     pub stall: Stall,
     /// Seconds for which a finished batch waited for a consumer.
@@ -115,6 +117,7 @@ struct Ended {
     rescued: u64,
     back: Vec<DeviceStats>,
     skipped: BTreeMap<u64, Skipped>,
+    redecoded: BTreeMap<u64, Skipped>,
     stall: Stall,
     backpressure_s: f64,
 }
@@ -353,6 +356,7 @@ impl Loader {
             back: ended.back.clone(),
             rescued: ended.rescued,
             skipped: ended.skipped.values().cloned().collect(),
+            redecoded: ended.redecoded.values().cloned().collect(),
             stall: ended.stall,
             backpressure_s: ended.backpressure_s,
             storage_read_bytes: self.runtime().storage_read_bytes(),
@@ -421,7 +425,9 @@ fn cannot_deal(n_left: u32, consumers: u32) -> RuntimeError {
 
 impl Ended {
     fn add(&mut self, devices: &[Device], report: EpochReport) {
-        let EpochReport { counts, back, skipped, stall, backpressure_s, .. } = report;
+        let EpochReport {
+            counts, back, skipped, redecoded, stall, backpressure_s, ..
+        } = report;
         self.front_batches += u64::from(counts.front.delivered);
         self.rescued += u64::from(counts.rescued);
         self.back.resize_with(devices.len(), DeviceStats::default);
@@ -434,6 +440,7 @@ impl Ended {
             sum.failure = report.lost.or(report.last_failure).or(sum.failure.take());
         }
         self.skipped.extend(skipped.into_iter().map(|bad| (bad.sample, bad)));
+        self.redecoded.extend(redecoded.into_iter().map(|bad| (bad.sample, bad)));
         self.stall += stall;
         self.backpressure_s += backpressure_s;
     }

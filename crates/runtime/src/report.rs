@@ -28,6 +28,8 @@ pub struct EpochReport {
     pub back: Vec<BackReport>,
     /// Samples that the bad-sample policy was applied to.
     pub skipped: Vec<Skipped>,
+    /// Samples that the caller's decoder decoded, as `ops` refused them.
+    pub redecoded: Vec<Skipped>,
     /// Device batches that the host recomputed and found equal.
     pub audited: u64,
     /// Why the consumer waited.
@@ -55,6 +57,7 @@ impl EpochReport {
             counts,
             back: back.collect(),
             skipped: remains.account.skipped,
+            redecoded: remains.account.redecoded,
             audited: remains.account.audited,
             stall: remains.stall,
             cpu: remains.cpu,

@@ -96,6 +96,7 @@ impl Runtime {
             finish: Arc::clone(&self.finish),
             mixing: self.mixing(),
             converted: self.converted.clone(),
+            redecoder: self.config.redecoder.clone(),
             on_bad: self.config.on_bad,
             audit_percent: self.config.audit_percent,
             devices: self.devices.iter().map(|d| d.name.clone()).collect(),
