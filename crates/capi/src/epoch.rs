@@ -31,7 +31,8 @@ pub struct be_epoch {
 /// The next batch of `consumer` (from 0), waiting for it no longer than `timeout_ms`
 /// milliseconds; 0 looks and does not wait, `BE_FOREVER` has no limit. Answers `BE_BATCH`
 /// with the batch in `out`, `BE_PENDING`, `BE_END`, or an error, after which the epoch has
-/// ended. Release every batch with `be_batch_release`.
+/// ended: `BE_ERROR_OPTIONS` where the loader began another epoch meanwhile, or was closed.
+/// Release every batch with `be_batch_release`.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_epoch_next(
     epoch: Option<&be_epoch>,
