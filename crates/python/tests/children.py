@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -55,6 +56,13 @@ def line(child: subprocess.Popen[str]) -> str:
         child.kill()
         raise AssertionError(child.communicate()[1])
     return text
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def eventually(seconds: float, holds: Callable[[], bool]) -> bool:

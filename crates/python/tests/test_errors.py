@@ -46,9 +46,33 @@ def test_options(
     assert "--" not in str(raised.value), "Python has keys, not flags"
 
 
-def test_an_unknown_option_is_a_type_error(small: Path) -> None:
-    with pytest.raises(TypeError, match="bacth_size"):
-        bothends.Loader(small, "raw", bacth_size=3)
+UNKNOWN = [("bacth_size", "batch_size"), ("num_workers", "workers"), ("drop_last", "last")]
+
+
+@pytest.mark.parametrize(("name", "near"), UNKNOWN)
+def test_an_unknown_option_names_the_nearest(small: Path, name: str, near: str) -> None:
+    with pytest.raises(bothends.OptionsError, match=f"`{name}`.* did you mean `{near}`"):
+        bothends.Loader(small, "raw", **{name: 3})
+
+
+def test_an_unknown_option_like_none_is_named(small: Path) -> None:
+    with pytest.raises(bothends.OptionsError, match="`zzz` is no option of bothends.Loader$"):
+        bothends.Loader(small, "raw", zzz=3)
+
+
+class Folder:
+    """What a data set of torchvision's looks like."""
+
+    root = "/data/train"
+
+
+def test_a_data_set_or_a_transform_in_the_wrong_place_is_told(small: Path) -> None:
+    data: Any = Folder()
+    with pytest.raises(bothends.OptionsError, match="`data` is of type Folder.*/data/train"):
+        bothends.Loader(data, "raw")
+    transform: Any = Folder()
+    with pytest.raises(bothends.OptionsError, match="`recipe` is of type Folder.*DataLoader"):
+        bothends.Loader(small, transform)
 
 
 def test_classes() -> None:

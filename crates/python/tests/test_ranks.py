@@ -64,6 +64,32 @@ def test_torchrun_comes_before_slurm(small: Path, monkeypatch: pytest.MonkeyPatc
     assert "rank 1 of 4" in who(small)
 
 
+def test_ranks_are_those_when_iterating_begins(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: a loader made before the process knows its rank delivers the whole epoch."""
+    batches = loader(small, rank=None, world_size=None, last="pad", batch_size=2)
+    whole = len(batches)
+    for variable, value in LAUNCHERS[0].items():
+        monkeypatch.setenv(variable, value)
+    assert len(batches) == 3 < whole == 12
+    assert sorted(ids(steps(batches))) != list(range(23))
+    assert "rank 1 of 4" in repr(batches)
+
+
+def test_a_world_without_a_rank_is_no_world_of_one(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: Lightning's children, which have no RANK, each load the whole epoch."""
+    batches = loader(small, rank=None, world_size=None)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    for begin in (iter, bothends.Loader.batches, lambda made: made.consumers(1)):
+        with pytest.raises(bothends.OptionsError, match="init_process_group, or give rank"):
+            begin(batches)
+    assert len(steps(loader(small, rank=0, world_size=1))) == 5
+
+
 def of_ranks(data: Path, world: int, **options: Any) -> list[list[Step]]:
     return [steps(loader(data, rank=r, world_size=world, **options)) for r in range(world)]
 
@@ -193,28 +219,7 @@ time.sleep(3600)
 def test_data_parallel_training(small: Path, world: int) -> None:
     """Real processes with gloo, and 23 samples, which no number of ranks divides."""
     pytest.importorskip("torch")
-    port = str(free_port())
-    ranks = [
-        children.start(
-            DDP,
-            small,
-            RANK=str(r),
-            WORLD_SIZE=str(world),
-            MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=port,
-            OMP_NUM_THREADS="1",
-        )
-        for r in range(world)
-    ]
-    stuck = threading.Timer(110, lambda: [rank.kill() for rank in ranks])
-    stuck.start()
-    try:
-        said = [json.loads(last_word(rank)) for rank in ranks]
-    finally:
-        stuck.cancel()
-        for rank in ranks:
-            rank.kill()
-            rank.communicate()
+    said = of_processes(DDP, small, world)
     for last in ("drop", "pad", "wrap", "even"):
         seen = [i for rank in said for i in rank[last]["samples"]]
         assert len({rank[last]["steps"] for rank in said}) == 1
@@ -231,19 +236,37 @@ def test_data_parallel_training(small: Path, world: int) -> None:
     assert 0 < bright < 23, "the metric tells samples apart"
 
 
+def of_processes(code: str, data: Path, world: int) -> list[Any]:
+    """What each rank of as many processes says, a line of JSON."""
+    port = str(children.free_port())
+    ranks = [
+        children.start(
+            code,
+            data,
+            RANK=str(r),
+            WORLD_SIZE=str(world),
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=port,
+            OMP_NUM_THREADS="1",
+        )
+        for r in range(world)
+    ]
+    stuck = threading.Timer(110, lambda: [rank.kill() for rank in ranks])
+    stuck.start()
+    try:
+        return [json.loads(last_word(rank)) for rank in ranks]
+    finally:
+        stuck.cancel()
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+
+
 def last_word(rank: Any) -> str:
     """Its line of JSON; others come before it."""
     while not (line := children.line(rank)).startswith("{"):
         pass
     return line
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def test_a_step_is_the_same_for_any_number_of_ranks(small: Path) -> None:
@@ -259,3 +282,80 @@ def test_a_step_is_the_same_for_any_number_of_ranks(small: Path) -> None:
             if i >= 0
         ]
         assert np.array_equal(both[order], batch.images[0][: len(order)])
+
+
+# ---- bothends.torch.DataLoader ------------------------------------------------------------
+
+LOADERS = """
+import datetime, json, os, sys, time, warnings
+import torch, torch.distributed as dist
+from loaders import TRAIN, numbered, order, stream
+from bothends.torch import DataLoader
+data = numbered(sys.argv[1], TRAIN)
+def made(**options):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        loader = DataLoader(data, batch_size=4, **options)
+        epochs = [sum(order(loader), []) for _ in range(2)]
+    lines = [str(w.message) for w in said if "ranks" in str(w.message)]
+    return {"len": len(loader), "epochs": epochs, "said": lines}
+early = DataLoader(data, batch_size=4, shuffle=True, ranks="shard")
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+torch.manual_seed(dist.get_rank())
+said = {
+    "shuffled": made(shuffle=True),
+    "sequential": made(),
+    "shard": made(ranks="shard"),
+    "replicate": made(shuffle=True, ranks="replicate"),
+    "sampler": made(sampler=torch.utils.data.DistributedSampler(data)),
+    "dropped": made(shuffle=True, drop_last=True, ranks="shard"),
+    "early": {"epochs": [sum(order(early), [])], "len": len(early)},
+}
+resumed = DataLoader(data, batch_size=4, shuffle=True, ranks="shard")
+feed = iter(early)
+head = next(feed)
+resumed.load_state_dict(early.state_dict())
+said["resumes"] = stream(resumed) == stream(feed)
+print(json.dumps(said), flush=True)
+time.sleep(3600)
+"""
+
+
+def test_ranks_without_a_sampler(small: Path) -> None:
+    """Symptom: under torchrun, Lightning and Accelerate every rank loads the whole epoch, and
+    nothing is said. Each rank has another seed here, as scripts have."""
+    pytest.importorskip("torchvision")
+    said = of_processes(LOADERS, small, 2)
+    assert all(rank["resumes"] for rank in said)
+    for case in ("shuffled", "shard", "early", "sampler"):
+        for epochs in zip(*(rank[case]["epochs"] for rank in said), strict=True):
+            assert [len(epoch) for epoch in epochs] == [12, 12]
+            assert {*epochs[0], *epochs[1]} == set(range(23))
+        assert {rank[case]["len"] for rank in said} == {3}
+    assert all(a != b for rank in said for a, b in [rank["shuffled"]["epochs"]])
+    for rank in said:
+        assert rank["sequential"]["epochs"] == [list(range(23))] * 2
+        assert [sorted(epoch) for epoch in rank["replicate"]["epochs"]] == [list(range(23))] * 2
+        assert len(rank["shuffled"]["said"]) == len(rank["sequential"]["said"]) == 1
+        assert "gets a part of the shuffled epoch" in rank["shuffled"]["said"][0]
+        assert "every rank loads all 23 samples" in rank["sequential"]["said"][0]
+        for case in ("shard", "replicate", "sampler"):
+            assert rank[case]["said"] == []
+    dropped = [rank["dropped"]["epochs"][0] for rank in said]
+    assert len(dropped[0]) == len(dropped[1]) == 8 and not {*dropped[0]} & {*dropped[1]}
+
+
+def test_ranks_that_cannot_agree_are_told(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: ranks that shuffle by different seeds share an epoch with samples twice or never."""
+    pytest.importorskip("torchvision")
+    from loaders import numbered, order, quiet
+
+    for variable, value in LAUNCHERS[0].items():
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(bothends.OptionsError, match="give seed="):
+        iter(quiet(numbered(small), shuffle=True))
+    seen = []
+    for rank in range(4):
+        monkeypatch.setenv("RANK", str(rank))
+        seen += sum(order(quiet(numbered(small), shuffle=True, seed=1, ranks="shard")), [])
+    assert len(seen) == 24 and set(seen) == set(range(23))

@@ -18,6 +18,7 @@ import numpy as np
 import torch.utils.data as theirs
 import torchvision.transforms as v1
 from bothends.torch import DataLoader
+from PIL import Image
 from torchvision.datasets import CIFAR10, FakeData, ImageFolder
 
 from images import write_cifar10
@@ -128,12 +129,11 @@ def test_samplers(root: Path) -> None:
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("drops", [(False, False), (False, True), (True, False), (True, True)])
 def test_distributed_sampler(root: Path, shuffle: bool, drops: tuple[bool, bool]) -> None:
-    """As many batches of as many samples on each rank as PyTorch gives, and the same samples
-    over all ranks, in their order without shuffle."""
+    """Each rank gets the sampler's samples in the sampler's order: as many batches of as many
+    samples as PyTorch gives, with what it gives twice and without what it drops."""
     dataset = ImageFolder(root, EVAL)
     by_bytes = {image.numpy().tobytes(): n for n, (image, _) in enumerate(ours_in_order(dataset))}
     for world, batch_size in ((3, 2), (2, 4), (2, 6), (4, 3), (5, 1)):
-        seen, expected = [], []
         for rank in range(world):
             sampler = theirs.DistributedSampler(
                 dataset, world, rank, shuffle=shuffle, seed=5, drop_last=drops[0]
@@ -141,30 +141,24 @@ def test_distributed_sampler(root: Path, shuffle: bool, drops: tuple[bool, bool]
             common = {"batch_size": batch_size, "sampler": sampler, "drop_last": drops[1]}
             made, before = ours(dataset, **common), theirs.DataLoader(dataset, **common)
             lengths = [len(labels) for _, labels in made]
-            if drops == (True, False) and 23 // world % batch_size:
-                # The sampler leaves samples out; here each comes, some of them twice.
-                assert sum(lengths) == -(-23 // world)
-            else:
-                assert lengths == [len(labels) for _, labels in before]
+            assert lengths == [len(labels) for _, labels in before]
             assert len(made) == len(lengths) == len(before)
             sampler.set_epoch(1)
-            seen += [by_bytes[image.numpy().tobytes()] for image in everything(made)[0]]
-            expected += list(sampler)
-        if drops == (False, False) and not shuffle:
-            assert sorted(seen) == sorted(expected)
-        elif not any(drops):
-            assert set(seen) == set(range(23)) and len(seen) == len(expected)
-        elif drops[1]:
-            assert len(seen) - len(set(seen)) < world
+            seen = [by_bytes[image.numpy().tobytes()] for image in everything(made)[0]]
+            assert seen == list(sampler)[: sum(lengths)]
 
 
 def test_less_than_a_batch_is_no_error(root: Path) -> None:
+    """As PyTorch's loader: one short batch, or none where the last one is dropped."""
     dataset = ImageFolder(root, EVAL)
-    made, line = warned(dataset, batch_size=24)
-    assert len(made) == 1 and "less than a step of 1 x 24" in line
-    with pytest.warns(UserWarning, match="less than a step of 2 x 12"):
+    options: list[dict[str, Any]] = [{"batch_size": 24}, {"batch_size": 24, "drop_last": True}]
+    for drop_last in (False, True):
         sampler = theirs.DistributedSampler(dataset, 2, 0)
-        assert len(DataLoader(dataset, 12, sampler=sampler, drop_last=True)) == 1
+        options.append({"batch_size": 13, "sampler": sampler, "drop_last": drop_last})
+    for option in options:
+        made, before = ours(dataset, **option), theirs.DataLoader(dataset, **option)
+        lengths = [[len(labels) for _, labels in loader] for loader in (made, before)]
+        assert lengths[0] == lengths[1] and len(made) == len(before) == len(lengths[0])
 
 
 def test_pytorchs_attributes_are_there(root: Path) -> None:
@@ -184,8 +178,11 @@ def test_a_closed_loader_says_so(root: Path) -> None:
     assert images.shape == (4, 3, 32, 32)
     with pytest.raises(bothends.OptionsError, match="closed"):
         iter(made)
-    left, _ = warned(theirs.Subset(dataset, [1, 2]), batch_size=2)
-    left.close()
+    left, _ = warned(Mine(), batch_size=2)
+    with left:
+        pass
+    with pytest.raises(bothends.OptionsError, match="closed"):
+        iter(left)
 
 
 def ours_in_order(dataset: Any) -> list[tuple[Any, int]]:
@@ -217,15 +214,21 @@ def test_cifar10(cifar: Path, train: bool) -> None:
     assert sorted(everything(shuffled)[1].tolist()) == sorted(dataset.targets)
 
 
-def test_a_cifar10_that_was_changed_is_pytorchs(cifar: Path) -> None:
-    for change in ("data", "targets"):
-        dataset = CIFAR10(cifar, transform=v1.ToTensor())
-        if change == "data":
-            dataset.data = 255 - dataset.data
-        else:
-            dataset.targets = dataset.targets[::-1]
-        _, line = warned(dataset, batch_size=8)
-        assert "changed" in line or "with label" in line
+def test_a_cifar10_with_other_images_is_pytorchs(cifar: Path) -> None:
+    dataset = CIFAR10(cifar, transform=v1.ToTensor())
+    dataset.data = 255 - dataset.data
+    made, line = warned(dataset, batch_size=8)
+    assert "not those of its files" in line
+    assert torch.equal(everything(made)[0], everything(theirs.DataLoader(dataset, 8))[0])
+
+
+def test_a_cifar10_with_other_labels_has_them(cifar: Path) -> None:
+    dataset = CIFAR10(cifar, transform=v1.ToTensor())
+    dataset.targets = dataset.targets[::-1]
+    images, labels = everything(ours(dataset, batch_size=8))
+    before = everything(theirs.DataLoader(dataset, batch_size=8))
+    assert torch.equal(images, before[0]) and torch.equal(labels, before[1])
+    assert labels.tolist() == dataset.targets
 
 
 def test_views_come_as_a_list(root: Path) -> None:
@@ -352,6 +355,24 @@ class Mine(theirs.Dataset):  # type: ignore[misc]
 
 def left(root: Path) -> dict[str, tuple[Any, dict[str, Any], str]]:
     folder = ImageFolder(root, EVAL)
+    loads = ImageFolder(root, EVAL, loader=lambda path: Image.open(path).convert("RGB"))
+    return {
+        "an unknown data set": (Mine(), {}, "Mine"),
+        "a made-up one": (FakeData(6, (3, 8, 8), transform=v1.ToTensor()), {}, "FakeData"),
+        "a loader of its own": (loads, {}, "loader of its own"),
+        "no batches": (folder, {"batch_size": None}, "batch_size is None"),
+        "all sizes": (ImageFolder(root, v1.ToTensor()), {"batch_size": 1}, "size"),
+    }
+
+
+LEFT = ["an unknown data set", "a made-up one", "a loader of its own", "no batches", "all sizes"]
+
+
+# ---- what is no plain folder in a plain order ---------------------------------------------
+
+
+def followed(root: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
+    folder = ImageFolder(root, EVAL)
     filtered = ImageFolder(root, EVAL)
     filtered.samples = filtered.samples[3:]
     filtered.imgs, filtered.targets = filtered.samples, filtered.targets[3:]
@@ -360,53 +381,66 @@ def left(root: Path) -> dict[str, tuple[Any, dict[str, Any], str]]:
     swapped = ImageFolder(root, EVAL)
     swapped.samples = [(path, 4 - label) for path, label in swapped.samples]
     loads = ImageFolder(root, EVAL, loader=torchvision.datasets.folder.pil_loader)
-    weighted = theirs.WeightedRandomSampler([1.0] * 23, 23)
+    generator = torch.Generator()
+    weighted = theirs.WeightedRandomSampler([1.0] * 23, 23, generator=generator)
     batches = theirs.BatchSampler(theirs.SequentialSampler(folder), 5, False)
+    few = theirs.RandomSampler(folder, num_samples=4, generator=generator)
+    others = theirs.SequentialSampler(ImageFolder(root, EVAL))
     return {
-        "an unknown data set": (Mine(), {}, "Mine"),
-        "a made-up one": (FakeData(6, (3, 8, 8), transform=v1.ToTensor()), {}, "FakeData"),
-        "a subset": (theirs.Subset(folder, [1, 2, 3]), {}, "Subset"),
-        "filtered": (filtered, {}, "lists 20 samples"),
-        "another order": (reordered, {}, "sample 7 of the data set is not"),
-        "other labels": (swapped, {}, "sample 0"),
-        "a loader of its own": (loads, {}, "loader of its own"),
-        "a weighted sampler": (folder, {"sampler": weighted}, "WeightedRandomSampler"),
-        "a batch sampler": (folder, {"batch_sampler": batches, "batch_size": 1}, "batch_sampler"),
-        "no batches": (folder, {"batch_size": None}, "batch_size is None"),
-        "all sizes": (ImageFolder(root, v1.ToTensor()), {"batch_size": 1}, "size"),
+        "a subset": (theirs.Subset(folder, [1, 2, 3]), {}),
+        "filtered": (filtered, {}),
+        "another order": (reordered, {}),
+        "other labels": (swapped, {}),
+        "torchvision's own loader": (loads, {}),
+        "a weighted sampler": (folder, {"sampler": weighted}),
+        "a batch sampler": (folder, {"batch_sampler": batches, "batch_size": 1}),
+        "some of the samples": (folder, {"sampler": few}),
+        "a sampler of another data set": (folder, {"sampler": others}),
     }
 
 
-CASES = [
-    "an unknown data set",
-    "a made-up one",
+FOLLOWED = [
     "a subset",
     "filtered",
     "another order",
     "other labels",
-    "a loader of its own",
+    "torchvision's own loader",
     "a weighted sampler",
     "a batch sampler",
-    "no batches",
-    "all sizes",
+    "some of the samples",
+    "a sampler of another data set",
 ]
 
 
-def test_samplers_of_a_part_or_of_other_data_are_pytorchs(root: Path) -> None:
-    dataset, other = ImageFolder(root, EVAL), ImageFolder(root, EVAL)
-    few = theirs.RandomSampler(dataset, num_samples=4)
-    made, line = warned(dataset, batch_size=2, sampler=few)
-    assert len(made) == 2 and "some of the samples" in line
-    _, line = warned(dataset, batch_size=2, sampler=theirs.SequentialSampler(other))
-    assert "of another data set" in line
+def seed_of(loader: Any) -> None:
+    """Its sampler draws the same numbers again."""
+    generator = getattr(loader.sampler, "generator", None)
+    if generator is not None:
+        generator.manual_seed(3)
+
+
+@pytest.mark.parametrize("case", FOLLOWED)
+def test_what_was_chosen_comes_as_from_pytorch(root: Path, case: str) -> None:
+    """Just these samples, in this order, with these labels, in these batches."""
+    dataset, options = followed(root)[case]
+    options = {"batch_size": 2, **options}
+    # With a seed given, it draws none from the sampler's generator.
+    made, before = ours(dataset, seed=1, **options), theirs.DataLoader(dataset, **options)
+    loaded = []
+    for loader in (made, before):
+        seed_of(loader)
+        loaded.append(list(loader))
+    assert len(made) == len(before) == len(loaded[0]) == len(loaded[1])
+    for (images, labels), (others, numbers) in zip(*loaded, strict=True):
+        assert torch.equal(labels, numbers) and torch.equal(images, others)
+    assert made.stats()["loader"] == "bothends"
 
 
 def test_labels_are_those_of_the_samples(root: Path) -> None:
     dataset = ImageFolder(root, EVAL)
     dataset.samples = [(path, 0) for path, _ in dataset.samples]
-    made, line = warned(dataset, batch_size=2)
-    assert "with label" in line
-    assert all((labels == 0).all() for _, labels in made)
+    labels = [labels for _, labels in ours(dataset, batch_size=2)]
+    assert len(labels) == 12 and all((some == 0).all() for some in labels)
 
 
 def test_an_epoch_that_is_set_is_the_samplers_too(root: Path) -> None:
@@ -436,22 +470,24 @@ def test_views_of_a_sample_stay_with_its_label(root: Path) -> None:
 
 def test_names_that_no_loader_knows_are_refused(root: Path) -> None:
     dataset = ImageFolder(root, EVAL)
-    with pytest.raises(TypeError, match="bogus"):
+    with pytest.raises(bothends.OptionsError, match="`bogus` is no option of DataLoader"):
         DataLoader(dataset, bogus=1)
-    with pytest.raises(ValueError, match="leave shuffle out"):
+    for name, near in (("bacth_size", "batch_size"), ("workers", "num_workers")):
+        with pytest.raises(bothends.OptionsError, match=f"`{name}`.* did you mean `{near}`"):
+            DataLoader(dataset, **{name: 1})
+    with pytest.raises(ValueError, match="mutually exclusive with shuffle"):
         DataLoader(dataset, shuffle=True, sampler=theirs.SequentialSampler(dataset))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", LEFT)
 def test_left_to_pytorch_with_one_warning(root: Path, case: str) -> None:
     dataset, options, part = left(root)[case]
     options = {"batch_size": 2, **options}
     made, line = warned(dataset, **options)
     assert part in line and "PyTorch's own DataLoader runs instead" in line
-    if not case.startswith("a weighted"):
-        for mine, other in zip(made, theirs.DataLoader(dataset, **options), strict=True):
-            for a, b in zip(mine, other, strict=True):
-                assert torch.equal(torch.as_tensor(a), torch.as_tensor(b))
+    for mine, other in zip(made, theirs.DataLoader(dataset, **options), strict=True):
+        for a, b in zip(mine, other, strict=True):
+            assert torch.equal(torch.as_tensor(a), torch.as_tensor(b))
     assert len(made) == len(theirs.DataLoader(dataset, **options))
     assert not hasattr(made, "state_dict"), "programs ask before they save one"
 

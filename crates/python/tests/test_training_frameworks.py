@@ -152,3 +152,109 @@ def test_pytorchs_loader_may_hold_it(small: Path) -> None:
     outer = torch.utils.data.DataLoader(Whole(), batch_size=None, num_workers=0)
     seen = [images.clone() for images, _ in outer]
     assert all(torch.equal(a, b) for a, b in zip(seen, epochs(small, 1), strict=True))
+
+
+# ---- `bothends.torch.DataLoader` in the place of PyTorch's --------------------------------
+
+
+def of_torch(data: Path, **options: Any) -> Any:
+    pytest.importorskip("torchvision", reason="torchvision is not installed")
+    from loaders import TRAIN, numbered, ours
+
+    return ours(numbered(data, TRAIN), **{"shuffle": True, "batch_size": 5, **options})
+
+
+def notes(lightning: Any) -> Any:
+    """A model whose steps are noted, in their epoch."""
+    model = module(lightning)
+    model.layer = torch.nn.Linear(32 * 32 * 3, 23)
+    return model
+
+
+def test_lightning_trains_with_a_torch_loader(
+    small: Path, tmp_path: Path, lightning: Any
+) -> None:
+    """Symptom: Lightning makes another loader of it, or its epochs repeat."""
+    model, batches = notes(lightning), of_torch(small, seed=3)
+    run = trainer(lightning, tmp_path, max_epochs=2, enable_checkpointing=False)
+    run.fit(model, batches)
+    steady = of_torch(small, seed=3)
+    expected = [images.clone() for _ in range(2) for images, _ in steady]
+    assert [epoch for epoch, _ in model.seen] == [0] * 5 + [1] * 5
+    pairs = zip(model.seen, expected, strict=True)
+    assert all(torch.equal(seen, images) for (_, seen), images in pairs)
+    # Lightning counts batches and never asks for an epoch's end; the next one's beginning is it.
+    assert batches.stats()["front_batches"] == 5 and batches.stats()["epoch"] == 1
+
+
+# Lightning takes an epoch for done whose last batch it has seen, and begins the next one with the
+# iterator of a loader that has that epoch's end left: no batch.
+_LAST = pytest.mark.xfail(strict=True, reason="a checkpoint at an epoch's last batch loses one")
+
+
+@pytest.mark.parametrize("after", [2, pytest.param(5, marks=_LAST), 8])
+def test_lightning_resumes_an_unseeded_script(
+    small: Path, tmp_path: Path, lightning: Any, after: int
+) -> None:
+    """Symptom: StateError seed ... where a script that seeds nothing resumes in mid-epoch."""
+    first, batches = notes(lightning), of_torch(small)
+    checkpoint = lightning.callbacks.ModelCheckpoint(tmp_path, save_top_k=-1, every_n_train_steps=1)
+    options = {"max_epochs": 3}
+    run = trainer(lightning, tmp_path, max_steps=after, callbacks=[checkpoint], **options)
+    run.fit(first, batches)
+    seed = batches.state_dict()["seed"]
+    (saved,) = tmp_path.glob(f"*step={after}.ckpt")
+    second = notes(lightning)
+    run = trainer(lightning, tmp_path, enable_checkpointing=False, **options)
+    run.fit(second, of_torch(small, num_workers=1), ckpt_path=saved)
+    steady = of_torch(small, seed=seed)
+    expected = [images.clone() for _ in range(3) for images, _ in steady]
+    seen = [images for _, images in first.seen + second.seen]
+    assert len(seen) == 15
+    assert all(torch.equal(a, b) for a, b in zip(seen, expected, strict=True))
+
+
+def test_accelerate_keeps_a_torch_loader_ours(small: Path) -> None:
+    """Symptom: what Accelerate makes of it is PyTorch's loader, and nothing is faster."""
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    batches = of_torch(small)
+    prepared = accelerate.Accelerator(cpu=True).prepare(batches)
+    epochs = [[labels.tolist() for _, labels in prepared] for _ in range(2)]
+    assert all(sorted(sum(epoch, [])) == list(range(23)) for epoch in epochs)
+    assert epochs[0] != epochs[1] and len(prepared) == 5
+    assert prepared.base_dataloader.stats()["loader"] == "bothends"
+
+
+@pytest.mark.parametrize("options", [{}, {"split_batches": True}, {"even_batches": False}])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_accelerate_deals_it_to_two_processes(
+    small: Path, shuffle: bool, options: dict[str, Any]
+) -> None:
+    """Symptom: Accelerate gives each process all of it: 60 labels gathered of 30 samples."""
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    from accelerate.data_loader import prepare_data_loader
+
+    def of_both(make: Any) -> list[list[list[int]]]:
+        seen = []
+        for rank in range(2):
+            # What the processes agree on as an epoch begins.
+            torch.manual_seed(5)
+            prepared = prepare_data_loader(
+                make(rank), num_processes=2, process_index=rank, put_on_device=False, **options
+            )
+            base = getattr(prepared, "base_dataloader", prepared)
+            seen.append([labels.tolist() for _, labels in base])
+            assert isinstance(prepared, torch.utils.data.DataLoader)
+            if hasattr(base, "stats"):
+                assert base.stats()["loader"] == "bothends"
+        return seen
+
+    mine = of_both(lambda _: of_torch(small, batch_size=4, shuffle=shuffle, seed=1))
+    if not shuffle:
+        from loaders import EVAL, numbered
+
+        plain = of_both(lambda _: torch.utils.data.DataLoader(numbered(small, EVAL), 4))
+        assert mine == plain
+    else:
+        seen = [sample for rank in mine for batch in rank for sample in batch]
+        assert set(seen) == set(range(23))

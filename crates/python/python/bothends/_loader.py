@@ -1,16 +1,21 @@
 """`Loader`: the Python half. It names the options, shares arrays with a framework, and speaks
 the protocols of training scripts; what a loader does is the native half's."""
 
+from __future__ import annotations
+
+import difflib
+import inspect
 import json
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from . import _native
 from ._errors import OptionsError
 from ._frameworks import converter
-from ._ranks import rank_and_world
+from ._pillow import as_png
+from ._ranks import ALONE, Ranks, current, given, known
 
 
 class Batch(NamedTuple):
@@ -80,7 +85,10 @@ class Loader:
         limit, repeat: only the first samples of the data; times the data are run in an epoch.
         num_classes: columns of mixed labels, where the data do not name their classes.
         reader, side_index, page_cache: as `bothends run --help` says of them.
-        framework: "torch", "numpy", "jax" or "dlpack" (objects with `__dlpack__`).
+        framework: "torch", "numpy", "jax" or "dlpack" (objects with `__dlpack__`); "auto" is
+            PyTorch where it is installed, else NumPy.
+        sharding: a `jax.sharding.Sharding`, for `framework="jax"`: batches are global arrays
+            of which every process holds its rows.
 
     Raises:
         OptionsError: an option makes no sense.
@@ -116,8 +124,11 @@ class Loader:
         reader: str = "auto",
         side_index: str = "auto",
         page_cache: str = "auto",
-        framework: str = "torch",
+        framework: str = "auto",
+        sharding: Any = None,
+        **unknown: Any,
     ) -> None:
+        _refuse(unknown, data, recipe)
         self._options: dict[str, Any] = {
             "data": os.fspath(data),
             "recipe": recipe if isinstance(recipe, dict) else os.fspath(recipe),
@@ -146,15 +157,17 @@ class Loader:
         }
         self._num_classes = num_classes
         self._framework = framework
+        self._sharding = sharding
+        self._samples: _native.Samples | None = None
+        self._redecode: Callable[[bytes], bytes] | None = None
         self._open()
 
     def _open(self) -> None:
-        # Here, not where the loader is made first: a process that it is sent to is another rank.
         options = dict(self._options)
-        ranks = rank_and_world(options["rank"], options["world_size"])
+        ranks = given(options["rank"], options["world_size"]) or known() or ALONE
         options["rank"], options["world_size"] = self._ranks = ranks
-        self._share = converter(self._framework, options["output"])
-        self._native = _native.Loader(json.dumps(options, default=_plain))
+        self._share = converter(self._framework, options["output"], self._sharding)
+        self._native = _native.Loader(json.dumps(options, default=_plain), self._samples, self._redecode)
         self._pads = options["last"] in ("pad", "even")
         self._mixes = self._native.mixes
         if self._num_classes is None:
@@ -163,21 +176,58 @@ class Loader:
             line = "the recipe mixes labels and the data name no classes: give num_classes"
             raise OptionsError(line)
         self.batch_size = int(options["batch_size"])
-        self.dataset = _Samples(self._native.n_samples)
+        self.dataset = _Length(self._native.n_samples)
+
+    @classmethod
+    def _of_samples(cls, samples: _native.Samples | None, **options: Any) -> Loader:
+        """A loader of samples that Python lists; `data` is the root of their files, or what they
+        are called. Pillow decodes what the native decoders refuse, as it would without them."""
+        loader = cls.__new__(cls)
+        defaults = inspect.signature(cls).parameters.items()
+        names = {name: p.default for name, p in defaults if p.kind is p.KEYWORD_ONLY}
+        own = {**names, **options}
+        loader._num_classes = own.pop("num_classes")
+        loader._framework = own.pop("framework")
+        loader._sharding = own.pop("sharding")
+        csds, key_file = own["csds"], own["key_file"]
+        own["csds"] = [csds] if isinstance(csds, str) else list(csds)
+        own["key_file"] = None if key_file is None else os.fspath(key_file)
+        loader._options = own
+        loader._samples = samples
+        loader._redecode = as_png
+        loader._open()
+        return loader
+
+    def _take_rank(self, ranks: Ranks) -> None:
+        """Ranks are known when an iteration begins, not when the loader is made."""
+        if ranks != self._ranks:
+            self._native.set_rank(*ranks)
+            self._ranks = ranks
+
+    def _current_rank(self) -> None:
+        self._take_rank(current(self._options["rank"], self._options["world_size"]))
+
+    def _known_rank(self) -> None:
+        fixed = given(self._options["rank"], self._options["world_size"])
+        self._take_rank(fixed or known() or self._ranks)
 
     # ---- a training loop ----------------------------------------------------------------
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Begins the next epoch; one that was begun before is cancelled."""
+        """Begins the next epoch. One that was begun before is cancelled: an iterator of it that
+        is asked for more raises an `OptionsError`."""
+        self._current_rank()
         (consumer,) = self._native.begin(1)
         return map(self._tensors, consumer)
 
     def __len__(self) -> int:
         """Batches of this rank in a whole epoch."""
+        self._known_rank()
         return self._native.n_batches(1)
 
     def batches(self) -> Iterator[Batch]:
         """Begins the next epoch, as iterating does, and gives each batch as a `Batch`."""
+        self._current_rank()
         (consumer,) = self._native.begin(1)
         return map(self._batch, consumer)
 
@@ -186,6 +236,7 @@ class Loader:
         one gets as many batches as the others, and together they get the epoch once. The
         first batch goes to the first, the second to the second, and so on in turn; a
         consumer that does not come for its batch holds up the others."""
+        self._current_rank()
         return [map(self._tensors, consumer) for consumer in self._native.begin(n)]
 
     def set_epoch(self, epoch: int) -> None:
@@ -212,6 +263,10 @@ class Loader:
         Raises:
             StateError: consumers have taken different numbers of batches.
         """
+        self._known_rank()
+        return self._state()
+
+    def _state(self) -> dict[str, Any]:
         state: dict[str, Any] = json.loads(self._native.state())
         return state
 
@@ -222,6 +277,7 @@ class Loader:
         Raises:
             StateError: the state is damaged, or belongs to another run.
         """
+        self._known_rank()
         self._native.load_state(json.dumps(state))
 
     def stats(self) -> dict[str, Any]:
@@ -249,7 +305,7 @@ class Loader:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = (self._options, self._num_classes, self._framework)
+        arguments = (self._options, self._num_classes, self._framework, self._sharding)
         return _again, (*arguments, self.state_dict())
 
     # ---- what frameworks ask a loader ---------------------------------------------------
@@ -306,6 +362,47 @@ class Loader:
         return self._share(batch.labels)
 
 
+# What people call an option elsewhere.
+_ELSEWHERE = {
+    "num_workers": "workers",
+    "dtype": "output",
+    "memory_format": "layout",
+    "device": "framework",
+    "drop_last": "last",
+    "num_replicas": "world_size",
+    "num_shards": "world_size",
+    "shard_id": "rank",
+    "path": "data",
+    "root": "data",
+    "transform": "recipe",
+}
+
+
+def _refuse(unknown: dict[str, Any], data: Any, recipe: Any) -> None:
+    """Arguments that belong elsewhere.
+
+    Raises:
+        OptionsError: each says what to give instead.
+    """
+    names = [name for name in inspect.signature(Loader).parameters if name != "unknown"]
+    for name in unknown:
+        near = _ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
+        hint = f"; did you mean `{near}`?" if near else ""
+        raise OptionsError(f"`{name}` is no option of bothends.Loader{hint}")
+    if not isinstance(data, (str, os.PathLike)):
+        root = getattr(data, "root", None)
+        folder = f" ({os.fspath(root)!r})" if isinstance(root, (str, os.PathLike)) else ""
+        raise OptionsError(
+            f"`data` is of type {type(data).__name__}; give the path of the data{folder}, or use "
+            "bothends.torch.DataLoader, which takes data sets"
+        )
+    if not isinstance(recipe, (str, os.PathLike, dict)):
+        raise OptionsError(
+            f"`recipe` is of type {type(recipe).__name__}; give a recipe's name, file or dict, or "
+            "use bothends.torch.DataLoader, which translates transforms"
+        )
+
+
 def _plain(value: Any) -> Any:
     """A number of NumPy's or a framework's as Python's."""
     try:
@@ -315,7 +412,7 @@ def _plain(value: Any) -> Any:
         raise OptionsError(line) from None
 
 
-class _Samples:
+class _Length:
     """The data set, as far as frameworks ask for it: how many samples there are."""
 
     def __init__(self, n: int) -> None:
@@ -329,6 +426,7 @@ def _again(
     options: dict[str, Any],
     num_classes: int | None,
     framework: str,
+    sharding: Any,
     state: dict[str, Any],
 ) -> Loader:
     """A loader made again in another process, where the first one was."""
@@ -336,6 +434,8 @@ def _again(
     loader._options = options
     loader._num_classes = num_classes
     loader._framework = framework
+    loader._sharding = sharding
+    loader._samples = loader._redecode = None
     loader._open()
     loader.load_state_dict(state)
     return loader

@@ -1,7 +1,11 @@
-"""Which rank this process is, and of how many, as its launcher says."""
+"""Which rank this process is, and of how many: asked when an iteration begins, since a loader is
+often made before its process knows."""
+
+from __future__ import annotations
 
 import os
 import sys
+from typing import NamedTuple
 
 from ._errors import OptionsError
 
@@ -15,36 +19,84 @@ _LAUNCHERS = [
 ]
 
 
-def rank_and_world(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """The arguments where they are given, else what `torch.distributed` or the launcher's
-    environment says, else one process alone.
+class Ranks(NamedTuple):
+    """This process among those that train together."""
+
+    rank: int
+    world_size: int
+
+
+ALONE = Ranks(0, 1)
+
+
+def given(rank: int | None, world_size: int | None) -> Ranks | None:
+    """What the arguments say; None where they leave it to the launcher.
 
     Raises:
-        OptionsError: only one of the two is given, or a launcher's variable is no number.
+        OptionsError: only one of the two is given.
     """
     if rank is not None and world_size is not None:
-        return rank, world_size
+        return Ranks(rank, world_size)
     if rank is not None or world_size is not None:
         raise OptionsError("give rank and world_size together, or neither")
-    return _of_torch() or _of_environment() or (0, 1)
+    return None
 
 
-def _of_torch() -> tuple[int, int] | None:
+def known() -> Ranks | None:
+    """What `torch.distributed`, `jax.distributed` or the launcher's environment says by now;
+    None where nothing is said.
+
+    Raises:
+        OptionsError: a launcher's variable is no number.
+    """
+    return _of_torch() or _of_jax() or _of_environment()
+
+
+def current(rank: int | None = None, world_size: int | None = None) -> Ranks:
+    """The arguments where they are given, else what is known, else one process alone.
+
+    Raises:
+        OptionsError: as `given` and `known`; or several processes run and nothing says which
+            of them this one is, so that each would load everything.
+    """
+    ranks = given(rank, world_size) or known()
+    if ranks is not None:
+        return ranks
+    world = os.environ.get("WORLD_SIZE", "1")
+    if world.strip() not in ("", "0", "1") and "LOCAL_RANK" in os.environ:
+        raise OptionsError(
+            f"WORLD_SIZE={world} says that several processes train together, and nothing says "
+            "which of them this is: iterate after torch.distributed.init_process_group, or give "
+            "rank and world_size"
+        )
+    return ALONE
+
+
+def _of_torch() -> Ranks | None:
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():
         return None
     if not distributed.is_initialized():
         return None
-    return distributed.get_rank(), distributed.get_world_size()
+    return Ranks(distributed.get_rank(), distributed.get_world_size())
 
 
-def _of_environment() -> tuple[int, int] | None:
+def _of_jax() -> Ranks | None:
+    jax = sys.modules.get("jax")
+    is_initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
+    # Asking JAX for its processes starts its backends, which nobody asked for.
+    if jax is None or is_initialized is None or not is_initialized():
+        return None
+    return Ranks(jax.process_index(), jax.process_count())
+
+
+def _of_environment() -> Ranks | None:
     for launcher, rank, world in _LAUNCHERS:
         # A batch script of Slurm is one process, and has the numbers of the tasks it may start.
         if launcher == "Slurm" and "SLURM_STEP_ID" not in os.environ:
             continue
         if rank in os.environ and world in os.environ:
-            return _number(launcher, rank), _number(launcher, world)
+            return Ranks(_number(launcher, rank), _number(launcher, world))
     return None
 
 

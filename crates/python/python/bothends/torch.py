@@ -4,53 +4,94 @@
     loader = DataLoader(ImageFolder(root, transform), batch_size=256, shuffle=True, num_workers=8)
 
 A data set that is recognised is read by bothends; its transforms are translated to a recipe as
-far as they are known, and from the first unknown one on they run in Python, on each sample, in
-their order. What cannot be translated at all runs as it did, in PyTorch's own loader. Either
-way there is one warning, which says what it is and what it costs.
+far as they are known, and from the first unknown one on they run in Python, in worker processes,
+on the decoded and cropped sample. What is not recognised at all runs as it did, in PyTorch's own
+loader, which this class is. Either way there is one warning, and `explain()` says what to change.
 """
 
-import inspect
+from __future__ import annotations
+
+import itertools
+import json
 import os
-import pickle
-import random
 import warnings
-from collections.abc import Callable, Iterator
+import weakref
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.utils.data
 
-from ._errors import DataError, OptionsError
-from ._loader import Batch, Loader
-from ._transforms import Translation, translate
+from . import _orders, _rebuilt
+from ._epochs import Epoch, Feeds, Finishing, Opening, Progress, Python, begun, summed
+from ._errors import OptionsError, StateError
+from ._loader import Loader
+from ._prepared import Finish, Left, Prepared, prepare
+from ._ranks import ALONE, Ranks, current, known
+from ._sources import HuggingFaceImages, SampleProtocol, Samples
+from ._words import explained, refuse_unknown, stacklevel_of_caller
+from ._workers import Setting
 
-__all__ = ["DataLoader", "Dataset"]
+__all__ = ["DataLoader", "Dataset", "HuggingFaceImages", "SampleProtocol", "Samples"]
+
+# Somebody may put our class in its place: this is PyTorch's for good.
+_TorchLoader = torch.utils.data.DataLoader
+
+# Options that the native loader has by the same name.
+_NATIVE = (
+    "csds",
+    "key_file",
+    "strategy",
+    "objective",
+    "output",
+    "layout",
+    "on_bad",
+    "audit",
+    "memory",
+    "held_batches",
+    "reader",
+    "side_index",
+    "page_cache",
+)
+_made = itertools.count()
 
 
-class DataLoader:
-    """Loads a torchvision data set with bothends: the arguments of `torch.utils.data.DataLoader`,
-    and those of `bothends.Loader` behind them.
+class DataLoader(_TorchLoader):  # type: ignore[type-arg]
+    """Loads images with bothends: the arguments of `torch.utils.data.DataLoader`, of which it is
+    a subclass, and those of `bothends.Loader` behind them.
 
-    Recognised are `torchvision.datasets.ImageFolder` (with its default loader and extensions)
-    and `CIFAR10`. `words` says what became of each transform; `recipe` is the recipe.
+    Recognised are torchvision's `ImageFolder`, `DatasetFolder`, `CIFAR10` and its sets of files,
+    timm's `ImageDataset`, `HuggingFaceImages`, any object with `__len__` and `sample(i)`
+    (`SampleProtocol`), and `Subset` and `ConcatDataset` of these. Samplers and batch samplers are
+    followed, whatever they are. `explain()` says what became of data set and transforms.
 
-    Differences from PyTorch's: `num_workers` are threads (0 is one per core), so nothing is
-    pickled and no process is started; an epoch's order is a function of (seed, epoch), where
-    the seed is a `DistributedSampler`'s, else that of `generator`, else `torch.initial_seed()`;
-    ranks take a step's samples in runs, not in turns (as many of them, in as many batches, as
-    with the sampler); `state_dict` is exact at any batch.
+    Differences from PyTorch's:
+
+    * `num_workers` host threads decode (0 is one per core); worker processes are started only
+      where transforms remain in Python, and with 0 these run in the calling thread.
+    * The seed is drawn from `generator`, or PyTorch's own, when the first iteration begins.
+      Every random number follows from (seed, epoch, sample), so `state_dict` is exact at any batch.
+    * A shuffled loader without a sampler deals the epoch to the ranks of `torch.distributed`,
+      with one warning; a sequential one is read by each rank as a whole, with one, too.
 
     Args:
-        dataset: the data set; what is not recognised is loaded by PyTorch's own loader.
-        batch_size, shuffle, drop_last: as there.
-        sampler: None, a `DistributedSampler`, `RandomSampler` or `SequentialSampler`.
-        num_workers: host threads that preprocess; 0 is one per core.
-        collate_fn: called with the list of samples of a batch, as there, in Python.
-        pin_memory: copies batches to page-locked memory, where CUDA is available.
-        generator: its seed is the loader's.
-        options: any of `bothends.Loader`, for example csds=["tcp://nas:7070"].
-        others: accepted for PyTorch's sake; they mean nothing for threads.
+        dataset: the data set; what is not recognised is loaded as PyTorch's loader does.
+        seed: in the place of the one that is drawn.
+        ranks: "auto", as above; "shard" deals also a sequential epoch to the ranks; "replicate"
+            gives every rank all of it. A sampler that was given decides for itself.
+        strict: raises an `OptionsError` where PyTorch's own loader would run, or a transform
+            would remain in Python.
+        csds, key_file, strategy, objective, output, layout, on_bad, audit, memory, held_batches,
+            reader, side_index, page_cache: as of `bothends.Loader`.
+        others: as of `torch.utils.data.DataLoader`.
+
+    Raises:
+        OptionsError: an option makes no sense, or `strict`.
     """
+
+    OPTIONS = (*_NATIVE, "seed", "ranks", "strict")
+    """Names of the arguments that PyTorch's loader does not have."""
 
     def __init__(
         self,
@@ -72,102 +113,220 @@ class DataLoader:
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
-        **options: Any,
+        seed: int | None = None,
+        ranks: str = "auto",
+        strict: bool = False,
+        csds: Sequence[str] | str = (),
+        key_file: str | os.PathLike[str] | None = None,
+        strategy: str = "ordered",
+        objective: str = "throughput",
+        output: str | None = None,
+        layout: str | None = None,
+        on_bad: str = "raise",
+        audit: int = 0,
+        memory: int | None = None,
+        held_batches: int = 3,
+        reader: str = "auto",
+        side_index: str = "auto",
+        page_cache: str = "auto",
+        **unknown: Any,
     ) -> None:
-        self.dataset = dataset
-        self.batch_size = batch_size
-        self.drop_last = drop_last
-        self.num_workers = num_workers
-        self.collate_fn = collate_fn
-        self.pin_memory = pin_memory
-        self.generator = generator
-        self.batch_sampler = batch_sampler
-        self.timeout = timeout
-        self.worker_init_fn = worker_init_fn
-        self.multiprocessing_context = multiprocessing_context
-        self.prefetch_factor = prefetch_factor
-        self.persistent_workers = persistent_workers
-        self.pin_memory_device = pin_memory_device
-        self.in_order = in_order
-        self._sampler = sampler
-        self._theirs: torch.utils.data.DataLoader[Any] | None = None
-        theirs = {
-            "batch_size": batch_size,
-            "shuffle": shuffle,
-            "sampler": sampler,
-            "batch_sampler": batch_sampler,
-            "num_workers": num_workers,
-            "collate_fn": collate_fn,
-            "pin_memory": pin_memory,
-            "drop_last": drop_last,
-            "timeout": timeout,
-            "worker_init_fn": worker_init_fn,
-            "multiprocessing_context": multiprocessing_context,
-            "generator": generator,
-            "prefetch_factor": prefetch_factor,
-            "persistent_workers": persistent_workers,
-            "pin_memory_device": pin_memory_device,
-            "in_order": in_order,
-        }
-        if sampler is not None and shuffle:
-            raise ValueError("a sampler chooses the order: leave shuffle out")
-        unknown_names = set(options) - set(inspect.signature(Loader).parameters)
-        if unknown_names:
-            raise TypeError(f"no option of bothends.Loader: {', '.join(sorted(unknown_names))}")
+        given = {name: value for name, value in locals().items() if name in self.OPTIONS}
+        refuse_unknown(unknown, type(self))
+        _refuse(ranks, dataset)
+        # As public attributes: frameworks that make a loader again read its arguments there.
+        for name, value in {**given, **_rebuilt.inherited(self)}.items():
+            setattr(self, name, value)
+        self._begin_state()
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+        )
+        self._look()
+        _rebuilt.watch(self)
+
+    def _begin_state(self) -> None:
+        self.made_nth = next(_made)
+        self.prepared: Prepared | None = None
+        self.left: Left | None = None
+        self._said: set[str] = set()
+        self._seed: int | None = self.seed
+        self._most_slots = 0
+        self._next_epoch = 0
+        self._sampler_epoch: int | None = None
+        self._is_closed = False
+        self._forget_iterations()
+
+    def _forget_iterations(self) -> None:
+        self._feeds = Feeds()
+        self._progress: Progress | None = None
+        self._is_resuming = False
+
+    # ---- what is loaded ------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Finds out what the data set and its transforms are, as they are now."""
         try:
-            _refuse(dataset, batch_size, sampler, batch_sampler)
-            self._open(bool(shuffle), options)
-        except (_Unknown, DataError) as unknown:
-            warnings.warn(
-                f"bothends: {unknown}; PyTorch's own DataLoader runs instead, "
-                "and nothing is faster",
-                stacklevel=2,
-            )
-            self._theirs = torch.utils.data.DataLoader(dataset, **theirs)
-
-    def _open(self, shuffle: bool, options: dict[str, Any]) -> None:
-        found = _recognise(self.dataset)
-        translation = translate(self.dataset.transform, image_size=found.image_size)
-        if not translation.has_fixed_size:
-            raise _Unknown(translation.warning or "its samples have no common size")
-        ranks = _ranks(self._sampler, shuffle, self.generator)
-        defaults: dict[str, Any] = {
-            "workers": self.num_workers or "auto",
-            "output": translation.output,
-            "layout": translation.layout,
-            "held_batches": 3,
-        }
-        last = _last(len(self.dataset), self.batch_size or 1, self._sampler, self.drop_last)
-        ours = {"batch_size": self.batch_size, "framework": "torch"}
-        settings = {**defaults, **ranks, "last": last, **options, **ours}
-        loader = Loader(found.data, translation.recipe, **settings)
-        _compare(loader, self.dataset)
-        self._loader = loader
-        self.recipe = translation.recipe
-        self.words = translation.words
-        self._finish = _finisher(self.dataset, translation, self.collate_fn)
-        self._seed = settings["seed"]
+            self._refuse_modes()
+            self.prepared, self.left = prepare(self.dataset), None
+        except Left as left:
+            self._leave(left)
+            return
+        translation = self.prepared.translation
+        if translation.warning and self.strict:
+            raise OptionsError(f"strict=True: {translation.warning}")
         if translation.warning:
-            warnings.warn(f"bothends: {translation.warning}", stacklevel=3)
+            self._warn(f"bothends: {translation.warning}")
 
-    def __iter__(self) -> Iterator[Any]:
-        if self._theirs is not None:
-            return iter(self._theirs)
-        epoch = getattr(self._sampler, "epoch", None)
-        if epoch is not None:
-            self._loader.set_epoch(epoch)
-        return self._batches()
+    def _refuse_modes(self) -> None:
+        if self._dataset_kind != 0:
+            raise Left(
+                "the data set is iterable, and has no samples that could be chosen",
+                "give a map-style data set, with __getitem__ and __len__",
+            )
+        if self.batch_sampler is None:
+            raise Left("batch_size is None, so there are no batches", "give a batch_size")
 
-    def _batches(self) -> Iterator[Any]:
-        consumer = self._loader.batches()
-        seeds = (self._seed, self._loader.epoch)
-        return map(lambda batch: self._delivered(batch, seeds), consumer)
+    def _leave(self, left: Left) -> None:
+        self.prepared, self.left = None, left
+        if self.strict:
+            raise OptionsError(f"strict=True: {left}") from left
+        self._warn(f"bothends: {left}. PyTorch's own DataLoader runs instead, and nothing is faster")
+        if self.csds:
+            self._warn("bothends: csds are not used by PyTorch's own loader")
 
-    def _delivered(self, batch: Batch, seeds: tuple[int, int]) -> Any:
-        images, labels = _valid(batch)
-        if self._finish is not None:
-            return self._pinned(self._finish(images, labels, batch, seeds))
-        return self._pinned([images, labels])
+    def _warn(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            warnings.warn(line, stacklevel=stacklevel_of_caller())
+
+    def _look_again(self) -> None:
+        """At an epoch's begin: a data set that was changed since is recognised anew."""
+        if self.prepared is None:
+            return
+        changed = self.prepared.source.changed(self.dataset)
+        if changed is not None:
+            self._look()
+
+    # ---- iterating -----------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        if self._is_closed:
+            raise OptionsError("the loader is closed; make another one")
+        with self._feeds.lock:
+            self._look_again()
+            if self.prepared is not None:
+                try:
+                    return self._begin(self.prepared)
+                except _orders.NoOrder as why:
+                    self._leave(Left(str(why), why.remedy))
+        return super().__iter__()
+
+    def _begin(self, prepared: Prepared) -> Iterator[Any]:
+        epoch = self._take_epoch()
+        ranks = current() if _orders.is_default(self) else known() or ALONE
+        order = self._order(prepared, ranks, epoch)
+        n_batches = self._n_batches(order)
+        if n_batches == 0:
+            self._next_epoch, self._progress = epoch + 1, None
+            return iter(())
+        finish = Finish(prepared, self.collate_fn)
+        feed = self._feeds.free(self._opening(prepared, order, finish))
+        if not self._is_resuming:
+            feed.loader.set_epoch(epoch)
+        batches = begun(feed, order, prepared.source.rows)
+        self._is_resuming = False
+        feed.progress = self._progress = progress = Progress(feed.loader, epoch)
+        finished = self._finished(progress, batches, finish)
+        iterator = Epoch(progress, map(self._pinned, finished), n_batches)
+        feed.runs_for = weakref.ref(iterator)
+        return iterator
+
+    def _finished(
+        self, progress: Progress, batches: Iterator[Any], finish: Finish
+    ) -> Iterator[Any]:
+        assert self.prepared is not None and self._seed is not None
+        n_workers = self.num_workers if finish.runs_transforms else 0
+        setting = Setting(seed=self._seed, dataset=self.dataset)
+        python = Python(finish, n_workers, setting, self.worker_init_fn)
+        finishing = Finishing(self.prepared, self._seed)
+        if n_workers == 0:
+            return finishing.batches(progress.loader, batches, python)
+        finished, progress.states = finishing.in_workers(progress.loader, batches, python)
+        return finished
+
+    def _order(
+        self, prepared: Prepared, ranks: Ranks, epoch: int
+    ) -> _orders.Own | _orders.Given:
+        if _orders.is_default(self):
+            own = _orders.own(self, ranks)
+            self._draw_seed(own.ranks)
+            if ranks.world_size > 1 and self.ranks == "auto":
+                self._warn(_unsharded(own, ranks, self._n_samples))
+            if prepared.source.rows is None:
+                return own
+            if own.ranks.world_size > 1:
+                line = f"{prepared.source.name} is not dealt to ranks"
+                raise _orders.NoOrder(line, "give a DistributedSampler")
+        self._draw_seed(ALONE)
+        assert self._seed is not None
+        return _orders.given(self, ranks, (self._seed, epoch))
+
+    def _n_batches(self, order: _orders.Own | _orders.Given) -> int:
+        if isinstance(order, _orders.Given):
+            return len(order.ends)
+        assert self.batch_size is not None
+        return order.n_batches(self._n_samples, self.batch_size, drop_last=self.drop_last)
+
+    def _opening(
+        self, prepared: Prepared, order: _orders.Own | _orders.Given, finish: Finish
+    ) -> Opening:
+        translation = prepared.translation
+        is_own = isinstance(order, _orders.Own)
+        in_numpy = finish.runs_transforms and self.num_workers > 0
+        options = {
+            **{name: getattr(self, name) for name in _NATIVE},
+            "output": self.output or translation.output,
+            "layout": self.layout or translation.layout,
+            "batch_size": self._slots(order),
+            "workers": self.num_workers or "auto",
+            "shuffle": order.shuffle if isinstance(order, _orders.Own) else "supplied",
+            "last": "drop" if self.drop_last and is_own else "even",
+            "seed": self._seed,
+            "rank": 0,
+            "world_size": 1,
+            "framework": "numpy" if in_numpy else "torch",
+        }
+        return Opening(prepared, options)
+
+    def _slots(self, order: _orders.Own | _orders.Given) -> int:
+        """Samples of a batch at most."""
+        if isinstance(order, _orders.Own):
+            assert self.batch_size is not None
+            return min(self.batch_size, self._n_samples)
+        size = self.batch_size or getattr(self.batch_sampler, "batch_size", None)
+        size = size if isinstance(size, int) else 0
+        self._most_slots = max(size, order.longest, self._most_slots)
+        return self._most_slots
+
+    @property
+    def _n_samples(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
 
     def _pinned(self, batch: Any) -> Any:
         if self.pin_memory and torch.cuda.is_available():
@@ -175,48 +334,197 @@ class DataLoader:
             return pin(batch)
         return batch
 
-    def __len__(self) -> int:
-        return len(self._theirs if self._theirs is not None else self._loader)
+    def _draw_seed(self, ranks: Ranks) -> None:
+        """The seed of a loader that has none yet; ranks that share an epoch agree on one."""
+        if self._seed is not None:
+            return
+        generator = self.generator or getattr(self.sampler, "generator", None)
+        seed = _orders.drawn_seed(generator)
+        self._seed = seed if ranks.world_size == 1 else _orders.agreed_seed(seed, ranks)
 
-    @property
-    def sampler(self) -> Any:
-        """The sampler that was given; else what an epoch can be set at."""
-        if self._sampler is not None:
-            return self._sampler
-        return self._theirs.sampler if self._theirs is not None else self._loader
+    def __len__(self) -> int:
+        if self.prepared is None or not _orders.is_default(self):
+            return super().__len__()
+        return self._n_batches(_orders.own(self, _known()))
+
+    # ---- epochs --------------------------------------------------------------------------
 
     def set_epoch(self, epoch: int) -> None:
-        """The next epoch shall be this one, also the sampler's."""
-        if hasattr(self._sampler, "set_epoch"):
-            self._sampler.set_epoch(epoch)
-        if self._theirs is None:
-            self._loader.set_epoch(epoch)
+        """The next epoch shall be this one, also the samplers'. A place that was loaded is kept
+        if it is in this epoch, else given up."""
+        self._is_resuming = self._is_resuming and epoch == self._next_epoch
+        self._next_epoch, self._progress = epoch, None
+        self._tell_samplers(epoch)
+
+    def _tell_samplers(self, epoch: int) -> None:
+        for sampler in _orders.samplers(self):
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(epoch)
+                self._sampler_epoch = epoch
+
+    def _take_epoch(self) -> int:
+        """The number of the epoch that begins: the sampler's where that was set since, else the
+        one after the last of which a batch was or may still be taken."""
+        before = self._progress
+        if before is not None:
+            was_used = before.n_taken > 0 or before.has_ended or self._feeds.is_running
+            self._next_epoch = before.number + was_used
+        of_samplers = [getattr(s, "epoch", None) for s in _orders.samplers(self)]
+        told = next((e for e in of_samplers if isinstance(e, int)), None)
+        if told is not None and told != (self._sampler_epoch or 0):
+            self._is_resuming = self._is_resuming and told == self._next_epoch
+            self._next_epoch = told
+        self._sampler_epoch = told
+        return self._next_epoch
+
+    # ---- state ---------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        """`state_dict` and `load_state_dict`: they are not there where PyTorch's own loader runs,
+        which has no state."""
+        if name in ("state_dict", "load_state_dict") and self.__dict__.get("prepared") is not None:
+            return self._save if name == "state_dict" else self._load
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _save(self) -> dict[str, Any]:
+        """Where the training loop is, with the seed: exact after any batch, at most 1 kB as JSON.
+        What loads it adopts the seed."""
+        # Not the loader's own where a script never calls the sampler's `set_epoch`.
+        told = {} if self._sampler_epoch is None else {"sampler_epoch": self._sampler_epoch}
+        return {**self._place(), **told}
+
+    def _place(self) -> dict[str, Any]:
+        if self._progress is not None:
+            return self._progress.state
+        loader = self._feeds.current
+        if loader is not None and self._is_resuming:
+            return loader._state()
+        return {"epoch": self._next_epoch, "seed": self._seed}
+
+    def _load(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on from there, with the seed of that run.
+
+        Raises:
+            StateError: the state is damaged, or belongs to another run.
+        """
+        if not isinstance(state, dict) or not isinstance(state.get("epoch"), int):
+            raise StateError("the state is not one that state_dict() gave")
+        self._seed = state.get("seed", self._seed)
+        self._next_epoch, self._progress = state["epoch"], None
+        place = {name: value for name, value in state.items() if name != "sampler_epoch"}
+        if "version" in place:
+            self._load_natively(place)
+            self._is_resuming = True
+        told = state.get("sampler_epoch")
+        self._tell_samplers(told if isinstance(told, int) else state["epoch"])
+
+    def _load_natively(self, state: dict[str, Any]) -> None:
+        assert self.prepared is not None
+        order: _orders.Own | _orders.Given
+        if _orders.is_default(self) and self.prepared.source.rows is None:
+            order = _orders.own(self, _known())
+        else:
+            slots = state.get("batch_size")
+            longest = slots if isinstance(slots, int) else 1
+            order = _orders.Given(array("q"), array("Q"), longest, ALONE, "same")
+        finish = Finish(self.prepared, self.collate_fn)
+        feed = self._feeds.free(self._opening(self.prepared, order, finish))
+        feed.loader._native.load_state(json.dumps(state))
+
+    # ---- what it says of itself ----------------------------------------------------------
+
+    @property
+    def recipe(self) -> dict[str, Any] | None:
+        """The recipe that the transforms became; None where PyTorch's own loader runs."""
+        return None if self.prepared is None else self.prepared.translation.recipe
+
+    @property
+    def words(self) -> list[str]:
+        """What became of data set, sampler and each transform, a line each."""
+        return explained(self)
+
+    def explain(self) -> None:
+        """Prints what became of data set, sampler and each transform, and what to change for
+        bothends to load faster."""
+        print("\n".join(explained(self)))
+
+    def stats(self) -> dict[str, Any]:
+        """What it has done in the epochs that are over, as `bothends.Loader.stats`; "loader" says
+        who loads: "bothends" or "pytorch"."""
+        if self.prepared is None:
+            return {"loader": "pytorch", "front_batches": 0, "back": [], "skipped": []}
+        stats = self._feeds.stats()
+        if not stats:
+            return {"loader": "bothends", "front_batches": 0, "back": [], "skipped": []}
+        return {"loader": "bothends", **summed(stats)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, or a copy: the arguments, and where the training loop is."""
+        state = {**vars(self), "_saved": self._save() if self.prepared is not None else None}
+        for name in ("_feeds", "_progress", "_iterator"):
+            state.pop(name, None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        saved = state.pop("_saved")
+        vars(self).update(state, _iterator=None)
+        self._forget_iterations()
+        if saved is not None:
+            self._load(saved)
+        _rebuilt.watch(self)
+
+    def __repr__(self) -> str:
+        who = "PyTorch's own loader" if self.prepared is None else "bothends"
+        name = type(self.dataset).__name__
+        return f"<bothends.torch.DataLoader {name} batch_size={self.batch_size}, loaded by {who}>"
+
+    def check_worker_number_rationality(self) -> None:
+        """PyTorch's warning about more worker processes than cores, where they are started."""
+        if self.__dict__.get("left") is not None:
+            super().check_worker_number_rationality()
 
     def close(self) -> None:
         """Ends the threads and devices of bothends, as `Loader.close` does."""
-        if self._theirs is None:
-            self._loader.close()
+        self._is_closed = True
+        self._feeds.close()
 
-    def __enter__(self) -> "DataLoader":
+    def __enter__(self) -> DataLoader:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __getattr__(self, name: str) -> Any:
-        """`state_dict`, `load_state_dict` and `stats`, as `Loader` has them: they are not there
-        where PyTorch's own loader runs, which has no state."""
-        loader = self.__dict__.get("_loader")
-        if loader is not None and name == "load_state_dict":
-            return self._go_on
-        if loader is not None and name in ("state_dict", "stats"):
-            return getattr(loader, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _go_on(self, state: dict[str, Any]) -> None:
-        self._loader.load_state_dict(state)
-        if hasattr(self._sampler, "set_epoch"):
-            self._sampler.set_epoch(self._loader.epoch)
+def _refuse(ranks: str, dataset: Any) -> None:
+    if ranks not in _orders.RANKS:
+        line = f"`ranks` is {ranks!r}; it must be one of {', '.join(_orders.RANKS)}"
+        raise OptionsError(line)
+    if isinstance(dataset, (str, os.PathLike)):
+        raise OptionsError(
+            f"`dataset` is the path {os.fspath(dataset)!r}; give a data set, such as "
+            "torchvision.datasets.ImageFolder(path, transform), or use bothends.Loader"
+        )
+
+
+def _known() -> Ranks:
+    try:
+        return current()
+    except OptionsError:
+        return ALONE
+
+
+def _unsharded(order: _orders.Own, ranks: Ranks, n: int) -> str:
+    if order.ranks.world_size > 1:
+        return (
+            f"bothends: {ranks.world_size} ranks and no sampler: each rank gets a part of the "
+            "shuffled epoch. Give sampler=DistributedSampler(dataset), or ranks='replicate' to "
+            "load all of it on every rank"
+        )
+    return (
+        f"bothends: {ranks.world_size} ranks and no sampler: every rank loads all {n} samples, as "
+        "PyTorch's loader does. Give sampler=DistributedSampler(dataset, shuffle=False), or "
+        "ranks='shard', to share them; ranks='replicate' says that this is meant"
+    )
 
 
 class Dataset(torch.utils.data.IterableDataset[Any]):
@@ -245,210 +553,3 @@ class Dataset(torch.utils.data.IterableDataset[Any]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As `Loader.load_state_dict`."""
         self.loader.load_state_dict(state)
-
-
-class _Unknown(Exception):
-    """Why a data set is left to PyTorch's own loader."""
-
-
-class _Found:
-    """A data set that was recognised: its path, and its images' size where all have one."""
-
-    def __init__(self, data: str, image_size: tuple[int, int] | None) -> None:
-        self.data = data
-        self.image_size = image_size
-
-
-def _refuse(dataset: Any, batch_size: int | None, sampler: Any, batch_sampler: Any) -> None:
-    """What only PyTorch's own loader does."""
-    if batch_sampler is not None:
-        raise _Unknown("a batch_sampler chooses the samples")
-    if batch_size is None:
-        raise _Unknown("batch_size is None")
-    known = (
-        torch.utils.data.DistributedSampler,
-        torch.utils.data.RandomSampler,
-        torch.utils.data.SequentialSampler,
-    )
-    if sampler is not None and type(sampler) not in known:
-        raise _Unknown(f"the sampler {type(sampler).__name__} chooses the samples")
-    if isinstance(sampler, torch.utils.data.RandomSampler) and sampler.replacement:
-        raise _Unknown("the sampler draws with replacement")
-    is_ranked = isinstance(sampler, torch.utils.data.DistributedSampler)
-    if sampler is not None and not is_ranked and len(sampler) != len(dataset):
-        raise _Unknown("the sampler chooses some of the samples")
-    source = getattr(sampler, "dataset" if is_ranked else "data_source", dataset)
-    if source is not dataset:
-        raise _Unknown("the sampler is of another data set")
-
-
-def _recognise(dataset: Any) -> _Found:
-    name = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
-    if name == "torchvision.datasets.folder.ImageFolder":
-        from torchvision.datasets.folder import (  # type: ignore[import-untyped]
-            default_loader,
-        )
-
-        if dataset.loader is not default_loader:
-            raise _Unknown("the ImageFolder has a loader of its own")
-        return _Found(dataset.root, None)
-    if name == "torchvision.datasets.cifar.CIFAR10":
-        return _Found(_cifar10(dataset), (32, 32))
-    raise _Unknown(f"the data set {name} is not known")
-
-
-def _cifar10(dataset: Any) -> str:
-    """The folder of the pickled batches that torchvision downloads."""
-    folder: str = os.path.join(dataset.root, dataset.base_folder)
-    files = dataset.train_list if dataset.train else dataset.test_list
-    if len(files) == 1:
-        return os.path.join(folder, files[0][0])
-    return folder
-
-
-def _ranks(
-    sampler: Any, shuffle: bool, generator: torch.Generator | None
-) -> dict[str, Any]:
-    """Order, seed and shard, as the sampler or the arguments say."""
-    if isinstance(sampler, torch.utils.data.DistributedSampler):
-        return {
-            "rank": sampler.rank,
-            "world_size": sampler.num_replicas,
-            "shuffle": sampler.shuffle,
-            "seed": sampler.seed,
-        }
-    if sampler is not None:
-        shuffle = isinstance(sampler, torch.utils.data.RandomSampler)
-        generator = getattr(sampler, "generator", None) or generator
-    seed = torch.initial_seed() if generator is None else generator.initial_seed()
-    return {
-        "rank": 0,
-        "world_size": 1,
-        "shuffle": shuffle,
-        "seed": seed % 2**63,
-    }
-
-
-def _last(n: int, batch_size: int, sampler: Any, drop_last: bool) -> str:
-    """What becomes of samples that fill no step: as many rows on every rank as the sampler gives.
-
-    Raises:
-        _Unknown: there is no batch at all, which is no error there.
-    """
-    is_ranked = isinstance(sampler, torch.utils.data.DistributedSampler)
-    world = sampler.num_replicas if is_ranked else 1
-    if n < batch_size or (drop_last and n < batch_size * world):
-        raise _Unknown(f"{n} samples are less than a step of {world} x {batch_size}")
-    n_of_rank = n // world if is_ranked and sampler.drop_last else -(-n // world)
-    if n_of_rank % batch_size == 0:
-        # Whole batches; the sampler may have filled up the last one.
-        return "even" if n_of_rank * world >= n else "drop"
-    return "drop" if drop_last else "even"
-
-
-def _compare(loader: Loader, dataset: Any) -> None:
-    """Makes sure that sample i of the loader is sample i of the data set.
-
-    Raises:
-        _Unknown: it is not: the data set was filtered or changed.
-    """
-    n = len(dataset)
-    if len(loader.dataset) != n:
-        line = f"the data set lists {n} samples and its folder has {len(loader.dataset)}"
-        raise _Unknown(line)
-    # An ImageFolder gives the labels of its samples, whatever its targets say.
-    samples = getattr(dataset, "samples", None)
-    if samples is None:
-        _compare_images(dataset)
-        samples = [("", int(label)) for label in dataset.targets]
-    differs = loader._native.first_difference(samples)
-    if differs is not None:
-        file, label = loader._native.sample(differs) or ("nothing", -1)
-        raise _Unknown(f"sample {differs} of the data set is not {file} with label {label}")
-
-
-def _compare_images(dataset: Any) -> None:
-    """Makes sure that a CIFAR10's images are those of its first file.
-
-    Raises:
-        _Unknown: they were changed.
-    """
-    files = dataset.train_list if dataset.train else dataset.test_list
-    with open(os.path.join(dataset.root, dataset.base_folder, files[0][0]), "rb") as file:
-        # As torchvision has read it, after checking its sum.
-        pixels = pickle.load(file, encoding="latin1")["data"]
-    images = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    own = dataset.data[: len(images)]
-    if own.shape != images.shape or not (own == images).all():
-        raise _Unknown("the data set's images were changed")
-
-
-def _valid(batch: Batch) -> tuple[Any, torch.Tensor]:
-    """Without the masked rows that fill a last batch up: PyTorch's is shorter."""
-    n = batch.n_valid
-    views = batch.images
-    if n < len(batch.labels):
-        views = [view[:n] for view in views]
-    return (views[0] if len(views) == 1 else views), batch.labels[:n]
-
-
-def _finisher(
-    dataset: Any, translation: Translation, collate_fn: Callable[[list[Any]], Any] | None
-) -> Callable[..., Any] | None:
-    """What Python does to each batch; None where there is nothing to do."""
-    rest = translation.rest
-    to_target = dataset.target_transform
-    if rest is None and to_target is None and collate_fn is None:
-        return None
-    collate = collate_fn or torch.utils.data.default_collate
-    prepare = _inputs[translation.rest_input]
-
-    def finish(images: Any, labels: Any, batch: Batch, seeds: tuple[int, int]) -> Any:
-        samples = []
-        n = batch.n_valid
-        # Several views of a sample are several images of one row.
-        rows = list(zip(*images, strict=True)) if isinstance(images, list) else images
-        keys = batch.sample_ids[:n].tolist()
-        with _numbers_kept():
-            for image, label, sample in zip(rows, labels.tolist(), keys, strict=True):
-                if rest is not None:
-                    _seed_for(*seeds, sample)
-                    image = rest(prepare(image))
-                label = label if to_target is None else to_target(label)
-                samples.append((image, label))
-        return collate(samples)
-
-    return finish
-
-
-def _pil(image: torch.Tensor) -> Any:
-    from PIL import Image
-
-    pixels = image.numpy()
-    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
-
-
-_inputs: dict[str, Callable[[torch.Tensor], Any]] = {
-    "pil": _pil,
-    "tensor": torch.Tensor.clone,
-    "none": torch.Tensor.clone,
-}
-
-
-class _numbers_kept:
-    """Python's and PyTorch's random numbers after it are those before it."""
-
-    def __enter__(self) -> None:
-        self._state = random.getstate(), torch.get_rng_state()
-
-    def __exit__(self, *_: object) -> None:
-        random.setstate(self._state[0])
-        torch.set_rng_state(self._state[1])
-
-
-def _seed_for(seed: int, epoch: int, sample: int) -> None:
-    """A sample's own random numbers, whatever batch or resumed run it is in."""
-    key = hash((seed, epoch, sample)) % 2**63
-    random.seed(key)
-    # Not `torch.manual_seed`, which seeds the generators of accelerators, too.
-    torch.default_generator.manual_seed(key)

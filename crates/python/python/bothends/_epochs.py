@@ -1,0 +1,329 @@
+"""The epochs of one `bothends.torch.DataLoader`: which native loader runs which of them, and the
+iterator that a training loop holds.
+
+A native loader has one epoch at a time. A second iterator beside a live one gets a native loader
+of its own, so neither ends the other. A native loader is opened when the first iteration begins,
+and again when what it was opened for has changed.
+
+Reading order: `Opening` says what a native loader is opened for; `Feeds` keeps them; `Epoch` is
+the iterator, `Finishing` and `Python` what happens to a batch on its way.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from . import _native
+from ._errors import Error
+from ._loader import Batch, Loader
+from ._orders import Given, Own
+from ._prepared import Finish, Prepared, Whole, data_name, native_labels
+from ._sources import Fetched, Listing, Path
+from ._workers import Setting, Task, Workers
+
+
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """What a native loader is opened for; another one is opened where any of it differs.
+
+    Attributes:
+        prepared: the data set, and what becomes of its transforms.
+        options: keyword arguments of `bothends.Loader`, but for data and recipe.
+    """
+
+    prepared: Prepared
+    options: dict[str, Any]
+
+    def is_like(self, other: Opening) -> bool:
+        return self.prepared is other.prepared and self.options == other.options
+
+    def open(self) -> Loader:
+        """Opens a native loader. Blocks on the file system and on devices."""
+        source, recipe = self.prepared.source, self.prepared.translation.recipe
+        records = source.records
+        if isinstance(records, Path):
+            return Loader(records.data, recipe, **self.options)
+        labels = native_labels(source)
+        samples = _samples(records, labels)
+        name = data_name(records)
+        return Loader._of_samples(samples, data=name, recipe=recipe, **self.options)
+
+
+def _samples(records: Listing | Fetched, labels: list[int]) -> _native.Samples:
+    if isinstance(records, Listing):
+        return _native.Samples.files(records.root, records.paths, records.extents, labels)
+    return _native.Samples.fetched(records.name, labels, _OneAtATime(records.fetch))
+
+
+class _OneAtATime:
+    """A function that several threads may call, and that runs in one of them at a time: data
+    sets are rarely written for threads."""
+
+    def __init__(self, function: Callable[[int], bytes]) -> None:
+        self._function = function
+        self._lock = threading.Lock()
+
+    def __call__(self, sample: int) -> bytes:
+        with self._lock:
+            return self._function(sample)
+
+
+@dataclass
+class Feed:
+    """A native loader, and the iterator that it runs for."""
+
+    opening: Opening
+    loader: Loader
+    runs_for: weakref.ref[Epoch] | None = None
+    progress: Progress | None = None
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The iterator, if somebody holds it."""
+        return None if self.runs_for is None else self.runs_for()
+
+    @property
+    def is_free(self) -> bool:
+        epoch = self.epoch
+        return epoch is None or epoch.is_over
+
+    def fits(self, opening: Opening) -> bool:
+        """Whether it may run an epoch of this. What an error has ended is opened anew, since
+        files may have been mended."""
+        has_failed = self.progress is not None and self.progress.has_failed
+        return not has_failed and self.opening.is_like(opening)
+
+
+class Feeds:
+    """The native loaders of a `DataLoader`.
+
+    Attributes:
+        lock: held by the thread that begins an epoch; nothing else here is for several threads.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._feeds: list[Feed] = []
+        self._current: Feed | None = None
+        self._stats_of_closed: list[dict[str, Any]] = []
+
+    @property
+    def current(self) -> Loader | None:
+        """The one that runs the newest epoch, or ran it."""
+        return None if self._current is None else self._current.loader
+
+    @property
+    def is_running(self) -> bool:
+        """Whether somebody holds an iterator of the newest epoch that is not at its end."""
+        return self._current is not None and not self._current.is_free
+
+    def free(self, opening: Opening) -> Feed:
+        """A native loader for this, which runs for nobody."""
+        for feed in list(self._feeds):
+            epoch = feed.epoch
+            if epoch is not None and epoch.has_given_all:
+                epoch.end()
+            if feed.is_free and not feed.fits(opening):
+                self._feeds.remove(feed)
+                self._stats_of_closed.append(feed.loader.stats())
+                feed.loader.close()
+        free = [f for f in self._feeds if f.is_free]
+        if self._current is not None and self._current in free:
+            free.insert(0, self._current)
+        feed = free[0] if free else Feed(opening, opening.open())
+        if not free:
+            self._feeds.append(feed)
+        self._current = feed
+        return feed
+
+    def stats(self) -> list[dict[str, Any]]:
+        """What each of them has done."""
+        return [*self._stats_of_closed, *(feed.loader.stats() for feed in self._feeds)]
+
+    def close(self) -> None:
+        for feed in self._feeds:
+            feed.loader.close()
+
+
+def begun(feed: Feed, order: Own | Given, rows: list[int] | None) -> Iterator[Batch]:
+    """Begins an epoch of a native loader in this order; `rows` are the records of the data
+    set's samples, where they are others."""
+    loader = feed.loader
+    if isinstance(order, Own):
+        loader._take_rank(order.ranks)
+        (consumer,) = loader._native.begin(1)
+    else:
+        records = order.samples if rows is None else _mapped(order, rows)
+        part = (order.ranks.rank, order.ranks.world_size)
+        consumer = loader._native.begin_order(
+            (records.tobytes(), order.ends.tobytes()), part, order.repeats
+        )
+    return map(loader._batch, consumer)
+
+
+def _mapped(order: Given, rows: list[int]) -> Any:
+    return type(order.samples)("q", [rows[sample] for sample in order.samples])
+
+
+@dataclass
+class Progress:
+    """How far an epoch has come; it outlives its iterator.
+
+    Attributes:
+        loader: the native loader that runs it.
+        number: of the epoch.
+        states: where batches are taken ahead of the training loop: the native loader's state
+            behind each of them, and before the first.
+        n_taken: batches that the training loop has got.
+        has_ended: whether it has got them all.
+        has_failed: whether an error has ended it.
+    """
+
+    loader: Loader
+    number: int
+    states: deque[dict[str, Any]] | None = None
+    n_taken: int = 0
+    has_ended: bool = False
+    has_failed: bool = False
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Where the training loop is."""
+        if self.has_ended or not self.states:
+            return self.loader._state()
+        return self.states[0]
+
+
+class Epoch:
+    """An iterator over the batches of one epoch.
+
+    Attributes:
+        is_over: whether it has come to its end, or was ended by an error.
+    """
+
+    def __init__(self, progress: Progress, batches: Iterator[Any], n_batches: int) -> None:
+        self._progress = progress
+        self._batches = batches
+        self._n_batches = n_batches
+        self.is_over = False
+
+    def __iter__(self) -> Epoch:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._batches)
+        except BaseException as error:
+            self.is_over = True
+            self._progress.has_ended = isinstance(error, StopIteration)
+            self._progress.has_failed = not self._progress.has_ended
+            raise
+        self._progress.n_taken += 1
+        if self._progress.states:
+            self._progress.states.popleft()
+        return batch
+
+    def __len__(self) -> int:
+        return self._n_batches
+
+    @property
+    def has_given_all(self) -> bool:
+        """Whether only its end is left. Loops that count batches never ask for that."""
+        return not self.is_over and self._progress.n_taken == self._n_batches
+
+    def end(self) -> None:
+        """Asks for the end, which is all that is left."""
+        next(self, None)
+
+
+@dataclass(frozen=True)
+class Python:
+    """How Python takes part in an epoch.
+
+    Attributes:
+        finish: what it does to each batch.
+        workers: processes that it does it in; 0 is the thread that asks.
+        setting: for those processes.
+        init: called in each, with its number.
+    """
+
+    finish: Finish
+    workers: int
+    setting: Setting
+    init: Callable[[int], None] | None
+
+
+class Finishing:
+    """From native batches to those that the training loop gets."""
+
+    def __init__(self, prepared: Prepared, seed: int) -> None:
+        self._seed = seed
+        self._n_records = prepared.source.n_samples
+        rows = prepared.source.rows
+        self._sample_of = None if rows is None else {row: n for n, row in enumerate(rows)}
+
+    def batches(self, loader: Loader, batches: Iterator[Batch], python: Python) -> Iterator[Any]:
+        """Each batch finished in the calling thread."""
+        keys = (self._seed, loader.epoch)
+        n_records = len(loader.dataset)
+        finish = python.finish.here
+        # No generator: several threads may share the iterator.
+        return map(lambda batch: finish(self._whole(batch, keys, n_records)), batches)
+
+    def in_workers(
+        self, loader: Loader, batches: Iterator[Batch], python: Python
+    ) -> tuple[Iterator[Any], deque[dict[str, Any]]]:
+        """Each batch finished in a worker, and the states of the native loader behind each."""
+        keys = (self._seed, loader.epoch)
+        n_records = len(loader.dataset)
+        states = deque([loader._state()])
+
+        def tasks() -> Iterator[Task]:
+            for batch in batches:
+                states.append(loader._state())
+                whole = self._whole(batch, keys, n_records)
+                labels = whole.labels.tolist() if python.finish.needs_labels else []
+                yield Task(whole.images, (), (whole.samples, labels, whole.keys))
+
+        return _pooled(tasks(), python), states
+
+    def _whole(self, batch: Batch, keys: tuple[int, int], n_records: int) -> Whole:
+        n = batch.n_valid
+        images, labels, ids = batch.images, batch.labels, batch.sample_ids
+        if n < len(labels):
+            images, labels, ids = [view[:n] for view in images], labels[:n], ids[:n]
+        ids = ids.tolist()
+        samples = [i % n_records for i in ids]
+        if self._sample_of is not None:
+            samples = [self._sample_of[i] for i in samples]
+        return Whole(images, labels, samples, (*keys, ids))
+
+
+def _pooled(tasks: Iterator[Task], python: Python) -> Iterator[Any]:
+    workers = Workers(
+        python.workers, python.finish.in_worker, init=python.init, setting=python.setting
+    )
+    try:
+        yield from workers.map(tasks)
+    finally:
+        workers.close()
+
+
+def summed(stats: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of several native loaders of one `DataLoader` as one: counts are added."""
+    if not stats:
+        raise Error("nothing has been loaded yet")
+    total = dict(stats[-1])
+    for other in stats[:-1]:
+        for name in ("front_batches", "rescued", "backpressure_s"):
+            total[name] += other[name]
+        total["skipped"] = [*other["skipped"], *total["skipped"]]
+        total["stall"] = {k: v + other["stall"][k] for k, v in total["stall"].items()}
+        total["back"] = [*other["back"], *total["back"]] if other["back"] else total["back"]
+    return total
+

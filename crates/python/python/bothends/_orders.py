@@ -1,0 +1,280 @@
+"""The order of an epoch, for `bothends.torch.DataLoader`: bothends' own where PyTorch's default
+samplers would do nothing else, a sampler's wherever one was given.
+
+Reading order: `Own` and `Given` are the two orders; `order_of` chooses; `drawn_seed` and
+`agreed_seed` say where a loader's seed comes from. Nothing here knows data sets or batches.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import operator
+import random
+import sys
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils.data
+
+from ._errors import Error, OptionsError
+from ._ranks import ALONE, Ranks
+
+# How long a rank waits for rank 0 to name the seed.
+_PATIENCE = datetime.timedelta(seconds=300)
+
+RANKS = ("auto", "shard", "replicate")
+
+
+class NoOrder(Exception):
+    """Why a sampler's order cannot be followed; PyTorch's own loader can.
+
+    Args:
+        why: what about the sampler is not known.
+        remedy: what to change for bothends to follow it.
+    """
+
+    def __init__(self, why: str, remedy: str) -> None:
+        super().__init__(why)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Own:
+    """An order that bothends computes from seed and epoch.
+
+    Attributes:
+        shuffle: whether it is a permutation, else the data set's order.
+        ranks: whose part of it this process delivers.
+    """
+
+    shuffle: bool
+    ranks: Ranks
+
+    def n_batches(self, n_samples: int, batch_size: int, *, drop_last: bool) -> int:
+        """Batches of each rank."""
+        step = batch_size * self.ranks.world_size
+        return n_samples // step if drop_last else -(-n_samples // step)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The batches that a sampler gives this process for one epoch.
+
+    Attributes:
+        samples: indices of the data set, one behind the other.
+        ends: where each batch ends among them.
+        longest: samples of the longest batch.
+        ranks: whose part of an epoch it is.
+        repeats: "same" where the ranks share an epoch; "each" where a sample that comes on two
+            ranks shall be augmented differently there.
+    """
+
+    samples: array[int]
+    ends: array[int]
+    longest: int
+    ranks: Ranks
+    repeats: str
+
+
+# ---- which order it is ----------------------------------------------------------------------
+
+
+def is_default(loader: Any) -> bool:
+    """Whether the loader's samplers are those that PyTorch makes of `shuffle` and
+    `batch_size`, or the same by hand."""
+    sampler, batches = loader.sampler, loader.batch_sampler
+    if type(batches) is not torch.utils.data.BatchSampler or batches.sampler is not sampler:
+        return False
+    if type(sampler) is torch.utils.data.SequentialSampler:
+        return _source_len(sampler) == len(loader.dataset)
+    return (
+        type(sampler) is torch.utils.data.RandomSampler
+        and not sampler.replacement
+        and sampler._num_samples is None
+        and _source_len(sampler) == len(loader.dataset)
+    )
+
+
+def own(loader: Any, ranks: Ranks) -> Own:
+    """The order in the place of PyTorch's default samplers. A shuffled epoch is shared by the
+    ranks, a sequential one is read by each as a whole, unless `loader.ranks` says otherwise."""
+    is_shuffled = type(loader.sampler) is torch.utils.data.RandomSampler
+    is_shared = loader.ranks == "shard" or (loader.ranks == "auto" and is_shuffled)
+    return Own(is_shuffled, ranks if is_shared else ALONE)
+
+
+def given(loader: Any, ranks: Ranks, key: tuple[int, int]) -> Given:
+    """Asks the samplers for an epoch. Those that draw from Python's, NumPy's or PyTorch's own
+    generators draw numbers that follow from `key`, (seed, epoch), so that an epoch can be
+    resumed; the generators are then as they were.
+
+    Raises:
+        NoOrder: the sampler gives something else than indices, or never ends.
+    """
+    samples, ends = array("q"), array("Q")
+    longest = 0
+    batches = loader.batch_sampler
+    with _keyed(key):
+        for batch in _bounded(batches):
+            n = _extend(samples, batch)
+            if n:
+                ends.append(len(samples))
+                longest = max(longest, n)
+    samples = _from_zero(samples, len(loader.dataset))
+    repeats = "each" if ranks.world_size > 1 and not _shares(batches) else "same"
+    return Given(samples, ends, longest, ranks, repeats)
+
+
+def _source_len(sampler: Any) -> int:
+    return len(sampler.data_source)
+
+
+def _bounded(batches: Any) -> Iterator[Any]:
+    try:
+        most = 4 * len(batches) + 1000
+    except TypeError:
+        line = f"{_name(batches)} has no length, so it may never end"
+        raise NoOrder(line, "give a sampler that ends, with __len__") from None
+    for n, batch in enumerate(batches):
+        if n >= most:
+            line = f"{_name(batches)} gives many times more batches than its length says"
+            raise NoOrder(line, "let it end where its __len__ says")
+        yield batch
+
+
+def _extend(samples: array[int], batch: Any) -> int:
+    before = len(samples)
+    try:
+        samples.extend(batch)
+    except TypeError:
+        # What was taken before the first that is no int is taken again.
+        del samples[before:]
+        try:
+            samples.extend(map(operator.index, batch))
+        except TypeError:
+            line = f"a sampler gives {_shown(batch)}, which is not a list of indices"
+            raise NoOrder(line, "give a sampler whose items are indices") from None
+    return len(samples) - before
+
+
+def _from_zero(samples: array[int], n: int) -> array[int]:
+    """Negative indices count from the end, as a list's do."""
+    if not samples or min(samples) >= 0:
+        return samples
+    return array("q", (i + n if -n <= i < 0 else i for i in samples))
+
+
+def _shown(batch: Any) -> str:
+    text = repr(batch)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _name(sampler: Any) -> str:
+    return type(sampler).__qualname__
+
+
+def samplers(loader: Any) -> list[Any]:
+    """The samplers of a loader, from the outside in."""
+    found: list[Any] = []
+    level = [loader.batch_sampler, loader.sampler]
+    while level and len(found) < 16:
+        inner = [s for s in level if s is not None and all(s is not f for f in found)]
+        found += inner
+        names = ("batch_sampler", "sampler", "base_sampler", "_sampler")
+        level = [getattr(s, name, None) for s in inner for name in names]
+        level = [s for s in level if hasattr(s, "__iter__")]
+    return found
+
+
+def _shares(batches: Any) -> bool:
+    """Whether the ranks share one epoch among them, each sample on one of them."""
+    return any(
+        isinstance(sampler, torch.utils.data.DistributedSampler)
+        or _name(sampler) in ("BatchSamplerShard", "IterableDatasetShard")
+        for sampler in [batches, *_inner(batches)]
+    )
+
+
+def _inner(sampler: Any) -> Iterator[Any]:
+    for name in ("batch_sampler", "sampler"):
+        inner = getattr(sampler, name, None)
+        if inner is not None and hasattr(inner, "__iter__"):
+            yield inner
+            yield from _inner(inner)
+
+
+# ---- seeds ----------------------------------------------------------------------------------
+
+
+def drawn_seed(generator: torch.Generator | None) -> int:
+    """A loader's seed, drawn as PyTorch's loader draws its own: from the generator that it was
+    given, else from PyTorch's."""
+    device = None if generator is None else generator.device
+    drawn = torch.empty((), dtype=torch.int64, device=device).random_(generator=generator)
+    return int(drawn.item()) % 2**63
+
+
+_agreed: dict[int, int] = {}
+
+
+def agreed_seed(seed: int, ranks: Ranks) -> int:
+    """Rank 0's seed, for ranks that share an order of bothends' own: every rank calls this at
+    the same one of its loaders. Through the store that the ranks met at; nothing waits for
+    a collective.
+
+    Raises:
+        OptionsError: the ranks have no store; give `seed` to the loader.
+        Error: rank 0 has named no seed within five minutes.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_initialized():
+        raise OptionsError(
+            f"{ranks.world_size} ranks share this loader's order, and torch.distributed, through "
+            "which they would agree on a seed, is not initialised: give seed=..."
+        )
+    store = distributed.distributed_c10d._get_default_store()
+    n = _agreed[0] = _agreed.get(0, -1) + 1
+    name = f"bothends/seed/{n}"
+    if ranks.rank == 0:
+        store.set(name, str(seed))
+        return seed
+    try:
+        store.wait([name], _PATIENCE)
+    except RuntimeError as error:
+        raise Error(
+            f"rank {ranks.rank} waited {_PATIENCE.seconds} s for rank 0 to begin the same loader; "
+            "do all ranks iterate over it? Else give it ranks='replicate', or seed=..."
+        ) from error
+    return int(store.get(name))
+
+
+def mixed(*numbers: int) -> int:
+    """A number of 63 bits that follows from these and nothing else."""
+    text = ",".join(map(str, numbers)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") % 2**63
+
+
+@contextmanager
+def _keyed(key: tuple[int, int]) -> Iterator[None]:
+    """Python's, NumPy's and PyTorch's generators follow from `key` inside, and are afterwards
+    what they were."""
+    numpy = sys.modules.get("numpy")
+    own = random.getstate(), torch.get_rng_state(), numpy and numpy.random.get_state()
+    seed = mixed(*key)
+    random.seed(seed)
+    # Not `torch.manual_seed`, which seeds the generators of accelerators, too.
+    torch.default_generator.manual_seed(seed)
+    if numpy:
+        numpy.random.seed(seed % 2**32)
+    try:
+        yield
+    finally:
+        random.setstate(own[0])
+        torch.set_rng_state(own[1])
+        if numpy:
+            numpy.random.set_state(own[2])

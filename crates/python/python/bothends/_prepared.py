@@ -1,0 +1,203 @@
+"""What bothends makes of a data set and its transforms, decided before anything is opened.
+
+`prepare` asks `_sources` what the data set is and `_transforms` what its transforms become, and
+says in `Left` why something is left to PyTorch's own loader. Reading order: `Prepared` is the
+product; `finisher` says what Python still does to a batch, and where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils.data
+
+from ._rows import ImageRow, is_default_collate, rows
+from ._sources import Fetched, Listing, Path, Source, Unknown, recognise
+from ._transforms import Translation, translate
+from ._workers import Task, numbers_kept, seed_for
+
+
+class Left(Exception):
+    """Why PyTorch's own loader runs instead.
+
+    Args:
+        why: what about the data set, the sampler or a transform is not known.
+        remedy: what to change for bothends to load; None where nothing helps.
+    """
+
+    def __init__(self, why: str, remedy: str | None = None) -> None:
+        super().__init__(why if remedy is None else f"{why}; {remedy}")
+        self.why = why
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A data set as bothends loads it.
+
+    Attributes:
+        source: where its records are.
+        translation: what its transforms become.
+    """
+
+    source: Source
+    translation: Translation
+
+    @property
+    def lines(self) -> list[str]:
+        """What became of it, in words."""
+        source, translation = self.source, self.translation
+        lines = [f"data set: {source.name}", *(f"  note: {note}" for note in source.notes)]
+        lines += [f"transform: {line}" for line in translation.words or ["none"]]
+        return lines
+
+    @property
+    def labels_are_native(self) -> bool:
+        """Whether the native loader knows the labels, which are the targets."""
+        labels = self.source.fields.labels
+        return labels is not None and (
+            isinstance(self.source.records, Path) or _fit_natively(labels)
+        )
+
+
+def prepare(dataset: Any) -> Prepared:
+    """Recognises a data set and translates its transforms; opens nothing.
+
+    Raises:
+        Left: something about it is not known.
+    """
+    try:
+        source = recognise(dataset)
+    except Unknown as unknown:
+        raise Left(unknown.why, unknown.remedy) from unknown
+    translation = translate(source.transform, image_size=source.image_size)
+    if not translation.has_fixed_size:
+        remedy = next(iter(translation.remedies), None)
+        why = translation.warning or "its samples have no common size"
+        raise Left(why.removesuffix("."), remedy)
+    return Prepared(source, translation)
+
+
+def native_labels(source: Source) -> list[int]:
+    """Labels for the table of samples; zeros where they are not labels of classes."""
+    labels = source.fields.labels
+    n = source.n_samples
+    return labels if labels is not None and _fit_natively(labels) else [0] * n
+
+
+def data_name(records: Listing | Fetched) -> str:
+    """The root of the files, or what messages call the records."""
+    return records.root if isinstance(records, Listing) else records.name
+
+
+def _fit_natively(labels: list[int]) -> bool:
+    return not labels or (min(labels) >= 0 and max(labels) < 2**32)
+
+
+# ---- what Python does to a batch ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A batch as the native loader delivers it, for Python to finish.
+
+    Attributes:
+        images: one tensor or array per view, rows that hold a sample only.
+        labels: of those rows.
+        samples: indices of the data set.
+        keys: what the rows' random numbers are keyed by: (seed, epoch) and each row's sample id.
+    """
+
+    images: list[Any]
+    labels: Any
+    samples: list[int]
+    keys: tuple[int, int, list[int]]
+
+
+class Finish:
+    """What is done in Python to make a batch what PyTorch's loader would give.
+
+    Attributes:
+        runs_transforms: whether transforms remain, which run in workers; what does not is
+            done in the thread that asks for the batch.
+    """
+
+    def __init__(self, prepared: Prepared, collate_fn: Callable[[list[Any]], Any]) -> None:
+        self._fields = prepared.source.fields
+        self._rest = prepared.translation.rest
+        self._input = _INPUTS[prepared.translation.rest_input]
+        self._collate = collate_fn
+        self._is_default = is_default_collate(collate_fn)
+        self._native_labels = prepared.labels_are_native
+        self.runs_transforms = self._rest is not None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether a batch is as it should be when it is delivered."""
+        return self._is_default and self._native_labels and not self.runs_transforms
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it reads the native labels."""
+        return self._native_labels
+
+    def here(self, batch: Whole) -> Any:
+        """Finishes a batch in the calling thread."""
+        if self.runs_transforms:
+            with numbers_kept():
+                return self._transformed(batch)
+        images = batch.images[0] if len(batch.images) == 1 else batch.images
+        if self.is_nothing:
+            return [images, batch.labels]
+        if self._is_default:
+            # The images are not touched: default_collate takes them as they are.
+            whole = [ImageRow(images, row) for row in range(len(batch.samples))]
+            return torch.utils.data.default_collate(self._put_together(whole, batch))
+        if self._native_labels:
+            return self._collate(rows(images, batch.labels))
+        views = images if isinstance(images, list) else [images]
+        return self._collate(self._put_together(_each_row(views), batch))
+
+    def in_worker(self, task: Task) -> Any:
+        """Finishes a batch in a worker, whose arrays are its own."""
+        samples, labels, keys = task.extra
+        return self._transformed(Whole(task.images, labels, samples, keys))
+
+    def _transformed(self, batch: Whole) -> Any:
+        assert self._rest is not None
+        seed, epoch, ids = batch.keys
+        made = []
+        for n, image in enumerate(_each_row(batch.images)):
+            seed_for(seed, epoch, ids[n])
+            made.append(self._rest(self._input(image)))
+        return self._collate(self._put_together(made, batch))
+
+    def _put_together(self, images: list[Any], batch: Whole) -> list[Any]:
+        if self._native_labels:
+            labels = batch.labels if isinstance(batch.labels, list) else batch.labels.tolist()
+            return list(zip(images, labels, strict=True))
+        put = self._fields.put_together
+        return [put(image, i) for image, i in zip(images, batch.samples, strict=True)]
+
+
+def _each_row(views: list[Any]) -> list[Any]:
+    """Each sample's image; of several views the tuple of them."""
+    return list(views[0]) if len(views) == 1 else list(zip(*views, strict=True))
+
+
+def _pil(image: Any) -> Any:
+    from PIL import Image
+
+    pixels = image.numpy() if isinstance(image, torch.Tensor) else image
+    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+
+
+def _tensor(image: Any) -> torch.Tensor:
+    """A tensor that the transform may write into: a worker's array is its own already."""
+    return image.clone() if isinstance(image, torch.Tensor) else torch.from_numpy(image)
+
+
+_INPUTS: dict[str, Callable[[Any], Any]] = {"pil": _pil, "tensor": _tensor, "none": _tensor}

@@ -1,0 +1,66 @@
+"""Loaders that a framework makes again stay bothends'.
+
+Accelerate and Ray Train do not use the loader that they are given: they make a new
+`torch.utils.data.DataLoader` of its data set and a sampler of theirs. What these two packages
+make of the data set of a live `bothends.torch.DataLoader` is one of these again, with its options.
+Everybody else who makes a `torch.utils.data.DataLoader` gets just that.
+
+(Lightning needs none of it: it makes a loader of the class that it was given.)
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+import torch.utils.data
+
+# Packages that make loaders again, by the beginning of their modules' names.
+_FRAMEWORKS = ("accelerate.", "ray.train.")
+
+_TorchLoader = torch.utils.data.DataLoader
+
+# What torchdata's loader takes and PyTorch's does not.
+_STATEFUL_ONLY = ("snapshot_every_n_steps",)
+
+_live: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def watch(loader: Any) -> None:
+    """From now on what a framework makes of this loader's data set is like this loader."""
+    _live.add(loader)
+    if "__new__" not in vars(_TorchLoader):
+        # PyTorch's class has none of its own, so nothing is replaced.
+        _TorchLoader.__new__ = _new  # type: ignore[method-assign]
+
+
+def inherited(loader: Any) -> dict[str, Any]:
+    """The options of the loader in whose place a framework has made this one."""
+    options: dict[str, Any] = vars(loader).pop("_inherited", {})
+    return options
+
+
+def _new(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
+    is_stateful = cls.__module__.startswith("torchdata.") and cls.__name__ == "StatefulDataLoader"
+    if cls is not _TorchLoader and not is_stateful:
+        return object.__new__(cls)
+    caller = sys._getframe(1).f_globals.get("__name__", "")
+    dataset = kwargs.get("dataset", args[0] if args else None)
+    parent = _parent(dataset) if f"{caller}.".startswith(_FRAMEWORKS) else None
+    if parent is None:
+        return object.__new__(cls)
+    made = object.__new__(type(parent))
+    vars(made)["_inherited"] = {name: getattr(parent, name) for name in parent.OPTIONS}
+    if is_stateful:
+        # It is no instance of that class, so Python does not call its __init__.
+        made.__init__(*args, **{k: v for k, v in kwargs.items() if k not in _STATEFUL_ONLY})
+    return made
+
+
+def _parent(dataset: Any) -> Any:
+    """The newest loader over this data set."""
+    if dataset is None:
+        return None
+    found = [loader for loader in list(_live) if loader.dataset is dataset]
+    return max(found, key=lambda loader: loader.made_nth, default=None)

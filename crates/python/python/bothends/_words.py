@@ -1,0 +1,95 @@
+"""What a `bothends.torch.DataLoader` says of itself, and of arguments that it does not know."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+from typing import Any
+
+from ._errors import OptionsError
+from ._orders import is_default
+from ._rows import is_default_collate
+
+# For what stays in Python and has no remedy of its own.
+_BATCHES = "do it to whole batches, behind the loader, or use a transform of torchvision's"
+
+# What people call an option elsewhere.
+_ELSEWHERE = {
+    "num_threads": "num_workers",
+    "workers": "num_workers",
+    "devices": "csds",
+    "rank": "sampler",
+    "world_size": "sampler",
+    "num_replicas": "sampler",
+    "recipe": "dataset",
+    "data": "dataset",
+}
+
+
+def refuse_unknown(unknown: dict[str, Any], cls: type[Any]) -> None:
+    """Raises an OptionsError that names the nearest argument."""
+    names = [name for name in inspect.signature(cls).parameters if name != "unknown"]
+    for name in unknown:
+        near = _ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
+        hint = f"; did you mean `{near}`?" if near else ""
+        raise OptionsError(f"`{name}` is no option of {cls.__name__}{hint}")
+
+
+def stacklevel_of_caller() -> int:
+    """The `stacklevel` of the first frame outside bothends, for the function that calls this."""
+    frame, level = sys._getframe(1), 1
+    while frame is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        frame, level = frame.f_back, level + 1  # type: ignore[assignment]
+    return level
+
+
+def _is_ours(module: str) -> bool:
+    return module == "bothends" or module.startswith("bothends.")
+
+
+def explained(loader: Any) -> list[str]:
+    """What became of data set, sampler, transforms and collate_fn, and what would be faster."""
+    left, prepared = loader.left, loader.prepared
+    if left is not None:
+        lines = ["loaded by: PyTorch's own loader", f"why: {left.why}"]
+        return [*lines, *([f"to be fast: {left.remedy}"] if left.remedy else [])]
+    lines = ["loaded by: bothends", *prepared.lines, f"sampler: {_order(loader)}"]
+    lines.append(f"collate_fn: {_collate(loader)}")
+    remedies = prepared.translation.remedies
+    if prepared.translation.rest is not None:
+        lines.append(_where(loader))
+        remedies = remedies or [_BATCHES]
+    return [*lines, *(f"to be faster: {remedy}" for remedy in remedies)]
+
+
+def _order(loader: Any) -> str:
+    if is_default(loader):
+        kind = "shuffled" if type(loader.sampler).__name__ == "RandomSampler" else "sequential"
+        return f"{kind}, by bothends itself"
+    outer = loader.batch_sampler
+    name = type(outer).__name__
+    if name == "BatchSampler":
+        name = type(outer.sampler).__name__
+    return f"{name} is followed"
+
+
+def _collate(loader: Any) -> str:
+    if is_default_collate(loader.collate_fn):
+        return "PyTorch's default, at no cost"
+    name = getattr(loader.collate_fn, "__name__", type(loader.collate_fn).__name__)
+    where = "a worker" if _has_workers(loader) else "the thread that asks for the batch"
+    return f"{name} runs in {where}"
+
+
+def _where(loader: Any) -> str:
+    if _has_workers(loader):
+        return f"transforms in Python: in {loader.num_workers} worker processes"
+    return (
+        "transforms in Python: in the thread that asks for the batch, as num_workers=0 says; "
+        "num_workers=N starts N workers for them"
+    )
+
+
+def _has_workers(loader: Any) -> bool:
+    return loader.prepared.translation.rest is not None and loader.num_workers > 0
