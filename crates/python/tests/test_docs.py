@@ -1,4 +1,4 @@
-"""The documents are right: their code runs, prints what they show, and their tables are complete.
+"""The documents are right: their code runs, prints what they show, and no table lacks a line.
 
 In docs/python.md and docs/migrating.md a Python block behind one of these comments is run:
 
@@ -6,7 +6,7 @@ In docs/python.md and docs/migrating.md a Python block behind one of these comme
     <!-- run: continue -->  the script above goes on
     <!-- run: torchrun -->  a script for two ranks
 
-Paths, addresses and sizes of the documents are replaced by those of a small data set. A text block
+Paths, addresses and sizes in them are replaced by those of a small data set. A text block
 behind `<!-- prints -->` must be what the block before it prints, but for sizes of data sets. A
 script is skipped where something that it imports is not installed.
 """
@@ -103,7 +103,8 @@ def scripts(page: str) -> Iterator[Script]:
 
 
 def _heading(before: str) -> str:
-    return re.findall(r"^#+ (.*)$", before, re.MULTILINE)[-1]
+    headings: list[str] = re.findall(r"^#+ (.*)$", before, re.MULTILINE)
+    return headings[-1]
 
 
 ALL = [script for page in PAGES for script in scripts(page)]
@@ -186,7 +187,7 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("agent", "patched")
 @pytest.mark.parametrize("script", ALL, ids=[script.name for script in ALL])
-def test_the_documents_code_runs(script: Script, replaced: dict[str, str], tmp_path: Path) -> None:
+def test_their_code_runs(script: Script, replaced: dict[str, str], tmp_path: Path) -> None:
     script.skip_where_modules_are_missing()
     if script.how == "torchrun":
         _run_in_two_ranks(_replace(script.code, replaced), tmp_path)
@@ -272,12 +273,14 @@ def test_every_key_of_the_statistics_is_in_the_reference(reference: str, photos:
 
 
 def test_every_transform_and_data_set_is_in_the_reference(reference: str) -> None:
-    from bothends import _source_torchvision, _transforms
+    from bothends import _transforms
+    from bothends._sources import torchvision
+    from bothends._transforms.timm import TIMM
 
-    transforms = {*_transforms._KNOWN, *(name for _, name in _transforms.TIMM)}
+    transforms = {*_transforms._KNOWN, *(name for _, name in TIMM)}
     # Known only to say that they stay in Python.
     transforms -= {"AugMixAugment"}
-    data_sets = {code.split(".")[1] for code in _source_torchvision._KINDS}
+    data_sets = {code.split(".")[1] for code in torchvision._KINDS}
     assert transforms | data_sets <= _named(reference)
 
 

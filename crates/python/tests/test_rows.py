@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import torch.utils.data
-from bothends._rows import ImageRow, is_default_collate, named_rows, rows
+from bothends._dataloader.rows import ImageRow, is_default_collate, named_rows, rows
 from torch.utils.data import default_collate
 
 N = 6

@@ -224,7 +224,7 @@ def test_another_sample_is_not_the_protocols() -> None:
 
 
 def test_many_calls_are_worth_a_word(files: list[Path], monkeypatch: Any) -> None:
-    monkeypatch.setattr("bothends._source_samples._MANY", 20)
+    monkeypatch.setattr("bothends._sources.samples._MANY", 20)
     assert "was called 23 times" in recognise(Own(files, as_path)).notes[0]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import bothends
 import numpy as np
 import pytest
-from bothends import _parcels
+from bothends._workers import parcels as _parcels
 from bothends._workers import Setting, Task, Workers, numbers_kept, seed_for
 
 import children

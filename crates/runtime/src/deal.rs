@@ -6,6 +6,7 @@
 //! in a training step anyway. It does not decide which batches there are (`core::plan` makes
 //! as many for each consumer), and does not know what follows the epoch (`loader.rs`).
 
+use bothends_core::ids::Prong;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,8 +39,30 @@ struct Table {
     next: usize,
     /// Batches that each consumer has taken.
     taken: Vec<u32>,
+    /// The same by who made them.
+    made: Made,
     consumed: Consumed,
     state: DealState,
+}
+
+/// Batches that consumers have taken, by who made them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Made {
+    pub(crate) front: u64,
+    /// By the device's number; shorter than there are devices where the last made none.
+    pub(crate) back: Vec<u64>,
+}
+
+impl Made {
+    fn add(&mut self, prong: Prong) {
+        let Prong::Back(device) = prong else {
+            self.front += 1;
+            return;
+        };
+        let device = usize::from(device.0);
+        self.back.resize(self.back.len().max(device + 1), 0);
+        self.back[device] += 1;
+    }
 }
 
 /// How far a deal has come.
@@ -93,6 +116,7 @@ impl Deal {
                 places: (0..consumers).map(|_| None).collect(),
                 next: 0,
                 taken: vec![0; consumers as usize],
+                made: Made::default(),
                 consumed,
                 state: DealState::Open,
             }),
@@ -124,6 +148,7 @@ impl Deal {
             if let Some(batch) = table.places[own].take() {
                 table.consumed.add(batch.index);
                 table.taken[own] += 1;
+                table.made.add(batch.prong);
                 self.changed.notify_all();
                 return Ok(Polled::Batch(batch));
             }
@@ -257,6 +282,11 @@ impl Deal {
         is_even.then(|| table.consumed.clone())
     }
 
+    /// What consumers have taken so far, by who made it.
+    pub(crate) fn made(&self) -> Made {
+        self.table().made.clone()
+    }
+
     /// Whether a consumer has taken a batch.
     pub(crate) fn has_delivered(&self) -> bool {
         self.table().consumed.n_batches() > 0
@@ -302,6 +332,7 @@ mod tests {
                 places: vec![None, None],
                 next: 0,
                 taken: vec![0; 2],
+                made: Made::default(),
                 consumed: Consumed::default(),
                 state: DealState::Open,
             }),

@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use crate::checkpoint::{self, Consumed, Place, Resumed};
 use crate::config::{RankConfig, RunConfig};
-use crate::deal::{Cancelled, Deal, DealState};
+use crate::deal::{Cancelled, Deal, DealState, Made};
 use crate::drive::Digests;
 use crate::error::RuntimeError;
 use crate::feed::Skipped;
@@ -65,8 +65,8 @@ struct Running {
     options: EpochOptions,
 }
 
-/// What a loader has done since it was opened. Counts are of epochs that are over; a loader
-/// in the middle of one has delivered more.
+/// What a loader has done since it was opened. Batches count when a consumer takes them, all
+/// else when its epoch is over.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LoaderStats {
     /// The epoch that runs, or the next one.
@@ -111,7 +111,7 @@ pub struct DeviceStats {
 }
 
 /// What the epochs that are over add up to.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Ended {
     front_batches: u64,
     rescued: u64,
@@ -349,14 +349,17 @@ impl Loader {
     /// What it has done.
     pub fn stats(&mut self) -> LoaderStats {
         let epoch = self.epoch();
-        let ended = &self.ended;
+        let mut ended = self.ended.clone();
+        if let Some(running) = &self.running {
+            ended.add_running(&self.runtime().devices, &running.deal.made());
+        }
         LoaderStats {
             epoch,
             front_batches: ended.front_batches,
-            back: ended.back.clone(),
+            back: ended.back,
             rescued: ended.rescued,
-            skipped: ended.skipped.values().cloned().collect(),
-            redecoded: ended.redecoded.values().cloned().collect(),
+            skipped: ended.skipped.into_values().collect(),
+            redecoded: ended.redecoded.into_values().collect(),
             stall: ended.stall,
             backpressure_s: ended.backpressure_s,
             storage_read_bytes: self.runtime().storage_read_bytes(),
@@ -424,6 +427,18 @@ fn cannot_deal(n_left: u32, consumers: u32) -> RuntimeError {
 }
 
 impl Ended {
+    /// What consumers have got of the running epoch.
+    fn add_running(&mut self, devices: &[Device], made: &Made) {
+        self.front_batches += made.front;
+        self.back.resize_with(devices.len(), DeviceStats::default);
+        let made = made.back.iter().chain(std::iter::repeat(&0));
+        for (sum, (device, made)) in self.back.iter_mut().zip(devices.iter().zip(made)) {
+            sum.device.clone_from(&device.name);
+            sum.emulated = device.capabilities.emulated;
+            sum.batches += made;
+        }
+    }
+
     fn add(&mut self, devices: &[Device], report: EpochReport) {
         let EpochReport {
             counts, back, skipped, redecoded, stall, backpressure_s, ..

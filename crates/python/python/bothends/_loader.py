@@ -167,7 +167,8 @@ class Loader:
         ranks = given(options["rank"], options["world_size"]) or known() or ALONE
         options["rank"], options["world_size"] = self._ranks = ranks
         self._share = converter(self._framework, options["output"], self._sharding)
-        self._native = _native.Loader(json.dumps(options, default=_plain), self._samples, self._redecode)
+        text = json.dumps(options, default=_plain)
+        self._native = _native.Loader(text, self._samples, self._redecode)
         self._pads = options["last"] in ("pad", "even")
         self._mixes = self._native.mixes
         if self._num_classes is None:
@@ -408,7 +409,8 @@ def _plain(value: Any) -> Any:
     try:
         return value.item()
     except (AttributeError, ValueError, RuntimeError):
-        line = f"{value!r} in the options is of type {type(value).__name__}; give a number or a text"
+        kind = type(value).__name__
+        line = f"{value!r} in the options is of type {kind}; give a number or a text"
         raise OptionsError(line) from None
 
 

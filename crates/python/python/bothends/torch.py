@@ -23,14 +23,25 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from . import _orders, _rebuilt
-from ._epochs import Epoch, Feeds, Finishing, Opening, Progress, Python, begun, summed
+from ._dataloader import orders as _orders
+from ._dataloader import rebuilt as _rebuilt
+from ._dataloader.epochs import (
+    Epoch,
+    Feed,
+    Feeds,
+    Finishing,
+    Opening,
+    Progress,
+    Python,
+    begun,
+    summed,
+)
+from ._dataloader.prepared import Finish, Left, Prepared, prepare
+from ._dataloader.words import explained, refuse_unknown, stacklevel_of_caller
 from ._errors import OptionsError, StateError
 from ._loader import Loader
-from ._prepared import Finish, Left, Prepared, prepare
 from ._ranks import ALONE, Ranks, current, known
 from ._sources import HuggingFaceImages, SampleProtocol, Samples
-from ._words import explained, refuse_unknown, stacklevel_of_caller
 from ._workers import Setting
 
 __all__ = ["DataLoader", "Dataset", "HuggingFaceImages", "SampleProtocol", "Samples"]
@@ -137,6 +148,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         # As public attributes: frameworks that make a loader again read its arguments there.
         for name, value in {**given, **_rebuilt.inherited(self)}.items():
             setattr(self, name, value)
+        own_seed: _orders.Seed = vars(self).get("shared_seed", _orders.Seed(self.seed))
+        self.shared_seed = own_seed
         self._begin_state()
         super().__init__(
             dataset,
@@ -165,7 +178,6 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self.prepared: Prepared | None = None
         self.left: Left | None = None
         self._said: set[str] = set()
-        self._seed: int | None = self.seed
         self._most_slots = 0
         self._next_epoch = 0
         self._sampler_epoch: int | None = None
@@ -206,7 +218,9 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self.prepared, self.left = None, left
         if self.strict:
             raise OptionsError(f"strict=True: {left}") from left
-        self._warn(f"bothends: {left}. PyTorch's own DataLoader runs instead, and nothing is faster")
+        self._warn(
+            f"bothends: {left}. PyTorch's own DataLoader runs instead, and nothing is faster"
+        )
         if self.csds:
             self._warn("bothends: csds are not used by PyTorch's own loader")
 
@@ -249,7 +263,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         feed = self._feeds.free(self._opening(prepared, order, finish))
         if not self._is_resuming:
             feed.loader.set_epoch(epoch)
-        batches = begun(feed, order, prepared.source.rows)
+        order, batches = self._follow(feed, order, ranks, epoch)
         self._is_resuming = False
         feed.progress = self._progress = progress = Progress(feed.loader, epoch)
         finished = self._finished(progress, batches, finish)
@@ -257,13 +271,30 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         feed.runs_for = weakref.ref(iterator)
         return iterator
 
+    def _follow(
+        self, feed: Feed, order: _orders.Own | _orders.Given, ranks: Ranks, epoch: int
+    ) -> tuple[_orders.Own | _orders.Given, Iterator[Any]]:
+        """Begins the epoch. A sampler with a generator of its own has drawn once for each epoch
+        before, so in a new process it draws until it gives the order that is resumed."""
+        assert self.prepared is not None and self._seed is not None
+        n_draws = epoch if self._is_resuming and _orders.draws_by_itself(self) else 0
+        while True:
+            try:
+                return order, begun(feed, order, self.prepared.source.rows)
+            except StateError:
+                if n_draws == 0:
+                    raise
+            n_draws -= 1
+            order = _orders.given(self, ranks, (self._seed, epoch))
+
     def _finished(
         self, progress: Progress, batches: Iterator[Any], finish: Finish
     ) -> Iterator[Any]:
         assert self.prepared is not None and self._seed is not None
         n_workers = self.num_workers if finish.runs_transforms else 0
         setting = Setting(seed=self._seed, dataset=self.dataset)
-        python = Python(finish, n_workers, setting, self.worker_init_fn)
+        ahead = max(1, self.prefetch_factor or 2)
+        python = Python(finish, n_workers, setting, self.worker_init_fn, ahead)
         finishing = Finishing(self.prepared, self._seed)
         if n_workers == 0:
             return finishing.batches(progress.loader, batches, python)
@@ -273,17 +304,19 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     def _order(
         self, prepared: Prepared, ranks: Ranks, epoch: int
     ) -> _orders.Own | _orders.Given:
-        if _orders.is_default(self):
+        is_default = _orders.is_default(self)
+        if is_default:
             own = _orders.own(self, ranks)
             self._draw_seed(own.ranks)
-            if ranks.world_size > 1 and self.ranks == "auto":
+            # What cannot be shared is meant to be read by every rank: a remainder, say.
+            if self.ranks == "auto" and 1 < ranks.world_size <= self._n_samples:
                 self._warn(_unsharded(own, ranks, self._n_samples))
             if prepared.source.rows is None:
                 return own
             if own.ranks.world_size > 1:
                 line = f"{prepared.source.name} is not dealt to ranks"
                 raise _orders.NoOrder(line, "give a DistributedSampler")
-        self._draw_seed(ALONE)
+        self._draw_seed(ALONE if is_default or not _orders.is_dealt(self) else ranks)
         assert self._seed is not None
         return _orders.given(self, ranks, (self._seed, epoch))
 
@@ -338,9 +371,23 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         """The seed of a loader that has none yet; ranks that share an epoch agree on one."""
         if self._seed is not None:
             return
-        generator = self.generator or getattr(self.sampler, "generator", None)
+        generator = self.generator
+        if generator is None and _orders.is_default(self):
+            # Nobody else draws from it then.
+            generator = getattr(self.sampler, "generator", None)
         seed = _orders.drawn_seed(generator)
-        self._seed = seed if ranks.world_size == 1 else _orders.agreed_seed(seed, ranks)
+        if ranks.world_size > 1:
+            agree = _orders.agreed_seed if _orders.is_default(self) else _orders.common_seed
+            seed = agree(seed, ranks)
+        self._seed = seed
+
+    @property
+    def _seed(self) -> int | None:
+        return self.shared_seed.value
+
+    @_seed.setter
+    def _seed(self, seed: int | None) -> None:
+        self.shared_seed.value = seed
 
     def __len__(self) -> int:
         if self.prepared is None or not _orders.is_default(self):
@@ -409,12 +456,18 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         """
         if not isinstance(state, dict) or not isinstance(state.get("epoch"), int):
             raise StateError("the state is not one that state_dict() gave")
-        self._seed = state.get("seed", self._seed)
+        before, self._seed = self._seed, state.get("seed", self._seed)
+        # Frameworks add keys of their own.
+        theirs = {"sampler_epoch", *(name for name in state if str(name).startswith("_"))}
+        place = {name: value for name, value in state.items() if name not in theirs}
+        try:
+            if "version" in place:
+                self._load_natively(place)
+        except StateError:
+            self._seed = before
+            raise
+        self._is_resuming = "version" in place
         self._next_epoch, self._progress = state["epoch"], None
-        place = {name: value for name, value in state.items() if name != "sampler_epoch"}
-        if "version" in place:
-            self._load_natively(place)
-            self._is_resuming = True
         told = state.get("sampler_epoch")
         self._tell_samplers(told if isinstance(told, int) else state["epoch"])
 

@@ -28,9 +28,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._errors import Error, OptionsError
-from ._parcels import SMALL_BYTES, Arena, Channel, Parcel
-from ._tasks import GRACE_S, Failure, Job, Method, Task, begun, outcome_of
+from .._errors import Error, OptionsError
+from .parcels import SMALL_BYTES, Arena, Channel, Parcel
+from .tasks import GRACE_S, Failure, Job, Method, Task, begun, outcome_of
 
 # Seconds between two looks at whether the workers still live.
 POLL_S = 0.5

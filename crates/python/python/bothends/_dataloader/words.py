@@ -7,9 +7,9 @@ import inspect
 import sys
 from typing import Any
 
-from ._errors import OptionsError
-from ._orders import is_default
-from ._rows import is_default_collate
+from .._errors import OptionsError
+from .orders import is_default
+from .rows import is_default_collate
 
 # For what stays in Python and has no remedy of its own.
 _BATCHES = "do it to whole batches, behind the loader, or use a transform of torchvision's"

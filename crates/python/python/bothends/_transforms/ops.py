@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ._transform_parameters import (
+from .parameters import (
     MOST_SIDE,
     POSITIVE,
     Op,

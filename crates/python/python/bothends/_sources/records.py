@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ._source_fields import Fields
-from ._source_marks import Marks
+from .fields import Fields
+from .marks import Marks
 
 AnyPath: TypeAlias = "str | bytes | os.PathLike[str]"
 

@@ -1,7 +1,7 @@
 """Every class of timm's transforms that has an op in recipes, with how it becomes one.
 
 Reading order: `TIMM`, at the end, is the table; it holds whatever `timm.data.create_transform`
-puts together with torchvision's transforms. Functions are as in `_transform_ops`. timm is not
+puts together with torchvision's transforms. Functions are as in `ops`. timm is not
 imported.
 """
 
@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from ._transform_parameters import (
+from .parameters import (
     POSITIVE,
     Op,
     Sample,

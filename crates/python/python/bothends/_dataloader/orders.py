@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import itertools
 import operator
 import random
 import sys
@@ -21,11 +22,13 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from ._errors import Error, OptionsError
-from ._ranks import ALONE, Ranks
+from .._errors import Error, OptionsError
+from .._ranks import ALONE, Ranks
 
 # How long a rank waits for rank 0 to name the seed.
 _PATIENCE = datetime.timedelta(seconds=300)
+# The same where it can do without.
+_SHORT_PATIENCE = datetime.timedelta(seconds=60)
 
 RANKS = ("auto", "shard", "replicate")
 
@@ -180,8 +183,13 @@ def _name(sampler: Any) -> str:
 
 def samplers(loader: Any) -> list[Any]:
     """The samplers of a loader, from the outside in."""
+    return within(loader.batch_sampler, loader.sampler)
+
+
+def within(*outer: Any) -> list[Any]:
+    """These samplers, and those that they ask, from the outside in."""
     found: list[Any] = []
-    level = [loader.batch_sampler, loader.sampler]
+    level = list(outer)
     while level and len(found) < 16:
         inner = [s for s in level if s is not None and all(s is not f for f in found)]
         found += inner
@@ -191,21 +199,19 @@ def samplers(loader: Any) -> list[Any]:
     return found
 
 
+def draws_by_itself(loader: Any) -> bool:
+    """Whether a sampler draws from a generator of its own, which goes on from epoch to epoch."""
+    generators = [getattr(sampler, "generator", None) for sampler in samplers(loader)]
+    return any(isinstance(generator, torch.Generator) for generator in generators)
+
+
 def _shares(batches: Any) -> bool:
     """Whether the ranks share one epoch among them, each sample on one of them."""
     return any(
         isinstance(sampler, torch.utils.data.DistributedSampler)
         or _name(sampler) in ("BatchSamplerShard", "IterableDatasetShard")
-        for sampler in [batches, *_inner(batches)]
+        for sampler in within(batches)
     )
-
-
-def _inner(sampler: Any) -> Iterator[Any]:
-    for name in ("batch_sampler", "sampler"):
-        inner = getattr(sampler, name, None)
-        if inner is not None and hasattr(inner, "__iter__"):
-            yield inner
-            yield from _inner(inner)
 
 
 # ---- seeds ----------------------------------------------------------------------------------
@@ -219,7 +225,17 @@ def drawn_seed(generator: torch.Generator | None) -> int:
     return int(drawn.item()) % 2**63
 
 
-_agreed: dict[int, int] = {}
+@dataclass
+class Seed:
+    """A loader's seed, shared with the loaders that a framework makes in its place; None until
+    the first of them begins."""
+
+    value: int | None
+
+
+# Counts the loaders of this process whose ranks agree on a seed: the n-th of one rank is the
+# n-th of another.
+_agreed = {"order": itertools.count(), "sampler": itertools.count()}
 
 
 def agreed_seed(seed: int, ranks: Ranks) -> int:
@@ -231,25 +247,56 @@ def agreed_seed(seed: int, ranks: Ranks) -> int:
         OptionsError: the ranks have no store; give `seed` to the loader.
         Error: rank 0 has named no seed within five minutes.
     """
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_initialized():
+    store = _store()
+    if store is None:
         raise OptionsError(
             f"{ranks.world_size} ranks share this loader's order, and torch.distributed, through "
             "which they would agree on a seed, is not initialised: give seed=..."
         )
-    store = distributed.distributed_c10d._get_default_store()
-    n = _agreed[0] = _agreed.get(0, -1) + 1
-    name = f"bothends/seed/{n}"
-    if ranks.rank == 0:
-        store.set(name, str(seed))
-        return seed
-    try:
-        store.wait([name], _PATIENCE)
-    except RuntimeError as error:
+    agreed = _agree(store, "order", (seed, ranks.rank), _PATIENCE)
+    if agreed is None:
         raise Error(
             f"rank {ranks.rank} waited {_PATIENCE.seconds} s for rank 0 to begin the same loader; "
             "do all ranks iterate over it? Else give it ranks='replicate', or seed=..."
-        ) from error
+        )
+    return agreed
+
+
+def common_seed(seed: int, ranks: Ranks) -> int:
+    """Rank 0's seed, for ranks to which a sampler deals an epoch: then a state that one rank
+    saves is right for all. A rank that has not heard of one within a minute takes its own."""
+    store = _store()
+    if store is None:
+        return seed
+    agreed = _agree(store, "sampler", (seed, ranks.rank), _SHORT_PATIENCE)
+    return seed if agreed is None else agreed
+
+
+def is_dealt(loader: Any) -> bool:
+    """Whether a sampler deals the epoch to ranks, each of which then iterates over its part."""
+    found = samplers(loader)
+    return any(hasattr(s, "num_replicas") or hasattr(s, "num_processes") for s in found)
+
+
+def _store() -> Any:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.distributed_c10d._get_default_store()
+
+
+def _agree(
+    store: Any, kind: str, own: tuple[int, int], patience: datetime.timedelta
+) -> int | None:
+    seed, rank = own
+    name = f"bothends/{kind}/{next(_agreed[kind])}"
+    if rank == 0:
+        store.set(name, str(seed))
+        return seed
+    try:
+        store.wait([name], patience)
+    except RuntimeError:
+        return None
     return int(store.get(name))
 
 

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import _native
-from ._errors import Error
-from ._loader import Batch, Loader
-from ._orders import Given, Own
-from ._prepared import Finish, Prepared, Whole, data_name, native_labels
-from ._sources import Fetched, Listing, Path
-from ._workers import Setting, Task, Workers
+from .. import _native
+from .._errors import Error
+from .._loader import Batch, Loader
+from .orders import Given, Own
+from .prepared import Finish, Prepared, Whole, data_name, native_labels
+from .._sources import Fetched, Listing, Path
+from .._workers import Setting, Task, Workers
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,12 +250,14 @@ class Python:
         workers: processes that it does it in; 0 is the thread that asks.
         setting: for those processes.
         init: called in each, with its number.
+        ahead: batches that each is given before the first is asked for.
     """
 
     finish: Finish
     workers: int
     setting: Setting
     init: Callable[[int], None] | None
+    ahead: int
 
 
 class Finishing:
@@ -306,7 +308,11 @@ class Finishing:
 
 def _pooled(tasks: Iterator[Task], python: Python) -> Iterator[Any]:
     workers = Workers(
-        python.workers, python.finish.in_worker, init=python.init, setting=python.setting
+        python.workers,
+        python.finish.in_worker,
+        init=python.init,
+        ahead=python.ahead,
+        setting=python.setting,
     )
     try:
         yield from workers.map(tasks)
@@ -320,9 +326,10 @@ def summed(stats: list[dict[str, Any]]) -> dict[str, Any]:
         raise Error("nothing has been loaded yet")
     total = dict(stats[-1])
     for other in stats[:-1]:
-        for name in ("front_batches", "rescued", "backpressure_s"):
+        for name in ("front_batches", "rescued", "backpressure_s", "storage_read_bytes"):
             total[name] += other[name]
-        total["skipped"] = [*other["skipped"], *total["skipped"]]
+        for name in ("skipped", "redecoded"):
+            total[name] = [*other[name], *total[name]]
         total["stall"] = {k: v + other["stall"][k] for k, v in total["stall"].items()}
         total["back"] = [*other["back"], *total["back"]] if other["back"] else total["back"]
     return total

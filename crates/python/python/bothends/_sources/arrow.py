@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from ._source_records import Unknown
+from .records import Unknown
 
 # Samples that are read from the files and compared with the table.
 _COMPARED = 16

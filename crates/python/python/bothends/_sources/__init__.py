@@ -1,7 +1,7 @@
 """From a data set to what bothends reads: files, pieces of files, or bytes from a call.
 
 Nothing is opened here but CIFAR-10's pickled batches, to compare them, and a few images in an
-Arrow file. Data sets are known by the code that runs when they are indexed (`_source_code`), so
+Arrow file. Data sets are known by the code that runs when they are indexed (`code`), so
 no library is imported that the data set has not brought.
 """
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ._source_code import getitem, is_a
-from ._source_fields import Fields
-from ._source_huggingface import HuggingFaceImages, huggingface_source
-from ._source_nested import nested_source
-from ._source_records import Fetched, Listing, Path, Records, Source, Unknown
-from ._source_samples import SampleProtocol, Samples, decoded, has_sample, samples_source
-from ._source_timm import timm_source
-from ._source_torchvision import torchvision_source
+from .code import getitem, is_a
+from .fields import Fields
+from .huggingface import HuggingFaceImages, huggingface_source
+from .nested import nested_source
+from .records import Fetched, Listing, Path, Records, Source, Unknown
+from .samples import SampleProtocol, Samples, decoded, has_sample, samples_source
+from .timm import timm_source
+from .torchvision import torchvision_source
 
 __all__ = [
     "Fetched",

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from ._source_cifar import cifar10_source
-from ._source_code import home, refuse_batched
-from ._source_fields import paired
-from ._source_marks import Marks
-from ._source_records import AnyPath, Source, Unknown, exact_labels, listing
+from .cifar import cifar10_source
+from .code import home, refuse_batched
+from .fields import paired
+from .marks import Marks
+from .records import AnyPath, Source, Unknown, exact_labels, listing
 
 Targets: TypeAlias = "Sequence[Any] | Callable[[int], Any]"
 

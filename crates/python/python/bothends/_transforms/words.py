@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._transform_parameters import Stays, Step
+from .parameters import Stays, Step
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ._source_code import getitem, home, refuse_batched
-from ._source_fields import paired
-from ._source_marks import Marks
-from ._source_records import Listing, Source, Unknown, exact_labels, listing
+from .code import getitem, home, refuse_batched
+from .fields import paired
+from .marks import Marks
+from .records import Listing, Source, Unknown, exact_labels, listing
 
 _READERS = "timm.data.readers."
 _FOLDER = f"{_READERS}reader_image_folder.ReaderImageFolder.__getitem__"

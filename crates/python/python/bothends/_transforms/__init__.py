@@ -2,10 +2,10 @@
 
 `translate` walks a list of transforms from the front and turns each into ops of a recipe for as
 long as there is one that gives the same; what remains is left to Python, in its original order.
-Reading order: `Translation` is the result, `translate` the walk; `_transform_ops` has the table
-of torchvision's classes, `_transform_timm` that of timm's, `_transform_wrappers` the classes
-that scripts copy from each other; `_transform_parameters` is what is known of a sample on the
-way, `_transform_words` what people are told.
+Reading order: `Translation` is the result, `translate` the walk; `ops` has the table
+of torchvision's classes, `timm` that of timm's, `wrappers` the classes
+that scripts copy from each other; `parameters` is what is known of a sample on the
+way, `words` what people are told.
 
 Nothing here reads a pixel or draws a number, and torch and torchvision are not imported:
 transforms of libraries are known by the names of their classes, those of scripts by their code.
@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from ._transform_ops import TRANSLATORS
-from ._transform_parameters import (
+from .ops import TRANSLATORS
+from .parameters import (
     POSITIVE,
     Op,
     Sample,
@@ -33,9 +33,9 @@ from ._transform_parameters import (
     probability,
     within,
 )
-from ._transform_timm import TIMM
-from ._transform_words import Outcome, name_of, no_common_size
-from ._transform_wrappers import (
+from .timm import TIMM
+from .words import Outcome, name_of, no_common_size
+from .wrappers import (
     Holds,
     PillowBlur,
     PillowSolarize,

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from ._rows import ImageRow, is_default_collate, rows
-from ._sources import Fetched, Listing, Path, Source, Unknown, recognise
-from ._transforms import Translation, translate
-from ._workers import Task, numbers_kept, seed_for
+from .rows import ImageRow, is_default_collate, rows
+from .._sources import Fetched, Listing, Path, Source, Unknown, recognise
+from .._transforms import Translation, translate
+from .._workers import Task, numbers_kept, seed_for
 
 
 class Left(Exception):
@@ -117,6 +117,10 @@ class Whole:
     keys: tuple[int, int, list[int]]
 
 
+# Batches have their random numbers behind those of all samples.
+_OF_BATCHES = 2**63
+
+
 class Finish:
     """What is done in Python to make a batch what PyTorch's loader would give.
 
@@ -156,10 +160,11 @@ class Finish:
             # The images are not touched: default_collate takes them as they are.
             whole = [ImageRow(images, row) for row in range(len(batch.samples))]
             return torch.utils.data.default_collate(self._put_together(whole, batch))
-        if self._native_labels:
-            return self._collate(rows(images, batch.labels))
-        views = images if isinstance(images, list) else [images]
-        return self._collate(self._put_together(_each_row(views), batch))
+        with numbers_kept():
+            if self._native_labels:
+                return self._collated(rows(images, batch.labels), batch)
+            views = images if isinstance(images, list) else [images]
+            return self._collated(self._put_together(_each_row(views), batch), batch)
 
     def in_worker(self, task: Task) -> Any:
         """Finishes a batch in a worker, whose arrays are its own."""
@@ -173,7 +178,13 @@ class Finish:
         for n, image in enumerate(_each_row(batch.images)):
             seed_for(seed, epoch, ids[n])
             made.append(self._rest(self._input(image)))
-        return self._collate(self._put_together(made, batch))
+        return self._collated(self._put_together(made, batch), batch)
+
+    def _collated(self, samples: list[Any], batch: Whole) -> Any:
+        """What `collate_fn` makes of them; its random numbers are the batch's own (mixup)."""
+        seed, epoch, ids = batch.keys
+        seed_for(seed, epoch, _OF_BATCHES + ids[0])
+        return self._collate(samples)
 
     def _put_together(self, images: list[Any], batch: Whole) -> list[Any]:
         if self._native_labels:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from ._source_code import getitem
-from ._source_fields import Bare, Fields, Labelled, Named, Paired
-from ._source_marks import Marks
-from ._source_records import Fetched, Listing, Source, Unknown, exact_labels, listing, whole
+from .code import getitem
+from .fields import Bare, Fields, Labelled, Named, Paired
+from .marks import Marks
+from .records import Fetched, Listing, Source, Unknown, exact_labels, listing, whole
 
 Extent: TypeAlias = tuple[str | os.PathLike[str], int, int]
 Record: TypeAlias = str | os.PathLike[str] | bytes | Extent

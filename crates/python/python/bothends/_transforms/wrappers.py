@@ -23,7 +23,7 @@ from math import ceil
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from ._transform_parameters import POSITIVE, Op, Sample, Stays, Step, bounds, make_op, within
+from .parameters import POSITIVE, Op, Sample, Stays, Step, bounds, make_op, within
 
 if TYPE_CHECKING:
     import random

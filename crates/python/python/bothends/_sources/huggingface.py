@@ -11,13 +11,13 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._errors import OptionsError
-from ._source_arrow import Pieces, column_pieces
-from ._source_code import is_a
-from ._source_fields import Fields, Named, Paired, paired
-from ._source_marks import Marks
-from ._source_records import Fetched, Listing, Source, Unknown, exact_labels, listing
-from ._source_samples import decoded
+from .._errors import OptionsError
+from .arrow import Pieces, column_pieces
+from .code import is_a
+from .fields import Fields, Named, Paired, paired
+from .marks import Marks
+from .records import Fetched, Listing, Source, Unknown, exact_labels, listing
+from .samples import decoded
 
 _DATASET = "datasets.arrow_dataset.Dataset"
 _STREAM = "datasets.iterable_dataset.IterableDataset"

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch.utils.data
 
+from .orders import within
+
 # Packages that make loaders again, by the beginning of their modules' names.
 _FRAMEWORKS = ("accelerate.", "ray.train.")
 
@@ -47,20 +49,28 @@ def _new(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
         return object.__new__(cls)
     caller = sys._getframe(1).f_globals.get("__name__", "")
     dataset = kwargs.get("dataset", args[0] if args else None)
-    parent = _parent(dataset) if f"{caller}.".startswith(_FRAMEWORKS) else None
+    is_framework = f"{caller}.".startswith(_FRAMEWORKS)
+    parent = _parent(dataset, kwargs.get("batch_sampler")) if is_framework else None
     if parent is None:
         return object.__new__(cls)
     made = object.__new__(type(parent))
-    vars(made)["_inherited"] = {name: getattr(parent, name) for name in parent.OPTIONS}
+    options = {name: getattr(parent, name) for name in parent.OPTIONS}
+    vars(made)["_inherited"] = {**options, "shared_seed": parent.shared_seed}
     if is_stateful:
         # It is no instance of that class, so Python does not call its __init__.
         made.__init__(*args, **{k: v for k, v in kwargs.items() if k not in _STATEFUL_ONLY})
     return made
 
 
-def _parent(dataset: Any) -> Any:
-    """The newest loader over this data set."""
+def _parent(dataset: Any, batches: Any) -> Any:
+    """The loader over this data set whose samplers are in the new one's; else the newest."""
     if dataset is None:
         return None
     found = [loader for loader in list(_live) if loader.dataset is dataset]
-    return max(found, key=lambda loader: loader.made_nth, default=None)
+    inside = within(batches)
+
+    def rank(loader: Any) -> tuple[bool, int]:
+        own = (loader.batch_sampler, loader.sampler)
+        return any(s is o for s in inside for o in own if o is not None), loader.made_nth
+
+    return max(found, key=rank, default=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from ._source_records import Unknown
+from .records import Unknown
 
 
 def home(function: Any) -> str:

@@ -1,8 +1,8 @@
 """Workers: where Python code runs on samples that bothends has decoded and cropped.
 
 A batch goes to a worker as a `Task` and comes back as whatever `work` made of it. What this
-module does not do: decode, or decide what runs where. `_worker_processes` and `_worker_threads`
-are those who work, `_parcels` is how arrays get there and back.
+module does not do: decode, or decide what runs where. `processes` and `threads`
+are those who work, `parcels` is how arrays get there and back.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ._errors import Error, ForkError, OptionsError
-from ._tasks import Crew, Failure, Job, Method, Setting, Task
-from ._worker_processes import POLL_S, Processes
-from ._worker_threads import Threads
+from .._errors import Error, ForkError, OptionsError
+from .tasks import Crew, Failure, Job, Method, Setting, Task
+from .processes import POLL_S, Processes
+from .threads import Threads
 
 __all__ = ["Setting", "Task", "Workers", "numbers_kept", "seed_for"]
 

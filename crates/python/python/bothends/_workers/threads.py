@@ -12,8 +12,8 @@ import weakref
 from collections import deque
 from typing import Any
 
-from ._errors import Error
-from ._tasks import GRACE_S, Failure, Job, Task, begun, outcome_of
+from .._errors import Error
+from .tasks import GRACE_S, Failure, Job, Task, begun, outcome_of
 
 
 class Threads:

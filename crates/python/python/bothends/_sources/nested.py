@@ -9,10 +9,10 @@ from itertools import accumulate
 from operator import index
 from typing import Any
 
-from ._source_code import home
-from ._source_fields import Chosen, Fields, Joined, Labelled
-from ._source_marks import Marks, frozen
-from ._source_records import Fetched, Listing, Path, Records, Source, Unknown, joined
+from .code import home
+from .fields import Chosen, Fields, Joined, Labelled
+from .marks import Marks, frozen
+from .records import Fetched, Listing, Path, Records, Source, Unknown, joined
 
 _HERE = "torch.utils.data.dataset."
 # Parts of a ConcatDataset whose names are told.

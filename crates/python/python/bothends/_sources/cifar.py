@@ -6,10 +6,10 @@ import os
 import pickle
 from typing import Any
 
-from ._source_code import refuse_batched
-from ._source_fields import paired
-from ._source_marks import Marks
-from ._source_records import Path, Source, Unknown, exact_labels
+from .code import refuse_batched
+from .fields import paired
+from .marks import Marks
+from .records import Path, Source, Unknown, exact_labels
 
 
 def cifar10_source(dataset: Any) -> Source:

@@ -1,7 +1,7 @@
 """What is known of a sample between two transforms, and how a transform's parameters are read.
 
 Whatever no op of bothends can have ends in `Stays`, whose text says why. What becomes of a
-transform is in `_transform_ops`.
+transform is in `ops`.
 """
 
 from __future__ import annotations
