@@ -44,14 +44,11 @@ _GIVEN = [{"samples": SAMPLER, **middle} for middle in _MIDDLE]
 _DROPPED = [{"samples": DROPPED, **middle} for middle in _MIDDLE]
 _OF_60 = {"samples": SAMPLER, "save_every": 25}
 # What a rank reads whole, or shares, without a sampler that says so.
-_REST = ("every rank loads all",)
-_NOBODY = ("a part of the shuffled epoch", "every rank loads all 53 samples")
-
 CASES = [
     _alone("imagenet", "imagenet", **_MIDDLE[0]),
-    _torchrun("imagenet ddp", "imagenet", 2, **_GIVEN[1], warns=_REST),
-    _torchrun("imagenet ddp 3", "imagenet", 3, **_GIVEN[2], warns=_REST),
-    _torchrun("imagenet -e", "imagenet", 3, "--evaluate", is_training=False, warns=_REST),
+    _torchrun("imagenet ddp", "imagenet", 2, **_GIVEN[1]),
+    _torchrun("imagenet ddp 3", "imagenet", 3, **_GIVEN[2]),
+    _torchrun("imagenet -e", "imagenet", 3, "--evaluate", is_training=False),
     _torchrun(
         "torchvision ra mix",
         "torchvision_reference",

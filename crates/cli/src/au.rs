@@ -54,7 +54,7 @@ pub(crate) struct AuArgs {
     /// How long each rate is measured, and a dozen steps at least
     #[arg(long, value_name = "S", default_value_t = 8.0)]
     seconds: f64,
-    /// Whether what is learnt about images is kept beside the data
+    /// Where what is learnt about images is kept from epoch to epoch
     #[arg(long, value_enum, default_value_t = SideIndexArg::Auto)]
     side_index: SideIndexArg,
     /// Write the result as JSON; - for standard output

@@ -282,7 +282,7 @@ class Loader:
         self._native.load_state(json.dumps(state))
 
     def stats(self) -> dict[str, Any]:
-        """What the loader has done in the epochs that are over: batches by prong, seconds
+        """What the loader has done: batches by prong, and of the epochs that are over seconds
         waited by cause, samples that a policy was applied to, bytes read, processor
         seconds, peak memory in bytes."""
         stats: dict[str, Any] = json.loads(self._native.stats())

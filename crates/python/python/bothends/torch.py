@@ -502,7 +502,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         print("\n".join(explained(self)))
 
     def stats(self) -> dict[str, Any]:
-        """What it has done in the epochs that are over, as `bothends.Loader.stats`; "loader" says
+        """What it has done, as `bothends.Loader.stats`; "loader" says
         who loads: "bothends" or "pytorch"."""
         if self.prepared is None:
             return {"loader": "pytorch", "front_batches": 0, "back": [], "skipped": []}

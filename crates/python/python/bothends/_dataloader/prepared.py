@@ -183,7 +183,7 @@ class Finish:
     def _collated(self, samples: list[Any], batch: Whole) -> Any:
         """What `collate_fn` makes of them; its random numbers are the batch's own (mixup)."""
         seed, epoch, ids = batch.keys
-        seed_for(seed, epoch, _OF_BATCHES + ids[0])
+        seed_for(seed, epoch, _OF_BATCHES + (ids[0] if ids else 0))
         return self._collate(samples)
 
     def _put_together(self, images: list[Any], batch: Whole) -> list[Any]:
