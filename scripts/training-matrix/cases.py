@@ -44,6 +44,8 @@ _GIVEN = [{"samples": SAMPLER, **middle} for middle in _MIDDLE]
 _DROPPED = [{"samples": DROPPED, **middle} for middle in _MIDDLE]
 _OF_60 = {"samples": SAMPLER, "save_every": 25}
 # What a rank reads whole, or shares, without a sampler that says so.
+_NOBODY = ("a part of the shuffled epoch", "every rank loads all 53 samples")
+
 CASES = [
     _alone("imagenet", "imagenet", **_MIDDLE[0]),
     _torchrun("imagenet ddp", "imagenet", 2, **_GIVEN[1]),

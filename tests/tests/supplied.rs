@@ -62,7 +62,7 @@ fn rest(deal: &Deal) -> Result<Vec<Rows>> {
 
 fn begin(loader: &mut Loader, order: &[i64], ends: &[u64]) -> Result<Arc<Deal>> {
     let repeats = Repeats::SameOnRanks;
-    let config = OrderConfig { n_records: 0, rank: 0, world: 1, repeats };
+    let config = OrderConfig { n_records: 0, rank: 0, world: 1, repeats, skip: 0 };
     let order = loader.order(config, order, ends.to_vec())?;
     Ok(loader.begin_order(Arc::new(order))?)
 }

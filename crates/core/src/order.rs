@@ -25,6 +25,9 @@ pub struct OrderConfig {
     pub world: u32,
     /// What the repetitions of a record have in common.
     pub repeats: Repeats,
+    /// Batches at the beginning that are left out, as a resumed script skips them; their
+    /// records count as repetitions all the same.
+    pub skip: u32,
 }
 
 /// Which sample ids, and with them which random numbers, the repetitions of a record get.
@@ -130,9 +133,9 @@ impl Order {
             return Err(OrderError::RankOutside { rank, world });
         }
         let longest = longest_batch(&ends, records.len())?;
+        let (ids, ends) = behind(config.skip, numbered(config, records)?, ends)?;
         let n_batches =
             u32::try_from(ends.len()).map_err(|_| OrderError::TooManyBatches)?;
-        let ids = numbered(config, records)?;
         let words = ids.iter().chain(&ends).flat_map(|word| word.to_le_bytes());
         let digest = xxh3_128(&words.collect::<Vec<u8>>());
         let mark = OrderMark { digest, rank, world, n_batches };
@@ -192,9 +195,24 @@ fn longest_batch(ends: &[u64], n: usize) -> Result<u32, OrderError> {
     u32::try_from(longest).map_err(|_| OrderError::Ends { n })
 }
 
+/// What is left of an order behind its first `skip` batches.
+fn behind(
+    skip: u32,
+    mut ids: Vec<u64>,
+    ends: Vec<u64>,
+) -> Result<(Vec<u64>, Vec<u64>), OrderError> {
+    let skip = skip as usize;
+    let Some(&first) = skip.checked_sub(1).and_then(|last| ends.get(last)) else {
+        return if skip == 0 { Ok((ids, ends)) } else { Err(OrderError::Empty) };
+    };
+    ids.drain(..usize::try_from(first).unwrap_or(ids.len()));
+    let ends: Vec<u64> = ends[skip..].iter().map(|end| end - first).collect();
+    if ends.is_empty() { Err(OrderError::Empty) } else { Ok((ids, ends)) }
+}
+
 /// Records as sample ids: those that come again lie n records apart.
 fn numbered(config: OrderConfig, records: &[i64]) -> Result<Vec<u64>, OrderError> {
-    let OrderConfig { n_records, rank, world, repeats } = config;
+    let OrderConfig { n_records, rank, world, repeats, .. } = config;
     let n = usize::try_from(n_records).unwrap_or(usize::MAX);
     let mut seen = vec![0_u32; n];
     let number = |(place, &record): (usize, &i64)| {
@@ -229,7 +247,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn config(n_records: u64) -> OrderConfig {
-        OrderConfig { n_records, rank: 0, world: 1, repeats: Repeats::SameOnRanks }
+        OrderConfig {
+            n_records,
+            rank: 0,
+            world: 1,
+            repeats: Repeats::SameOnRanks,
+            skip: 0,
+        }
     }
 
     fn batches(order: &Order) -> Vec<Vec<u64>> {
@@ -245,6 +269,20 @@ mod tests {
         assert_eq!((order.n_batches(), order.longest()), (3, 2));
         assert_eq!(order.samples(BatchIdx(3)).len(), 0);
         assert_eq!(order.samples(BatchIdx(u32::MAX)).len(), 0);
+    }
+
+    #[test]
+    fn skipped_batches_count_as_repetitions() {
+        let order = |skip| {
+            let config = OrderConfig { skip, ..config(5) };
+            Order::new(config, &[4, 0, 4, 4, 1], vec![2, 3, 5])
+        };
+        let whole = batches(&order(0).unwrap());
+        assert_eq!(batches(&order(1).unwrap()), whole[1..]);
+        assert_eq!(batches(&order(2).unwrap()), whole[2..]);
+        for skip in [3, 4, u32::MAX] {
+            assert_eq!(order(skip), Err(OrderError::Empty));
+        }
     }
 
     #[test]

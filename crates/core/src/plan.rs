@@ -495,7 +495,7 @@ mod tests {
     fn a_supplied_order_is_followed_and_resumed_at_any_batch() {
         use crate::order::{OrderConfig, Repeats};
         let repeats = Repeats::SameOnRanks;
-        let config_of = OrderConfig { n_records: 9, rank: 0, world: 1, repeats };
+        let config_of = OrderConfig { n_records: 9, rank: 0, world: 1, repeats, skip: 0 };
         let order = Order::new(config_of, &[8, 1, 8, 0, 5], vec![2, 3, 5]).unwrap();
         let order = Arc::new(order);
         // The number of records says nothing about the order's length.

@@ -71,13 +71,13 @@ impl NativeLoader {
 
     /// Begins the next epoch in the order of a sampler. `batches` are (records, ends): native
     /// i64, and native u64 that say where each batch ends among them; `part` is (rank, world) of
-    /// whose part of an epoch it is. `repeats` is "same" or "each": whether a record that
+    /// whose part of an epoch it is, and how many batches to skip. `repeats` is "same" or "each": whether a record that
     /// comes again on another rank is the same sample there.
     fn begin_order(
         &self,
         py: Python<'_>,
         batches: (PyBackedBytes, PyBackedBytes),
-        part: (u32, u32),
+        part: (u32, u32, u32),
         repeats: &str,
     ) -> PyResult<Consumer> {
         let repeats = match repeats {
@@ -85,8 +85,8 @@ impl NativeLoader {
             _ => Repeats::SameOnRanks,
         };
         let deal = self.with(py, |loader| {
-            let (rank, world) = part;
-            let config = OrderConfig { n_records: 0, rank, world, repeats };
+            let (rank, world, skip) = part;
+            let config = OrderConfig { n_records: 0, rank, world, repeats, skip };
             let (records, ends) = &batches;
             let records: Vec<i64> = words(records).map(i64::from_ne_bytes).collect();
             let ends = words(ends).map(u64::from_ne_bytes).collect();

@@ -184,7 +184,7 @@ def test_lightning_trains_with_a_torch_loader(
     pairs = zip(model.seen, expected, strict=True)
     assert all(torch.equal(seen, images) for (_, seen), images in pairs)
     # Lightning counts batches and never asks for an epoch's end; the next one's beginning is it.
-    assert batches.stats()["front_batches"] == 5 and batches.stats()["epoch"] == 1
+    assert batches.stats()["front_batches"] == 10 and batches.stats()["epoch"] == 1
 
 
 # Lightning takes an epoch for done whose last batch it has seen, and begins the next one with the

@@ -27,7 +27,6 @@ from ._dataloader import orders as _orders
 from ._dataloader import rebuilt as _rebuilt
 from ._dataloader.epochs import (
     Epoch,
-    Feed,
     Feeds,
     Finishing,
     Opening,
@@ -188,6 +187,9 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._feeds = Feeds()
         self._progress: Progress | None = None
         self._is_resuming = False
+        # Epochs for which the sampler's generator has drawn since it was seeded, but for the
+        # newest one; and for how many it is to draw before the one that is resumed.
+        self._n_drawn = self._n_to_draw = 0
 
     # ---- what is loaded ------------------------------------------------------------------
 
@@ -263,29 +265,13 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         feed = self._feeds.free(self._opening(prepared, order, finish))
         if not self._is_resuming:
             feed.loader.set_epoch(epoch)
-        order, batches = self._follow(feed, order, ranks, epoch)
+        batches = begun(feed, order, prepared.source.rows)
         self._is_resuming = False
         feed.progress = self._progress = progress = Progress(feed.loader, epoch)
         finished = self._finished(progress, batches, finish)
         iterator = Epoch(progress, map(self._pinned, finished), n_batches)
         feed.runs_for = weakref.ref(iterator)
         return iterator
-
-    def _follow(
-        self, feed: Feed, order: _orders.Own | _orders.Given, ranks: Ranks, epoch: int
-    ) -> tuple[_orders.Own | _orders.Given, Iterator[Any]]:
-        """Begins the epoch. A sampler with a generator of its own has drawn once for each epoch
-        before, so in a new process it draws until it gives the order that is resumed."""
-        assert self.prepared is not None and self._seed is not None
-        n_draws = epoch if self._is_resuming and _orders.draws_by_itself(self) else 0
-        while True:
-            try:
-                return order, begun(feed, order, self.prepared.source.rows)
-            except StateError:
-                if n_draws == 0:
-                    raise
-            n_draws -= 1
-            order = _orders.given(self, ranks, (self._seed, epoch))
 
     def _finished(
         self, progress: Progress, batches: Iterator[Any], finish: Finish
@@ -318,11 +304,17 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
                 raise _orders.NoOrder(line, "give a DistributedSampler")
         self._draw_seed(ALONE if is_default or not _orders.is_dealt(self) else ranks)
         assert self._seed is not None
-        return _orders.given(self, ranks, (self._seed, epoch))
+        key = (self._seed, epoch)
+        is_fresh = _orders.has_fresh_generator(self)
+        for _ in range(self._n_to_draw if is_fresh else 0):
+            _orders.given(self, ranks, key)
+        self._n_drawn = self._n_to_draw if is_fresh else self._n_drawn + 1
+        self._n_to_draw = 0
+        return _orders.given(self, ranks, key)
 
     def _n_batches(self, order: _orders.Own | _orders.Given) -> int:
         if isinstance(order, _orders.Given):
-            return len(order.ends)
+            return max(0, len(order.ends) - order.skip)
         assert self.batch_size is not None
         return order.n_batches(self._n_samples, self.batch_size, drop_last=self.drop_last)
 
@@ -438,7 +430,9 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         What loads it adopts the seed."""
         # Not the loader's own where a script never calls the sampler's `set_epoch`.
         told = {} if self._sampler_epoch is None else {"sampler_epoch": self._sampler_epoch}
-        return {**self._place(), **told}
+        generators = [] if _orders.is_default(self) else _orders.generators(self)
+        drawn = [[generators[0].initial_seed(), self._n_drawn]] if generators else []
+        return {**self._place(), **told, **{"sampler_drawn": pair for pair in drawn}}
 
     def _place(self) -> dict[str, Any]:
         if self._progress is not None:
@@ -458,7 +452,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             raise StateError("the state is not one that state_dict() gave")
         before, self._seed = self._seed, state.get("seed", self._seed)
         # Frameworks add keys of their own.
-        theirs = {"sampler_epoch", *(name for name in state if str(name).startswith("_"))}
+        of_samplers = {"sampler_epoch", "sampler_drawn"}
+        theirs = of_samplers | {name for name in state if str(name).startswith("_")}
         place = {name: value for name, value in state.items() if name not in theirs}
         try:
             if "version" in place:
@@ -470,6 +465,10 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._next_epoch, self._progress = state["epoch"], None
         told = state.get("sampler_epoch")
         self._tell_samplers(told if isinstance(told, int) else state["epoch"])
+        if "sampler_drawn" in state:
+            seed, self._n_to_draw = state["sampler_drawn"]
+            for generator in _orders.generators(self):
+                generator.manual_seed(seed)
 
     def _load_natively(self, state: dict[str, Any]) -> None:
         assert self.prepared is not None

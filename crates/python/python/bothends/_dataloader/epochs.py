@@ -159,7 +159,7 @@ def begun(feed: Feed, order: Own | Given, rows: list[int] | None) -> Iterator[Ba
         (consumer,) = loader._native.begin(1)
     else:
         records = order.samples if rows is None else _mapped(order, rows)
-        part = (order.ranks.rank, order.ranks.world_size)
+        part = (order.ranks.rank, order.ranks.world_size, order.skip)
         consumer = loader._native.begin_order(
             (records.tobytes(), order.ends.tobytes()), part, order.repeats
         )

@@ -75,6 +75,7 @@ class Given:
         ranks: whose part of an epoch it is.
         repeats: "same" where the ranks share an epoch; "each" where a sample that comes on two
             ranks shall be augmented differently there.
+        skip: batches at the beginning that a resumed script has had.
     """
 
     samples: array[int]
@@ -82,6 +83,7 @@ class Given:
     longest: int
     ranks: Ranks
     repeats: str
+    skip: int = 0
 
 
 # ---- which order it is ----------------------------------------------------------------------
@@ -121,7 +123,10 @@ def given(loader: Any, ranks: Ranks, key: tuple[int, int]) -> Given:
     """
     samples, ends = array("q"), array("Q")
     longest = 0
-    batches = loader.batch_sampler
+    batches, skip = loader.batch_sampler, 0
+    if _name(batches) == "SkipBatchSampler":
+        # Accelerate's: what is skipped has come before, and counts as repetitions.
+        batches, skip = batches.batch_sampler, batches.skip_batches
     with _keyed(key):
         for batch in _bounded(batches):
             n = _extend(samples, batch)
@@ -130,7 +135,7 @@ def given(loader: Any, ranks: Ranks, key: tuple[int, int]) -> Given:
                 longest = max(longest, n)
     samples = _from_zero(samples, len(loader.dataset))
     repeats = "each" if ranks.world_size > 1 and not _shares(batches) else "same"
-    return Given(samples, ends, longest, ranks, repeats)
+    return Given(samples, ends, longest, ranks, repeats, skip)
 
 
 def _source_len(sampler: Any) -> int:
@@ -199,10 +204,20 @@ def within(*outer: Any) -> list[Any]:
     return found
 
 
-def draws_by_itself(loader: Any) -> bool:
-    """Whether a sampler draws from a generator of its own, which goes on from epoch to epoch."""
-    generators = [getattr(sampler, "generator", None) for sampler in samplers(loader)]
-    return any(isinstance(generator, torch.Generator) for generator in generators)
+def generators(loader: Any) -> list[torch.Generator]:
+    """The generators of PyTorch's own samplers, which go on from epoch to epoch."""
+    own = [s for s in samplers(loader) if type(s).__module__.startswith("torch.utils.data")]
+    found = [getattr(sampler, "generator", None) for sampler in own]
+    return [generator for generator in found if isinstance(generator, torch.Generator)]
+
+
+def has_fresh_generator(loader: Any) -> bool:
+    """Whether nothing was drawn from the samplers' own generators since they were seeded."""
+    for generator in generators(loader):
+        seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
+        if not torch.equal(generator.get_state(), seeded.get_state()):
+            return False
+    return True
 
 
 def _shares(batches: Any) -> bool:
