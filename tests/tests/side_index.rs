@@ -118,8 +118,15 @@ fn a_changed_image_is_decoded_anew() -> Result<()> {
     Ok(())
 }
 
-/// `bothends run` over `data`, its cache directory in `cache`.
+/// `bothends run` over `data` with its index beside them, its cache directory in `cache`.
 fn command(data: &Path, cache: &Path) -> Result<Command> {
+    let mut command = by_default(data, cache)?;
+    command.args(["--side-index", "beside"]);
+    Ok(command)
+}
+
+/// The same, and the index is where it is kept unasked.
+fn by_default(data: &Path, cache: &Path) -> Result<Command> {
     let mut command = Command::new(program("bothends")?);
     command.arg("run").arg("--data").arg(data);
     command.args([
@@ -194,10 +201,32 @@ fn where_the_data_cannot_be_written_the_cache_is_used() -> Result<()> {
     let index = cache.path().join("bothends/index");
     let data_set =
         std::fs::read_dir(&index)?.next().context("a folder for the data")??;
-    ensure!(std::fs::read_dir(data_set.path())?.count() == 1, "one segment");
+    ensure!(segments(&data_set.path())?.len() == 1, "one segment");
     ensure!(digest_of(&run()?.stdout)? == first, "the same stream");
-    ensure!(std::fs::read_dir(data_set.path())?.count() == 1, "and nothing new");
+    ensure!(segments(&data_set.path())?.len() == 1, "and nothing new");
     allow(folder.path(), 0o755)?;
+    Ok(())
+}
+
+/// Nothing of ours appears in somebody's folder unasked.
+#[test]
+fn by_default_it_is_in_the_cache_directory() -> Result<()> {
+    let folder = copied()?;
+    let cache = tempfile::tempdir()?;
+    let entries = || -> Result<usize> { Ok(std::fs::read_dir(folder.path())?.count()) };
+    let before = entries()?;
+    let run =
+        || by_default(folder.path(), cache.path())?.output().map_err(anyhow::Error::from);
+    let first = digest_of(&run()?.stdout)?;
+    ensure!(entries()? == before, "something was written beside the data");
+    let index = cache.path().join("bothends/index");
+    let data_set =
+        std::fs::read_dir(&index)?.next().context("a folder for the data")??;
+    ensure!(segments(&data_set.path())?.len() == 1, "one segment");
+    let owner = std::fs::read(data_set.path().join("data-set"))?;
+    ensure!(owner == folder.path().canonicalize()?.as_os_str().as_encoded_bytes());
+    ensure!(digest_of(&run()?.stdout)? == first && entries()? == before);
+    ensure!(segments(&data_set.path())?.len() == 1, "nothing is learnt twice");
     Ok(())
 }
 
