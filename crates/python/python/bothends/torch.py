@@ -329,7 +329,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             "output": self.output or translation.output,
             "layout": self.layout or translation.layout,
             "batch_size": self._slots(order),
-            "workers": self.num_workers or "auto",
+            "workers": self._n_threads(finish),
             "shuffle": order.shuffle if isinstance(order, _orders.Own) else "supplied",
             "last": "drop" if self.drop_last and is_own else "even",
             "seed": self._seed,
@@ -338,6 +338,13 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             "framework": "numpy" if in_numpy else "torch",
         }
         return Opening(prepared, options)
+
+    def _n_threads(self, finish: Finish) -> int | str:
+        """Host threads that decode. Beside worker processes no more than there are cores: the
+        processes are the limit, and threads without a core take theirs."""
+        if finish.runs_transforms and self.num_workers > 0:
+            return min(self.num_workers, len(os.sched_getaffinity(0)))
+        return self.num_workers or "auto"
 
     def _slots(self, order: _orders.Own | _orders.Given) -> int:
         """Samples of a batch at most."""
