@@ -13,6 +13,7 @@ import itertools
 import operator
 import random
 import sys
+import warnings
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -284,7 +285,15 @@ def common_seed(seed: int, ranks: Ranks) -> int:
     if store is None:
         return seed
     agreed = _agree(store, "sampler", (seed, ranks.rank), _SHORT_PATIENCE)
-    return seed if agreed is None else agreed
+    if agreed is not None:
+        return agreed
+    warnings.warn(
+        f"bothends: rank {ranks.rank} waited {_SHORT_PATIENCE.seconds} s for rank 0 to begin the "
+        "same loader, and takes a seed of its own: a state that another rank saves is not exact "
+        "for it; give seed=... on all ranks",
+        stacklevel=2,
+    )
+    return seed
 
 
 def is_dealt(loader: Any) -> bool:
