@@ -5,8 +5,9 @@
 
 A data set that is recognised is read by bothends; its transforms are translated to a recipe as
 far as they are known, and from the first unknown one on they run in Python, in worker processes,
-on the decoded and cropped sample. What is not recognised at all runs as it did, in PyTorch's own
-loader, which this class is. Either way there is one warning, and `explain()` says what to change.
+on the decoded and cropped sample. A map-style data set that is not recognised makes its samples
+itself, in these workers. What is left, data sets that are streams, runs as it did, in PyTorch's own
+loader, which this class is. In each case there is one warning, and `explain()` says what to change.
 """
 
 from __future__ import annotations
@@ -29,19 +30,22 @@ from ._dataloader.epochs import (
     Epoch,
     Feeds,
     Finishing,
+    NativeProgress,
     Opening,
+    Pool,
     Progress,
     Python,
     begun,
     summed,
 )
+from ._dataloader.items import Items, ItemsProgress, dealt, resumed, tasks
 from ._dataloader.prepared import Finish, Left, Prepared, prepare
-from ._dataloader.words import explained, refuse_unknown, stacklevel_of_caller
+from ._dataloader.words import counts_batches, explained, refuse_unknown, stacklevel_of_caller
 from ._errors import OptionsError, StateError
 from ._loader import Loader
 from ._ranks import ALONE, Ranks, current, known
 from ._sources import HuggingFaceImages, SampleProtocol, Samples
-from ._workers import Setting
+from ._workers import Setting, Task
 
 __all__ = ["DataLoader", "Dataset", "HuggingFaceImages", "SampleProtocol", "Samples"]
 
@@ -176,6 +180,9 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self.made_nth = next(_made)
         self.prepared: Prepared | None = None
         self.left: Left | None = None
+        self.own_items: Items | None = None
+        self._pool = Pool()
+        self._finish: Finish | None = None
         self._said: set[str] = set()
         self._most_slots = 0
         self._next_epoch = 0
@@ -186,7 +193,11 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     def _forget_iterations(self) -> None:
         self._feeds = Feeds()
         self._progress: Progress | None = None
-        self._is_resuming = False
+        self._is_resuming = self._resumes_at_end = False
+        # Where the data set makes its samples: the newest iterator, and the batches that came
+        # before, in the run that is resumed.
+        self._newest: weakref.ref[Epoch] | None = None
+        self._n_before = 0
         # Epochs for which the sampler's generator has drawn since it was seeded, but for the
         # newest one; and for how many it is to draw before the one that is resumed.
         self._n_drawn = self._n_to_draw = 0
@@ -195,11 +206,17 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
 
     def _look(self) -> None:
         """Finds out what the data set and its transforms are, as they are now."""
+        self.prepared = self.left = self.own_items = None
         try:
             self._refuse_modes()
-            self.prepared, self.left = prepare(self.dataset), None
         except Left as left:
             self._leave(left)
+            return
+        try:
+            self.prepared = prepare(self.dataset)
+        except Left as left:
+            has_length = hasattr(self.dataset, "__len__")
+            self._leave(left, Items(self.dataset, self.collate_fn) if has_length else None)
             return
         translation = self.prepared.translation
         if translation.warning and self.strict:
@@ -216,15 +233,17 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         if self.batch_sampler is None:
             raise Left("batch_size is None, so there are no batches", "give a batch_size")
 
-    def _leave(self, left: Left) -> None:
-        self.prepared, self.left = None, left
+    def _leave(self, left: Left, items: Items | None = None) -> None:
+        """The data set makes its samples itself; without `items`, in PyTorch's own loader."""
+        self.prepared, self.left, self.own_items = None, left, items
         if self.strict:
             raise OptionsError(f"strict=True: {left}") from left
-        self._warn(
-            f"bothends: {left}. PyTorch's own DataLoader runs instead, and nothing is faster"
-        )
+        who = "PyTorch's own DataLoader runs instead"
+        if items is not None:
+            who = "The data set's own code runs in workers instead"
+        self._warn(f"bothends: {left}. {who}, and nothing is faster")
         if self.csds:
-            self._warn("bothends: csds are not used by PyTorch's own loader")
+            self._warn("bothends: csds are not used where a data set makes its samples itself")
 
     def _warn(self, line: str) -> None:
         if line not in self._said:
@@ -246,62 +265,109 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             raise OptionsError("the loader is closed; make another one")
         with self._feeds.lock:
             self._look_again()
-            if self.prepared is not None:
-                try:
+            try:
+                if self.prepared is not None:
                     return self._begin(self.prepared)
-                except _orders.NoOrder as why:
-                    self._leave(Left(str(why), why.remedy))
+                if self.own_items is not None:
+                    return self._begin_items(self.own_items)
+            except _orders.NoOrder as why:
+                self._leave(Left(str(why), why.remedy))
         return super().__iter__()
 
     def _begin(self, prepared: Prepared) -> Iterator[Any]:
         epoch = self._take_epoch()
-        ranks = current() if _orders.is_default(self) else known() or ALONE
-        order = self._order(prepared, ranks, epoch)
+        order = self._order(epoch)
+        if prepared.source.rows is not None and isinstance(order, _orders.Own):
+            if order.ranks.world_size > 1:
+                line = f"{prepared.source.name} is not dealt to ranks"
+                raise _orders.NoOrder(line, "give a DistributedSampler")
+            order = self._asked(order.ranks, epoch)
         n_batches = self._n_batches(order)
         if n_batches == 0:
             self._next_epoch, self._progress = epoch + 1, None
             return iter(())
-        finish = Finish(prepared, self.collate_fn)
+        finish = self._finish_of(prepared)
         feed = self._feeds.free(self._opening(prepared, order, finish))
         if not self._is_resuming:
             feed.loader.set_epoch(epoch)
         batches = begun(feed, order, prepared.source.rows)
         self._is_resuming = False
-        feed.progress = self._progress = progress = Progress(feed.loader, epoch)
+        progress = NativeProgress(epoch, n_batches, loader=feed.loader)
+        feed.progress = self._progress = progress
         finished = self._finished(progress, batches, finish)
-        iterator = Epoch(progress, map(self._pinned, finished), n_batches)
+        iterator = Epoch(progress, map(self._pinned, finished))
         feed.runs_for = weakref.ref(iterator)
         return iterator
 
+    def _finish_of(self, prepared: Prepared) -> Finish:
+        """The same one as long as it would do the same, since workers persist for it."""
+        if self._finish is None or not self._finish.is_of(prepared, self.collate_fn):
+            self._finish = Finish(prepared, self.collate_fn)
+        return self._finish
+
     def _finished(
-        self, progress: Progress, batches: Iterator[Any], finish: Finish
+        self, progress: NativeProgress, batches: Iterator[Any], finish: Finish
     ) -> Iterator[Any]:
         assert self.prepared is not None and self._seed is not None
-        n_workers = self.num_workers if finish.runs_transforms else 0
-        setting = Setting(seed=self._seed, dataset=self.dataset)
-        ahead = max(1, self.prefetch_factor or 2)
-        python = Python(finish, n_workers, setting, self.worker_init_fn, ahead)
         finishing = Finishing(self.prepared, self._seed)
-        if n_workers == 0:
-            return finishing.batches(progress.loader, batches, python)
-        finished, progress.states = finishing.in_workers(progress.loader, batches, python)
-        return finished
+        if self.num_workers == 0 or not finish.runs_transforms:
+            return finishing.here(progress.loader, batches, finish)
+        given, progress.states = finishing.tasks(progress.loader, batches, finish)
+        return self._pool.map(self._python(finish.in_worker), given)
 
-    def _order(
-        self, prepared: Prepared, ranks: Ranks, epoch: int
-    ) -> _orders.Own | _orders.Given:
+    def _begin_items(self, items: Items) -> Iterator[Any]:
+        if not items.fits(self.dataset, self.collate_fn):
+            self.own_items = items = Items(self.dataset, self.collate_fn)
+        epoch = self._take_epoch()
+        order = self._order(epoch)
+        if isinstance(order, _orders.Own):
+            assert self.batch_size is not None and self._seed is not None
+            sizes = (self._n_samples, self.batch_size)
+            order = dealt(order, sizes, (self._seed, epoch), drop_last=self.drop_last)
+        assert self._seed is not None
+        before = self._n_before if self._is_resuming else 0
+        self._is_resuming = False
+        n_batches = max(0, len(order.ends) - order.skip - before)
+        self._progress = progress = ItemsProgress(
+            epoch, n_batches, items=items, seed=self._seed, shape=self._shape, before=before
+        )
+        made = tasks(order, (self._seed, epoch), order.skip + before)
+        batches: Iterator[Any] = map(items.here, made)
+        if self.num_workers > 0:
+            batches = self._pool.map(self._python(items.in_worker), made)
+        iterator = Epoch(progress, map(self._pinned, batches))
+        self._newest = weakref.ref(iterator)
+        return iterator
+
+    def _python(self, work: Callable[[Task], Any]) -> Python:
+        """Workers, as the arguments of PyTorch's loader say."""
+        assert self._seed is not None
+        context = self.multiprocessing_context
+        method = None if context is None else context.get_start_method()
+        return Python(
+            work=work,
+            workers=self.num_workers,
+            setting=Setting(method=method, seed=self._seed, dataset=self.dataset),
+            init=self.worker_init_fn,
+            ahead=max(1, self.prefetch_factor or 2),
+            persist=self.persistent_workers,
+            timeout=self.timeout,
+        )
+
+    def _order(self, epoch: int) -> _orders.Own | _orders.Given:
+        if not _orders.is_default(self):
+            return self._asked(known() or ALONE, epoch)
+        ranks = current()
+        own = _orders.own(self, ranks)
+        self._draw_seed(own.ranks)
+        # What cannot be shared is meant to be read by every rank: a remainder, say.
+        if self.ranks == "auto" and 1 < ranks.world_size <= self._n_samples:
+            self._warn(_unsharded(own, ranks, self._n_samples))
+        return own
+
+    def _asked(self, ranks: Ranks, epoch: int) -> _orders.Given:
+        """What the samplers say."""
         is_default = _orders.is_default(self)
-        if is_default:
-            own = _orders.own(self, ranks)
-            self._draw_seed(own.ranks)
-            # What cannot be shared is meant to be read by every rank: a remainder, say.
-            if self.ranks == "auto" and 1 < ranks.world_size <= self._n_samples:
-                self._warn(_unsharded(own, ranks, self._n_samples))
-            if prepared.source.rows is None:
-                return own
-            if own.ranks.world_size > 1:
-                line = f"{prepared.source.name} is not dealt to ranks"
-                raise _orders.NoOrder(line, "give a DistributedSampler")
         self._draw_seed(ALONE if is_default or not _orders.is_dealt(self) else ranks)
         assert self._seed is not None
         key = (self._seed, epoch)
@@ -389,7 +455,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self.shared_seed.value = seed
 
     def __len__(self) -> int:
-        if self.prepared is None or not _orders.is_default(self):
+        is_ours = self.prepared is not None or self.own_items is not None
+        if not is_ours or not _orders.is_default(self):
             return super().__len__()
         return self._n_batches(_orders.own(self, _known()))
 
@@ -399,6 +466,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         """The next epoch shall be this one, also the samplers'. A place that was loaded is kept
         if it is in this epoch, else given up."""
         self._is_resuming = self._is_resuming and epoch == self._next_epoch
+        self._resumes_at_end = self._resumes_at_end and self._is_resuming
         self._next_epoch, self._progress = epoch, None
         self._tell_samplers(epoch)
 
@@ -413,7 +481,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         one after the last of which a batch was or may still be taken."""
         before = self._progress
         if before is not None:
-            was_used = before.n_taken > 0 or before.has_ended or self._feeds.is_running
+            was_used = before.n_taken > 0 or before.has_ended or self._is_running
             self._next_epoch = before.number + was_used
         of_samplers = [getattr(s, "epoch", None) for s in _orders.samplers(self)]
         told = next((e for e in of_samplers if isinstance(e, int)), None)
@@ -423,12 +491,19 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._sampler_epoch = told
         return self._next_epoch
 
+    @property
+    def _is_running(self) -> bool:
+        """Whether somebody holds the newest iterator, and it is not at its end."""
+        newest = None if self._newest is None else self._newest()
+        return self._feeds.is_running or (newest is not None and not newest.is_over)
+
     # ---- state ---------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
         """`state_dict` and `load_state_dict`: they are not there where PyTorch's own loader runs,
         which has no state."""
-        if name in ("state_dict", "load_state_dict") and self.__dict__.get("prepared") is not None:
+        ours = self.__dict__.get("prepared") or self.__dict__.get("own_items")
+        if name in ("state_dict", "load_state_dict") and ours is not None:
             return self._save if name == "state_dict" else self._load
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -439,11 +514,17 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         told = {} if self._sampler_epoch is None else {"sampler_epoch": self._sampler_epoch}
         generators = [] if _orders.is_default(self) else _orders.generators(self)
         drawn = [[generators[0].initial_seed(), self._n_drawn]] if generators else []
-        return {**self._place(), **told, **{"sampler_drawn": pair for pair in drawn}}
+        progress = self._progress
+        is_all = self._resumes_at_end if progress is None else progress.has_given_all
+        given = {"given_all": True} if is_all else {}
+        return {**self._place(), **told, **given, **{"sampler_drawn": pair for pair in drawn}}
 
     def _place(self) -> dict[str, Any]:
         if self._progress is not None:
             return self._progress.state
+        if self._is_resuming and self.own_items is not None:
+            place = {"epoch": self._next_epoch, "seed": self._seed}
+            return {**place, "items": [self._n_before, *self._shape]}
         loader = self._feeds.current
         if loader is not None and self._is_resuming:
             return loader._state()
@@ -459,23 +540,43 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             raise StateError("the state is not one that state_dict() gave")
         before, self._seed = self._seed, state.get("seed", self._seed)
         # Frameworks add keys of their own.
-        of_samplers = {"sampler_epoch", "sampler_drawn"}
-        theirs = of_samplers | {name for name in state if str(name).startswith("_")}
+        beside = {"sampler_epoch", "sampler_drawn", "given_all"}
+        theirs = beside | {name for name in state if str(name).startswith("_")}
         place = {name: value for name, value in state.items() if name not in theirs}
+        if state.get("given_all") and counts_batches():
+            place = {"epoch": state["epoch"] + 1, "seed": self._seed}
         try:
-            if "version" in place:
-                self._load_natively(place)
+            self._is_resuming = self._load_place(place)
         except StateError:
             self._seed = before
             raise
-        self._is_resuming = "version" in place
-        self._next_epoch, self._progress = state["epoch"], None
+        self._resumes_at_end = self._is_resuming and bool(state.get("given_all"))
+        n_later = place["epoch"] - state["epoch"]
+        self._next_epoch, self._progress = place["epoch"], None
         told = state.get("sampler_epoch")
-        self._tell_samplers(told if isinstance(told, int) else state["epoch"])
+        self._tell_samplers((told if isinstance(told, int) else state["epoch"]) + n_later)
         if "sampler_drawn" in state:
-            seed, self._n_to_draw = state["sampler_drawn"]
+            seed, n_drawn = state["sampler_drawn"]
+            self._n_to_draw = n_drawn + n_later
             for generator in _orders.generators(self):
                 generator.manual_seed(seed)
+
+    def _load_place(self, place: dict[str, Any]) -> bool:
+        """Whether it is within an epoch."""
+        if self.own_items is not None:
+            self._n_before = resumed(place, self._shape)
+            return self._n_before > 0
+        if "items" in place:
+            line = "the state is of a data set that made its samples itself; now bothends reads it"
+            raise StateError(line)
+        if "version" in place:
+            self._load_natively(place)
+        return "version" in place
+
+    @property
+    def _shape(self) -> list[int | None]:
+        """Samples of the data set, and of a batch."""
+        return [self._n_samples, self.batch_size]
 
     def _load_natively(self, state: dict[str, Any]) -> None:
         assert self.prepared is not None
@@ -486,7 +587,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             slots = state.get("batch_size")
             longest = slots if isinstance(slots, int) else 1
             order = _orders.Given(array("q"), array("Q"), longest, ALONE, "same")
-        finish = Finish(self.prepared, self.collate_fn)
+        finish = self._finish_of(self.prepared)
         feed = self._feeds.free(self._opening(self.prepared, order, finish))
         feed.loader._native.load_state(json.dumps(state))
 
@@ -508,10 +609,12 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         print("\n".join(explained(self)))
 
     def stats(self) -> dict[str, Any]:
-        """What it has done, as `bothends.Loader.stats`; "loader" says
-        who loads: "bothends" or "pytorch"."""
+        """What it has done, as `bothends.Loader.stats`; "loader" says who makes the samples:
+        "bothends", the data set's own "python" in workers of bothends, or "pytorch"."""
         if self.prepared is None:
-            return {"loader": "pytorch", "front_batches": 0, "back": [], "skipped": []}
+            items = self.own_items
+            who, n = ("pytorch", 0) if items is None else ("python", items.n_taken)
+            return {"loader": who, "front_batches": n, "back": [], "skipped": []}
         stats = self._feeds.stats()
         if not stats:
             return {"loader": "bothends", "front_batches": 0, "back": [], "skipped": []}
@@ -519,21 +622,24 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, or a copy: the arguments, and where the training loop is."""
-        state = {**vars(self), "_saved": self._save() if self.prepared is not None else None}
-        for name in ("_feeds", "_progress", "_iterator"):
+        saved = self._save() if hasattr(self, "state_dict") else None
+        state = {**vars(self), "_saved": saved}
+        for name in ("_feeds", "_progress", "_newest", "_pool", "_finish", "_iterator"):
             state.pop(name, None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         saved = state.pop("_saved")
-        vars(self).update(state, _iterator=None)
+        vars(self).update(state, _iterator=None, _pool=Pool(), _finish=None)
         self._forget_iterations()
         if saved is not None:
             self._load(saved)
         _rebuilt.watch(self)
 
     def __repr__(self) -> str:
-        who = "PyTorch's own loader" if self.prepared is None else "bothends"
+        who = "bothends"
+        if self.prepared is None:
+            who = "PyTorch's own loader" if self.own_items is None else "the data set's own code"
         name = type(self.dataset).__name__
         return f"<bothends.torch.DataLoader {name} batch_size={self.batch_size}, loaded by {who}>"
 
@@ -546,6 +652,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         """Ends the threads and devices of bothends, as `Loader.close` does."""
         self._is_closed = True
         self._feeds.close()
+        self._pool.close()
 
     def __enter__(self) -> DataLoader:
         return self

@@ -6,7 +6,7 @@ of its own, so neither ends the other. A native loader is opened when the first 
 and again when what it was opened for has changed.
 
 Reading order: `Opening` says what a native loader is opened for; `Feeds` keeps them; `Epoch` is
-the iterator, `Finishing` and `Python` what happens to a batch on its way.
+the iterator, `Finishing` what happens to a batch on its way, `Python` and `Pool` who does it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _native
@@ -175,18 +175,15 @@ class Progress:
     """How far an epoch has come; it outlives its iterator.
 
     Attributes:
-        loader: the native loader that runs it.
         number: of the epoch.
-        states: where batches are taken ahead of the training loop: the native loader's state
-            behind each of them, and before the first.
+        n_batches: that the iterator gives.
         n_taken: batches that the training loop has got.
         has_ended: whether it has got them all.
         has_failed: whether an error has ended it.
     """
 
-    loader: Loader
     number: int
-    states: deque[dict[str, Any]] | None = None
+    n_batches: int
     n_taken: int = 0
     has_ended: bool = False
     has_failed: bool = False
@@ -194,9 +191,41 @@ class Progress:
     @property
     def state(self) -> dict[str, Any]:
         """Where the training loop is."""
+        raise NotImplementedError
+
+    @property
+    def has_given_all(self) -> bool:
+        """Whether nothing but the end is left. Loops that count batches never ask for that."""
+        return not self.has_ended and self.n_taken == self.n_batches
+
+    def take(self) -> None:
+        """The training loop has got a batch."""
+        self.n_taken += 1
+
+
+@dataclass
+class NativeProgress(Progress):
+    """How far an epoch of a native loader has come.
+
+    Attributes:
+        loader: the native loader that runs it.
+        states: where batches are taken ahead of the training loop: the native loader's state
+            behind each of them, and before the first.
+    """
+
+    loader: Loader = field(kw_only=True)
+    states: deque[dict[str, Any]] | None = None
+
+    @property
+    def state(self) -> dict[str, Any]:
         if self.has_ended or not self.states:
             return self.loader._state()
         return self.states[0]
+
+    def take(self) -> None:
+        super().take()
+        if self.states:
+            self.states.popleft()
 
 
 class Epoch:
@@ -206,10 +235,9 @@ class Epoch:
         is_over: whether it has come to its end, or was ended by an error.
     """
 
-    def __init__(self, progress: Progress, batches: Iterator[Any], n_batches: int) -> None:
+    def __init__(self, progress: Progress, batches: Iterator[Any]) -> None:
         self._progress = progress
         self._batches = batches
-        self._n_batches = n_batches
         self.is_over = False
 
     def __iter__(self) -> Epoch:
@@ -223,18 +251,16 @@ class Epoch:
             self._progress.has_ended = isinstance(error, StopIteration)
             self._progress.has_failed = not self._progress.has_ended
             raise
-        self._progress.n_taken += 1
-        if self._progress.states:
-            self._progress.states.popleft()
+        self._progress.take()
         return batch
 
     def __len__(self) -> int:
-        return self._n_batches
+        return self._progress.n_batches
 
     @property
     def has_given_all(self) -> bool:
-        """Whether only its end is left. Loops that count batches never ask for that."""
-        return not self.is_over and self._progress.n_taken == self._n_batches
+        """Whether only its end is left."""
+        return not self.is_over and self._progress.has_given_all
 
     def end(self) -> None:
         """Asks for the end, which is all that is left."""
@@ -246,18 +272,74 @@ class Python:
     """How Python takes part in an epoch.
 
     Attributes:
-        finish: what it does to each batch.
-        workers: processes that it does it in; 0 is the thread that asks.
-        setting: for those processes.
+        work: what a worker does.
+        workers: how many there are.
+        setting: for those workers.
         init: called in each, with its number.
         ahead: batches that each is given before the first is asked for.
+        persist: whether the workers live on behind the epoch.
+        timeout: seconds that a batch may take; 0 is any number.
     """
 
-    finish: Finish
+    work: Callable[[Task], Any]
     workers: int
     setting: Setting
     init: Callable[[int], None] | None
     ahead: int
+    persist: bool
+    timeout: float
+
+    def is_like(self, other: Python) -> bool:
+        """Whether workers that were started for one of them do for the other. A data set may
+        have an `==` of its own, which is not asked."""
+        ours, theirs = self.setting, other.setting
+        return (
+            self.work == other.work
+            and (self.workers, self.ahead) == (other.workers, other.ahead)
+            and self.init is other.init
+            and (ours.method, ours.seed) == (theirs.method, theirs.seed)
+            and ours.dataset is theirs.dataset
+        )
+
+
+class Pool:
+    """The workers of a `DataLoader`: new ones for each epoch, or those that persist."""
+
+    def __init__(self) -> None:
+        self._kept: Workers | None = None
+        self._kept_for: Python | None = None
+
+    def map(self, python: Python, tasks: Iterator[Task]) -> Iterator[Any]:
+        """The results of the tasks, in their order. Starts the workers at once."""
+        if not python.persist:
+            return _until_done(_started(python), tasks, python.timeout)
+        before = self._kept_for
+        if self._kept is None or self._kept.closed or before is None or not python.is_like(before):
+            # Iterators of the workers before may still run; the last of them ends those.
+            self._kept, self._kept_for = _started(python), python
+        return self._kept.map(tasks, python.timeout)
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+
+def _started(python: Python) -> Workers:
+    return Workers(
+        python.workers,
+        python.work,
+        init=python.init,
+        ahead=python.ahead,
+        setting=python.setting,
+    )
+
+
+def _until_done(workers: Workers, tasks: Iterator[Task], timeout: float) -> Iterator[Any]:
+    try:
+        yield from workers.map(tasks, timeout)
+    finally:
+        workers.close()
 
 
 class Finishing:
@@ -269,18 +351,17 @@ class Finishing:
         rows = prepared.source.rows
         self._sample_of = None if rows is None else {row: n for n, row in enumerate(rows)}
 
-    def batches(self, loader: Loader, batches: Iterator[Batch], python: Python) -> Iterator[Any]:
+    def here(self, loader: Loader, batches: Iterator[Batch], finish: Finish) -> Iterator[Any]:
         """Each batch finished in the calling thread."""
         keys = (self._seed, loader.epoch)
         n_records = len(loader.dataset)
-        finish = python.finish.here
         # No generator: several threads may share the iterator.
-        return map(lambda batch: finish(self._whole(batch, keys, n_records)), batches)
+        return map(lambda batch: finish.here(self._whole(batch, keys, n_records)), batches)
 
-    def in_workers(
-        self, loader: Loader, batches: Iterator[Batch], python: Python
-    ) -> tuple[Iterator[Any], deque[dict[str, Any]]]:
-        """Each batch finished in a worker, and the states of the native loader behind each."""
+    def tasks(
+        self, loader: Loader, batches: Iterator[Batch], finish: Finish
+    ) -> tuple[Iterator[Task], deque[dict[str, Any]]]:
+        """Each batch as a task for a worker, and the states of the native loader behind each."""
         keys = (self._seed, loader.epoch)
         n_records = len(loader.dataset)
         states = deque([loader._state()])
@@ -289,10 +370,10 @@ class Finishing:
             for batch in batches:
                 states.append(loader._state())
                 whole = self._whole(batch, keys, n_records)
-                labels = whole.labels.tolist() if python.finish.needs_labels else []
+                labels = whole.labels.tolist() if finish.needs_labels else []
                 yield Task(whole.images, (), (whole.samples, labels, whole.keys))
 
-        return _pooled(tasks(), python), states
+        return tasks(), states
 
     def _whole(self, batch: Batch, keys: tuple[int, int], n_records: int) -> Whole:
         n = batch.n_valid
@@ -304,20 +385,6 @@ class Finishing:
         if self._sample_of is not None:
             samples = [self._sample_of[i] for i in samples]
         return Whole(images, labels, samples, (*keys, ids))
-
-
-def _pooled(tasks: Iterator[Task], python: Python) -> Iterator[Any]:
-    workers = Workers(
-        python.workers,
-        python.finish.in_worker,
-        init=python.init,
-        ahead=python.ahead,
-        setting=python.setting,
-    )
-    try:
-        yield from workers.map(tasks)
-    finally:
-        workers.close()
 
 
 def summed(stats: list[dict[str, Any]]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from .._workers import Task, numbers_kept, seed_for
 
 
 class Left(Exception):
-    """Why PyTorch's own loader runs instead.
+    """Why bothends does not read a data set.
 
     Args:
         why: what about the data set, the sampler or a transform is not known.
@@ -130,6 +130,7 @@ class Finish:
     """
 
     def __init__(self, prepared: Prepared, collate_fn: Callable[[list[Any]], Any]) -> None:
+        self._prepared = prepared
         self._fields = prepared.source.fields
         self._rest = prepared.translation.rest
         self._input = _INPUTS[prepared.translation.rest_input]
@@ -137,6 +138,9 @@ class Finish:
         self._is_default = is_default_collate(collate_fn)
         self._native_labels = prepared.labels_are_native
         self.runs_transforms = self._rest is not None
+
+    def is_of(self, prepared: Prepared, collate_fn: Callable[[list[Any]], Any]) -> bool:
+        return self._prepared is prepared and self._collate is collate_fn
 
     @property
     def is_nothing(self) -> bool:

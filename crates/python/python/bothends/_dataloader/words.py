@@ -44,6 +44,14 @@ def stacklevel_of_caller() -> int:
     return level
 
 
+def counts_batches() -> bool:
+    """Whether the caller is Lightning: it takes an epoch as done whose last batch it has had, and
+    never asks for its end."""
+    frame = sys._getframe(stacklevel_of_caller())
+    module: str = frame.f_globals.get("__name__", "")
+    return module.startswith(("lightning.", "pytorch_lightning."))
+
+
 def _is_ours(module: str) -> bool:
     return module == "bothends" or module.startswith("bothends.")
 
@@ -52,7 +60,7 @@ def explained(loader: Any) -> list[str]:
     """What became of data set, sampler, transforms and collate_fn, and what would be faster."""
     left, prepared = loader.left, loader.prepared
     if left is not None:
-        lines = ["loaded by: PyTorch's own loader", f"why: {left.why}"]
+        lines = [f"loaded by: {_left_to(loader)}", f"why: {left.why}"]
         return [*lines, *([f"to be fast: {left.remedy}"] if left.remedy else [])]
     lines = ["loaded by: bothends", *prepared.lines, f"sampler: {_order(loader)}"]
     lines.append(f"collate_fn: {_collate(loader)}")
@@ -61,6 +69,13 @@ def explained(loader: Any) -> list[str]:
         lines.append(_where(loader))
         remedies = remedies or [_BATCHES]
     return [*lines, *(f"to be faster: {remedy}" for remedy in remedies)]
+
+
+def _left_to(loader: Any) -> str:
+    if loader.own_items is None:
+        return "PyTorch's own loader"
+    n = loader.num_workers
+    return f"the data set's own code, in {f'{n} workers' if n else 'the calling thread'}"
 
 
 def _order(loader: Any) -> str:

@@ -14,6 +14,7 @@ import os
 import random
 import struct
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -73,8 +74,8 @@ class Workers:
         self._owner = os.getpid()
         self.shares_generators = method == "threads"
 
-    def map(self, tasks: Iterable[Task]) -> Iterator[Any]:
-        """The results, in the order of the tasks.
+    def map(self, tasks: Iterable[Task], timeout: float = 0) -> Iterator[Any]:
+        """The results, in the order of the tasks; each within `timeout` seconds, if not 0.
 
         A task is taken only when there is room for it: of one iterator, at most n x ahead tasks
         wait, are worked on, or have a result that nobody has asked for. An exception of `work` or
@@ -82,13 +83,13 @@ class Workers:
         not disturb each other.
 
         Raises:
-            Error: a worker died, or the workers are closed.
+            Error: a worker died, or the workers are closed, or a result has not come in time.
             ForkError: they belong to another process.
         """
         if os.getpid() != self._owner:
             line = "the workers belong to the process that started them; start others in this one"
             raise ForkError(line)
-        return _Results(self._crew, iter(tasks), self._room)
+        return _Results(self._crew, iter(tasks), (self._room, timeout))
 
     @property
     def pids(self) -> list[int]:
@@ -152,10 +153,10 @@ def numbers_kept() -> Iterator[None]:
 class _Results:
     """The iterator of `Workers.map`."""
 
-    def __init__(self, crew: Crew, tasks: Iterator[Task], room: int) -> None:
+    def __init__(self, crew: Crew, tasks: Iterator[Task], limits: tuple[int, float]) -> None:
         self._crew = crew
         self._tasks: Iterator[Task] | None = tasks
-        self._room = room
+        self._room, self._timeout = limits
         self._numbers: deque[int] = deque()
         # What `tasks` raised; its place is behind the results that are still to come.
         self._error: Exception | None = None
@@ -170,13 +171,24 @@ class _Results:
             # for as many tasks as there is room for when it asks for the first result.
             for _ in range(2):
                 self._pull()
+            asked = time.monotonic()
             while self._numbers and not self._crew.has(self._numbers[0]):
-                self._crew.turn(0 if self._pull() else POLL_S)
+                self._crew.turn(0 if self._pull() else self._patience(asked))
             if self._numbers:
                 outcome = self._crew.take(self._numbers.popleft())
                 return outcome.result() if isinstance(outcome, Failure) else outcome
         error, self._error = self._error, None
         raise error or StopIteration
+
+    def _patience(self, asked: float) -> float:
+        """Seconds to wait before looking again."""
+        if not self._timeout:
+            return POLL_S
+        left = asked + self._timeout - time.monotonic()
+        if left <= 0:
+            line = f"no batch within timeout={self._timeout:g} s: the workers' code hangs or is slow"
+            raise Error(line)
+        return min(POLL_S, left)
 
     def _pull(self) -> bool:
         """Takes a task and gives it to a worker, if there is room and if there is one."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-Method = Literal["fork", "spawn", "threads"]
+Method = Literal["fork", "spawn", "forkserver", "threads"]
 
 # Seconds that a worker has for the task it works on, once it shall end.
 GRACE_S = 1.0
@@ -40,8 +40,8 @@ class Setting:
     """Where and as what workers run.
 
     Attributes:
-        method: "fork" needs no pickling, "spawn" pickles `work`, "threads" copies nothing; None
-            is threads where the interpreter has no lock, else fork where there is one.
+        method: "fork" needs no pickling, "spawn" and "forkserver" pickle `work`, "threads" copies
+            nothing; None is threads where the interpreter has no lock, else fork if there is one.
         seed: `get_worker_info().seed` of worker 0; worker i has seed + i.
         dataset: `get_worker_info().dataset`.
     """

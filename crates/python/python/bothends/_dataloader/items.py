@@ -1,0 +1,150 @@
+"""Batches that a data set's own `__getitem__` makes: of map-style data sets that bothends does not
+read. It runs in workers, or in the calling thread with `num_workers=0`, and draws random numbers
+that follow from (seed, epoch, place in the epoch), so that an epoch can be resumed at any batch.
+
+Reading order: `dealt` is the order where no sampler was given; `Items` makes a batch;
+`ItemsProgress` is where a training loop is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .._errors import StateError
+from .._workers import Task, numbers_kept, seed_for
+from .epochs import Progress
+from .orders import Given, Own, mixed
+
+# Ranks have their random numbers one behind the other; batches behind those of all samples.
+_OF_RANKS = 2**40
+_OF_BATCHES = 2**63
+
+
+def dealt(own: Own, sizes: tuple[int, int], key: tuple[int, int], *, drop_last: bool) -> Given:
+    """This rank's batches of an epoch: all positions are cut into steps of one batch per rank,
+    and a rank takes its run of each. What does not fill a step is dealt evenly, which may take a
+    few of the first samples once more, or dropped.
+
+    Args:
+        own: the order.
+        sizes: samples of the data set, and of a batch.
+        key: (seed, epoch).
+    """
+    n_samples, batch_size = sizes
+    order = torch.arange(n_samples)
+    if own.shuffle:
+        generator = torch.Generator().manual_seed(mixed(*key))
+        order = torch.randperm(n_samples, generator=generator)
+    rank, world = own.ranks.rank, own.ranks.world_size
+    n_steps, left = divmod(n_samples, batch_size * world)
+    steps, rest = order[: n_samples - left], order[n_samples - left :]
+    parts = [steps.view(n_steps, world, batch_size)[:, rank].reshape(-1)]
+    ends = array("Q", range(batch_size, (n_steps + 1) * batch_size, batch_size))
+    if left and not drop_last:
+        n = -(-left // world)
+        again = torch.arange(n * world - left) % n_samples
+        parts.append(torch.cat((rest, order[again]))[rank * n : (rank + 1) * n])
+        ends.append(n_steps * batch_size + n)
+    samples = array("q", torch.cat(parts).numpy().tobytes())
+    return Given(samples, ends, batch_size, own.ranks, "same")
+
+
+class Items:
+    """Makes batches as PyTorch's loader does: items of the data set, and `collate_fn` of them.
+
+    Attributes:
+        n_taken: batches that training loops have got.
+    """
+
+    def __init__(self, dataset: Any, collate_fn: Callable[[list[Any]], Any]) -> None:
+        self.n_taken = 0
+        self.dataset = dataset
+        self.collate_fn = collate_fn
+
+    def fits(self, dataset: Any, collate_fn: Callable[[list[Any]], Any]) -> bool:
+        return self.dataset is dataset and self.collate_fn is collate_fn
+
+    def in_worker(self, task: Task) -> Any:
+        """A batch, in a worker, whose generators are its own."""
+        return self._made(*task.extra)
+
+    def here(self, task: Task) -> Any:
+        """A batch, in the calling thread."""
+        with numbers_kept():
+            return self._made(*task.extra)
+
+    def _made(self, samples: list[int], key: tuple[int, int, int]) -> Any:
+        seed, epoch, first = key
+        if getattr(self.dataset, "__getitems__", None):
+            # It draws for all of them, in whatever order.
+            seed_for(seed, epoch, _OF_BATCHES + first)
+            return self.collate_fn(self.dataset.__getitems__(samples))
+        items = []
+        for place, sample in enumerate(samples, first):
+            seed_for(seed, epoch, place)
+            items.append(self.dataset[sample])
+        seed_for(seed, epoch, _OF_BATCHES + first)
+        return self.collate_fn(items)
+
+
+def tasks(order: Given, key: tuple[int, int], skip: int) -> Iterator[Task]:
+    """The batches of an order behind the first `skip`. Random numbers are keyed by the place in
+    the order and by the rank, so that a sample that comes again gets others."""
+    starts = itertools.chain((0,), order.ends)
+    for nth, (start, end) in enumerate(zip(starts, order.ends, strict=False)):
+        if nth >= skip:
+            first = order.ranks.rank * _OF_RANKS + start
+            yield Task((), (), (order.samples[start:end].tolist(), (*key, first)))
+
+
+@dataclass
+class ItemsProgress(Progress):
+    """How far an epoch has come.
+
+    Attributes:
+        items: who makes its batches.
+        seed: of the loader.
+        shape: samples of the data set, and of a batch at most, as far as these are known.
+        before: batches of the epoch that came before, in the run that was resumed.
+    """
+
+    items: Items = field(kw_only=True)
+    seed: int = field(kw_only=True)
+    shape: list[int | None] = field(kw_only=True)
+    before: int = 0
+
+    @property
+    def state(self) -> dict[str, Any]:
+        if self.has_ended:
+            return {"epoch": self.number + 1, "seed": self.seed}
+        n = self.before + self.n_taken
+        return {"epoch": self.number, "seed": self.seed, "items": [n, *self.shape]}
+
+    def take(self) -> None:
+        super().take()
+        self.items.n_taken += 1
+
+
+def resumed(state: dict[str, Any], shape: list[int | None]) -> int:
+    """The batches that a state says were taken.
+
+    Raises:
+        StateError: it is damaged, or belongs to another data set or batch size.
+    """
+    if "version" in state:
+        line = "the state is of a data set that bothends reads, and it does not read this one"
+        raise StateError(f"{line}; explain() says why")
+    items = state.get("items", [0, *shape])
+    n = items[0] if isinstance(items, list) and len(items) == 3 else None
+    if not isinstance(n, int) or n < 0:
+        raise StateError("the state is not one that state_dict() gave")
+    for name, before, now in zip(("samples", "samples per batch"), items[1:], shape, strict=True):
+        if before != now:
+            raise StateError(f"the state belongs to a run with {before} {name}; here are {now}")
+    return n
