@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use bothends_agent::conformance::{self, Exercise, done};
-use bothends_csd::{ConnectOptions, CsdError, Outcome, Transport, connect};
+use bothends_agent::conformance::{self, Exercise, answer, done, slot};
+use bothends_csd::{ConnectOptions, CsdError, Transport, connect};
+use bothends_slots::{Outcome, Polled};
 
 /// Nothing here takes longer; what does, hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -134,7 +135,7 @@ fn it_says_that_it_is_emulated_and_what_is_modelled() {
     assert_eq!(capabilities.name, "newport");
     assert_eq!(capabilities.power_states, ["idle", "active"]);
     device.open(&site.exercise.session()).unwrap();
-    done(&mut *device, site.exercise.job(0, &[0, 1, 2]));
+    done(&mut *device, &site.exercise, site.exercise.job(0, &[0, 1, 2]));
     let stats = device.stats().unwrap();
     assert!(stats.energy.iter().all(|reading| reading.source.starts_with("modelled(")));
     let domain = |name| stats.energy.iter().find(|e| e.domain == name).unwrap().energy_uj;
@@ -150,16 +151,16 @@ fn a_given_rate_is_the_devices_rate_on_its_own_clock() {
     let mut device = sim.open(&site.exercise);
     let begun = Instant::now();
     for number in 0..4 {
-        device.submit(site.exercise.job(number, &[0, 1, 2, 4, 0])).unwrap();
+        device
+            .submit(site.exercise.job(number, &[0, 1, 2, 4, 0]), slot(&site.exercise))
+            .unwrap();
     }
-    let mut device_ns = 0;
     for _ in 0..4 {
-        let completion = device.poll(PATIENCE).unwrap().unwrap();
-        assert_eq!(completion.device_ns, 50_000_000, "5 samples at 100 per second");
-        device_ns += completion.device_ns;
+        answer(&mut *device);
     }
-    // They were submitted together, so they follow one another, and none is answered early.
-    assert!(begun.elapsed() >= Duration::from_nanos(device_ns));
+    // Four times 5 samples at 100 per second. They were submitted together, so they follow
+    // one another, and none is answered early.
+    assert!(begun.elapsed() >= Duration::from_millis(200));
     let stats = device.stats().unwrap();
     assert!((stats.busy_seconds - 0.2).abs() < 1e-6, "{stats:?}");
 }
@@ -170,9 +171,8 @@ fn an_emulator_that_cannot_keep_up_says_so() {
     // No machine makes a sample in a microsecond.
     let sim = site.start("unix", &["--preset", "newport", "--rate", "1e6", "--once"]);
     let mut device = sim.open(&site.exercise);
-    device.submit(site.exercise.job(0, &[0; 12])).unwrap();
-    let completion = device.poll(PATIENCE).unwrap().unwrap();
-    assert!(completion.lateness_ns > 0, "{completion:?}");
+    device.submit(site.exercise.job(0, &[0; 12]), slot(&site.exercise)).unwrap();
+    answer(&mut *device);
     let stats = device.stats().unwrap();
     assert_eq!(stats.late_completions, 1);
     assert!(stats.max_lateness_seconds > 0.0);
@@ -186,7 +186,7 @@ fn it_ends_with_its_host_within_two_seconds_and_leaves_nothing() {
         let mut sim = site.start(scheme, &args);
         let mut device = sim.open(&site.exercise);
         // It has work for minutes when its host goes.
-        device.submit(site.exercise.job(0, &[0; 12])).unwrap();
+        device.submit(site.exercise.job(0, &[0; 12]), slot(&site.exercise)).unwrap();
         drop(device);
         assert!(sim.end(FAREWELL).success(), "{scheme}");
         assert!(!site.door().exists(), "{scheme} left its door");
@@ -223,17 +223,18 @@ fn a_device_that_dies_is_a_lost_link() {
     let args = ["--preset", "ideal", "--fault", "die@50%", "--fault-batches", "4"];
     let mut sim = site.start("unix", &args);
     let mut device = sim.open(&site.exercise);
-    done(&mut *device, site.exercise.job(0, &[0]));
-    done(&mut *device, site.exercise.job(1, &[0]));
-    device.submit(site.exercise.job(2, &[0])).unwrap();
+    done(&mut *device, &site.exercise, site.exercise.job(0, &[0]));
+    done(&mut *device, &site.exercise, site.exercise.job(1, &[0]));
+    device.submit(site.exercise.job(2, &[0]), slot(&site.exercise)).unwrap();
     let lost = loop {
         match device.poll(PATIENCE) {
-            Ok(None) => {}
-            Ok(Some(completion)) => panic!("a dead device answered {completion:?}"),
+            Ok(Polled::Nothing) => {}
+            Ok(polled) => panic!("a dead device answered {polled:?}"),
             Err(error) => break error,
         }
     };
-    assert!(matches!(lost, CsdError::LinkLost { .. }), "{lost:?}");
+    let error = lost.0.downcast_ref::<CsdError>();
+    assert!(matches!(error, Some(CsdError::LinkLost { .. })), "{lost:?}");
     assert_eq!(sim.end(PATIENCE).code(), Some(137));
 }
 
@@ -243,7 +244,7 @@ fn without_a_count_a_part_is_one_of_the_whole_data_set() {
     // 5 samples in batches of up to 12 are one batch, and half of it begins with the first.
     let mut sim = site.start("unix", &["--preset", "ideal", "--fault", "die@50%"]);
     let mut device = sim.open(&site.exercise);
-    device.submit(site.exercise.job(0, &[0])).unwrap();
+    device.submit(site.exercise.job(0, &[0]), slot(&site.exercise)).unwrap();
     assert_eq!(sim.end(PATIENCE).code(), Some(137));
 }
 
@@ -252,8 +253,8 @@ fn a_refusing_device_says_so() {
     let site = Site::new();
     let sim = site.start("unix", &["--preset", "ideal", "--fault", "refuse", "--once"]);
     let mut device = sim.open(&site.exercise);
-    device.submit(site.exercise.job(0, &[0])).unwrap();
-    let completion = device.poll(PATIENCE).unwrap().unwrap();
+    device.submit(site.exercise.job(0, &[0]), slot(&site.exercise)).unwrap();
+    let completion = answer(&mut *device);
     let reason = "this device has the fault `refuse`".to_owned();
     assert_eq!(completion.outcome, Outcome::Failed { reason });
 }
@@ -265,11 +266,11 @@ fn a_corrupt_answer_differs_from_its_checksum_in_one_byte() {
     let mut device = sim.open(&site.exercise);
     let job = site.exercise.job(0, &[0, 1]);
     let (expected, _) = site.exercise.expected(&job);
-    device.submit(job.clone()).unwrap();
-    let completion = device.poll(PATIENCE).unwrap().unwrap();
-    assert!(matches!(completion.outcome, Outcome::Done { .. }));
-    let mut bytes = vec![0; expected.len()];
-    device.read_result(job.id, &mut bytes).unwrap();
+    device.submit(job.clone(), slot(&site.exercise)).unwrap();
+    let completion = answer(&mut *device);
+    let Outcome::Failed { reason } = completion.outcome else { panic!("it passed") };
+    assert!(reason.contains("do not match their checksum"), "{reason}");
+    let bytes = completion.slot.host().unwrap()[..expected.len()].to_vec();
     let n_wrong = bytes.iter().zip(&expected).filter(|(got, want)| got != want).count();
     assert_eq!(n_wrong, 1);
 }

@@ -20,7 +20,7 @@ use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
 use bothends_core::recipe::{Numerics, Recipe};
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
-    AccelConfig, BadPolicy, Digesting, DriveConfig, EnergyConfig, EpochResult,
+    AccelConfig, BadPolicy, Digesting, DriveConfig, EnergyConfig, EpochResult, Loader,
     MemoryBudget, Observer, Progress, ReadConfig, ReaderKind, RunConfig, RunResult,
     Runtime, SideIndexUse, drive,
 };
@@ -216,7 +216,7 @@ impl Setup {
         for _ in self.devices.iter().filter(|spec| *spec == "loopback") {
             runtime.attach("loopback", Box::new(loopback(&self.data)?))?;
         }
-        Ok(drive(&mut runtime, &how, &mut Silent)?)
+        Ok(drive(&mut Loader::over(runtime), &how, &mut Silent)?)
     }
 }
 

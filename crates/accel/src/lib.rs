@@ -1,30 +1,21 @@
-//! The accelerator seam: the slots that batches are made in, and what consumes them.
+//! Consumers that take their time: what stands in for an accelerator.
 //!
-//! A [`Ring`] owns the memory; a [`Slot`] is the exclusive right to one piece of it, and
-//! moves from taken through filled to consumed back to the ring, never through a flag.
-//! An [`Accelerator`] consumes one batch after another. This crate does not choose what is
-//! read, does not decode and starts no thread. Read `ring.rs` first, then `slot.rs` (the
-//! only unsafe code here), then `sim.rs`; a new backend begins with `host.rs`.
+//! An [`Accelerator`] consumes one batch after another, and says how long it computed and
+//! waited. This crate does not know batches, does not choose what is read and starts no
+//! thread. Read `timeline.rs` first, then `sim.rs`; a new backend begins with `host.rs`.
 
 mod config;
 pub mod conformance;
-mod extent;
 mod host;
-mod ring;
 mod sim;
-mod slot;
 mod timeline;
 
 use std::fmt::Debug;
-use std::path::PathBuf;
 use std::time::Instant;
 
 pub use config::{AccelConfig, SimModel};
-pub use extent::fill_from_file;
 pub use host::Host;
-pub use ring::{Ring, RingConfig};
 pub use sim::Sim;
-pub use slot::{Joiner, Part, SLOT_ALIGN, Slot};
 pub use timeline::{Step, Usage};
 
 /// What consumes batches: a real accelerator, an emulated one, or nothing (`host`).
@@ -94,44 +85,5 @@ pub enum AccelError {
         file: String,
         /// The key or place, and what is expected.
         why: String,
-    },
-    /// A ring of no slots, of empty slots, or of more bytes than can be addressed.
-    #[error(
-        "a ring of {n_slots} slots of {slot_bytes} bytes cannot be made; \
-         both must be at least 1 and a slot must be addressable"
-    )]
-    RingSize {
-        /// Slots asked for.
-        n_slots: u32,
-        /// Bytes per slot asked for.
-        slot_bytes: usize,
-    },
-    /// The system has no memory for the ring.
-    #[error(
-        "no memory for a slot of {slot_bytes} bytes; use a smaller batch or fewer slots"
-    )]
-    OutOfMemory {
-        /// Bytes of the slot that could not be had.
-        slot_bytes: usize,
-    },
-    /// A device's result is larger than a slot: the device does not keep the session's sizes.
-    #[error(
-        "{path} holds {len_bytes} bytes for a slot of {slot_bytes}; drop this device"
-    )]
-    ExtentTooLong {
-        /// The device's file.
-        path: PathBuf,
-        /// Length of the extent.
-        len_bytes: u64,
-        /// Length of the slot.
-        slot_bytes: usize,
-    },
-    /// A device's result cannot be read.
-    #[error("cannot read a device's result from {path}")]
-    Extent {
-        /// The device's file.
-        path: PathBuf,
-        /// What the reader said.
-        source: bothends_io::IoError,
     },
 }

@@ -18,13 +18,10 @@ use std::time::{Duration, Instant};
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::recipe::{Recipe, RecordShape};
 use bothends_core::sample::{Encoding, Extent, Record, SampleKey};
-use bothends_csd::{
-    BadSample, Completion, CsdError, Job, JobId, Outcome, PROTOCOL_VERSION, Payload,
-    Session, Transport,
-};
+use bothends_csd::{CsdError, PROTOCOL_VERSION, Session, Transport};
 use bothends_dataset::TableBuilder;
 use bothends_ops::{Pipeline, Scratch};
-use xxhash_rust::xxh3::xxh3_64;
+use bothends_slots::{Completion, Job, JobId, Outcome, Polled, Ring, RingConfig, Slot};
 
 /// The images: two kinds of JPEG, one PNG, and one file that is no image.
 const IMAGES: [(&str, &[u8]); 5] = [
@@ -85,6 +82,11 @@ impl Exercise {
         &self.root
     }
 
+    /// The images' files below the root, in the order of their samples.
+    pub fn paths(&self) -> impl Iterator<Item = &'static str> {
+        IMAGES.iter().map(|(path, _)| *path)
+    }
+
     /// What a host says when it opens the data set.
     #[must_use]
     pub fn session(&self) -> Session {
@@ -111,18 +113,18 @@ impl Exercise {
 
     /// The result of a job by `ops` alone, and the samples that are bad.
     #[must_use]
-    pub fn expected(&self, job: &Job) -> (Vec<u8>, Vec<BadSample>) {
+    pub fn expected(&self, job: &Job) -> (Vec<u8>, Vec<u32>) {
         let mut scratch = Scratch::default();
         let mut bytes = vec![0; job.samples.len() * self.sample_bytes()];
         let mut bad = Vec::new();
         let places = bytes.chunks_exact_mut(self.sample_bytes());
-        for (slot, (&sample, place)) in (0..).zip(job.samples.iter().zip(places)) {
+        for (row, (&sample, place)) in (0..).zip(job.samples.iter().zip(places)) {
             let key = SampleKey { seed: SEED, epoch: job.epoch, sample };
             let (_, bytes) =
                 IMAGES[usize::try_from(sample.0).unwrap_or(0) % IMAGES.len()];
             let record = Record::new(bytes, Encoding::Image);
             if self.pipeline.run(&mut scratch, key, record, place).is_err() {
-                bad.push(BadSample { slot });
+                bad.push(row);
             }
         }
         (bytes, bad)
@@ -174,7 +176,7 @@ pub fn a_session_with_another_recipe_is_refused_with_both_hashes(
     assert!(reason.contains("use a smaller batch size"), "{reason}");
 }
 
-/// The device's bytes are those that any other worker makes; what is no image is a bad slot
+/// The device's bytes are those that any other worker makes; what is no image is a bad row
 /// of zeros; ids beyond the data set name its records again, under keys of their own.
 pub fn samples_are_those_of_ops_alone(device: &mut dyn Transport, exercise: &Exercise) {
     device.open(&exercise.session()).expect("it has what the session needs");
@@ -186,7 +188,7 @@ pub fn samples_are_those_of_ops_alone(device: &mut dyn Transport, exercise: &Exe
         let is_broken =
             job.samples.iter().map(|id| id.0 % IMAGES.len() as u64 == BROKEN.0);
         assert_eq!(expected_bad.len(), is_broken.filter(|broken| *broken).count());
-        let (bytes, bad) = done(device, job.clone());
+        let (bytes, bad) = done(device, exercise, job.clone());
         assert_eq!(bad, expected_bad, "job {number}");
         assert!(bytes == expected, "job {number} came out with other bytes");
     }
@@ -201,59 +203,63 @@ pub fn without_its_files_a_device_makes_nothing(
     exercise: &Exercise,
 ) {
     device.open(&exercise.session()).expect("it has what the session needs");
-    done(device, exercise.job(40, &[0, 1]));
+    done(device, exercise, exercise.job(40, &[0, 1]));
     exercise.starve().expect("the files can be removed");
     // A file that it still holds open is its own, so others are asked for.
-    let reason = failure(device, exercise.job(41, &[2, 4]));
+    let reason = failure(device, exercise, exercise.job(41, &[2, 4]));
     assert!(reason.contains("b/small.jpg"), "{reason}");
     let reason = refusal(device, exercise.session());
     assert!(reason.contains("a/progressive.jpg"), "{reason}");
     assert!(reason.contains("at its data root?"), "{reason}");
 }
 
-/// Submits `job` and waits for its completion.
-fn complete(device: &mut dyn Transport, job: Job) -> Completion {
-    let id = job.id;
-    device.submit(job).expect("it has a free slot");
+/// A slot for one job of an exercise.
+#[must_use]
+pub fn slot(exercise: &Exercise) -> Slot {
+    let slot_bytes = MAX_BATCH as usize * exercise.sample_bytes();
+    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).expect("memory");
+    ring.take(Duration::ZERO).expect("a free slot")
+}
+
+/// The answer to what was submitted.
+pub fn answer(device: &mut dyn Transport) -> Completion {
     let begun = Instant::now();
-    loop {
-        assert!(begun.elapsed() < PATIENCE, "job {} never came back", id.0);
+    while begun.elapsed() < PATIENCE {
         let polled = device.poll(Duration::from_millis(100)).expect("the link holds");
-        // Another job's completion is a late one of an earlier session.
-        if let Some(completion) = polled.filter(|completion| completion.job == id) {
+        if let Polled::Completion(completion) = polled {
             return completion;
         }
     }
+    panic!("a job never came back")
 }
 
-/// The bytes of `job`, checked against their checksum, and its bad samples.
-pub fn done(device: &mut dyn Transport, job: Job) -> (Vec<u8>, Vec<BadSample>) {
+/// Submits `job` and waits for its answer.
+fn complete(device: &mut dyn Transport, exercise: &Exercise, job: Job) -> Completion {
     let id = job.id;
-    let Outcome::Done { payload, checksum, bad } = complete(device, job).outcome else {
-        panic!("job {} failed", id.0);
-    };
-    let bytes = match payload {
-        Payload::Inline { len } => {
-            let mut bytes = vec![0; usize::try_from(len).expect("it fits")];
-            device.read_result(id, &mut bytes).expect("the payload waits");
-            bytes
-        }
-        Payload::Extent { path, offset, len } => {
-            let file = fs::read(&path).expect("the extent is there");
-            let [start, len] =
-                [offset, len].map(|n| usize::try_from(n).expect("it fits"));
-            fs::remove_file(&path).expect("it is the host's to remove");
-            file[start..start + len].to_vec()
-        }
-    };
-    assert_eq!(xxh3_64(&bytes), checksum, "job {}", id.0);
-    (bytes, bad)
+    device.submit(job, slot(exercise)).expect("it has a free slot");
+    let completion = answer(device);
+    assert_eq!(completion.job, id, "another job's answer");
+    completion
 }
 
-fn failure(device: &mut dyn Transport, job: Job) -> String {
-    match complete(device, job).outcome {
+/// The bytes of `job`, and its bad rows.
+pub fn done(
+    device: &mut dyn Transport,
+    exercise: &Exercise,
+    job: Job,
+) -> (Vec<u8>, Vec<u32>) {
+    let n_bytes = job.samples.len() * exercise.sample_bytes();
+    let Completion { slot, outcome, .. } = complete(device, exercise, job);
+    let Outcome::Made { bad } = outcome else { panic!("a job failed: {outcome:?}") };
+    (slot.host().expect("host memory")[..n_bytes].to_vec(), bad)
+}
+
+fn failure(device: &mut dyn Transport, exercise: &Exercise, job: Job) -> String {
+    match complete(device, exercise, job).outcome {
         Outcome::Failed { reason } => reason,
-        Outcome::Done { .. } => panic!("the job was done although it cannot be"),
+        outcome @ (Outcome::Made { .. } | Outcome::NotBegun) => {
+            panic!("the job cannot be done: {outcome:?}")
+        }
     }
 }
 

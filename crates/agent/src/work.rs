@@ -40,7 +40,7 @@ pub(crate) struct Task<'a> {
     pub(crate) dropped: &'a AtomicBool,
 }
 
-/// A job's samples and what they took, in slot order.
+/// A job's samples and what they took, in the order of their rows.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) product: Product,
@@ -50,7 +50,7 @@ pub(crate) struct Made {
 /// How one sample went.
 #[derive(Debug)]
 struct Attempt {
-    slot: u32,
+    row: u32,
     work: SampleWork,
     fault: Option<Fault>,
 }
@@ -64,7 +64,7 @@ enum Fault {
     Bad,
 }
 
-/// Samples that wait for a worker: slot, id, and the place for the result.
+/// Samples that wait for a worker: row, id, and the place for the result.
 type Waiting<'a> = Mutex<Zip<Enumerate<Iter<'a, SampleId>>, ChunksExactMut<'a, u8>>>;
 
 /// Does `job` on one worker per bench. Blocks until it is done.
@@ -89,10 +89,10 @@ pub(crate) fn run(
     let places = bytes.chunks_exact_mut(agreed.sample_bytes);
     let waiting = Mutex::new(job.samples.iter().enumerate().zip(places));
     let mut attempts = share(task, job.epoch, &waiting, benches)?;
-    attempts.sort_unstable_by_key(|attempt| attempt.slot);
+    attempts.sort_unstable_by_key(|attempt| attempt.row);
     refuse_if_starved(&attempts)?;
     let bad = attempts.iter().filter(|attempt| attempt.fault.is_some());
-    let bad = bad.map(|attempt| BadSample { slot: attempt.slot }).collect();
+    let bad = bad.map(|attempt| BadSample { row: attempt.row }).collect();
     let checksum = xxh3_64(&bytes);
     let samples = attempts.iter().map(|attempt| attempt.work).collect();
     Ok(Made { product: Product { bytes, checksum, bad }, samples })
@@ -157,9 +157,9 @@ impl Task<'_> {
         while !self.dropped.load(Ordering::Relaxed) {
             // A worker that broke did not hold the lock in the middle of anything.
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some(((slot, &id), place)) = next else { break };
-            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-            attempts.push(self.attempt(slot, self.key(epoch, id), place, bench));
+            let Some(((row, &id), place)) = next else { break };
+            let row = u32::try_from(row).unwrap_or(u32::MAX);
+            attempts.push(self.attempt(row, self.key(epoch, id), place, bench));
         }
         attempts
     }
@@ -176,7 +176,7 @@ impl Task<'_> {
 
     fn attempt(
         self,
-        slot: u32,
+        row: u32,
         key: SampleKey,
         place: &mut [u8],
         bench: &mut Bench,
@@ -193,7 +193,7 @@ impl Task<'_> {
             cpu_ns: (self.clock)().saturating_sub(begun_ns),
             output_bytes: u32::try_from(place.len()).unwrap_or(u32::MAX),
         };
-        Attempt { slot, work, fault }
+        Attempt { row, work, fault }
     }
 
     fn make(

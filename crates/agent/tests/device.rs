@@ -254,7 +254,7 @@ fn one_host_after_the_other_is_served_until_a_signal_comes() {
         let mut device = connect(&address, &ConnectOptions::default()).unwrap();
         device.hello().unwrap();
         device.open(&exercise.session()).unwrap();
-        done(&mut *device, exercise.job(0, &[0]));
+        done(&mut *device, &exercise, exercise.job(0, &[0]));
     }
     let id = agent.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());

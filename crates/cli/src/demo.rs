@@ -8,8 +8,8 @@ use bothends_core::recipe::Recipe;
 use bothends_core::select::StrategyConfig;
 use bothends_report::ReportInput;
 use bothends_runtime::{
-    AccelConfig, Digesting, DriveConfig, EnergyConfig, Observer, RunConfig, Runtime,
-    drive,
+    AccelConfig, Digesting, DriveConfig, EnergyConfig, Loader, Observer, RunConfig,
+    Runtime, drive,
 };
 use bothends_samples::GenerateConfig;
 
@@ -83,10 +83,10 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
     };
     let header = picture::header("Feeding an accelerator from both ends", &config, &how);
     let header = picture::as_demo(header, args.data.as_deref());
-    let mut runtime = Runtime::open(config)?;
+    let mut loader = Loader::over(Runtime::open(config)?);
     let recorder = Recorder::new(Keep::Moments);
     let mut watch = Watch { bar, recorder, events: None, metrics: None };
-    let result = drive(&mut runtime, &how, &mut watch);
+    let result = drive(&mut loader, &how, &mut watch);
     watch.bar.clear();
     let result = result?;
     let input = ReportInput::from(&watch.recorder.recording(header, &result)?);

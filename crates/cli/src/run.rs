@@ -10,7 +10,7 @@ use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_report::ReportInput;
 use bothends_runtime::{
-    Digesting, DriveConfig, MemoryBudget, PageCacheUse, RankConfig, ReadConfig,
+    Digesting, DriveConfig, Loader, MemoryBudget, PageCacheUse, RankConfig, ReadConfig,
     ReaderKind, RunConfig, RunResult, Runtime, SideIndexUse, drive,
 };
 
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
     let config = run_config(args)?;
     let how = drive_config(args)?;
     let header = picture::header("bothends run", &config, &how);
-    let mut runtime = Runtime::open(config)?;
+    let mut loader = Loader::over(Runtime::open(config)?);
     let pages = show.report.iter().chain(&show.trace);
     for path in pages.filter(|path| *path != Path::new("-")) {
         file::check_writable(path)?;
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
             .transpose()?,
         metrics,
     };
-    let result = drive(&mut runtime, &how, &mut watch);
+    let result = drive(&mut loader, &how, &mut watch);
     watch.bar.clear();
     let result = result?;
     if let Some(path) = &show.json {

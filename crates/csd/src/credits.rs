@@ -1,18 +1,17 @@
-//! What the host remembers of its submissions: how many are out, and which completion
-//! answers which.
+//! What the host remembers of its submissions: how many are out, with which slots, and which
+//! answer is to which.
 //!
 //! On its way a job carries a serial number of the transport in place of the caller's
-//! [`JobId`], so that a completion of an earlier session can never pass for one of this
+//! [`JobId`], so that an answer of an earlier session can never pass for one of this
 //! session whose caller began to count anew. Serves every transport.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
-use crate::job::{Completion, Job, JobId, Outcome, Payload, Session};
+use bothends_slots::{HostSlot, Job, JobId, Lost, Rejected, Rejection, Slot};
+
+use crate::CsdError;
+use crate::job::{Answer, Ending, Session};
 use crate::wire::{MAX_JOB_SAMPLES, session_fits};
-use crate::{CsdError, Refused};
-
-/// So many answered or revoked jobs are remembered, to name a late or repeated completion.
-const MAX_REMEMBERED: usize = 1024;
 
 /// The submissions of one transport.
 #[derive(Debug, Default)]
@@ -21,8 +20,9 @@ pub(crate) struct Credits {
     terms: Option<SessionTerms>,
     largest_payload_bytes: u64,
     next_serial: u64,
+    /// The first of this session.
+    first_serial: u64,
     outstanding: HashMap<u64, Submission>,
-    remembered: VecDeque<(u64, Submission)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -31,11 +31,31 @@ struct SessionTerms {
     max_batch: usize,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Submission {
-    job: JobId,
-    n_samples: u64,
-    payload_bytes: u64,
+/// A job that is under way, with its slot.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) job: Job,
+    pub(crate) slot: HostSlot,
+    /// What a whole answer brings.
+    pub(crate) payload_bytes: usize,
+    pub(crate) is_revoked: bool,
+}
+
+impl Submission {
+    fn reject(self, why: Rejection) -> Box<Rejected> {
+        Box::new(Rejected { job: self.job, slot: self.slot.into_slot(), why })
+    }
+}
+
+/// What a device's answer is an answer to.
+#[derive(Debug)]
+pub(crate) enum Redeemed {
+    /// A job that is under way.
+    Job(Submission),
+    /// One of this session that is not: answered before, or abandoned.
+    Again,
+    /// None of this session.
+    Foreign,
 }
 
 impl Credits {
@@ -44,7 +64,7 @@ impl Credits {
         self.slots = slots as usize;
     }
 
-    /// Most completions that an honest device can have under way: each job's, and one
+    /// Most answers that an honest device can have under way: each job's, and one
     /// repetition of it.
     pub(crate) fn max_waiting(&self) -> usize {
         self.slots.saturating_mul(2)
@@ -65,7 +85,7 @@ impl Credits {
         }
         self.terms = None;
         self.outstanding.clear();
-        self.remembered.clear();
+        self.first_serial = self.next_serial;
         Ok(())
     }
 
@@ -78,95 +98,117 @@ impl Credits {
             Some(SessionTerms { sample_bytes, max_batch: session.max_batch as usize });
     }
 
-    /// Gives the job a slot and the serial number under which it travels.
-    pub(crate) fn issue(&mut self, mut job: Job) -> Result<Job, Box<Refused>> {
-        match self.admits(&job) {
-            Err(source) => Err(Box::new(Refused { job, source })),
-            Ok(terms) => {
-                let serial = self.next_serial;
-                self.next_serial += 1;
-                let n_samples = job.samples.len() as u64;
-                let payload_bytes = n_samples * terms.sample_bytes;
-                let submission = Submission { job: job.id, n_samples, payload_bytes };
-                self.outstanding.insert(serial, submission);
-                job.id = JobId(serial);
-                Ok(job)
+    /// Takes a job and its slot into account; the job as it is to travel, under a serial
+    /// number.
+    pub(crate) fn issue(&mut self, job: Job, slot: Slot) -> Result<Job, Box<Rejected>> {
+        let payload_bytes = match self.admits(&job, &slot) {
+            Ok(payload_bytes) => payload_bytes,
+            Err(why) => return Err(Box::new(Rejected { job, slot, why })),
+        };
+        let slot = match slot.host() {
+            Ok(slot) => slot,
+            Err(slot) => {
+                let kind = slot.kind();
+                let why = format!("the host cannot write results into {kind} memory");
+                let why = Rejection::Impossible(why);
+                return Err(Box::new(Rejected { job, slot, why }));
             }
-        }
+        };
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        let travelling = Job { id: JobId(serial), ..job.clone() };
+        let submission = Submission { job, slot, payload_bytes, is_revoked: false };
+        self.outstanding.insert(serial, submission);
+        Ok(travelling)
     }
 
-    fn admits(&self, job: &Job) -> Result<SessionTerms, CsdError> {
-        let refused =
-            |reason: &str| CsdError::SessionRefused { reason: reason.to_owned() };
-        let terms = self.terms.ok_or_else(|| refused("no session is open"))?;
+    /// The bytes that its answer will have, if the job may be issued.
+    fn admits(&self, job: &Job, slot: &Slot) -> Result<usize, Rejection> {
+        let impossible = |why: &str| Rejection::Impossible(why.to_owned());
+        let terms = self.terms.ok_or_else(|| impossible("no session is open"))?;
         if job.samples.len() > terms.max_batch {
-            return Err(refused(
+            return Err(impossible(
                 "the job has more samples than the session's largest batch",
             ));
         }
         if self.outstanding.len() >= self.slots {
-            return Err(CsdError::Full);
+            return Err(Rejection::Full);
         }
-        Ok(terms)
+        let bytes = job.samples.len() as u64 * terms.sample_bytes;
+        usize::try_from(bytes)
+            .ok()
+            .filter(|bytes| *bytes <= slot.len())
+            .ok_or_else(|| impossible("the job's samples do not fit into its slot"))
     }
 
-    /// Takes a serial back that did not leave; the job gets its own id again.
-    pub(crate) fn withdraw(&mut self, mut job: Job, source: CsdError) -> Box<Refused> {
-        if let Some(submission) = self.outstanding.remove(&job.id.0) {
-            job.id = submission.job;
-        }
-        Box::new(Refused { job, source })
+    /// Takes a job back that did not leave.
+    pub(crate) fn withdraw(&mut self, serial: JobId, error: CsdError) -> Box<Rejected> {
+        let submission = self.outstanding.remove(&serial.0);
+        let submission = submission.expect("what was just issued is outstanding");
+        let why = if matches!(error, CsdError::Full) {
+            Rejection::Full
+        } else if matches!(error, CsdError::Place { .. }) {
+            Rejection::Impossible(error.to_string())
+        } else {
+            Rejection::Lost(lost(error))
+        };
+        submission.reject(why)
     }
 
-    /// The job is not wanted: its slot is free again. Its serial, if it is out.
+    /// The job is not wanted. Its serial, if it is out and this is news.
     pub(crate) fn revoke(&mut self, job: JobId) -> Option<JobId> {
-        let serial =
-            self.outstanding.iter().find(|(_, it)| it.job == job).map(|(s, _)| *s)?;
-        self.answer(serial);
-        Some(JobId(serial))
+        let mut outstanding = self.outstanding.iter_mut();
+        let (serial, submission) = outstanding.find(|(_, it)| it.job.id == job)?;
+        let is_news = !std::mem::replace(&mut submission.is_revoked, true);
+        is_news.then_some(JobId(*serial))
     }
 
-    /// Gives a completion its caller's job id; `None` when it answers nothing of this
-    /// session.
-    pub(crate) fn redeem(
-        &mut self,
-        answer: Completion,
-    ) -> Result<Option<Completion>, CsdError> {
+    /// Nobody waits for what is out. The serials of the jobs that the device need not make.
+    pub(crate) fn abandon(&mut self) -> Vec<JobId> {
+        let gone = self.outstanding.drain().filter(|(_, it)| !it.is_revoked);
+        gone.map(|(serial, _)| JobId(serial)).collect()
+    }
+
+    /// The job that this answers.
+    ///
+    /// # Errors
+    /// [`CsdError::Malformed`] for an answer that no honest device gives.
+    pub(crate) fn redeem(&mut self, answer: &Answer) -> Result<Redeemed, CsdError> {
         let malformed = |what| Err(CsdError::Malformed { what });
-        let submission = self.answer(answer.job.0);
-        if let Outcome::Done { payload, bad, .. } = &answer.outcome {
-            let (Payload::Inline { len } | Payload::Extent { len, .. }) = payload;
-            if *len > self.largest_payload_bytes {
-                return malformed("a result longer than any job asked for");
-            }
-            if submission.is_some_and(|it| *len != it.payload_bytes) {
+        let serial = answer.job.0;
+        if let Ending::Done { len, .. } = &answer.ending
+            && *len > self.largest_payload_bytes
+        {
+            return malformed("a result longer than any job asked for");
+        }
+        let Some(submission) = self.outstanding.remove(&serial) else {
+            let is_ours = (self.first_serial..self.next_serial).contains(&serial);
+            return Ok(if is_ours { Redeemed::Again } else { Redeemed::Foreign });
+        };
+        if let Ending::Done { len, bad, .. } = &answer.ending {
+            if *len != submission.payload_bytes as u64 {
                 return malformed("a result that is not as long as its job");
             }
-            let last_bad = bad.last().map(|bad| u64::from(bad.slot));
-            if submission
-                .is_some_and(|it| last_bad.is_some_and(|slot| slot >= it.n_samples))
-            {
-                return malformed("a bad slot beyond the job's samples");
+            let n_samples = submission.job.samples.len();
+            if bad.last().is_some_and(|bad| bad.row as usize >= n_samples) {
+                return malformed("a bad row beyond the job's samples");
             }
         }
-        Ok(submission.map(|it| Completion { job: it.job, ..answer }))
+        Ok(Redeemed::Job(submission))
     }
+}
 
-    fn answer(&mut self, serial: u64) -> Option<Submission> {
-        let Some(submission) = self.outstanding.remove(&serial) else {
-            return self.remembered.iter().find(|(s, _)| *s == serial).map(|(_, it)| *it);
-        };
-        if self.remembered.len() == MAX_REMEMBERED {
-            self.remembered.pop_front();
-        }
-        self.remembered.push_back((serial, submission));
-        Some(submission)
-    }
+/// A transport's error as a producer's.
+pub(crate) fn lost(error: CsdError) -> Lost {
+    Lost(Box::new(error))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+    use bothends_slots::{Ring, RingConfig};
 
     use super::*;
 
@@ -190,14 +232,14 @@ mod tests {
         }
     }
 
-    fn done(serial: JobId, len: u64) -> Completion {
-        let payload = Payload::Inline { len };
-        Completion {
-            job: serial,
-            outcome: Outcome::Done { payload, checksum: 0, bad: Vec::new() },
-            device_ns: 0,
-            lateness_ns: 0,
-        }
+    fn slot(slot_bytes: usize) -> Slot {
+        let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).unwrap();
+        ring.take(Duration::ZERO).unwrap()
+    }
+
+    fn done(serial: JobId, len: u64) -> Answer {
+        let ending = Ending::Done { len, checksum: 0, bad: Vec::new() };
+        Answer { job: serial, ending, device_ns: 0, lateness_ns: 0 }
     }
 
     fn open() -> Credits {
@@ -208,61 +250,74 @@ mod tests {
         credits
     }
 
-    #[test]
-    fn slots_are_counted_and_a_refused_job_comes_back_as_it_was() {
-        let mut credits = open();
-        let serial = credits.issue(job(7, 1)).unwrap().id;
-        credits.issue(job(8, 1)).unwrap();
-        let refused = credits.issue(job(9, 1)).unwrap_err();
-        assert!(matches!(refused.source, CsdError::Full));
-        assert_eq!(refused.job, job(9, 1));
-        assert_eq!(credits.redeem(done(serial, 3)).unwrap().unwrap().job, JobId(7));
-        assert!(credits.issue(job(9, 1)).is_ok());
-    }
-
-    #[test]
-    fn a_repeated_or_revoked_completion_keeps_its_name() {
-        let mut credits = open();
-        let serial = credits.issue(job(7, 2)).unwrap().id;
-        assert_eq!(credits.revoke(JobId(7)), Some(serial));
-        assert_eq!(credits.revoke(JobId(7)), None);
-        for _ in 0..2 {
-            assert_eq!(credits.redeem(done(serial, 6)).unwrap().unwrap().job, JobId(7));
+    fn job_of(redeemed: Result<Redeemed, CsdError>) -> Option<JobId> {
+        match redeemed.unwrap() {
+            Redeemed::Job(submission) => Some(submission.job.id),
+            Redeemed::Again | Redeemed::Foreign => None,
         }
     }
 
     #[test]
-    fn a_completion_of_the_session_before_answers_nothing() {
+    fn slots_are_counted_and_a_rejected_job_comes_back_as_it_was() {
         let mut credits = open();
-        let old = credits.issue(job(1, 2)).unwrap().id;
+        let serial = credits.issue(job(7, 1), slot(12)).unwrap().id;
+        credits.issue(job(8, 1), slot(12)).unwrap();
+        let rejected = credits.issue(job(9, 1), slot(12)).unwrap_err();
+        assert!(matches!(rejected.why, Rejection::Full));
+        assert_eq!(rejected.job, job(9, 1));
+        assert_eq!(job_of(credits.redeem(&done(serial, 3))), Some(JobId(7)));
+        assert!(credits.issue(job(9, 1), slot(12)).is_ok());
+    }
+
+    #[test]
+    fn a_repeated_or_abandoned_answer_is_again_and_never_a_job() {
+        let mut credits = open();
+        let serial = credits.issue(job(7, 2), slot(12)).unwrap().id;
+        assert_eq!(credits.revoke(JobId(7)), Some(serial));
+        assert_eq!(credits.revoke(JobId(7)), None, "once is enough");
+        assert_eq!(job_of(credits.redeem(&done(serial, 6))), Some(JobId(7)));
+        let again = credits.redeem(&done(serial, 6)).unwrap();
+        assert!(matches!(again, Redeemed::Again), "{again:?}");
+        let serial = credits.issue(job(8, 2), slot(12)).unwrap().id;
+        assert_eq!(credits.abandon(), [serial]);
+        let again = credits.redeem(&done(serial, 6)).unwrap();
+        assert!(matches!(again, Redeemed::Again), "{again:?}");
+    }
+
+    #[test]
+    fn an_answer_of_the_session_before_is_foreign() {
+        let mut credits = open();
+        let old = credits.issue(job(1, 2), slot(12)).unwrap().id;
         credits.begin(&session()).unwrap();
         credits.begun(&session());
-        let new = credits.issue(job(1, 2)).unwrap().id;
-        assert!(credits.redeem(done(old, 6)).unwrap().is_none());
-        assert_eq!(credits.redeem(done(new, 6)).unwrap().unwrap().job, JobId(1));
+        let new = credits.issue(job(1, 2), slot(12)).unwrap().id;
+        for serial in [old, JobId(99)] {
+            let foreign = credits.redeem(&done(serial, 6)).unwrap();
+            assert!(matches!(foreign, Redeemed::Foreign), "{foreign:?}");
+        }
+        assert_eq!(job_of(credits.redeem(&done(new, 6))), Some(JobId(1)));
     }
 
     #[test]
     fn a_result_of_the_wrong_length_is_malformed() {
         let mut credits = open();
-        let serial = credits.issue(job(1, 2)).unwrap().id;
-        assert!(matches!(
-            credits.redeem(done(serial, 5)),
-            Err(CsdError::Malformed { .. })
-        ));
-        assert!(matches!(
-            credits.redeem(done(JobId(99), 13)),
-            Err(CsdError::Malformed { .. })
-        ));
+        let serial = credits.issue(job(1, 2), slot(12)).unwrap().id;
+        for answer in [done(serial, 5), done(JobId(99), 13)] {
+            let redeemed = credits.redeem(&answer);
+            assert!(matches!(redeemed, Err(CsdError::Malformed { .. })), "{redeemed:?}");
+        }
     }
 
     #[test]
-    fn nothing_is_issued_without_a_session_or_beyond_its_batch() {
+    fn nothing_is_issued_without_a_session_or_beyond_its_batch_or_slot() {
         let mut credits = Credits::default();
         assert!(credits.begin(&session()).is_err());
         credits.allow(2);
-        assert!(credits.issue(job(1, 1)).is_err());
-        let too_large = open().issue(job(1, 5)).unwrap_err();
-        assert!(matches!(too_large.source, CsdError::SessionRefused { .. }));
+        let is_impossible = |issued: Result<Job, Box<Rejected>>| {
+            matches!(issued.unwrap_err().why, Rejection::Impossible(_))
+        };
+        assert!(is_impossible(credits.issue(job(1, 1), slot(12))), "no session");
+        assert!(is_impossible(open().issue(job(1, 5), slot(99))), "too many samples");
+        assert!(is_impossible(open().issue(job(1, 4), slot(11))), "too small a slot");
     }
 }

@@ -1,22 +1,17 @@
-//! The words host and device exchange: session, job, completion, capabilities, statistics.
+//! The words host and device exchange: session, answer, capabilities, statistics.
 //!
-//! A job is one batch; its result is `samples.len()` samples at the cut, one behind the
+//! A job ([`bothends_slots::Job`]) is one batch; its result is `samples.len()` samples at the cut, one behind the
 //! other, `Session::sample_bytes` each. Devices are stateless between jobs: the host's
-//! ledger alone decides what counts, so a late or repeated completion is harmless.
+//! ledger alone decides what counts, so a late or repeated answer is harmless.
 //! Nothing here knows a byte order: `wire` does.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_slots::JobId;
 use serde::{Deserialize, Serialize};
 
 /// Version of the wire format and of these words; both sides must have the same.
 pub const PROTOCOL_VERSION: u32 = 1;
-
-/// A submission, unique within a run (a batch claimed twice has two job ids).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(pub u64);
 
 /// What a device says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,58 +51,24 @@ pub struct Session {
     pub manifest: Vec<u8>,
 }
 
-/// One batch to preprocess. Fixed-size header, then the sample ids.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
-    /// Names this submission.
-    pub id: JobId,
-    /// The epoch, part of every sample's key.
-    pub epoch: EpochIdx,
-    /// The batch, for logs and faults only.
-    pub batch: BatchIdx,
-    /// The samples, in slot order; at most `Session::max_batch`.
-    pub samples: Vec<SampleId>,
-}
-
 /// A sample the device could not preprocess. Its bytes in the result are zero; the host
 /// redoes it to apply the bad-sample policy and to say what is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadSample {
     /// Its place in the job.
-    pub slot: u32,
-}
-
-/// Where a result's bytes are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Payload {
-    /// `len` bytes wait in the transport: `Transport::read_result` before the next `poll`.
-    Inline {
-        /// Length in bytes.
-        len: u64,
-    },
-    /// `len` bytes from `offset` in a file that the host can read; only the feed reads it.
-    /// Offset and allocated length are multiples of 4 KiB. The file is the host's to remove,
-    /// also when nobody waits for the completion; it lasts no longer than the transport.
-    Extent {
-        /// The file, as the host names it.
-        path: PathBuf,
-        /// First byte of the samples.
-        offset: u64,
-        /// Length of the samples in bytes.
-        len: u64,
-    },
+    pub row: u32,
 }
 
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Ending {
     /// The samples are made.
     Done {
-        /// Where they are.
-        payload: Payload,
+        /// Bytes that follow the message, wherever the link has them.
+        len: u64,
         /// XXH3-64 of the samples' bytes as the device made them. The host verifies.
         checksum: u64,
-        /// Samples that could not be made, in slot order.
+        /// Samples that could not be made, in the order of their rows.
         bad: Vec<BadSample>,
     },
     /// The device would not or could not do the job; the batch goes back to the plan.
@@ -119,11 +80,11 @@ pub enum Outcome {
 
 /// The answer to a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Completion {
+pub struct Answer {
     /// The submission it answers.
     pub job: JobId,
     /// How it ended.
-    pub outcome: Outcome,
+    pub ending: Ending,
     /// Nanoseconds from the device's start on the job to its end, as the device counts
     /// them (modelled time in an emulated device).
     pub device_ns: u64,

@@ -1,8 +1,8 @@
 //! The device seam: what host and device say to each other, and the ways to say it.
 //!
-//! A [`Transport`] carries jobs to a device; [`Serve`] is the device's side of the same
-//! conversation. This crate does not decode, does not spawn a thread, and never reads a
-//! result's extent (only the feed does). Read `job.rs` first, then `loopback.rs`, the
+//! A [`Transport`] carries jobs to a device and brings the results into their slots;
+//! [`Serve`] is the device's side of the same conversation. This crate does not decode and
+//! does not spawn a thread. Read `job.rs` first, then `loopback.rs`, the
 //! reference transport; `wire.rs` is the meaning of every byte. A transport over a wire is
 //! a `Link` (`stream.rs`, `spool.rs`) below the one host side of `remote.rs`; the device's
 //! side of both is the one loop of `serving.rs`.
@@ -33,13 +33,17 @@ pub mod conformance;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use bothends_slots::Producer;
+
 pub use address::{Address, ConnectOptions, connect};
 pub use job::{
-    BadSample, Capabilities, Completion, DeviceStats, EnergyReading, Job, JobId, Outcome,
-    PROTOCOL_VERSION, Payload, Session,
+    Answer, BadSample, Capabilities, DeviceStats, Ending, EnergyReading,
+    PROTOCOL_VERSION, Session,
 };
+// What a job is, whoever makes it.
+pub use bothends_slots::{Job, JobId};
 
-/// A job that was not taken; it comes back with the reason.
+/// A job that a device did not take; it comes back with the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the device did not take a job")]
 pub struct Refused {
@@ -103,14 +107,6 @@ pub enum CsdError {
         /// The field or rule that failed.
         what: &'static str,
     },
-    /// `read_result` without a payload of that job and length; the link is still good.
-    #[error("no payload of {len} bytes waits for job {job}")]
-    NoPayload {
-        /// The job asked for.
-        job: u64,
-        /// The length asked for.
-        len: u64,
-    },
     /// A key is needed beyond this machine, or the key was wrong.
     #[error("{what}; give both sides the same key file")]
     Unauthenticated {
@@ -145,23 +141,23 @@ pub enum CsdError {
     },
 }
 
-/// The host's end of a device.
+/// The host's end of a device: a producer with which a session must be agreed first.
 ///
 /// # Contract
 ///
-/// 1. `hello` comes first, then `open`, then jobs. `open` may be called again (next run).
-/// 2. A submitted job is its own credit: the host submits only what it has a slot for, and
-///    at most `Capabilities::slots` at a time; one more is refused with [`CsdError::Full`]
-///    and comes back.
-/// 3. Completions come in any order. After an inline completion the next call is
-///    `read_result` for that job; any other call throws the bytes away.
-/// 4. A completion may be late, repeated or of a revoked job: callers match by [`JobId`].
-/// 5. No call blocks longer than its timeout ([`job::CONTROL_TIMEOUT`] where none is given).
-/// 6. After [`CsdError::LinkLost`] or [`CsdError::Malformed`] every call fails the same way.
-/// 7. Dropping a transport tells the device that the host is gone.
+/// 1. `hello` comes first, then `open`, then jobs. `open` may be called again (next run); it
+///    abandons what is under way.
+/// 2. [`Producer`]'s contract; at most [`Capabilities::slots`] jobs at a time. A device may
+///    answer late, or twice: what answers no job under way is [`Polled::Extra`], and what is
+///    of an earlier session is not heard at all.
+/// 3. No call blocks longer than its timeout ([`job::CONTROL_TIMEOUT`] where none is given).
+/// 4. After [`CsdError::LinkLost`] or [`CsdError::Malformed`] every call fails the same way.
+/// 5. Dropping a transport tells the device that the host is gone.
 ///
 /// `conformance` holds these as callable checks.
-pub trait Transport: Send + Debug {
+///
+/// [`Polled::Extra`]: bothends_slots::Polled::Extra
+pub trait Transport: Producer {
     /// Exchanges versions and learns what the device can do.
     ///
     /// # Errors
@@ -174,33 +170,6 @@ pub trait Transport: Send + Debug {
     /// # Errors
     /// [`CsdError::SessionRefused`] with the device's reason; link errors.
     fn open(&mut self, session: &Session) -> Result<(), CsdError>;
-
-    /// Hands a job over; returns at once.
-    ///
-    /// # Errors
-    /// [`Refused`] with the job in it.
-    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>>;
-
-    /// Waits up to `timeout` for a completion; `None` when none came.
-    ///
-    /// # Errors
-    /// Link errors; the device is then gone.
-    fn poll(&mut self, timeout: Duration) -> Result<Option<Completion>, CsdError>;
-
-    /// Reads the inline payload of the completion just polled into `dst`
-    /// (`dst.len()` = the completion's `len`). Returns its XXH3-64, taken piece by piece while
-    /// the bytes are near the processor: it is for the caller to compare.
-    ///
-    /// # Errors
-    /// Link errors; [`CsdError::NoPayload`] when no payload of `job` and that length waits.
-    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<u64, CsdError>;
-
-    /// Tells the device that a job's result is not wanted any more. Its completion still
-    /// comes, at once as a failure when the device had not begun it.
-    ///
-    /// # Errors
-    /// Link errors.
-    fn revoke(&mut self, job: JobId) -> Result<(), CsdError>;
 
     /// Asks what the device has counted.
     ///
@@ -216,9 +185,9 @@ pub struct Finished {
     pub job: JobId,
     /// The samples, or one line that says why there are none.
     pub result: Result<Product, String>,
-    /// As in [`Completion::device_ns`].
+    /// As in [`Answer::device_ns`].
     pub device_ns: u64,
-    /// As in [`Completion::lateness_ns`].
+    /// As in [`Answer::lateness_ns`].
     pub lateness_ns: u64,
 }
 

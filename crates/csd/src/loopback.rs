@@ -1,21 +1,22 @@
 //! The reference transport: the device is a value in this process, called directly.
 //!
 //! It has no bytes and no thread; what it does is what every transport must do.
-//! Results are inline. Read `remote.rs` next for the same over a wire.
+//! Read `remote.rs` next for the same over a wire.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bothends_slots::{
+    Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection, Slot,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::credits::Credits;
+use crate::credits::{Credits, Redeemed, Submission, lost};
 use crate::fuse::Fuse;
-use crate::job::{
-    Capabilities, Completion, DeviceStats, Job, JobId, Outcome, PROTOCOL_VERSION,
-    Payload, Session,
-};
-use crate::{CsdError, Finished, Refused, Serve, Transport};
+use crate::job::{Answer, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session};
+use crate::remote::verified;
+use crate::{CsdError, Finished, Serve, Transport};
 
 /// A device in this process.
 #[derive(Debug)]
@@ -24,7 +25,6 @@ pub struct Loopback {
     credits: Credits,
     fuse: Fuse,
     unplugged: Arc<AtomicBool>,
-    pending: Option<(JobId, Vec<u8>)>,
 }
 
 /// The plug of a [`Loopback`]: pulling it is the death of the device.
@@ -49,7 +49,6 @@ impl Loopback {
             credits: Credits::default(),
             fuse: Fuse::default(),
             unplugged: Arc::default(),
-            pending: None,
         }
     }
 
@@ -59,9 +58,8 @@ impl Loopback {
         Plug(Arc::clone(&self.unplugged))
     }
 
-    /// Starts a call: the device must be there. A payload not yet read is thrown away.
+    /// Starts a call: the device must be there.
     fn enter(&mut self, doing: &'static str) -> Result<(), CsdError> {
-        self.pending = None;
         self.fuse.check()?;
         if self.unplugged.load(Ordering::Relaxed) {
             let source = std::io::Error::other("the device was unplugged");
@@ -70,12 +68,83 @@ impl Loopback {
         Ok(())
     }
 
-    /// A finished job as the host sees it; its bytes become the pending payload.
-    fn complete(&mut self, finished: Finished) -> Result<Option<Completion>, CsdError> {
-        let (completion, bytes) = finished.into_completion();
-        let completion = self.fuse.watch(self.credits.redeem(completion))?;
-        self.pending = completion.as_ref().map(|it| (it.job, bytes));
-        Ok(completion)
+    fn poll_until(&mut self, deadline: Instant) -> Result<Polled, CsdError> {
+        self.enter("poll")?;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Some(finished) = self.serve.poll(left) else {
+                return Ok(Polled::Nothing);
+            };
+            let polled = self.take(finished);
+            if let Some(polled) = self.fuse.watch(polled)? {
+                return Ok(polled);
+            }
+        }
+    }
+
+    /// A finished job as the host sees it; `None` of one of another session.
+    fn take(&mut self, finished: Finished) -> Result<Option<Polled>, CsdError> {
+        let (answer, bytes) = finished.into_answer();
+        let Submission { job, mut slot, is_revoked, .. } =
+            match self.credits.redeem(&answer)? {
+                Redeemed::Job(submission) => submission,
+                Redeemed::Again => return Ok(Some(Polled::Extra)),
+                Redeemed::Foreign => return Ok(None),
+            };
+        let outcome = match answer.ending {
+            Ending::Failed { .. } if is_revoked => Outcome::NotBegun,
+            Ending::Failed { reason } => Outcome::Failed { reason },
+            Ending::Done { checksum, bad, .. } => {
+                slot[..bytes.len()].copy_from_slice(&bytes);
+                verified(Ok(xxh3_64(&bytes)), checksum, &bad)
+            }
+        };
+        let slot = slot.into_slot();
+        let completion = Completion { job: job.id, slot, outcome, work_ns: None };
+        Ok(Some(Polled::Completion(completion)))
+    }
+
+    /// Passes a result on; where the device is lost, so are its jobs.
+    fn watch<T>(&mut self, result: Result<T, CsdError>) -> Result<T, Lost> {
+        result.map_err(|error| {
+            self.credits.abandon();
+            lost(error)
+        })
+    }
+}
+
+impl Producer for Loopback {
+    fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        if let Err(error) = self.enter("submit") {
+            let why = Rejection::Lost(lost(error));
+            return Err(Box::new(Rejected { job, slot, why }));
+        }
+        let travelling = self.credits.issue(job, slot)?;
+        let taken = self.serve.submit(travelling);
+        taken.map_err(|back| self.credits.withdraw(back.job.id, back.source))
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
+        let polled = self.poll_until(Instant::now() + timeout);
+        self.watch(polled)
+    }
+
+    fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
+        let entered = self.enter("revoke");
+        self.watch(entered)?;
+        if let Some(serial) = self.credits.revoke(job) {
+            self.serve.revoke(serial);
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self) -> Result<(), Lost> {
+        let entered = self.enter("abandon");
+        self.watch(entered)?;
+        for serial in self.credits.abandon() {
+            self.serve.revoke(serial);
+        }
+        Ok(())
     }
 }
 
@@ -101,49 +170,6 @@ impl Transport for Loopback {
         Ok(())
     }
 
-    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
-        if let Err(source) = self.enter("submit") {
-            return Err(Box::new(Refused { job, source }));
-        }
-        let job = self.credits.issue(job)?;
-        self.serve
-            .submit(job)
-            .map_err(|back| self.credits.withdraw(back.job, back.source))
-    }
-
-    fn poll(&mut self, timeout: Duration) -> Result<Option<Completion>, CsdError> {
-        self.enter("poll")?;
-        let deadline = Instant::now() + timeout;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Some(finished) = self.serve.poll(left) else { return Ok(None) };
-            // What answers nothing of this session is not for the caller.
-            if let Some(completion) = self.complete(finished)? {
-                return Ok(Some(completion));
-            }
-        }
-    }
-
-    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<u64, CsdError> {
-        let pending = self.pending.take();
-        self.enter("read_result")?;
-        match pending {
-            Some((of, bytes)) if of == job && bytes.len() == dst.len() => {
-                dst.copy_from_slice(&bytes);
-                Ok(xxh3_64(&bytes))
-            }
-            _ => Err(CsdError::NoPayload { job: job.0, len: dst.len() as u64 }),
-        }
-    }
-
-    fn revoke(&mut self, job: JobId) -> Result<(), CsdError> {
-        self.enter("revoke")?;
-        if let Some(serial) = self.credits.revoke(job) {
-            self.serve.revoke(serial);
-        }
-        Ok(())
-    }
-
     fn stats(&mut self) -> Result<DeviceStats, CsdError> {
         self.enter("stats")?;
         Ok(self.serve.stats())
@@ -157,17 +183,17 @@ impl Drop for Loopback {
 }
 
 impl Finished {
-    /// The completion that says it, with its payload inline, and that payload.
-    pub(crate) fn into_completion(self) -> (Completion, Vec<u8>) {
-        let (outcome, bytes) = match self.result {
-            Err(reason) => (Outcome::Failed { reason }, Vec::new()),
+    /// The answer that says it, and the payload that follows.
+    pub(crate) fn into_answer(self) -> (Answer, Vec<u8>) {
+        let (ending, bytes) = match self.result {
+            Err(reason) => (Ending::Failed { reason }, Vec::new()),
             Ok(product) => {
-                let payload = Payload::Inline { len: product.bytes.len() as u64 };
                 let (checksum, bad) = (product.checksum, product.bad);
-                (Outcome::Done { payload, checksum, bad }, product.bytes)
+                let len = product.bytes.len() as u64;
+                (Ending::Done { len, checksum, bad }, product.bytes)
             }
         };
         let (device_ns, lateness_ns) = (self.device_ns, self.lateness_ns);
-        (Completion { job: self.job, outcome, device_ns, lateness_ns }, bytes)
+        (Answer { job: self.job, ending, device_ns, lateness_ns }, bytes)
     }
 }

@@ -7,28 +7,25 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use bothends_slots::{
+    Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection, Slot,
+};
 
-use crate::credits::Credits;
+use crate::credits::{Credits, Redeemed, Submission, lost};
 use crate::fuse::Fuse;
 use crate::job::{
-    Capabilities, Completion, DeviceStats, Job, JobId, Outcome, PROTOCOL_VERSION,
-    Payload, Session,
+    Answer, BadSample, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session,
 };
 use crate::wire::{self, Message};
-use crate::{CsdError, Refused, Transport};
-
-/// A result is received and hashed in pieces of this size: a batch is larger than a
-/// processor's own cache, and a second walk over it would fetch it from memory again.
-const PIECE_BYTES: usize = 128 << 10;
+use crate::{CsdError, Transport};
 
 /// A way for messages between host and device, as the host sees it.
 ///
 /// # Contract
 ///
 /// No call outlasts its deadline. [`CsdError::LinkLost`] and [`CsdError::Malformed`] end the
-/// link for good. After a completion with
-/// an inline payload the caller takes the payload (`read_payload`) before it receives again.
+/// link for good. After an answer with a payload the caller takes that or drops it before it
+/// receives again.
 pub trait Link: Send + Debug {
     /// Finds the device and settles versions and keys.
     ///
@@ -48,19 +45,23 @@ pub trait Link: Send + Debug {
     /// Link errors.
     fn receive(&mut self, deadline: Instant) -> Result<Option<Message>, CsdError>;
 
-    /// Fills `dst` with the next bytes of the payload, as far as they come until the
-    /// deadline; how many did.
+    /// Brings the payload of the answer that was received last into `dst`, which is as long
+    /// as it; its XXH3-64, taken while the bytes are near the processor. The inner error is
+    /// the payload's, and the link is good.
     ///
     /// # Errors
-    /// Link errors.
-    fn read_payload(
+    /// Link errors, also where the payload stays away beyond the deadline.
+    fn take_payload(
         &mut self,
         dst: &mut [u8],
         deadline: Instant,
-    ) -> Result<usize, CsdError>;
+    ) -> Result<Result<u64, String>, CsdError>;
 
-    /// Drops a payload that nobody will read and that is not on the link itself.
-    fn discard(&mut self, payload: &Payload);
+    /// Drops the payload of the answer that was received last, `len` bytes.
+    ///
+    /// # Errors
+    /// As [`Self::take_payload`].
+    fn drop_payload(&mut self, len: u64, deadline: Instant) -> Result<(), CsdError>;
 }
 
 /// A device reached over a link.
@@ -72,20 +73,18 @@ pub struct Remote<L> {
     timeout: Duration,
     is_greeted: bool,
     capabilities: Option<Capabilities>,
-    /// The payload of the last completion that `poll` returned.
-    pending: Pending,
-    /// Completions that arrived while an answer was awaited, with their payloads.
-    early: VecDeque<(Completion, Pending)>,
+    /// Answers to jobs that arrived while one of the control plane was awaited.
+    early: VecDeque<Polled>,
     /// Answers that came too late for their question are still to come.
     n_stale_answers: u32,
 }
 
-#[derive(Debug)]
-enum Pending {
-    Nothing,
-    /// So many bytes are next on the link; `None` when their job was not wanted.
-    OnLink(Option<JobId>, u64),
-    InMemory(JobId, Vec<u8>),
+/// What a device says.
+enum Heard {
+    /// An answer of the control plane.
+    Control(Message),
+    /// An answer to a job.
+    Job(Polled),
 }
 
 impl<L: Link> Remote<L> {
@@ -97,20 +96,19 @@ impl<L: Link> Remote<L> {
             timeout,
             is_greeted: false,
             capabilities: None,
-            pending: Pending::Nothing,
             early: VecDeque::new(),
             n_stale_answers: 0,
         }
     }
 
-    /// Starts a call: a payload that was not read is not wanted any more.
-    fn enter(&mut self) -> Result<Instant, CsdError> {
-        self.pending = match std::mem::replace(&mut self.pending, Pending::Nothing) {
-            Pending::OnLink(_, len) => Pending::OnLink(None, len),
-            Pending::Nothing | Pending::InMemory(..) => Pending::Nothing,
-        };
+    /// Starts a call; until when the device may take to answer it.
+    fn enter(&self) -> Result<Instant, CsdError> {
         self.fuse.check()?;
-        Ok(Instant::now() + self.timeout)
+        Ok(self.deadline())
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
     }
 
     fn send(&mut self, message: &[u8], deadline: Instant) -> Result<(), CsdError> {
@@ -118,7 +116,7 @@ impl<L: Link> Remote<L> {
         self.fuse.watch(sent)
     }
 
-    /// Asks the device and waits for its answer; completions on the way are kept.
+    /// Asks the device and waits for its answer; answers to jobs on the way are kept.
     fn ask(
         &mut self,
         question: &[u8],
@@ -126,100 +124,160 @@ impl<L: Link> Remote<L> {
         deadline: Instant,
     ) -> Result<Message, CsdError> {
         self.send(question, deadline)?;
-        while let Some(message) = self.receive(deadline)? {
-            if let Message::Completed(completion) = message {
-                let pending = self.take_payload(deadline)?;
-                self.early.push_back((completion, pending));
-                if self.early.len() > self.credits.max_waiting() {
-                    return self.out_of_turn();
+        while let Some(heard) = self.receive(deadline)? {
+            match heard {
+                Heard::Job(polled) => {
+                    self.early.push_back(polled);
+                    if self.early.len() > self.credits.max_waiting() {
+                        return self.out_of_turn();
+                    }
                 }
-            } else if self.n_stale_answers == 0 {
-                return Ok(message);
-            } else {
-                self.n_stale_answers -= 1;
+                Heard::Control(message) if self.n_stale_answers == 0 => {
+                    return Ok(message);
+                }
+                Heard::Control(_) => self.n_stale_answers -= 1,
             }
         }
         self.n_stale_answers += 1;
         Err(CsdError::Timeout { doing, waited: self.timeout })
     }
 
-    /// The next message. A completion has been matched with its job, and what nobody asked
-    /// for has been dropped.
-    fn receive(&mut self, deadline: Instant) -> Result<Option<Message>, CsdError> {
+    /// The next thing the device says that is of this session. A result is in its slot.
+    fn receive(&mut self, deadline: Instant) -> Result<Option<Heard>, CsdError> {
         loop {
-            if !self.skip_unwanted(deadline)? {
-                return Ok(None);
-            }
             let received = self.link.receive(deadline);
             let Some(message) = self.fuse.watch(received)? else { return Ok(None) };
-            let Message::Completed(completion) = message else {
-                return Ok(Some(message));
+            let Message::Completed(answer) = message else {
+                return Ok(Some(Heard::Control(message)));
             };
-            let payload = match &completion.outcome {
-                Outcome::Done { payload, .. } => Some(payload.clone()),
-                Outcome::Failed { .. } => None,
-            };
-            let redeemed = self.credits.redeem(completion);
-            let redeemed = self.fuse.watch(redeemed)?;
-            if let Some(Payload::Inline { len }) = payload {
-                self.pending = Pending::OnLink(redeemed.as_ref().map(|it| it.job), len);
-            }
-            match (redeemed, payload) {
-                (Some(completion), _) => return Ok(Some(Message::Completed(completion))),
-                (None, Some(payload)) => self.link.discard(&payload),
-                (None, None) => {}
+            let polled = self.take(answer);
+            if let Some(polled) = self.fuse.watch(polled)? {
+                return Ok(Some(Heard::Job(polled)));
             }
         }
     }
 
-    /// Reads and drops the bytes on the link that nobody wants; whether none is left.
-    fn skip_unwanted(&mut self, deadline: Instant) -> Result<bool, CsdError> {
-        let mut scratch = Vec::new();
-        while let Pending::OnLink(_, len @ 1..) = self.pending {
-            scratch.resize(1 << 16, 0);
-            let n_bytes = usize::try_from(len).unwrap_or(usize::MAX).min(scratch.len());
-            let read = self.link.read_payload(&mut scratch[..n_bytes], deadline);
-            let n_read = self.fuse.watch(read)?;
-            self.pending = Pending::OnLink(None, len - n_read as u64);
-            if n_read < n_bytes {
-                return Ok(false);
+    /// Matches an answer with its job and brings its payload there. A payload that has begun
+    /// to arrive is waited for as an answer is.
+    fn take(&mut self, answer: Answer) -> Result<Option<Polled>, CsdError> {
+        let deadline = self.deadline();
+        let unwanted = match self.credits.redeem(&answer)? {
+            Redeemed::Job(submission) => {
+                let completion = self.complete(submission, answer.ending, deadline)?;
+                return Ok(Some(Polled::Completion(completion)));
             }
-        }
-        self.pending = Pending::Nothing;
-        Ok(true)
-    }
-
-    /// Takes the payload that is next on the link into memory; `Credits` has bounded it.
-    fn take_payload(&mut self, deadline: Instant) -> Result<Pending, CsdError> {
-        let Pending::OnLink(Some(job), len) = self.pending else {
-            return Ok(Pending::Nothing);
+            Redeemed::Again => Some(Polled::Extra),
+            Redeemed::Foreign => None,
         };
-        self.pending = Pending::Nothing;
-        let too_long = |_| CsdError::Malformed { what: "a result longer than memory" };
-        let mut bytes = vec![0; usize::try_from(len).map_err(too_long)?];
-        self.read_whole(&mut bytes, deadline)?;
-        Ok(Pending::InMemory(job, bytes))
+        if let Ending::Done { len, .. } = answer.ending {
+            self.link.drop_payload(len, deadline)?;
+        }
+        Ok(unwanted)
     }
 
-    /// Reads a payload and hashes it; one that stays away is a lost link, for nothing can
-    /// follow it.
-    fn read_whole(&mut self, dst: &mut [u8], deadline: Instant) -> Result<u64, CsdError> {
-        let mut hash = Xxh3::new();
-        for piece in dst.chunks_mut(PIECE_BYTES) {
-            let read = self.link.read_payload(piece, deadline);
-            if self.fuse.watch(read)? < piece.len() {
-                let source = std::io::ErrorKind::TimedOut.into();
-                return self
-                    .fuse
-                    .watch(Err(CsdError::LinkLost { doing: "read a result", source }));
+    fn complete(
+        &mut self,
+        submission: Submission,
+        ending: Ending,
+        deadline: Instant,
+    ) -> Result<Completion, CsdError> {
+        let Submission { job, mut slot, payload_bytes, is_revoked } = submission;
+        let outcome = match ending {
+            Ending::Failed { .. } if is_revoked => Outcome::NotBegun,
+            Ending::Failed { reason } => Outcome::Failed { reason },
+            Ending::Done { checksum, bad, .. } => {
+                let dst = &mut slot[..payload_bytes];
+                let taken = self.link.take_payload(dst, deadline)?;
+                verified(taken, checksum, &bad)
             }
-            hash.update(piece);
-        }
-        Ok(hash.digest())
+        };
+        Ok(Completion { job: job.id, slot: slot.into_slot(), outcome, work_ns: None })
     }
 
     fn out_of_turn<T>(&mut self) -> Result<T, CsdError> {
         self.fuse.watch(Err(CsdError::Malformed { what: "a message out of turn" }))
+    }
+
+    /// Passes a result on; where the device is lost, so are its jobs.
+    fn watch<T>(&mut self, result: Result<T, CsdError>) -> Result<T, Lost> {
+        result.map_err(|error| {
+            self.credits.abandon();
+            lost(error)
+        })
+    }
+
+    fn poll_until(&mut self, deadline: Instant) -> Result<Polled, CsdError> {
+        self.enter()?;
+        if let Some(polled) = self.early.pop_front() {
+            return Ok(polled);
+        }
+        while let Some(heard) = self.receive(deadline)? {
+            match heard {
+                Heard::Job(polled) => return Ok(polled),
+                Heard::Control(_) if self.n_stale_answers == 0 => {
+                    return self.out_of_turn();
+                }
+                Heard::Control(_) => self.n_stale_answers -= 1,
+            }
+        }
+        Ok(Polled::Nothing)
+    }
+
+    fn tell_revoked(&mut self, serials: &[JobId]) -> Result<(), CsdError> {
+        let deadline = self.enter()?;
+        let mut revoke = |serial| self.send(&Message::Revoke(serial).encode(), deadline);
+        serials.iter().try_for_each(|serial| revoke(*serial))
+    }
+}
+
+/// What a result is: the device's, if its bytes are those that the device made.
+pub(crate) fn verified(
+    taken: Result<u64, String>,
+    checksum: u64,
+    bad: &[BadSample],
+) -> Outcome {
+    match taken {
+        Err(reason) => Outcome::Failed { reason },
+        Ok(hash) if hash == checksum => {
+            Outcome::Made { bad: bad.iter().map(|bad| bad.row).collect() }
+        }
+        Ok(_) => {
+            let reason = "its bytes do not match their checksum".to_owned();
+            Outcome::Failed { reason }
+        }
+    }
+}
+
+impl<L: Link> Producer for Remote<L> {
+    fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        let deadline = match self.enter() {
+            Ok(deadline) => deadline,
+            Err(error) => {
+                let why = Rejection::Lost(lost(error));
+                return Err(Box::new(Rejected { job, slot, why }));
+            }
+        };
+        let travelling = self.credits.issue(job, slot)?;
+        let sent = self.send(&wire::encode_job(&travelling), deadline);
+        sent.map_err(|error| self.credits.withdraw(travelling.id, error))
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
+        let polled = self.poll_until(Instant::now() + timeout);
+        self.watch(polled)
+    }
+
+    fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
+        let serial = self.credits.revoke(job);
+        let told = self.tell_revoked(serial.as_slice());
+        self.watch(told)
+    }
+
+    fn abandon(&mut self) -> Result<(), Lost> {
+        self.early.clear();
+        let serials = self.credits.abandon();
+        let told = self.tell_revoked(&serials);
+        self.watch(told)
     }
 }
 
@@ -252,11 +310,7 @@ impl<L: Link> Transport for Remote<L> {
     fn open(&mut self, session: &Session) -> Result<(), CsdError> {
         let deadline = self.enter()?;
         self.credits.begin(session)?;
-        for (completion, _) in std::mem::take(&mut self.early) {
-            if let Outcome::Done { payload, .. } = completion.outcome {
-                self.link.discard(&payload);
-            }
-        }
+        self.early.clear();
         let answer = self.ask(&wire::encode_session(session), "open", deadline)?;
         if let Message::Refused { reason } = answer {
             return Err(CsdError::SessionRefused { reason });
@@ -264,62 +318,6 @@ impl<L: Link> Transport for Remote<L> {
         let Message::Opened = answer else { return self.out_of_turn() };
         self.credits.begun(session);
         Ok(())
-    }
-
-    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
-        let deadline = match self.enter() {
-            Ok(deadline) => deadline,
-            Err(source) => return Err(Box::new(Refused { job, source })),
-        };
-        let job = self.credits.issue(job)?;
-        match self.send(&wire::encode_job(&job), deadline) {
-            Ok(()) => Ok(()),
-            Err(source) => Err(self.credits.withdraw(job, source)),
-        }
-    }
-
-    fn poll(&mut self, timeout: Duration) -> Result<Option<Completion>, CsdError> {
-        self.enter()?;
-        if let Some((completion, pending)) = self.early.pop_front() {
-            self.pending = pending;
-            return Ok(Some(completion));
-        }
-        let deadline = Instant::now() + timeout;
-        while let Some(message) = self.receive(deadline)? {
-            if let Message::Completed(completion) = message {
-                return Ok(Some(completion));
-            }
-            if self.n_stale_answers == 0 {
-                return self.out_of_turn();
-            }
-            self.n_stale_answers -= 1;
-        }
-        Ok(None)
-    }
-
-    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<u64, CsdError> {
-        let pending = std::mem::replace(&mut self.pending, Pending::Nothing);
-        let deadline = self.enter()?;
-        match pending {
-            Pending::OnLink(Some(of), len) if of == job && len == dst.len() as u64 => {
-                return self.read_whole(dst, deadline);
-            }
-            Pending::InMemory(of, bytes) if of == job && bytes.len() == dst.len() => {
-                dst.copy_from_slice(&bytes);
-                return Ok(xxh3_64(&bytes));
-            }
-            Pending::OnLink(_, len) => self.pending = Pending::OnLink(None, len),
-            Pending::Nothing | Pending::InMemory(..) => {}
-        }
-        Err(CsdError::NoPayload { job: job.0, len: dst.len() as u64 })
-    }
-
-    fn revoke(&mut self, job: JobId) -> Result<(), CsdError> {
-        let deadline = self.enter()?;
-        match self.credits.revoke(job) {
-            Some(serial) => self.send(&Message::Revoke(serial).encode(), deadline),
-            None => Ok(()),
-        }
     }
 
     fn stats(&mut self) -> Result<DeviceStats, CsdError> {

@@ -8,7 +8,9 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::job::{Completion, Job, JobId, Outcome};
+use bothends_slots::{Job, JobId};
+
+use crate::job::{Answer, Ending};
 use crate::wire::Message;
 use crate::{CsdError, Finished, Serve};
 
@@ -72,8 +74,8 @@ pub(crate) fn serve_link(
 struct Serving<'a> {
     link: &'a mut dyn DeviceLink,
     serve: &'a mut dyn Serve,
-    /// Jobs for which the device has no slot yet: the host counts a revoked job's slot as
-    /// free at once, the device only when it can.
+    /// Jobs for which the device has no room yet: a host that begins an epoch counts what it
+    /// abandoned as gone, the device only when it is.
     waiting: VecDeque<Job>,
     running: HashSet<JobId>,
 }
@@ -140,9 +142,9 @@ impl Serving<'_> {
     }
 
     fn fail(&mut self, job: JobId, reason: String) -> Result<(), CsdError> {
-        let outcome = Outcome::Failed { reason };
-        let completion = Completion { job, outcome, device_ns: 0, lateness_ns: 0 };
-        self.answer(&Message::Completed(completion))
+        let ending = Ending::Failed { reason };
+        let answer = Answer { job, ending, device_ns: 0, lateness_ns: 0 };
+        self.answer(&Message::Completed(answer))
     }
 
     fn answer(&mut self, message: &Message) -> Result<(), CsdError> {
@@ -184,7 +186,7 @@ impl Serving<'_> {
 
     fn deliver(&mut self, finished: Finished) -> Result<(), CsdError> {
         self.running.remove(&finished.job);
-        let (completion, payload) = finished.into_completion();
-        self.link.send(&Message::Completed(completion), payload)
+        let (answer, payload) = finished.into_answer();
+        self.link.send(&Message::Completed(answer), payload)
     }
 }

@@ -8,8 +8,7 @@
 //! run-<id>/host.pulse        its sign of life
 //! run-<id>/h-0000000000 …    the host's messages, each removed by the device
 //! run-<id>/d-0000000000 …    the device's messages, each removed by the host; a result's
-//!                            file holds the samples from a 4 KiB boundary on, and goes to
-//!                            the caller as an extent
+//!                            file holds the samples from a 4 KiB boundary on
 //! ```
 //!
 //! The messages are those of `wire.rs`; here they are files. Whoever outlives the other
@@ -24,14 +23,20 @@ mod pulse;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bothends_io::{
+    Direct, IoError, OpenFile, Reader, ReaderConfig, ReaderKind, open_reader,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::CsdError;
-use crate::job::{PROTOCOL_VERSION, Payload};
+use crate::job::PROTOCOL_VERSION;
 use crate::remote::{Link, Remote};
 use crate::socket::left_until;
 use crate::wire::Message;
-use lane::{Inlet, Outlet};
+use lane::{Extent, Inlet, Outlet};
 use notice::{Notice, place_error};
 use pulse::{Life, Pulse, Watch};
 
@@ -45,8 +50,17 @@ const RUN_PREFIX: &str = "run-";
 /// First and longest pause between two looks for a file.
 const NAPS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 
-/// A device reached through a shared directory. Results are extents; they last until they
-/// are removed or this is dropped.
+/// The reader of results: slots are its buffers, so its own are small.
+const RESULT_READER: ReaderConfig = ReaderConfig {
+    kind: ReaderKind::Auto,
+    depth: 4,
+    buffer_bytes: 4096,
+    n_buffers: 4,
+    max_record_bytes: 1 << 30,
+};
+
+/// A device reached through a shared directory. A result is read from its file straight into
+/// the slot, past the page cache where the file system allows it.
 pub type Spool = Remote<SpoolLink>;
 
 /// The host's end of a spool directory.
@@ -54,6 +68,10 @@ pub type Spool = Remote<SpoolLink>;
 pub struct SpoolLink {
     dir: PathBuf,
     run: Option<Run>,
+    /// The payload of the message that was received last.
+    payload: Option<Extent>,
+    /// Made when the first result comes.
+    reader: Option<Box<dyn Reader>>,
 }
 
 /// A run that a device serves; what it made goes when it is dropped.
@@ -81,7 +99,9 @@ impl Spool {
                 false => Err(io::ErrorKind::NotADirectory.into()),
             });
         metadata.map_err(|source| unreachable(dir, source))?;
-        Ok(Self::over(SpoolLink { dir: dir.to_owned(), run: None }, timeout))
+        let dir = dir.to_owned();
+        let link = SpoolLink { dir, run: None, payload: None, reader: None };
+        Ok(Self::over(link, timeout))
     }
 }
 
@@ -105,7 +125,8 @@ impl Link for SpoolLink {
         let [mut nap, longest_nap] = NAPS;
         loop {
             run.pulse.beat();
-            if let Some(message) = run.inlet.take()? {
+            if let Some((message, payload)) = run.inlet.take()? {
+                self.payload = payload;
                 return Ok(Some(message));
             }
             if run.watch.look() == Life::Gone {
@@ -120,17 +141,42 @@ impl Link for SpoolLink {
         }
     }
 
-    /// Never asked for: the results of a spool are extents.
-    fn read_payload(&mut self, _: &mut [u8], _: Instant) -> Result<usize, CsdError> {
-        Err(CsdError::Malformed { what: "an inline result in a spool" })
+    fn take_payload(
+        &mut self,
+        dst: &mut [u8],
+        _deadline: Instant,
+    ) -> Result<Result<u64, String>, CsdError> {
+        let extent = self.payload.take();
+        let Extent { path, offset } =
+            extent.ok_or(CsdError::Malformed { what: "a result without a file" })?;
+        let read = self.read(&path, offset, dst);
+        remove(&path);
+        Ok(read.map(|()| xxh3_64(dst)).map_err(|error| error.to_string()))
     }
 
-    fn discard(&mut self, payload: &Payload) {
-        if let Payload::Extent { path, .. } = payload {
-            // The whole run's directory goes at the end.
-            drop(std::fs::remove_file(path));
+    fn drop_payload(&mut self, _len: u64, _deadline: Instant) -> Result<(), CsdError> {
+        if let Some(Extent { path, .. }) = self.payload.take() {
+            remove(&path);
         }
+        Ok(())
     }
+}
+
+impl SpoolLink {
+    fn read(&mut self, path: &Path, offset: u64, dst: &mut [u8]) -> Result<(), IoError> {
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            none => none.insert(open_reader(&RESULT_READER)?),
+        };
+        let file = Arc::new(OpenFile::open(path, Direct::Auto)?);
+        reader.read_into(&file, offset, dst)
+    }
+}
+
+/// A result's file that has been read, or is of no use; the whole run's directory goes at the
+/// end.
+fn remove(path: &Path) {
+    drop(std::fs::remove_file(path));
 }
 
 impl Drop for Run {

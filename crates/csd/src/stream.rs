@@ -1,6 +1,6 @@
 //! The stream transport, host side: messages over TCP or a Unix socket.
 //!
-//! A result goes from the socket straight into the caller's memory. Every wait has a
+//! A result goes from the socket straight into the job's slot. Every wait has a
 //! deadline. The connection opens with a key exchange (`key.rs`) in which both sides prove
 //! the shared key; without keys it is an exchange of nonces. Beyond this machine there is
 //! no connection without a key. `listen.rs` is the other side.
@@ -10,13 +10,18 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use xxhash_rust::xxh3::Xxh3;
+
 use crate::CsdError;
 use crate::address::Address;
-use crate::job::Payload;
 use crate::key::{self, Key, Role};
 use crate::remote::{Link, Remote};
 use crate::socket::{Readiness, Socket, left_until};
 use crate::wire::{HEADER_BYTES, Header, Message};
+
+/// A result is received and hashed in pieces of this size: a batch is larger than a
+/// processor's own cache, and a second walk over it would fetch it from memory again.
+const PIECE_BYTES: usize = 128 << 10;
 
 /// A device reached through a socket.
 pub type Stream = Remote<StreamLink>;
@@ -161,16 +166,41 @@ impl Link for StreamLink {
         }
     }
 
-    fn read_payload(
+    fn take_payload(
         &mut self,
         dst: &mut [u8],
         deadline: Instant,
-    ) -> Result<usize, CsdError> {
-        self.socket.fill(dst, deadline).map_err(lost("read a result"))
+    ) -> Result<Result<u64, String>, CsdError> {
+        let mut hash = Xxh3::new();
+        for piece in dst.chunks_mut(PIECE_BYTES) {
+            self.fill(piece, deadline)?;
+            hash.update(piece);
+        }
+        Ok(Ok(hash.digest()))
     }
 
-    /// Bytes on the socket are skipped by the caller.
-    fn discard(&mut self, _payload: &Payload) {}
+    fn drop_payload(&mut self, len: u64, deadline: Instant) -> Result<(), CsdError> {
+        let mut left = len;
+        let mut scratch = vec![0; PIECE_BYTES];
+        while left > 0 {
+            let n_bytes = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+            self.fill(&mut scratch[..n_bytes], deadline)?;
+            left -= n_bytes as u64;
+        }
+        Ok(())
+    }
+}
+
+impl StreamLink {
+    /// Fills `dst` from the socket; a payload that stays away is a lost link, for nothing
+    /// can follow it.
+    fn fill(&mut self, dst: &mut [u8], deadline: Instant) -> Result<(), CsdError> {
+        let n_read = self.socket.fill(dst, deadline).map_err(lost("read a result"))?;
+        if n_read < dst.len() {
+            return Err(lost("read a result")(io::ErrorKind::TimedOut.into()));
+        }
+        Ok(())
+    }
 }
 
 pub(crate) fn lost(doing: &'static str) -> impl Fn(io::Error) -> CsdError {

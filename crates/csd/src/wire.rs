@@ -18,7 +18,7 @@
 //! | 56 | 4 | number of samples (`Job`) |
 //! | 60 | 4 | low half of the XXH3-64 of bytes 0 to 59 |
 //!
-//! The body is: 8 bytes per sample id (`Job`), 4 bytes per bad slot, ascending (`Done`),
+//! The body is: 8 bytes per sample id (`Job`), 4 bytes per bad row, ascending (`Done`),
 //! UTF-8 (`Failed`, `Refused`), JSON (`Welcome`, `Stats`), length of the JSON in 4 bytes,
 //! JSON, manifest (`Open`), nonce and proof (`Greet`, `Challenge`, `Prove`).
 //!
@@ -27,13 +27,13 @@
 //! socket.
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_slots::{Job, JobId};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::CsdError;
 use crate::job::{
-    BadSample, Capabilities, Completion, DeviceStats, Job, JobId, Outcome,
-    PROTOCOL_VERSION, Payload, Session,
+    Answer, BadSample, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session,
 };
 use crate::key::{Nonce, Proof};
 
@@ -86,7 +86,7 @@ pub enum Message {
     /// Host: do this.
     Job(Job),
     /// Device: done or failed; a done one's payload follows, as long as its `Inline` says.
-    Completed(Completion),
+    Completed(Answer),
     /// Host: not wanted any more.
     Revoke(JobId),
     /// Host: what have you counted?
@@ -284,7 +284,7 @@ impl Message {
             Self::Open(session) => encode_session(session),
             Self::Opened => plain(Kind::Opened, &[]),
             Self::Job(job) => encode_job(job),
-            Self::Completed(completion) => encode_completion(completion),
+            Self::Completed(completion) => encode_answer(completion),
             Self::Revoke(job) => {
                 message(Header { job: job.0, ..Header::of(Kind::Revoke) }, &[])
             }
@@ -319,9 +319,9 @@ impl Message {
             Kind::Opened => Self::Opened,
             Kind::Job => Self::Job(decode_job(header, body)?),
             Kind::Done => Self::Completed(decode_done(header, body)?),
-            Kind::Failed => Self::Completed(Completion {
+            Kind::Failed => Self::Completed(Answer {
                 job: JobId(header.job),
-                outcome: Outcome::Failed { reason: text(body)? },
+                ending: Ending::Failed { reason: text(body)? },
                 device_ns: header.device_ns,
                 lateness_ns: header.lateness_ns,
             }),
@@ -407,41 +407,38 @@ fn decode_job(header: &Header, body: &[u8]) -> Result<Job, CsdError> {
     })
 }
 
-fn encode_completion(completion: &Completion) -> Vec<u8> {
+fn encode_answer(answer: &Answer) -> Vec<u8> {
     let times = |kind| Header {
-        job: completion.job.0,
-        device_ns: completion.device_ns,
-        lateness_ns: completion.lateness_ns,
+        job: answer.job.0,
+        device_ns: answer.device_ns,
+        lateness_ns: answer.lateness_ns,
         ..Header::of(kind)
     };
-    match &completion.outcome {
-        Outcome::Failed { reason } => {
-            message(times(Kind::Failed), cut(reason).as_bytes())
-        }
-        Outcome::Done { payload, checksum, bad } => {
-            let slots: Vec<u8> =
-                bad.iter().flat_map(|bad| bad.slot.to_le_bytes()).collect();
-            let (Payload::Inline { len } | Payload::Extent { len, .. }) = payload;
+    match &answer.ending {
+        Ending::Failed { reason } => message(times(Kind::Failed), cut(reason).as_bytes()),
+        Ending::Done { len, checksum, bad } => {
+            let rows: Vec<u8> =
+                bad.iter().flat_map(|bad| bad.row.to_le_bytes()).collect();
             let header =
                 Header { payload_bytes: *len, checksum: *checksum, ..times(Kind::Done) };
-            message(header, &slots)
+            message(header, &rows)
         }
     }
 }
 
-fn decode_done(header: &Header, body: &[u8]) -> Result<Completion, CsdError> {
-    let (slots, rest) = body.as_chunks::<4>();
+fn decode_done(header: &Header, body: &[u8]) -> Result<Answer, CsdError> {
+    let (rows, rest) = body.as_chunks::<4>();
     let bad: Vec<_> =
-        slots.iter().map(|slot| BadSample { slot: u32::from_le_bytes(*slot) }).collect();
-    let ascending = bad.is_sorted_by(|a, b| a.slot < b.slot);
-    let in_range = bad.last().is_none_or(|last| last.slot < MAX_JOB_SAMPLES);
+        rows.iter().map(|row| BadSample { row: u32::from_le_bytes(*row) }).collect();
+    let ascending = bad.is_sorted_by(|a, b| a.row < b.row);
+    let in_range = bad.last().is_none_or(|last| last.row < MAX_JOB_SAMPLES);
     if !rest.is_empty() || !ascending || !in_range {
-        return Err(CsdError::Malformed { what: "the list of bad slots" });
+        return Err(CsdError::Malformed { what: "the list of bad rows" });
     }
-    Ok(Completion {
+    Ok(Answer {
         job: JobId(header.job),
-        outcome: Outcome::Done {
-            payload: Payload::Inline { len: header.payload_bytes },
+        ending: Ending::Done {
+            len: header.payload_bytes,
             checksum: header.checksum,
             bad,
         },

@@ -13,7 +13,10 @@ use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_csd::conformance::EchoServe;
 use bothends_csd::listen::Ended;
 use bothends_csd::spool::{Spool, serve_directory};
-use bothends_csd::{CsdError, Job, JobId, Outcome, Session, Transport};
+use bothends_csd::{CsdError, Job, JobId, Session, Transport};
+use bothends_slots::{
+    Completion, Lost, Outcome, Polled, Producer, Rejection, Ring, RingConfig, Slot,
+};
 
 /// Names the directory to a child; without it the child's test does nothing.
 const CHILD: &str = "BOTHENDS_TEST_SPOOL";
@@ -39,8 +42,8 @@ fn a_killed_device_is_noticed_and_its_leftovers_go() {
     let dir = tempfile::tempdir().unwrap();
     let mut device = child("child_device", dir.path());
     let mut transport = open(dir.path());
-    transport.submit(job(1)).unwrap();
-    transport.poll(NOTICED).unwrap().unwrap();
+    transport.submit(job(1), slot()).unwrap();
+    answer(&mut transport);
     kill(&mut device);
     let began = Instant::now();
     let error = loop {
@@ -49,7 +52,7 @@ fn a_killed_device_is_noticed_and_its_leftovers_go() {
             break error;
         }
     };
-    assert!(matches!(error, CsdError::LinkLost { .. }), "{error}");
+    assert!(is_lost(&error), "{error}");
     drop(transport);
     assert_eq!(names(dir.path()), [""; 0]);
 }
@@ -63,7 +66,7 @@ fn a_device_started_in_place_of_a_dead_one_does_not_pass_for_it() {
     kill(&mut device);
     serving(dir.path(), |dir| {
         let error = transport.poll(NOTICED).unwrap_err();
-        assert!(matches!(error, CsdError::LinkLost { .. }), "{error}");
+        assert!(is_lost(&error), "{error}");
         drop(transport);
         drop(open(dir));
     });
@@ -175,15 +178,15 @@ fn a_result_that_cannot_be_written_is_a_failed_job() {
         let run = names(dir).into_iter().find(|name| name.starts_with("run-")).unwrap();
         let obstacle = dir.join(run).join("d.new");
         std::fs::create_dir(&obstacle).unwrap();
-        transport.submit(job(1)).unwrap();
-        assert_eq!(transport.poll(Duration::from_millis(200)).unwrap(), None);
+        transport.submit(job(1), slot()).unwrap();
+        let polled = transport.poll(Duration::from_millis(200)).unwrap();
+        assert!(matches!(polled, Polled::Nothing), "{polled:?}");
         std::fs::remove_dir(&obstacle).unwrap();
-        let completion = transport.poll(NOTICED).unwrap().unwrap();
-        let Outcome::Failed { reason } = completion.outcome else { panic!() };
+        let Outcome::Failed { reason } = answer(&mut transport).outcome else { panic!() };
         assert!(reason.contains("cannot write the result"), "{reason}");
-        transport.submit(job(2)).unwrap();
-        let completion = transport.poll(NOTICED).unwrap().unwrap();
-        assert!(matches!(completion.outcome, Outcome::Done { .. }));
+        transport.submit(job(2), slot()).unwrap();
+        let outcome = answer(&mut transport).outcome;
+        assert!(matches!(outcome, Outcome::Made { .. }), "{outcome:?}");
     });
 }
 
@@ -195,12 +198,12 @@ fn a_message_that_cannot_be_written_hands_the_job_back() {
         let run = names(dir).into_iter().find(|name| name.starts_with("run-")).unwrap();
         let obstacle = dir.join(run).join("h.new");
         std::fs::create_dir(&obstacle).unwrap();
-        let refused = transport.submit(job(1)).unwrap_err();
-        assert_eq!(refused.job, job(1));
-        assert!(matches!(refused.source, CsdError::Place { .. }), "{}", refused.source);
+        let rejected = transport.submit(job(1), slot()).unwrap_err();
+        assert_eq!(rejected.job, job(1));
+        assert!(matches!(rejected.why, Rejection::Impossible(_)), "{}", rejected.why);
         std::fs::remove_dir(&obstacle).unwrap();
-        transport.submit(job(1)).unwrap();
-        transport.poll(NOTICED).unwrap().unwrap();
+        transport.submit(job(1), slot()).unwrap();
+        answer(&mut transport);
     });
 }
 
@@ -211,8 +214,8 @@ fn a_host_that_does_not_poll_is_alive() {
     serving(dir.path(), |dir| {
         let mut transport = open(dir);
         thread::sleep(Duration::from_millis(2200));
-        transport.submit(job(1)).unwrap();
-        assert!(transport.poll(NOTICED).unwrap().is_some());
+        transport.submit(job(1), slot()).unwrap();
+        answer(&mut transport);
     });
 }
 
@@ -277,6 +280,22 @@ fn open(dir: &Path) -> Spool {
 fn job(id: u64) -> Job {
     let samples = vec![SampleId(id), SampleId(7)];
     Job { id: JobId(id), epoch: EpochIdx(0), batch: BatchIdx(0), samples }
+}
+
+fn slot() -> Slot {
+    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 4000 }).unwrap();
+    ring.take(Duration::ZERO).unwrap()
+}
+
+fn answer(transport: &mut Spool) -> Completion {
+    match transport.poll(NOTICED).unwrap() {
+        Polled::Completion(completion) => completion,
+        polled @ (Polled::Extra | Polled::Nothing) => panic!("{polled:?}"),
+    }
+}
+
+fn is_lost(lost: &Lost) -> bool {
+    matches!(lost.0.downcast_ref(), Some(CsdError::LinkLost { .. }))
 }
 
 fn names(dir: &Path) -> Vec<String> {

@@ -16,9 +16,9 @@ use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
 use bothends_csd::stream::Stream;
 use bothends_csd::wire::Message;
 use bothends_csd::{
-    Capabilities, Completion, CsdError, Job, JobId, Outcome, Payload, Serve, Session,
-    Transport,
+    Answer, Capabilities, CsdError, Ending, Job, JobId, Serve, Session, Transport,
 };
+use bothends_slots::{Polled, Producer, Ring, RingConfig};
 
 static RUN_ON: AtomicBool = AtomicBool::new(false);
 
@@ -178,7 +178,8 @@ fn a_foreign_or_broken_peer_is_a_clear_error() {
     assert!(matches!(newer, CsdError::Version { theirs: 2, .. }), "{newer}");
 }
 
-/// A device that stops in the middle of a result holds nobody longer than was agreed.
+/// A device that stops in the middle of a result holds nobody longer than was agreed, whether
+/// the result is wanted or not.
 #[test]
 fn a_result_that_stays_away_is_a_lost_link_in_time() {
     for is_wanted in [true, false] {
@@ -186,10 +187,8 @@ fn a_result_that_stays_away_is_a_lost_link_in_time() {
         let timeout = Duration::from_millis(300);
         let mut transport =
             Stream::over_socket(host.into(), "peer".into(), None, timeout).unwrap();
-        let payload = Payload::Inline { len: 8 };
-        let outcome = Outcome::Done { payload, checksum: 0, bad: Vec::new() };
-        let half_done =
-            Completion { job: JobId(0), outcome, device_ns: 0, lateness_ns: 0 };
+        let ending = Ending::Done { len: 8, checksum: 0, bad: Vec::new() };
+        let half_done = Answer { job: JobId(0), ending, device_ns: 0, lateness_ns: 0 };
         for message in [
             Message::Challenge { nonce: [0; 32], proof: None },
             Message::Welcome(EchoServe::default().hello()),
@@ -199,23 +198,50 @@ fn a_result_that_stays_away_is_a_lost_link_in_time() {
             peer.write_all(&message.encode()).unwrap();
         }
         peer.write_all(&[1, 2, 3]).unwrap();
+        let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 8 }).unwrap();
         transport.hello().unwrap();
         transport.open(&session()).unwrap();
-        transport.submit(job(0)).unwrap();
-        let began = Instant::now();
-        assert_eq!(transport.poll(timeout).unwrap().unwrap().job, JobId(0));
-        if is_wanted {
-            let error = transport.read_result(JobId(0), &mut [0; 8]).unwrap_err();
-            assert!(matches!(error, CsdError::LinkLost { .. }), "{error}");
-            assert!(transport.poll(timeout).is_err(), "the link is lost for good");
-        } else {
-            assert_eq!(transport.poll(timeout).unwrap(), None);
-            peer.write_all(&[4, 5, 6, 7, 8]).unwrap();
-            peer.write_all(&Message::Stats(Default::default()).encode()).unwrap();
-            assert_eq!(transport.stats().unwrap().jobs, 0);
+        transport.submit(job(0), ring.take(Duration::ZERO).unwrap()).unwrap();
+        if !is_wanted {
+            transport.abandon().unwrap();
         }
+        let began = Instant::now();
+        let lost = transport.poll(timeout).unwrap_err();
+        let error = lost.0.downcast_ref::<CsdError>().unwrap();
+        assert!(matches!(error, CsdError::LinkLost { .. }), "{error}");
+        assert!(transport.poll(timeout).is_err(), "the link is lost for good");
+        assert_eq!(ring.free(), 1, "the slot is back");
         assert!(began.elapsed() < Duration::from_secs(5), "no deadline");
     }
+}
+
+/// A result that nobody wants is skipped, and what follows is whole.
+#[test]
+fn an_unwanted_result_does_not_stand_in_the_way() {
+    let (host, mut peer) = UnixStream::pair().unwrap();
+    let timeout = Duration::from_secs(10);
+    let mut transport =
+        Stream::over_socket(host.into(), "peer".into(), None, timeout).unwrap();
+    let ending = Ending::Done { len: 8, checksum: 0, bad: Vec::new() };
+    let done = Answer { job: JobId(0), ending, device_ns: 0, lateness_ns: 0 };
+    for message in [
+        Message::Challenge { nonce: [0; 32], proof: None },
+        Message::Welcome(EchoServe::default().hello()),
+        Message::Opened,
+        Message::Completed(done),
+    ] {
+        peer.write_all(&message.encode()).unwrap();
+    }
+    peer.write_all(&[7; 8]).unwrap();
+    peer.write_all(&Message::Stats(Default::default()).encode()).unwrap();
+    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 8 }).unwrap();
+    transport.hello().unwrap();
+    transport.open(&session()).unwrap();
+    transport.submit(job(0), ring.take(Duration::ZERO).unwrap()).unwrap();
+    transport.abandon().unwrap();
+    assert_eq!(ring.free(), 1, "the slot is back at once");
+    assert_eq!(transport.stats().unwrap().jobs, 0);
+    assert!(matches!(transport.poll(Duration::ZERO), Ok(Polled::Extra)));
 }
 
 fn session() -> Session {

@@ -6,9 +6,7 @@ use std::path::Path;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_csd::wire::{HEADER_BYTES, Header, MAX_JOB_SAMPLES, Message};
-use bothends_csd::{
-    BadSample, Completion, CsdError, Job, JobId, Outcome, Payload, Session,
-};
+use bothends_csd::{Answer, BadSample, CsdError, Ending, Job, JobId, Session};
 use proptest::prelude::*;
 
 /// (bytes, meaning), the bytes written by `scripts/golden-wire` from the table in
@@ -76,17 +74,17 @@ fn golden_work() -> Vec<(&'static str, Message)> {
             completed(
                 7,
                 [1000, 20],
-                Outcome::Done {
-                    payload: Payload::Inline { len: 600 },
+                Ending::Done {
+                    len: 600,
                     checksum: 0xdead_beef_cafe_f00d,
-                    bad: vec![BadSample { slot: 1 }, BadSample { slot: 3 }],
+                    bad: vec![BadSample { row: 1 }, BadSample { row: 3 }],
                 },
             ),
         ),
         (
             "42454e44010000000b0000000200000008000000000000000000000000000000e8aa02b7\
          5afc089d05000000000000000600000000000000000000008bfb849a6e6f",
-            completed(8, [5, 6], Outcome::Failed { reason: "no".into() }),
+            completed(8, [5, 6], Ending::Failed { reason: "no".into() }),
         ),
         (
             "42454e440100000007000000880000000000000000000000000000000000000055fd1045\
@@ -192,12 +190,11 @@ proptest! {
     fn completions_come_back(
         (job, device_ns, lateness_ns) in any::<(u64, u64, u64)>(),
         (len, checksum) in any::<(u64, u64)>(),
-        slots in proptest::collection::btree_set(0..MAX_JOB_SAMPLES, 0..50),
+        rows in proptest::collection::btree_set(0..MAX_JOB_SAMPLES, 0..50),
     ) {
-        let bad = slots.into_iter().map(|slot| BadSample { slot }).collect();
-        let payload = Payload::Inline { len };
-        let outcome = Outcome::Done { payload, checksum, bad };
-        let message = completed(job, [device_ns, lateness_ns], outcome);
+        let bad = rows.into_iter().map(|row| BadSample { row }).collect();
+        let ending = Ending::Done { len, checksum, bad };
+        let message = completed(job, [device_ns, lateness_ns], ending);
         prop_assert_eq!(decode(&message.encode()).unwrap(), message);
     }
 
@@ -236,8 +233,8 @@ fn decode(bytes: &[u8]) -> Result<Message, CsdError> {
     Message::decode(&header, body)
 }
 
-fn completed(job: u64, [device_ns, lateness_ns]: [u64; 2], outcome: Outcome) -> Message {
-    Message::Completed(Completion { job: JobId(job), outcome, device_ns, lateness_ns })
+fn completed(job: u64, [device_ns, lateness_ns]: [u64; 2], ending: Ending) -> Message {
+    Message::Completed(Answer { job: JobId(job), ending, device_ns, lateness_ns })
 }
 
 fn from_hex(hex: &str) -> Vec<u8> {

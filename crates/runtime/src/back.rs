@@ -1,109 +1,168 @@
-//! The back prong: one thread per device, which speaks to its transport and to nobody else.
+//! A producer with a thread of its own, for those whose calls wait for somebody else: devices.
 //!
-//! A job arrives with the slot its result will be read into, so a device can always deliver
-//! and nothing waits in a circle. Results are verified here, before anything else sees them.
-//! The thread decides nothing: late, repeated and revoked results are reported, and the
-//! collector's ledger says what counts.
+//! [`Threaded`] is a producer again, whose calls do not wait. The thread decides nothing: late,
+//! repeated and revoked results are reported, and the collector's ledger says what counts.
 
-use std::collections::HashMap;
-use std::path::Path;
 use std::time::Duration;
 
-use bothends_accel::{Slot, fill_from_file};
-use bothends_core::ids::DeviceIdx;
-use bothends_csd::{Completion, CsdError, Job, JobId, Outcome, Payload, Transport};
-use bothends_io::{Reader, ReaderConfig, ReaderKind, open_reader};
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
-use xxhash_rust::xxh3::xxh3_64;
+use bothends_csd::Transport;
+use bothends_slots::{
+    Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection, Slot,
+};
+use crossbeam::channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded};
 
-use crate::collect::Event;
+use crate::bell::Bell;
 use crate::shutdown::{PATIENCE, Stop};
 
-/// How long a fresh completion leaves the thread listening for the next job first: the
+/// How long a fresh answer leaves the thread listening for the next job first: the
 /// collector answers within microseconds, and polling the device can wait that long.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(2);
 
-/// Wait for a completion; new jobs are looked for in between.
+/// Wait for an answer; new jobs are looked for in between.
 const POLL_PATIENCE: Duration = Duration::from_millis(20);
 
-/// The reader of results in shared storage: slots are its buffers, so its own are small.
-const EXTENT_READER: ReaderConfig = ReaderConfig {
-    kind: ReaderKind::Auto,
-    depth: 4,
-    buffer_bytes: 4096,
-    n_buffers: 4,
-    max_record_bytes: 1 << 30,
-};
-
-/// What the collector asks of a device thread.
+/// What the thread is asked to do.
 #[derive(Debug)]
-pub(crate) enum Order {
-    /// Make this batch into this slot.
-    Submit { job: Job, slot: Slot },
-    /// The host has made this batch itself.
+enum Order {
+    Submit(Job, Slot),
     Revoke(JobId),
+    /// What was submitted before is nobody's; answers are of this round from now on.
+    Abandon(u64),
 }
 
-/// Why a job came to nothing.
+/// What the thread says, and in which round.
+type Said = (u64, Result<Polled, Lost>);
+
+/// The end of a producer's thread that does not wait.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// The device said no, or returned bytes that do not match their checksum.
-    Broken(String),
-    /// The device had no room after all, or had not begun it when it was revoked: no fault
-    /// of its.
-    NotBegun,
+pub(crate) struct Threaded {
+    orders: Sender<Order>,
+    said: Receiver<Said>,
+    /// Jobs it takes at a time, and how many it has.
+    depth: u32,
+    open: u32,
+    round: u64,
+    lost: Option<String>,
 }
 
-/// Where the result of a job goes, and whether the host still wants it.
+/// What one producer's thread owns.
 #[derive(Debug)]
-struct Open {
-    slot: Slot,
-    is_revoked: bool,
+pub(crate) struct ProducerLoop {
+    producer: Box<dyn Transport>,
+    orders: Receiver<Order>,
+    says: Sender<Said>,
+    bell: Bell,
+    stop: Stop,
+    open: u32,
+    round: u64,
 }
 
-/// A result that lies in its slot.
-#[derive(Debug, Clone, Copy)]
-struct Received {
-    len: usize,
-    /// XXH3-64 of it.
-    hash: u64,
+/// A producer in two: the end to hold, and the loop for a thread to run.
+pub(crate) fn threaded(
+    producer: Box<dyn Transport>,
+    depth: u32,
+    (bell, stop): (Bell, Stop),
+) -> (Threaded, ProducerLoop) {
+    // Every open job may be revoked once, and all be abandoned.
+    let (orders_in, orders) = bounded(2 * depth as usize + 2);
+    let (says, said) = crossbeam::channel::unbounded();
+    let ours = Threaded { orders: orders_in, said, depth, open: 0, round: 0, lost: None };
+    let its = ProducerLoop { producer, orders, says, bell, stop, open: 0, round: 0 };
+    (ours, its)
 }
 
-/// What one device thread owns for one epoch.
-#[derive(Debug)]
-pub(crate) struct DeviceLoop {
-    pub(crate) device: DeviceIdx,
-    pub(crate) transport: Box<dyn Transport>,
-    pub(crate) orders: Receiver<Order>,
-    pub(crate) tell: Sender<Event>,
-    pub(crate) stop: Stop,
-    /// Reads results that lie in shared storage; made when the first one comes.
-    pub(crate) extents: Option<Box<dyn Reader>>,
-}
-
-impl DeviceLoop {
-    /// The loop of a device thread. Returns the transport, or why the device is lost: an
-    /// epoch that is over does not hear it from the event.
-    pub(crate) fn run(mut self) -> Result<Box<dyn Transport>, String> {
-        let mut slots = HashMap::new();
-        let served = self.serve(&mut slots).map_err(|e| e.to_string());
-        if let Err(why) = &served {
-            self.tell(Event::BackLost { device: self.device, why: why.clone() });
+impl Threaded {
+    fn check(&self) -> Result<(), Lost> {
+        match &self.lost {
+            None => Ok(()),
+            Some(why) => Err(Lost(why.clone().into())),
         }
-        served?;
-        // Whatever is still under way belongs to nobody now.
-        for job in slots.keys() {
-            self.transport.revoke(*job).map_err(|e| e.to_string())?;
-        }
-        Ok(self.transport)
     }
 
-    fn serve(&mut self, slots: &mut HashMap<JobId, Open>) -> Result<(), CsdError> {
+    fn order(&self, order: Order) -> Result<(), Lost> {
+        self.check()?;
+        self.orders.send(order).map_err(|_| ended())
+    }
+
+    /// What the thread has said; an answer of an earlier round is nobody's.
+    fn heard(&mut self, (round, said): Said) -> Result<Polled, Lost> {
+        let is_answer = matches!(said, Ok(Polled::Completion(_)));
+        if is_answer && round != self.round {
+            return Ok(Polled::Extra);
+        }
+        self.open -= u32::from(is_answer);
+        if let Err(lost) = &said {
+            self.lost = Some(lost.to_string());
+        }
+        said
+    }
+}
+
+fn ended() -> Lost {
+    Lost("its thread has ended".into())
+}
+
+impl Producer for Threaded {
+    fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        let reject = |job, slot, why| Err(Box::new(Rejected { job, slot, why }));
+        if let Err(lost) = self.check() {
+            return reject(job, slot, lost.into());
+        }
+        if self.open >= self.depth {
+            return reject(job, slot, Rejection::Full);
+        }
+        match self.orders.send(Order::Submit(job, slot)) {
+            Ok(()) => {
+                self.open += 1;
+                Ok(())
+            }
+            Err(SendError(Order::Submit(job, slot))) => reject(job, slot, ended().into()),
+            Err(SendError(_)) => Ok(()),
+        }
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
+        let said = match self.said.recv_timeout(timeout) {
+            Ok(said) => said,
+            Err(RecvTimeoutError::Timeout) => return Ok(Polled::Nothing),
+            Err(RecvTimeoutError::Disconnected) => {
+                self.check()?;
+                return Err(ended());
+            }
+        };
+        self.heard(said)
+    }
+
+    fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
+        self.order(Order::Revoke(job))
+    }
+
+    fn abandon(&mut self) -> Result<(), Lost> {
+        self.round += 1;
+        self.open = 0;
+        self.order(Order::Abandon(self.round))
+    }
+}
+
+impl ProducerLoop {
+    /// The loop of the thread, until nobody holds the other end. Gives the producer back,
+    /// with nothing under way, or why it is lost.
+    pub(crate) fn run(mut self) -> Result<Box<dyn Transport>, String> {
+        let served = self.serve().and_then(|()| self.producer.abandon());
+        if let Err(lost) = served {
+            let why = lost.to_string();
+            self.say(Err(lost));
+            return Err(why);
+        }
+        Ok(self.producer)
+    }
+
+    fn serve(&mut self) -> Result<(), Lost> {
         let mut listen = PATIENCE;
         while !self.stop.is_set() {
             match self.orders.recv_timeout(listen) {
                 Ok(order) => {
-                    self.obey(order, slots)?;
+                    self.obey(order)?;
                     listen = Duration::ZERO;
                     continue;
                 }
@@ -111,150 +170,97 @@ impl DeviceLoop {
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             // With nothing under way this only notices that a device is gone.
-            let patience = if slots.is_empty() { Duration::ZERO } else { POLL_PATIENCE };
-            listen = match self.transport.poll(patience)? {
-                Some(completion) => {
-                    self.take(completion, slots)?;
+            let patience = if self.open == 0 { Duration::ZERO } else { POLL_PATIENCE };
+            listen = match self.producer.poll(patience)? {
+                Polled::Nothing if self.open == 0 => PATIENCE,
+                Polled::Nothing => Duration::ZERO,
+                polled @ (Polled::Completion(_) | Polled::Extra) => {
+                    self.open -= u32::from(matches!(polled, Polled::Completion(_)));
+                    self.say(Ok(polled));
                     ANSWER_PATIENCE
                 }
-                None if slots.is_empty() => PATIENCE,
-                None => Duration::ZERO,
             };
         }
         Ok(())
     }
 
-    fn obey(
-        &mut self,
-        order: Order,
-        slots: &mut HashMap<JobId, Open>,
-    ) -> Result<(), CsdError> {
+    fn obey(&mut self, order: Order) -> Result<(), Lost> {
         match order {
-            Order::Revoke(job) => {
-                if let Some(open) = slots.get_mut(&job) {
-                    open.is_revoked = true;
-                }
-                self.transport.revoke(job)
+            Order::Revoke(job) => self.producer.revoke(job),
+            Order::Abandon(round) => {
+                (self.round, self.open) = (round, 0);
+                self.producer.abandon()
             }
-            Order::Submit { job, slot } => {
-                let id = job.id;
-                match self.transport.submit(job) {
-                    Ok(()) => {
-                        slots.insert(id, Open { slot, is_revoked: false });
-                        Ok(())
-                    }
-                    Err(refused) if matches!(refused.source, CsdError::Full) => {
-                        self.tell(Event::BackFailed {
-                            job: id,
-                            failure: Failure::NotBegun,
-                        });
-                        Ok(())
-                    }
-                    Err(refused) => Err(refused.source),
-                }
-            }
-        }
-    }
-
-    fn take(
-        &mut self,
-        completion: Completion,
-        slots: &mut HashMap<JobId, Open>,
-    ) -> Result<(), CsdError> {
-        let Completion { job, outcome, .. } = completion;
-        let Some(Open { mut slot, is_revoked }) = slots.remove(&job) else {
-            // Repeated, or of an earlier epoch: nobody waits for it.
-            discard(&outcome);
-            self.tell(Event::BackExtra { device: self.device });
-            return Ok(());
-        };
-        let (payload, checksum, bad) = match outcome {
-            Outcome::Done { payload, checksum, bad } => (payload, checksum, bad),
-            Outcome::Failed { .. } if is_revoked => {
-                self.tell(Event::BackFailed { job, failure: Failure::NotBegun });
-                return Ok(());
-            }
-            Outcome::Failed { reason } => {
-                self.fail(job, reason);
-                return Ok(());
-            }
-        };
-        let Received { len, hash } = match self.receive(job, payload, &mut slot)? {
-            Ok(received) => received,
-            Err(why) => {
-                self.fail(job, why);
-                return Ok(());
-            }
-        };
-        if hash != checksum {
-            self.fail(job, "its bytes do not match their checksum".to_owned());
-            return Ok(());
-        }
-        let bad = bad.iter().map(|b| b.slot).collect();
-        self.tell(Event::BackDone { job, slot, len, bad });
-        Ok(())
-    }
-
-    /// Brings a result into the slot. The outer error is the link's, the inner the result's.
-    fn receive(
-        &mut self,
-        job: JobId,
-        payload: Payload,
-        slot: &mut Slot,
-    ) -> Result<Result<Received, String>, CsdError> {
-        match payload {
-            Payload::Inline { len } => {
-                let room = usize::try_from(len).ok().and_then(|len| slot.get_mut(..len));
-                let Some(room) = room else {
-                    return Ok(Err(format!(
-                        "its result of {len} bytes is larger than a batch"
-                    )));
+            Order::Submit(job, slot) => {
+                let Err(rejected) = self.producer.submit(job, slot) else {
+                    self.open += 1;
+                    return Ok(());
                 };
-                let len = room.len();
-                let hash = self.transport.read_result(job, room)?;
-                Ok(Ok(Received { len, hash }))
-            }
-            Payload::Extent { path, offset, len } => {
-                let read = self.read_extent(slot, &path, offset, len);
-                // The file has been read, or is of no use.
-                let _ = std::fs::remove_file(&path);
-                Ok(read.map(|len| Received { len, hash: xxh3_64(&slot[..len]) }))
+                let Rejected { job, slot, why } = *rejected;
+                let outcome = match why {
+                    Rejection::Lost(lost) => return Err(lost),
+                    Rejection::Full => Outcome::NotBegun,
+                    Rejection::Impossible(reason) => Outcome::Failed { reason },
+                };
+                let completion = Completion { job: job.id, slot, outcome, work_ns: None };
+                self.say(Ok(Polled::Completion(completion)));
+                Ok(())
             }
         }
     }
 
-    /// Reads a result from storage straight into the slot, past the page cache where that
-    /// is possible.
-    fn read_extent(
-        &mut self,
-        slot: &mut Slot,
-        path: &Path,
-        offset: u64,
-        len: u64,
-    ) -> Result<usize, String> {
-        let reader = match &mut self.extents {
-            Some(reader) => reader,
-            none => none.insert(open_reader(&EXTENT_READER).map_err(|e| e.to_string())?),
-        };
-        fill_from_file(slot, reader.as_mut(), path, offset, len)
-            .map_err(|e| e.to_string())?;
-        usize::try_from(len).map_err(|e| e.to_string())
-    }
-
-    fn fail(&self, job: JobId, why: String) {
-        self.tell(Event::BackFailed { job, failure: Failure::Broken(why) });
-    }
-
-    /// A collector that is gone needs no answer.
-    fn tell(&self, event: Event) {
-        let _ = self.tell.send(event);
+    /// Says it to whoever holds the other end; nobody need.
+    fn say(&self, said: Result<Polled, Lost>) {
+        if self.says.send((self.round, said)).is_ok() {
+            self.bell.ring();
+        }
     }
 }
 
-/// An unread extent would stay in the spool for ever; an unread inline payload is thrown
-/// away by the transport itself.
-fn discard(outcome: &Outcome) {
-    if let Outcome::Done { payload: Payload::Extent { path, .. }, .. } = outcome {
-        let _ = std::fs::remove_file(path);
+#[cfg(test)]
+mod tests {
+    use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+    use bothends_csd::Session;
+    use bothends_csd::conformance::{BAD_SAMPLE, EchoServe, SLOTS, echo};
+    use bothends_csd::loopback::Loopback;
+    use bothends_slots::conformance::produce;
+
+    use super::*;
+    use crate::bell::bell;
+
+    fn session() -> Session {
+        Session {
+            recipe: String::new(),
+            recipe_hash: 0,
+            seed: 0,
+            sample_bytes: 300,
+            max_batch: 8,
+            manifest: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_producer_on_a_thread_is_a_producer() {
+        produce::all(&mut || {
+            let mut device = Loopback::new(Box::new(EchoServe::default()));
+            device.hello().unwrap();
+            device.open(&session()).unwrap();
+            let (bell, _) = bell();
+            let ends = (bell, Stop::default());
+            let (ours, its) = threaded(Box::new(device), SLOTS, ends);
+            std::thread::spawn(move || its.run());
+            let expected = |epoch: EpochIdx, sample: SampleId| {
+                let (id, batch) = (JobId(0), BatchIdx(0));
+                let job = Job { id, epoch, batch, samples: vec![sample] };
+                (sample != BAD_SAMPLE).then(|| echo(&session(), &job))
+            };
+            produce::Subject {
+                producer: Box::new(ours),
+                capacity: SLOTS,
+                sample_bytes: 300,
+                expected: Box::new(expected),
+                samples: vec![SampleId(1), SampleId(2), BAD_SAMPLE, SampleId(3)],
+            }
+        });
     }
 }

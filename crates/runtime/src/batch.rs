@@ -4,11 +4,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bothends_accel::Slot;
 use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
-use crossbeam::channel::Sender;
+use bothends_slots::HostSlot;
 
-use crate::collect::Event;
+use crate::bell::Bell;
 use crate::error::RuntimeError;
 
 /// One row of a batch.
@@ -44,7 +43,7 @@ pub struct Batch {
     pub(crate) sample_bytes: usize,
     /// Bytes of each view of a sample, in order.
     pub(crate) view_bytes: Arc<[usize]>,
-    pub(crate) slot: Slot,
+    pub(crate) slot: HostSlot,
     /// Behind the slot: it tells of the slot's return, so it is dropped after it.
     #[expect(dead_code, reason = "it acts when it is dropped")]
     pub(crate) release: Release,
@@ -52,18 +51,11 @@ pub struct Batch {
 
 /// Tells the collector, when dropped, that a slot is free again.
 #[derive(Debug)]
-pub(crate) struct Release(Sender<Event>);
-
-impl Release {
-    pub(crate) fn new(tell: Sender<Event>) -> Self {
-        Self(tell)
-    }
-}
+pub(crate) struct Release(pub(crate) Bell);
 
 impl Drop for Release {
     fn drop(&mut self) {
-        // A full queue means that the collector is about to look anyway.
-        let _ = self.0.try_send(Event::Released);
+        self.0.ring();
     }
 }
 

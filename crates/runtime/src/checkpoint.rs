@@ -11,7 +11,7 @@ use bothends_core::ids::{BatchIdx, EpochIdx};
 use bothends_core::order::{Order, OrderMark};
 use bothends_core::resume::{Resume, RunIdentity};
 
-use crate::drive::Digests;
+use crate::digests::Digests;
 use crate::error::RuntimeError;
 use crate::runtime::{EpochOptions, Runtime};
 

@@ -6,16 +6,21 @@
 //! in a training step anyway. It does not decide which batches there are (`core::plan` makes
 //! as many for each consumer), and does not know what follows the epoch (`loader.rs`).
 
-use bothends_core::ids::Prong;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use bothends_core::ids::Prong;
+use crossbeam::channel::Receiver;
 
 use crate::batch::Batch;
 use crate::checkpoint::Consumed;
 use crate::epoch::{Epoch, Polled};
 use crate::error::RuntimeError;
 use crate::home::Home;
+use crate::log::LogEntry;
+use crate::runtime::EpochOptions;
 use crate::shutdown::{PATIENCE, Stop};
+use crate::stall::Stall;
 
 /// A running epoch and its consumers. Shared by their threads; every wait ends at the
 /// caller's own patience.
@@ -23,6 +28,8 @@ use crate::shutdown::{PATIENCE, Stop};
 pub struct Deal {
     home: Home,
     stop: Stop,
+    moments: Receiver<LogEntry>,
+    n_batches: u32,
     table: Mutex<Table>,
     /// Something on the table has changed.
     changed: Condvar,
@@ -42,6 +49,8 @@ struct Table {
     /// The same by who made them.
     made: Made,
     consumed: Consumed,
+    /// What the epoch's consumers have waited for so far.
+    stall: Stall,
     state: DealState,
 }
 
@@ -107,17 +116,21 @@ impl Drop for Fetching<'_> {
 }
 
 impl Deal {
-    pub(crate) fn new(epoch: Epoch, consumed: Consumed, consumers: u32) -> Self {
+    pub(crate) fn new(epoch: Epoch, options: &EpochOptions) -> Self {
+        let consumers = options.consumers;
         Self {
             home: epoch.home,
             stop: epoch.stop.clone(),
+            moments: epoch.moments.clone(),
+            n_batches: epoch.n_batches(),
             table: Mutex::new(Table {
                 epoch: Some(epoch),
                 places: (0..consumers).map(|_| None).collect(),
                 next: 0,
                 taken: vec![0; consumers as usize],
                 made: Made::default(),
-                consumed,
+                consumed: Consumed::new(options),
+                stall: Stall::default(),
                 state: DealState::Open,
             }),
             changed: Condvar::new(),
@@ -222,6 +235,7 @@ impl Deal {
         let polled = epoch.poll_batch(patience);
         fetching.is_done = true;
         let mut table = self.table();
+        table.stall = epoch.stall;
         table.epoch = Some(epoch);
         self.changed.notify_all();
         match polled {
@@ -282,6 +296,21 @@ impl Deal {
         is_even.then(|| table.consumed.clone())
     }
 
+    /// Batches that the epoch delivers, to all of its consumers.
+    pub(crate) fn n_batches(&self) -> u32 {
+        self.n_batches
+    }
+
+    /// What happens to batches, for whoever watches.
+    pub(crate) fn moments(&self) -> Receiver<LogEntry> {
+        self.moments.clone()
+    }
+
+    /// For what consumers have waited so far.
+    pub(crate) fn stall(&self) -> Stall {
+        self.table().stall
+    }
+
     /// What consumers have taken so far, by who made it.
     pub(crate) fn made(&self) -> Made {
         self.table().made.clone()
@@ -327,6 +356,8 @@ mod tests {
         Deal {
             home: Home::here(),
             stop: Stop::default(),
+            moments: crossbeam::channel::never(),
+            n_batches: 2,
             table: Mutex::new(Table {
                 epoch: None,
                 places: vec![None, None],
@@ -334,6 +365,7 @@ mod tests {
                 taken: vec![0; 2],
                 made: Made::default(),
                 consumed: Consumed::default(),
+                stall: Stall::default(),
                 state: DealState::Open,
             }),
             changed: Condvar::new(),

@@ -1,130 +1,36 @@
 //! A whole run: measure, connect, epochs, checkpoint, result.
 //!
-//! What `bothends run` does, without a command line: the caller watches through an
-//! [`Observer`] and receives a [`RunResult`]. Every batch is counted here as the consumer
-//! got it, so a checkpoint speaks of what was trained on, not of what lay ready.
+//! What `bothends run` does, without a command line: a training loop like any other round a
+//! [`Loader`], which owns epochs and states. The caller watches through an [`Observer`] and
+//! receives a [`RunResult`].
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bothends_accel::{AccelConfig, Accelerator, Usage};
-use bothends_core::digest::{ContentDigest, StreamDigest, sample_digest};
+use bothends_accel::{Accelerator, Usage};
 use bothends_core::ids::{EpochIdx, Prong};
 use bothends_core::resume::check_order;
-use bothends_core::select::StrategyConfig;
 
 use crate::batch::Batch;
-use crate::checkpoint::{self, Consumed};
-use crate::energy::{Counted, EnergyConfig, Metering, Meters, Used, devices_say};
-use crate::epoch::Epoch;
+use crate::checkpoint;
+use crate::deal::Deal;
+use crate::digests::Digests;
+use crate::drive_config::{Digesting, DriveConfig};
+use crate::energy::{Counted, Metering, Meters, Used, devices_say};
 use crate::error::RuntimeError;
-use crate::log::{EventLog, LogEntry};
+use crate::loader::Loader;
+use crate::log::EventLog;
 use crate::measure::Alone;
+use crate::observer::{Ended, Observer, Progress};
 use crate::process;
 use crate::report::EpochReport;
 use crate::result::{
-    AcceleratorResult, BackResult, Bytes, Cpu, EnergyDomain, EpochResult, FrontResult,
-    Memory, RunResult,
+    AcceleratorResult, BackResult, Bytes, Cpu, EpochResult, FrontResult, Memory,
+    RunResult,
 };
 use crate::runtime::{EpochOptions, Runtime};
 use crate::settings::settings;
 use crate::stall::Stall;
 use crate::usage::{UsageLog, UsageSample, byte_seconds};
-
-/// Whether the stream is digested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Digesting {
-    /// Both digests are computed.
-    On,
-    /// No byte is looked at.
-    Off,
-}
-
-/// What a run does beyond its configuration.
-#[derive(Debug, Clone)]
-pub struct DriveConfig {
-    /// The first epoch, and how many.
-    pub epochs: u32,
-    /// The strategy of each epoch in turn instead of the run's own, for comparisons: every
-    /// one runs epoch 0 again.
-    pub compare: Vec<StrategyConfig>,
-    /// What consumes batches.
-    pub accelerator: AccelConfig,
-    /// Whether the stream is digested.
-    pub digest: Digesting,
-    /// End the run after so many batches of the first epoch.
-    pub stop_after: Option<u32>,
-    /// Where the state is written when the run stops or an epoch ends.
-    pub checkpoint: Option<PathBuf>,
-    /// A state to go on from.
-    pub resume: Option<PathBuf>,
-    /// How long each prong is measured alone; `None` measures only what a device needs.
-    pub measure: Option<Duration>,
-    /// How energy is metered and modelled.
-    pub energy: EnergyConfig,
-}
-
-/// A moment of a run, for a progress bar.
-#[derive(Debug, Clone, Copy)]
-pub struct Progress {
-    /// The epoch.
-    pub epoch: u32,
-    /// The strategy it runs under.
-    pub strategy: &'static str,
-    /// Batches that it delivers.
-    pub n_batches: u32,
-    /// Delivered, made by the host.
-    pub front: u32,
-    /// Delivered, made by devices.
-    pub back: u32,
-    /// Samples per second so far.
-    pub images_per_s: f64,
-    /// Share of the time in which the consumer waited.
-    pub stalled: f64,
-    /// Samples delivered: the host's, the devices'.
-    pub samples: [u64; 2],
-    /// Seconds in which the consumer had no batch, by cause.
-    pub stall: Stall,
-    /// Seconds in which the accelerator computed.
-    pub busy_s: f64,
-    /// Bytes moved in the whole run; those of storage until the epoch before.
-    pub bytes: Bytes,
-}
-
-/// An epoch that is over.
-#[derive(Debug, Clone, Copy)]
-pub struct Ended<'a> {
-    /// Its figures.
-    pub result: &'a EpochResult,
-    /// What happened when.
-    pub log: &'a EventLog,
-    /// What the process used meanwhile.
-    pub usage: &'a [UsageSample],
-    /// Energy of the run so far, as the devices say, for an observer that asks for it.
-    pub energy: &'a [EnergyDomain],
-    /// Bytes moved in the run so far.
-    pub bytes: Bytes,
-}
-
-/// Who watches a run.
-pub trait Observer {
-    /// A step that takes a while begins.
-    fn phase(&mut self, what: &str);
-    /// A batch was consumed.
-    fn batch(&mut self, progress: Progress);
-    /// Something that the user should know.
-    fn note(&mut self, text: &str);
-    /// An epoch begins: nothing of it is consumed yet.
-    fn begin(&mut self, _progress: Progress) {}
-    /// What happened to batches since the last call, in order.
-    fn moments(&mut self, _moments: &[LogEntry]) {}
-    /// An epoch is over.
-    fn end(&mut self, _ended: Ended<'_>) {}
-    /// Whether devices are to be asked for their energy after every epoch.
-    fn asks_for_energy(&self) -> bool {
-        false
-    }
-}
 
 /// Runs everything. Blocks until the run is over. What happened when is told to `observer` and
 /// then forgotten, epoch by epoch: a run of any length needs no more memory than its figures.
@@ -132,18 +38,18 @@ pub trait Observer {
 /// # Errors
 /// Whatever ends a run; what was delivered before is lost with it, except a checkpoint.
 pub fn drive(
-    runtime: &mut Runtime,
+    loader: &mut Loader,
     how: &DriveConfig,
     observer: &mut dyn Observer,
 ) -> Result<RunResult, RuntimeError> {
-    if let Some(note) = runtime.source.note() {
+    if let Some(note) = loader.note() {
         observer.note(note);
     }
     let meters = Meters::open(&how.energy)?;
-    let alone = prepare(runtime, how, observer)?;
-    let metering = meters.begin(runtime, &how.energy, observer)?;
+    let alone = prepare(loader.runtime_mut(), how, observer)?;
+    let metering = meters.begin(loader.runtime_mut(), &how.energy, observer)?;
     let mut run = Run {
-        runtime,
+        loader,
         how,
         alone,
         digests: Digests::default(),
@@ -168,13 +74,15 @@ fn prepare(
     observer: &mut dyn Observer,
 ) -> Result<Alone, RuntimeError> {
     let mut alone = Alone::default();
-    let needed = runtime.config.devices.iter().any(|d| d.rate_of_host().is_some());
-    if how.measure.is_some() || needed {
-        let lasting = how.measure.unwrap_or(Duration::from_secs(2));
+    let is_relative = runtime.config.devices.iter().any(|d| d.rate_of_host().is_some());
+    if how.measure.is_some() || is_relative {
         observer.phase("measuring the host alone");
+    }
+    if let Some(lasting) = how.measure {
         alone.front_images_per_s =
             runtime.measure_front(lasting)?.map(|alone| alone.images_per_s);
     }
+    alone.front_images_per_s = runtime.host_rate_for_devices(alone.front_images_per_s)?;
     if !runtime.config.devices.is_empty() {
         observer.phase("connecting the devices");
         runtime.connect_devices(alone.front_images_per_s)?;
@@ -187,29 +95,9 @@ fn prepare(
     Ok(alone)
 }
 
-/// The digests of an epoch, carried over a checkpoint.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Digests {
-    pub(crate) stream: StreamDigest,
-    pub(crate) content: ContentDigest,
-    pub(crate) n_samples: u64,
-}
-
-impl Digests {
-    fn add(&mut self, batch: &Batch) {
-        for (i, row) in batch.rows().iter().enumerate() {
-            if let Some(sample) = row.sample {
-                let bytes = batch.sample(i);
-                self.stream.add(sample, row.label, bytes);
-                self.content.add(sample_digest(sample, row.label, bytes));
-            }
-        }
-    }
-}
-
 /// A run under way.
 struct Run<'a> {
-    runtime: &'a mut Runtime,
+    loader: &'a mut Loader,
     how: &'a DriveConfig,
     alone: Alone,
     digests: Digests,
@@ -231,7 +119,6 @@ enum Went {
 struct Seen {
     began: Instant,
     first_batch_s: f64,
-    consumed: Consumed,
     /// Made by the host, made by devices.
     samples: [u64; 2],
     front: u32,
@@ -244,10 +131,11 @@ struct Seen {
 impl Run<'_> {
     /// Which epochs, each with its options.
     fn plan_epochs(&mut self) -> Result<Vec<EpochOptions>, RuntimeError> {
-        let accelerator_ns = self.how.accelerator.busy_ns(self.runtime.config.batch_size);
+        let runtime = self.loader.runtime();
+        let accelerator_ns = self.how.accelerator.busy_ns(runtime.config.batch_size);
         let options = |epoch: u32| EpochOptions {
             accelerator_ns,
-            ..self.runtime.options(EpochIdx(epoch))
+            ..runtime.options(EpochIdx(epoch))
         };
         if !self.how.compare.is_empty() {
             let each = |strategy| EpochOptions { strategy, ..options(0) };
@@ -256,16 +144,17 @@ impl Run<'_> {
         let Some(path) = &self.how.resume else {
             return Ok((0..self.how.epochs).map(options).collect());
         };
-        let resumed = checkpoint::load(path, self.runtime)?;
+        let resumed = checkpoint::load(path, runtime)?;
         check_order(resumed.order, None)?;
-        self.digests = resumed.digests;
         let first = EpochOptions {
             start: resumed.start,
             done: resumed.done,
             ..options(resumed.epoch.0)
         };
         let later = (resumed.epoch.0.saturating_add(1)..self.how.epochs).map(options);
-        Ok(std::iter::once(first).chain(later).collect())
+        let epochs = std::iter::once(first).chain(later).collect();
+        self.digests = resumed.digests;
+        Ok(epochs)
     }
 
     fn epoch(
@@ -277,45 +166,45 @@ impl Run<'_> {
         let cpu_before = process::cpu_seconds();
         let mut accelerator = self.how.accelerator.build();
         let usage = UsageLog::begin()?;
-        let mut epoch = self.runtime.start_epoch(options)?;
+        let deal = self.loader.begin_epoch(options.clone())?;
         let mut seen = Seen {
             began: Instant::now(),
             first_batch_s: 0.0,
-            consumed: Consumed::new(options),
             samples: [0; 2],
             front: 0,
             back: 0,
             usage: Usage::default(),
             own_work: Duration::ZERO,
         };
-        let moments = epoch.moments.clone();
+        let moments = deal.moments();
         let tell = |observer: &mut dyn Observer| {
             observer.moments(&moments.try_iter().collect::<Vec<_>>());
         };
-        observer.begin(self.progress(&seen, options, &epoch));
-        let result = loop {
-            match epoch.next_batch() {
-                Ok(Some(batch)) => {
-                    self.consume(batch, &mut seen, accelerator.as_mut());
-                    tell(observer);
-                    observer.batch(self.progress(&seen, options, &epoch));
+        observer.begin(self.progress(&seen, options, &deal));
+        let mut went = Ok(Went::ToTheEnd);
+        for batch in deal.batches(0) {
+            match batch {
+                Ok(batch) => self.consume(batch, &mut seen, accelerator.as_mut()),
+                Err(error) => {
+                    went = Err(error);
+                    break;
                 }
-                Ok(None) => break Ok(Went::ToTheEnd),
-                Err(error) => break Err(error),
             }
-            if self.how.stop_after.is_some_and(|most| seen.consumed.n_batches() >= most) {
-                break Ok(Went::Stopped);
+            tell(observer);
+            observer.batch(self.progress(&seen, options, &deal));
+            if self.how.stop_after.is_some_and(|most| seen.n_batches() >= most) {
+                went = Ok(Went::Stopped);
+                break;
             }
-        };
+        }
         let seconds = seen.began.elapsed().as_secs_f64();
-        let mut report = self.runtime.finish_epoch(epoch);
+        let state = self.loader.place(&self.digests);
+        let mut report = self.loader.end_epoch().ok_or(RuntimeError::Closed)?;
         tell(observer);
         report.stall.consumer = seen.own_work.as_secs_f64();
-        let went = result?;
+        let went = went?;
         if let Some(path) = &self.how.checkpoint {
-            let state =
-                checkpoint::state(self.runtime, options, &seen.consumed, &self.digests)?;
-            checkpoint::save(path, &state)?;
+            checkpoint::save(path, &state?)?;
         }
         let cpu_s =
             cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
@@ -342,7 +231,7 @@ impl Run<'_> {
         seen: &mut Seen,
         accelerator: &mut dyn Accelerator,
     ) {
-        if seen.consumed.n_batches() == 0 {
+        if seen.n_batches() == 0 {
             seen.first_batch_s = seen.began.elapsed().as_secs_f64();
         }
         let received = Instant::now();
@@ -351,8 +240,7 @@ impl Run<'_> {
         if self.how.digest == Digesting::On {
             self.digests.add(&batch);
         }
-        let cut_bytes =
-            self.runtime.source.pipeline.sample_bytes() as u64 * u64::from(n_valid);
+        let cut_bytes = self.loader.runtime().sample_bytes() as u64 * u64::from(n_valid);
         match batch.prong {
             Prong::Front => {
                 seen.front += 1;
@@ -365,7 +253,6 @@ impl Run<'_> {
             }
         }
         self.bytes.host_to_accelerator += batch.bytes().len() as u64;
-        seen.consumed.add(batch.index);
         seen.own_work += received.elapsed();
         seen.usage.add(accelerator.step(n_valid, batch.ready));
     }
@@ -378,19 +265,20 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
-    fn progress(&self, seen: &Seen, options: &EpochOptions, epoch: &Epoch) -> Progress {
+    fn progress(&self, seen: &Seen, options: &EpochOptions, deal: &Deal) -> Progress {
         let seconds = seen.began.elapsed().as_secs_f64().max(1e-9);
         let consumer = seen.own_work.as_secs_f64();
+        let stall = deal.stall();
         Progress {
             epoch: options.epoch.0,
             strategy: options.strategy.name(),
-            n_batches: epoch.n_batches(),
+            n_batches: deal.n_batches(),
             front: seen.front,
             back: seen.back,
             images_per_s: rate(seen.n_samples(), seconds),
-            stalled: (epoch.stall.waited() / seconds).min(1.0),
+            stalled: (stall.waited() / seconds).min(1.0),
             samples: seen.samples,
-            stall: Stall { consumer, ..epoch.stall },
+            stall: Stall { consumer, ..stall },
             busy_s: Duration::from_nanos(seen.usage.busy_ns).as_secs_f64(),
             bytes: self.bytes,
         }
@@ -404,9 +292,9 @@ impl Run<'_> {
         usage: &[UsageSample],
     ) {
         let Some(result) = self.epochs.last() else { return };
-        self.bytes.storage_read = self.runtime.storage_read_bytes();
+        self.bytes.storage_read = self.loader.runtime().storage_read_bytes();
         let energy = match observer.asks_for_energy() {
-            true => devices_say(self.runtime),
+            true => devices_say(self.loader.runtime_mut()),
             false => Vec::new(),
         };
         let bytes = self.bytes;
@@ -417,6 +305,10 @@ impl Run<'_> {
 impl Seen {
     fn n_samples(&self) -> u64 {
         self.samples.iter().sum()
+    }
+
+    fn n_batches(&self) -> u32 {
+        self.front + self.back
     }
 }
 
@@ -437,7 +329,7 @@ impl Run<'_> {
             epoch: options.epoch.0,
             strategy: options.strategy.name().to_owned(),
             samples: seen.n_samples(),
-            batches: seen.consumed.n_batches(),
+            batches: seen.n_batches(),
             seconds,
             images_per_s,
             first_batch_s: seen.first_batch_s,
@@ -471,8 +363,8 @@ impl Run<'_> {
     }
 
     fn back_results(&self, report: &EpochReport, seconds: f64) -> Vec<BackResult> {
-        let devices =
-            self.runtime.devices.iter().zip(&report.counts.back).zip(&report.back);
+        let devices = self.loader.runtime().devices.iter().zip(&report.counts.back);
+        let devices = devices.zip(&report.back);
         devices
             .zip(&report.cpu.back)
             .map(|(((device, counts), back), host_cpu_s)| BackResult {
@@ -493,7 +385,7 @@ impl Run<'_> {
     /// alone on this machine in this run.
     fn efficiency(&self, images_per_s: f64) -> Option<f64> {
         let front = self.alone.front_images_per_s?;
-        let back = match self.runtime.devices.is_empty() {
+        let back = match self.loader.runtime().devices.is_empty() {
             true => 0.0,
             false => self.alone.back_images_per_s?,
         };
@@ -506,10 +398,11 @@ impl Run<'_> {
         let samples = self.epochs.iter().map(|e| e.samples).sum();
         let seconds =
             cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
-        let used = Used::now(self.runtime);
-        let device_process_seconds = used.device_process_seconds(self.runtime);
-        self.bytes.storage_read = self.runtime.storage_read_bytes();
-        self.bytes.page_cache = self.runtime.source().goes_through_page_cache();
+        let runtime = self.loader.runtime_mut();
+        let used = Used::now(runtime);
+        let device_process_seconds = used.device_process_seconds(runtime);
+        self.bytes.storage_read = runtime.storage_read_bytes();
+        self.bytes.page_cache = runtime.source().goes_through_page_cache();
         let counted = Counted {
             samples,
             bytes: &self.bytes,
@@ -517,10 +410,10 @@ impl Run<'_> {
             memory_byte_s: self.memory_byte_s,
             epochs: &self.epochs,
         };
-        let energy = metering.end(self.runtime, self.how, &used, &counted);
+        let energy = metering.end(runtime, self.how, &used, &counted);
         RunResult {
             version: env!("CARGO_PKG_VERSION"),
-            config: settings(&self.runtime.config, self.how),
+            config: settings(&runtime.config, self.how),
             epochs: self.epochs,
             cpu: Cpu {
                 seconds,

@@ -4,43 +4,27 @@
 //! the figures. Measured and modelled figures stand side by side and are never added. What
 //! figures mean, and what a meter is, says `bothends_energy`.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bothends_accel::AccelConfig;
 use bothends_core::ids::SampleId;
 use bothends_csd::{DeviceStats, EnergyReading};
 use bothends_energy::{
     AcceleratorQuantities, DeviceKind, DeviceMeter, DeviceQuantities, EnergyError,
-    Figure, HostQuantities, LinkBytes, Meter, MeterSpec, Metered, MeteredDomain, Part,
-    Places, Profile, Quantities, Reported, Session, Total, open, total,
+    Figure, HostQuantities, LinkBytes, Meter, Metered, MeteredDomain, Part, Places,
+    Profile, Quantities, Reported, Session, Total, open, total,
 };
 
-use crate::drive::{DriveConfig, Observer};
+use crate::drive_config::DriveConfig;
+use crate::energy_config::EnergyConfig;
 use crate::error::RuntimeError;
+use crate::observer::Observer;
 use crate::process;
 use crate::result::{Bytes, Energy, EnergyDomain, EpochResult};
 use crate::runtime::Runtime;
 
 /// What a sum is called.
 const TOTAL: &str = "total";
-
-/// How energy is metered and modelled.
-#[derive(Debug, Clone)]
-pub struct EnergyConfig {
-    /// The meters to use; none is allowed.
-    pub meters: Vec<MeterSpec>,
-    /// What makes joules of quantities.
-    pub profile: Profile,
-    /// How long the idle machine is metered first, for figures net of idle.
-    pub idle: Option<Duration>,
-}
-
-/// Every meter that can be read, and the default profile.
-impl Default for EnergyConfig {
-    fn default() -> Self {
-        Self { meters: vec![MeterSpec::Auto], profile: Profile::default(), idle: None }
-    }
-}
 
 /// Meters that can be read, before the run begins.
 #[derive(Debug)]

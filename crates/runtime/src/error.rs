@@ -49,6 +49,9 @@ pub enum RuntimeError {
     /// Memory for slots cannot be had, or a slot cannot be filled.
     #[error(transparent)]
     Accel(#[from] bothends_accel::AccelError),
+    /// No memory for batches.
+    #[error(transparent)]
+    Slots(#[from] bothends_slots::SlotError),
     /// A device SPEC that makes no sense.
     #[error("cannot use `--csd {spec}`: {why}")]
     DeviceSpec {
@@ -228,7 +231,9 @@ impl RuntimeError {
             Self::Resume(_) | Self::CannotResume { .. } | Self::Checkpoint { .. } => {
                 ErrorKind::State
             }
-            Self::Accel(_) | Self::Energy(_) | Self::Spawning { .. } => ErrorKind::System,
+            Self::Accel(_) | Self::Slots(_) | Self::Energy(_) | Self::Spawning { .. } => {
+                ErrorKind::System
+            }
             Self::Thread { .. } => ErrorKind::Bug,
         }
     }

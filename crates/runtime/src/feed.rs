@@ -8,18 +8,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bothends_accel::{Ring, Slot};
 use bothends_core::ids::{BatchIdx, EpochIdx, Label, Prong, SampleId};
 use bothends_core::plan::Plan;
 use bothends_core::recipe::{BatchKey, Recipe, Size, partner};
 use bothends_core::rng::Draws;
 use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_ops::{Finish, Scratch};
+use bothends_slots::{HostSlot, Ring, Slot};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 use serde::Serialize;
 
 use crate::batch::{Batch, Mixed, Release, Row};
-use crate::collect::{Event, Made};
+use crate::bell::Bell;
+use crate::collect::Made;
 use crate::config::BadPolicy;
 use crate::error::RuntimeError;
 use crate::redecode::Redecoder;
@@ -99,7 +100,7 @@ struct Memory {
 pub(crate) struct FeedLinks {
     pub(crate) made: Receiver<Result<Made, RuntimeError>>,
     pub(crate) ready: Sender<Result<Batch, RuntimeError>>,
-    pub(crate) tell: Sender<Event>,
+    pub(crate) bell: Bell,
 }
 
 impl Feed {
@@ -112,8 +113,7 @@ impl Feed {
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            // A collector that is gone needs no batch more.
-            let _ = self.links.tell.send(Event::Room);
+            self.links.bell.ring();
             let batch = made.and_then(|made| self.complete(made, &mut memory));
             let failed = batch.is_err();
             if let Some(batch) = batch.transpose() {
@@ -132,7 +132,11 @@ impl Feed {
         memory: &mut Memory,
     ) -> Result<Option<Batch>, RuntimeError> {
         let scratch = &mut memory.scratch;
-        let Made { batch: index, prong, rows, mut slot, bad } = made;
+        let Made { batch: index, prong, rows, slot, bad } = made;
+        let mut slot =
+            slot.host().map_err(|_| RuntimeError::Thread { thread: "feed" })?;
+        let n_valid = rows.iter().flatten().count();
+        slot[n_valid * self.cut_bytes()..rows.len() * self.cut_bytes()].fill(0);
         if let Prong::Back(device) = prong
             && self.is_audited(index.0)
         {
@@ -166,7 +170,7 @@ impl Feed {
             sample_bytes: self.finish.sample_bytes(),
             view_bytes: Arc::clone(self.finish.view_bytes()),
             slot,
-            release: Release::new(self.links.tell.clone()),
+            release: Release(self.links.bell.clone()),
         }))
     }
 
@@ -273,7 +277,7 @@ impl Feed {
     }
 
     /// Moves the rows behind a skipped one forward: rows stay contiguous.
-    fn close_gaps(&self, rows: &mut Vec<Row>, gone: &[usize], slot: &mut Slot) {
+    fn close_gaps(&self, rows: &mut Vec<Row>, gone: &[usize], slot: &mut HostSlot) {
         if gone.is_empty() {
             return;
         }
@@ -303,7 +307,7 @@ impl Feed {
     fn audit(
         &self,
         rows: &[Option<SampleId>],
-        slot: &Slot,
+        slot: &HostSlot,
         scratch: &mut Scratch,
     ) -> Result<(), SampleId> {
         let mut own = vec![0; self.cut_bytes()];
@@ -319,13 +323,13 @@ impl Feed {
 
     /// Normalises, casts and lays out; `None` when the epoch is cancelled while it waits for
     /// a slot.
-    fn convert(&self, slot: Slot, rows: &[Row]) -> Option<Slot> {
+    fn convert(&self, slot: HostSlot, rows: &[Row]) -> Option<HostSlot> {
         let Some(ring) = &self.converted else { return Some(slot) };
         let mut out = loop {
             if self.stop.is_set() {
                 return None;
             }
-            if let Some(out) = ring.take(PATIENCE) {
+            if let Some(Ok(out)) = ring.take(PATIENCE).map(Slot::host) {
                 break out;
             }
             self.gauge.feed_lacks_slot.store(true, Ordering::Relaxed);
@@ -345,7 +349,7 @@ impl Feed {
         &self,
         batch: BatchIdx,
         rows: &mut [Row],
-        slot: &mut Slot,
+        slot: &mut HostSlot,
         originals: &mut Vec<u8>,
     ) {
         let (seed, epoch) = (self.source.seed, self.epoch);

@@ -19,7 +19,7 @@
 //!
 //! Nobody looks a sample up from many threads: a job's progress travels with the job (an
 //! `Arc` of atomics), and the ledger has one owner, the collector. So there is no concurrent
-//! map here; `dashmap` will come with the first table that needs it.
+//! map here.
 //!
 //! It does not decide (`core` does), does not know a format or an op by name, has no unsafe
 //! code but the system calls of `make_way`, and reads no flag.
@@ -42,9 +42,13 @@ mod runtime;
 mod start;
 
 mod back;
+mod bell;
 mod collect;
 mod feed;
 mod front;
+mod line;
+mod reader;
+mod worker;
 
 mod batch;
 mod clock;
@@ -66,10 +70,14 @@ mod checkpoint;
 mod deal;
 mod loader;
 
+mod digests;
 mod drive;
+mod drive_config;
 mod energy;
+mod energy_config;
 mod fed;
 mod measure;
+mod observer;
 mod result;
 mod settings;
 mod usage;
@@ -81,8 +89,9 @@ pub use config::{
 };
 pub use deal::Deal;
 pub use device::{DeviceSpec, SimRate, SimSpec, Via};
-pub use drive::{Digesting, DriveConfig, Ended, Observer, Progress, drive};
-pub use energy::EnergyConfig;
+pub use drive::drive;
+pub use drive_config::{Digesting, DriveConfig};
+pub use energy_config::EnergyConfig;
 pub use epoch::{Epoch, Polled};
 pub use error::{ErrorKind, RuntimeError};
 pub use fed::{Connected, Fed};
@@ -93,6 +102,7 @@ pub use log::{EventLog, LogEntry, MOST_MOMENTS, Moment};
 pub use look::{Looked, look};
 pub use machine::Machine;
 pub use measure::{Alone, Measured, measure_accelerator};
+pub use observer::{Ended, Observer, Progress};
 pub use options::{in_keys, options};
 pub use redecode::{Redecode, Redecoder};
 pub use report::{BackReport, EpochReport};

@@ -19,19 +19,18 @@
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::order::{Order, OrderConfig};
 use bothends_core::plan::Shuffle;
-use bothends_core::resume::check_order;
+use bothends_core::resume::{Resume, check_order};
 use bothends_core::tensor::{Output, SampleShape};
 use serde::Serialize;
 
 use crate::checkpoint::{self, Consumed, Place, Resumed};
 use crate::config::{RankConfig, RunConfig};
 use crate::deal::{Cancelled, Deal, DealState, Made};
-use crate::drive::Digests;
+use crate::digests::Digests;
 use crate::error::RuntimeError;
 use crate::feed::Skipped;
 use crate::home::Home;
@@ -40,9 +39,6 @@ use crate::report::EpochReport;
 use crate::runtime::{Device, EpochOptions, Runtime};
 use crate::side_index::{SideIndex, SideIndexStats};
 use crate::stall::Stall;
-
-/// How long the host is measured when a device's rate is given relative to it.
-const MEASURED: Duration = Duration::from_secs(2);
 
 /// Feeds a training loop.
 #[derive(Debug)]
@@ -131,21 +127,22 @@ impl Loader {
     /// Whatever makes the run impossible, by name.
     pub fn open(config: RunConfig) -> Result<Self, RuntimeError> {
         let mut runtime = Runtime::open(config)?;
-        let is_relative = |device: &crate::DeviceSpec| device.rate_of_host().is_some();
-        let mut host_images_per_s = None;
-        if runtime.config.devices.iter().any(is_relative) {
-            let measured = runtime.measure_front(MEASURED)?;
-            host_images_per_s = measured.map(|alone| alone.images_per_s);
-        }
+        let host_images_per_s = runtime.host_rate_for_devices(None)?;
         runtime.connect_devices(host_images_per_s)?;
-        Ok(Self {
+        Ok(Self::over(runtime))
+    }
+
+    /// Over a host whose devices are connected, or will be by whoever runs it.
+    #[must_use]
+    pub fn over(runtime: Runtime) -> Self {
+        Self {
             home: Home::here(),
             runtime: Some(runtime),
             running: None,
             next: Place::of(EpochIdx(0)),
             asked: None,
             ended: Ended::default(),
-        })
+        }
     }
 
     /// Begins the next epoch for `consumers` consumers, each of which gets as many batches as
@@ -214,11 +211,26 @@ impl Loader {
         if !n_left.is_multiple_of(consumers) {
             return Err(cannot_deal(n_left, consumers));
         }
-        let epoch = runtime.start_epoch(&options)?;
-        let deal = Arc::new(Deal::new(epoch, consumed, consumers));
+        let deal = self.begin_epoch(options)?;
         (self.next, self.asked) = (start, None);
+        Ok(deal)
+    }
+
+    /// Begins an epoch with just these options. The one that was begun before is cancelled.
+    pub(crate) fn begin_epoch(
+        &mut self,
+        options: EpochOptions,
+    ) -> Result<Arc<Deal>, RuntimeError> {
+        self.finish(Cancelled::Superseded);
+        let epoch = self.runtime_mut().start_epoch(&options)?;
+        let deal = Arc::new(Deal::new(epoch, &options));
         self.running = Some(Running { deal: Arc::clone(&deal), options });
         Ok(deal)
+    }
+
+    /// Ends the epoch that was begun, whatever is left of it; `None` where none was.
+    pub(crate) fn end_epoch(&mut self) -> Option<EpochReport> {
+        self.finish(Cancelled::Unwanted)
     }
 
     /// This process is rank `rank` of `world` from the next epoch on.
@@ -258,15 +270,17 @@ impl Loader {
     pub fn state(&mut self) -> Result<String, RuntimeError> {
         self.home.check()?;
         self.settle();
+        self.place(&Digests::default()).map(|resume| resume.to_json())
+    }
+
+    /// Where the consumers are, with the digests of what they got.
+    pub(crate) fn place(&self, digests: &Digests) -> Result<Resume, RuntimeError> {
         let runtime = self.runtime();
         let Some(running) = &self.running else {
-            return Ok(
-                checkpoint::at(runtime, self.start(), &Digests::default()).to_json()
-            );
+            return Ok(checkpoint::at(runtime, self.start(), digests));
         };
         let consumed = running.deal.consumed().ok_or_else(uneven)?;
-        checkpoint::state(runtime, &running.options, &consumed, &Digests::default())
-            .map(|resume| resume.to_json())
+        checkpoint::state(runtime, &running.options, &consumed, digests)
     }
 
     /// Goes on from a state of this or another process, also of another number of workers,
@@ -369,11 +383,11 @@ impl Loader {
         }
     }
 
-    fn runtime(&self) -> &Runtime {
+    pub(crate) fn runtime(&self) -> &Runtime {
         self.runtime.as_ref().expect("it has it until it is dropped")
     }
 
-    fn runtime_mut(&mut self) -> &mut Runtime {
+    pub(crate) fn runtime_mut(&mut self) -> &mut Runtime {
         self.runtime.as_mut().expect("it has it until it is dropped")
     }
 
@@ -394,20 +408,20 @@ impl Loader {
     }
 
     /// Ends the running epoch, whatever is left of it.
-    fn finish(&mut self, why: Cancelled) {
-        if let Some(running) = self.running.take() {
-            self.end(&running, why);
-        }
+    fn finish(&mut self, why: Cancelled) -> Option<EpochReport> {
+        let running = self.running.take()?;
+        self.end(&running, why)
     }
 
-    fn end(&mut self, running: &Running, why: Cancelled) {
+    fn end(&mut self, running: &Running, why: Cancelled) -> Option<EpochReport> {
         if running.deal.has_delivered() || running.deal.state() == DealState::Ended {
             self.next = Place::of(EpochIdx(running.options.epoch.0.saturating_add(1)));
         }
-        let Some(epoch) = running.deal.close(why) else { return };
+        let epoch = running.deal.close(why)?;
         let report = self.runtime_mut().finish_epoch(epoch);
         let runtime = self.runtime.as_ref();
-        self.ended.add(runtime.map_or(&[], |runtime| &runtime.devices), report);
+        self.ended.add(runtime.map_or(&[], |runtime| &runtime.devices), &report);
+        Some(report)
     }
 }
 
@@ -439,10 +453,8 @@ impl Ended {
         }
     }
 
-    fn add(&mut self, devices: &[Device], report: EpochReport) {
-        let EpochReport {
-            counts, back, skipped, redecoded, stall, backpressure_s, ..
-        } = report;
+    fn add(&mut self, devices: &[Device], report: &EpochReport) {
+        let EpochReport { counts, back, skipped, redecoded, .. } = report;
         self.front_batches += u64::from(counts.front.delivered);
         self.rescued += u64::from(counts.rescued);
         self.back.resize_with(devices.len(), DeviceStats::default);
@@ -452,12 +464,14 @@ impl Ended {
             sum.emulated = device.capabilities.emulated;
             sum.batches += u64::from(counts.delivered);
             sum.late += u64::from(counts.late);
-            sum.failure = report.lost.or(report.last_failure).or(sum.failure.take());
+            let failure = report.lost.as_ref().or(report.last_failure.as_ref());
+            sum.failure = failure.cloned().or(sum.failure.take());
         }
-        self.skipped.extend(skipped.into_iter().map(|bad| (bad.sample, bad)));
-        self.redecoded.extend(redecoded.into_iter().map(|bad| (bad.sample, bad)));
-        self.stall += stall;
-        self.backpressure_s += backpressure_s;
+        let by_sample = |bad: &Skipped| (bad.sample, bad.clone());
+        self.skipped.extend(skipped.iter().map(by_sample));
+        self.redecoded.extend(redecoded.iter().map(by_sample));
+        self.stall += report.stall;
+        self.backpressure_s += report.backpressure_s;
     }
 }
 

@@ -27,6 +27,9 @@ const MOST_PATIENCE: u32 = 10;
 /// The longest wait for devices that still work when a measurement is over.
 const FINISH_PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long the host is measured when a device's rate is given relative to it.
+const FOR_DEVICES: Duration = Duration::from_secs(2);
+
 /// The epoch of measurements: none that is trained on.
 const MEASURED_EPOCH: EpochIdx = EpochIdx(u32::MAX);
 
@@ -70,6 +73,22 @@ pub fn measure_accelerator(
 }
 
 impl Runtime {
+    /// The host's own rate where a device's is given relative to it: as it was measured, else
+    /// measured for two seconds.
+    ///
+    /// # Errors
+    /// What ends an epoch.
+    pub(crate) fn host_rate_for_devices(
+        &mut self,
+        measured: Option<f64>,
+    ) -> Result<Option<f64>, RuntimeError> {
+        let is_relative = self.config.devices.iter().any(|d| d.rate_of_host().is_some());
+        if measured.is_some() || !is_relative {
+            return Ok(measured);
+        }
+        Ok(self.measure_front(FOR_DEVICES)?.map(|alone| alone.images_per_s))
+    }
+
     /// Measures the host alone, for about `lasting`; `None` when too little came.
     ///
     /// # Errors

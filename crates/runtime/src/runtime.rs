@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use bothends_accel::{Ring, RingConfig};
 use bothends_core::ids::EpochIdx;
 use bothends_core::order::Order;
 use bothends_core::plan::{LastPolicy, Plan, PlanConfig, Shuffle};
@@ -14,6 +13,7 @@ use bothends_csd::address::{ConnectOptions, connect};
 use bothends_csd::{Capabilities, DeviceStats, Session, Transport};
 use bothends_io::Reader;
 use bothends_ops::{Finish, Scratch};
+use bothends_slots::{Ring, RingConfig};
 
 use crate::config::RunConfig;
 use crate::device::{DeviceProcess, DeviceSpec, SimSetting};

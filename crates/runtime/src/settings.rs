@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::config::RunConfig;
-use crate::drive::DriveConfig;
+use crate::drive_config::DriveConfig;
 
 /// Every setting under its flag's name: the result's `config`.
 #[must_use]

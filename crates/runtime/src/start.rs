@@ -8,38 +8,39 @@ use std::sync::{Arc, Mutex};
 use bothends_core::epoch::{
     DeviceConfig, EpochConfig, EpochState, FrontConfig, Recovery,
 };
+use bothends_core::ids::Prong;
 use bothends_core::plan::Plan;
 use bothends_core::recipe::Size;
 use bothends_io::{Reader, ReaderConfig};
 use bothends_ops::Scratch;
-use crossbeam::channel::{Receiver, Sender, bounded};
+use bothends_slots::Producer;
+use crossbeam::channel::{Receiver, bounded};
 
-use crate::back::DeviceLoop;
+use crate::back::threaded;
+use crate::bell::{Bell, bell};
 use crate::clock::Clock;
-use crate::collect::{
-    BackLink, Collector, Event, FEED_ROOM, FRONT_DEPTH, Links, Under, device_idx,
-};
+use crate::collect::{Collector, FEED_ROOM, Under, device_idx};
 use crate::config::ReadConfig;
 use crate::device::DeviceProcess;
 use crate::epoch::{DeviceThread, Epoch, Lent, Remains, Returned, Threads, spawn};
 use crate::error::RuntimeError;
 use crate::feed::{Feed, FeedAccount, FeedLinks, Mixing};
-use crate::front::{FrontJob, ReadStage, Worker};
+use crate::front::{FRONT_DEPTH, Front, FrontJob};
 use crate::home::Home;
+use crate::line::Line;
 use crate::log::{EventLog, MOMENT_ROOM};
 use crate::pin::Pins;
+use crate::reader::ReadStage;
 use crate::report::EpochReport;
 use crate::room::DEVICE_DEPTH;
 use crate::runtime::{EpochOptions, Runtime};
 use crate::shutdown::Stop;
 use crate::stall::{Stall, StallGauge};
 use crate::thread_time::{Ends, ThreadTimes};
+use crate::worker::Worker;
 
 /// Batches behind the feed: one ready while the consumer has another.
 const READY_ROOM: usize = 1;
-
-/// Events that may wait for the collector; senders wait beyond it, the collector never does.
-const EVENT_ROOM: usize = 1024;
 
 /// Records that may wait for the workers, for each of them.
 const TASK_ROOM: u32 = 16;
@@ -50,7 +51,7 @@ type FrontThreads = (Lent<Box<dyn Reader>>, Vec<Lent<Scratch>>);
 /// What every thread of an epoch is given.
 #[derive(Debug, Clone)]
 struct Shared {
-    tell: Sender<Event>,
+    bell: Bell,
     stop: Stop,
     times: ThreadTimes,
     gauge: Arc<StallGauge>,
@@ -78,17 +79,21 @@ impl Runtime {
         let plan = Arc::new(self.plan(options)?);
         self.read_bytes = self.storage_read_bytes();
         self.n_started += 1;
-        let (tell, events) = bounded(EVENT_ROOM);
+        let (bell, ear) = bell();
         let times = ThreadTimes::new(self.devices.len());
-        let shared = Shared { tell, stop: Stop::default(), times, gauge: Arc::default() };
-        let (made_in, made) = bounded(FEED_ROOM as usize + 1);
+        let shared = Shared { bell, stop: Stop::default(), times, gauge: Arc::default() };
+        let (made_in, made) = bounded(FEED_ROOM + 1);
         let (ready_in, ready) = bounded(READY_ROOM);
-        let (jobs_in, jobs) = bounded(FRONT_DEPTH);
+        let (jobs_in, jobs) = bounded(FRONT_DEPTH as usize);
         let (moments_in, moments) = bounded(MOMENT_ROOM);
         let account = Arc::new(Mutex::new(FeedAccount::default()));
 
         let (reader, workers) = self.spawn_front(jobs, &shared)?;
-        let (devices, back) = self.spawn_back(&shared)?;
+        let sample_bytes = self.source.pipeline.sample_bytes();
+        let front =
+            Front::new(jobs_in, shared.bell.clone(), sample_bytes, self.config.workers);
+        let mut lines = vec![Line::new(Prong::Front, Some(Box::new(front)), FRONT_DEPTH)];
+        let devices = self.spawn_back(&shared, &mut lines)?;
         let feed = Feed {
             source: Arc::clone(&self.source),
             epoch: options.epoch,
@@ -100,7 +105,7 @@ impl Runtime {
             on_bad: self.config.on_bad,
             audit_percent: self.config.audit_percent,
             devices: self.devices.iter().map(|d| d.name.clone()).collect(),
-            links: FeedLinks { made, ready: ready_in, tell: shared.tell.clone() },
+            links: FeedLinks { made, ready: ready_in, bell: shared.bell.clone() },
             account: Arc::clone(&account),
             gauge: Arc::clone(&shared.gauge),
             stop: shared.stop.clone(),
@@ -109,10 +114,10 @@ impl Runtime {
         let collector = Collector {
             epoch: EpochState::new(self.epoch_config(&plan, options)),
             epoch_idx: options.epoch,
-            sample_bytes: self.source.pipeline.sample_bytes(),
-            n_workers: self.config.workers,
             ring: self.ring.clone(),
-            links: Links { front: jobs_in, back, feed: made_in, events },
+            lines,
+            feed: made_in,
+            ear,
             clock: Clock::start(),
             gauge: Arc::clone(&shared.gauge),
             log: EventLog::watched(moments_in),
@@ -159,11 +164,10 @@ impl Runtime {
         self.scratches.append(&mut remains.scratches);
         self.take_back(&mut remains);
         if let Some(collected) = &remains.collected {
-            self.front_prior_ns = collected.front_work.mean_ns().or(self.front_prior_ns);
-            let links = collected.back.iter().zip(&collected.silent);
-            for (device, (link, silent)) in self.devices.iter_mut().zip(links) {
-                device.prior_ns = link.work.mean_ns().or(device.prior_ns);
-                device.is_silent = *silent;
+            self.front_prior_ns = collected.front.mean_ns.or(self.front_prior_ns);
+            for (device, line) in self.devices.iter_mut().zip(&collected.back) {
+                device.prior_ns = line.mean_ns.or(device.prior_ns);
+                device.is_silent = line.is_silent;
             }
         }
         EpochReport::new(remains)
@@ -185,9 +189,9 @@ impl Runtime {
                 device.transport = None;
                 lost.get_or_insert(format!("its process ended ({status})"));
             }
-            let links = remains.collected.as_mut().map(|collected| &mut collected.back);
-            if let Some(link) = links.and_then(|back| back.get_mut(i)) {
-                link.lost = link.lost.take().or(lost);
+            let lines = remains.collected.as_mut().map(|collected| &mut collected.back);
+            if let Some(line) = lines.and_then(|back| back.get_mut(i)) {
+                line.lost = line.lost.take().or(lost);
             }
         }
     }
@@ -208,7 +212,6 @@ impl Runtime {
             reader,
             jobs,
             tasks: tasks_in,
-            tell: shared.tell.clone(),
             stop: shared.stop.clone(),
         };
         let reader = shared.spawn("reader", Ends::Front, move || stage.run())?;
@@ -246,35 +249,26 @@ impl Runtime {
         Ok(bothends_io::open_reader(&config)?)
     }
 
-    /// The threads of the back, and the collector's ways to them.
+    /// The threads of the back; the collector's lines to them are added to `lines`.
     fn spawn_back(
         &mut self,
         shared: &Shared,
-    ) -> Result<(Vec<Option<DeviceThread>>, Vec<BackLink>), RuntimeError> {
+        lines: &mut Vec<Line>,
+    ) -> Result<Vec<Option<DeviceThread>>, RuntimeError> {
         let mut threads = Vec::new();
-        let mut links = Vec::new();
         for (i, device) in self.devices.iter_mut().enumerate() {
             let depth = device.capabilities.slots.clamp(1, DEVICE_DEPTH);
-            // Every open job may be revoked once.
-            let (orders_in, orders) = bounded(2 * depth as usize + 2);
-            let transport = device.take_transport();
-            let mut link = BackLink::new(orders_in, depth);
-            link.up = transport.is_some();
-            links.push(link);
-            let thread = transport.map(|transport| {
-                let device = DeviceLoop {
-                    device: device_idx(i),
-                    transport,
-                    orders,
-                    tell: shared.tell.clone(),
-                    stop: shared.stop.clone(),
-                    extents: None,
-                };
-                shared.spawn("device", Ends::Back(i), move || device.run())
-            });
-            threads.push(thread.transpose()?);
+            let (mut producer, mut thread) = (None, None);
+            if let Some(transport) = device.take_transport() {
+                let ends = (shared.bell.clone(), shared.stop.clone());
+                let (ours, its) = threaded(transport, depth, ends);
+                thread = Some(shared.spawn("device", Ends::Back(i), move || its.run())?);
+                producer = Some(Box::new(ours) as Box<dyn Producer>);
+            }
+            lines.push(Line::new(Prong::Back(device_idx(i)), producer, depth));
+            threads.push(thread);
         }
-        Ok((threads, links))
+        Ok(threads)
     }
 
     fn epoch_config(&self, plan: &Plan, options: &EpochOptions) -> EpochConfig {

@@ -18,12 +18,12 @@ use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::loopback::Loopback;
 use bothends_csd::{
-    Capabilities, Completion, CsdError, DeviceStats, Job, JobId, PROTOCOL_VERSION,
-    Refused, Session, Transport,
+    Capabilities, CsdError, DeviceStats, PROTOCOL_VERSION, Session, Transport,
 };
 use bothends_runtime::{
     Epoch, EpochReport, MemoryBudget, RunConfig, Runtime, RuntimeError,
 };
+use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 
 const N_SAMPLES: u32 = 320;
 const BATCH_SIZE: u32 = 8;
@@ -184,6 +184,30 @@ struct Tiring {
     n_left: u32,
 }
 
+impl Producer for Tiring {
+    fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        self.device.submit(job, slot)
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
+        if self.n_left == 0 {
+            thread::sleep(timeout);
+            return Ok(Polled::Nothing);
+        }
+        let polled = self.device.poll(timeout)?;
+        self.n_left -= u32::from(matches!(polled, Polled::Completion(_)));
+        Ok(polled)
+    }
+
+    fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
+        self.device.revoke(job)
+    }
+
+    fn abandon(&mut self) -> Result<(), Lost> {
+        self.device.abandon()
+    }
+}
+
 impl Transport for Tiring {
     fn hello(&mut self) -> Result<Capabilities, CsdError> {
         self.device.hello()
@@ -191,28 +215,6 @@ impl Transport for Tiring {
 
     fn open(&mut self, session: &Session) -> Result<(), CsdError> {
         self.device.open(session)
-    }
-
-    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
-        self.device.submit(job)
-    }
-
-    fn poll(&mut self, timeout: Duration) -> Result<Option<Completion>, CsdError> {
-        if self.n_left == 0 {
-            thread::sleep(timeout);
-            return Ok(None);
-        }
-        let polled = self.device.poll(timeout)?;
-        self.n_left -= u32::from(polled.is_some());
-        Ok(polled)
-    }
-
-    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<u64, CsdError> {
-        self.device.read_result(job, dst)
-    }
-
-    fn revoke(&mut self, job: JobId) -> Result<(), CsdError> {
-        self.device.revoke(job)
     }
 
     fn stats(&mut self) -> Result<DeviceStats, CsdError> {
@@ -225,6 +227,7 @@ impl Transport for Tiring {
 struct Double {
     manner: Manner,
     asked: Arc<Asked>,
+    held: Vec<Slot>,
 }
 
 #[derive(Debug, Default)]
@@ -241,7 +244,42 @@ impl Asked {
 
 impl Double {
     fn new(manner: Manner) -> Self {
-        Self { manner, asked: Arc::default() }
+        Self { manner, asked: Arc::default(), held: Vec::new() }
+    }
+}
+
+impl Producer for Double {
+    fn submit(&mut self, _: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        self.asked.n_jobs.fetch_add(1, Ordering::Relaxed);
+        self.held.push(slot);
+        Ok(())
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
+        if self.asked.n_jobs() == 0 {
+            return Ok(Polled::Nothing);
+        }
+        match self.manner {
+            Manner::Panics => panic!("on purpose"),
+            Manner::Silent => thread::sleep(timeout),
+            Manner::Clings => {
+                thread::sleep(CLING);
+                self.manner = Manner::Silent;
+            }
+        }
+        Ok(Polled::Nothing)
+    }
+
+    fn revoke(&mut self, _: JobId) -> Result<(), Lost> {
+        self.asked.n_revokes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn abandon(&mut self) -> Result<(), Lost> {
+        let n = u32::try_from(self.held.len()).unwrap();
+        self.asked.n_revokes.fetch_add(n, Ordering::Relaxed);
+        self.held.clear();
+        Ok(())
     }
 }
 
@@ -259,35 +297,6 @@ impl Transport for Double {
     }
 
     fn open(&mut self, _: &Session) -> Result<(), CsdError> {
-        Ok(())
-    }
-
-    fn submit(&mut self, _: Job) -> Result<(), Box<Refused>> {
-        self.asked.n_jobs.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn poll(&mut self, timeout: Duration) -> Result<Option<Completion>, CsdError> {
-        if self.asked.n_jobs() == 0 {
-            return Ok(None);
-        }
-        match self.manner {
-            Manner::Panics => panic!("on purpose"),
-            Manner::Silent => thread::sleep(timeout),
-            Manner::Clings => {
-                thread::sleep(CLING);
-                self.manner = Manner::Silent;
-            }
-        }
-        Ok(None)
-    }
-
-    fn read_result(&mut self, job: JobId, dst: &mut [u8]) -> Result<u64, CsdError> {
-        Err(CsdError::NoPayload { job: job.0, len: dst.len() as u64 })
-    }
-
-    fn revoke(&mut self, _: JobId) -> Result<(), CsdError> {
-        self.asked.n_revokes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

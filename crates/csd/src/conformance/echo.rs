@@ -12,10 +12,8 @@ use std::time::Duration;
 use bothends_core::ids::SampleId;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::job::{
-    BadSample, Capabilities, DeviceStats, Job, JobId, PROTOCOL_VERSION, Session,
-};
-use crate::{CsdError, Finished, Product, Refused, Serve};
+use crate::job::{BadSample, Capabilities, DeviceStats, PROTOCOL_VERSION, Session};
+use crate::{CsdError, Finished, Job, JobId, Product, Refused, Serve};
 
 /// A sample that cannot be made.
 pub const BAD_SAMPLE: SampleId = SampleId(1 << 63);
@@ -97,7 +95,7 @@ impl EchoServe {
         }
         let bytes = echo(session, job);
         let bad = (0..).zip(&job.samples).filter(|(_, id)| **id == BAD_SAMPLE);
-        let bad = bad.map(|(slot, _)| BadSample { slot }).collect();
+        let bad = bad.map(|(row, _)| BadSample { row }).collect();
         Ok(Product { checksum: xxh3_64(&bytes), bytes, bad })
     }
 }

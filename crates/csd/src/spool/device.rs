@@ -12,7 +12,7 @@ use super::lane::{Inlet, Outlet};
 use super::notice::{Notice, place_error};
 use super::pulse::{Life, Pulse, Watch};
 use super::{DEVICE_NOTICE, HOST_NOTICE, HOST_PULSE, device_pulse, gone, run_dir};
-use crate::job::{Completion, Outcome};
+use crate::job::{Answer, Ending};
 use crate::serving::{DeviceLink, Ended, serve_link};
 use crate::wire::Message;
 use crate::{CsdError, Serve};
@@ -123,7 +123,7 @@ struct SpoolDevice<'a> {
 impl DeviceLink for SpoolDevice<'_> {
     fn receive(&mut self) -> Result<Option<Message>, CsdError> {
         self.pulse.beat();
-        if let Some(message) = self.inlet.take()? {
+        if let Some((message, _)) = self.inlet.take()? {
             return Ok(Some(message));
         }
         match self.watch.look() {
@@ -134,8 +134,8 @@ impl DeviceLink for SpoolDevice<'_> {
 
     fn send(&mut self, message: &Message, payload: Vec<u8>) -> Result<(), CsdError> {
         let mut bytes = message.encode();
-        if let Message::Completed(Completion { outcome, .. }) = message
-            && matches!(outcome, Outcome::Done { .. })
+        if let Message::Completed(Answer { ending, .. }) = message
+            && matches!(ending, Ending::Done { .. })
         {
             match self.outlet.put(&bytes, Some(&payload)) {
                 Ok(()) => return Ok(()),
@@ -176,5 +176,5 @@ impl SpoolDevice<'_> {
 fn unwritten(message: &Message, error: &std::io::Error) -> Message {
     let Message::Completed(done) = message else { return message.clone() };
     let reason = format!("cannot write the result into the spool directory: {error}");
-    Message::Completed(Completion { outcome: Outcome::Failed { reason }, ..done.clone() })
+    Message::Completed(Answer { ending: Ending::Failed { reason }, ..done.clone() })
 }

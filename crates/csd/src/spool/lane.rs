@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use crate::CsdError;
-use crate::job::{Completion, Outcome, Payload};
+use crate::job::{Answer, Ending};
 use crate::stream::lost;
 use crate::wire::{HEADER_BYTES, Header, Message};
 
@@ -82,9 +82,9 @@ impl Inlet {
         Self(Numbered { dir, prefix, next: 0 })
     }
 
-    /// The next message if it is here; does not wait. Its file is removed, but for a
-    /// result's, which the completion names.
-    pub(super) fn take(&mut self) -> Result<Option<Message>, CsdError> {
+    /// The next message if it is here, and where its payload is, if it has one; does not
+    /// wait. The message's file is removed, but for one with a payload.
+    pub(super) fn take(&mut self) -> Result<Option<(Message, Option<Extent>)>, CsdError> {
         let path = self.0.path();
         let mut file = match File::open(&path) {
             Ok(file) => file,
@@ -103,12 +103,8 @@ impl Inlet {
         read_exact(&mut file, &mut body)?;
         self.0.next += 1;
         let message = Message::decode(&header, &body)?;
-        if let Message::Completed(Completion {
-            outcome: Outcome::Done { payload: Payload::Inline { len }, checksum, bad },
-            job,
-            device_ns,
-            lateness_ns,
-        }) = message
+        if let Message::Completed(Answer { ending: Ending::Done { len, .. }, .. }) =
+            &message
         {
             let offset = message_bytes.next_multiple_of(PAGE_BYTES);
             let end = len.checked_next_multiple_of(PAGE_BYTES);
@@ -117,14 +113,18 @@ impl Inlet {
                     what: "a result file of a wrong length",
                 });
             }
-            let payload = Payload::Extent { path, offset, len };
-            let outcome = Outcome::Done { payload, checksum, bad };
-            let completion = Completion { job, outcome, device_ns, lateness_ns };
-            return Ok(Some(Message::Completed(completion)));
+            return Ok(Some((message, Some(Extent { path, offset }))));
         }
         std::fs::remove_file(&path).map_err(lost("remove a message"))?;
-        Ok(Some(message))
+        Ok(Some((message, None)))
     }
+}
+
+/// Where a payload is: in this file from this byte on. Whoever has the value removes the file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) path: PathBuf,
+    pub(super) offset: u64,
 }
 
 fn read_exact(file: &mut File, dst: &mut [u8]) -> Result<(), CsdError> {
@@ -139,16 +139,12 @@ fn read_exact(file: &mut File, dst: &mut [u8]) -> Result<(), CsdError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::JobId;
+    use bothends_slots::JobId;
 
     fn done(len: u64) -> Message {
-        Message::Completed(Completion {
+        Message::Completed(Answer {
             job: JobId(3),
-            outcome: Outcome::Done {
-                payload: Payload::Inline { len },
-                checksum: 1,
-                bad: Vec::new(),
-            },
+            ending: Ending::Done { len, checksum: 1, bad: Vec::new() },
             device_ns: 0,
             lateness_ns: 0,
         })
@@ -163,8 +159,8 @@ mod tests {
         for message in [Message::Hello, Message::AskStats] {
             outlet.put(&message.encode(), None).unwrap();
         }
-        assert_eq!(inlet.take().unwrap(), Some(Message::Hello));
-        assert_eq!(inlet.take().unwrap(), Some(Message::AskStats));
+        assert_eq!(inlet.take().unwrap(), Some((Message::Hello, None)));
+        assert_eq!(inlet.take().unwrap(), Some((Message::AskStats, None)));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
@@ -176,16 +172,11 @@ mod tests {
         for len in [0_u64, 1, 4096, 5000] {
             let payload = vec![7; usize::try_from(len).unwrap()];
             outlet.put(&done(len).encode(), Some(&payload)).unwrap();
-            let Some(Message::Completed(completion)) = inlet.take().unwrap() else {
-                panic!()
-            };
-            let Outcome::Done {
-                payload: Payload::Extent { path, offset, len: n }, ..
-            } = completion.outcome
+            let Some((message, Some(Extent { path, offset }))) = inlet.take().unwrap()
             else {
                 panic!()
             };
-            assert_eq!((offset % PAGE_BYTES, n), (0, len));
+            assert_eq!((message, offset % PAGE_BYTES), (done(len), 0));
             let file = std::fs::read(path).unwrap();
             assert_eq!(file.len() as u64 % PAGE_BYTES, 0);
             let start = usize::try_from(offset).unwrap();
@@ -212,6 +203,7 @@ mod tests {
         assert!(outlet.put(b"x", None).is_err());
         std::fs::create_dir(&missing).unwrap();
         outlet.put(&Message::Hello.encode(), None).unwrap();
-        assert_eq!(Inlet::new(missing, "h").take().unwrap(), Some(Message::Hello));
+        let taken = Inlet::new(missing, "h").take().unwrap();
+        assert_eq!(taken, Some((Message::Hello, None)));
     }
 }

@@ -1,15 +1,15 @@
-//! A slot's memory and the exclusive rights to it: the whole [`Slot`], or disjoint
-//! [`Part`]s that several workers fill at once and a [`Joiner`] puts together again.
+//! The exclusive rights to a slot's memory: the whole [`Slot`], or, of a [`HostSlot`],
+//! disjoint [`Part`]s that several workers fill at once and a [`Joiner`] puts together again.
 //!
-//! The only unsafe code of this crate. It does not wait and does not know batches; it
-//! keeps one rule: at any moment every byte of a slot has one owner.
+//! It does not wait and does not know batches; it keeps one rule: at any moment every byte
+//! of a slot has one owner.
 #![allow(
     unsafe_code,
     reason = "aligned memory split among threads at run-time bounds; `split_at_mut` would \
               borrow, and workers outlive any borrow"
 )]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
@@ -21,82 +21,21 @@ use loom::sync::Arc as Counted;
 #[cfg(not(loom))]
 use std::sync::Arc as Counted;
 
-use crate::AccelError;
-use crate::ring::{RingConfig, Shared};
+use crate::memory::Memory;
+use crate::ring::Shared;
 
-/// Every slot begins at a multiple of this many bytes and has whole blocks of them to
-/// itself: what O_DIRECT reads and page-locked copies need.
-pub const SLOT_ALIGN: usize = 4096;
-
-/// One slot's allocation; whoever owns the value owns the bytes.
-#[derive(Debug)]
-pub(crate) struct Memory {
-    /// The first byte at a multiple of [`SLOT_ALIGN`] in the allocation.
-    base: NonNull<u8>,
-    len: usize,
-    /// What was allocated.
-    allocation: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: `base` is the only pointer to an allocation that this value owns, so the bytes
-// move between threads with it, as a `Box<[u8]>` would.
-unsafe impl Send for Memory {}
-
-// SAFETY: a shared `Memory` gives read access only (`as_slice`), as a `Box<[u8]>` would.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    /// Allocates `config.slot_bytes` zeros, rounded up to [`SLOT_ALIGN`]. Aligned by hand: an
-    /// allocator that is asked for zeros at a large alignment writes them, while those at its
-    /// own alignment are the system's, and cost neither time nor memory until they are used.
-    pub(crate) fn zeroed(config: RingConfig) -> Result<Self, AccelError> {
-        let RingConfig { n_slots, slot_bytes } = config;
-        let size_error = || AccelError::RingSize { n_slots, slot_bytes };
-        let padded =
-            slot_bytes.checked_next_multiple_of(SLOT_ALIGN).ok_or_else(size_error)?;
-        let with_room = padded.checked_add(SLOT_ALIGN).ok_or_else(size_error)?;
-        let layout = Layout::from_size_align(with_room, 1).map_err(|_| size_error())?;
-        if padded == 0 {
-            return Err(size_error());
-        }
-        // SAFETY: the layout has a size above 0: `SLOT_ALIGN` at least.
-        let allocation = unsafe { alloc_zeroed(layout) };
-        let allocation =
-            NonNull::new(allocation).ok_or(AccelError::OutOfMemory { slot_bytes })?;
-        let skipped = allocation.addr().get().next_multiple_of(SLOT_ALIGN)
-            - allocation.addr().get();
-        // SAFETY: less than `SLOT_ALIGN` bytes on, and the allocation has more.
-        let base = unsafe { allocation.add(skipped) };
-        Ok(Self { base, len: slot_bytes, allocation, layout })
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        // SAFETY: `base` points to at least `len` bytes that are initialised (zeroed at
-        // the start) and that `self`, borrowed here, owns.
-        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.len) }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_slice`; `self` is borrowed mutably, so nobody else looks.
-        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: `allocation` came from `alloc_zeroed` with this very layout and is freed
-        // once, because `Memory` cannot be copied.
-        unsafe { dealloc(self.allocation.as_ptr(), self.layout) }
-    }
-}
-
-/// The exclusive owner of one slot. Dropping it puts the slot back into its ring.
-#[derive(Debug)]
+/// The exclusive owner of one slot, whatever its memory is. Dropping it puts the slot back
+/// into its ring.
 pub struct Slot {
     /// Some until `drop` gives it back.
     memory: Option<Memory>,
     ring: Arc<Shared>,
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slot({} bytes of {} memory)", self.len(), self.kind())
+    }
 }
 
 impl Slot {
@@ -104,55 +43,37 @@ impl Slot {
         Self { memory: Some(memory), ring }
     }
 
-    /// Splits the slot's first `n * part_bytes` bytes into `n` pieces that can be filled by
-    /// different threads at once. The slot comes back from [`Joiner::join`]; it goes back
-    /// to the ring by itself once the joiner and every part are dropped.
-    ///
-    /// # Panics
-    /// When `n` pieces of `part_bytes` do not fit into the slot: a mistake of the caller,
-    /// who chose both sizes.
+    /// Its bytes.
     #[must_use]
-    pub fn into_parts(self, part_bytes: usize, n: usize) -> (Joiner, Vec<Part>) {
-        let memory = self.memory();
-        let fits = n.checked_mul(part_bytes).is_some_and(|bytes| bytes <= memory.len);
-        assert!(fits, "{n} parts of {part_bytes} bytes in a slot of {}", memory.len);
-        let base = memory.base;
-        let slot = Counted::new(self);
-        let part = |index| {
-            // SAFETY: index < n, and n * part_bytes lies within the allocation, as checked.
-            let base = unsafe { base.add(index * part_bytes) };
-            Part { base, len: part_bytes, index, _slot: Counted::clone(&slot) }
-        };
-        let parts = (0..n).map(part).collect();
-        (Joiner { slot }, parts)
+    pub fn len(&self) -> usize {
+        self.memory().len()
     }
 
-    /// Where the slot's bytes begin, for programs of other languages that the slot is lent
-    /// to. It is the owner of the slot who may read and write there.
+    /// Whether it has none; a ring's slots have.
     #[must_use]
-    pub fn base(&self) -> NonNull<u8> {
-        self.memory().base
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The kind of its memory, by name.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.memory().kind()
+    }
+
+    /// The slot for code that reads and writes its bytes.
+    ///
+    /// # Errors
+    /// The slot itself, where the host cannot address its memory.
+    pub fn host(self) -> Result<HostSlot, Self> {
+        match self.memory().base() {
+            Some(base) => Ok(HostSlot { base, slot: self }),
+            None => Err(self),
+        }
     }
 
     fn memory(&self) -> &Memory {
         self.memory.as_ref().expect("a slot has its memory until it is dropped")
-    }
-}
-
-impl Deref for Slot {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.memory().as_slice()
-    }
-}
-
-impl DerefMut for Slot {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.memory
-            .as_mut()
-            .expect("a slot has its memory until it is dropped")
-            .as_mut_slice()
     }
 }
 
@@ -164,10 +85,79 @@ impl Drop for Slot {
     }
 }
 
+/// A slot whose bytes the host can address. It is the slot: dropping it gives that back.
+#[derive(Debug)]
+pub struct HostSlot {
+    slot: Slot,
+    /// Where the slot's bytes begin.
+    base: NonNull<u8>,
+}
+
+// SAFETY: `base` is where `slot` has its bytes, which are its own, and a slot may move
+// between threads.
+unsafe impl Send for HostSlot {}
+
+// SAFETY: a shared `HostSlot` gives read access only, as a `Box<[u8]>` would.
+unsafe impl Sync for HostSlot {}
+
+impl HostSlot {
+    /// The slot for code that does not look into it.
+    #[must_use]
+    pub fn into_slot(self) -> Slot {
+        self.slot
+    }
+
+    /// Splits the slot's first `n * part_bytes` bytes into `n` pieces that can be filled by
+    /// different threads at once. The slot comes back from [`Joiner::join`]; it goes back
+    /// to the ring by itself once the joiner and every part are dropped.
+    ///
+    /// # Panics
+    /// When `n` pieces of `part_bytes` do not fit into the slot: a mistake of the caller,
+    /// who chose both sizes.
+    #[must_use]
+    pub fn into_parts(self, part_bytes: usize, n: usize) -> (Joiner, Vec<Part>) {
+        let fits = n.checked_mul(part_bytes).is_some_and(|bytes| bytes <= self.len());
+        assert!(fits, "{n} parts of {part_bytes} bytes in a slot of {}", self.len());
+        let base = self.base;
+        let slot = Counted::new(self);
+        let part = |index| {
+            // SAFETY: index < n, and n * part_bytes lies within the slot, as checked.
+            let base = unsafe { base.add(index * part_bytes) };
+            Part { base, len: part_bytes, index, _slot: Counted::clone(&slot) }
+        };
+        let parts = (0..n).map(part).collect();
+        (Joiner { slot }, parts)
+    }
+
+    /// Where the slot's bytes begin, for programs of other languages that the slot is lent
+    /// to. It is the owner of the slot who may read and write there.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+}
+
+impl Deref for HostSlot {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `Backing::of_host` promises `len` initialised bytes at `base` for as long
+        // as the slot has its memory, and the slot, borrowed here, is their only owner.
+        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.slot.len()) }
+    }
+}
+
+impl DerefMut for HostSlot {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; `self` is borrowed mutably, so nobody else looks.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.slot.len()) }
+    }
+}
+
 /// A slot in pieces: waits, without blocking, for its parts to be done with.
 #[derive(Debug)]
 pub struct Joiner {
-    slot: Counted<Slot>,
+    slot: Counted<HostSlot>,
 }
 
 impl Joiner {
@@ -175,7 +165,7 @@ impl Joiner {
     ///
     /// # Errors
     /// Comes back itself while a part is still held. Never blocks.
-    pub fn join(self) -> Result<Slot, Self> {
+    pub fn join(self) -> Result<HostSlot, Self> {
         Counted::try_unwrap(self.slot).map_err(|slot| Self { slot })
     }
 }
@@ -186,10 +176,10 @@ impl Joiner {
 /// cannot be borrowed for longer than the part lives:
 ///
 /// ```compile_fail,E0505
-/// # use bothends_accel::{Ring, RingConfig};
+/// # use bothends_slots::{Ring, RingConfig};
 /// # let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 8 }).unwrap();
 /// let (_joiner, mut parts) =
-///     ring.take(std::time::Duration::ZERO).unwrap().into_parts(8, 1);
+///     ring.take(std::time::Duration::ZERO).unwrap().host().unwrap().into_parts(8, 1);
 /// let mut part = parts.remove(0);
 /// let bytes: &mut [u8] = &mut part;
 /// drop(part);
@@ -197,10 +187,10 @@ impl Joiner {
 /// ```
 ///
 /// ```compile_fail,E0599
-/// # use bothends_accel::{Ring, RingConfig};
+/// # use bothends_slots::{Ring, RingConfig};
 /// # let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 8 }).unwrap();
 /// let (_joiner, parts) =
-///     ring.take(std::time::Duration::ZERO).unwrap().into_parts(8, 1);
+///     ring.take(std::time::Duration::ZERO).unwrap().host().unwrap().into_parts(8, 1);
 /// let alias = parts[0].clone(); // two owners of the same bytes
 /// ```
 #[derive(Debug)]
@@ -209,7 +199,7 @@ pub struct Part {
     len: usize,
     index: usize,
     /// Holds the memory; never looked into while parts live.
-    _slot: Counted<Slot>,
+    _slot: Counted<HostSlot>,
 }
 
 // SAFETY: a part is the only owner of its bytes until it is dropped, and `_slot` can be
@@ -244,13 +234,13 @@ impl DerefMut for Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Ring;
+    use crate::{Ring, RingConfig, SLOT_ALIGN};
     use proptest::prelude::*;
     use std::time::Duration;
 
-    fn slot(slot_bytes: usize) -> (Ring, Slot) {
+    fn slot(slot_bytes: usize) -> (Ring, HostSlot) {
         let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).unwrap();
-        let slot = ring.take(Duration::ZERO).unwrap();
+        let slot = ring.take(Duration::ZERO).unwrap().host().unwrap();
         (ring, slot)
     }
 
@@ -286,7 +276,7 @@ mod tests {
         assert_eq!(ring.free(), 0, "a part outlived its slot");
         drop(parts);
         assert_eq!(ring.free(), 1);
-        assert_eq!(ring.take(Duration::ZERO).unwrap()[8..], [7; 4]);
+        assert_eq!(ring.take(Duration::ZERO).unwrap().host().unwrap()[8..], [7; 4]);
     }
 
     #[test]
@@ -368,7 +358,7 @@ mod loom_models {
     use loom::thread::{self, JoinHandle};
 
     use super::*;
-    use crate::Ring;
+    use crate::{Ring, RingConfig};
 
     const N_PARTS: usize = 2;
 
@@ -403,7 +393,7 @@ mod loom_models {
     /// A slot whose parts are each being filled by a thread of its own.
     fn filling() -> Filling {
         let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: N_PARTS }).unwrap();
-        let slot = ring.take(Duration::ZERO).unwrap();
+        let slot = ring.take(Duration::ZERO).unwrap().host().unwrap();
         let (joiner, parts) = slot.into_parts(1, N_PARTS);
         let witness = || Witness(UnsafeCell::new(0));
         let witnesses = Arc::new([witness(), witness()]);

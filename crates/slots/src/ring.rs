@@ -6,8 +6,9 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::AccelError;
-use crate::slot::{Memory, Slot};
+use crate::SlotError;
+use crate::memory::{Heap, Kind, Memory};
+use crate::slot::Slot;
 
 /// How much memory a ring has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,19 +35,28 @@ pub(crate) struct Shared {
 }
 
 impl Ring {
-    /// Allocates and zeroes all slots.
+    /// Allocates all slots, as zeros, in ordinary memory of this process.
     ///
     /// # Errors
-    /// [`AccelError::RingSize`] for a size of 0 or beyond the address space,
-    /// [`AccelError::OutOfMemory`].
-    pub fn new(config: RingConfig) -> Result<Self, AccelError> {
+    /// As [`Self::of`].
+    pub fn new(config: RingConfig) -> Result<Self, SlotError> {
+        Self::of(&Heap, config)
+    }
+
+    /// Allocates all slots, as zeros, in memory of this kind.
+    ///
+    /// # Errors
+    /// [`SlotError::RingSize`] for a size of 0 or beyond the address space;
+    /// [`SlotError::OutOfMemory`] and [`SlotError::Registration`].
+    pub fn of(kind: &dyn Kind, config: RingConfig) -> Result<Self, SlotError> {
         let RingConfig { n_slots, slot_bytes } = config;
+        let impossible = || SlotError::RingSize { n_slots, slot_bytes };
         if n_slots == 0 {
-            return Err(AccelError::RingSize { n_slots, slot_bytes });
+            return Err(impossible());
         }
         let free = (0..n_slots)
-            .map(|_| Memory::zeroed(config))
-            .collect::<Result<Vec<_>, AccelError>>()?;
+            .map(|_| Memory::new(kind, slot_bytes).ok_or_else(impossible)?)
+            .collect::<Result<Vec<_>, SlotError>>()?;
         let shared = Shared { config, free: Mutex::new(free), returned: Condvar::new() };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -120,12 +130,13 @@ mod tests {
     #[test]
     fn who_waits_gets_the_slot_that_comes_back() {
         let ring = ring(1, 8);
-        let mut slot = ring.take(Duration::ZERO).unwrap();
+        let mut slot = ring.take(Duration::ZERO).unwrap().host().unwrap();
         slot[0] = 42;
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| ring.take(Duration::from_secs(60)));
             drop(slot);
-            assert_eq!(waiting.join().unwrap().expect("the slot")[0], 42);
+            let slot = waiting.join().unwrap().expect("the slot").host().unwrap();
+            assert_eq!(slot[0], 42);
         });
     }
 
@@ -133,7 +144,7 @@ mod tests {
     fn a_slot_may_outlive_its_ring() {
         let slot = {
             let ring = ring(2, 5000);
-            ring.take(Duration::ZERO).unwrap()
+            ring.take(Duration::ZERO).unwrap().host().unwrap()
         };
         assert!(slot.iter().all(|&byte| byte == 0));
     }
@@ -144,10 +155,10 @@ mod tests {
             [(0, 1), (1, 0), (1, usize::MAX), (1, usize::MAX / 2)]
         {
             let error = Ring::new(RingConfig { n_slots, slot_bytes }).unwrap_err();
-            assert!(matches!(error, AccelError::RingSize { .. }), "{error}");
+            assert!(matches!(error, SlotError::RingSize { .. }), "{error}");
         }
         let error =
             Ring::new(RingConfig { n_slots: 1, slot_bytes: 1 << 60 }).unwrap_err();
-        assert!(matches!(error, AccelError::OutOfMemory { .. }), "{error}");
+        assert!(matches!(error, SlotError::OutOfMemory { .. }), "{error}");
     }
 }

@@ -1,0 +1,56 @@
+//! Memory of the process: the allocator's, aligned by hand.
+#![allow(
+    unsafe_code,
+    reason = "`vec![0; n]` ends the process where there is no memory, and cannot be aligned"
+)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+use crate::SlotError;
+use crate::memory::{Backing, SLOT_ALIGN};
+
+/// An allocation; whoever owns the value owns the bytes.
+#[derive(Debug)]
+struct Allocation {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: `start` is the only pointer to an allocation that this value owns and never looks
+// into, so it moves between threads as a `Box<[u8]>` would.
+unsafe impl Send for Allocation {}
+
+// SAFETY: a shared `Allocation` gives no access at all.
+unsafe impl Sync for Allocation {}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed once,
+        // because `Allocation` cannot be copied.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+/// `len` zeros at a multiple of [`SLOT_ALIGN`], which have whole blocks of it to themselves.
+/// Aligned by hand: an allocator that is asked for zeros at a large alignment writes them,
+/// while those at its own alignment are the system's, and cost neither time nor memory until
+/// they are used. `None` for no bytes and for more than can be addressed.
+pub(crate) fn zeroed(len: usize) -> Option<Result<Backing, SlotError>> {
+    let padded = len.checked_next_multiple_of(SLOT_ALIGN).filter(|bytes| *bytes > 0)?;
+    let with_room = padded.checked_add(SLOT_ALIGN)?;
+    let layout = Layout::from_size_align(with_room, 1).ok()?;
+    // SAFETY: the layout has a size above 0: `SLOT_ALIGN` at least.
+    let start = unsafe { alloc_zeroed(layout) };
+    let Some(start) = NonNull::new(start) else {
+        return Some(Err(SlotError::OutOfMemory { slot_bytes: len }));
+    };
+    let address = start.addr().get();
+    let skipped = address.next_multiple_of(SLOT_ALIGN) - address;
+    // SAFETY: less than `SLOT_ALIGN` bytes on, and the allocation has more.
+    let base = unsafe { start.add(skipped) };
+    let owner = Box::new(Allocation { start, layout });
+    // SAFETY: from `base` on there are `len` initialised bytes, which `owner` frees and
+    // nobody else can reach.
+    Some(Ok(unsafe { Backing::of_host(base, len, owner) }))
+}
