@@ -53,13 +53,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ("allocation-counter", &["ops"]), // in tests
     ("cbindgen", &["capi"]),          // in tests
     ("crossbeam", &["runtime"]),
-    ("cudarc", &["accel"]),
-    ("dashmap", &["runtime"]),
     ("hmac", &["csd"]),
     ("indicatif", &["cli"]),
     ("io-uring", &["io"]),
     ("libc", &["energy"]),
-    ("libloading", &["accel", "energy"]),
     ("loom", &["core", "slots"]), // only in builds with `--cfg loom`: what threads share
     ("memchr", &["ops"]),
     ("nix", &["io", "csd", "energy", "runtime", "firmware-sim"]),
@@ -87,8 +84,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     ("rustix", &["io"]),
     ("sha2", &["csd"]),
-    ("signal-hook", &["cli", "agent"]),
-    ("tokio-uring", &["agent", "firmware-sim"]),
+    ("signal-hook", &["agent"]),
     ("xxhash-rust", &["core", "dataset", "ops", "csd", "agent", "runtime", "pack"]),
 ];
 
@@ -151,7 +147,7 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
         "calls perf_event_open, and owns the descriptor that it gives",
     ),
     ("crates/io/src/uring.rs", "gives the kernel addresses to read into"),
-    ("crates/runtime/src/make_way.rs", "asks the kernel for a scheduling policy"),
+    ("crates/runtime/src/threads/make_way.rs", "asks the kernel for a scheduling policy"),
     ("crates/ops/src/adjust/blur/avx2.rs", "calls what only some processors have"),
     ("crates/ops/src/adjust/blur/avx512.rs", "calls what only some processors have"),
     (

@@ -364,13 +364,14 @@ fn an_address_that_is_none_and_a_place_that_cannot_be_written() -> Result<()> {
 }
 
 #[test]
-fn what_a_later_release_brings_says_so() -> Result<()> {
+fn an_accelerator_that_does_not_exist_says_which_do() -> Result<()> {
     let data = generated()?;
     with_data(
         &data,
         &["--accelerator", "cuda"],
         2,
-        "the accelerator `cuda` is not available in this build; use `host` or `sim:NAME`",
+        "cannot understand the accelerator `cuda`; write `host`, `sim:NAME` or `sim:RATE` \
+         (samples per second above 0)",
     )
 }
 

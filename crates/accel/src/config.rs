@@ -66,9 +66,6 @@ impl FromStr for AccelConfig {
         match (kind, argument) {
             ("host", None) => Ok(Self::Host),
             ("sim", Some(argument)) => SimModel::from_argument(argument).map(Self::Sim),
-            ("cuda", index) if index.is_none_or(|i| i.parse::<u16>().is_ok()) => {
-                Err(AccelError::NotInThisBuild { spec: spec.to_owned() })
-            }
             _ => Err(AccelError::Spec { spec: spec.to_owned() }),
         }
     }
@@ -279,18 +276,6 @@ mod tests {
             error.contains("b200") && error.contains("resnet50-h100 (h100)"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn cuda_is_known_and_not_in_this_build() {
-        for spec in ["cuda", "cuda:0", "cuda:7"] {
-            let error = spec.parse::<AccelConfig>().unwrap_err();
-            assert!(
-                matches!(error, AccelError::NotInThisBuild { .. }),
-                "{spec}: {error}"
-            );
-            assert!(error.to_string().contains("not available in this build"));
-        }
     }
 
     #[test]

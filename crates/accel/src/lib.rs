@@ -70,14 +70,6 @@ pub enum AccelError {
         /// All names, for the user to choose from.
         known: String,
     },
-    /// A kind of accelerator that this binary was built without.
-    #[error(
-        "the accelerator `{spec}` is not available in this build; use `host` or `sim:NAME`"
-    )]
-    NotInThisBuild {
-        /// As given.
-        spec: String,
-    },
     /// Constants that cannot be parsed or are out of range.
     #[error("cannot use the accelerator constants `{file}`: {why}")]
     Constants {

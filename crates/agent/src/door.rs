@@ -84,7 +84,7 @@ impl Door {
     ///
     /// # Errors
     /// [`CsdError::Place`] when the address cannot be had, [`CsdError::Unauthenticated`] for
-    /// TCP beyond this machine without a key, [`CsdError::NotInBuild`].
+    /// TCP beyond this machine without a key.
     pub fn open(address: &Address, key: Option<Key>) -> Result<Self, CsdError> {
         if let Address::Spool(path) = address {
             let way = Way::Spool(SpoolDir::open(path.clone())?);

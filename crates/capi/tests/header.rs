@@ -37,7 +37,7 @@ fn the_header_is_what_the_code_says() {
 #[test]
 fn the_header_names_every_option() {
     let header = made();
-    let table = include_str!("../../runtime/src/options.rs").lines();
+    let table = include_str!("../../runtime/src/config/options.rs").lines();
     let rows = table.filter_map(|line| line.strip_prefix("//! | `"));
     let names = rows.filter_map(|row| row.split(" | ").next());
     let names = names.flat_map(|names| names.split(", "));

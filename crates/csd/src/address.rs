@@ -14,8 +14,7 @@ use crate::spool::Spool;
 use crate::stream::Stream;
 use crate::{CsdError, Transport};
 
-const EXPECTED: &str = "expected tcp://HOST:PORT, unix:///PATH, vsock://CID:PORT, \
-     spool:///DIRECTORY, nvme:///dev/ngXnY or nvme-tcp://HOST:PORT[/NQN]";
+const EXPECTED: &str = "expected tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY";
 
 /// Where a device listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,19 +28,16 @@ pub enum Address {
     },
     /// A Unix socket.
     Unix(PathBuf),
-    /// A port of a virtual machine's host or guest.
-    Vsock {
-        /// The context id.
-        cid: u32,
-        /// The port.
-        port: u32,
-    },
     /// A directory that host and device share.
     Spool(PathBuf),
-    /// A local NVMe namespace; the whole SPEC.
-    Nvme(String),
-    /// An NVMe subsystem behind TCP; the whole SPEC.
-    NvmeTcp(String),
+}
+
+impl Address {
+    /// What is said where only a socket will do.
+    pub(crate) fn is_no_socket(&self) -> CsdError {
+        let why = "it is a directory, not a socket".to_owned();
+        CsdError::Address { address: self.to_string(), why }
+    }
 }
 
 impl FromStr for Address {
@@ -68,23 +64,6 @@ impl FromStr for Address {
             "spool" => absolute(rest).map(Self::Spool).ok_or_else(|| {
                 wrong("expected spool:///DIRECTORY with an absolute path")
             }),
-            "vsock" => {
-                let numbers = rest.split_once(':');
-                let numbers = numbers.and_then(|(cid, port)| {
-                    Some((cid.parse().ok()?, port.parse().ok()?))
-                });
-                let (cid, port) = numbers
-                    .ok_or_else(|| wrong("expected vsock://CID:PORT with two numbers"))?;
-                Ok(Self::Vsock { cid, port })
-            }
-            "nvme" if rest.starts_with("/dev/") => Ok(Self::Nvme(spec.to_owned())),
-            "nvme" => Err(wrong("expected nvme:///dev/ngXnY")),
-            "nvme-tcp"
-                if host_and_port(rest.split('/').next().unwrap_or("")).is_some() =>
-            {
-                Ok(Self::NvmeTcp(spec.to_owned()))
-            }
-            "nvme-tcp" => Err(wrong("expected nvme-tcp://HOST:PORT[/NQN]")),
             _ => Err(wrong(EXPECTED)),
         }
     }
@@ -98,9 +77,7 @@ impl fmt::Display for Address {
             }
             Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
-            Self::Vsock { cid, port } => write!(f, "vsock://{cid}:{port}"),
             Self::Spool(path) => write!(f, "spool://{}", path.display()),
-            Self::Nvme(spec) | Self::NvmeTcp(spec) => f.write_str(spec),
         }
     }
 }
@@ -139,7 +116,7 @@ impl Default for ConnectOptions {
 ///
 /// # Errors
 /// [`CsdError::Unreachable`], [`CsdError::Unauthenticated`] when a key is needed or cannot
-/// be read, [`CsdError::NotInBuild`].
+/// be read.
 pub fn connect(
     address: &Address,
     options: &ConnectOptions,
@@ -150,9 +127,6 @@ pub fn connect(
             Ok(Box::new(Stream::connect(address, key, options.timeout)?))
         }
         Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, options.timeout)?)),
-        Address::Vsock { .. } | Address::Nvme(_) | Address::NvmeTcp(_) => {
-            Err(CsdError::NotInBuild { address: address.to_string() })
-        }
     }
 }
 
@@ -167,10 +141,7 @@ mod tests {
             "tcp://127.0.0.1:0",
             "tcp://[::1]:7070",
             "unix:///run/agent.sock",
-            "vsock://3:7070",
             "spool:///mnt/csd0",
-            "nvme:///dev/ng0n3",
-            "nvme-tcp://nas:4420/nqn.2026-01.example:csd",
         ] {
             let address: Address = spec.parse().unwrap();
             assert_eq!(address.to_string(), spec);
@@ -191,21 +162,10 @@ mod tests {
             ("tcp://::1:7070", "tcp://HOST:PORT"),
             ("unix://relative", "absolute"),
             ("spool://", "absolute"),
-            ("vsock://3", "two numbers"),
-            ("nvme://ng0n1", "/dev/ngXnY"),
-            ("nvme-tcp://nas", "nvme-tcp://HOST:PORT"),
+            ("nvme:///dev/ng0n1", "or spool"),
         ] {
             let error = spec.parse::<Address>().unwrap_err().to_string();
             assert!(error.contains(expected), "{spec}: {error}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_in_the_build_says_so() {
-        for spec in ["vsock://3:7070", "nvme:///dev/ng0n1", "nvme-tcp://nas:4420"] {
-            let error = connect(&spec.parse().unwrap(), &ConnectOptions::default());
-            let error = error.unwrap_err().to_string();
-            assert!(error.contains("not available in this build"), "{error}");
         }
     }
 }

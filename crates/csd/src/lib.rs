@@ -121,14 +121,6 @@ pub enum CsdError {
         /// What is wrong and what is expected.
         why: String,
     },
-    /// A kind of address that this build does not serve.
-    #[error(
-        "`{address}` is not available in this build; use tcp://, unix:// or spool://"
-    )]
-    NotInBuild {
-        /// As given.
-        address: String,
-    },
     /// The device's own address or directory cannot be used.
     #[error("cannot {doing} `{place}`; is it free, writable and not full?")]
     Place {

@@ -43,7 +43,8 @@ impl Listener {
     ///
     /// # Errors
     /// [`CsdError::Place`] when the address cannot be had, [`CsdError::Unauthenticated`]
-    /// for TCP beyond this machine without a key, [`CsdError::NotInBuild`].
+    /// for TCP beyond this machine without a key, [`CsdError::Address`] for
+    /// a directory.
     pub fn bind(address: &Address, key: Option<&Key>) -> Result<Self, CsdError> {
         let failed = place_error("listen at", address);
         match address {
@@ -70,12 +71,7 @@ impl Listener {
                 let socket = Bound::Unix(socket, path.clone());
                 Ok(Self { address: address.clone(), socket })
             }
-            Address::Vsock { .. }
-            | Address::Spool(_)
-            | Address::Nvme(_)
-            | Address::NvmeTcp(_) => {
-                Err(CsdError::NotInBuild { address: address.to_string() })
-            }
+            Address::Spool(_) => Err(address.is_no_socket()),
         }
     }
 

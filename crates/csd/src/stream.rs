@@ -41,7 +41,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`CsdError::Unreachable`]; [`CsdError::Unauthenticated`] for TCP beyond this machine
-    /// without a key; [`CsdError::NotInBuild`] for other addresses.
+    /// without a key; [`CsdError::Address`] for a directory.
     pub fn connect(
         address: &Address,
         key: Option<Key>,
@@ -61,12 +61,7 @@ impl Stream {
                 connect_tcp(&found, timeout).map_err(unreachable)?.into()
             }
             Address::Unix(path) => UnixStream::connect(path).map_err(unreachable)?.into(),
-            Address::Vsock { .. }
-            | Address::Spool(_)
-            | Address::Nvme(_)
-            | Address::NvmeTcp(_) => {
-                return Err(CsdError::NotInBuild { address: address.to_string() });
-            }
+            Address::Spool(_) => return Err(address.is_no_socket()),
         };
         Self::over_socket(socket, address.to_string(), key, timeout)
     }

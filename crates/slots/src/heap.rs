@@ -8,7 +8,21 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 use crate::SlotError;
-use crate::memory::{Backing, SLOT_ALIGN};
+use crate::memory::{Backing, Kind, SLOT_ALIGN};
+
+/// Ordinary memory of this process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Heap;
+
+impl Kind for Heap {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn allocate(&self, bytes: usize) -> Option<Result<Backing, SlotError>> {
+        zeroed(bytes)
+    }
+}
 
 /// An allocation; whoever owns the value owns the bytes.
 #[derive(Debug)]
@@ -36,7 +50,7 @@ impl Drop for Allocation {
 /// Aligned by hand: an allocator that is asked for zeros at a large alignment writes them,
 /// while those at its own alignment are the system's, and cost neither time nor memory until
 /// they are used. `None` for no bytes and for more than can be addressed.
-pub(crate) fn zeroed(len: usize) -> Option<Result<Backing, SlotError>> {
+fn zeroed(len: usize) -> Option<Result<Backing, SlotError>> {
     let padded = len.checked_next_multiple_of(SLOT_ALIGN).filter(|bytes| *bytes > 0)?;
     let with_room = padded.checked_add(SLOT_ALIGN)?;
     let layout = Layout::from_size_align(with_room, 1).ok()?;

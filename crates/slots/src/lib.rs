@@ -13,11 +13,13 @@
 pub mod conformance;
 mod heap;
 mod memory;
+mod pool;
 mod produce;
 mod ring;
 mod slot;
 
-pub use memory::{Backing, Heap, Kind, Registration, SLOT_ALIGN};
+pub use heap::Heap;
+pub use memory::{Backing, Kind, Registration, SLOT_ALIGN};
 pub use produce::{
     Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection,
 };

@@ -14,7 +14,6 @@ use std::fmt::Debug;
 use std::ptr::NonNull;
 
 use crate::SlotError;
-use crate::heap;
 
 /// Every slot begins at a multiple of this many bytes and has whole blocks of them to
 /// itself: what O_DIRECT reads and page-locked copies need.
@@ -49,20 +48,6 @@ pub trait Kind: Debug + Send + Sync {
 
 /// Somebody knows of a slot's memory; dropping this ends that.
 pub trait Registration: Debug + Send + Sync {}
-
-/// Ordinary memory of this process.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Heap;
-
-impl Kind for Heap {
-    fn name(&self) -> &'static str {
-        "host"
-    }
-
-    fn allocate(&self, bytes: usize) -> Option<Result<Backing, SlotError>> {
-        heap::zeroed(bytes)
-    }
-}
 
 /// Bytes somewhere, and whoever frees them when dropped.
 #[derive(Debug)]

@@ -3,11 +3,13 @@
 //! A ring bounds the run: whoever wants to make a batch takes a slot or waits. It does not
 //! know what lies in a slot. Read `slot.rs` next.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::SlotError;
-use crate::memory::{Heap, Kind, Memory};
+use crate::heap::Heap;
+use crate::memory::{Kind, Memory};
+use crate::pool::Pool;
 use crate::slot::Slot;
 
 /// How much memory a ring has.
@@ -23,15 +25,8 @@ pub struct RingConfig {
 /// memory is freed when the last handle and the last slot are gone.
 #[derive(Debug, Clone)]
 pub struct Ring {
-    shared: Arc<Shared>,
-}
-
-/// What the handles and the slots of one ring share.
-#[derive(Debug)]
-pub(crate) struct Shared {
     config: RingConfig,
-    free: Mutex<Vec<Memory>>,
-    returned: Condvar,
+    pool: Arc<Pool>,
 }
 
 impl Ring {
@@ -57,8 +52,7 @@ impl Ring {
         let free = (0..n_slots)
             .map(|_| Memory::new(kind, slot_bytes).ok_or_else(impossible)?)
             .collect::<Result<Vec<_>, SlotError>>()?;
-        let shared = Shared { config, free: Mutex::new(free), returned: Condvar::new() };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { config, pool: Arc::new(Pool::new(free)) })
     }
 
     /// Takes a free slot, waiting up to `timeout` for one; `None` when all stayed taken.
@@ -66,45 +60,25 @@ impl Ring {
     /// The slot holds whatever the batch before left in it.
     #[must_use]
     pub fn take(&self, timeout: Duration) -> Option<Slot> {
-        let (mut free, _) = self
-            .shared
-            .returned
-            .wait_timeout_while(self.shared.lock(), timeout, |free| free.is_empty())
-            .unwrap_or_else(PoisonError::into_inner);
-        let memory = free.pop()?;
-        Some(Slot::new(memory, Arc::clone(&self.shared)))
+        Some(Slot::new(self.pool.take(timeout)?, Arc::clone(&self.pool)))
     }
 
     /// Slots that nobody has at this moment.
     #[must_use]
     pub fn free(&self) -> u32 {
-        u32::try_from(self.shared.lock().len()).unwrap_or(u32::MAX)
+        u32::try_from(self.pool.n_free()).unwrap_or(u32::MAX)
     }
 
     /// All slots, free and taken.
     #[must_use]
     pub fn n_slots(&self) -> u32 {
-        self.shared.config.n_slots
+        self.config.n_slots
     }
 
     /// Bytes of one slot.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
-        self.shared.config.slot_bytes
-    }
-}
-
-impl Shared {
-    /// Takes a slot's memory back and wakes one who waits.
-    pub(crate) fn put_back(&self, memory: Memory) {
-        self.lock().push(memory);
-        self.returned.notify_one();
-    }
-
-    /// The free slots. Nobody can panic while holding this lock with the list half
-    /// changed, so a poisoned lock is as good as any.
-    fn lock(&self) -> MutexGuard<'_, Vec<Memory>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.config.slot_bytes
     }
 }
 

@@ -22,14 +22,14 @@ use loom::sync::Arc as Counted;
 use std::sync::Arc as Counted;
 
 use crate::memory::Memory;
-use crate::ring::Shared;
+use crate::pool::Pool;
 
 /// The exclusive owner of one slot, whatever its memory is. Dropping it puts the slot back
 /// into its ring.
 pub struct Slot {
     /// Some until `drop` gives it back.
     memory: Option<Memory>,
-    ring: Arc<Shared>,
+    pool: Arc<Pool>,
 }
 
 impl fmt::Debug for Slot {
@@ -39,8 +39,8 @@ impl fmt::Debug for Slot {
 }
 
 impl Slot {
-    pub(crate) fn new(memory: Memory, ring: Arc<Shared>) -> Self {
-        Self { memory: Some(memory), ring }
+    pub(crate) fn new(memory: Memory, pool: Arc<Pool>) -> Self {
+        Self { memory: Some(memory), pool }
     }
 
     /// Its bytes.
@@ -80,7 +80,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.ring.put_back(memory);
+            self.pool.put_back(memory);
         }
     }
 }

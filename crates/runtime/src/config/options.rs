@@ -1,0 +1,466 @@
+//! A loader's options as one JSON object: what Python, C and Rust say a run with.
+//!
+//! Text in, [`RunConfig`] out; every default of a loader lives in [`options`]. A key means
+//! what the flag of `bothends run` with its name means, in the words of training scripts:
+//!
+//! | key | value | if left out |
+//! |---|---|---|
+//! | `data` | path of the data set | – |
+//! | `recipe` | a built-in recipe's name, a file, or the recipe itself as an object | – |
+//! | `batch_size` | samples of a batch of one rank | 64 |
+//! | `seed` | of order and augmentation | 0 |
+//! | `shuffle` | `true`, `false`, or `"supplied"`: every epoch's order is given when it begins | `true` |
+//! | `limit`, `repeat` | first N samples only; times the data are run in an epoch | all, 1 |
+//! | `workers` | host threads, or `"auto"`: one per core | `"auto"` |
+//! | `csds` | list of devices, as `--csd` | none |
+//! | `key_file` | shared key for devices on other machines | none |
+//! | `strategy` | `ordered`, `relaxed`, `mte`, `wrr`, `cpu`, `csd` | `ordered` |
+//! | `objective` | `throughput`, `energy`, `host-cpu-cap=P` | `throughput` |
+//! | `output`, `layout` | `u8`, `f32`, `f16`, `bf16`; `nhwc`, `nchw` | `u8`, `nhwc` |
+//! | `rank`, `world_size` | this process among how many | 0, 1 |
+//! | `last` | `drop`, `pad`, `wrap` | `drop` |
+//! | `on_bad` | `raise`, `skip`, `replace`, `zero` | `raise` |
+//! | `audit` | percent of device batches that the host makes again | 0 |
+//! | `memory` | MiB that batches may take on the host, a limit | 160 for those in work, more where needed |
+//! | `held_batches` | batches the consumer may hold at once | 1 |
+//! | `reader` | `auto`, `uring`, `pread` | `auto` |
+//! | `side_index` | `auto` (kept in the cache directory), `beside` (the data), `off` | `auto` |
+//! | `page_cache` | `auto`, `through`, `past` | `auto` |
+
+use std::fs;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use bothends_core::one_line;
+use bothends_core::plan::{LastPolicy, Shuffle};
+use bothends_core::recipe::Recipe;
+use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_io::ReaderKind;
+use serde_json::{Map, Value};
+
+use crate::config::nearest::did_you_mean;
+use crate::config::run::{
+    MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
+};
+use crate::error::RuntimeError;
+
+/// Reads a loader's options. Blocks on the file system where `recipe` is a file.
+///
+/// # Errors
+/// [`RuntimeError::Options`] names the key, what it is and what is expected.
+pub fn options(json: &str) -> Result<RunConfig, RuntimeError> {
+    parse(json).map_err(RuntimeError::Options)
+}
+
+/// A line that names flags of the command line, with the keys of a loader instead.
+#[must_use]
+pub fn in_keys(line: &str) -> String {
+    const OTHERS: [(&str, &str); 5] = [
+        ("--csd", "csds"),
+        ("--world", "world_size"),
+        ("the path given with --data", "data"),
+        ("--resume", "load_state_dict"),
+        ("--checkpoint", "state_dict"),
+    ];
+    let mut line = line.to_owned();
+    for (flag, key) in OTHERS {
+        line = line.replace(flag, key);
+    }
+    let mut parts = line.split("--");
+    let mut keys = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !(c.is_ascii_lowercase() || c == '-'));
+        let (flag, rest) = part.split_at(end.unwrap_or(part.len()));
+        // Within a word, as in a path, two dashes begin no flag.
+        if keys.is_empty() || keys.ends_with([' ', '`', '(']) {
+            keys.push_str(&flag.replace('-', "_"));
+        } else {
+            keys.push_str("--");
+            keys.push_str(flag);
+        }
+        keys.push_str(rest);
+    }
+    keys
+}
+
+fn parse(json: &str) -> Result<RunConfig, String> {
+    let value = serde_json::from_str(json)
+        .map_err(|e| format!("the options are no JSON ({e}); give one object"))?;
+    let Value::Object(map) = value else {
+        return Err("the options are no JSON object".to_owned());
+    };
+    let mut keys = Keys(map);
+    let data =
+        keys.text("data")?.ok_or("`data` is missing; give the path of the data")?;
+    let recipe = recipe(keys.take("recipe"))?;
+    let config = RunConfig {
+        batch_size: keys.whole("batch_size", 1)?.unwrap_or(64),
+        seed: keys.whole("seed", 0)?.unwrap_or(0),
+        shuffle: keys.choice("shuffle", &shuffles())?.unwrap_or(Shuffle::Full),
+        limit: keys.whole("limit", 1)?,
+        repeat: keys.whole("repeat", 1)?.unwrap_or(1),
+        workers: workers(&mut keys)?,
+        read: read(&mut keys)?,
+        devices: devices(keys.take("csds"))?,
+        key_file: keys.text("key_file")?.map(PathBuf::from),
+        output: Output {
+            dtype: keys.choice("output", &DTYPES)?.unwrap_or(Dtype::U8),
+            layout: keys.choice("layout", &LAYOUTS)?.unwrap_or(Layout::Nhwc),
+        },
+        rank: RankConfig {
+            rank: keys.whole("rank", 0)?.unwrap_or(0),
+            world: keys.whole("world_size", 1)?.unwrap_or(1),
+            last: keys.choice("last", &LASTS)?.unwrap_or(LastPolicy::Drop),
+        },
+        audit_percent: keys.whole("audit", 0)?.unwrap_or(0),
+        held_batches: keys.whole("held_batches", 1)?.unwrap_or(1),
+        ..RunConfig::new(PathBuf::from(data), recipe)
+    };
+    let config = RunConfig {
+        strategy: keys.parsed("strategy")?.unwrap_or(config.strategy),
+        objective: keys.parsed("objective")?.unwrap_or(config.objective),
+        on_bad: keys.parsed("on_bad")?.unwrap_or(config.on_bad),
+        memory: match keys.whole::<u32>("memory", 1)? {
+            Some(mebibytes) => MemoryBudget::Total(mebibytes as usize * (1 << 20)),
+            None => MemoryBudget::Slots(160 << 20),
+        },
+        ..config
+    };
+    if config.audit_percent > 100 {
+        return Err(format!("`audit` is {}; it is a percentage", config.audit_percent));
+    }
+    keys.end()?;
+    Ok(config)
+}
+
+const DTYPES: [(&str, Dtype); 4] =
+    [("u8", Dtype::U8), ("f32", Dtype::F32), ("f16", Dtype::F16), ("bf16", Dtype::Bf16)];
+const LAYOUTS: [(&str, Layout); 2] = [("nhwc", Layout::Nhwc), ("nchw", Layout::Nchw)];
+const LASTS: [(&str, LastPolicy); 4] = [
+    ("drop", LastPolicy::Drop),
+    ("pad", LastPolicy::Pad),
+    ("wrap", LastPolicy::Wrap),
+    ("even", LastPolicy::Even),
+];
+const READERS: [(&str, ReaderKind); 3] = [
+    ("auto", ReaderKind::Auto),
+    ("uring", ReaderKind::Uring),
+    ("pread", ReaderKind::Pread),
+];
+const SIDE_INDEXES: [(&str, SideIndexUse); 3] = [
+    ("auto", SideIndexUse::Auto),
+    ("beside", SideIndexUse::Beside),
+    ("off", SideIndexUse::Off),
+];
+const PAGE_CACHES: [(&str, PageCacheUse); 3] = [
+    ("auto", PageCacheUse::Auto),
+    ("through", PageCacheUse::Through),
+    ("past", PageCacheUse::Past),
+];
+
+fn shuffles() -> [(Value, Shuffle); 3] {
+    [
+        (Value::Bool(true), Shuffle::Full),
+        (Value::Bool(false), Shuffle::None),
+        (Value::from("supplied"), Shuffle::Supplied),
+    ]
+}
+
+/// A recipe by its name, its file, or itself.
+fn recipe(value: Option<Value>) -> Result<Recipe, String> {
+    let names = || Recipe::builtin_names().collect::<Vec<_>>().join(", ");
+    let text = match value {
+        None => {
+            return Err(format!(
+                "`recipe` is missing; the built-in ones are {}",
+                names()
+            ));
+        }
+        Some(Value::String(text)) => text,
+        Some(object) => {
+            return Recipe::from_json(&object.to_string()).map_err(|e| one_line(&e));
+        }
+    };
+    if let Some(recipe) = Recipe::builtin(&text) {
+        return Ok(recipe);
+    }
+    let json = fs::read_to_string(&text).map_err(|e| {
+        let meant = did_you_mean(&text, Recipe::builtin_names());
+        let names = names();
+        format!(
+            "`recipe` is {text:?}: neither a built-in recipe ({names}) nor a file that can \
+             be read ({e}){meant}"
+        )
+    })?;
+    Recipe::from_json(&json).map_err(|e| format!("recipe {text}: {}", one_line(&e)))
+}
+
+fn workers(keys: &mut Keys) -> Result<u32, String> {
+    let is_auto = keys.0.get("workers").is_none_or(|value| value == "auto");
+    if !is_auto {
+        let workers = keys.whole("workers", 1)?.unwrap_or(1);
+        return match workers {
+            1..=4096 => Ok(workers),
+            _ => Err(format!(
+                "`workers` is {workers}; it must be at most 4096, or \"auto\""
+            )),
+        };
+    }
+    keys.take("workers");
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Ok(u32::try_from(cores).unwrap_or(u32::MAX))
+}
+
+fn read(keys: &mut Keys) -> Result<ReadConfig, String> {
+    let defaults = ReadConfig::default();
+    Ok(ReadConfig {
+        kind: keys.choice("reader", &READERS)?.unwrap_or(defaults.kind),
+        side_index: keys
+            .choice("side_index", &SIDE_INDEXES)?
+            .unwrap_or(defaults.side_index),
+        page_cache: keys
+            .choice("page_cache", &PAGE_CACHES)?
+            .unwrap_or(defaults.page_cache),
+        ..defaults
+    })
+}
+
+fn devices(
+    value: Option<Value>,
+) -> Result<Vec<crate::devices::spec::DeviceSpec>, String> {
+    let specs = match value {
+        None => Vec::new(),
+        Some(Value::Array(specs)) => specs,
+        Some(other) => {
+            return Err(format!("`csds` is {other}; give a list of texts"));
+        }
+    };
+    let device = |spec: Value| {
+        let text =
+            spec.as_str().ok_or("`csds` holds more than texts; give a list of them")?;
+        text.parse().map_err(|e: RuntimeError| e.to_string())
+    };
+    specs.into_iter().map(device).collect()
+}
+
+/// The keys that have not been read yet. `null` is the same as left out.
+struct Keys(Map<String, Value>);
+
+impl Keys {
+    fn take(&mut self, key: &str) -> Option<Value> {
+        self.0.remove(key).filter(|value| !value.is_null())
+    }
+
+    fn text(&mut self, key: &str) -> Result<Option<String>, String> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(format!("`{key}` is {other}; give a text")),
+        }
+    }
+
+    fn whole<T: TryFrom<u64>>(
+        &mut self,
+        key: &str,
+        least: u64,
+    ) -> Result<Option<T>, String> {
+        let Some(value) = self.take(key) else { return Ok(None) };
+        let number = value.as_u64().filter(|number| *number >= least);
+        match number.and_then(|number| T::try_from(number).ok()) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                Err(format!("`{key}` is {value}; it must be a whole number from {least}"))
+            }
+        }
+    }
+
+    fn choice<N: Named, T: Copy>(
+        &mut self,
+        key: &str,
+        choices: &[(N, T)],
+    ) -> Result<Option<T>, String> {
+        let Some(value) = self.take(key) else { return Ok(None) };
+        if let Some((_, chosen)) = choices.iter().find(|(name, _)| name.is(&value)) {
+            return Ok(Some(*chosen));
+        }
+        let names: Vec<_> = choices.iter().map(|(name, _)| name.shown()).collect();
+        let plain: Vec<_> = names.iter().map(|name| name.trim_matches('"')).collect();
+        let meant = did_you_mean(value.as_str().unwrap_or_default(), plain);
+        Err(format!("`{key}` is {value}; it must be one of {}{meant}", names.join(", ")))
+    }
+
+    fn parsed<T: FromStr<Err: ToString>>(
+        &mut self,
+        key: &str,
+    ) -> Result<Option<T>, String> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let parsed = text.parse::<T>().map(Some);
+        parsed.map_err(|e| format!("`{key}`: {}", ToString::to_string(&e)))
+    }
+
+    /// Every key has been read.
+    fn end(self) -> Result<(), String> {
+        match self.0.keys().next() {
+            None => Ok(()),
+            Some(key) => {
+                let meant = did_you_mean(key, KEYS);
+                Err(format!("`{key}` is no option of a loader{meant}"))
+            }
+        }
+    }
+}
+
+/// Every key, for messages.
+const KEYS: [&str; 24] = [
+    "data",
+    "recipe",
+    "batch_size",
+    "seed",
+    "shuffle",
+    "limit",
+    "repeat",
+    "workers",
+    "csds",
+    "key_file",
+    "strategy",
+    "objective",
+    "output",
+    "layout",
+    "rank",
+    "world_size",
+    "last",
+    "on_bad",
+    "audit",
+    "memory",
+    "held_batches",
+    "reader",
+    "side_index",
+    "page_cache",
+];
+
+/// What a choice is called by.
+trait Named {
+    fn is(&self, value: &Value) -> bool;
+    fn shown(&self) -> String;
+}
+
+impl Named for &str {
+    fn is(&self, value: &Value) -> bool {
+        value == *self
+    }
+
+    fn shown(&self) -> String {
+        format!("\"{self}\"")
+    }
+}
+
+impl Named for Value {
+    fn is(&self, value: &Value) -> bool {
+        value == self
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(json: &str) -> String {
+        options(json).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn two_keys_are_enough() {
+        let config = options(r#"{"data": "/data", "recipe": "imagenet-eval"}"#).unwrap();
+        assert_eq!((config.batch_size, config.seed, config.repeat), (64, 0, 1));
+        assert_eq!(config.rank.last, LastPolicy::Drop);
+        assert_eq!(config.shuffle, Shuffle::Full);
+        assert!(config.workers >= 1);
+    }
+
+    #[test]
+    fn every_key_of_the_table_is_read() {
+        let recipe = Recipe::builtin("raw").unwrap().to_json();
+        let json = format!(
+            r#"{{"data": "d", "recipe": {recipe}, "batch_size": 7, "seed": 8, "limit": 9,
+            "shuffle": false, "repeat": 2, "workers": 3, "csds": ["tcp://nas:7070"],
+            "key_file": "k", "strategy": "relaxed", "objective": "energy", "output": "f32",
+            "layout": "nchw", "rank": 1, "world_size": 2, "last": "wrap", "on_bad": "skip",
+            "audit": 5, "memory": 64, "held_batches": 3, "reader": "pread",
+            "side_index": "off", "page_cache": "past"}}"#
+        );
+        let config = options(&json).unwrap();
+        assert_eq!((config.batch_size, config.seed, config.limit), (7, 8, Some(9)));
+        assert_eq!((config.repeat, config.workers, config.devices.len()), (2, 3, 1));
+        assert_eq!(config.shuffle, Shuffle::None);
+        assert_eq!(config.output.dtype, Dtype::F32);
+        assert_eq!((config.rank.rank, config.rank.world), (1, 2));
+        assert_eq!((config.audit_percent, config.held_batches), (5, 3));
+        assert_eq!(config.memory, MemoryBudget::Total(64 << 20));
+        assert_eq!(config.read.kind, ReaderKind::Pread);
+        let documented = include_str!("options.rs").lines();
+        let keys = documented.filter_map(|line| line.strip_prefix("//! | `"));
+        let keys = keys.map(|line| line.split(" | ").next().unwrap());
+        let names: Vec<_> = keys
+            .flat_map(|names| names.split(", ").map(|n| n.replace('`', "")))
+            .collect();
+        assert!(names.len() > 20, "{names:?}");
+        for name in names {
+            assert!(json.contains(&format!("\"{name}\":")), "{name} is not in the test");
+        }
+    }
+
+    #[test]
+    fn a_wrong_option_is_named_with_what_is_expected() {
+        let table = [
+            ("[]", "no JSON object"),
+            ("{", "the options are no JSON"),
+            (r#"{"recipe": "raw"}"#, "`data` is missing"),
+            (r#"{"data": "d"}"#, "`recipe` is missing; the built-in ones are imagenet-"),
+            (r#"{"data": "d", "recipe": "nope"}"#, "neither a built-in recipe ("),
+            (r#"{"data": "d", "recipe": {"ops": 1}}"#, "ops"),
+            (r#"{"data": 1, "recipe": "raw"}"#, "`data` is 1; give a text"),
+        ];
+        for (json, part) in table {
+            assert!(error(json).contains(part), "{json}: {}", error(json));
+        }
+        let table = [
+            (r#""batch_size": 0"#, "`batch_size` is 0; it must be a whole number from 1"),
+            (r#""batch_size": -1"#, "`batch_size` is -1"),
+            (r#""batch_size": 4294967296"#, "`batch_size` is 4294967296"),
+            (r#""batch_size": 1.5"#, "`batch_size` is 1.5"),
+            (r#""workers": "many""#, "`workers` is \"many\""),
+            (r#""workers": 4097"#, "at most 4096"),
+            (
+                r#""shuffle": 1"#,
+                "`shuffle` is 1; it must be one of true, false, \"supplied\"",
+            ),
+            (
+                r#""output": "f64""#,
+                "it must be one of \"u8\", \"f32\", \"f16\", \"bf16\"",
+            ),
+            (r#""strategy": "best""#, "`strategy`: "),
+            (r#""on_bad": "ignore""#, "use raise, skip, replace or zero"),
+            (r#""csds": "tcp://nas:1""#, "give a list of texts"),
+            (r#""csds": [3]"#, "`csds` holds more than texts"),
+            (r#""csds": ["x"]"#, "x"),
+            (r#""audit": 101"#, "`audit` is 101; it is a percentage"),
+            (r#""bacth_size": 3"#, "`bacth_size` is no option of a loader"),
+        ];
+        for (key, part) in table {
+            let json = format!(r#"{{"data": "d", "recipe": "raw", {key}}}"#);
+            assert!(error(&json).contains(part), "{json}: {}", error(&json));
+        }
+    }
+
+    #[test]
+    fn flags_in_a_line_become_keys() {
+        assert_eq!(
+            in_keys("use --on-bad skip, or --world 2 and `--csd X`, /a--b-c, --last pad"),
+            "use on_bad skip, or world_size 2 and `csds X`, /a--b-c, last pad"
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! What a run is told: complete, in range, no defaults hidden further down.
+//!
+//! Text (flags, JSON) is turned into these values by the front doors; nothing here reads an
+//! environment variable or a file.
+
+use std::path::PathBuf;
+
+use bothends_core::objective::Objective;
+use bothends_core::plan::{LastPolicy, Shuffle};
+use bothends_core::recipe::Recipe;
+use bothends_core::select::StrategyConfig;
+use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_io::ReaderKind;
+
+use crate::devices::spec::DeviceSpec;
+use crate::read::redecode::Redecoder;
+use crate::read::supplied::Supplied;
+
+/// What happens to a sample that cannot be read or decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadPolicy {
+    /// The run ends with an error that names file and sample.
+    Raise,
+    /// Its slot is left out: the batch is shorter.
+    Skip,
+    /// Another sample of the data set, chosen by the sample's key, takes the slot.
+    Replace,
+    /// The slot is zeros with the sample's own label.
+    Zero,
+}
+
+impl BadPolicy {
+    /// Every policy with its name on the command line.
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("raise", Self::Raise),
+        ("skip", Self::Skip),
+        ("replace", Self::Replace),
+        ("zero", Self::Zero),
+    ];
+
+    /// The policy's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES
+            .iter()
+            .find(|(_, policy)| *policy == self)
+            .map_or("", |(name, _)| name)
+    }
+}
+
+impl std::str::FromStr for BadPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::NAMES
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, policy)| *policy)
+            .ok_or_else(|| {
+                format!(
+                    "`{text}` is no bad-sample policy; use raise, skip, replace or zero"
+                )
+            })
+    }
+}
+
+/// How samples are read.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadConfig {
+    /// Which reader; `Auto` takes `io_uring` where the kernel has it.
+    pub kind: ReaderKind,
+    /// Reads in flight at most.
+    pub depth: u32,
+    /// Bytes of one pooled buffer; larger records get an allocation of their own.
+    pub buffer_bytes: u32,
+    /// Whether workers use and extend the side index.
+    pub side_index: SideIndexUse,
+    /// Whether the host reads through the page cache.
+    pub page_cache: PageCacheUse,
+}
+
+/// Whether the host reads through the page cache. The bytes are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageCacheUse {
+    /// When all of the data set takes at most half of the memory that is available: then only
+    /// the first epoch waits for the disk. Larger data go past it, for they would push out of
+    /// it what others need, and be gone themselves before they are read again.
+    Auto,
+    /// Always.
+    Through,
+    /// Never, where the file system allows that (O_DIRECT).
+    Past,
+}
+
+/// Whether what is learnt about images is kept from epoch to epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SideIndexUse {
+    /// In the user's cache directory, within a limit.
+    Auto,
+    /// Beside the data, for storage that several machines share; in the cache directory where
+    /// that may not be written.
+    Beside,
+    /// Neither read nor written.
+    Off,
+}
+
+impl Default for ReadConfig {
+    fn default() -> Self {
+        Self {
+            kind: ReaderKind::Auto,
+            depth: 16,
+            buffer_bytes: 256 << 10,
+            side_index: SideIndexUse::Auto,
+            page_cache: PageCacheUse::Auto,
+        }
+    }
+}
+
+/// Memory that batches may take on the host, in bytes: slots that prongs fill, batches in the
+/// output's form, and what mixing keeps. What a worker or a reader keeps for the sample it is at,
+/// and the table of the data set, come on top.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryBudget {
+    /// So much for slots that prongs fill, and more where they could make no progress with
+    /// that; the rest as is needed.
+    Slots(usize),
+    /// So much for all; a run that cannot do with it is refused.
+    Total(usize),
+}
+
+/// The part of the plan this process delivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankConfig {
+    /// This process's number, from 0.
+    pub rank: u32,
+    /// How many processes share the epoch.
+    pub world: u32,
+    /// What becomes of a last, incomplete step.
+    pub last: LastPolicy,
+}
+
+/// Everything a run needs to know.
+#[derive(Debug, Clone)]
+pub struct RunConfig {
+    /// A folder of class folders, a folder of CIFAR-10 binary batches, or a list; the root
+    /// of `supplied` files, or what supplied records are called.
+    pub data: PathBuf,
+    /// The samples, where the caller lists them itself.
+    pub supplied: Option<Supplied>,
+    /// What is done to every sample.
+    pub recipe: Recipe,
+    /// Slots of a batch.
+    pub batch_size: u32,
+    /// Seed of order and augmentation.
+    pub seed: u64,
+    /// Order of an epoch.
+    pub shuffle: Shuffle,
+    /// Only the first so many samples of the data set; `None` = all.
+    pub limit: Option<u64>,
+    /// How often the data set is run in one epoch, with distinct sample ids.
+    pub repeat: u32,
+    /// Host worker threads.
+    pub workers: u32,
+    /// How samples are read.
+    pub read: ReadConfig,
+    /// The devices of the back.
+    pub devices: Vec<DeviceSpec>,
+    /// Shared key of transports that leave this machine.
+    pub key_file: Option<PathBuf>,
+    /// Who claims what, what is delivered next.
+    pub strategy: StrategyConfig,
+    /// What an epoch is run for.
+    pub objective: Objective,
+    /// Element type and order of delivered batches.
+    pub output: Output,
+    /// Rank, world and the policy for a last, incomplete step.
+    pub rank: RankConfig,
+    /// Who decodes what `ops` refuses, before it is a bad sample.
+    pub redecoder: Option<Redecoder>,
+    /// What happens to a bad sample.
+    pub on_bad: BadPolicy,
+    /// Percentage of device batches that the host recomputes to catch a device that lies.
+    pub audit_percent: u8,
+    /// What batches may take on the host.
+    pub memory: MemoryBudget,
+    /// Batches that the consumer may hold at once and still be given the next: 1 or more.
+    pub held_batches: u32,
+}
+
+impl RunConfig {
+    /// The smallest run over a data set: one host worker, no device, batches of 16 `u8`
+    /// samples in plan order, every sample delivered, a bad one ends it.
+    #[must_use]
+    pub fn new(data: PathBuf, recipe: Recipe) -> Self {
+        Self {
+            data,
+            supplied: None,
+            recipe,
+            batch_size: 16,
+            seed: 0,
+            shuffle: Shuffle::Full,
+            limit: None,
+            repeat: 1,
+            workers: 1,
+            read: ReadConfig::default(),
+            devices: Vec::new(),
+            key_file: None,
+            strategy: StrategyConfig::Ordered,
+            objective: Objective::Throughput,
+            output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
+            rank: RankConfig { rank: 0, world: 1, last: LastPolicy::Pad },
+            redecoder: None,
+            on_bad: BadPolicy::Raise,
+            audit_percent: 0,
+            memory: MemoryBudget::Slots(192 << 20),
+            held_batches: 1,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A producer with a thread of its own, for those whose calls wait for somebody else: devices.
+//!
+//! [`Threaded`] is a producer again, whose calls do not wait. The thread decides nothing: late,
+//! repeated and revoked results are reported, and the collector's ledger says what counts.
+
+use std::time::Duration;
+
+use bothends_csd::Transport;
+use bothends_slots::{
+    Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection, Slot,
+};
+use crossbeam::channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded};
+
+use crate::collect::bell::Bell;
+use crate::threads::shutdown::{PATIENCE, Stop};
+
+/// How long a fresh answer leaves the thread listening for the next job first: the
+/// collector answers within microseconds, and polling the device can wait that long.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(2);
+
+/// Wait for an answer; new jobs are looked for in between.
+const POLL_PATIENCE: Duration = Duration::from_millis(20);
+
+/// What the thread is asked to do.
+#[derive(Debug)]
+enum Order {
+    Submit(Job, Slot),
+    Revoke(JobId),
+    /// What was submitted before is nobody's; answers are of this round from now on.
+    Abandon(u64),
+}
+
+/// What the thread says, and in which round.
+type Said = (u64, Result<Polled, Lost>);
+
+/// The end of a producer's thread that does not wait.
+#[derive(Debug)]
+pub(crate) struct Threaded {
+    orders: Sender<Order>,
+    said: Receiver<Said>,
+    /// Jobs it takes at a time, and how many it has.
+    depth: u32,
+    open: u32,
+    round: u64,
+    lost: Option<String>,
+}
+
+/// What one producer's thread owns.
+#[derive(Debug)]
+pub(crate) struct ProducerLoop {
+    producer: Box<dyn Transport>,
+    orders: Receiver<Order>,
+    says: Sender<Said>,
+    bell: Bell,
+    stop: Stop,
+    open: u32,
+    round: u64,
+}
+
+/// A producer in two: the end to hold, and the loop for a thread to run.
+pub(crate) fn threaded(
+    producer: Box<dyn Transport>,
+    depth: u32,
+    (bell, stop): (Bell, Stop),
+) -> (Threaded, ProducerLoop) {
+    // Every open job may be revoked once, and all be abandoned.
+    let (orders_in, orders) = bounded(2 * depth as usize + 2);
+    let (says, said) = crossbeam::channel::unbounded();
+    let ours = Threaded { orders: orders_in, said, depth, open: 0, round: 0, lost: None };
+    let its = ProducerLoop { producer, orders, says, bell, stop, open: 0, round: 0 };
+    (ours, its)
+}
+
+impl Threaded {
+    fn check(&self) -> Result<(), Lost> {
+        match &self.lost {
+            None => Ok(()),
+            Some(why) => Err(Lost(why.clone().into())),
+        }
+    }
+
+    fn order(&self, order: Order) -> Result<(), Lost> {
+        self.check()?;
+        self.orders.send(order).map_err(|_| ended())
+    }
+
+    /// What the thread has said; an answer of an earlier round is nobody's.
+    fn heard(&mut self, (round, said): Said) -> Result<Polled, Lost> {
+        let is_answer = matches!(said, Ok(Polled::Completion(_)));
+        if is_answer && round != self.round {
+            return Ok(Polled::Extra);
+        }
+        self.open -= u32::from(is_answer);
+        if let Err(lost) = &said {
+            self.lost = Some(lost.to_string());
+        }
+        said
+    }
+}
+
+fn ended() -> Lost {
+    Lost("its thread has ended".into())
+}
+
+impl Producer for Threaded {
+    fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        let reject = |job, slot, why| Err(Box::new(Rejected { job, slot, why }));
+        if let Err(lost) = self.check() {
+            return reject(job, slot, lost.into());
+        }
+        if self.open >= self.depth {
+            return reject(job, slot, Rejection::Full);
+        }
+        match self.orders.send(Order::Submit(job, slot)) {
+            Ok(()) => {
+                self.open += 1;
+                Ok(())
+            }
+            Err(SendError(Order::Submit(job, slot))) => reject(job, slot, ended().into()),
+            Err(SendError(_)) => Ok(()),
+        }
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
+        let said = match self.said.recv_timeout(timeout) {
+            Ok(said) => said,
+            Err(RecvTimeoutError::Timeout) => return Ok(Polled::Nothing),
+            Err(RecvTimeoutError::Disconnected) => {
+                self.check()?;
+                return Err(ended());
+            }
+        };
+        self.heard(said)
+    }
+
+    fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
+        self.order(Order::Revoke(job))
+    }
+
+    fn abandon(&mut self) -> Result<(), Lost> {
+        self.round += 1;
+        self.open = 0;
+        self.order(Order::Abandon(self.round))
+    }
+}
+
+impl ProducerLoop {
+    /// The loop of the thread, until nobody holds the other end. Gives the producer back,
+    /// with nothing under way, or why it is lost.
+    pub(crate) fn run(mut self) -> Result<Box<dyn Transport>, String> {
+        let served = self.serve().and_then(|()| self.producer.abandon());
+        if let Err(lost) = served {
+            let why = lost.to_string();
+            self.say(Err(lost));
+            return Err(why);
+        }
+        Ok(self.producer)
+    }
+
+    fn serve(&mut self) -> Result<(), Lost> {
+        let mut listen = PATIENCE;
+        while !self.stop.is_set() {
+            match self.orders.recv_timeout(listen) {
+                Ok(order) => {
+                    self.obey(order)?;
+                    listen = Duration::ZERO;
+                    continue;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            // With nothing under way this only notices that a device is gone.
+            let patience = if self.open == 0 { Duration::ZERO } else { POLL_PATIENCE };
+            listen = match self.producer.poll(patience)? {
+                Polled::Nothing if self.open == 0 => PATIENCE,
+                Polled::Nothing => Duration::ZERO,
+                polled @ (Polled::Completion(_) | Polled::Extra) => {
+                    self.open -= u32::from(matches!(polled, Polled::Completion(_)));
+                    self.say(Ok(polled));
+                    ANSWER_PATIENCE
+                }
+            };
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, order: Order) -> Result<(), Lost> {
+        match order {
+            Order::Revoke(job) => self.producer.revoke(job),
+            Order::Abandon(round) => {
+                (self.round, self.open) = (round, 0);
+                self.producer.abandon()
+            }
+            Order::Submit(job, slot) => {
+                let Err(rejected) = self.producer.submit(job, slot) else {
+                    self.open += 1;
+                    return Ok(());
+                };
+                let Rejected { job, slot, why } = *rejected;
+                let outcome = match why {
+                    Rejection::Lost(lost) => return Err(lost),
+                    Rejection::Full => Outcome::NotBegun,
+                    Rejection::Impossible(reason) => Outcome::Failed { reason },
+                };
+                let completion = Completion { job: job.id, slot, outcome, work_ns: None };
+                self.say(Ok(Polled::Completion(completion)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Says it to whoever holds the other end; nobody need.
+    fn say(&self, said: Result<Polled, Lost>) {
+        if self.says.send((self.round, said)).is_ok() {
+            self.bell.ring();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+    use bothends_csd::Session;
+    use bothends_csd::conformance::{BAD_SAMPLE, EchoServe, SLOTS, echo};
+    use bothends_csd::loopback::Loopback;
+    use bothends_slots::conformance::produce;
+
+    use super::*;
+    use crate::collect::bell::bell;
+
+    fn session() -> Session {
+        Session {
+            recipe: String::new(),
+            recipe_hash: 0,
+            seed: 0,
+            sample_bytes: 300,
+            max_batch: 8,
+            manifest: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_producer_on_a_thread_is_a_producer() {
+        produce::all(&mut || {
+            let mut device = Loopback::new(Box::new(EchoServe::default()));
+            device.hello().unwrap();
+            device.open(&session()).unwrap();
+            let (bell, _) = bell();
+            let ends = (bell, Stop::default());
+            let (ours, its) = threaded(Box::new(device), SLOTS, ends);
+            std::thread::spawn(move || its.run());
+            let expected = |epoch: EpochIdx, sample: SampleId| {
+                let (id, batch) = (JobId(0), BatchIdx(0));
+                let job = Job { id, epoch, batch, samples: vec![sample] };
+                (sample != BAD_SAMPLE).then(|| echo(&session(), &job))
+            };
+            produce::Subject {
+                producer: Box::new(ours),
+                capacity: SLOTS,
+                sample_bytes: 300,
+                expected: Box::new(expected),
+                samples: vec![SampleId(1), SampleId(2), BAD_SAMPLE, SampleId(3)],
+            }
+        });
+    }
+}

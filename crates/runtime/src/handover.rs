@@ -1,0 +1,10 @@
+//! From a made batch to whoever consumes it: `finish` completes it, a `batch` is what is handed
+//! over, an `epoch` all of them, a `deal` divides it among consumers, and a `loader` has epochs
+//! one after another. `report` is what an epoch was.
+
+pub(crate) mod batch;
+pub(crate) mod deal;
+pub(crate) mod epoch;
+pub(crate) mod finish;
+pub(crate) mod loader;
+pub(crate) mod report;

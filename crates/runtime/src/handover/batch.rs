@@ -1,0 +1,180 @@
+//! A delivered batch: the end of a sample's walk through the house.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
+use bothends_slots::HostSlot;
+
+use crate::collect::bell::Bell;
+use crate::error::RuntimeError;
+
+/// One row of a batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row {
+    /// The sample, or `None` in a masked slot (policy `pad`): its bytes are zero.
+    pub sample: Option<SampleId>,
+    /// Its class; -1 in a masked slot.
+    pub label: Label,
+    /// What it was mixed with, where the recipe mixes (`mixup`, `cutmix`).
+    pub mixed: Option<Mixed>,
+}
+
+/// The other half of a mixed row's label.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mixed {
+    /// The class of the sample it was mixed with.
+    pub label: Label,
+    /// The share that its own label has, 0 to 1; the rest is the other's.
+    pub own_share: f64,
+}
+
+/// A batch in the consumer's hands. Dropping it gives its slot back to the ring.
+#[derive(Debug)]
+pub struct Batch {
+    /// Its place in the plan.
+    pub index: BatchIdx,
+    /// Who made it. For accounts only: the bytes do not depend on it.
+    pub prong: Prong,
+    /// When its last byte was in place.
+    pub ready: Instant,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) sample_bytes: usize,
+    /// Bytes of each view of a sample, in order.
+    pub(crate) view_bytes: Arc<[usize]>,
+    pub(crate) slot: HostSlot,
+    /// Behind the slot: it tells of the slot's return, so it is dropped after it.
+    #[expect(dead_code, reason = "it acts when it is dropped")]
+    pub(crate) release: Release,
+}
+
+/// Tells the collector, when dropped, that a slot is free again.
+#[derive(Debug)]
+pub(crate) struct Release(pub(crate) Bell);
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        self.0.ring();
+    }
+}
+
+impl Batch {
+    /// The rows in order. Fewer than the batch size where bad samples were skipped.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Rows that hold a sample.
+    #[must_use]
+    pub fn n_valid(&self) -> u32 {
+        let n = self.rows.iter().filter(|row| row.sample.is_some()).count();
+        u32::try_from(n).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of one sample as delivered.
+    #[must_use]
+    pub fn sample_bytes(&self) -> usize {
+        self.sample_bytes
+    }
+
+    /// The bytes of row `i`; empty when there is no such row.
+    #[must_use]
+    pub fn sample(&self, i: usize) -> &[u8] {
+        let start = i * self.sample_bytes;
+        self.slot.get(start..start + self.sample_bytes).unwrap_or(&[])
+    }
+
+    /// Number of views of each sample: 1 unless the recipe makes more (`multi_crop`,
+    /// `five_crop`, `ten_crop`).
+    #[must_use]
+    pub fn n_views(&self) -> usize {
+        self.view_bytes.len()
+    }
+
+    /// The bytes of view `view` of row `i`; empty when there is no such view or row. A
+    /// sample's views lie one behind the other, so view v of all rows is every
+    /// [`Self::sample_bytes`] from where it is in the first.
+    #[must_use]
+    pub fn view(&self, i: usize, view: usize) -> &[u8] {
+        let Some(&len) = self.view_bytes.get(view) else { return &[] };
+        let start: usize = self.view_bytes[..view].iter().sum();
+        self.sample(i).get(start..start + len).unwrap_or(&[])
+    }
+
+    /// Writes a soft label for each row into `out`, rows × `n_classes`: 1 at its class, or
+    /// the shares of the two classes it was mixed of (their sum where they are one). Masked
+    /// rows and rows without a label (-1) get zeros.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Options`] when a label is no class of these.
+    ///
+    /// # Panics
+    /// When `out` is not as long as that.
+    pub fn soft_labels(
+        &self,
+        n_classes: usize,
+        out: &mut [f32],
+    ) -> Result<(), RuntimeError> {
+        soft_labels(&self.rows, n_classes, out)
+    }
+
+    /// Where [`Self::bytes`] begin, for programs of other languages that the batch is lent to:
+    /// whoever owns the batch may read and write there.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.slot.base()
+    }
+
+    /// Bytes of each view of a sample, in order.
+    #[must_use]
+    pub fn view_bytes(&self) -> &[usize] {
+        &self.view_bytes
+    }
+
+    /// All rows' bytes, one behind the other.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.slot[..self.rows.len() * self.sample_bytes]
+    }
+}
+
+/// As [`Batch::soft_labels`], for rows whose batch has been given back.
+///
+/// # Errors
+/// As there.
+///
+/// # Panics
+/// As there.
+pub fn soft_labels(
+    rows: &[Row],
+    n_classes: usize,
+    out: &mut [f32],
+) -> Result<(), RuntimeError> {
+    assert_eq!(out.len(), rows.len() * n_classes, "a row for each sample");
+    out.fill(0.0);
+    for (i, row) in rows.iter().enumerate() {
+        let classes = &mut out[i * n_classes..(i + 1) * n_classes];
+        let own_share = row.mixed.map_or(1.0, |mixed| mixed.own_share);
+        add_share(classes, row.label, own_share)?;
+        if let Some(mixed) = row.mixed {
+            add_share(classes, mixed.label, 1.0 - own_share)?;
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest f32")]
+fn add_share(classes: &mut [f32], label: Label, share: f64) -> Result<(), RuntimeError> {
+    let Ok(class) = usize::try_from(label.0) else { return Ok(()) };
+    let n_classes = classes.len();
+    let Some(place) = classes.get_mut(class) else {
+        return Err(RuntimeError::Options(format!(
+            "label {class} is none of {n_classes} classes; give num_classes {} or more",
+            class.saturating_add(1)
+        )));
+    };
+    *place += share as f32;
+    Ok(())
+}

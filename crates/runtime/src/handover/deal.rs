@@ -1,0 +1,392 @@
+//! An epoch dealt to its consumers in turn, as cards are: the first batch to the first, the
+//! second to the second, and again from the first. One consumer is the usual case.
+//!
+//! Who asks while it is another's turn fetches that one's batch too and puts it down for it,
+//! at most one: a consumer that does not come for its batch holds up the others, as it would
+//! in a training step anyway. It does not decide which batches there are (`core::plan` makes
+//! as many for each consumer), and does not know what follows the epoch (`handover/loader.rs`).
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bothends_core::ids::Prong;
+use crossbeam::channel::Receiver;
+
+use crate::collect::log::LogEntry;
+use crate::collect::stall::Stall;
+use crate::error::RuntimeError;
+use crate::handover::batch::Batch;
+use crate::handover::epoch::{Epoch, Polled};
+use crate::run::checkpoint::Consumed;
+use crate::runtime::host::EpochOptions;
+use crate::threads::home::Home;
+use crate::threads::shutdown::{PATIENCE, Stop};
+
+/// A running epoch and its consumers. Shared by their threads; every wait ends at the
+/// caller's own patience.
+#[derive(Debug)]
+pub struct Deal {
+    home: Home,
+    stop: Stop,
+    moments: Receiver<LogEntry>,
+    n_batches: u32,
+    table: Mutex<Table>,
+    /// Something on the table has changed.
+    changed: Condvar,
+}
+
+/// What lies between the epoch and its consumers.
+#[derive(Debug)]
+struct Table {
+    /// `None` while a consumer waits with it, and after the end.
+    epoch: Option<Epoch>,
+    /// A batch put down for each consumer.
+    places: Vec<Option<Batch>>,
+    /// Whose turn it is.
+    next: usize,
+    /// Batches that each consumer has taken.
+    taken: Vec<u32>,
+    /// The same by who made them.
+    made: Made,
+    consumed: Consumed,
+    /// What the epoch's consumers have waited for so far.
+    stall: Stall,
+    state: DealState,
+}
+
+/// Batches that consumers have taken, by who made them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Made {
+    pub(crate) front: u64,
+    /// By the device's number; shorter than there are devices where the last made none.
+    pub(crate) back: Vec<u64>,
+}
+
+impl Made {
+    fn add(&mut self, prong: Prong) {
+        let Prong::Back(device) = prong else {
+            self.front += 1;
+            return;
+        };
+        let device = usize::from(device.0);
+        self.back.resize(self.back.len().max(device + 1), 0);
+        self.back[device] += 1;
+    }
+}
+
+/// How far a deal has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DealState {
+    /// There are batches to come.
+    Open,
+    /// Every batch has been fetched.
+    Ended,
+    /// This consumer was told of an error.
+    Failed(u32),
+    /// Nobody shall get the rest.
+    Cancelled(Cancelled),
+}
+
+/// Why nobody gets the rest of an epoch: what a consumer that still asks is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cancelled {
+    /// Its consumers want no more.
+    Unwanted,
+    /// The loader began another epoch.
+    Superseded,
+    /// The loader was closed.
+    Closed,
+}
+
+/// A consumer that waits with the epoch. Should that panic, the epoch is gone, and the others
+/// must not wait for it.
+struct Fetching<'a> {
+    deal: &'a Deal,
+    consumer: u32,
+    is_done: bool,
+}
+
+impl Drop for Fetching<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.deal.table().state = DealState::Failed(self.consumer);
+            self.deal.changed.notify_all();
+        }
+    }
+}
+
+impl Deal {
+    pub(crate) fn new(epoch: Epoch, options: &EpochOptions) -> Self {
+        let consumers = options.consumers;
+        Self {
+            home: epoch.home,
+            stop: epoch.stop.clone(),
+            moments: epoch.moments.clone(),
+            n_batches: epoch.n_batches(),
+            table: Mutex::new(Table {
+                epoch: Some(epoch),
+                places: (0..consumers).map(|_| None).collect(),
+                next: 0,
+                taken: vec![0; consumers as usize],
+                made: Made::default(),
+                consumed: Consumed::new(options),
+                stall: Stall::default(),
+                state: DealState::Open,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// The next batch of `consumer` (from 0), waiting for it no longer than `patience`.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Superseded`] and [`RuntimeError::Closed`] where the loader has left the
+    /// epoch. What ends the epoch: once what happened, to one consumer, and from then on that it was
+    /// told ([`RuntimeError::EndedByError`]), so that nobody takes it for the end;
+    /// [`RuntimeError::Forked`] in another process than the one that began the epoch.
+    ///
+    /// # Panics
+    /// When there is no such consumer.
+    pub fn poll(
+        &self,
+        consumer: u32,
+        patience: Duration,
+    ) -> Result<Polled, RuntimeError> {
+        self.home.check()?;
+        let deadline = Instant::now() + patience;
+        let own = consumer as usize;
+        let mut table = self.table();
+        let mut has_looked = false;
+        loop {
+            if let Some(batch) = table.places[own].take() {
+                table.consumed.add(batch.index);
+                table.taken[own] += 1;
+                table.made.add(batch.prong);
+                self.changed.notify_all();
+                return Ok(Polled::Batch(batch));
+            }
+            match table.state {
+                DealState::Open => {}
+                DealState::Ended | DealState::Cancelled(Cancelled::Unwanted) => {
+                    return Ok(Polled::End);
+                }
+                DealState::Cancelled(Cancelled::Superseded) => {
+                    return Err(RuntimeError::Superseded);
+                }
+                DealState::Cancelled(Cancelled::Closed) => {
+                    return Err(RuntimeError::Closed);
+                }
+                DealState::Failed(consumer) => {
+                    return Err(RuntimeError::EndedByError { consumer });
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            // Whoever has no patience gets what is there.
+            if left.is_zero() && has_looked {
+                return Ok(Polled::Pending);
+            }
+            has_looked = true;
+            let turn = table.next;
+            let is_free = table.places[turn].is_none();
+            let Some(epoch) = table.epoch.take_if(|_| is_free) else {
+                table = self.wait(table, left.min(PATIENCE));
+                continue;
+            };
+            drop(table);
+            table = self.fetch(epoch, consumer, left.min(PATIENCE))?;
+        }
+    }
+
+    /// The batches of `consumer`, one after another, each waited for without end; an error is
+    /// the last item.
+    ///
+    /// # Panics
+    /// As [`Self::poll`].
+    pub fn batches(
+        &self,
+        consumer: u32,
+    ) -> impl Iterator<Item = Result<Batch, RuntimeError>> + use<'_> {
+        let mut has_failed = false;
+        std::iter::from_fn(move || {
+            while !has_failed {
+                match self.poll(consumer, PATIENCE) {
+                    Ok(Polled::Batch(batch)) => return Some(Ok(batch)),
+                    Ok(Polled::Pending) => {}
+                    Ok(Polled::End) => return None,
+                    Err(error) => {
+                        has_failed = true;
+                        return Some(Err(error));
+                    }
+                }
+            }
+            None
+        })
+    }
+
+    /// Waits for a batch of the epoch with the table free, and puts it down for whose turn it
+    /// is.
+    fn fetch(
+        &self,
+        mut epoch: Epoch,
+        consumer: u32,
+        patience: Duration,
+    ) -> Result<MutexGuard<'_, Table>, RuntimeError> {
+        let mut fetching = Fetching { deal: self, consumer, is_done: false };
+        let polled = epoch.poll_batch(patience);
+        fetching.is_done = true;
+        let mut table = self.table();
+        table.stall = epoch.stall;
+        table.epoch = Some(epoch);
+        self.changed.notify_all();
+        match polled {
+            // One that came while the epoch was cancelled is nobody's.
+            Ok(Polled::Batch(batch)) if table.state == DealState::Open => {
+                let turn = table.next;
+                table.places[turn] = Some(batch);
+                table.next = (turn + 1) % table.places.len();
+            }
+            Ok(Polled::Batch(_) | Polled::Pending) => {}
+            Ok(Polled::End) => {
+                if table.state == DealState::Open {
+                    table.state = DealState::Ended;
+                }
+            }
+            Err(error) => {
+                table.state = DealState::Failed(consumer);
+                return Err(error);
+            }
+        }
+        Ok(table)
+    }
+
+    /// Nobody wants the rest: the epoch's threads end by themselves, nobody waits for them.
+    pub fn cancel(&self) {
+        self.cancel_because(Cancelled::Unwanted);
+    }
+
+    fn cancel_because(&self, why: Cancelled) {
+        if !self.home.is_here() {
+            return;
+        }
+        let mut table = self.table();
+        if table.state == DealState::Open {
+            table.state = DealState::Cancelled(why);
+        }
+        for place in &mut table.places {
+            *place = None;
+        }
+        self.stop.set();
+        self.changed.notify_all();
+    }
+
+    /// How far it has come; `Ended` once every consumer has taken what was put down for it.
+    pub(crate) fn state(&self) -> DealState {
+        let table = self.table();
+        let is_taken = table.places.iter().all(Option::is_none);
+        if table.state == DealState::Ended && !is_taken {
+            return DealState::Open;
+        }
+        table.state
+    }
+
+    /// The batches that consumers have taken; `None` while one has taken more than another.
+    pub(crate) fn consumed(&self) -> Option<Consumed> {
+        let table = self.table();
+        let is_even = table.taken.windows(2).all(|pair| pair[0] == pair[1]);
+        is_even.then(|| table.consumed.clone())
+    }
+
+    /// Batches that the epoch delivers, to all of its consumers.
+    pub(crate) fn n_batches(&self) -> u32 {
+        self.n_batches
+    }
+
+    /// What happens to batches, for whoever watches.
+    pub(crate) fn moments(&self) -> Receiver<LogEntry> {
+        self.moments.clone()
+    }
+
+    /// For what consumers have waited so far.
+    pub(crate) fn stall(&self) -> Stall {
+        self.table().stall
+    }
+
+    /// What consumers have taken so far, by who made it.
+    pub(crate) fn made(&self) -> Made {
+        self.table().made.clone()
+    }
+
+    /// Whether a consumer has taken a batch.
+    pub(crate) fn has_delivered(&self) -> bool {
+        self.table().consumed.n_batches() > 0
+    }
+
+    /// Takes the epoch away from its consumers, so that its threads can be joined. Waits for
+    /// a consumer that is fetching, one look of it at most.
+    pub(crate) fn close(&self, why: Cancelled) -> Option<Epoch> {
+        self.cancel_because(why);
+        let mut table = self.table();
+        let deadline = Instant::now() + PATIENCE * 10;
+        while table.epoch.is_none() && Instant::now() < deadline {
+            table = self.wait(table, PATIENCE);
+        }
+        table.epoch.take()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(
+        &self,
+        table: MutexGuard<'a, Table>,
+        patience: Duration,
+    ) -> MutexGuard<'a, Table> {
+        let waited = self.changed.wait_timeout(table, patience);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A deal whose epoch a consumer waits with.
+    fn fetched_by_another() -> Deal {
+        Deal {
+            home: Home::here(),
+            stop: Stop::default(),
+            moments: crossbeam::channel::never(),
+            n_batches: 2,
+            table: Mutex::new(Table {
+                epoch: None,
+                places: vec![None, None],
+                next: 0,
+                taken: vec![0; 2],
+                made: Made::default(),
+                consumed: Consumed::default(),
+                stall: Stall::default(),
+                state: DealState::Open,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_consumer_that_panicked() {
+        let deal = fetched_by_another();
+        let pending = deal.poll(1, Duration::ZERO).unwrap();
+        assert!(matches!(pending, Polled::Pending));
+        let panicked = std::thread::scope(|scope| {
+            let wait = || {
+                let _fetching = Fetching { deal: &deal, consumer: 0, is_done: false };
+                panic!("in poll_batch");
+            };
+            scope.spawn(wait).join()
+        });
+        assert!(panicked.is_err());
+        let told = deal.poll(1, Duration::from_secs(60));
+        assert!(matches!(told, Err(RuntimeError::EndedByError { consumer: 0 })));
+        assert!(deal.close(Cancelled::Closed).is_none());
+    }
+}

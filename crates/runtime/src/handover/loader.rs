@@ -1,0 +1,487 @@
+//! A loader: epochs one after another, as a training loop asks for them.
+//!
+//! It owns the runtime, the epoch that runs, and where the next one begins; what a training
+//! script does to it (break off, start anew, save, load, ask for another epoch) has one
+//! meaning, whatever language it is written in:
+//!
+//! 1. [`Loader::begin`] starts the next epoch: the one that [`Loader::set_epoch`] named, else
+//!    the one after the last that delivered a batch. An epoch that was begun before is
+//!    cancelled by it, and its consumers are told so ([`RuntimeError::Superseded`]).
+//!    [`Loader::begin_order`] does the same in an order that the caller supplies.
+//! 2. [`Loader::state`] speaks of batches that consumers have taken, never of those that lie
+//!    ready. At an epoch's end it is the beginning of the next.
+//! 3. After [`Loader::load_state`] the next epoch goes on from there; `set_epoch` of that same
+//!    epoch leaves the place alone, of another one gives it up.
+//! 4. In a fork of the process every call says so and nothing is waited for.
+//!
+//! What it delivers is `handover/deal.rs`'s; it has no thread and no queue of its own.
+
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use bothends_core::ids::{EpochIdx, Label, SampleId};
+use bothends_core::order::{Order, OrderConfig};
+use bothends_core::plan::Shuffle;
+use bothends_core::resume::{Resume, check_order};
+use bothends_core::tensor::{Output, SampleShape};
+use serde::Serialize;
+
+use crate::collect::stall::Stall;
+use crate::config::run::{RankConfig, RunConfig};
+use crate::error::RuntimeError;
+use crate::handover::deal::{Cancelled, Deal, DealState, Made};
+use crate::handover::finish::Skipped;
+use crate::handover::report::EpochReport;
+use crate::read::side_index::{SideIndex, SideIndexStats};
+use crate::run::checkpoint::{self, Consumed, Place, Resumed};
+use crate::run::digests::Digests;
+use crate::runtime::host::{Device, EpochOptions, Runtime};
+use crate::threads::home::Home;
+use crate::threads::process;
+
+/// Feeds a training loop.
+#[derive(Debug)]
+pub struct Loader {
+    home: Home,
+    /// Some until it is dropped.
+    runtime: Option<Runtime>,
+    running: Option<Running>,
+    /// Where the next epoch begins.
+    next: Place,
+    /// What `set_epoch` asked for since.
+    asked: Option<EpochIdx>,
+    ended: Ended,
+}
+
+/// An epoch that was begun.
+#[derive(Debug)]
+struct Running {
+    deal: Arc<Deal>,
+    options: EpochOptions,
+}
+
+/// What a loader has done since it was opened. Batches count when a consumer takes them, all
+/// else when its epoch is over.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LoaderStats {
+    /// The epoch that runs, or the next one.
+    pub epoch: u32,
+    /// Batches that the host made, of those delivered.
+    pub front_batches: u64,
+    /// One entry per device, in the order of `csds`.
+    pub back: Vec<DeviceStats>,
+    /// Claims of devices that the host redid.
+    pub rescued: u64,
+    /// Samples that the bad-sample policy was applied to, each once: the quarantine list.
+    pub skipped: Vec<Skipped>,
+    /// Samples that `ops` refused and the caller's decoder decoded, each once.
+    pub redecoded: Vec<Skipped>,
+    /// Seconds for which a consumer waited, by cause.
+    pub stall: Stall,
+    /// Seconds for which a finished batch waited for a consumer.
+    pub backpressure_s: f64,
+    /// Bytes read from storage.
+    pub storage_read_bytes: u64,
+    /// Where what is known about the images is kept; `None` where nothing is.
+    pub side_index: Option<SideIndexStats>,
+    /// Processor seconds of this process.
+    pub cpu_seconds: Option<f64>,
+    /// The most memory this process had resident, in bytes.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+/// A device's part of it.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DeviceStats {
+    /// As given in `csds`.
+    pub device: String,
+    /// Whether it says of itself that it is emulated.
+    pub emulated: bool,
+    /// Batches it made, of those delivered.
+    pub batches: u64,
+    /// Claims it was late with.
+    pub late: u64,
+    /// Why it was lost, or a job of it, the last time.
+    pub failure: Option<String>,
+}
+
+/// What the epochs that are over add up to.
+#[derive(Debug, Clone, Default)]
+struct Ended {
+    front_batches: u64,
+    rescued: u64,
+    back: Vec<DeviceStats>,
+    skipped: BTreeMap<u64, Skipped>,
+    redecoded: BTreeMap<u64, Skipped>,
+    stall: Stall,
+    backpressure_s: f64,
+}
+
+impl Loader {
+    /// Opens the data, reserves memory, starts and connects devices. Blocks on the file
+    /// system and the network; with a device whose rate is relative to the host's, two
+    /// seconds for measuring that.
+    ///
+    /// # Errors
+    /// Whatever makes the run impossible, by name.
+    pub fn open(config: RunConfig) -> Result<Self, RuntimeError> {
+        let mut runtime = Runtime::open(config)?;
+        let host_images_per_s = runtime.host_rate_for_devices(None)?;
+        runtime.connect_devices(host_images_per_s)?;
+        Ok(Self::over(runtime))
+    }
+
+    /// Over a host whose devices are connected, or will be by whoever runs it.
+    #[must_use]
+    pub fn over(runtime: Runtime) -> Self {
+        Self {
+            home: Home::here(),
+            runtime: Some(runtime),
+            running: None,
+            next: Place::of(EpochIdx(0)),
+            asked: None,
+            ended: Ended::default(),
+        }
+    }
+
+    /// Begins the next epoch for `consumers` consumers, each of which gets as many batches as
+    /// the others. The one that was begun before is cancelled. Does not wait for a batch.
+    ///
+    /// # Errors
+    /// A plan that makes no sense with so many consumers, or a loaded state whose rest they
+    /// cannot share ([`RuntimeError::CannotResume`]); a thread that cannot be started;
+    /// [`RuntimeError::Forked`].
+    pub fn begin(&mut self, consumers: u32) -> Result<Arc<Deal>, RuntimeError> {
+        self.begin_with(consumers, None)
+    }
+
+    /// Begins the next epoch in this order, for one consumer. The order is this rank's alone:
+    /// nothing is dealt to ranks any more.
+    ///
+    /// # Errors
+    /// As [`Self::begin`]; [`RuntimeError::Resume`] when a loaded state is in the middle of
+    /// an epoch of another order.
+    pub fn begin_order(&mut self, order: Arc<Order>) -> Result<Arc<Deal>, RuntimeError> {
+        self.begin_with(1, Some(order))
+    }
+
+    /// What a sampler gave as an order of this data set's samples: `records` one behind the
+    /// other, `ends` where each batch ends.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Order`].
+    pub fn order(
+        &self,
+        config: OrderConfig,
+        records: &[i64],
+        ends: Vec<u64>,
+    ) -> Result<Order, RuntimeError> {
+        let n_records = self.n_samples();
+        Ok(Order::new(OrderConfig { n_records, ..config }, records, ends)?)
+    }
+
+    fn begin_with(
+        &mut self,
+        consumers: u32,
+        order: Option<Arc<Order>>,
+    ) -> Result<Arc<Deal>, RuntimeError> {
+        self.home.check()?;
+        self.finish(Cancelled::Superseded);
+        let start = self.start();
+        if order.is_none() && self.runtime().config.shuffle == Shuffle::Supplied {
+            let line = "this loader follows orders that are supplied (`shuffle`), and this epoch \
+                        has none";
+            return Err(RuntimeError::Options(line.to_owned()));
+        }
+        if start.is_in_mid_epoch() {
+            check_order(start.order, order.as_deref().map(Order::mark))?;
+        }
+        let runtime = self.runtime_mut();
+        let options = EpochOptions {
+            consumers,
+            start: start.position,
+            done: start.done.clone(),
+            order,
+            ..runtime.options(start.epoch)
+        };
+        let consumed = Consumed::new(&options);
+        let n_batches = runtime.plan(&options)?.n_batches();
+        let n_left = n_batches - consumed.n_below(n_batches);
+        if !n_left.is_multiple_of(consumers) {
+            return Err(cannot_deal(n_left, consumers));
+        }
+        let deal = self.begin_epoch(options)?;
+        (self.next, self.asked) = (start, None);
+        Ok(deal)
+    }
+
+    /// Begins an epoch with just these options. The one that was begun before is cancelled.
+    pub(crate) fn begin_epoch(
+        &mut self,
+        options: EpochOptions,
+    ) -> Result<Arc<Deal>, RuntimeError> {
+        self.finish(Cancelled::Superseded);
+        let epoch = self.runtime_mut().start_epoch(&options)?;
+        let deal = Arc::new(Deal::new(epoch, &options));
+        self.running = Some(Running { deal: Arc::clone(&deal), options });
+        Ok(deal)
+    }
+
+    /// Ends the epoch that was begun, whatever is left of it; `None` where none was.
+    pub(crate) fn end_epoch(&mut self) -> Option<EpochReport> {
+        self.finish(Cancelled::Unwanted)
+    }
+
+    /// This process is rank `rank` of `world` from the next epoch on.
+    ///
+    /// # Errors
+    /// A rank that makes no plan; the loader goes on as the rank that it was.
+    pub fn set_rank(&mut self, rank: u32, world: u32) -> Result<(), RuntimeError> {
+        let was = self.runtime().config.rank;
+        self.runtime_mut().config.rank = RankConfig { rank, world, ..was };
+        let runtime = self.runtime();
+        let planned = runtime.plan(&runtime.options(EpochIdx(0))).map(drop);
+        if planned.is_err() {
+            self.runtime_mut().config.rank = was;
+        }
+        planned
+    }
+
+    /// The next epoch shall be this one.
+    pub fn set_epoch(&mut self, epoch: u32) {
+        self.asked = Some(EpochIdx(epoch));
+    }
+
+    /// The epoch that runs; the next one after its end.
+    pub fn epoch(&mut self) -> u32 {
+        self.settle();
+        match &self.running {
+            Some(running) => running.options.epoch.0,
+            None => self.start().epoch.0,
+        }
+    }
+
+    /// Where the consumers are, as JSON of at most 1 kB (with strategy `ordered`).
+    ///
+    /// # Errors
+    /// [`RuntimeError::CannotResume`] while consumers have taken different numbers of batches;
+    /// [`RuntimeError::Forked`].
+    pub fn state(&mut self) -> Result<String, RuntimeError> {
+        self.home.check()?;
+        self.settle();
+        self.place(&Digests::default()).map(|resume| resume.to_json())
+    }
+
+    /// Where the consumers are, with the digests of what they got.
+    pub(crate) fn place(&self, digests: &Digests) -> Result<Resume, RuntimeError> {
+        let runtime = self.runtime();
+        let Some(running) = &self.running else {
+            return Ok(checkpoint::at(runtime, self.start(), digests));
+        };
+        let consumed = running.deal.consumed().ok_or_else(uneven)?;
+        checkpoint::state(runtime, &running.options, &consumed, digests)
+    }
+
+    /// Goes on from a state of this or another process, also of another number of workers,
+    /// devices or ranks.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Resume`] when the text is damaged or of another run.
+    pub fn load_state(&mut self, json: &str) -> Result<(), RuntimeError> {
+        self.home.check()?;
+        let Resumed { epoch, start, done, order, .. } =
+            checkpoint::resumed(json, self.runtime())?;
+        self.finish(Cancelled::Superseded);
+        self.next = Place { epoch, position: start, done, order };
+        self.asked = None;
+        Ok(())
+    }
+
+    /// Batches that each of `consumers` gets in a whole epoch.
+    ///
+    /// # Errors
+    /// A plan that makes no sense with so many consumers.
+    pub fn n_batches(&self, consumers: u32) -> Result<u32, RuntimeError> {
+        let runtime = self.runtime();
+        let options = EpochOptions { consumers, ..runtime.options(EpochIdx(0)) };
+        Ok(runtime.plan(&options)?.n_batches() / consumers.max(1))
+    }
+
+    /// Samples of the data set, repetitions included.
+    #[must_use]
+    pub fn n_samples(&self) -> u64 {
+        self.runtime().source.n_ids()
+    }
+
+    /// A sample's file, relative to the data set, and its label. Blocks on the storage where
+    /// the data are a store.
+    #[must_use]
+    pub fn sample(&self, sample: SampleId) -> Option<(String, Label)> {
+        let source = &self.runtime().source;
+        let exists = sample.0 < source.n_ids();
+        exists.then(|| (source.file_name(sample), source.label(sample)))
+    }
+
+    /// The classes' names by label; empty where the data have none.
+    #[must_use]
+    pub fn class_names(&self) -> Vec<&str> {
+        self.runtime().source.table.class_names().collect()
+    }
+
+    /// What the loader was told.
+    #[must_use]
+    pub fn config(&self) -> &RunConfig {
+        &self.runtime().config
+    }
+
+    /// Shapes of a sample's views at the cut, in order; the delivered ones have the same, laid
+    /// out as [`Self::output`] says.
+    #[must_use]
+    pub fn views(&self) -> &[SampleShape] {
+        self.runtime().source.pipeline.views().shapes()
+    }
+
+    /// Element type and layout of what is delivered.
+    #[must_use]
+    pub fn output(&self) -> Output {
+        self.runtime().config.output
+    }
+
+    /// Whether labels are shares of classes ([`crate::Batch::soft_labels`]).
+    #[must_use]
+    pub fn mixes(&self) -> bool {
+        self.runtime().finish.mixes()
+    }
+
+    /// One line about how the data were read, where that may surprise.
+    #[must_use]
+    pub fn note(&self) -> Option<&'static str> {
+        self.runtime().source.note()
+    }
+
+    /// What it has done.
+    pub fn stats(&mut self) -> LoaderStats {
+        let epoch = self.epoch();
+        let mut ended = self.ended.clone();
+        if let Some(running) = &self.running {
+            ended.add_running(&self.runtime().devices, &running.deal.made());
+        }
+        LoaderStats {
+            epoch,
+            front_batches: ended.front_batches,
+            back: ended.back,
+            rescued: ended.rescued,
+            skipped: ended.skipped.into_values().collect(),
+            redecoded: ended.redecoded.into_values().collect(),
+            stall: ended.stall,
+            backpressure_s: ended.backpressure_s,
+            storage_read_bytes: self.runtime().storage_read_bytes(),
+            side_index: self.runtime().source.side_index().map(SideIndex::stats),
+            cpu_seconds: process::cpu_seconds(),
+            peak_rss_bytes: process::peak_rss_bytes(),
+        }
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it has it until it is dropped")
+    }
+
+    pub(crate) fn runtime_mut(&mut self) -> &mut Runtime {
+        self.runtime.as_mut().expect("it has it until it is dropped")
+    }
+
+    /// Where the next epoch begins, as things stand.
+    fn start(&self) -> Place {
+        match self.asked {
+            Some(epoch) if epoch != self.next.epoch => Place::of(epoch),
+            _ => self.next.clone(),
+        }
+    }
+
+    /// Ends the running epoch if all of it has been taken.
+    fn settle(&mut self) {
+        let is_over = |running: &mut Running| running.deal.state() == DealState::Ended;
+        if let Some(running) = self.running.take_if(is_over) {
+            self.end(&running, Cancelled::Unwanted);
+        }
+    }
+
+    /// Ends the running epoch, whatever is left of it.
+    fn finish(&mut self, why: Cancelled) -> Option<EpochReport> {
+        let running = self.running.take()?;
+        self.end(&running, why)
+    }
+
+    fn end(&mut self, running: &Running, why: Cancelled) -> Option<EpochReport> {
+        if running.deal.has_delivered() || running.deal.state() == DealState::Ended {
+            self.next = Place::of(EpochIdx(running.options.epoch.0.saturating_add(1)));
+        }
+        let epoch = running.deal.close(why)?;
+        let report = self.runtime_mut().finish_epoch(epoch);
+        let runtime = self.runtime.as_ref();
+        self.ended.add(runtime.map_or(&[], |runtime| &runtime.devices), &report);
+        Some(report)
+    }
+}
+
+fn uneven() -> RuntimeError {
+    let why = "consumers have taken different numbers of batches; \
+               save the state when each has taken as many as the others";
+    RuntimeError::CannotResume { why: why.to_owned() }
+}
+
+/// Without order, what is left need not be what another number of consumers can share.
+fn cannot_deal(n_left: u32, consumers: u32) -> RuntimeError {
+    let why = format!(
+        "{n_left} batches are left, which {consumers} consumers cannot share evenly; go on \
+         with as many consumers as the state was saved with"
+    );
+    RuntimeError::CannotResume { why }
+}
+
+impl Ended {
+    /// What consumers have got of the running epoch.
+    fn add_running(&mut self, devices: &[Device], made: &Made) {
+        self.front_batches += made.front;
+        self.back.resize_with(devices.len(), DeviceStats::default);
+        let made = made.back.iter().chain(std::iter::repeat(&0));
+        for (sum, (device, made)) in self.back.iter_mut().zip(devices.iter().zip(made)) {
+            sum.device.clone_from(&device.name);
+            sum.emulated = device.capabilities.emulated;
+            sum.batches += made;
+        }
+    }
+
+    fn add(&mut self, devices: &[Device], report: &EpochReport) {
+        let EpochReport { counts, back, skipped, redecoded, .. } = report;
+        self.front_batches += u64::from(counts.front.delivered);
+        self.rescued += u64::from(counts.rescued);
+        self.back.resize_with(devices.len(), DeviceStats::default);
+        let devices = devices.iter().zip(&counts.back).zip(back);
+        for (sum, ((device, counts), report)) in self.back.iter_mut().zip(devices) {
+            sum.device.clone_from(&device.name);
+            sum.emulated = device.capabilities.emulated;
+            sum.batches += u64::from(counts.delivered);
+            sum.late += u64::from(counts.late);
+            let failure = report.lost.as_ref().or(report.last_failure.as_ref());
+            sum.failure = failure.cloned().or(sum.failure.take());
+        }
+        let by_sample = |bad: &Skipped| (bad.sample, bad.clone());
+        self.skipped.extend(skipped.iter().map(by_sample));
+        self.redecoded.extend(redecoded.iter().map(by_sample));
+        self.stall += report.stall;
+        self.backpressure_s += report.backpressure_s;
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        if !self.home.is_here() {
+            // The threads, devices and sockets are the parent's, and go on there.
+            let _ = ManuallyDrop::new((self.runtime.take(), self.running.take()));
+            return;
+        }
+        self.finish(Cancelled::Closed);
+    }
+}

@@ -1,0 +1,271 @@
+//! The front: the host's reader and workers as one producer.
+//!
+//! A job's rows are parts of its slot. The reader thread (`read/reader.rs`) brings each row's record
+//! and passes both on to the workers (`make/worker.rs`); whoever finishes the last row says so, and
+//! the parts become the slot again. Policies for bad samples are the feed's (`handover/finish.rs`); who
+//! makes which batch is the collector's (`collect/collector.rs`).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_slots::{
+    Completion, Job, JobId, Joiner, Lost, Outcome, Part, Polled, Producer, Rejected,
+    Rejection, Slot,
+};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+
+use crate::collect::bell::Bell;
+
+/// Front batches under way at once: one being decoded, one being read.
+pub(crate) const FRONT_DEPTH: u32 = 2;
+
+/// A batch for the reader and the workers.
+#[derive(Debug)]
+pub(crate) struct FrontJob {
+    pub(crate) progress: Arc<Progress>,
+    /// Row by row: the sample, and where its bytes go.
+    pub(crate) rows: Vec<(SampleId, Part)>,
+}
+
+/// What the workers of one batch share: who is last reports it.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    id: JobId,
+    pub(crate) epoch: EpochIdx,
+    left: AtomicU32,
+    work_ns: AtomicU64,
+    /// Rows that could not be made. The feed tries them again and finds out why.
+    bad: Mutex<Vec<u32>>,
+    done: Done,
+}
+
+/// Where finished batches are reported.
+#[derive(Debug, Clone)]
+struct Done {
+    tell: Sender<RowsDone>,
+    bell: Bell,
+}
+
+/// Every row of a batch is made or bad.
+#[derive(Debug)]
+struct RowsDone {
+    id: JobId,
+    work_ns: u64,
+    bad: Vec<u32>,
+}
+
+impl Progress {
+    /// One more row is done; the last one reports the batch. The row's part must have been
+    /// dropped before.
+    pub(crate) fn row_done(&self, row: u32, result: Result<(), String>, spent: Duration) {
+        if result.is_err() {
+            self.bad.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+        }
+        let spent_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
+        // Read after the AcqRel below, by the last row only.
+        self.work_ns.fetch_add(spent_ns, Ordering::Relaxed);
+        self.part_done();
+    }
+
+    fn part_done(&self) {
+        // AcqRel: the last row sees every other row's bytes, time and bad rows.
+        if self.left.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bad = std::mem::take(&mut *bad);
+        bad.sort_unstable();
+        let work_ns = self.work_ns.load(Ordering::Relaxed);
+        // A producer that is gone needs no answer.
+        let _ = self.done.tell.send(RowsDone { id: self.id, work_ns, bad });
+        self.done.bell.ring();
+    }
+}
+
+/// The host's reader and workers.
+#[derive(Debug)]
+pub(crate) struct Front {
+    jobs: Sender<FrontJob>,
+    done: Done,
+    finished: Receiver<RowsDone>,
+    open: HashMap<JobId, Joiner>,
+    sample_bytes: usize,
+    n_workers: u32,
+}
+
+impl Front {
+    /// Over a reader thread that takes `jobs`, with room for [`FRONT_DEPTH`] of them.
+    pub(crate) fn new(
+        jobs: Sender<FrontJob>,
+        bell: Bell,
+        sample_bytes: usize,
+        n_workers: u32,
+    ) -> Self {
+        let (tell, finished) = unbounded();
+        let done = Done { tell, bell };
+        Self { jobs, done, finished, open: HashMap::new(), sample_bytes, n_workers }
+    }
+
+    fn why_not(&self, job: &Job, slot: &Slot) -> Option<Rejection> {
+        if self.open.len() >= FRONT_DEPTH as usize {
+            return Some(Rejection::Full);
+        }
+        let fits = job.samples.len() * self.sample_bytes <= slot.len();
+        let why = "the job's samples do not fit into its slot";
+        (!fits).then(|| Rejection::Impossible(why.to_owned()))
+    }
+
+    /// The answer that a finished batch is; `None` of one that was abandoned.
+    fn completed(&mut self, done: RowsDone) -> Option<Completion> {
+        let RowsDone { id, work_ns, bad } = done;
+        let joiner = self.open.remove(&id)?;
+        let slot = joiner.join().expect("every part is dropped before its row is done");
+        // All workers share a batch.
+        let work_ns = Some(work_ns / u64::from(self.n_workers.max(1)));
+        let (slot, outcome) = (slot.into_slot(), Outcome::Made { bad });
+        Some(Completion { job: id, slot, outcome, work_ns })
+    }
+}
+
+impl Producer for Front {
+    fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        if let Some(why) = self.why_not(&job, &slot) {
+            return Err(Box::new(Rejected { job, slot, why }));
+        }
+        let slot = match slot.host() {
+            Ok(slot) => slot,
+            Err(slot) => {
+                let why = format!("workers cannot write into {} memory", slot.kind());
+                let why = Rejection::Impossible(why);
+                return Err(Box::new(Rejected { job, slot, why }));
+            }
+        };
+        let Job { id, epoch, samples, .. } = job;
+        let n_rows = u32::try_from(samples.len()).unwrap_or(u32::MAX);
+        let (joiner, parts) = slot.into_parts(self.sample_bytes, samples.len());
+        let progress = Arc::new(Progress {
+            id,
+            epoch,
+            // One more than the rows: an empty batch is reported too, and none too early.
+            left: AtomicU32::new(n_rows.saturating_add(1)),
+            work_ns: AtomicU64::new(0),
+            bad: Mutex::new(Vec::new()),
+            done: self.done.clone(),
+        });
+        let rows = samples.into_iter().zip(parts).collect();
+        self.open.insert(id, joiner);
+        // A reader that is gone has been reported by its thread.
+        let _ = self.jobs.send(FrontJob { progress: Arc::clone(&progress), rows });
+        progress.part_done();
+        Ok(())
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let done = match self.finished.recv_timeout(left) {
+                Ok(done) => done,
+                Err(RecvTimeoutError::Timeout) => return Ok(Polled::Nothing),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Lost("the workers have ended".into()));
+                }
+            };
+            if let Some(completion) = self.completed(done) {
+                return Ok(Polled::Completion(completion));
+            }
+        }
+    }
+
+    /// Workers finish what they have begun.
+    fn revoke(&mut self, _job: JobId) -> Result<(), Lost> {
+        Ok(())
+    }
+
+    /// A slot comes back when the last worker has dropped its part.
+    fn abandon(&mut self) -> Result<(), Lost> {
+        self.open.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use bothends_agent::conformance::Exercise;
+    use bothends_core::ids::BatchIdx;
+    use bothends_core::recipe::Recipe;
+    use bothends_slots::conformance::produce;
+    use crossbeam::channel::bounded;
+
+    use super::*;
+    use crate::collect::bell::bell;
+    use crate::config::run::RunConfig;
+    use crate::make::worker::Worker;
+    use crate::read::reader::ReadStage;
+    use crate::read::source::Source;
+    use crate::read::supplied::{Supplied, SuppliedFile};
+    use crate::threads::shutdown::Stop;
+
+    /// The front over the exercise's images, with its reader and two workers.
+    fn subject(exercise: &Rc<Exercise>) -> produce::Subject {
+        let session = exercise.session();
+        let recipe = Recipe::builtin("imagenet-train").unwrap();
+        let file = |path| SuppliedFile { path, extent: None, label: 0 };
+        let supplied = Supplied::files(exercise.root(), exercise.paths().map(file));
+        let config = RunConfig {
+            seed: session.seed,
+            supplied: Some(supplied.unwrap()),
+            ..RunConfig::new(exercise.root().to_owned(), recipe)
+        };
+        let source = Arc::new(Source::open(&config).unwrap());
+        let sample_bytes = source.pipeline.sample_bytes();
+        let (jobs_in, jobs) = bounded(FRONT_DEPTH as usize);
+        let (tasks_in, tasks) = bounded(8);
+        let stop = Stop::default();
+        let stage = ReadStage {
+            source: Arc::clone(&source),
+            reader: bothends_io::open_reader(&Default::default()).unwrap(),
+            jobs,
+            tasks: tasks_in,
+            stop: stop.clone(),
+        };
+        std::thread::spawn(move || stage.run());
+        for _ in 0..2 {
+            let worker = Worker {
+                source: Arc::clone(&source),
+                tasks: tasks.clone(),
+                scratch: Default::default(),
+                note: Vec::new(),
+                gauge: Arc::default(),
+                stop: stop.clone(),
+            };
+            std::thread::spawn(move || worker.run());
+        }
+        let exercise = Rc::clone(exercise);
+        let expected = move |epoch, sample| {
+            let (id, batch) = (JobId(0), BatchIdx(0));
+            let job = Job { id, epoch, batch, samples: vec![sample] };
+            let (bytes, bad) = exercise.expected(&job);
+            bad.is_empty().then_some(bytes)
+        };
+        produce::Subject {
+            producer: Box::new(Front::new(jobs_in, bell().0, sample_bytes, 2)),
+            capacity: FRONT_DEPTH,
+            sample_bytes,
+            expected: Box::new(expected),
+            samples: (0..5).map(SampleId).collect(),
+        }
+    }
+
+    #[test]
+    fn the_front_is_a_producer() {
+        let dir = tempfile::tempdir().unwrap();
+        let exercise = Rc::new(Exercise::prepare(dir.path()).unwrap());
+        produce::all(&mut || subject(&exercise));
+    }
+}

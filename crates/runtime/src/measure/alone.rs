@@ -1,0 +1,200 @@
+//! What each prong does alone, on this machine, in this run: the yardstick of η.
+//!
+//! A measurement is an epoch like any other, over the same data with the same threads and
+//! transports, under `cpu` or `csd`, cut off after a stated time.
+
+use std::time::{Duration, Instant};
+
+use bothends_accel::AccelConfig;
+use bothends_core::ids::{EpochIdx, Prong};
+use bothends_core::select::StrategyConfig;
+use serde::Serialize;
+
+use crate::error::RuntimeError;
+use crate::handover::report::EpochReport;
+use crate::runtime::host::{EpochOptions, Runtime};
+use crate::threads::process;
+
+/// Batches a measurement sees at least, however long they take.
+const LEAST_BATCHES: u32 = 4;
+
+/// Batches of a measurement's epoch: more than any measurement lasts.
+const ENOUGH_BATCHES: u64 = 20_000;
+
+/// How many times longer than asked a measurement may last until it has its least batches.
+const MOST_PATIENCE: u32 = 10;
+
+/// The longest wait for devices that still work when a measurement is over.
+const FINISH_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long the host is measured when a device's rate is given relative to it.
+const FOR_DEVICES: Duration = Duration::from_secs(2);
+
+/// The epoch of measurements: none that is trained on.
+const MEASURED_EPOCH: EpochIdx = EpochIdx(u32::MAX);
+
+/// Rates measured alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Alone {
+    /// The host's workers, in images per second.
+    pub front_images_per_s: Option<f64>,
+    /// All devices together, in images per second.
+    pub back_images_per_s: Option<f64>,
+}
+
+/// What a prong did alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// Its rate.
+    pub images_per_s: f64,
+    /// Processor milliseconds of this process for an image; `None` where the kernel does not
+    /// say.
+    pub cpu_ms_per_image: Option<f64>,
+}
+
+/// What an accelerator takes with every batch ready beforehand, in samples per second: measured
+/// for about `lasting`. `None` for one that takes everything at once.
+#[must_use]
+pub fn measure_accelerator(
+    config: &AccelConfig,
+    batch_size: u32,
+    lasting: Duration,
+) -> Option<f64> {
+    let mut accelerator = config.build();
+    accelerator.samples_per_s()?;
+    let began = Instant::now();
+    let mut n_samples = 0.0;
+    // A batch that was ready at the beginning is ready at every step: nothing is waited for.
+    while n_samples == 0.0 || began.elapsed() < lasting {
+        accelerator.step(batch_size, began);
+        n_samples += f64::from(batch_size);
+    }
+    Some(n_samples / began.elapsed().as_secs_f64())
+}
+
+impl Runtime {
+    /// The host's own rate where a device's is given relative to it: as it was measured, else
+    /// measured for two seconds.
+    ///
+    /// # Errors
+    /// What ends an epoch.
+    pub(crate) fn host_rate_for_devices(
+        &mut self,
+        measured: Option<f64>,
+    ) -> Result<Option<f64>, RuntimeError> {
+        let is_relative = self.config.devices.iter().any(|d| d.rate_of_host().is_some());
+        if measured.is_some() || !is_relative {
+            return Ok(measured);
+        }
+        Ok(self.measure_front(FOR_DEVICES)?.map(|alone| alone.images_per_s))
+    }
+
+    /// Measures the host alone, for about `lasting`; `None` when too little came.
+    ///
+    /// # Errors
+    /// What ends an epoch.
+    pub fn measure_front(
+        &mut self,
+        lasting: Duration,
+    ) -> Result<Option<Measured>, RuntimeError> {
+        let is_front = |prong| prong == Prong::Front;
+        let measured = self.measure(StrategyConfig::Cpu, lasting, is_front)?;
+        Ok(measured.map(|(measured, _)| measured))
+    }
+
+    /// Measures all connected devices together without the host, for about `lasting`; `None`
+    /// when too little came. Processor time is that of the threads that receive their batches:
+    /// what the host makes again because a device is late is not in it.
+    ///
+    /// # Errors
+    /// What ends an epoch.
+    pub fn measure_back(
+        &mut self,
+        lasting: Duration,
+    ) -> Result<Option<Measured>, RuntimeError> {
+        let is_back = |prong| prong != Prong::Front;
+        let measured = self.measure(StrategyConfig::Csd, lasting, is_back)?;
+        let batch_size = f64::from(self.config.batch_size);
+        Ok(measured.map(|(measured, report)| {
+            let received = report.counts.back.iter().map(|back| back.delivered);
+            let n_samples = f64::from(received.sum::<u32>()) * batch_size;
+            let cpu_s: Option<f64> = report.cpu.back.iter().copied().sum();
+            let cpu_s = cpu_s.filter(|_| n_samples > 0.0);
+            Measured { cpu_ms_per_image: cpu_s.map(|s| s * 1e3 / n_samples), ..measured }
+        }))
+    }
+
+    /// The batches that count, from the first delivered batch to the last; `None` when too few
+    /// came. A measurement lasts longer than asked until a few
+    /// batches have come.
+    fn measure(
+        &mut self,
+        strategy: StrategyConfig,
+        lasting: Duration,
+        counts: fn(Prong) -> bool,
+    ) -> Result<Option<(Measured, EpochReport)>, RuntimeError> {
+        let options = EpochOptions { strategy, ..self.options_of_measurement() };
+        let mut epoch = self.start_epoch(&options)?;
+        let began = Instant::now();
+        let mut first = None;
+        let mut cpu_before = None;
+        let mut last = began;
+        let (mut n_batches, mut n_samples) = (0, 0);
+        let result = loop {
+            match epoch.next_batch() {
+                Ok(Some(batch)) => {
+                    last = Instant::now();
+                    if first.is_none() {
+                        first = Some(last);
+                        cpu_before = process::cpu_seconds();
+                    } else if counts(batch.prong) {
+                        n_samples += batch.n_valid();
+                    }
+                    n_batches += 1;
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            let enough =
+                n_batches > LEAST_BATCHES || last - began > lasting * MOST_PATIENCE;
+            if enough && last - began > lasting {
+                break Ok(());
+            }
+        };
+        let cpu_after = process::cpu_seconds();
+        let report = self.finish_epoch(epoch);
+        self.let_devices_finish();
+        result?;
+        let seconds = first.map_or(0.0, |first| (last - first).as_secs_f64());
+        let cpu_s = cpu_after.zip(cpu_before).map(|(after, before)| after - before);
+        let n_samples = f64::from(n_samples);
+        let measured = (seconds > 0.0 && n_samples > 0.0).then(|| Measured {
+            images_per_s: n_samples / seconds,
+            cpu_ms_per_image: cpu_s.map(|cpu_s| cpu_s * 1e3 / n_samples),
+        });
+        Ok(measured.map(|measured| (measured, report)))
+    }
+
+    /// An epoch that no measurement comes to the end of.
+    pub(crate) fn options_of_measurement(&self) -> EpochOptions {
+        let batch = u64::from(self.config.batch_size);
+        let world = u64::from(self.config.rank.world);
+        let repeat =
+            (ENOUGH_BATCHES * batch * world).div_ceil(self.source.n_samples().max(1));
+        let repeat = u32::try_from(repeat).unwrap_or(u32::MAX);
+        EpochOptions { repeat, ..self.options(MEASURED_EPOCH) }
+    }
+
+    /// Waits until no device works for the measurement any more: what is measured next would
+    /// pay for it. A device that does not come to an end is left alone after a while.
+    pub(crate) fn let_devices_finish(&mut self) {
+        let deadline = Instant::now() + FINISH_PATIENCE;
+        for transport in self.devices.iter_mut().filter_map(|d| d.transport.as_mut()) {
+            while Instant::now() < deadline
+                && transport.stats().is_ok_and(|stats| stats.queued > 0)
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! How well an accelerator is fed: an epoch over the whole data path into an accelerator that
+//! takes its time, cut off after a while.
+//!
+//! The first step and the last do not count, as in MLPerf Storage: the first waits for a
+//! loader that begins, and with the last one ends. What a rate means, and which one is
+//! measured next, is decided elsewhere (`bench::au`).
+
+use std::time::{Duration, Instant};
+
+use bothends_accel::{AccelConfig, Step, Usage};
+use serde::Serialize;
+
+use crate::error::RuntimeError;
+use crate::run::energy::Used;
+use crate::run::usage::UsageLog;
+use crate::runtime::host::{EpochOptions, Runtime};
+use crate::threads::process;
+
+/// Steps at least, however long they take.
+const LEAST_STEPS: usize = 12;
+
+/// What an accelerator saw.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fed {
+    /// Steps, the first and the last included.
+    pub n_steps: u32,
+    /// Busy ÷ (busy + stall) of the steps that count; `None` for an accelerator without a
+    /// rate.
+    pub utilisation: Option<f64>,
+    /// Samples that it got in a second.
+    pub images_per_s: f64,
+    /// 99 of 100 of the steps that count waited no longer for their batch.
+    pub p99_wait_s: f64,
+    /// Processor milliseconds of this process for a sample, over the steps that count; `None`
+    /// where the kernel does not say.
+    pub cpu_ms_per_image: Option<f64>,
+    /// Processor milliseconds of the emulated devices' own processes for a sample of the whole
+    /// epoch; `None` without any.
+    pub device_cpu_ms_per_image: Option<f64>,
+    /// The most memory of this process that was seen.
+    pub peak_pss_bytes: Option<u64>,
+}
+
+/// A device of the back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Connected {
+    /// As given on the command line.
+    pub device: String,
+    /// Whether models stand in for hardware, as the device says.
+    pub emulated: bool,
+}
+
+/// A step that was taken.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    step: Step,
+    n_samples: u32,
+    /// When it was over, and the processor seconds of this process until then.
+    end: Instant,
+    cpu_s: Option<f64>,
+}
+
+impl Runtime {
+    /// The devices that were connected, lost ones included.
+    #[must_use]
+    pub fn connected(&self) -> Vec<Connected> {
+        let devices = self.devices.iter().map(|device| Connected {
+            device: device.name.clone(),
+            emulated: device.capabilities.emulated,
+        });
+        devices.collect()
+    }
+
+    /// Feeds an accelerator for about `lasting` with what the run's strategy makes; longer
+    /// until it has taken a dozen steps.
+    ///
+    /// # Errors
+    /// What ends an epoch.
+    pub fn feed(
+        &mut self,
+        accelerator: &AccelConfig,
+        lasting: Duration,
+    ) -> Result<Fed, RuntimeError> {
+        let accelerator_ns = accelerator.busy_ns(self.config.batch_size);
+        let options = EpochOptions { accelerator_ns, ..self.options_of_measurement() };
+        let devices_cpu_before = Used::now(self).device_process_seconds(self);
+        let mut accelerator = accelerator.build();
+        let usage = UsageLog::begin()?;
+        let mut epoch = self.start_epoch(&options)?;
+        let began = Instant::now();
+        let mut taken: Vec<Taken> = Vec::new();
+        let result = loop {
+            match epoch.next_batch() {
+                Ok(Some(batch)) => {
+                    let n_samples = batch.n_valid();
+                    let step = accelerator.step(n_samples, batch.ready);
+                    drop(batch);
+                    let (end, cpu_s) = (Instant::now(), process::cpu_seconds());
+                    taken.push(Taken { step, n_samples, end, cpu_s });
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            if taken.len() >= LEAST_STEPS && began.elapsed() > lasting {
+                break Ok(());
+            }
+        };
+        let usage = usage.end();
+        self.finish_epoch(epoch);
+        self.let_devices_finish();
+        result?;
+        let devices_cpu_s =
+            Used::now(self).device_process_seconds(self) - devices_cpu_before;
+        let n_samples: u32 = taken.iter().map(|taken| taken.n_samples).sum();
+        let has_rate = accelerator.samples_per_s().is_some();
+        let steady = Steady::of(&taken);
+        Ok(Fed {
+            n_steps: u32::try_from(taken.len()).unwrap_or(u32::MAX),
+            utilisation: steady.usage.utilisation().filter(|_| has_rate),
+            images_per_s: steady.images_per_s,
+            p99_wait_s: steady.p99_wait_s,
+            cpu_ms_per_image: steady.cpu_ms_per_image,
+            device_cpu_ms_per_image: (devices_cpu_s > 0.0 && n_samples > 0)
+                .then(|| devices_cpu_s * 1e3 / f64::from(n_samples)),
+            peak_pss_bytes: usage.iter().filter_map(|look| look.pss_bytes).max(),
+        })
+    }
+}
+
+/// Figures of all steps but the first and the last; zeros where there are no others.
+#[derive(Debug, Default)]
+struct Steady {
+    usage: Usage,
+    images_per_s: f64,
+    p99_wait_s: f64,
+    cpu_ms_per_image: Option<f64>,
+}
+
+impl Steady {
+    fn of(taken: &[Taken]) -> Self {
+        let [first, counted @ .., _] = taken else { return Self::default() };
+        let Some(last) = counted.last() else { return Self::default() };
+        let mut usage = Usage::default();
+        counted.iter().for_each(|taken| usage.add(taken.step));
+        let n_samples: u32 = counted.iter().map(|taken| taken.n_samples).sum();
+        let n_samples = f64::from(n_samples.max(1));
+        let seconds = (last.end - first.end).as_secs_f64().max(1e-9);
+        let cpu_s = last.cpu_s.zip(first.cpu_s).map(|(last, first)| last - first);
+        let mut waits: Vec<u64> =
+            counted.iter().map(|taken| taken.step.stall_ns).collect();
+        waits.sort_unstable();
+        let p99 = (waits.len() * 99).div_ceil(100) - 1;
+        Self {
+            usage,
+            images_per_s: n_samples / seconds,
+            p99_wait_s: Duration::from_nanos(waits[p99]).as_secs_f64(),
+            cpu_ms_per_image: cpu_s.map(|cpu_s| cpu_s * 1e3 / n_samples),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps of a second each, with such waits, one after the other.
+    fn steps(stalls_s: &[u64]) -> Vec<Taken> {
+        let mut end = Instant::now();
+        let mut cpu_s = 0.0;
+        let step = |stall_s: &u64| {
+            end += Duration::from_secs(1 + stall_s);
+            cpu_s += 0.5;
+            Taken {
+                step: Step { stall_ns: stall_s * 1_000_000_000, busy_ns: 1_000_000_000 },
+                n_samples: 10,
+                end,
+                cpu_s: Some(cpu_s),
+            }
+        };
+        stalls_s.iter().map(step).collect()
+    }
+
+    #[test]
+    fn the_first_and_the_last_step_do_not_count() {
+        let steady = Steady::of(&steps(&[100, 0, 3, 1, 0, 100]));
+        assert_eq!(steady.usage.utilisation(), Some(0.5));
+        assert!((steady.images_per_s - 40.0 / 8.0).abs() < 1e-9, "{steady:?}");
+        assert_eq!(steady.p99_wait_s, 3.0);
+        assert_eq!(steady.cpu_ms_per_image, Some(50.0));
+    }
+
+    #[test]
+    fn one_wait_in_a_hundred_is_not_the_99th() {
+        let mut stalls = vec![0; 202];
+        (stalls[7], stalls[8]) = (5, 4);
+        assert_eq!(Steady::of(&steps(&stalls)).p99_wait_s, 0.0);
+        stalls[9] = 3;
+        assert_eq!(Steady::of(&steps(&stalls)).p99_wait_s, 3.0);
+    }
+
+    #[test]
+    fn two_steps_say_nothing() {
+        let steady = Steady::of(&steps(&[0, 0]));
+        assert_eq!(steady.usage.utilisation(), None);
+        assert_eq!(steady.cpu_ms_per_image, None);
+    }
+}

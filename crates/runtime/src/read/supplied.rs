@@ -1,0 +1,125 @@
+//! Samples that the caller lists, in the place of a data set that is found at a path: files,
+//! parts of files, or bytes that it gives when asked.
+//!
+//! Files become extents of a table like any other: devices, side index and resuming know no
+//! difference. Bytes that are asked for stay with the host.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bothends_core::ids::SampleId;
+use bothends_core::sample::{Encoding, Extent, FileIdx};
+use bothends_dataset::{DatasetError, Kind, Storage as _, Table, TableBuilder};
+
+use crate::error::RuntimeError;
+use crate::read::storage::Folder;
+
+/// Gives a record's bytes. Called by the host's workers, each with one record at a time, and
+/// rarely by the feed; a call may block, and holds up its worker only.
+pub trait Records: Send + Sync + fmt::Debug {
+    /// The whole record of the sample, an image file say, by its number in the data set.
+    ///
+    /// # Errors
+    /// One line: why there are no bytes. The sample is then a bad one (`on_bad`).
+    fn read(&self, sample: u64) -> Result<Vec<u8>, String>;
+}
+
+/// The samples of a run, as its caller lists them. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Supplied {
+    pub(crate) table: Arc<Table>,
+    pub(crate) records: Option<Arc<dyn Records>>,
+}
+
+/// A sample in a file.
+#[derive(Debug, Clone, Copy)]
+pub struct SuppliedFile<'a> {
+    /// Relative to the data's root.
+    pub path: &'a str,
+    /// Offset and length in bytes; `None` is the whole file.
+    pub extent: Option<(u64, u32)>,
+    /// Its class.
+    pub label: u32,
+}
+
+impl Supplied {
+    /// Samples in files below `root`. Asks for the length of each whole file.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Data`] names the file that is not there, or is no file.
+    pub fn files<'a>(
+        root: &Path,
+        files: impl Iterator<Item = SuppliedFile<'a>>,
+    ) -> Result<Self, RuntimeError> {
+        let failed = |why| RuntimeError::Data { path: root.to_owned(), why };
+        let table = table_of(&Folder(root.to_owned()), files).map_err(failed)?;
+        Ok(Self { table: Arc::new(table), records: None })
+    }
+
+    /// Samples whose bytes `records` gives, one for each label.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Data`] when there is none.
+    pub fn records(
+        name: &str,
+        labels: &[u32],
+        records: Arc<dyn Records>,
+    ) -> Result<Self, RuntimeError> {
+        let failed = |why: DatasetError| RuntimeError::Data {
+            path: name.into(),
+            why: why.to_string(),
+        };
+        let table = numbered(name, labels).map_err(failed)?;
+        Ok(Self { table: Arc::new(table), records: Some(records) })
+    }
+}
+
+fn table_of<'a>(
+    folder: &Folder,
+    files: impl Iterator<Item = SuppliedFile<'a>>,
+) -> Result<Table, String> {
+    let said = |error: DatasetError| error.to_string();
+    let mut builder = TableBuilder::new(Encoding::Image);
+    let mut last: Option<(&str, FileIdx)> = None;
+    for SuppliedFile { path, extent, label } in files {
+        let file = match last {
+            Some((known, file)) if known == path => file,
+            _ => builder.file(path).map_err(said)?,
+        };
+        last = Some((path, file));
+        let (offset, len) = match extent {
+            Some(extent) => extent,
+            None => (0, length(folder, path)?),
+        };
+        builder.sample(Extent { file, offset, len }, label);
+    }
+    builder.build().map_err(said)
+}
+
+fn length(folder: &Folder, path: &str) -> Result<u32, String> {
+    match folder.kind(path) {
+        Ok(Kind::File { len }) => u32::try_from(len)
+            .map_err(|_| format!("`{path}` is longer than 4 GiB, which no image is")),
+        Ok(Kind::Folder) => Err(format!("`{path}` is a folder; list its files")),
+        Err(error) => Err(format!(
+            "cannot open `{path}`, which the data set lists ({error}); was it moved?"
+        )),
+    }
+}
+
+/// Records that lie nowhere: each has its number as its offset, so that no two are one.
+fn numbered(name: &str, labels: &[u32]) -> Result<Table, DatasetError> {
+    let mut builder = TableBuilder::new(Encoding::Image);
+    let file = builder.file(name)?;
+    for (offset, &label) in (0..).zip(labels) {
+        builder.sample(Extent { file, offset, len: 0 }, label);
+    }
+    builder.build()
+}
+
+/// What messages call such a record.
+pub(crate) fn name_of(table: &Table, sample: SampleId) -> String {
+    let Extent { file, offset, .. } = table.extent(sample);
+    format!("sample {offset} of {}", table.file_path(file))
+}

@@ -1,0 +1,220 @@
+//! Where a run stands, in a file: written whole or not at all, checked before it is used.
+//!
+//! What the state holds and when it may be used is `core::resume`'s; this module only knows
+//! files and which batches the consumer got.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use bothends_core::ids::{BatchIdx, EpochIdx};
+use bothends_core::order::{Order, OrderMark};
+use bothends_core::resume::{Resume, RunIdentity};
+
+use crate::error::RuntimeError;
+use crate::run::digests::Digests;
+use crate::runtime::host::{EpochOptions, Runtime};
+
+/// Batches that the consumer has received, as sorted, disjoint, half-open ranges.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Consumed {
+    ranges: Vec<(u32, u32)>,
+    n_batches: u32,
+}
+
+impl Consumed {
+    /// Starts from what was delivered before the epoch was resumed; that does not count as
+    /// this run's.
+    pub(crate) fn new(options: &EpochOptions) -> Self {
+        Self { ranges: options.done.clone(), n_batches: 0 }
+    }
+
+    /// Batches below `end` that are among them, those of earlier runs included.
+    pub(crate) fn n_below(&self, end: u32) -> u32 {
+        let part = |&(from, to): &(u32, u32)| to.min(end).saturating_sub(from);
+        self.ranges.iter().map(part).sum()
+    }
+
+    /// Batches received in this run.
+    pub(crate) fn n_batches(&self) -> u32 {
+        self.n_batches
+    }
+
+    pub(crate) fn add(&mut self, batch: BatchIdx) {
+        self.n_batches += 1;
+        let i = self.ranges.partition_point(|range| range.1 < batch.0);
+        match self.ranges.get_mut(i) {
+            // It continues this range, and may close the gap to the next one.
+            Some(range) if range.1 == batch.0 => {
+                range.1 += 1;
+                let end = range.1;
+                if self.ranges.get(i + 1).is_some_and(|next| next.0 == end) {
+                    let next = self.ranges.remove(i + 1);
+                    self.ranges[i].1 = next.1;
+                }
+            }
+            Some(range) if range.0 == batch.0 + 1 => range.0 = batch.0,
+            _ => self.ranges.insert(i, (batch.0, batch.0 + 1)),
+        }
+    }
+}
+
+/// Where an epoch begins or goes on.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) epoch: EpochIdx,
+    pub(crate) position: u64,
+    pub(crate) done: Vec<(u32, u32)>,
+    /// The supplied order that a loaded state is in the middle of.
+    pub(crate) order: Option<OrderMark>,
+}
+
+impl Place {
+    /// The beginning of an epoch.
+    pub(crate) fn of(epoch: EpochIdx) -> Self {
+        Self { epoch, position: 0, done: Vec::new(), order: None }
+    }
+
+    pub(crate) fn is_in_mid_epoch(&self) -> bool {
+        self.position > 0 || !self.done.is_empty()
+    }
+}
+
+/// What a resumed run starts from.
+#[derive(Debug)]
+pub(crate) struct Resumed {
+    pub(crate) epoch: EpochIdx,
+    pub(crate) start: u64,
+    pub(crate) done: Vec<(u32, u32)>,
+    /// The supplied order that the state was saved in.
+    pub(crate) order: Option<OrderMark>,
+    pub(crate) digests: Digests,
+}
+
+/// What identifies this run.
+fn identity(runtime: &Runtime) -> RunIdentity {
+    let config = &runtime.config;
+    RunIdentity {
+        seed: config.seed,
+        recipe_hash: config.recipe.hash(),
+        manifest_hash: runtime.source.table.hash(),
+        n_samples: runtime.source.n_ids(),
+        batch_size: config.batch_size,
+        shuffle: config.shuffle,
+        last: config.rank.last,
+        world: config.rank.world,
+        strategy: config.strategy.name().to_owned(),
+    }
+}
+
+/// Where an epoch's consumers are, each of which has taken as many batches as the others.
+pub(crate) fn state(
+    runtime: &Runtime,
+    options: &EpochOptions,
+    consumed: &Consumed,
+    digests: &Digests,
+) -> Result<Resume, RuntimeError> {
+    let (position, done) = if options.strategy.keeps_order() {
+        (runtime.plan(options)?.position_after(consumed.n_batches()), Vec::new())
+    } else {
+        (options.start, consumed.ranges.clone())
+    };
+    let order = options.order.as_deref().map(Order::mark);
+    let place = Place { epoch: options.epoch, position, done, order };
+    Ok(at(runtime, place, digests))
+}
+
+/// The state of a run that is to go on at `place`.
+pub(crate) fn at(runtime: &Runtime, place: Place, digests: &Digests) -> Resume {
+    let Place { epoch, position, done, order } = place;
+    Resume {
+        run: identity(runtime),
+        epoch,
+        position,
+        done,
+        order,
+        n_delivered: digests.n_samples,
+        stream: digests.stream.clone(),
+        content: digests.content,
+    }
+}
+
+/// Writes a state beside its place and renames it, so that a reader sees the old state or
+/// the new one.
+pub(crate) fn save(path: &Path, resume: &Resume) -> Result<(), RuntimeError> {
+    write_whole(path, resume.to_json().as_bytes())
+        .map_err(|e| RuntimeError::Checkpoint { path: path.to_owned(), source: e })
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let mut file = fs::File::create(&beside)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let renamed = written.and_then(|()| fs::rename(&beside, path));
+    if renamed.is_err() {
+        // What could not become the state is litter; the first error is the one to tell.
+        let _ = fs::remove_file(&beside);
+    }
+    renamed
+}
+
+/// Reads a state and makes sure that it belongs to this run.
+pub(crate) fn load(path: &Path, runtime: &Runtime) -> Result<Resumed, RuntimeError> {
+    let text = fs::read_to_string(path).map_err(|e| RuntimeError::CannotResume {
+        why: format!("the state {} cannot be read ({e})", path.display()),
+    })?;
+    resumed(&text, runtime)
+}
+
+/// A state's meaning for this run.
+pub(crate) fn resumed(json: &str, runtime: &Runtime) -> Result<Resumed, RuntimeError> {
+    let resume = Resume::from_json(json)?;
+    resume.check(&identity(runtime))?;
+    let digests = Digests {
+        stream: resume.stream,
+        content: resume.content,
+        n_samples: resume.n_delivered,
+    };
+    Ok(Resumed {
+        epoch: resume.epoch,
+        start: resume.position,
+        done: resume.done,
+        order: resume.order,
+        digests,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(batches: &[u32]) -> Vec<(u32, u32)> {
+        let mut consumed = Consumed::default();
+        for batch in batches {
+            consumed.add(BatchIdx(*batch));
+        }
+        consumed.ranges
+    }
+
+    #[test]
+    fn both_ends_become_two_ranges_and_one_when_they_meet() {
+        assert_eq!(ranges(&[0, 9, 1, 8, 2]), [(0, 3), (8, 10)]);
+        assert_eq!(ranges(&[0, 9, 1, 8, 2, 7, 4, 5, 6, 3]), [(0, 10)]);
+        assert_eq!(ranges(&[5, 3, 1]), [(1, 2), (3, 4), (5, 6)]);
+    }
+
+    #[test]
+    fn every_order_of_eight_batches_ends_in_one_range() {
+        let mut state = 1_u64;
+        for _ in 0..500 {
+            let mut order: Vec<u32> = (0..8).collect();
+            for i in (1..order.len()).rev() {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let j = usize::try_from(state >> 33).unwrap() % (i + 1);
+                order.swap(i, j);
+            }
+            assert_eq!(ranges(&order), [(0, 8)], "{order:?}");
+        }
+    }
+}

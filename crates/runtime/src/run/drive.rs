@@ -1,0 +1,457 @@
+//! A whole run: measure, connect, epochs, checkpoint, result.
+//!
+//! What `bothends run` does, without a command line: a training loop like any other round a
+//! [`Loader`], which owns epochs and states. The caller watches through an [`Observer`] and
+//! receives a [`RunResult`].
+
+use std::time::{Duration, Instant};
+
+use bothends_accel::{Accelerator, Usage};
+use bothends_core::ids::{EpochIdx, Prong};
+use bothends_core::resume::check_order;
+
+use crate::collect::log::EventLog;
+use crate::collect::stall::Stall;
+use crate::config::drive::{Digesting, DriveConfig};
+use crate::error::RuntimeError;
+use crate::handover::batch::Batch;
+use crate::handover::deal::Deal;
+use crate::handover::loader::Loader;
+use crate::handover::report::EpochReport;
+use crate::measure::alone::Alone;
+use crate::run::checkpoint;
+use crate::run::digests::Digests;
+use crate::run::energy::{Counted, Metering, Meters, Used, devices_say};
+use crate::run::observer::{Ended, Observer, Progress};
+use crate::run::result::{
+    AcceleratorResult, BackResult, Bytes, Cpu, EpochResult, FrontResult, Memory,
+    RunResult,
+};
+use crate::run::settings::settings;
+use crate::run::usage::{UsageLog, UsageSample, byte_seconds};
+use crate::runtime::host::{EpochOptions, Runtime};
+use crate::threads::process;
+
+/// Runs everything. Blocks until the run is over. What happened when is told to `observer` and
+/// then forgotten, epoch by epoch: a run of any length needs no more memory than its figures.
+///
+/// # Errors
+/// Whatever ends a run; what was delivered before is lost with it, except a checkpoint.
+pub fn drive(
+    loader: &mut Loader,
+    how: &DriveConfig,
+    observer: &mut dyn Observer,
+) -> Result<RunResult, RuntimeError> {
+    if let Some(note) = loader.note() {
+        observer.note(note);
+    }
+    let meters = Meters::open(&how.energy)?;
+    let alone = prepare(loader.runtime_mut(), how, observer)?;
+    let metering = meters.begin(loader.runtime_mut(), &how.energy, observer)?;
+    let mut run = Run {
+        loader,
+        how,
+        alone,
+        digests: Digests::default(),
+        memory: Memory::default(),
+        bytes: Bytes::default(),
+        epochs: Vec::new(),
+        memory_byte_s: Some(0.0),
+    };
+    let cpu_before = process::cpu_seconds();
+    for options in run.plan_epochs()? {
+        if run.epoch(&options, observer)? == Went::Stopped {
+            break;
+        }
+    }
+    Ok(run.finish(cpu_before, metering))
+}
+
+/// Measures and connects, in the order that the devices' settings ask for.
+fn prepare(
+    runtime: &mut Runtime,
+    how: &DriveConfig,
+    observer: &mut dyn Observer,
+) -> Result<Alone, RuntimeError> {
+    let mut alone = Alone::default();
+    let is_relative = runtime.config.devices.iter().any(|d| d.rate_of_host().is_some());
+    if how.measure.is_some() || is_relative {
+        observer.phase("measuring the host alone");
+    }
+    if let Some(lasting) = how.measure {
+        alone.front_images_per_s =
+            runtime.measure_front(lasting)?.map(|alone| alone.images_per_s);
+    }
+    alone.front_images_per_s = runtime.host_rate_for_devices(alone.front_images_per_s)?;
+    if !runtime.config.devices.is_empty() {
+        observer.phase("connecting the devices");
+        runtime.connect_devices(alone.front_images_per_s)?;
+        if let Some(lasting) = how.measure {
+            observer.phase("measuring the devices alone");
+            alone.back_images_per_s =
+                runtime.measure_back(lasting)?.map(|alone| alone.images_per_s);
+        }
+    }
+    Ok(alone)
+}
+
+/// A run under way.
+struct Run<'a> {
+    loader: &'a mut Loader,
+    how: &'a DriveConfig,
+    alone: Alone,
+    digests: Digests,
+    memory: Memory,
+    bytes: Bytes,
+    epochs: Vec<EpochResult>,
+    /// Memory over time; `None` where the kernel does not say.
+    memory_byte_s: Option<f64>,
+}
+
+/// How an epoch went.
+#[derive(PartialEq, Eq)]
+enum Went {
+    ToTheEnd,
+    Stopped,
+}
+
+/// What the consumer saw of one epoch.
+struct Seen {
+    began: Instant,
+    first_batch_s: f64,
+    /// Made by the host, made by devices.
+    samples: [u64; 2],
+    front: u32,
+    back: u32,
+    usage: Usage,
+    /// Time between receiving a batch and giving it to the accelerator.
+    own_work: Duration,
+}
+
+impl Run<'_> {
+    /// Which epochs, each with its options.
+    fn plan_epochs(&mut self) -> Result<Vec<EpochOptions>, RuntimeError> {
+        let runtime = self.loader.runtime();
+        let accelerator_ns = self.how.accelerator.busy_ns(runtime.config.batch_size);
+        let options = |epoch: u32| EpochOptions {
+            accelerator_ns,
+            ..runtime.options(EpochIdx(epoch))
+        };
+        if !self.how.compare.is_empty() {
+            let each = |strategy| EpochOptions { strategy, ..options(0) };
+            return Ok(self.how.compare.iter().copied().map(each).collect());
+        }
+        let Some(path) = &self.how.resume else {
+            return Ok((0..self.how.epochs).map(options).collect());
+        };
+        let resumed = checkpoint::load(path, runtime)?;
+        check_order(resumed.order, None)?;
+        let first = EpochOptions {
+            start: resumed.start,
+            done: resumed.done,
+            ..options(resumed.epoch.0)
+        };
+        let later = (resumed.epoch.0.saturating_add(1)..self.how.epochs).map(options);
+        let epochs = std::iter::once(first).chain(later).collect();
+        self.digests = resumed.digests;
+        Ok(epochs)
+    }
+
+    fn epoch(
+        &mut self,
+        options: &EpochOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<Went, RuntimeError> {
+        process::reset_peak_rss();
+        let cpu_before = process::cpu_seconds();
+        let mut accelerator = self.how.accelerator.build();
+        let usage = UsageLog::begin()?;
+        let deal = self.loader.begin_epoch(options.clone())?;
+        let mut seen = Seen {
+            began: Instant::now(),
+            first_batch_s: 0.0,
+            samples: [0; 2],
+            front: 0,
+            back: 0,
+            usage: Usage::default(),
+            own_work: Duration::ZERO,
+        };
+        let moments = deal.moments();
+        let tell = |observer: &mut dyn Observer| {
+            observer.moments(&moments.try_iter().collect::<Vec<_>>());
+        };
+        observer.begin(self.progress(&seen, options, &deal));
+        let mut went = Ok(Went::ToTheEnd);
+        for batch in deal.batches(0) {
+            match batch {
+                Ok(batch) => self.consume(batch, &mut seen, accelerator.as_mut()),
+                Err(error) => {
+                    went = Err(error);
+                    break;
+                }
+            }
+            tell(observer);
+            observer.batch(self.progress(&seen, options, &deal));
+            if self.how.stop_after.is_some_and(|most| seen.n_batches() >= most) {
+                went = Ok(Went::Stopped);
+                break;
+            }
+        }
+        let seconds = seen.began.elapsed().as_secs_f64();
+        let state = self.loader.place(&self.digests);
+        let mut report = self.loader.end_epoch().ok_or(RuntimeError::Closed)?;
+        tell(observer);
+        report.stall.consumer = seen.own_work.as_secs_f64();
+        let went = went?;
+        if let Some(path) = &self.how.checkpoint {
+            checkpoint::save(path, &state?)?;
+        }
+        let cpu_s =
+            cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
+        self.note_memory();
+        let accelerator = accelerator_result(accelerator.as_ref(), &seen.usage, &report);
+        let result = self.epoch_result(options, &seen, &report, seconds);
+        self.epochs.push(EpochResult {
+            accelerator,
+            cpu_ms_per_image: per_image_ms(cpu_s, seen.n_samples()),
+            ..result
+        });
+        let usage = usage.end();
+        self.memory_byte_s =
+            self.memory_byte_s.zip(byte_seconds(&usage)).map(|(sum, more)| sum + more);
+        self.tell_end(observer, &report.log, &usage);
+        // The next epoch has digests of its own.
+        self.digests = Digests::default();
+        Ok(went)
+    }
+
+    fn consume(
+        &mut self,
+        batch: Batch,
+        seen: &mut Seen,
+        accelerator: &mut dyn Accelerator,
+    ) {
+        if seen.n_batches() == 0 {
+            seen.first_batch_s = seen.began.elapsed().as_secs_f64();
+        }
+        let received = Instant::now();
+        let n_valid = batch.n_valid();
+        self.digests.n_samples += u64::from(n_valid);
+        if self.how.digest == Digesting::On {
+            self.digests.add(&batch);
+        }
+        let cut_bytes = self.loader.runtime().sample_bytes() as u64 * u64::from(n_valid);
+        match batch.prong {
+            Prong::Front => {
+                seen.front += 1;
+                seen.samples[0] += u64::from(n_valid);
+            }
+            Prong::Back(_) => {
+                seen.back += 1;
+                seen.samples[1] += u64::from(n_valid);
+                self.bytes.device_to_host += cut_bytes;
+            }
+        }
+        self.bytes.host_to_accelerator += batch.bytes().len() as u64;
+        seen.own_work += received.elapsed();
+        seen.usage.add(accelerator.step(n_valid, batch.ready));
+    }
+
+    fn note_memory(&mut self) {
+        self.memory.peak_rss_bytes =
+            self.memory.peak_rss_bytes.max(process::peak_rss_bytes());
+        self.memory.peak_pss_bytes = self.memory.peak_pss_bytes.max(process::pss_bytes());
+    }
+}
+
+impl Run<'_> {
+    fn progress(&self, seen: &Seen, options: &EpochOptions, deal: &Deal) -> Progress {
+        let seconds = seen.began.elapsed().as_secs_f64().max(1e-9);
+        let consumer = seen.own_work.as_secs_f64();
+        let stall = deal.stall();
+        Progress {
+            epoch: options.epoch.0,
+            strategy: options.strategy.name(),
+            n_batches: deal.n_batches(),
+            front: seen.front,
+            back: seen.back,
+            images_per_s: rate(seen.n_samples(), seconds),
+            stalled: (stall.waited() / seconds).min(1.0),
+            samples: seen.samples,
+            stall: Stall { consumer, ..stall },
+            busy_s: Duration::from_nanos(seen.usage.busy_ns).as_secs_f64(),
+            bytes: self.bytes,
+        }
+    }
+
+    /// Tells of the epoch that ended last.
+    fn tell_end(
+        &mut self,
+        observer: &mut dyn Observer,
+        log: &EventLog,
+        usage: &[UsageSample],
+    ) {
+        let Some(result) = self.epochs.last() else { return };
+        self.bytes.storage_read = self.loader.runtime().storage_read_bytes();
+        let energy = match observer.asks_for_energy() {
+            true => devices_say(self.loader.runtime_mut()),
+            false => Vec::new(),
+        };
+        let bytes = self.bytes;
+        observer.end(Ended { result, log, usage, energy: &energy, bytes });
+    }
+}
+
+impl Seen {
+    fn n_samples(&self) -> u64 {
+        self.samples.iter().sum()
+    }
+
+    fn n_batches(&self) -> u32 {
+        self.front + self.back
+    }
+}
+
+// ---- figures -------------------------------------------------------------------------
+
+impl Run<'_> {
+    fn epoch_result(
+        &self,
+        options: &EpochOptions,
+        seen: &Seen,
+        report: &EpochReport,
+        seconds: f64,
+    ) -> EpochResult {
+        let digesting = self.how.digest == Digesting::On;
+        let images_per_s = rate(seen.n_samples(), seconds);
+        let counts = &report.counts;
+        EpochResult {
+            epoch: options.epoch.0,
+            strategy: options.strategy.name().to_owned(),
+            samples: seen.n_samples(),
+            batches: seen.n_batches(),
+            seconds,
+            images_per_s,
+            first_batch_s: seen.first_batch_s,
+            stream_digest: digesting.then(|| self.digests.stream.to_string()),
+            content_digest: digesting.then(|| self.digests.content.to_string()),
+            front: FrontResult {
+                batches: seen.front,
+                rate_batches_per_s: f64::from(seen.front) / seconds,
+                wasted: counts.front.wasted,
+                cpu_s: report.cpu.front,
+            },
+            back: self.back_results(report, seconds),
+            rescued: counts.rescued,
+            skipped: report.skipped.clone(),
+            backpressure_s: report.backpressure_s,
+            audited: report.audited,
+            returned_claims: counts.returned,
+            peak_waiting_back_batches: counts.peak_waiting,
+            efficiency: self.efficiency(images_per_s),
+            feed_cpu_s: report.cpu.both,
+            cpu_ms_per_image: None,
+            peak_rss_bytes: process::peak_rss_bytes(),
+            accelerator: AcceleratorResult {
+                name: String::new(),
+                utilisation: None,
+                busy_s: 0.0,
+                stall_s: 0.0,
+                stall_by: report.stall,
+            },
+        }
+    }
+
+    fn back_results(&self, report: &EpochReport, seconds: f64) -> Vec<BackResult> {
+        let devices = self.loader.runtime().devices.iter().zip(&report.counts.back);
+        let devices = devices.zip(&report.back);
+        devices
+            .zip(&report.cpu.back)
+            .map(|(((device, counts), back), host_cpu_s)| BackResult {
+                device: device.name.clone(),
+                emulated: device.capabilities.emulated,
+                batches: counts.delivered,
+                rate_batches_per_s: f64::from(counts.delivered) / seconds,
+                late: counts.late,
+                lost: counts.lost,
+                wasted: counts.wasted + back.extra,
+                host_cpu_s: *host_cpu_s,
+                failure: back.lost.clone().or_else(|| back.last_failure.clone()),
+            })
+            .collect()
+    }
+
+    /// η = achieved rate ÷ min(accelerator rate, `R_front` + `R_back`), both prongs measured
+    /// alone on this machine in this run.
+    fn efficiency(&self, images_per_s: f64) -> Option<f64> {
+        let front = self.alone.front_images_per_s?;
+        let back = match self.loader.runtime().devices.is_empty() {
+            true => 0.0,
+            false => self.alone.back_images_per_s?,
+        };
+        let accelerator =
+            self.how.accelerator.build().samples_per_s().unwrap_or(f64::INFINITY);
+        Some(images_per_s / (front + back).min(accelerator))
+    }
+
+    fn finish(mut self, cpu_before: Option<f64>, metering: Metering) -> RunResult {
+        let samples = self.epochs.iter().map(|e| e.samples).sum();
+        let seconds =
+            cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
+        let runtime = self.loader.runtime_mut();
+        let used = Used::now(runtime);
+        let device_process_seconds = used.device_process_seconds(runtime);
+        self.bytes.storage_read = runtime.storage_read_bytes();
+        self.bytes.page_cache = runtime.source().goes_through_page_cache();
+        let counted = Counted {
+            samples,
+            bytes: &self.bytes,
+            busy_s: self.epochs.iter().map(|epoch| epoch.accelerator.busy_s).sum(),
+            memory_byte_s: self.memory_byte_s,
+            epochs: &self.epochs,
+        };
+        let energy = metering.end(runtime, self.how, &used, &counted);
+        RunResult {
+            version: env!("CARGO_PKG_VERSION"),
+            config: settings(&runtime.config, self.how),
+            epochs: self.epochs,
+            cpu: Cpu {
+                seconds,
+                ms_per_image: per_image_ms(seconds, samples),
+                device_process_seconds,
+            },
+            memory: self.memory,
+            bytes: self.bytes,
+            energy,
+            alone: self.alone,
+        }
+    }
+}
+
+fn accelerator_result(
+    accelerator: &dyn Accelerator,
+    usage: &Usage,
+    report: &EpochReport,
+) -> AcceleratorResult {
+    let has_rate = accelerator.samples_per_s().is_some();
+    AcceleratorResult {
+        name: accelerator.name().to_owned(),
+        utilisation: usage.utilisation().filter(|_| has_rate),
+        busy_s: Duration::from_nanos(usage.busy_ns).as_secs_f64(),
+        stall_s: Duration::from_nanos(usage.stall_ns).as_secs_f64(),
+        stall_by: report.stall,
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a rate; 2^53 samples are beyond any epoch"
+)]
+fn rate(samples: u64, seconds: f64) -> f64 {
+    samples as f64 / seconds
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a mean; 2^53 samples are beyond any run")]
+fn per_image_ms(cpu_s: Option<f64>, samples: u64) -> Option<f64> {
+    cpu_s.filter(|_| samples > 0).map(|s| 1e3 * s / samples as f64)
+}

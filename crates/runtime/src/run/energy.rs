@@ -1,0 +1,510 @@
+//! What a run used: counted always, metered where a meter can be read, modelled by a profile.
+//!
+//! Meters run from before the first epoch to after the last; measuring prongs alone is not in
+//! the figures. Measured and modelled figures stand side by side and are never added. What
+//! figures mean, and what a meter is, says `bothends_energy`.
+
+use std::time::Instant;
+
+use bothends_accel::AccelConfig;
+use bothends_core::ids::SampleId;
+use bothends_csd::{DeviceStats, EnergyReading};
+use bothends_energy::{
+    AcceleratorQuantities, DeviceKind, DeviceMeter, DeviceQuantities, EnergyError,
+    Figure, HostQuantities, LinkBytes, Meter, Metered, MeteredDomain, Part, Places,
+    Profile, Quantities, Reported, Session, Total, open, total,
+};
+
+use crate::config::drive::DriveConfig;
+use crate::config::energy::EnergyConfig;
+use crate::error::RuntimeError;
+use crate::run::observer::Observer;
+use crate::run::result::{Bytes, Energy, EnergyDomain, EpochResult};
+use crate::runtime::host::Runtime;
+use crate::threads::process;
+
+/// What a sum is called.
+const TOTAL: &str = "total";
+
+/// Meters that can be read, before the run begins.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    meters: Vec<Box<dyn Meter>>,
+    remarks: Vec<String>,
+}
+
+impl Meters {
+    /// Opens what was asked for.
+    pub(crate) fn open(config: &EnergyConfig) -> Result<Self, RuntimeError> {
+        let opened = open(&config.meters, &Places::default())?;
+        let remarks = opened.absent.iter().map(ToString::to_string).collect();
+        Ok(Self { meters: opened.meters, remarks })
+    }
+
+    /// Meters the idle machine, if that was asked for, and begins to meter the run.
+    pub(crate) fn begin(
+        self,
+        runtime: &mut Runtime,
+        config: &EnergyConfig,
+        observer: &mut dyn Observer,
+    ) -> Result<Metering, RuntimeError> {
+        let Self { mut meters, mut remarks } = self;
+        let mut idle = Vec::new();
+        if let Some(lasting) = config.idle {
+            if meters.is_empty() {
+                remarks.push(
+                    "no meter can be read, so the idle machine was not metered".into(),
+                );
+            } else {
+                observer.phase("metering the idle machine");
+                let session = Session::begin(meters)?;
+                std::thread::sleep(lasting);
+                let metered = session.end();
+                remarks.extend(metered.failures.iter().map(ToString::to_string));
+                let seconds = metered.seconds;
+                let watts =
+                    |domain: MeteredDomain| (domain.source, domain.joules / seconds);
+                idle = metered.domains.into_iter().map(watts).collect();
+                meters = metered.meters;
+            }
+        }
+        let before = Used::now(runtime);
+        let devices = before.device_meters(runtime);
+        Ok(Metering {
+            session: Session::begin(meters)?,
+            began: Instant::now(),
+            before,
+            devices,
+            idle,
+            remarks,
+        })
+    }
+}
+
+/// What the machine and the devices have counted so far.
+#[derive(Debug)]
+pub(crate) struct Used {
+    cpu_s: Option<f64>,
+    machine_cpu_s: Option<f64>,
+    storage_read: u64,
+    devices: Vec<Option<DeviceStats>>,
+}
+
+impl Used {
+    pub(crate) fn now(runtime: &mut Runtime) -> Self {
+        Self {
+            devices: runtime.device_stats(),
+            cpu_s: process::cpu_seconds(),
+            machine_cpu_s: process::machine_cpu_seconds(),
+            storage_read: runtime.storage_read_bytes(),
+        }
+    }
+
+    /// Processor seconds of device processes of this run, since they started.
+    pub(crate) fn device_process_seconds(&self, runtime: &Runtime) -> f64 {
+        let devices = runtime.devices.iter().zip(&self.devices);
+        let ours = devices.filter(|(device, _)| device.process.is_some());
+        ours.filter_map(|(_, stats)| stats.as_ref()).map(|stats| stats.cpu_seconds).sum()
+    }
+
+    /// What each device says of its energy; `None` of one that says nothing.
+    fn device_meters(&self, runtime: &Runtime) -> Vec<Option<DeviceMeter>> {
+        let mut meters = Vec::with_capacity(self.devices.len());
+        for (i, (device, stats)) in runtime.devices.iter().zip(&self.devices).enumerate()
+        {
+            let kind = match device.capabilities.emulated {
+                true => DeviceKind::Emulated,
+                false => DeviceKind::Real,
+            };
+            let first = stats.as_ref().map(|stats| reported(&stats.energy));
+            let name = format!("device {i}");
+            meters.push(first.map(|first| DeviceMeter::new(&name, kind, first)));
+        }
+        meters
+    }
+}
+
+/// What the devices say that they have used since they started, while a run goes on.
+pub(crate) fn devices_say(runtime: &mut Runtime) -> Vec<EnergyDomain> {
+    let mut domains = Vec::new();
+    for (i, stats) in runtime.device_stats().into_iter().enumerate() {
+        for EnergyReading { domain, energy_uj, source } in
+            stats.into_iter().flat_map(|s| s.energy)
+        {
+            #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 9 GJ")]
+            let joules = energy_uj as f64 / 1e6;
+            let name = format!("device {i} {domain}");
+            domains.push(EnergyDomain {
+                name,
+                joules,
+                low: joules,
+                high: joules,
+                source,
+                net_of_idle_joules: None,
+                attributed_joules: None,
+            });
+        }
+    }
+    domains
+}
+
+fn reported(readings: &[EnergyReading]) -> Vec<Reported> {
+    let reported = |reading: &EnergyReading| Reported {
+        domain: reading.domain.clone(),
+        energy_uj: reading.energy_uj,
+        source: reading.source.clone(),
+    };
+    readings.iter().map(reported).collect()
+}
+
+/// What the run itself has counted.
+#[derive(Debug)]
+pub(crate) struct Counted<'a> {
+    pub(crate) samples: u64,
+    pub(crate) bytes: &'a Bytes,
+    /// Seconds in which the accelerator computed.
+    pub(crate) busy_s: f64,
+    /// Every epoch's figures.
+    pub(crate) epochs: &'a [EpochResult],
+    /// Memory over time; `None` where the kernel does not say.
+    pub(crate) memory_byte_s: Option<f64>,
+}
+
+/// A run that is being metered.
+#[derive(Debug)]
+pub(crate) struct Metering {
+    session: Session,
+    began: Instant,
+    before: Used,
+    devices: Vec<Option<DeviceMeter>>,
+    /// Watts of the idle machine by the source of each domain.
+    idle: Vec<(String, f64)>,
+    remarks: Vec<String>,
+}
+
+impl Metering {
+    /// The figures; `after` is what was used until now.
+    pub(crate) fn end(
+        self,
+        runtime: &Runtime,
+        how: &DriveConfig,
+        after: &Used,
+        counted: &Counted<'_>,
+    ) -> Energy {
+        let Self { session, began, before, devices, idle, mut remarks } = self;
+        let metered = session.end();
+        let seconds = began.elapsed().as_secs_f64();
+        let host = host(&before, after, counted);
+        let quantities = Quantities {
+            seconds,
+            devices: device_quantities(runtime, &before, after, seconds),
+            bytes: LinkBytes {
+                stored: stored_bytes(runtime),
+                storage_read: after.storage_read.saturating_sub(before.storage_read),
+                device_to_host: counted.bytes.device_to_host,
+                host_to_accelerator: counted.bytes.host_to_accelerator,
+            },
+            accelerator: accelerator(&how.accelerator, counted.busy_s, seconds),
+            host,
+        };
+        let mut domains = measured(&metered, &idle, &quantities.host);
+        domains.extend(said_by_devices(devices, after, &mut remarks));
+        let figures = how.energy.profile.joules(&quantities);
+        domains.extend(figures.iter().map(EnergyDomain::of));
+        remarks.extend(metered.failures.iter().map(ToString::to_string));
+        remarks.extend(emulation(runtime, &metered));
+        let unknown = quantities.unknown();
+        remarks.extend(unknown.iter().map(|what| format!("not counted here: {what}")));
+        let mut totals = Vec::new();
+        totals.extend(total(&metered.domains).map(|Total { joules, source }| {
+            let name = TOTAL.to_owned();
+            Figure { name, joules, low: joules, high: joules, source }
+        }));
+        if unknown.is_empty() {
+            totals.push(modelled(&figures, &how.energy.profile));
+        }
+        #[expect(clippy::cast_precision_loss, reason = "2^53 samples are beyond any run")]
+        let samples = counted.samples as f64;
+        let sum = totals.first().filter(|_| counted.samples > 0);
+        Energy {
+            joules_per_sample: sum.map(|sum| sum.joules / samples),
+            joules_per_sample_low: sum.map(|sum| sum.low / samples),
+            joules_per_sample_high: sum.map(|sum| sum.high / samples),
+            joules_per_sample_source: sum.map(|sum| sum.source.clone()),
+            totals,
+            domains,
+            quantities,
+            remarks,
+        }
+    }
+}
+
+/// What a reader of measured figures must know: emulated devices are processes of this machine.
+fn emulation(runtime: &Runtime, metered: &Metered) -> Option<String> {
+    let n_emulated = runtime.devices.iter().filter(|d| d.process.is_some()).count();
+    let is_told = n_emulated > 0 && !metered.domains.is_empty();
+    is_told.then(|| {
+        format!("measured joules include the emulation of {n_emulated} device(s)")
+    })
+}
+
+/// The sum of a profile's figures.
+fn modelled(figures: &[Figure], profile: &Profile) -> Figure {
+    let sum = |of: fn(&Figure) -> f64| figures.iter().map(of).sum();
+    Figure {
+        name: TOTAL.to_owned(),
+        joules: sum(|figure| figure.joules),
+        low: sum(|figure| figure.low),
+        high: sum(|figure| figure.high),
+        source: profile.source(),
+    }
+}
+
+impl EnergyDomain {
+    /// A figure without the other two numbers of a measured one.
+    fn of(figure: &Figure) -> Self {
+        Self {
+            name: figure.name.clone(),
+            joules: figure.joules,
+            low: figure.low,
+            high: figure.high,
+            source: figure.source.clone(),
+            net_of_idle_joules: None,
+            attributed_joules: None,
+        }
+    }
+}
+
+fn host(before: &Used, after: &Used, counted: &Counted<'_>) -> HostQuantities {
+    let processors =
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let epochs = counted.epochs.iter();
+    HostQuantities {
+        processors: u32::try_from(processors).unwrap_or(u32::MAX),
+        processor_seconds: since(before.cpu_s, after.cpu_s),
+        front_processor_seconds: all_of(epochs.clone().map(|epoch| epoch.front.cpu_s)),
+        receiving_processor_seconds: all_of(
+            epochs.flat_map(|epoch| &epoch.back).map(|back| back.host_cpu_s),
+        ),
+        feeding_processor_seconds: all_of(
+            counted.epochs.iter().map(|epoch| epoch.feed_cpu_s),
+        ),
+        machine_processor_seconds: since(before.machine_cpu_s, after.machine_cpu_s),
+        memory_byte_seconds: counted.memory_byte_s,
+    }
+}
+
+/// The sum; `None` where one of them is not known.
+fn all_of(mut parts: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    parts.try_fold(0.0, |sum, part| Some(sum + part?))
+}
+
+fn since(before: Option<f64>, after: Option<f64>) -> Option<f64> {
+    before.zip(after).map(|(before, after)| after - before)
+}
+
+fn device_quantities(
+    runtime: &Runtime,
+    before: &Used,
+    after: &Used,
+    seconds: f64,
+) -> Vec<DeviceQuantities> {
+    let stats = before.devices.iter().zip(&after.devices);
+    let devices = runtime.devices.iter().zip(stats);
+    devices
+        .map(|(device, (before, after))| {
+            let used = |of: fn(&DeviceStats) -> f64| {
+                since(before.as_ref().map(of), after.as_ref().map(of))
+                    .filter(|used| *used >= 0.0)
+            };
+            let busy = used(|stats| stats.busy_seconds).map(|busy| busy.min(seconds));
+            DeviceQuantities {
+                device: device.name.clone(),
+                emulated: device.capabilities.emulated,
+                processor_seconds: used(|stats| stats.cpu_seconds),
+                busy_seconds: busy,
+                idle_seconds: busy.map(|busy| seconds - busy),
+            }
+        })
+        .collect()
+}
+
+/// Bytes of all samples as they lie in storage.
+fn stored_bytes(runtime: &Runtime) -> u64 {
+    let table = &runtime.source().table;
+    (0..table.n_samples())
+        .map(|sample| u64::from(table.extent(SampleId(sample)).len))
+        .sum()
+}
+
+fn accelerator(
+    config: &AccelConfig,
+    busy_s: f64,
+    seconds: f64,
+) -> Option<AcceleratorQuantities> {
+    let emulated = match config {
+        AccelConfig::Host => return None,
+        AccelConfig::Sim(_) => true,
+    };
+    Some(AcceleratorQuantities {
+        name: config.build().name().to_owned(),
+        emulated,
+        busy_seconds: busy_s.min(seconds),
+        idle_seconds: (seconds - busy_s).max(0.0),
+    })
+}
+
+/// Three numbers for each domain: all of it, net of idle, and this process's part.
+fn measured(
+    metered: &Metered,
+    idle: &[(String, f64)],
+    host: &HostQuantities,
+) -> Vec<EnergyDomain> {
+    let share = host.processor_seconds.zip(host.machine_processor_seconds);
+    let share =
+        share.filter(|(_, all)| *all > 0.0).map(|(own, all)| (own / all).min(1.0));
+    let domains = metered.domains.iter();
+    domains
+        .map(|domain| {
+            let watts = idle.iter().find(|(source, _)| *source == domain.source);
+            let net = watts.map(|(_, watts)| domain.joules - watts * metered.seconds);
+            let attributed = match domain.part {
+                Part::Processors => net.zip(share).map(|(net, share)| net * share),
+                Part::Machine | Part::Memory | Part::Accelerator | Part::Other => None,
+            };
+            EnergyDomain {
+                name: domain.name.clone(),
+                joules: domain.joules,
+                low: domain.joules,
+                high: domain.joules,
+                source: domain.source.clone(),
+                net_of_idle_joules: net,
+                attributed_joules: attributed,
+            }
+        })
+        .collect()
+}
+
+/// What the devices say that they used since the run began. One that says nothing now is
+/// remarked, and gives no figure.
+fn said_by_devices(
+    devices: Vec<Option<DeviceMeter>>,
+    after: &Used,
+    remarks: &mut Vec<String>,
+) -> Vec<EnergyDomain> {
+    let mut domains = Vec::new();
+    for (meter, stats) in devices.into_iter().zip(&after.devices) {
+        let Some(mut meter) = meter else { continue };
+        let Some(stats) = stats else {
+            remarks.push(format!("{} did not say what it has used", meter.name()));
+            continue;
+        };
+        match used_by(&mut meter, &reported(&stats.energy)) {
+            Ok(used) => domains.extend(used),
+            Err(error) => remarks.push(error.to_string()),
+        }
+    }
+    domains
+}
+
+fn used_by(
+    meter: &mut DeviceMeter,
+    newest: &[Reported],
+) -> Result<Vec<EnergyDomain>, EnergyError> {
+    let before = meter.read()?;
+    meter.report(newest)?;
+    let after = meter.read()?;
+    let mut used = Vec::with_capacity(after.len());
+    for (domain, (after, before)) in meter.domains().iter().zip(after.iter().zip(&before))
+    {
+        #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 9 GJ")]
+        let joules = (after.energy_uj - before.energy_uj) as f64 / 1e6;
+        let name = format!("{} {}", meter.name(), domain.name);
+        let source = domain.source.clone();
+        let figure = Figure { name, joules, low: joules, high: joules, source };
+        used.push(EnergyDomain::of(&figure));
+    }
+    Ok(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measured_figure_is_three_numbers() {
+        let domain = |name: &str, part| MeteredDomain {
+            meter: "rapl".to_owned(),
+            name: name.to_owned(),
+            part,
+            joules: 500.0,
+            source: format!("measured(rapl:{name})"),
+        };
+        let metered = Metered {
+            seconds: 10.0,
+            domains: vec![
+                domain("package-0", Part::Processors),
+                domain("package-0/dram", Part::Memory),
+                domain("psys", Part::Other),
+            ],
+            failures: Vec::new(),
+            meters: Vec::new(),
+        };
+        let idle = [
+            ("measured(rapl:package-0)".to_owned(), 20.0),
+            ("measured(rapl:package-0/dram)".to_owned(), 5.0),
+        ];
+        let host = HostQuantities {
+            processor_seconds: Some(30.0),
+            machine_processor_seconds: Some(40.0),
+            ..HostQuantities::default()
+        };
+        let three = |host: &HostQuantities, idle: &[_]| -> Vec<_> {
+            let figures = measured(&metered, idle, host).into_iter();
+            figures
+                .map(|d| (d.joules, d.net_of_idle_joules, d.attributed_joules))
+                .collect()
+        };
+        let expected = [
+            (500.0, Some(300.0), Some(225.0)),
+            (500.0, Some(450.0), None),
+            (500.0, None, None),
+        ];
+        assert_eq!(three(&host, &idle), expected);
+        assert!(
+            three(&host, &[]).iter().all(|(_, net, own)| net.is_none() && own.is_none())
+        );
+        let unknown = HostQuantities::default();
+        assert_eq!(three(&unknown, &idle)[0], (500.0, Some(300.0), None));
+    }
+
+    fn says(energy_uj: u64) -> Reported {
+        let source = "modelled(state power × time)".to_owned();
+        Reported { domain: "device".to_owned(), energy_uj, source }
+    }
+
+    #[test]
+    fn a_device_is_charged_for_the_run_and_not_for_what_was_before() {
+        let mut meter =
+            DeviceMeter::new("device 0", DeviceKind::Emulated, vec![says(4_000_000)]);
+        let used = used_by(&mut meter, &[says(9_500_000)]).unwrap();
+        assert_eq!(used.len(), 1);
+        assert_eq!(used[0].name, "device 0 device");
+        assert!((used[0].joules - 5.5).abs() < 1e-9, "{used:?}");
+        assert!(used_by(&mut meter, &[says(1)]).is_err(), "a device that started anew");
+    }
+
+    #[test]
+    fn a_device_that_is_lost_is_remarked_and_gives_no_figure() {
+        let meter = DeviceMeter::new("device 0", DeviceKind::Real, vec![says(4_000_000)]);
+        let after = Used {
+            cpu_s: None,
+            machine_cpu_s: None,
+            storage_read: 0,
+            devices: vec![None],
+        };
+        let mut remarks = Vec::new();
+        assert!(said_by_devices(vec![Some(meter)], &after, &mut remarks).is_empty());
+        assert_eq!(remarks, ["device 0 did not say what it has used"]);
+    }
+}

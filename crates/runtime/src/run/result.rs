@@ -1,0 +1,212 @@
+//! The result of a run as JSON. Scripts depend on the names.
+//!
+//! Every figure here was measured in this run, except where its own `source` says
+//! `modelled(…)`; an emulated device says so beside its name.
+
+use std::collections::BTreeMap;
+
+use bothends_energy::{Figure, Quantities};
+use serde::Serialize;
+
+use crate::collect::stall::Stall;
+use crate::handover::finish::Skipped;
+use crate::measure::alone::Alone;
+
+/// A whole run.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunResult {
+    /// Version of the program.
+    pub version: &'static str,
+    /// What the run was told.
+    pub config: BTreeMap<&'static str, serde_json::Value>,
+    /// One entry per epoch.
+    pub epochs: Vec<EpochResult>,
+    /// Processor time.
+    pub cpu: Cpu,
+    /// Memory of the host process.
+    pub memory: Memory,
+    /// Bytes moved.
+    pub bytes: Bytes,
+    /// Energy.
+    pub energy: Energy,
+    /// Rates measured alone, where they were measured.
+    pub alone: Alone,
+}
+
+/// One epoch.
+#[derive(Debug, Clone, Serialize)]
+pub struct EpochResult {
+    /// Its number.
+    pub epoch: u32,
+    /// The strategy it ran under.
+    pub strategy: String,
+    /// Samples delivered (masked and skipped slots not counted).
+    pub samples: u64,
+    /// Batches delivered.
+    pub batches: u32,
+    /// From the start to the end of the last step.
+    pub seconds: f64,
+    /// `samples / seconds`.
+    pub images_per_s: f64,
+    /// From the start to the first batch.
+    pub first_batch_s: f64,
+    /// XXH3-128 of the stream, with `--digest`.
+    pub stream_digest: Option<String>,
+    /// Sum of the samples' own digests, with `--digest`.
+    pub content_digest: Option<String>,
+    /// The host's part.
+    pub front: FrontResult,
+    /// The devices' parts, in the order of `--csd`.
+    pub back: Vec<BackResult>,
+    /// Late or lost device batches that the host made again.
+    pub rescued: u32,
+    /// Samples that the bad-sample policy was applied to.
+    pub skipped: Vec<Skipped>,
+    /// Seconds in which a finished batch waited for the consumer: the loader was ahead.
+    pub backpressure_s: f64,
+    /// Device batches that the host recomputed and found equal.
+    pub audited: u64,
+    /// Claims that were dropped unfinished: 0 in a healthy run.
+    pub returned_claims: u32,
+    /// Most finished device batches that waited at once.
+    pub peak_waiting_back_batches: u32,
+    /// η, where both prongs were measured alone.
+    pub efficiency: Option<f64>,
+    /// Processor seconds of the host for deciding what is made where, and for bringing batches
+    /// into the output's form and handing them over, whoever made them.
+    pub feed_cpu_s: Option<f64>,
+    /// Processor milliseconds of the host process per sample.
+    pub cpu_ms_per_image: Option<f64>,
+    /// Largest resident memory of the host process in this epoch.
+    pub peak_rss_bytes: Option<u64>,
+    /// The accelerator's side.
+    pub accelerator: AcceleratorResult,
+}
+
+/// The host's part of an epoch.
+#[derive(Debug, Clone, Serialize)]
+pub struct FrontResult {
+    /// Batches made by the host and delivered.
+    pub batches: u32,
+    /// `batches / seconds` of the epoch.
+    pub rate_batches_per_s: f64,
+    /// Batches made by the host for nothing: the device was first after all.
+    pub wasted: u32,
+    /// Processor seconds of the host's reader and workers.
+    pub cpu_s: Option<f64>,
+}
+
+/// A device's part of an epoch.
+#[derive(Debug, Clone, Serialize)]
+pub struct BackResult {
+    /// As given on the command line.
+    pub device: String,
+    /// Whether models stand in for hardware.
+    pub emulated: bool,
+    /// Batches made by the device and delivered.
+    pub batches: u32,
+    /// `batches / seconds` of the epoch.
+    pub rate_batches_per_s: f64,
+    /// Results that came after their batch had been declared overdue.
+    pub late: u32,
+    /// Claims that came to nothing.
+    pub lost: u32,
+    /// Results that were not needed any more, repeated ones included.
+    pub wasted: u32,
+    /// Processor seconds of the host for asking it, and for receiving and checking its batches.
+    pub host_cpu_s: Option<f64>,
+    /// Why the device was lost, if it was.
+    pub failure: Option<String>,
+}
+
+/// The accelerator's side of an epoch.
+#[derive(Debug, Clone, Serialize)]
+pub struct AcceleratorResult {
+    /// `host`, `resnet50-h100`, …
+    pub name: String,
+    /// Busy ÷ (busy + stall) from the first batch on; `None` for `host`.
+    pub utilisation: Option<f64>,
+    /// Seconds of computing.
+    pub busy_s: f64,
+    /// Seconds of waiting for batches after the first.
+    pub stall_s: f64,
+    /// Seconds of waiting by cause, the first batch included.
+    pub stall_by: Stall,
+}
+
+/// Processor time of the run.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Cpu {
+    /// Of the host process.
+    pub seconds: Option<f64>,
+    /// Per sample delivered.
+    pub ms_per_image: Option<f64>,
+    /// Of device processes on this machine, as they say.
+    pub device_process_seconds: f64,
+}
+
+/// Memory of the host process; emulated devices are processes of their own.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Memory {
+    /// Largest resident set.
+    pub peak_rss_bytes: Option<u64>,
+    /// Largest proportional set seen at an epoch's end.
+    pub peak_pss_bytes: Option<u64>,
+}
+
+/// Bytes moved in the run.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Bytes {
+    /// Read by the host, from storage or from the page cache.
+    pub storage_read: u64,
+    /// Whether the host read through the page cache: what it read there before, it need not
+    /// have read from storage again.
+    pub page_cache: bool,
+    /// Samples received from devices.
+    pub device_to_host: u64,
+    /// Delivered to the accelerator.
+    pub host_to_accelerator: u64,
+}
+
+/// Energy of the run, by domain, and what can be counted without a meter.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Energy {
+    /// The sum of figures of one kind: measured where the host has a meter, else modelled.
+    /// `None` where the model lacks a quantity.
+    pub joules_per_sample: Option<f64>,
+    /// Lower end of what it may be.
+    pub joules_per_sample_low: Option<f64>,
+    /// Upper end of what it may be.
+    pub joules_per_sample_high: Option<f64>,
+    /// `measured(…)` with all that was added, or `modelled(PROFILE@VERSION)`.
+    pub joules_per_sample_source: Option<String>,
+    /// The run's sums: at most one of each kind, the measured one first. Nobody else may add
+    /// domains, for some are parts of others.
+    pub totals: Vec<Figure>,
+    /// What was metered, what devices say, and what the profile makes of the quantities.
+    pub domains: Vec<EnergyDomain>,
+    /// What was counted.
+    pub quantities: Quantities,
+    /// Meters that could not be read, quantities that could not be counted, one line each.
+    pub remarks: Vec<String>,
+}
+
+/// One energy figure.
+#[derive(Debug, Clone, Serialize)]
+pub struct EnergyDomain {
+    /// The part of the system.
+    pub name: String,
+    /// The figure.
+    pub joules: f64,
+    /// Lower end of what it may be.
+    pub low: f64,
+    /// Upper end of what it may be.
+    pub high: f64,
+    /// `measured(…)` or `modelled(…)`.
+    pub source: String,
+    /// Of a measured figure: less what the idle machine draws in that time, where that was
+    /// measured (`--energy-idle`).
+    pub net_of_idle_joules: Option<f64>,
+    /// Of measured processors: this process's share of that, by processor time.
+    pub attributed_joules: Option<f64>,
+}
