@@ -328,8 +328,8 @@ fn devices_that_are_not_there() -> Result<()> {
         &data,
         &["--csd", "nvme:///dev/ng0n1"],
         2,
-        "cannot use `--csd nvme:///dev/ng0n1`: this kind of device is not available in this \
-         build; use sim:, tcp://, unix:// or spool://",
+        "cannot use `--csd nvme:///dev/ng0n1`: expected sim:PRESET, tcp://HOST:PORT, \
+         unix:///PATH or spool:///DIRECTORY",
     )
 }
 

@@ -58,7 +58,7 @@ fn the_page_and_the_trace_of_a_run_are_made_again_of_its_events() -> Result<()> 
     let events = fs::read(at("events.jsonl"))?;
     let recording = Recording::read(&mut &*events)?;
     let delivered = |e: &bothends_report::EpochRecord| {
-        e.moments.iter().filter(|m| m.what == bothends_report::What::Delivered).count()
+        e.moments.iter().filter(|m| m.what == bothends_runtime::What::Delivered).count()
     };
     ensure!(recording.epochs.iter().map(delivered).collect::<Vec<_>>() == [25, 25]);
     for plot in ["rate", "ends", "waiting", "cores", "memory"] {

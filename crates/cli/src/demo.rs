@@ -89,7 +89,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
     let result = drive(&mut loader, &how, &mut watch);
     watch.bar.clear();
     let result = result?;
-    let input = ReportInput::from(&watch.recorder.recording(header, &result)?);
+    let input = ReportInput::from(&watch.recorder.recording(header, &result));
     write(&args.out.join("summary.json"), &serde_json::to_string_pretty(&result)?)?;
     write(&args.out.join("report.html"), &bothends_report::html(&input))?;
     say::line(&bothends_report::table(&input));

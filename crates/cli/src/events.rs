@@ -6,10 +6,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use bothends_report::{Header, Line};
-use bothends_runtime::{Ended, LogEntry, MOST_MOMENTS, Observer, Progress, RunResult};
+use bothends_runtime::{Ended, MOST_MOMENTS, Moment, Observer, Progress, RunResult};
 
 use crate::Failed;
-use crate::picture::{look, moment, run_result};
+use crate::picture::without_epochs;
 use crate::run::{cannot_write, wrong};
 
 /// The file under way.
@@ -46,7 +46,7 @@ impl EventFile {
 
     /// Writes the last line.
     pub(crate) fn end(mut self, result: &RunResult) -> Result<(), Failed> {
-        self.write(&[Line::Run { result: run_result(result)? }]);
+        self.write(&[Line::Run { result: Box::new(without_epochs(result)) }]);
         self.checked().map(drop)
     }
 
@@ -83,27 +83,24 @@ impl Observer for EventFile {
         self.write(&[Line::Begin { epoch, strategy: strategy.to_owned(), n_batches }]);
     }
 
-    fn moments(&mut self, moments: &[LogEntry]) {
+    fn moments(&mut self, moments: &[Moment]) {
         let room = MOST_MOMENTS.saturating_sub(self.n_moments);
         let kept = moments.iter().take(room);
         self.n_moments += kept.len();
         let epoch = self.epoch;
         self.write(
-            &kept.map(|entry| Line::moment(epoch, moment(entry))).collect::<Vec<_>>(),
+            &kept
+                .map(|moment| Line::Moment { epoch, moment: *moment })
+                .collect::<Vec<_>>(),
         );
     }
 
     fn end(&mut self, ended: Ended<'_>) {
         let epoch = self.epoch;
-        let used = ended.usage.iter().map(|sample| Line::usage(epoch, look(sample)));
+        let used = ended.usage.iter().map(|used| Line::Usage { epoch, used: *used });
         let mut lines: Vec<Line> = used.collect();
-        match serde_json::to_value(ended.result) {
-            Ok(result) => {
-                let moments_cut = ended.log.cut();
-                lines.push(Line::Epoch { epoch, moments_cut, result });
-                self.write(&lines);
-            }
-            Err(error) => self.error = Some(error.into()),
-        }
+        let result = Box::new(ended.result.clone());
+        lines.push(Line::Epoch { epoch, moments_cut: ended.log.cut(), result });
+        self.write(&lines);
     }
 }

@@ -11,10 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bothends_report::{Counted, EnergyFigure, Metrics, StallSeconds};
-use bothends_runtime::{Bytes, Ended, EnergyDomain, LogEntry, Observer, Progress, Stall};
+use bothends_report::{Counted, Metrics};
+use bothends_runtime::{Bytes, Ended, Moment, Observer, Progress};
 
-use crate::picture::moment;
 use crate::run::wrong;
 use crate::{Failed, say};
 
@@ -81,7 +80,7 @@ impl Observer for MetricsServer {
     fn batch(&mut self, progress: Progress) {
         let Progress { samples, stall, busy_s, bytes, .. } = progress;
         self.tell(|metrics| {
-            metrics.counted(Counted { samples, stall: seconds(stall), busy_s });
+            metrics.counted(Counted { samples, stall, busy_s });
             metrics.bytes(&by_path(bytes));
         });
     }
@@ -90,16 +89,16 @@ impl Observer for MetricsServer {
         self.tell(|metrics| metrics.begin(progress.epoch, progress.n_batches));
     }
 
-    fn moments(&mut self, moments: &[LogEntry]) {
+    fn moments(&mut self, moments: &[Moment]) {
         self.tell(|metrics| {
-            moments.iter().for_each(|entry| metrics.moment(&moment(entry)));
+            moments.iter().for_each(|moment| metrics.moment(moment));
         });
     }
 
     fn end(&mut self, ended: Ended<'_>) {
         self.tell(|metrics| {
             metrics.bytes(&by_path(ended.bytes));
-            metrics.energy(ended.energy.iter().map(figure).collect());
+            metrics.energy(ended.energy.to_vec());
         });
     }
 }
@@ -119,11 +118,6 @@ fn parse(address: &str) -> Result<Vec<SocketAddr>, Failed> {
     Ok(found)
 }
 
-fn seconds(stall: Stall) -> StallSeconds {
-    let Stall { read, decode, device, copy, consumer } = stall;
-    StallSeconds { read, decode, device, copy, consumer }
-}
-
 /// What was read from storage is known when an epoch is over, and absent before.
 fn by_path(bytes: Bytes) -> Vec<(&'static str, u64)> {
     let read = (bytes.storage_read > 0).then_some(("storage_read", bytes.storage_read));
@@ -132,16 +126,6 @@ fn by_path(bytes: Bytes) -> Vec<(&'static str, u64)> {
         ("host_to_accelerator", bytes.host_to_accelerator),
     ];
     read.into_iter().chain(moved).collect()
-}
-
-fn figure(domain: &EnergyDomain) -> EnergyFigure {
-    EnergyFigure {
-        name: domain.name.clone(),
-        joules: domain.joules,
-        low: domain.low,
-        high: domain.high,
-        source: domain.source.clone(),
-    }
 }
 
 /// Answers until it is stopped.

@@ -2,19 +2,14 @@
 
 use std::path::Path;
 
-use bothends_report::{
-    EpochFigures, EpochRecord, FORMAT, Header, Look, Moment, Recording, RunFigures, What,
-};
+use bothends_report::{EpochRecord, FORMAT, Header, Recording};
 use bothends_runtime::{
-    DriveConfig, Ended, LogEntry, Machine, Observer, Progress, RunConfig, RunResult,
-    UsageSample, settings,
+    DriveConfig, Ended, Machine, Observer, Progress, RunConfig, RunResult, settings,
 };
-use serde_json::Value;
 
 /// What is known of a run before it begins.
 pub(crate) fn header(title: &str, config: &RunConfig, how: &DriveConfig) -> Header {
     let args: Vec<String> = std::env::args().collect();
-    let config = settings(config, how).into_iter();
     Header {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -24,7 +19,7 @@ pub(crate) fn header(title: &str, config: &RunConfig, how: &DriveConfig) -> Head
         machine: Machine::read().summary(),
         command: args.join(" "),
         date: now(),
-        config: config.map(|(name, value)| (name.to_owned(), value)).collect(),
+        config: settings(config, how).into_iter().collect(),
     }
 }
 
@@ -55,7 +50,7 @@ pub(crate) enum Keep {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     keep: Keep,
-    epochs: Vec<Result<EpochRecord, serde_json::Error>>,
+    epochs: Vec<EpochRecord>,
 }
 
 impl Recorder {
@@ -64,17 +59,9 @@ impl Recorder {
     }
 
     /// The run that is over.
-    pub(crate) fn recording(
-        self,
-        header: Header,
-        result: &RunResult,
-    ) -> Result<Recording, serde_json::Error> {
-        Ok(Recording {
-            header,
-            epochs: self.epochs.into_iter().collect::<Result<_, _>>()?,
-            run: Some(RunFigures::of(&run_result(result)?)?),
-            cut_line: None,
-        })
+    pub(crate) fn recording(self, header: Header, result: &RunResult) -> Recording {
+        let run = Some(without_epochs(result));
+        Recording { header, epochs: self.epochs, run, cut_line: None }
     }
 }
 
@@ -88,48 +75,26 @@ impl Observer for Recorder {
     }
 }
 
-fn record(ended: &Ended<'_>, keep: Keep) -> Result<EpochRecord, serde_json::Error> {
+fn record(ended: &Ended<'_>, keep: Keep) -> EpochRecord {
     let Ended { result, log, usage, .. } = ended;
-    let begun = EpochRecord::new(result.epoch, &result.strategy, result.batches);
-    let figures = Some(EpochFigures::of(&serde_json::to_value(result)?)?);
-    Ok(match keep {
-        Keep::Figures => EpochRecord { figures, ..begun },
+    let begun = EpochRecord {
+        figures: Some((*result).clone()),
+        ..EpochRecord::new(result.epoch, &result.strategy, result.batches)
+    };
+    match keep {
+        Keep::Figures => begun,
         Keep::Moments => EpochRecord {
-            moments: log.entries().iter().map(moment).collect(),
+            moments: log.entries().to_vec(),
             moments_cut: log.cut(),
-            looks: usage.iter().map(look).collect(),
-            figures,
+            looks: usage.to_vec(),
             ..begun
         },
-    })
+    }
 }
 
 /// The result without its epochs, which have lines of their own.
-pub(crate) fn run_result(result: &RunResult) -> Result<Value, serde_json::Error> {
-    let mut value = serde_json::to_value(result)?;
-    if let Some(keys) = value.as_object_mut() {
-        keys.remove("epochs");
-    }
-    Ok(value)
-}
-
-/// A moment of a batch, in the report's words.
-pub(crate) fn moment(entry: &LogEntry) -> Moment {
-    let LogEntry { t_s, batch, device, moment } = *entry;
-    let what = match moment {
-        bothends_runtime::Moment::Claimed => What::Claimed,
-        bothends_runtime::Moment::Rescued => What::Rescued,
-        bothends_runtime::Moment::Made => What::Made,
-        bothends_runtime::Moment::Lost => What::Lost,
-        bothends_runtime::Moment::Delivered => What::Delivered,
-    };
-    Moment { t_s, batch, device, what }
-}
-
-/// What was used, in the report's words.
-pub(crate) fn look(sample: &UsageSample) -> Look {
-    let UsageSample { t_s, cpu_s, pss_bytes } = *sample;
-    Look { t_s, cpu_s, pss_bytes }
+pub(crate) fn without_epochs(result: &RunResult) -> RunResult {
+    RunResult { epochs: Vec::new(), ..result.clone() }
 }
 
 /// The sentences under the table.

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
     if let Some(events) = watch.events {
         events.end(&result)?;
     }
-    let recording = watch.recorder.recording(header, &result)?;
+    let recording = watch.recorder.recording(header, &result);
     let input = ReportInput::from(&recording);
     if let Some(path) = &show.report {
         write(path, &bothends_report::html(&input))?;

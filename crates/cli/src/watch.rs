@@ -1,7 +1,7 @@
 //! Who watches a run: the bar and the recorder always, the event file and the metrics where they
 //! are asked for.
 
-use bothends_runtime::{Ended, LogEntry, Observer, Progress};
+use bothends_runtime::{Ended, Moment, Observer, Progress};
 
 use crate::events::EventFile;
 use crate::metrics::MetricsServer;
@@ -43,7 +43,7 @@ impl Observer for Watch {
         self.all().for_each(|observer| observer.begin(progress));
     }
 
-    fn moments(&mut self, moments: &[LogEntry]) {
+    fn moments(&mut self, moments: &[Moment]) {
         self.all().for_each(|observer| observer.moments(moments));
     }
 

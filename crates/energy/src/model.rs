@@ -93,7 +93,7 @@ struct Powers {
 }
 
 /// One energy figure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// The part of the system.
     pub name: String,

@@ -5,8 +5,10 @@
 
 use serde_json::Value;
 
-use crate::record::{EpochRecord, Moment, Recording, What};
-use crate::{Emulated, Event, EventKind, Prong, ReportInput, StrategyRun, series};
+use bothends_figures::{Moment, RunResult, What};
+
+use crate::record::{EpochRecord, Recording};
+use crate::{Alone, Emulated, Event, EventKind, Prong, ReportInput, StrategyRun, series};
 
 /// Batches of which "Two ends meeting" draws every one; of more, every second, third, …
 const MOST_DRAWN: usize = 12_000;
@@ -28,7 +30,7 @@ impl From<&Recording> for ReportInput {
             date: header.date.clone(),
             version: header.version.clone(),
             config: header.config.clone().into_iter().collect(),
-            alone: run.and_then(|run| run.alone(rate_of_accelerator)),
+            alone: run.and_then(|run| alone(run, rate_of_accelerator)),
             energy: run.map(|run| run.energy.domains.clone()).unwrap_or_default(),
             runs: recording
                 .epochs
@@ -37,6 +39,15 @@ impl From<&Recording> for ReportInput {
                 .collect(),
         }
     }
+}
+
+/// The rates measured alone, beside what the accelerator takes.
+fn alone(run: &RunResult, accelerator_images_per_s: Option<f64>) -> Option<Alone> {
+    Some(Alone {
+        front_images_per_s: run.alone.front_images_per_s?,
+        back_images_per_s: run.alone.back_images_per_s.unwrap_or(0.0),
+        accelerator_images_per_s,
+    })
 }
 
 /// What a page draws in one way for all its epochs.
@@ -142,7 +153,7 @@ fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> Str
         |f| f.back.iter().map(|device| u64::from(device.batches)).sum(),
     );
     let images_per_s = match figures {
-        Some(figures) => figures.images_per_s.unwrap_or(0.0),
+        Some(figures) => figures.images_per_s,
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         None => (front_batches + back_batches) as f64 * images_a_batch / seconds,
     };
@@ -158,7 +169,7 @@ fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> Str
         efficiency: figures.and_then(|f| f.efficiency),
         cpu_ms_per_image: figures.and_then(|f| f.cpu_ms_per_image),
         peak_rss_bytes: figures.and_then(|f| f.peak_rss_bytes).or(peak_of_run),
-        rescued: figures.map_or_else(|| n_rescued(&epoch.moments), |f| f.rescued),
+        rescued: figures.map_or_else(|| n_rescued(&epoch.moments), |f| f.rescued.into()),
         stream_digest: digest(figures.and_then(|f| f.stream_digest.as_ref())),
         content_digest: digest(figures.and_then(|f| f.content_digest.as_ref())),
         stall: figures.map(|f| f.accelerator.stall_by),

@@ -3,8 +3,8 @@
 
 use crate::ReportInput;
 use crate::figure::number;
-use crate::figures::EnergyFigure;
 use crate::markup::{bar_piece, escape, origin_tag};
+use bothends_figures::EnergyDomain;
 
 /// How a figure came to be, by the first word of its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +68,8 @@ pub(crate) fn charts(input: &ReportInput) -> String {
 }
 
 fn chart(input: &ReportInput, kind: Kind) -> String {
-    let is_here = |figure: &&EnergyFigure| Kind::of(&figure.source) == kind;
-    let figures: Vec<&EnergyFigure> = input.energy.iter().filter(is_here).collect();
+    let is_here = |figure: &&EnergyDomain| Kind::of(&figure.source) == kind;
+    let figures: Vec<&EnergyDomain> = input.energy.iter().filter(is_here).collect();
     let heading = kind.heading();
     if figures.is_empty() {
         return match kind {
@@ -91,8 +91,8 @@ fn chart(input: &ReportInput, kind: Kind) -> String {
 }
 
 /// A bar with the interval in which the figure may lie.
-fn bar(figure: &EnergyFigure, longest: f64) -> String {
-    let EnergyFigure { name, joules, low, high, source } = figure;
+fn bar(figure: &EnergyDomain, longest: f64) -> String {
+    let EnergyDomain { name, joules, low, high, source, .. } = figure;
     let percent = |joules: f64| {
         let share = 98.0 * joules / longest;
         if share.is_finite() { share.clamp(0.0, 100.0) } else { 0.0 }

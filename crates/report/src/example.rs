@@ -1,9 +1,10 @@
 //! A small run for tests: the host alone, and both ends with one rescue.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::figures::{EpochFigures, RunFigures};
-use crate::record::{EpochRecord, FORMAT, Header, Line, Look, Moment, Recording, What};
+use bothends_figures::{EpochResult, Moment, RunResult, UsageSample, What};
+
+use crate::record::{EpochRecord, FORMAT, Header, Line, Recording};
 use crate::{Event, EventKind, Prong, ReportInput};
 
 pub(crate) fn input() -> ReportInput {
@@ -12,14 +13,13 @@ pub(crate) fn input() -> ReportInput {
 
 /// The run as it is remembered.
 pub(crate) fn recording() -> Recording {
-    let epochs = epochs().into_iter().map(|(result, record)| EpochRecord {
-        figures: Some(EpochFigures::of(&result).unwrap()),
-        ..record
-    });
+    let epochs = epochs()
+        .into_iter()
+        .map(|(result, record)| EpochRecord { figures: Some(result), ..record });
     Recording {
         header: header(),
         epochs: epochs.collect(),
-        run: Some(RunFigures::of(&run_result()).unwrap()),
+        run: Some(run_result()),
         cut_line: None,
     }
 }
@@ -30,11 +30,11 @@ pub(crate) fn lines() -> String {
     for (result, record) in epochs() {
         let EpochRecord { epoch, strategy, n_batches, .. } = record;
         lines.push(Line::Begin { epoch, strategy, n_batches });
-        lines.extend(record.moments.iter().map(|m| Line::moment(epoch, *m)));
-        lines.extend(record.looks.iter().map(|look| Line::usage(epoch, *look)));
-        lines.push(Line::Epoch { epoch, moments_cut: 0, result });
+        lines.extend(record.moments.iter().map(|m| Line::Moment { epoch, moment: *m }));
+        lines.extend(record.looks.iter().map(|look| Line::Usage { epoch, used: *look }));
+        lines.push(Line::Epoch { epoch, moments_cut: 0, result: Box::new(result) });
     }
-    lines.push(Line::Run { result: run_result() });
+    lines.push(Line::Run { result: Box::new(run_result()) });
     lines.iter().map(|line| line.to_text().unwrap()).collect()
 }
 
@@ -57,7 +57,7 @@ fn header() -> Header {
     }
 }
 
-fn epochs() -> [(Value, EpochRecord); 2] {
+fn epochs() -> [(EpochResult, EpochRecord); 2] {
     let record = |strategy: &str, moments, seconds, cores| EpochRecord {
         moments,
         looks: looks(seconds, cores),
@@ -69,9 +69,9 @@ fn epochs() -> [(Value, EpochRecord); 2] {
     ]
 }
 
-fn result(strategy: &str, images_per_s: f64, [front, back]: [u32; 2]) -> Value {
+fn result(strategy: &str, images_per_s: f64, [front, back]: [u32; 2]) -> EpochResult {
     let is_cpu = strategy == "cpu";
-    json!({
+    let result = json!({
         "epoch": 0,
         "strategy": strategy,
         "samples": 2560,
@@ -92,10 +92,11 @@ fn result(strategy: &str, images_per_s: f64, [front, back]: [u32; 2]) -> Value {
                 "read": 0.1, "decode": 3.1, "device": 0.4, "copy": 0.01, "consumer": 0.0,
             },
         },
-    })
+    });
+    serde_json::from_value(result).unwrap()
 }
 
-fn run_result() -> Value {
+fn run_result() -> RunResult {
     let domain = |name: &str, joules: f64, source: &str| {
         let (low, high) = if source.starts_with("measured") {
             (joules, joules)
@@ -104,7 +105,7 @@ fn run_result() -> Value {
         };
         json!({"name": name, "joules": joules, "low": low, "high": high, "source": source})
     };
-    json!({
+    let result = json!({
         "version": "0.1.0",
         "memory": {"peak_rss_bytes": 231_000_000},
         "energy": {
@@ -117,10 +118,11 @@ fn run_result() -> Value {
             ],
         },
         "alone": {"front_images_per_s": 202.5, "back_images_per_s": 47.5},
-    })
+    });
+    serde_json::from_value(result).unwrap()
 }
 
-fn looks(seconds: f64, cores: f64) -> Vec<Look> {
+fn looks(seconds: f64, cores: f64) -> Vec<UsageSample> {
     let n = (seconds / 0.5).floor();
     let mut moments: Vec<f64> = (0..32).map(|i| f64::from(i) * 0.5).collect();
     moments.retain(|t_s| *t_s <= n * 0.5);
@@ -128,7 +130,7 @@ fn looks(seconds: f64, cores: f64) -> Vec<Look> {
     let mut bytes = 150_000_000_u64;
     let look = |t_s: f64| {
         bytes = (bytes + 17_000_000).min(225_000_000);
-        Look { t_s, cpu_s: Some(t_s * cores), pss_bytes: Some(bytes) }
+        UsageSample { t_s, cpu_s: Some(t_s * cores), pss_bytes: Some(bytes) }
     };
     moments.into_iter().map(look).collect()
 }

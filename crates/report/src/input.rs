@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::figures::EnergyFigure;
+use bothends_figures::{EnergyDomain, Stall};
+
 use crate::series::{Held, Step, Waiting};
 
 /// One report: several strategies over the same epoch.
@@ -34,7 +35,7 @@ pub struct ReportInput {
     /// What each prong can do alone, if that was measured.
     pub alone: Option<Alone>,
     /// Energy of the whole run, by domain.
-    pub energy: Vec<EnergyFigure>,
+    pub energy: Vec<EnergyDomain>,
     /// One entry per epoch, in the order they ran.
     pub runs: Vec<StrategyRun>,
 }
@@ -99,7 +100,7 @@ pub struct StrategyRun {
     /// Digest of the delivered content, in any order (hex).
     pub content_digest: String,
     /// What the accelerator waited for; absent when the epoch did not end.
-    pub stall: Option<StallSeconds>,
+    pub stall: Option<Stall>,
     /// What happened when; may be thinned out, never made up.
     pub events: Vec<Event>,
     /// Images per second, interval by interval.
@@ -110,21 +111,6 @@ pub struct StrategyRun {
     pub cores: Vec<Step>,
     /// Memory of the host process (PSS).
     pub memory: Vec<Held>,
-}
-
-/// Seconds in which the accelerator had no batch, by cause.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct StallSeconds {
-    /// Waiting for storage.
-    pub read: f64,
-    /// Waiting for the host's workers.
-    pub decode: f64,
-    /// Waiting for a device.
-    pub device: f64,
-    /// Waiting for a copy into a slot.
-    pub copy: f64,
-    /// The consumer itself did not ask.
-    pub consumer: f64,
 }
 
 /// One moment in the life of one batch.

@@ -8,7 +8,6 @@
 //! then `input.rs` (what a report says), then `page.rs` (its table of contents).
 
 mod assemble;
-mod figures;
 mod input;
 mod record;
 mod series;
@@ -32,19 +31,12 @@ mod metrics;
 mod trace;
 
 pub use columns::table;
-pub use figures::{
-    AcceleratorFigures, AloneFigures, BackFigures, EnergyFigure, EnergyFigures,
-    EpochFigures, FrontFigures, MemoryFigures, RunFigures,
-};
 pub use input::{
-    Alone, Emulated, Event, EventKind, Prong, ReportError, ReportInput, StallSeconds,
-    StrategyRun,
+    Alone, Emulated, Event, EventKind, Prong, ReportError, ReportInput, StrategyRun,
 };
 pub use metrics::{Counted, Metrics};
 pub use page::html;
-pub use record::{
-    EpochRecord, FORMAT, Header, Line, Look, Moment, RecordError, Recording, What,
-};
+pub use record::{EpochRecord, FORMAT, Header, Line, RecordError, Recording};
 pub use series::{Held, Step, Waiting};
 pub use sheet::{Picture, Sheet, SheetCell, SheetRow, sheet};
 pub use trace::trace;

@@ -6,10 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::StallSeconds;
-use crate::figures::EnergyFigure;
-use crate::record::{Moment, What};
 use crate::series::Queue;
+use bothends_figures::{EnergyDomain, Moment, Stall, What};
 
 /// Upper ends of the histogram's buckets, in seconds.
 const BUCKETS_S: [f64; 12] =
@@ -23,17 +21,17 @@ pub struct Counted {
     /// Samples delivered: the host's, the devices'.
     pub samples: [u64; 2],
     /// Seconds in which the consumer had no batch, by cause.
-    pub stall: StallSeconds,
+    pub stall: Stall,
     /// Seconds in which the accelerator computed.
     pub busy_s: f64,
 }
 
 impl Counted {
     fn plus(self, other: Self) -> Self {
-        let stall = |of: fn(&StallSeconds) -> f64| of(&self.stall) + of(&other.stall);
+        let stall = |of: fn(&Stall) -> f64| of(&self.stall) + of(&other.stall);
         Self {
             samples: [0, 1].map(|side| self.samples[side] + other.samples[side]),
-            stall: StallSeconds {
+            stall: Stall {
                 read: stall(|s| s.read),
                 decode: stall(|s| s.decode),
                 device: stall(|s| s.device),
@@ -81,7 +79,7 @@ pub struct Metrics {
     ends: [Option<u32>; 2],
     /// By path.
     bytes: Vec<(&'static str, u64)>,
-    energy: Vec<EnergyFigure>,
+    energy: Vec<EnergyDomain>,
 }
 
 impl Metrics {
@@ -133,7 +131,7 @@ impl Metrics {
     }
 
     /// The run's energy so far, by domain.
-    pub fn energy(&mut self, figures: Vec<EnergyFigure>) {
+    pub fn energy(&mut self, figures: Vec<EnergyDomain>) {
         self.energy = figures;
     }
 
@@ -300,7 +298,7 @@ mod tests {
         for epoch in &recording.epochs {
             metrics.begin(epoch.epoch, epoch.n_batches);
             epoch.moments.iter().for_each(|moment| metrics.moment(moment));
-            let stall = StallSeconds { decode: 1.5, ..StallSeconds::default() };
+            let stall = Stall { decode: 1.5, ..Stall::default() };
             metrics.counted(Counted { samples: [100, 28], stall, busy_s: 0.25 });
         }
         metrics.bytes(&[("storage_read", 12), ("device_to_host", 34)]);

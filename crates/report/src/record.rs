@@ -11,7 +11,7 @@ use std::io::{BufRead, Read};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::figures::{EpochFigures, RunFigures};
+use bothends_figures::{EpochResult, Moment, RunResult, UsageSample};
 
 /// The format of event files that this release writes, and the only one that it reads.
 pub const FORMAT: u32 = 1;
@@ -42,46 +42,6 @@ pub struct Header {
     pub config: Map<String, Value>,
 }
 
-/// One moment of one batch.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Moment {
-    /// Seconds since the epoch began.
-    pub t_s: f64,
-    /// The batch, in plan order.
-    pub batch: u32,
-    /// `None` for the host, else the device's number.
-    pub device: Option<u16>,
-    /// What happened.
-    pub what: What,
-}
-
-/// What happened to a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum What {
-    /// A prong took it on.
-    Claimed,
-    /// The host took on a batch that a device holds.
-    Rescued,
-    /// A prong finished it.
-    Made,
-    /// A device's claim came to nothing.
-    Lost,
-    /// It went to the accelerator.
-    Delivered,
-}
-
-/// What the host process had used at one moment.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Look {
-    /// Seconds since the epoch began.
-    pub t_s: f64,
-    /// Processor seconds since then; `None` where the kernel does not say.
-    pub cpu_s: Option<f64>,
-    /// Memory, shared pages divided among those who share them; `None` likewise.
-    pub pss_bytes: Option<u64>,
-}
-
 /// One epoch, as far as it is known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EpochRecord {
@@ -96,9 +56,9 @@ pub struct EpochRecord {
     /// How many later moments were not kept.
     pub moments_cut: u64,
     /// What the process used, in order.
-    pub looks: Vec<Look>,
+    pub looks: Vec<UsageSample>,
     /// Its figures; `None` when it did not end.
-    pub figures: Option<EpochFigures>,
+    pub figures: Option<EpochResult>,
 }
 
 impl EpochRecord {
@@ -132,7 +92,7 @@ pub struct Recording {
     /// Its epochs, in the order in which they ran.
     pub epochs: Vec<EpochRecord>,
     /// The run's figures; `None` when it did not end.
-    pub run: Option<RunFigures>,
+    pub run: Option<RunResult>,
     /// The number of a last line that is cut off.
     pub cut_line: Option<u64>,
 }
@@ -156,25 +116,17 @@ pub enum Line {
     Moment {
         /// The epoch's number.
         epoch: u32,
-        /// As in [`Moment`].
-        t_s: f64,
-        /// As in [`Moment`].
-        batch: u32,
-        /// As in [`Moment`].
-        device: Option<u16>,
-        /// As [`Moment::what`].
-        moment: What,
+        /// What happened.
+        #[serde(flatten)]
+        moment: Moment,
     },
     /// What the process had used.
     Usage {
         /// The epoch's number.
         epoch: u32,
-        /// As in [`Look`].
-        t_s: f64,
-        /// As in [`Look`].
-        cpu_s: Option<f64>,
-        /// As in [`Look`].
-        pss_bytes: Option<u64>,
+        /// What it was.
+        #[serde(flatten)]
+        used: UsageSample,
     },
     /// An epoch is over.
     Epoch {
@@ -183,30 +135,16 @@ pub enum Line {
         /// Moments that were not kept.
         moments_cut: u64,
         /// Its entry in the result's `epochs`.
-        result: Value,
+        result: Box<EpochResult>,
     },
     /// The run is over: the last line.
     Run {
         /// The result, without its `epochs`.
-        result: Value,
+        result: Box<RunResult>,
     },
 }
 
 impl Line {
-    /// The line for a moment of an epoch.
-    #[must_use]
-    pub fn moment(epoch: u32, moment: Moment) -> Self {
-        let Moment { t_s, batch, device, what } = moment;
-        Self::Moment { epoch, t_s, batch, device, moment: what }
-    }
-
-    /// The line for what was used in an epoch.
-    #[must_use]
-    pub fn usage(epoch: u32, look: Look) -> Self {
-        let Look { t_s, cpu_s, pss_bytes } = look;
-        Self::Usage { epoch, t_s, cpu_s, pss_bytes }
-    }
-
     /// As it stands in the file, line end included.
     ///
     /// # Errors
@@ -334,20 +272,19 @@ impl Recording {
                 *is_open = true;
                 self.epochs.push(EpochRecord::new(epoch, &strategy, n_batches));
             }
-            Line::Moment { epoch, t_s, batch, device, moment } => {
+            Line::Moment { epoch, moment } => {
                 let record = within(epoch)?;
-                follows(record.moments.last().map(|moment| moment.t_s), t_s)?;
-                record.moments.push(Moment { t_s, batch, device, what: moment });
+                follows(record.moments.last().map(|moment| moment.t_s), moment.t_s)?;
+                record.moments.push(moment);
             }
-            Line::Usage { epoch, t_s, cpu_s, pss_bytes } => {
+            Line::Usage { epoch, used } => {
                 let record = within(epoch)?;
-                follows(record.looks.last().map(|look| look.t_s), t_s)?;
-                record.looks.push(Look { t_s, cpu_s, pss_bytes });
+                follows(record.looks.last().map(|look| look.t_s), used.t_s)?;
+                record.looks.push(used);
             }
             Line::Epoch { epoch, moments_cut, result } => {
                 let record = within(epoch)?;
-                record.figures =
-                    Some(EpochFigures::of(&result).map_err(|e| in_line(&e))?);
+                record.figures = Some(*result);
                 record.moments_cut = moments_cut;
                 *is_open = false;
             }
@@ -355,7 +292,7 @@ impl Recording {
                 if *is_open {
                     return Err("the run is over inside an epoch".to_owned());
                 }
-                self.run = Some(RunFigures::of(&result).map_err(|e| in_line(&e))?);
+                self.run = Some(*result);
             }
         }
         Ok(())

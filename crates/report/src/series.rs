@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Look, Moment, What};
+use bothends_figures::{Moment, UsageSample, What};
 
 /// A figure that holds for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -169,7 +169,7 @@ fn peaks(points: &[Waiting], seconds: f64) -> Vec<Waiting> {
 }
 
 /// Processors in use between looks.
-pub(crate) fn cores(looks: &[Look]) -> Vec<Step> {
+pub(crate) fn cores(looks: &[UsageSample]) -> Vec<Step> {
     let known: Vec<(f64, f64)> =
         looks.iter().filter_map(|look| Some((look.t_s, look.cpu_s?))).collect();
     let mut steps = Vec::new();
@@ -191,7 +191,7 @@ pub(crate) fn cores(looks: &[Look]) -> Vec<Step> {
 }
 
 /// Memory at every look.
-pub(crate) fn memory(looks: &[Look]) -> Vec<Held> {
+pub(crate) fn memory(looks: &[UsageSample]) -> Vec<Held> {
     let known =
         looks.iter().filter_map(|l| Some(Held { t_s: l.t_s, bytes: l.pss_bytes? }));
     known.collect()
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn cores_are_processor_seconds_by_seconds() {
-        let look = |t_s, cpu_s| Look { t_s, cpu_s: Some(cpu_s), pss_bytes: None };
+        let look = |t_s, cpu_s| UsageSample { t_s, cpu_s: Some(cpu_s), pss_bytes: None };
         let looks = [look(0.0, 0.0), look(0.5, 0.5), look(1.0, 1.5), look(1.01, 1.6)];
         let step = |from_s, to_s, value| Step { from_s, to_s, value };
         let steps = cores(&looks);

@@ -2,12 +2,14 @@
 
 use crate::figure::{Origin, number, or_none, origin_words};
 use crate::markup::{bar_line, bar_piece, key, origin_tag};
-use crate::{Emulated, ReportInput, StallSeconds, StrategyRun};
+use bothends_figures::Stall;
+
+use crate::{Emulated, ReportInput, StrategyRun};
 
 /// A cause: its class in the style sheet, its seconds, and what it means.
 struct Cause {
     class: &'static str,
-    seconds: fn(&StallSeconds) -> f64,
+    seconds: fn(&Stall) -> f64,
     meaning: &'static str,
 }
 

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::record::{EpochRecord, Moment, Recording, What};
+use bothends_figures::{Moment, What};
+
+use crate::record::{EpochRecord, Recording};
 use crate::series::Queue;
 
 /// Processes of the trace.

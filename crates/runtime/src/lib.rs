@@ -35,8 +35,7 @@ mod run;
 mod runtime;
 mod threads;
 
-pub use collect::log::{EventLog, LogEntry, MOST_MOMENTS, Moment};
-pub use collect::stall::Stall;
+pub use collect::log::{EventLog, MOST_MOMENTS};
 pub use config::drive::{Digesting, DriveConfig};
 pub use config::energy::EnergyConfig;
 pub use config::options::{in_keys, options};
@@ -49,10 +48,9 @@ pub use error::{ErrorKind, RuntimeError};
 pub use handover::batch::{Batch, Mixed, Row, soft_labels};
 pub use handover::deal::Deal;
 pub use handover::epoch::{Epoch, Polled};
-pub use handover::finish::Skipped;
 pub use handover::loader::{DeviceStats, Loader, LoaderStats};
 pub use handover::report::{BackReport, EpochReport};
-pub use measure::alone::{Alone, Measured, measure_accelerator};
+pub use measure::alone::{Measured, measure_accelerator};
 pub use measure::fed::{Connected, Fed};
 pub use measure::look::{Looked, look};
 pub use measure::machine::Machine;
@@ -63,17 +61,17 @@ pub use read::source::Source;
 pub use read::supplied::{Records, Supplied, SuppliedFile};
 pub use run::drive::drive;
 pub use run::observer::{Ended, Observer, Progress};
-pub use run::result::{
-    AcceleratorResult, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult,
-    FrontResult, Memory, RunResult,
-};
 pub use run::settings::settings;
-pub use run::usage::{UsageSample, byte_seconds};
+pub use run::usage::byte_seconds;
 pub use runtime::host::{EpochOptions, Runtime};
 pub use threads::home::Home;
 pub use threads::times::ThreadSeconds;
 pub use threads::{process, shutdown};
 
-// What a caller needs from the crates below to say what it wants.
+// What a caller needs from the crates below to say what it wants, and what it is told.
 pub use bothends_accel::{AccelConfig, AccelError};
+pub use bothends_figures::{
+    AcceleratorResult, Alone, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult,
+    FrontResult, Memory, Moment, RunResult, Skipped, Stall, UsageSample, What,
+};
 pub use bothends_io::ReaderKind;

@@ -6,6 +6,5 @@ pub(crate) mod digests;
 pub(crate) mod drive;
 pub(crate) mod energy;
 pub(crate) mod observer;
-pub(crate) mod result;
 pub(crate) mod settings;
 pub(crate) mod usage;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
 
 /// Rings; cheap to clone.
 #[derive(Debug, Clone)]
@@ -33,5 +33,19 @@ impl Ear {
     pub(crate) fn listen(&self, patience: Duration) {
         // Whether it was rung or not: the listener looks round either way.
         let _ = self.0.recv_timeout(patience);
+    }
+}
+
+/// What is in a queue, or comes within `patience`. Without patience it only looks: a wait of no
+/// time gives the processor away before it ends, which beside busy workers is a time slice.
+pub(crate) fn receive<T>(
+    from: &Receiver<T>,
+    patience: Duration,
+) -> Result<T, RecvTimeoutError> {
+    match from.try_recv() {
+        Ok(news) => Ok(news),
+        Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
+        Err(TryRecvError::Empty) if patience.is_zero() => Err(RecvTimeoutError::Timeout),
+        Err(TryRecvError::Empty) => from.recv_timeout(patience),
     }
 }

@@ -13,6 +13,7 @@ use bothends_core::claim::{Claim, ClaimKind};
 use bothends_core::epoch::{EpochState, Finish, Pick};
 use bothends_core::ids::{BatchIdx, DeviceIdx, EpochIdx, Ns, Prong, SampleId};
 use bothends_core::plan::Plan;
+use bothends_figures::What;
 use bothends_slots::{
     Completion, Job, JobId, Outcome, Polled, Rejected, Rejection, Ring, Slot,
 };
@@ -21,7 +22,7 @@ use crossbeam::channel::Sender;
 use crate::collect::bell::Ear;
 use crate::collect::clock::Clock;
 use crate::collect::line::{Line, LineReport};
-use crate::collect::log::{EventLog, Moment};
+use crate::collect::log::EventLog;
 use crate::collect::stall::{Cause, StallGauge};
 use crate::error::RuntimeError;
 use crate::threads::shutdown::{PATIENCE, Stop};
@@ -153,7 +154,7 @@ impl Collector {
             self.fail(RuntimeError::Thread { thread: "collector" });
             return;
         };
-        self.log.add(now, batch, made.prong, Moment::Delivered);
+        self.log.add(now, batch, made.prong, What::Delivered);
         self.epoch.delivered(batch, now);
         self.under.n_delivered += 1;
         // A feed that is gone means that the epoch is being cancelled.
@@ -173,11 +174,11 @@ impl Collector {
         };
         let Some(claim) = claim else { return false };
         let batch = claim.batch();
-        let moment = match claim.kind() {
-            ClaimKind::First => Moment::Claimed,
-            ClaimKind::Rescue => Moment::Rescued,
+        let what = match claim.kind() {
+            ClaimKind::First => What::Claimed,
+            ClaimKind::Rescue => What::Rescued,
         };
-        self.log.add(now, batch, claim.prong(), moment);
+        self.log.add(now, batch, claim.prong(), what);
         self.under.next_id += 1;
         let id = JobId(self.under.next_id);
         // Masked rows are at the end; a producer makes the rows before them.
@@ -260,7 +261,7 @@ impl Collector {
             Outcome::NotBegun => self.epoch.refused(claim, now),
             Outcome::Failed { reason } => {
                 self.lines[line].worked(work_ns, now);
-                self.log.add(now, claim.batch(), claim.prong(), Moment::Lost);
+                self.log.add(now, claim.batch(), claim.prong(), What::Lost);
                 self.broken(line, claim, reason);
             }
             Outcome::Made { bad } => {
@@ -291,7 +292,7 @@ impl Collector {
             return;
         }
         self.lines[line].made(work_ns);
-        self.log.add(now, batch, prong, Moment::Made);
+        self.log.add(now, batch, prong, What::Made);
         if matches!(self.epoch.finish(claim, work_ns, now), Finish::Committed) {
             self.revoke(batch);
             self.under.made.insert(batch, Made { batch, prong, rows, slot, bad });
@@ -334,7 +335,7 @@ impl Collector {
         let gone = claims.filter(|(_, claim)| claim.prong() == Prong::Back(device));
         let gone: Vec<_> = gone.map(|(job, _)| *job).collect();
         for claim in gone.iter().filter_map(|job| self.under.claims.remove(job)) {
-            self.log.add(now, claim.batch(), claim.prong(), Moment::Lost);
+            self.log.add(now, claim.batch(), claim.prong(), What::Lost);
             self.epoch.give_back(claim, now);
         }
     }

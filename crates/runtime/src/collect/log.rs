@@ -4,8 +4,8 @@
 //! that it was cut. Whoever watches is told every moment while the epoch runs.
 
 use bothends_core::ids::{BatchIdx, Ns, Prong};
+use bothends_figures::{Moment, What};
 use crossbeam::channel::Sender;
-use serde::Serialize;
 
 /// Moments of an epoch that are kept.
 pub const MOST_MOMENTS: usize = 200_000;
@@ -14,57 +14,28 @@ pub const MOST_MOMENTS: usize = 200_000;
 /// and between two batches no more happens than there are slots. Nobody waits when it is full.
 pub(crate) const MOMENT_ROOM: usize = 4096;
 
-/// What happened to a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Moment {
-    /// A prong took it on.
-    Claimed,
-    /// The host took on a batch that a device holds.
-    Rescued,
-    /// A prong finished it.
-    Made,
-    /// A device's claim came to nothing.
-    Lost,
-    /// It went to the feed.
-    Delivered,
-}
-
-/// One moment of one batch.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct LogEntry {
-    /// Seconds since the epoch began.
-    pub t_s: f64,
-    /// The batch.
-    pub batch: u32,
-    /// `None` for the host, else the device's number.
-    pub device: Option<u16>,
-    /// What happened.
-    pub moment: Moment,
-}
-
 /// The moments of an epoch, in order.
 #[derive(Debug, Default)]
 pub struct EventLog {
-    entries: Vec<LogEntry>,
+    entries: Vec<Moment>,
     cut: u64,
-    watcher: Option<Sender<LogEntry>>,
+    watcher: Option<Sender<Moment>>,
 }
 
 impl EventLog {
     /// A log whose moments `watcher` is told, too, as long as it has room.
-    pub(crate) fn watched(watcher: Sender<LogEntry>) -> Self {
+    pub(crate) fn watched(watcher: Sender<Moment>) -> Self {
         Self { watcher: Some(watcher), ..Self::default() }
     }
 
-    pub(crate) fn add(&mut self, now: Ns, batch: BatchIdx, prong: Prong, moment: Moment) {
+    pub(crate) fn add(&mut self, now: Ns, batch: BatchIdx, prong: Prong, what: What) {
         let device = match prong {
             Prong::Front => None,
             Prong::Back(device) => Some(device.0),
         };
         #[expect(clippy::cast_precision_loss, reason = "seconds for a picture")]
         let t_s = now.0 as f64 / 1e9;
-        let entry = LogEntry { t_s, batch: batch.0, device, moment };
+        let entry = Moment { t_s, batch: batch.0, device, what };
         if let Some(watcher) = &self.watcher {
             // Who does not look (any more) misses nothing.
             let _ = watcher.try_send(entry);
@@ -78,7 +49,7 @@ impl EventLog {
 
     /// The moments kept.
     #[must_use]
-    pub fn entries(&self) -> &[LogEntry] {
+    pub fn entries(&self) -> &[Moment] {
         &self.entries
     }
 

@@ -104,6 +104,11 @@ impl fmt::Display for DeviceSpec {
     }
 }
 
+/// What a device's text may begin with, and what is said of any other.
+const SCHEMES: [&str; 3] = ["tcp://", "unix://", "spool://"];
+const EXPECTED: &str =
+    "expected sim:PRESET, tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY";
+
 impl FromStr for DeviceSpec {
     type Err = RuntimeError;
 
@@ -111,9 +116,13 @@ impl FromStr for DeviceSpec {
         if let Some(rest) = text.strip_prefix("sim:") {
             return SimSpec::parse(text, rest).map(Self::Sim);
         }
-        let address = text.parse::<Address>().map_err(|source| {
-            RuntimeError::DeviceSpec { spec: text.to_owned(), why: source.to_string() }
-        })?;
+        let wrong = |why: String| RuntimeError::DeviceSpec { spec: text.to_owned(), why };
+        let is_address = SCHEMES.iter().any(|scheme| text.starts_with(scheme));
+        if !is_address {
+            return Err(wrong(EXPECTED.to_owned()));
+        }
+        let address =
+            text.parse::<Address>().map_err(|source| wrong(source.to_string()))?;
         Ok(Self::At { text: text.to_owned(), address })
     }
 }

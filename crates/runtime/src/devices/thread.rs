@@ -11,7 +11,7 @@ use bothends_slots::{
 };
 use crossbeam::channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded};
 
-use crate::collect::bell::Bell;
+use crate::collect::bell::{Bell, receive};
 use crate::threads::shutdown::{PATIENCE, Stop};
 
 /// How long a fresh answer leaves the thread listening for the next job first: the
@@ -122,7 +122,7 @@ impl Producer for Threaded {
     }
 
     fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
-        let said = match self.said.recv_timeout(timeout) {
+        let said = match receive(&self.said, timeout) {
             Ok(said) => said,
             Err(RecvTimeoutError::Timeout) => return Ok(Polled::Nothing),
             Err(RecvTimeoutError::Disconnected) => {

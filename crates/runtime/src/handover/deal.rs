@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 use bothends_core::ids::Prong;
 use crossbeam::channel::Receiver;
 
-use crate::collect::log::LogEntry;
-use crate::collect::stall::Stall;
 use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
 use crate::handover::epoch::{Epoch, Polled};
@@ -21,6 +19,7 @@ use crate::run::checkpoint::Consumed;
 use crate::runtime::host::EpochOptions;
 use crate::threads::home::Home;
 use crate::threads::shutdown::{PATIENCE, Stop};
+use bothends_figures::{Moment, Stall};
 
 /// A running epoch and its consumers. Shared by their threads; every wait ends at the
 /// caller's own patience.
@@ -28,7 +27,7 @@ use crate::threads::shutdown::{PATIENCE, Stop};
 pub struct Deal {
     home: Home,
     stop: Stop,
-    moments: Receiver<LogEntry>,
+    moments: Receiver<Moment>,
     n_batches: u32,
     table: Mutex<Table>,
     /// Something on the table has changed.
@@ -302,7 +301,7 @@ impl Deal {
     }
 
     /// What happens to batches, for whoever watches.
-    pub(crate) fn moments(&self) -> Receiver<LogEntry> {
+    pub(crate) fn moments(&self) -> Receiver<Moment> {
         self.moments.clone()
     }
 

@@ -15,8 +15,7 @@ use bothends_ops::Scratch;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 
 use crate::collect::collector::Collected;
-use crate::collect::log::LogEntry;
-use crate::collect::stall::{LOOK, Stall, StallGauge};
+use crate::collect::stall::{LOOK, StallGauge};
 use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
 use crate::handover::finish::FeedAccount;
@@ -24,6 +23,7 @@ use crate::threads::home::Home;
 use crate::threads::make_way::make_way;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::{ThreadSeconds, ThreadTimer, ThreadTimes};
+use bothends_figures::{Moment, Stall};
 
 /// How long the consumer waits with nothing under way before it is told that it keeps every
 /// slot itself.
@@ -77,7 +77,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 pub struct Epoch {
     pub(crate) ready: Receiver<Result<Batch, RuntimeError>>,
     /// What happens to batches, for whoever watches.
-    pub(crate) moments: Receiver<LogEntry>,
+    pub(crate) moments: Receiver<Moment>,
     pub(crate) gauge: Arc<StallGauge>,
     pub(crate) account: Arc<Mutex<FeedAccount>>,
     pub(crate) stop: Stop,

@@ -16,7 +16,6 @@ use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_ops::{Finish, Scratch};
 use bothends_slots::{HostSlot, Ring, Slot};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
-use serde::Serialize;
 
 use crate::collect::bell::Bell;
 use crate::collect::collector::Made;
@@ -27,6 +26,7 @@ use crate::handover::batch::{Batch, Mixed, Release, Row};
 use crate::read::redecode::Redecoder;
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
+use bothends_figures::Skipped;
 
 /// Draw numbers of the feed: far from the recipe's ops, which count from 0.
 const OP_REPLACE: u32 = 0xFFF1;
@@ -34,19 +34,6 @@ const OP_AUDIT: u32 = 0xFFF2;
 
 /// Samples tried in place of a bad one before the slot is zeroed.
 const MOST_REPLACEMENTS: u32 = 16;
-
-/// A sample that a policy was applied to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Skipped {
-    /// The sample.
-    pub sample: u64,
-    /// Its file.
-    pub file: String,
-    /// What the reader or decoder said.
-    pub why: String,
-    /// The policy applied: `skip`, `replace` or `zero`.
-    pub policy: &'static str,
-}
 
 /// What the feed counts for the summary.
 #[derive(Debug, Default)]
@@ -213,7 +200,7 @@ impl Feed {
         let record = Record::new(&png, Encoding::Image);
         self.source.pipeline.run(scratch, key, record, out).map_err(|e| e.to_string())?;
         let file = self.source.file_name(sample);
-        let policy = "redecoded";
+        let policy = "redecoded".to_owned();
         let redecoded = Skipped { sample: sample.0, file, why, policy };
         self.account().redecoded.push(redecoded);
         Ok(())
@@ -250,7 +237,7 @@ impl Feed {
                 None => out.fill(0),
             },
         }
-        let policy = self.on_bad.name();
+        let policy = self.on_bad.name().to_owned();
         let skipped = Skipped { sample: sample.0, file, why, policy };
         self.account().skipped.push(skipped);
         Ok(self.on_bad == BadPolicy::Skip)

@@ -27,11 +27,9 @@ use bothends_core::resume::{Resume, check_order};
 use bothends_core::tensor::{Output, SampleShape};
 use serde::Serialize;
 
-use crate::collect::stall::Stall;
 use crate::config::run::{RankConfig, RunConfig};
 use crate::error::RuntimeError;
 use crate::handover::deal::{Cancelled, Deal, DealState, Made};
-use crate::handover::finish::Skipped;
 use crate::handover::report::EpochReport;
 use crate::read::side_index::{SideIndex, SideIndexStats};
 use crate::run::checkpoint::{self, Consumed, Place, Resumed};
@@ -39,6 +37,7 @@ use crate::run::digests::Digests;
 use crate::runtime::host::{Device, EpochOptions, Runtime};
 use crate::threads::home::Home;
 use crate::threads::process;
+use bothends_figures::{Skipped, Stall};
 
 /// Feeds a training loop.
 #[derive(Debug)]

@@ -3,10 +3,9 @@
 use bothends_core::epoch::Counts;
 
 use crate::collect::log::EventLog;
-use crate::collect::stall::Stall;
 use crate::handover::epoch::Remains;
-use crate::handover::finish::Skipped;
 use crate::threads::times::ThreadSeconds;
+use bothends_figures::{Skipped, Stall};
 
 /// One device's part of an epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use bothends_slots::{
 };
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
-use crate::collect::bell::Bell;
+use crate::collect::bell::{Bell, receive};
 
 /// Front batches under way at once: one being decoded, one being read.
 pub(crate) const FRONT_DEPTH: u32 = 2;
@@ -167,7 +167,7 @@ impl Producer for Front {
         let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let done = match self.finished.recv_timeout(left) {
+            let done = match receive(&self.finished, left) {
                 Ok(done) => done,
                 Err(RecvTimeoutError::Timeout) => return Ok(Polled::Nothing),
                 Err(RecvTimeoutError::Disconnected) => {

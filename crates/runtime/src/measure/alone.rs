@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use bothends_accel::AccelConfig;
 use bothends_core::ids::{EpochIdx, Prong};
 use bothends_core::select::StrategyConfig;
-use serde::Serialize;
 
 use crate::error::RuntimeError;
 use crate::handover::report::EpochReport;
@@ -32,15 +31,6 @@ const FOR_DEVICES: Duration = Duration::from_secs(2);
 
 /// The epoch of measurements: none that is trained on.
 const MEASURED_EPOCH: EpochIdx = EpochIdx(u32::MAX);
-
-/// Rates measured alone.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Alone {
-    /// The host's workers, in images per second.
-    pub front_images_per_s: Option<f64>,
-    /// All devices together, in images per second.
-    pub back_images_per_s: Option<f64>,
-}
 
 /// What a prong did alone.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -11,26 +11,24 @@ use bothends_core::ids::{EpochIdx, Prong};
 use bothends_core::resume::check_order;
 
 use crate::collect::log::EventLog;
-use crate::collect::stall::Stall;
 use crate::config::drive::{Digesting, DriveConfig};
 use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
 use crate::handover::deal::Deal;
 use crate::handover::loader::Loader;
 use crate::handover::report::EpochReport;
-use crate::measure::alone::Alone;
 use crate::run::checkpoint;
 use crate::run::digests::Digests;
 use crate::run::energy::{Counted, Metering, Meters, Used, devices_say};
 use crate::run::observer::{Ended, Observer, Progress};
-use crate::run::result::{
-    AcceleratorResult, BackResult, Bytes, Cpu, EpochResult, FrontResult, Memory,
-    RunResult,
-};
 use crate::run::settings::settings;
-use crate::run::usage::{UsageLog, UsageSample, byte_seconds};
+use crate::run::usage::{UsageLog, byte_seconds};
 use crate::runtime::host::{EpochOptions, Runtime};
 use crate::threads::process;
+use bothends_figures::{
+    AcceleratorResult, Alone, BackResult, Bytes, Cpu, EpochResult, FrontResult, Memory,
+    RunResult, Stall, UsageSample,
+};
 
 /// Runs everything. Blocks until the run is over. What happened when is told to `observer` and
 /// then forgotten, epoch by epoch: a run of any length needs no more memory than its figures.
@@ -412,7 +410,7 @@ impl Run<'_> {
         };
         let energy = metering.end(runtime, self.how, &used, &counted);
         RunResult {
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             config: settings(&runtime.config, self.how),
             epochs: self.epochs,
             cpu: Cpu {

@@ -19,9 +19,9 @@ use crate::config::drive::DriveConfig;
 use crate::config::energy::EnergyConfig;
 use crate::error::RuntimeError;
 use crate::run::observer::Observer;
-use crate::run::result::{Bytes, Energy, EnergyDomain, EpochResult};
 use crate::runtime::host::Runtime;
 use crate::threads::process;
+use bothends_figures::{Bytes, Energy, EnergyDomain, EpochResult};
 
 /// What a sum is called.
 const TOTAL: &str = "total";
@@ -210,7 +210,7 @@ impl Metering {
         let mut domains = measured(&metered, &idle, &quantities.host);
         domains.extend(said_by_devices(devices, after, &mut remarks));
         let figures = how.energy.profile.joules(&quantities);
-        domains.extend(figures.iter().map(EnergyDomain::of));
+        domains.extend(figures.iter().map(modelled_domain));
         remarks.extend(metered.failures.iter().map(ToString::to_string));
         remarks.extend(emulation(runtime, &metered));
         let unknown = quantities.unknown();
@@ -260,18 +260,16 @@ fn modelled(figures: &[Figure], profile: &Profile) -> Figure {
     }
 }
 
-impl EnergyDomain {
-    /// A figure without the other two numbers of a measured one.
-    fn of(figure: &Figure) -> Self {
-        Self {
-            name: figure.name.clone(),
-            joules: figure.joules,
-            low: figure.low,
-            high: figure.high,
-            source: figure.source.clone(),
-            net_of_idle_joules: None,
-            attributed_joules: None,
-        }
+/// A figure without the other two numbers of a measured one.
+fn modelled_domain(figure: &Figure) -> EnergyDomain {
+    EnergyDomain {
+        name: figure.name.clone(),
+        joules: figure.joules,
+        low: figure.low,
+        high: figure.high,
+        source: figure.source.clone(),
+        net_of_idle_joules: None,
+        attributed_joules: None,
     }
 }
 
@@ -422,7 +420,7 @@ fn used_by(
         let name = format!("{} {}", meter.name(), domain.name);
         let source = domain.source.clone();
         let figure = Figure { name, joules, low: joules, high: joules, source };
-        used.push(EnergyDomain::of(&figure));
+        used.push(modelled_domain(&figure));
     }
     Ok(used)
 }

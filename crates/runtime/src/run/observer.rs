@@ -1,9 +1,7 @@
 //! Who watches a run, and what is told.
 
-use crate::collect::log::{EventLog, LogEntry};
-use crate::collect::stall::Stall;
-use crate::run::result::{Bytes, EnergyDomain, EpochResult};
-use crate::run::usage::UsageSample;
+use crate::collect::log::EventLog;
+use bothends_figures::{Bytes, EnergyDomain, EpochResult, Moment, Stall, UsageSample};
 
 /// A moment of a run, for a progress bar.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +56,7 @@ pub trait Observer {
     /// An epoch begins: nothing of it is consumed yet.
     fn begin(&mut self, _progress: Progress) {}
     /// What happened to batches since the last call, in order.
-    fn moments(&mut self, _moments: &[LogEntry]) {}
+    fn moments(&mut self, _moments: &[Moment]) {}
     /// An epoch is over.
     fn end(&mut self, _ended: Ended<'_>) {}
     /// Whether devices are to be asked for their energy after every epoch.

@@ -9,11 +9,11 @@ use crate::config::run::RunConfig;
 
 /// Every setting under its flag's name: the result's `config`.
 #[must_use]
-pub fn settings(run: &RunConfig, how: &DriveConfig) -> BTreeMap<&'static str, Value> {
+pub fn settings(run: &RunConfig, how: &DriveConfig) -> BTreeMap<String, Value> {
     let devices: Vec<&str> = run.devices.iter().map(|d| d.text()).collect();
     let accelerator = how.accelerator.build();
     let energy: Vec<String> = how.energy.meters.iter().map(ToString::to_string).collect();
-    BTreeMap::from([
+    let settings = [
         ("data", json!(run.data.display().to_string())),
         ("recipe", json!(run.recipe.name())),
         ("recipe_hash", json!(format!("{:032x}", run.recipe.hash()))),
@@ -38,5 +38,6 @@ pub fn settings(run: &RunConfig, how: &DriveConfig) -> BTreeMap<&'static str, Va
         ("audit_percent", json!(run.audit_percent)),
         ("energy", json!(energy)),
         ("energy_profile", json!(how.energy.profile.called())),
-    ])
+    ];
+    settings.map(|(name, value)| (name.to_owned(), value)).into()
 }

@@ -8,24 +8,13 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use bothends_figures::UsageSample;
 
 use crate::error::RuntimeError;
 use crate::threads::process;
 
 /// From one look to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-
-/// One look.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct UsageSample {
-    /// Seconds since the epoch began.
-    pub t_s: f64,
-    /// Processor seconds of this process since then.
-    pub cpu_s: Option<f64>,
-    /// Memory of this process, shared pages divided among those who share them.
-    pub pss_bytes: Option<u64>,
-}
 
 /// Looks until it is ended.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ use crate::collect::clock::Clock;
 use crate::collect::collector::{Collector, FEED_ROOM, Under, device_idx};
 use crate::collect::line::Line;
 use crate::collect::log::{EventLog, MOMENT_ROOM};
-use crate::collect::stall::{Stall, StallGauge};
+use crate::collect::stall::StallGauge;
 use crate::config::run::ReadConfig;
 use crate::devices::spec::DeviceProcess;
 use crate::devices::thread::threaded;
@@ -40,6 +40,7 @@ use crate::threads::home::Home;
 use crate::threads::pin::Pins;
 use crate::threads::shutdown::Stop;
 use crate::threads::times::{Ends, ThreadTimes};
+use bothends_figures::Stall;
 
 /// Batches behind the feed: one ready while the consumer has another.
 const READY_ROOM: usize = 1;

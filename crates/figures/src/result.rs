@@ -6,26 +6,34 @@
 use std::collections::BTreeMap;
 
 use bothends_energy::{Figure, Quantities};
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::collect::stall::Stall;
-use crate::handover::finish::Skipped;
-use crate::measure::alone::Alone;
+use crate::stall::Stall;
+
+/// A figure that is no number, as a rate of an epoch without time, is `null` in JSON.
+fn or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
 
 /// A whole run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// Version of the program.
-    pub version: &'static str,
+    #[serde(default)]
+    pub version: String,
     /// What the run was told.
-    pub config: BTreeMap<&'static str, serde_json::Value>,
-    /// One entry per epoch.
+    #[serde(default)]
+    pub config: BTreeMap<String, serde_json::Value>,
+    /// One entry per epoch; left out where epochs have lines of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub epochs: Vec<EpochResult>,
     /// Processor time.
+    #[serde(default)]
     pub cpu: Cpu,
     /// Memory of the host process.
     pub memory: Memory,
     /// Bytes moved.
+    #[serde(default)]
     pub bytes: Bytes,
     /// Energy.
     pub energy: Energy,
@@ -34,7 +42,7 @@ pub struct RunResult {
 }
 
 /// One epoch.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EpochResult {
     /// Its number.
     pub epoch: u32,
@@ -47,8 +55,10 @@ pub struct EpochResult {
     /// From the start to the end of the last step.
     pub seconds: f64,
     /// `samples / seconds`.
+    #[serde(deserialize_with = "or_nan")]
     pub images_per_s: f64,
     /// From the start to the first batch.
+    #[serde(default)]
     pub first_batch_s: f64,
     /// XXH3-128 of the stream, with `--digest`.
     pub stream_digest: Option<String>,
@@ -61,14 +71,19 @@ pub struct EpochResult {
     /// Late or lost device batches that the host made again.
     pub rescued: u32,
     /// Samples that the bad-sample policy was applied to.
+    #[serde(default)]
     pub skipped: Vec<Skipped>,
     /// Seconds in which a finished batch waited for the consumer: the loader was ahead.
+    #[serde(default)]
     pub backpressure_s: f64,
     /// Device batches that the host recomputed and found equal.
+    #[serde(default)]
     pub audited: u64,
     /// Claims that were dropped unfinished: 0 in a healthy run.
+    #[serde(default)]
     pub returned_claims: u32,
     /// Most finished device batches that waited at once.
+    #[serde(default)]
     pub peak_waiting_back_batches: u32,
     /// η, where both prongs were measured alone.
     pub efficiency: Option<f64>,
@@ -84,20 +99,22 @@ pub struct EpochResult {
 }
 
 /// The host's part of an epoch.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrontResult {
     /// Batches made by the host and delivered.
     pub batches: u32,
     /// `batches / seconds` of the epoch.
+    #[serde(default, deserialize_with = "or_nan")]
     pub rate_batches_per_s: f64,
     /// Batches made by the host for nothing: the device was first after all.
+    #[serde(default)]
     pub wasted: u32,
     /// Processor seconds of the host's reader and workers.
     pub cpu_s: Option<f64>,
 }
 
 /// A device's part of an epoch.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BackResult {
     /// As given on the command line.
     pub device: String,
@@ -106,12 +123,16 @@ pub struct BackResult {
     /// Batches made by the device and delivered.
     pub batches: u32,
     /// `batches / seconds` of the epoch.
+    #[serde(default, deserialize_with = "or_nan")]
     pub rate_batches_per_s: f64,
     /// Results that came after their batch had been declared overdue.
+    #[serde(default)]
     pub late: u32,
     /// Claims that came to nothing.
+    #[serde(default)]
     pub lost: u32,
     /// Results that were not needed any more, repeated ones included.
+    #[serde(default)]
     pub wasted: u32,
     /// Processor seconds of the host for asking it, and for receiving and checking its batches.
     pub host_cpu_s: Option<f64>,
@@ -120,33 +141,37 @@ pub struct BackResult {
 }
 
 /// The accelerator's side of an epoch.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AcceleratorResult {
     /// `host`, `resnet50-h100`, …
+    #[serde(default)]
     pub name: String,
     /// Busy ÷ (busy + stall) from the first batch on; `None` for `host`.
     pub utilisation: Option<f64>,
     /// Seconds of computing.
+    #[serde(default)]
     pub busy_s: f64,
     /// Seconds of waiting for batches after the first.
+    #[serde(default)]
     pub stall_s: f64,
     /// Seconds of waiting by cause, the first batch included.
     pub stall_by: Stall,
 }
 
 /// Processor time of the run.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// Of the host process.
     pub seconds: Option<f64>,
     /// Per sample delivered.
     pub ms_per_image: Option<f64>,
     /// Of device processes on this machine, as they say.
+    #[serde(default)]
     pub device_process_seconds: f64,
 }
 
 /// Memory of the host process; emulated devices are processes of their own.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// Largest resident set.
     pub peak_rss_bytes: Option<u64>,
@@ -155,7 +180,7 @@ pub struct Memory {
 }
 
 /// Bytes moved in the run.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bytes {
     /// Read by the host, from storage or from the page cache.
     pub storage_read: u64,
@@ -169,7 +194,7 @@ pub struct Bytes {
 }
 
 /// Energy of the run, by domain, and what can be counted without a meter.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Energy {
     /// The sum of figures of one kind: measured where the host has a meter, else modelled.
     /// `None` where the model lacks a quantity.
@@ -182,17 +207,20 @@ pub struct Energy {
     pub joules_per_sample_source: Option<String>,
     /// The run's sums: at most one of each kind, the measured one first. Nobody else may add
     /// domains, for some are parts of others.
+    #[serde(default)]
     pub totals: Vec<Figure>,
     /// What was metered, what devices say, and what the profile makes of the quantities.
     pub domains: Vec<EnergyDomain>,
     /// What was counted.
+    #[serde(default)]
     pub quantities: Quantities,
     /// Meters that could not be read, quantities that could not be counted, one line each.
+    #[serde(default)]
     pub remarks: Vec<String>,
 }
 
 /// One energy figure.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnergyDomain {
     /// The part of the system.
     pub name: String,
@@ -209,4 +237,26 @@ pub struct EnergyDomain {
     pub net_of_idle_joules: Option<f64>,
     /// Of measured processors: this process's share of that, by processor time.
     pub attributed_joules: Option<f64>,
+}
+
+/// Rates measured alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Alone {
+    /// The host's workers, in images per second.
+    pub front_images_per_s: Option<f64>,
+    /// All devices together, in images per second.
+    pub back_images_per_s: Option<f64>,
+}
+
+/// A sample that a policy was applied to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// The sample.
+    pub sample: u64,
+    /// Its file.
+    pub file: String,
+    /// What the reader or decoder said.
+    pub why: String,
+    /// The policy applied: `skip`, `replace` or `zero`.
+    pub policy: String,
 }
