@@ -13,9 +13,10 @@ use bothends_csd::address::{ConnectOptions, connect};
 use bothends_csd::{Capabilities, DeviceStats, Session, Transport};
 use bothends_io::Reader;
 use bothends_ops::{Finish, Scratch};
-use bothends_slots::{Ring, RingConfig};
+use bothends_slots::{Producer, Ring, RingConfig};
 
 use crate::config::run::RunConfig;
+use crate::devices::plain::Plain;
 use crate::devices::spec::{DeviceProcess, DeviceSpec, SimSetting};
 use crate::error::RuntimeError;
 use crate::handover::epoch::DeviceThread;
@@ -246,6 +247,21 @@ impl Runtime {
             process: None,
         });
         Ok(())
+    }
+
+    /// Adds a producer that the caller brings, which takes `n_jobs` jobs at a time and makes
+    /// the run's samples: a device of any kind, in this process.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Memory`] when the budget's limit leaves it no slots.
+    pub fn attach_producer(
+        &mut self,
+        name: &str,
+        n_jobs: u32,
+        producer: Box<dyn Producer>,
+    ) -> Result<(), RuntimeError> {
+        let plain = Plain { producer, name: name.to_owned(), n_jobs };
+        self.attach(name, Box::new(plain))
     }
 
     /// Makes sure of slots for one device more; those of the configuration have theirs.

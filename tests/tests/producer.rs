@@ -1,0 +1,150 @@
+//! The producer seam from outside: a toy device, written here, keeps the contract and takes part
+//! in an epoch whose stream is the host's.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bothends_agent::conformance::Exercise;
+use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_core::recipe::Recipe;
+use bothends_runtime::{
+    AccelConfig, BadPolicy, Digesting, DriveConfig, EnergyConfig, EpochResult, Loader,
+    RunConfig, Runtime, Supplied, SuppliedFile, drive,
+};
+use bothends_slots::conformance::produce;
+use bothends_slots::{
+    Completion, HostSlot, Job, JobId, Lost, Outcome, Polled, Producer, Rejected,
+    Rejection, Slot,
+};
+use bothends_tests::Silent;
+
+/// Makes a sample, unless it cannot be made.
+type Maker = Arc<dyn Fn(EpochIdx, SampleId) -> Option<Vec<u8>> + Send + Sync>;
+
+/// A device that works when it is asked for an answer, the youngest job first.
+struct Toy {
+    make: Maker,
+    jobs: Vec<(Job, HostSlot)>,
+}
+
+const TOY_JOBS: usize = 2;
+
+impl std::fmt::Debug for Toy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Toy with {} jobs", self.jobs.len())
+    }
+}
+
+impl Producer for Toy {
+    fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        if self.jobs.len() == TOY_JOBS {
+            return Err(Box::new(Rejected { job, slot, why: Rejection::Full }));
+        }
+        self.jobs.push((job, slot.host().unwrap()));
+        Ok(())
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
+        let Some((job, mut slot)) = self.jobs.pop() else {
+            std::thread::sleep(timeout);
+            return Ok(Polled::Nothing);
+        };
+        let mut bad = Vec::new();
+        for (row, sample) in job.samples.iter().enumerate() {
+            match (self.make)(job.epoch, *sample) {
+                Some(bytes) => {
+                    slot[row * bytes.len()..][..bytes.len()].copy_from_slice(&bytes)
+                }
+                None => bad.push(u32::try_from(row).unwrap()),
+            }
+        }
+        let (slot, outcome) = (slot.into_slot(), Outcome::Made { bad });
+        let work_ns = None;
+        Ok(Polled::Completion(Completion { job: job.id, slot, outcome, work_ns }))
+    }
+
+    fn revoke(&mut self, _: JobId) -> Result<(), Lost> {
+        Ok(())
+    }
+
+    fn abandon(&mut self) -> Result<(), Lost> {
+        self.jobs.clear();
+        Ok(())
+    }
+}
+
+fn maker(exercise: &Arc<Exercise>) -> Maker {
+    let exercise = Arc::clone(exercise);
+    Arc::new(move |epoch, sample| {
+        let (id, batch) = (JobId(0), BatchIdx(0));
+        let (bytes, bad) = exercise.expected(&Job { id, epoch, batch, samples: vec![sample] });
+        bad.is_empty().then_some(bytes)
+    })
+}
+
+#[test]
+fn a_toy_keeps_the_contract() {
+    let dir = tempfile::tempdir().unwrap();
+    let make = maker(&Arc::new(Exercise::prepare(dir.path()).unwrap()));
+    let sample_bytes = make(EpochIdx(0), SampleId(0)).unwrap().len();
+    produce::all(&mut || {
+        let expected = Arc::clone(&make);
+        produce::Subject {
+            producer: Box::new(Toy { make: Arc::clone(&make), jobs: Vec::new() }),
+            capacity: u32::try_from(TOY_JOBS).unwrap(),
+            sample_bytes,
+            expected: Box::new(move |epoch, sample| expected(epoch, sample)),
+            samples: (0..5).map(SampleId).collect(),
+        }
+    });
+}
+
+/// An epoch over the exercise's images, many times each, with a toy or without.
+fn epoch(exercise: &Exercise, strategy: &str, toy: Option<Toy>) -> EpochResult {
+    let file = |path| SuppliedFile { path, extent: None, label: 0 };
+    let supplied = Supplied::files(exercise.root(), exercise.paths().map(file)).unwrap();
+    let recipe = Recipe::builtin("imagenet-train").unwrap();
+    let config = RunConfig {
+        seed: exercise.session().seed,
+        batch_size: 4,
+        repeat: 40,
+        workers: 1,
+        strategy: strategy.parse().unwrap(),
+        on_bad: BadPolicy::Zero,
+        supplied: Some(supplied),
+        ..RunConfig::new(exercise.root().to_owned(), recipe)
+    };
+    let mut runtime = Runtime::open(config).unwrap();
+    if let Some(toy) = toy {
+        let n_jobs = u32::try_from(TOY_JOBS).unwrap();
+        runtime.attach_producer("a toy", n_jobs, Box::new(toy)).unwrap();
+    }
+    let how = DriveConfig {
+        epochs: 1,
+        compare: Vec::new(),
+        accelerator: AccelConfig::Host,
+        digest: Digesting::On,
+        stop_after: None,
+        checkpoint: None,
+        resume: None,
+        measure: None,
+        energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
+    };
+    let result = drive(&mut Loader::over(runtime), &how, &mut Silent).unwrap();
+    result.epochs.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_toy_takes_part_in_an_epoch_under_ordered() {
+    let dir = tempfile::tempdir().unwrap();
+    let exercise = Arc::new(Exercise::prepare(dir.path()).unwrap());
+    let alone = epoch(&exercise, "cpu", None);
+    let toy = Toy { make: maker(&exercise), jobs: Vec::new() };
+    let both = epoch(&exercise, "ordered", Some(toy));
+    assert!(both.back[0].batches > 0, "the toy made nothing");
+    assert_eq!(both.back[0].failure, None);
+    assert_eq!((alone.samples, alone.batches), (200, 50));
+    assert_eq!(both.stream_digest, alone.stream_digest);
+}
