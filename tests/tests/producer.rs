@@ -55,7 +55,7 @@ impl Producer for Toy {
         for (row, sample) in job.samples.iter().enumerate() {
             match (self.make)(job.epoch, *sample) {
                 Some(bytes) => {
-                    slot[row * bytes.len()..][..bytes.len()].copy_from_slice(&bytes)
+                    slot[row * bytes.len()..][..bytes.len()].copy_from_slice(&bytes);
                 }
                 None => bad.push(u32::try_from(row).unwrap()),
             }
@@ -79,7 +79,8 @@ fn maker(exercise: &Arc<Exercise>) -> Maker {
     let exercise = Arc::clone(exercise);
     Arc::new(move |epoch, sample| {
         let (id, batch) = (JobId(0), BatchIdx(0));
-        let (bytes, bad) = exercise.expected(&Job { id, epoch, batch, samples: vec![sample] });
+        let (bytes, bad) =
+            exercise.expected(&Job { id, epoch, batch, samples: vec![sample] });
         bad.is_empty().then_some(bytes)
     })
 }

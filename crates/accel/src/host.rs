@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use crate::timeline::Timeline;
-use crate::{Accelerator, Step};
+use crate::Accelerator;
+use crate::timeline::{Step, Timeline, ns_since};
 
 /// Consumes a batch in no time; the batch stays in host memory.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Accelerator for Host {
     }
 
     fn step(&mut self, _n_samples: u32, ready: Instant) -> Step {
-        let ready_ns = crate::sim::ns_since(self.origin, ready.min(Instant::now()));
+        let ready_ns = ns_since(self.origin, ready.min(Instant::now()));
         self.timeline.place(ready_ns, 0).0
     }
 

@@ -7,14 +7,16 @@
 mod config;
 pub mod conformance;
 mod host;
+mod model;
 mod sim;
 mod timeline;
 
 use std::fmt::Debug;
 use std::time::Instant;
 
-pub use config::{AccelConfig, SimModel};
+pub use config::AccelConfig;
 pub use host::Host;
+pub use model::SimModel;
 pub use sim::Sim;
 pub use timeline::{Step, Usage};
 

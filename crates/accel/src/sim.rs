@@ -6,8 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::timeline::Timeline;
-use crate::{Accelerator, SimModel, Step};
+use crate::Accelerator;
+use crate::model::SimModel;
+use crate::timeline::{Step, Timeline, ns_since};
 
 /// Sleeps where an accelerator would compute.
 #[derive(Debug)]
@@ -41,11 +42,6 @@ impl Accelerator for Sim {
     fn samples_per_s(&self) -> Option<f64> {
         Some(self.model.samples_per_s())
     }
-}
-
-/// Nanoseconds from `origin` to `moment`; 0 when it is earlier, and never beyond 2^64 − 1.
-pub(crate) fn ns_since(origin: Instant, moment: Instant) -> u64 {
-    u64::try_from(moment.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

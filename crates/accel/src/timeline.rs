@@ -3,6 +3,8 @@
 //! No clock and no sleep here: `sim` acts on what this decides, tests run it in virtual
 //! time. Utilisation is defined here and nowhere else.
 
+use std::time::Instant;
+
 /// One step as the accelerator's timeline saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Step {
@@ -60,6 +62,11 @@ impl Timeline {
         self.last_end_ns = Some(end_ns);
         (Step { stall_ns, busy_ns }, end_ns)
     }
+}
+
+/// Nanoseconds from `origin` to `moment`; 0 when it is earlier, and never beyond 2^64 − 1.
+pub(crate) fn ns_since(origin: Instant, moment: Instant) -> u64 {
+    u64::try_from(moment.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

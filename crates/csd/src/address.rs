@@ -1,18 +1,13 @@
-//! Device addresses: what `--csd` and `--listen` take, and the transport behind each.
+//! Device addresses: what `--csd` and `--listen` take.
 //!
 //! `sim:` addresses are not here: the runtime turns them into a child process and one of
-//! these. Read `stream.rs` and `spool.rs` next.
+//! these. `connect.rs` has the transport behind each.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
-use crate::job::CONTROL_TIMEOUT;
-use crate::key::Key;
-use crate::spool::Spool;
-use crate::stream::Stream;
-use crate::{CsdError, Transport};
+use crate::CsdError;
 
 const EXPECTED: &str = "expected tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY";
 
@@ -95,39 +90,6 @@ fn host_and_port(text: &str) -> Option<(String, u16)> {
 
 fn absolute(path: &str) -> Option<PathBuf> {
     (path.starts_with('/') && path.len() > 1).then(|| PathBuf::from(path))
-}
-
-/// How to reach a device.
-#[derive(Debug, Clone)]
-pub struct ConnectOptions {
-    /// The key both sides share; required for TCP beyond this machine.
-    pub key_file: Option<PathBuf>,
-    /// How long connecting, and later each answer of the control plane, may take.
-    pub timeout: Duration,
-}
-
-impl Default for ConnectOptions {
-    fn default() -> Self {
-        Self { key_file: None, timeout: CONTROL_TIMEOUT }
-    }
-}
-
-/// Reaches the device at `address`. The conversation starts with `Transport::hello`.
-///
-/// # Errors
-/// [`CsdError::Unreachable`], [`CsdError::Unauthenticated`] when a key is needed or cannot
-/// be read.
-pub fn connect(
-    address: &Address,
-    options: &ConnectOptions,
-) -> Result<Box<dyn Transport>, CsdError> {
-    let key = options.key_file.as_deref().map(Key::from_file).transpose()?;
-    match address {
-        Address::Tcp { .. } | Address::Unix(_) => {
-            Ok(Box::new(Stream::connect(address, key, options.timeout)?))
-        }
-        Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, options.timeout)?)),
-    }
 }
 
 #[cfg(test)]

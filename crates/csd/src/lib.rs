@@ -27,6 +27,7 @@ pub mod stream;
 pub mod spool;
 
 pub mod address;
+pub mod connect;
 
 pub mod conformance;
 
@@ -35,7 +36,8 @@ use std::time::Duration;
 
 use bothends_slots::Producer;
 
-pub use address::{Address, ConnectOptions, connect};
+pub use address::Address;
+pub use connect::{ConnectOptions, connect};
 pub use job::{
     Answer, BadSample, Capabilities, DeviceStats, Ending, EnergyReading,
     PROTOCOL_VERSION, Session,

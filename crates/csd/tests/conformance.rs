@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bothends_csd::address::{Address, ConnectOptions, connect};
+use bothends_csd::address::Address;
 use bothends_csd::conformance::{self, EchoServe, Subject};
+use bothends_csd::connect::{ConnectOptions, connect};
 use bothends_csd::listen::{Listener, Terms, serve_connection};
 use bothends_csd::loopback::Loopback;
 use bothends_csd::spool::serve_directory;

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
-use bothends_csd::address::{Address, ConnectOptions, connect};
+use bothends_csd::address::Address;
 use bothends_csd::conformance::EchoServe;
+use bothends_csd::connect::{ConnectOptions, connect};
 use bothends_csd::key::Key;
 use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
 use bothends_csd::stream::Stream;

@@ -6,7 +6,7 @@
 //!
 //! Reading order: `buffer` is the memory, `files` what is open, `span` which bytes a request
 //! needs (and what to do after a short read), `reader` the seam; then `pread`, the
-//! reference, and `uring`. `list` lists folders, `draft` writes a file that appears whole,
+//! reference, and `uring`, of which `open` takes one. `list` lists folders, `draft` writes a file that appears whole,
 //! `writer` one that is long. `conformance` holds what every reader must keep.
 
 mod error;
@@ -23,6 +23,8 @@ mod reader;
 mod pread;
 mod uring;
 
+mod open;
+
 pub mod conformance;
 
 pub use buffer::{ALIGNMENT, Buffer, Bytes, Pool, Pooled};
@@ -30,10 +32,10 @@ pub use draft::Draft;
 pub use error::IoError;
 pub use files::{Direct, Files, OpenFile};
 pub use list::{Listed, ListedKind, list};
+pub use open::open_reader;
 pub use pread::PreadReader;
 pub use reader::{
     ReadDone, ReadRequest, Reader, ReaderConfig, ReaderKind, Refusal, Refused,
-    open_reader,
 };
 pub use uring::UringReader;
 pub use writer::FileWriter;

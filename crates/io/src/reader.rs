@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::buffer::Memory;
 use crate::span::Span;
-use crate::{Buffer, Bytes, IoError, OpenFile, Pool, PreadReader, UringReader};
+use crate::{Buffer, Bytes, IoError, OpenFile, Pool};
 
 /// A record to read.
 #[derive(Debug, Clone)]
@@ -158,7 +158,7 @@ impl ReaderConfig {
     }
 
     /// Holds every number against its bounds.
-    fn check(&self) -> Result<(), IoError> {
+    pub(crate) fn check(&self) -> Result<(), IoError> {
         let within = |key, got: u64, max| match got {
             0 => Err(IoError::Setting { key, got, min: 1, max }),
             _ if got > max => Err(IoError::Setting { key, got, min: 1, max }),
@@ -168,29 +168,6 @@ impl ReaderConfig {
         within("buffer_bytes", u64::from(self.buffer_bytes), 1 << 30)?;
         within("n_buffers", u64::from(self.n_buffers), 16_384)?;
         within("max_record_bytes", u64::from(self.max_record_bytes), u64::from(u32::MAX))
-    }
-}
-
-/// Opens a reader. `Auto` tries io_uring first; [`Reader::note`] then says what it had to
-/// do without.
-///
-/// # Errors
-/// [`IoError::Setting`]; [`IoError::Ring`] when io_uring was asked for by name.
-pub fn open_reader(config: &ReaderConfig) -> Result<Box<dyn Reader>, IoError> {
-    config.check()?;
-    match config.kind {
-        ReaderKind::Pread => Ok(Box::new(PreadReader::new(config, None))),
-        ReaderKind::Uring => Ok(Box::new(UringReader::new(config)?)),
-        ReaderKind::Auto => match UringReader::new(config) {
-            Ok(reader) => Ok(Box::new(reader)),
-            Err(error) => {
-                let why = std::error::Error::source(&error)
-                    .map_or_else(|| error.to_string(), ToString::to_string);
-                let note =
-                    format!("reading with pread: io_uring is not available ({why})");
-                Ok(Box::new(PreadReader::new(config, Some(note))))
-            }
-        },
     }
 }
 

@@ -1,8 +1,10 @@
 //! From a made batch to whoever consumes it: `finish` completes it, a `batch` is what is handed
 //! over, an `epoch` all of them, a `deal` divides it among consumers, and a `loader` has epochs
-//! one after another. `report` is what an epoch was.
+//! one after another. `consumer` is who takes them where the loop is ours; `report` is what an epoch
+//! was.
 
 pub(crate) mod batch;
+pub(crate) mod consumer;
 pub(crate) mod deal;
 pub(crate) mod epoch;
 pub(crate) mod finish;

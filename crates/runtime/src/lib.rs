@@ -46,6 +46,7 @@ pub use config::run::{
 pub use devices::spec::{DeviceSpec, SimRate, SimSpec, Via};
 pub use error::{ErrorKind, RuntimeError};
 pub use handover::batch::{Batch, Mixed, Row, soft_labels};
+pub use handover::consumer::Consumer;
 pub use handover::deal::Deal;
 pub use handover::epoch::{Epoch, Polled};
 pub use handover::loader::{DeviceStats, Loader, LoaderStats};
@@ -69,7 +70,7 @@ pub use threads::times::ThreadSeconds;
 pub use threads::{process, shutdown};
 
 // What a caller needs from the crates below to say what it wants, and what it is told.
-pub use bothends_accel::{AccelConfig, AccelError};
+pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_figures::{
     AcceleratorResult, Alone, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult,
     FrontResult, Memory, Moment, RunResult, Skipped, Stall, UsageSample, What,

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
+use bothends_accel::Usage;
 use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::order::{Order, OrderConfig};
 use bothends_core::plan::Shuffle;
@@ -29,6 +30,7 @@ use serde::Serialize;
 
 use crate::config::run::{RankConfig, RunConfig};
 use crate::error::RuntimeError;
+use crate::handover::consumer::Consumer;
 use crate::handover::deal::{Cancelled, Deal, DealState, Made};
 use crate::handover::report::EpochReport;
 use crate::read::side_index::{SideIndex, SideIndexStats};
@@ -163,6 +165,19 @@ impl Loader {
     /// an epoch of another order.
     pub fn begin_order(&mut self, order: Arc<Order>) -> Result<Arc<Deal>, RuntimeError> {
         self.begin_with(1, Some(order))
+    }
+
+    /// Runs the next epoch into a consumer, to its end.
+    ///
+    /// # Errors
+    /// As [`Self::begin`]; what ends the epoch, or the consumer says.
+    pub fn feed(&mut self, consumer: &mut dyn Consumer) -> Result<Usage, RuntimeError> {
+        let deal = self.begin(1)?;
+        let mut usage = Usage::default();
+        for batch in deal.batches(0) {
+            usage.add(consumer.take(batch?)?);
+        }
+        Ok(usage)
     }
 
     /// What a sampler gave as an order of this data set's samples: `records` one behind the

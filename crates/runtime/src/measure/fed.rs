@@ -11,6 +11,7 @@ use bothends_accel::{AccelConfig, Step, Usage};
 use serde::Serialize;
 
 use crate::error::RuntimeError;
+use crate::handover::consumer::{Consumer, Timed};
 use crate::run::energy::Used;
 use crate::run::usage::UsageLog;
 use crate::runtime::host::{EpochOptions, Runtime};
@@ -84,7 +85,7 @@ impl Runtime {
         let accelerator_ns = accelerator.busy_ns(self.config.batch_size);
         let options = EpochOptions { accelerator_ns, ..self.options_of_measurement() };
         let devices_cpu_before = Used::now(self).device_process_seconds(self);
-        let mut accelerator = accelerator.build();
+        let mut consumer = Timed::new(accelerator);
         let usage = UsageLog::begin()?;
         let mut epoch = self.start_epoch(&options)?;
         let began = Instant::now();
@@ -93,8 +94,10 @@ impl Runtime {
             match epoch.next_batch() {
                 Ok(Some(batch)) => {
                     let n_samples = batch.n_valid();
-                    let step = accelerator.step(n_samples, batch.ready);
-                    drop(batch);
+                    let step = match consumer.take(batch) {
+                        Ok(step) => step,
+                        Err(error) => break Err(error),
+                    };
                     let (end, cpu_s) = (Instant::now(), process::cpu_seconds());
                     taken.push(Taken { step, n_samples, end, cpu_s });
                 }
@@ -112,7 +115,7 @@ impl Runtime {
         let devices_cpu_s =
             Used::now(self).device_process_seconds(self) - devices_cpu_before;
         let n_samples: u32 = taken.iter().map(|taken| taken.n_samples).sum();
-        let has_rate = accelerator.samples_per_s().is_some();
+        let has_rate = consumer.samples_per_s().is_some();
         let steady = Steady::of(&taken);
         Ok(Fed {
             n_steps: u32::try_from(taken.len()).unwrap_or(u32::MAX),

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use bothends_accel::{Accelerator, Usage};
+use bothends_accel::Usage;
 use bothends_core::ids::{EpochIdx, Prong};
 use bothends_core::resume::check_order;
 
@@ -14,6 +14,7 @@ use crate::collect::log::EventLog;
 use crate::config::drive::{Digesting, DriveConfig};
 use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
+use crate::handover::consumer::{Consumer, Timed};
 use crate::handover::deal::Deal;
 use crate::handover::loader::Loader;
 use crate::handover::report::EpochReport;
@@ -162,7 +163,7 @@ impl Run<'_> {
     ) -> Result<Went, RuntimeError> {
         process::reset_peak_rss();
         let cpu_before = process::cpu_seconds();
-        let mut accelerator = self.how.accelerator.build();
+        let mut consumer = Timed::new(&self.how.accelerator);
         let usage = UsageLog::begin()?;
         let deal = self.loader.begin_epoch(options.clone())?;
         let mut seen = Seen {
@@ -182,7 +183,7 @@ impl Run<'_> {
         let mut went = Ok(Went::ToTheEnd);
         for batch in deal.batches(0) {
             match batch {
-                Ok(batch) => self.consume(batch, &mut seen, accelerator.as_mut()),
+                Ok(batch) => self.consume(batch, &mut seen, &mut consumer)?,
                 Err(error) => {
                     went = Err(error);
                     break;
@@ -207,7 +208,7 @@ impl Run<'_> {
         let cpu_s =
             cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
         self.note_memory();
-        let accelerator = accelerator_result(accelerator.as_ref(), &seen.usage, &report);
+        let accelerator = accelerator_result(&consumer, &seen.usage, &report);
         let result = self.epoch_result(options, &seen, &report, seconds);
         self.epochs.push(EpochResult {
             accelerator,
@@ -227,8 +228,8 @@ impl Run<'_> {
         &mut self,
         batch: Batch,
         seen: &mut Seen,
-        accelerator: &mut dyn Accelerator,
-    ) {
+        consumer: &mut dyn Consumer,
+    ) -> Result<(), RuntimeError> {
         if seen.n_batches() == 0 {
             seen.first_batch_s = seen.began.elapsed().as_secs_f64();
         }
@@ -252,7 +253,8 @@ impl Run<'_> {
         }
         self.bytes.host_to_accelerator += batch.bytes().len() as u64;
         seen.own_work += received.elapsed();
-        seen.usage.add(accelerator.step(n_valid, batch.ready));
+        seen.usage.add(consumer.take(batch)?);
+        Ok(())
     }
 
     fn note_memory(&mut self) {
@@ -427,13 +429,13 @@ impl Run<'_> {
 }
 
 fn accelerator_result(
-    accelerator: &dyn Accelerator,
+    consumer: &dyn Consumer,
     usage: &Usage,
     report: &EpochReport,
 ) -> AcceleratorResult {
-    let has_rate = accelerator.samples_per_s().is_some();
+    let has_rate = consumer.samples_per_s().is_some();
     AcceleratorResult {
-        name: accelerator.name().to_owned(),
+        name: consumer.name().to_owned(),
         utilisation: usage.utilisation().filter(|_| has_rate),
         busy_s: Duration::from_nanos(usage.busy_ns).as_secs_f64(),
         stall_s: Duration::from_nanos(usage.stall_ns).as_secs_f64(),

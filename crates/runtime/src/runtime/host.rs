@@ -9,7 +9,7 @@ use bothends_core::ids::EpochIdx;
 use bothends_core::order::Order;
 use bothends_core::plan::{LastPolicy, Plan, PlanConfig, Shuffle};
 use bothends_core::select::StrategyConfig;
-use bothends_csd::address::{ConnectOptions, connect};
+use bothends_csd::connect::{ConnectOptions, connect};
 use bothends_csd::{Capabilities, DeviceStats, Session, Transport};
 use bothends_io::Reader;
 use bothends_ops::{Finish, Scratch};

@@ -1,0 +1,44 @@
+//! From an address to the transport behind it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::job::CONTROL_TIMEOUT;
+use crate::key::Key;
+use crate::spool::Spool;
+use crate::stream::Stream;
+use crate::{CsdError, Transport};
+
+/// How to reach a device.
+#[derive(Debug, Clone)]
+pub struct ConnectOptions {
+    /// The key both sides share; required for TCP beyond this machine.
+    pub key_file: Option<PathBuf>,
+    /// How long connecting, and later each answer of the control plane, may take.
+    pub timeout: Duration,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self { key_file: None, timeout: CONTROL_TIMEOUT }
+    }
+}
+
+/// Reaches the device at `address`. The conversation starts with `Transport::hello`.
+///
+/// # Errors
+/// [`CsdError::Unreachable`], [`CsdError::Unauthenticated`] when a key is needed or cannot
+/// be read.
+pub fn connect(
+    address: &Address,
+    options: &ConnectOptions,
+) -> Result<Box<dyn Transport>, CsdError> {
+    let key = options.key_file.as_deref().map(Key::from_file).transpose()?;
+    match address {
+        Address::Tcp { .. } | Address::Unix(_) => {
+            Ok(Box::new(Stream::connect(address, key, options.timeout)?))
+        }
+        Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, options.timeout)?)),
+    }
+}
