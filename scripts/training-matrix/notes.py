@@ -4,7 +4,6 @@ A script calls this beside its own lines; nothing here knows which loader made a
 are told apart by their label: every image of the matrix is a class of its own.
 """
 
-import atexit
 import faulthandler
 import hashlib
 import json
@@ -19,18 +18,6 @@ _TRAINED, _EVALUATED = "train", "evaluate"
 # A hang is a failure, and its stack says where. Every process that imports this has the deadline.
 if "MATRIX_DEADLINE_S" in os.environ:
     faulthandler.dump_traceback_later(float(os.environ["MATRIX_DEADLINE_S"]), exit=True)
-
-
-def _leave():
-    """Scripts of this kind rarely end their process group, as PyTorch asks. A thread of gloo's
-    that still holds a tensor then asks for an interpreter that is gone, and aborts the process
-    now and then (seen in ProcessGroupGloo::runLoop)."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        distributed.destroy_process_group()
-
-
-atexit.register(_leave)
 
 
 def trained(epoch, images, targets):

@@ -13,10 +13,10 @@ use std::ptr::null;
 use std::sync::Arc;
 
 use bothends_core::ids::Prong;
-use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
-use bothends_runtime::{Batch, Home, Loader};
+use bothends_core::tensor::{Dtype, Layout, SampleShape};
+use bothends_runtime::{Batch, Home};
 
-use crate::loader::release;
+use crate::held::{Form, release};
 use crate::memory::{fill, given};
 use crate::status::{Refusal, answer, be_status, door};
 
@@ -69,18 +69,7 @@ pub struct be_view {
     pub channels: u32,
 }
 
-/// What all batches of a loader have in common.
-#[derive(Debug)]
-pub(crate) struct Form {
-    output: Output,
-    shapes: Vec<SampleShape>,
-}
-
 impl Form {
-    pub(crate) fn new(loader: &Loader) -> Self {
-        Self { output: loader.output(), shapes: loader.views().to_vec() }
-    }
-
     fn view(&self, number: usize) -> Option<be_view> {
         let SampleShape { height, width, channels } = *self.shapes.get(number)?;
         let before = self.shapes[..number].iter().map(|shape| shape.len());

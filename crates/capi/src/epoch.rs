@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bothends_runtime::{Deal, Home, Polled};
 
-use crate::batch::{Form, be_batch};
-use crate::loader::release;
+use crate::batch::be_batch;
+use crate::held::{Form, release};
 use crate::memory::given;
 use crate::status::{Refusal, answer, be_status, door};
 

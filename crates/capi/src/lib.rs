@@ -14,6 +14,7 @@
 
 pub mod batch;
 pub mod epoch;
+mod held;
 pub mod loader;
 pub mod memory;
 pub mod status;

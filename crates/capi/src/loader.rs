@@ -6,13 +6,13 @@
 #![allow(non_camel_case_types, reason = "C's names")]
 
 use std::ffi::c_char;
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bothends_runtime::{Home, Loader, options};
 
-use crate::batch::Form;
 use crate::epoch::be_epoch;
+use crate::held::Form;
 use crate::memory::{given, hand_over, text};
 use crate::status::{Refusal, answer, be_status, door};
 
@@ -226,14 +226,5 @@ impl be_loader {
     fn turn(&self) -> Result<MutexGuard<'_, Loader>, Refusal> {
         self.home.check()?;
         Ok(self.loader.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// What a fork of the process lets lie: it belongs to threads that are not there.
-pub(crate) fn release<T>(home: Home, handle: Box<T>) {
-    if home.is_here() {
-        drop(handle);
-    } else {
-        let _ = ManuallyDrop::new(handle);
     }
 }

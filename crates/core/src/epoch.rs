@@ -6,10 +6,12 @@
 //! here blocks, reads a clock or starts anything.
 
 mod books;
+pub(crate) mod device;
 #[cfg(test)]
 mod tests;
 
 use books::Books;
+pub use device::{DeviceConfig, Recovery};
 
 use crate::claim::{Claim, ClaimKind, Returned, Ticket};
 use crate::ids::{BatchIdx, DeviceIdx, Ns, Prong};
@@ -56,30 +58,6 @@ pub struct FrontConfig {
     pub quota: u32,
     /// Nanoseconds of one host batch (all workers together), if known from before.
     pub prior_ns: Option<u64>,
-}
-
-/// What an epoch is told of one device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeviceConfig {
-    /// Jobs outstanding at most (at least 1).
-    pub slots: u32,
-    /// Batches outstanding or waiting for delivery at most (at least 1).
-    pub buffer: u32,
-    /// Nanoseconds of one device batch, if known from before.
-    pub prior_ns: Option<u64>,
-    /// The shard of the data that it has; `None` when it has all.
-    pub shard: Option<u16>,
-}
-
-/// What happens when a device is lost or late.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Recovery {
-    /// Its claims go back or are redone by the host.
-    #[default]
-    On,
-    /// Nothing: the published behaviour of the schemes that `mte` and `wrr` follow. An
-    /// epoch may then wait for ever.
-    Off,
 }
 
 /// What is delivered next.

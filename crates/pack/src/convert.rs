@@ -11,8 +11,7 @@ use bothends_ops::jpeg::rebuild::put_together;
 use bothends_ops::jpeg::{self, Coefficients, Decoder, Packer};
 use bothends_ops::kernels::Level;
 
-use crate::Item;
-use crate::source::Made;
+use crate::record::{Item, Made};
 
 /// One worker's memory for making records.
 #[derive(Debug)]

@@ -18,7 +18,8 @@ use bothends_dataset::{Format, Table, side_index};
 use bothends_io::{ListedKind, list};
 
 use crate::folder::Folder;
-use crate::source::{Item, Made, Source};
+use crate::record::{Item, Made};
+use crate::source::Source;
 use crate::{Converter, PackError};
 
 /// Longer rests are several records.

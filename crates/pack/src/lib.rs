@@ -16,6 +16,7 @@ mod folder;
 mod opened;
 
 mod convert;
+mod record;
 mod source;
 
 mod files;
@@ -34,7 +35,8 @@ pub use files::Files;
 pub use folder::check_outside;
 pub use opened::{Contents, OpenStore, is_store};
 pub use pack::{Destination, PackConfig, Packed, pack};
-pub use source::{Item, Made, Progress, Source};
+pub use record::{Item, Made};
+pub use source::{Progress, Source};
 pub use stored::Stored;
 pub use unpack::{Unpacked, unpack};
 pub use verify::{Damage, Verified, verify};

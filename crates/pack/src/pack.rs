@@ -18,8 +18,9 @@ use bothends_dataset::store::{Index, MANIFEST_FILES, Manifest, Shard};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::folder::{Lock, names};
+use crate::record::Made;
 use crate::shard::{ShardWriter, name_of, read_back, write_whole};
-use crate::source::{Made, Progress, Source};
+use crate::source::{Progress, Source};
 use crate::stored::item;
 use crate::{Converter, OpenStore, PackError};
 

@@ -14,7 +14,7 @@ use bothends_dataset::store::{
 use bothends_io::FileWriter;
 
 use crate::PackError;
-use crate::source::Made;
+use crate::record::Made;
 
 /// What fills a page.
 pub(crate) const ZEROS: [u8; 4096] = [0; 4096];

@@ -13,7 +13,8 @@ use bothends_dataset::store::{Index, Line, RecordKind};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::opened::unread;
-use crate::source::{Item, Made, Source};
+use crate::record::{Item, Made};
+use crate::source::Source;
 use crate::{Converter, OpenStore, PackError};
 
 /// Records of one store or of several, one after the other.

@@ -6,94 +6,9 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::batch::Memory;
 use crate::dlpack;
-
-/// Type of an element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Element {
-    U8,
-    F32,
-    F16,
-    Bf16,
-    I64,
-    Bool,
-}
-
-impl Element {
-    /// Its name, as PyTorch and NumPy have it.
-    fn name(self) -> &'static str {
-        match self {
-            Self::U8 => "uint8",
-            Self::F32 => "float32",
-            Self::F16 => "float16",
-            Self::Bf16 => "bfloat16",
-            Self::I64 => "int64",
-            Self::Bool => "bool",
-        }
-    }
-
-    pub(crate) fn size(self) -> usize {
-        match self {
-            Self::U8 | Self::Bool => 1,
-            Self::F16 | Self::Bf16 => 2,
-            Self::F32 => 4,
-            Self::I64 => 8,
-        }
-    }
-
-    /// NumPy's array interface, version 3; it has no bfloat16.
-    fn typestr(self) -> Option<&'static str> {
-        match self {
-            Self::U8 => Some("|u1"),
-            Self::F32 => Some("<f4"),
-            Self::F16 => Some("<f2"),
-            Self::I64 => Some("<i8"),
-            Self::Bool => Some("|b1"),
-            Self::Bf16 => None,
-        }
-    }
-}
-
-/// Where a tensor lies in a memory: elements, counted from the first byte of it.
-#[derive(Debug, Clone)]
-pub(crate) struct View {
-    pub(crate) element: Element,
-    /// Bytes before its first element.
-    pub(crate) offset: usize,
-    pub(crate) shape: Vec<i64>,
-    /// Elements from one index to the next, per dimension.
-    pub(crate) strides: Vec<i64>,
-}
-
-impl View {
-    /// Elements one behind the other.
-    pub(crate) fn dense(element: Element, shape: Vec<i64>) -> Self {
-        let mut strides = vec![1; shape.len()];
-        for i in (1..shape.len()).rev() {
-            strides[i - 1] = strides[i] * shape[i];
-        }
-        Self { element, offset: 0, shape, strides }
-    }
-
-    /// The same with rows `row` elements apart, beginning `offset` bytes on.
-    pub(crate) fn strided(mut self, row: i64, offset: usize) -> Self {
-        self.strides[0] = row;
-        self.offset = offset;
-        self
-    }
-
-    /// Its bytes in `memory`, one row behind the other: rows are dense, only their beginnings
-    /// may be apart.
-    pub(crate) fn gathered(&self, memory: &[u8]) -> Vec<u8> {
-        let bytes = |n: i64| usize::try_from(n).unwrap_or(0) * self.element.size();
-        let n_rows = usize::try_from(self.shape.first().copied().unwrap_or(1));
-        let row = bytes(self.shape.iter().skip(1).product());
-        let stride = bytes(self.strides.first().copied().unwrap_or(0));
-        let starts = (0..n_rows.unwrap_or(0)).map(|i| self.offset + i * stride);
-        starts.flat_map(|start| &memory[start..start + row]).copied().collect()
-    }
-}
+use crate::memory::Memory;
+use crate::view::View;
 
 /// A tensor in host memory that belongs to bothends: shared without a copy through
 /// `__dlpack__` (PyTorch, JAX, NumPy, CuPy, TensorFlow) or `__array_interface__` (NumPy).

@@ -4,92 +4,18 @@
 //! and on whichever thread. A script that keeps more batches than the loader has slots to
 //! spare gets copies instead: it costs memory, as keeping batches does, and stops nothing.
 
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bothends_core::ids::Prong;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 use bothends_runtime::{Batch as Delivered, Home, Row, soft_labels};
 use pyo3::prelude::*;
 
-use crate::array::{Array, Element, View};
+use crate::array::Array;
 use crate::errors::raised;
-
-/// Copies begin at a multiple of this, as JAX wants it of memory that it shares.
-const ALIGN: usize = 64;
-
-/// What a tensor lies in.
-pub(crate) enum Memory {
-    /// A slot.
-    Slot(Lease),
-    /// A copy of one, or numbers of our own.
-    Own(Own),
-}
-
-/// Bytes of our own, aligned.
-pub(crate) struct Own {
-    len: usize,
-    /// Where they begin in `keeper`; as an atomic, so that threads may share it.
-    base: AtomicPtr<u8>,
-    #[expect(dead_code, reason = "owns what `base` points to")]
-    keeper: Vec<u8>,
-}
-
-impl Memory {
-    /// A copy of these bytes.
-    pub(crate) fn of(content: &[u8]) -> Self {
-        let mut keeper: Vec<u8> = vec![0; content.len() + ALIGN];
-        let start = keeper.as_ptr().align_offset(ALIGN);
-        let place = &mut keeper[start..start + content.len()];
-        place.copy_from_slice(content);
-        let base = AtomicPtr::new(place.as_mut_ptr());
-        Self::Own(Own { len: content.len(), base, keeper })
-    }
-
-    /// Where its bytes begin; whoever holds the tensor may read and write there.
-    pub(crate) fn base(&self) -> *mut u8 {
-        match self {
-            Self::Slot(lease) => lease.batch().base().as_ptr(),
-            // The address never changes: it needs no order with anything.
-            Self::Own(own) => own.base.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Its length in bytes.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Slot(lease) => lease.batch().bytes().len(),
-            Self::Own(own) => own.len,
-        }
-    }
-}
-
-/// A batch that holds a slot, counted.
-pub(crate) struct Lease {
-    /// Some until it is dropped.
-    batch: Option<Delivered>,
-    held: Arc<AtomicUsize>,
-    home: Home,
-}
-
-impl Lease {
-    fn batch(&self) -> &Delivered {
-        self.batch.as_ref().expect("a lease has its batch until it is dropped")
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if self.home.is_here() {
-            // Pairs with nothing: a count that is behind by a moment costs a copy.
-            self.held.fetch_sub(1, Ordering::Relaxed);
-        } else {
-            // The slot is the parent's.
-            let _ = ManuallyDrop::new(self.batch.take());
-        }
-    }
-}
+use crate::memory::{Lease, Memory};
+use crate::view::{Element, View};
 
 /// What all batches of a loader have in common.
 #[derive(Clone)]
@@ -119,8 +45,7 @@ impl Form {
         let (index, sample_bytes) = (batch.index.0, batch.sample_bytes());
         let prong = batch.prong;
         let held = self.held.fetch_add(1, Ordering::Relaxed);
-        let lease =
-            Lease { batch: Some(batch), held: Arc::clone(&self.held), home: self.home };
+        let lease = Lease::new(batch, Arc::clone(&self.held), self.home);
         let memory = match held < self.may_hold {
             true => Memory::Slot(lease),
             false => Memory::of(lease.batch().bytes()),

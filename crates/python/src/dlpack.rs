@@ -15,8 +15,8 @@ use std::sync::Arc;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::array::{Element, View};
-use crate::batch::Memory;
+use crate::memory::Memory;
+use crate::view::{Element, View};
 
 /// `kDLCPU` and the device's number.
 pub(crate) const CPU: (i32, i32) = (1, 0);

@@ -12,7 +12,9 @@ mod array;
 mod batch;
 mod dlpack;
 mod loader;
+mod memory;
 mod supplied;
+mod view;
 
 use pyo3::prelude::*;
 

@@ -7,6 +7,7 @@
 mod builtin;
 mod fault;
 mod raw;
+mod seconds;
 
 use std::path::Path;
 

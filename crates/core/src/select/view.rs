@@ -3,7 +3,7 @@
 //! A view answers questions and changes nothing. What a strategy makes of the answers is in
 //! its own file beside this one; `epoch.rs` carries the decision out.
 
-use crate::epoch::{DeviceConfig, Recovery};
+use crate::epoch::device::{DeviceConfig, Recovery};
 use crate::ids::{BatchIdx, DeviceIdx, Ns};
 use crate::ledger::batch_set::BatchSet;
 use crate::ledger::hand::Hand;

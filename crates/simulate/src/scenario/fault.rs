@@ -1,7 +1,7 @@
 //! A fault as it is written: `die@P%`, `stall@P%[:SECONDS]`, `throttle@P%:FACTOR`,
 //! `slow-start`, `late@P%`, `corrupt@P%`. The words of the emulated device's faults.
 
-use super::raw::nanoseconds;
+use super::seconds::nanoseconds;
 use crate::world::Fault;
 
 /// Batches that a cold device makes at half its rate.

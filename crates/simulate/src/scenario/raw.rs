@@ -7,6 +7,7 @@ use bothends_core::epoch::Recovery;
 use bothends_core::select::StrategyConfig;
 use serde::Deserialize;
 
+use super::seconds::nanoseconds;
 use super::{Scenario, ScenarioError, fault};
 use crate::energy::{Power, PowerSpec};
 use crate::world::{
@@ -371,16 +372,6 @@ impl Place<'_> {
         }
         Err(self.wrong(key, value, &format!("it must be from {least} to {most}")))
     }
-}
-
-/// Seconds as whole nanoseconds; `None` outside 0 to 1e9 seconds.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "0 to 1e18, as checked"
-)]
-pub(super) fn nanoseconds(seconds: f64) -> Option<u64> {
-    (0.0..=1e9).contains(&seconds).then(|| (seconds * 1e9).round() as u64)
 }
 
 #[cfg(test)]
