@@ -22,10 +22,8 @@ const WITH_CIRCLES: &[&str] = &["bench", "cli", "dataset", "ops"];
 const FULL_FOLDERS: &[&str] = &[
     "crates/cli/src",
     "crates/core/src",
-    "crates/csd/src",
     "crates/dataset/src",
     "crates/energy/src",
-    "crates/io/src",
     "crates/ops/src",
     "crates/ops/src/jpeg",
     "crates/pack/src",

@@ -151,7 +151,7 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
         "crates/energy/src/perf/event.rs",
         "calls perf_event_open, and owns the descriptor that it gives",
     ),
-    ("crates/io/src/uring.rs", "gives the kernel addresses to read into"),
+    ("crates/io/src/readers/uring.rs", "gives the kernel addresses to read into"),
     ("crates/runtime/src/threads/make_way.rs", "asks the kernel for a scheduling policy"),
     ("crates/ops/src/adjust/blur/avx2.rs", "calls what only some processors have"),
     ("crates/ops/src/adjust/blur/avx512.rs", "calls what only some processors have"),

@@ -20,7 +20,7 @@ use bothends_slots::{
     Completion, Lost, Outcome, Polled, Rejection, Ring, RingConfig, Slot,
 };
 
-use crate::job::{PROTOCOL_VERSION, Session};
+use crate::words::job::{PROTOCOL_VERSION, Session};
 use crate::{CsdError, Job, JobId, Serve, Transport};
 
 pub use echo::{

@@ -2,32 +2,20 @@
 //!
 //! A [`Transport`] carries jobs to a device and brings the results into their slots;
 //! [`Serve`] is the device's side of the same conversation. This crate does not decode and
-//! does not spawn a thread. Read `job.rs` first, then `loopback.rs`, the
-//! reference transport; `wire.rs` is the meaning of every byte. A transport over a wire is
-//! a `Link` (`stream.rs`, `spool.rs`) below the one host side of `remote.rs`; the device's
-//! side of both is the one loop of `serving.rs`.
+//! does not spawn a thread. Read `words/job.rs` first, then `host/loopback.rs`, the reference
+//! transport; `words/wire.rs` is the meaning of every byte. A transport over a wire is a `Link`
+//! (`host/stream.rs`, `spool.rs`) below the one host side of `host/remote.rs`; the device's side
+//! of both is the one loop of `device/serving.rs`.
 
-pub mod job;
+mod words;
 
-mod credits;
-mod fuse;
-pub mod loopback;
+mod host;
 
-pub mod wire;
+mod device;
 
-pub mod remote;
-mod serving;
-
-pub mod key;
 mod socket;
 
-pub mod listen;
-pub mod stream;
-
 pub mod spool;
-
-pub mod address;
-pub mod connect;
 
 pub mod conformance;
 
@@ -36,12 +24,15 @@ use std::time::Duration;
 
 use bothends_slots::Producer;
 
-pub use address::Address;
-pub use connect::{ConnectOptions, connect};
-pub use job::{
+pub use device::listen;
+pub use host::connect::{ConnectOptions, connect};
+pub use host::{connect, loopback, remote, stream};
+pub use words::address::Address;
+pub use words::job::{
     Answer, BadSample, Capabilities, DeviceStats, Ending, EnergyReading,
     PROTOCOL_VERSION, Session,
 };
+pub use words::{address, job, key, wire};
 // What a job is, whoever makes it.
 pub use bothends_slots::{Job, JobId};
 

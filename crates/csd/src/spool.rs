@@ -32,10 +32,10 @@ use bothends_io::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::CsdError;
-use crate::job::PROTOCOL_VERSION;
-use crate::remote::{Link, Remote};
+use crate::host::remote::{Link, Remote};
 use crate::socket::left_until;
-use crate::wire::Message;
+use crate::words::job::PROTOCOL_VERSION;
+use crate::words::wire::Message;
 use lane::{Extent, Inlet, Outlet};
 use notice::{Notice, place_error};
 use pulse::{Life, Pulse, Watch};

@@ -20,10 +20,7 @@ mod writer;
 
 mod reader;
 
-mod pread;
-mod uring;
-
-mod open;
+mod readers;
 
 pub mod conformance;
 
@@ -32,10 +29,10 @@ pub use draft::Draft;
 pub use error::IoError;
 pub use files::{Direct, Files, OpenFile};
 pub use list::{Listed, ListedKind, list};
-pub use open::open_reader;
-pub use pread::PreadReader;
 pub use reader::{
     ReadDone, ReadRequest, Reader, ReaderConfig, ReaderKind, Refusal, Refused,
 };
-pub use uring::UringReader;
+pub use readers::open::open_reader;
+pub use readers::pread::PreadReader;
+pub use readers::uring::UringReader;
 pub use writer::FileWriter;

@@ -12,7 +12,9 @@ use std::time::Duration;
 use bothends_core::ids::SampleId;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::job::{BadSample, Capabilities, DeviceStats, PROTOCOL_VERSION, Session};
+use crate::words::job::{
+    BadSample, Capabilities, DeviceStats, PROTOCOL_VERSION, Session,
+};
 use crate::{CsdError, Finished, Job, JobId, Product, Refused, Serve};
 
 /// A sample that cannot be made.

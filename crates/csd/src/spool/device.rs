@@ -12,9 +12,9 @@ use super::lane::{Inlet, Outlet};
 use super::notice::{Notice, place_error};
 use super::pulse::{Life, Pulse, Watch};
 use super::{DEVICE_NOTICE, HOST_NOTICE, HOST_PULSE, device_pulse, gone, run_dir};
-use crate::job::{Answer, Ending};
-use crate::serving::{DeviceLink, Ended, serve_link};
-use crate::wire::Message;
+use crate::device::serving::{DeviceLink, Ended, serve_link};
+use crate::words::job::{Answer, Ending};
+use crate::words::wire::Message;
 use crate::{CsdError, Serve};
 
 /// How long one look for a message or a host takes.

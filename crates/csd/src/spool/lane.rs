@@ -13,9 +13,9 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use crate::CsdError;
-use crate::job::{Answer, Ending};
-use crate::stream::lost;
-use crate::wire::{HEADER_BYTES, Header, Message};
+use crate::host::stream::lost;
+use crate::words::job::{Answer, Ending};
+use crate::words::wire::{HEADER_BYTES, Header, Message};
 
 /// Alignment of results, in bytes.
 pub(super) const PAGE_BYTES: u64 = 4096;

@@ -9,8 +9,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::CsdError;
-use crate::job::PROTOCOL_VERSION;
-use crate::key;
+use crate::words::job::PROTOCOL_VERSION;
+use crate::words::key;
 
 /// A notice of one side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use bothends_slots::{HostSlot, Job, JobId, Lost, Rejected, Rejection, Slot};
 
 use crate::CsdError;
-use crate::job::{Answer, Ending, Session};
-use crate::wire::{MAX_JOB_SAMPLES, session_fits};
+use crate::words::job::{Answer, Ending, Session};
+use crate::words::wire::{MAX_JOB_SAMPLES, session_fits};
 
 /// The submissions of one transport.
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bothends_slots::{Job, JobId};
 
-use crate::job::{Answer, Ending};
-use crate::wire::Message;
+use crate::words::job::{Answer, Ending};
+use crate::words::wire::Message;
 use crate::{CsdError, Finished, Serve};
 
 /// How long the loop looks one way while something may come from the other.

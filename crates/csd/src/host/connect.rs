@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::address::Address;
-use crate::job::CONTROL_TIMEOUT;
-use crate::key::Key;
+use crate::host::stream::Stream;
 use crate::spool::Spool;
-use crate::stream::Stream;
+use crate::words::address::Address;
+use crate::words::job::CONTROL_TIMEOUT;
+use crate::words::key::Key;
 use crate::{CsdError, Transport};
 
 /// How to reach a device.

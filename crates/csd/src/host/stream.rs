@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::CsdError;
-use crate::address::Address;
-use crate::key::{self, Key, Role};
-use crate::remote::{Link, Remote};
+use crate::host::remote::{Link, Remote};
 use crate::socket::{Readiness, Socket, left_until};
-use crate::wire::{HEADER_BYTES, Header, Message};
+use crate::words::address::Address;
+use crate::words::key::{self, Key, Role};
+use crate::words::wire::{HEADER_BYTES, Header, Message};
 
 /// A result is received and hashed in pieces of this size: a batch is larger than a
 /// processor's own cache, and a second walk over it would fetch it from memory again.

@@ -1,9 +1,9 @@
 //! Which reader it is, as the machine allows.
 
 use crate::IoError;
-use crate::pread::PreadReader;
 use crate::reader::{Reader, ReaderConfig, ReaderKind};
-use crate::uring::UringReader;
+use crate::readers::pread::PreadReader;
+use crate::readers::uring::UringReader;
 
 /// Opens a reader. `Auto` tries io_uring first; [`Reader::note`] then says what it had to
 /// do without.

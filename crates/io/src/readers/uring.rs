@@ -20,8 +20,8 @@ use nix::errno::Errno;
 use nix::libc::iovec;
 
 use crate::buffer::Memory;
-use crate::pread::{direct_len, fill_slice};
 use crate::reader::Read;
+use crate::readers::pread::{direct_len, fill_slice};
 use crate::span::{Next, Span};
 use crate::{
     Buffer, IoError, OpenFile, Pool, ReadDone, ReadRequest, Reader, ReaderConfig,

@@ -32,10 +32,10 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::CsdError;
-use crate::job::{
+use crate::words::job::{
     Answer, BadSample, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session,
 };
-use crate::key::{Nonce, Proof};
+use crate::words::key::{Nonce, Proof};
 
 /// Bytes of every header.
 pub const HEADER_BYTES: usize = 64;

@@ -12,10 +12,12 @@ use bothends_slots::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::credits::{Credits, Redeemed, Submission, lost};
-use crate::fuse::Fuse;
-use crate::job::{Answer, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session};
-use crate::remote::verified;
+use crate::host::credits::{Credits, Redeemed, Submission, lost};
+use crate::host::fuse::Fuse;
+use crate::host::remote::verified;
+use crate::words::job::{
+    Answer, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session,
+};
 use crate::{CsdError, Finished, Serve, Transport};
 
 /// A device in this process.

@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::address::Address;
-use crate::job::CONTROL_TIMEOUT;
-use crate::key::{self, Key, Role};
-use crate::serving::{DeviceLink, serve_link};
+use crate::device::serving::{DeviceLink, serve_link};
+use crate::host::stream::{Inbox, lost};
 use crate::socket::{Readiness, left_until, wait};
-use crate::stream::{Inbox, lost};
-use crate::wire::Message;
+use crate::words::address::Address;
+use crate::words::job::CONTROL_TIMEOUT;
+use crate::words::key::{self, Key, Role};
+use crate::words::wire::Message;
 use crate::{CsdError, Serve};
 
-pub use crate::serving::Ended;
+pub use crate::device::serving::Ended;
 pub use crate::socket::Socket;
 
 /// A socket that hosts connect to. A Unix socket's file is removed when this is dropped.

@@ -11,12 +11,12 @@ use bothends_slots::{
     Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection, Slot,
 };
 
-use crate::credits::{Credits, Redeemed, Submission, lost};
-use crate::fuse::Fuse;
-use crate::job::{
+use crate::host::credits::{Credits, Redeemed, Submission, lost};
+use crate::host::fuse::Fuse;
+use crate::words::job::{
     Answer, BadSample, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session,
 };
-use crate::wire::{self, Message};
+use crate::words::wire::{self, Message};
 use crate::{CsdError, Transport};
 
 /// A way for messages between host and device, as the host sees it.
