@@ -43,10 +43,10 @@ fn no_file_names_one_that_names_it_back() {
         let circle = krate.circle();
         match (&circle, WITH_CIRCLES.contains(&name.as_str())) {
             (Some(circle), false) => {
-                broken.push(format!("{name}: {}", circle.join(" → ")))
+                broken.push(format!("{name}: {}", circle.join(" → ")));
             }
             (None, true) => {
-                broken.push(format!("{name} has no circle any more: strike it"))
+                broken.push(format!("{name} has no circle any more: strike it"));
             }
             (Some(_), true) | (None, false) => {}
         }
@@ -63,7 +63,7 @@ fn a_folder_is_taken_in_at_a_glance() {
             match (n_files > MOST_FILES, FULL_FOLDERS.contains(&path.as_str())) {
                 (true, false) => broken.push(format!("{path} has {n_files} files")),
                 (false, true) => {
-                    broken.push(format!("{path} is not full any more: strike it"))
+                    broken.push(format!("{path} is not full any more: strike it"));
                 }
                 (true, true) | (false, false) => {}
             }
