@@ -21,7 +21,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("dataset", &["core"]),
     ("ops", &["core"]),
-    ("io", &["core"]),
+    ("io", &["core", "dataset"]),
     ("energy", &["core"]),
     ("figures", &["energy"]),
     ("slots", &["core"]),

@@ -1,7 +1,6 @@
 //! The records that are worked on: found like a run finds them, read once, kept in memory.
 
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -9,8 +8,8 @@ use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::RecordShape;
 use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
-use bothends_dataset::{Entry, Kind, Storage, Table};
-use bothends_io::{Listed, ListedKind};
+use bothends_dataset::Table;
+use bothends_io::Folder;
 use bothends_ops::jpeg::{Decoder, Packed, Packer};
 use bothends_ops::{OpsError, Pipeline};
 
@@ -163,35 +162,4 @@ pub(crate) fn read_record(
 /// What a recipe may know of the records.
 pub(crate) fn shape(data: &DataSet) -> Result<RecordShape, BenchError> {
     Ok(data.table.record_shape()?)
-}
-
-/// The files below a folder.
-#[derive(Debug)]
-struct Folder(PathBuf);
-
-impl Storage for Folder {
-    fn kind(&self, path: &str) -> io::Result<Kind> {
-        let found = fs::metadata(self.0.join(path))?;
-        Ok(if found.is_dir() { Kind::Folder } else { Kind::File { len: found.len() } })
-    }
-
-    fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
-        let listed = bothends_io::list(&self.0.join(path)).map_err(io::Error::other)?;
-        let entry = |listed: Listed| {
-            let kind = match listed.kind {
-                ListedKind::Folder => Kind::Folder,
-                ListedKind::File { len } => Kind::File { len },
-            };
-            Entry { name: listed.name, kind }
-        };
-        Ok(listed.into_iter().map(entry).collect())
-    }
-
-    fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()> {
-        File::open(self.0.join(path))?.read_exact_at(dst, offset)
-    }
-
-    fn shown(&self, path: &str) -> String {
-        self.0.join(path).display().to_string()
-    }
 }

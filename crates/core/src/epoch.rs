@@ -247,13 +247,6 @@ impl EpochState {
         self.allowance.map(|allowance| allowance.begins_at(front.hand.n_held(), each_ns))
     }
 
-    /// The batch without which nothing more is delivered; `None` at the end, and where the
-    /// strategy delivers in no order.
-    #[must_use]
-    pub fn next_in_order(&self) -> Option<BatchIdx> {
-        self.strategy.awaited(&self.books.view(Ns::default()))
-    }
-
     /// What has happened so far. Costs O(batches).
     #[must_use]
     pub fn counts(&self) -> Counts {

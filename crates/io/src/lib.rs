@@ -6,7 +6,7 @@
 //!
 //! Reading order: `buffer` is the memory, `files` what is open, `span` which bytes a request
 //! needs (and what to do after a short read), `reader` the seam; then `pread`, the
-//! reference, and `uring`, of which `open` takes one. `list` lists folders, `draft` writes a file that appears whole,
+//! reference, and `uring`, of which `open` takes one. `list` lists folders, and `folder` is one as data sets see it; `draft` writes a file that appears whole,
 //! `writer` one that is long. `conformance` holds what every reader must keep.
 
 mod error;
@@ -14,6 +14,7 @@ mod error;
 mod buffer;
 mod draft;
 mod files;
+mod folder;
 mod list;
 mod span;
 mod writer;
@@ -28,7 +29,8 @@ pub use buffer::{ALIGNMENT, Buffer, Bytes, Pool, Pooled};
 pub use draft::Draft;
 pub use error::IoError;
 pub use files::{Direct, Files, OpenFile};
-pub use list::{Listed, ListedKind, list};
+pub use folder::Folder;
+pub use list::list;
 pub use reader::{
     ReadDone, ReadRequest, Reader, ReaderConfig, ReaderKind, Refusal, Refused,
 };

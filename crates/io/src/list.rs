@@ -6,35 +6,16 @@
 
 use std::path::Path;
 
+use bothends_dataset::{Entry, Kind};
+
 use crate::IoError;
-
-/// One name in a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
-    /// The name itself.
-    pub name: String,
-    /// What it stands for.
-    pub kind: ListedKind,
-}
-
-/// What a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ListedKind {
-    /// A folder.
-    Folder,
-    /// A regular file.
-    File {
-        /// Its length in bytes.
-        len: u64,
-    },
-}
 
 /// What `folder` holds, sorted by name. Pipes, sockets and devices are left out. Blocks on
 /// the file system: one `stat` per name.
 ///
 /// # Errors
 /// [`IoError::Missing`], [`IoError::Unreadable`], [`IoError::Name`], [`IoError::Failed`].
-pub fn list(folder: &Path) -> Result<Vec<Listed>, IoError> {
+pub fn list(folder: &Path) -> Result<Vec<Entry>, IoError> {
     let mut listed = Vec::new();
     for entry in folder.read_dir().map_err(|e| IoError::at(folder, "list", e))? {
         let path = entry.map_err(|e| IoError::at(folder, "list", e))?.path();
@@ -42,15 +23,13 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, IoError> {
             return Err(IoError::Name { path });
         };
         let kind = match path.metadata() {
-            Ok(metadata) if metadata.is_dir() => ListedKind::Folder,
-            Ok(metadata) if metadata.is_file() => {
-                ListedKind::File { len: metadata.len() }
-            }
+            Ok(metadata) if metadata.is_dir() => Kind::Folder,
+            Ok(metadata) if metadata.is_file() => Kind::File { len: metadata.len() },
             Ok(_) => continue,
-            Err(_) if path.is_symlink() => ListedKind::File { len: 0 },
+            Err(_) if path.is_symlink() => Kind::File { len: 0 },
             Err(error) => return Err(IoError::at(&path, "list", error)),
         };
-        listed.push(Listed { name: name.to_owned(), kind });
+        listed.push(Entry { name: name.to_owned(), kind });
     }
     listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(listed)
@@ -75,10 +54,10 @@ mod tests {
         let _pipe = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
         let found: Vec<_> =
             list(root).unwrap().into_iter().map(|f| (f.name, f.kind)).collect();
-        let file = |len| ListedKind::File { len };
+        let file = |len| Kind::File { len };
         let expected = [
             ("a", file(2)),
-            ("b", ListedKind::Folder),
+            ("b", Kind::Folder),
             ("c", file(0)),
             ("d", file(2)),
             ("e", file(0)),

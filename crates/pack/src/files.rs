@@ -14,10 +14,10 @@ use std::time::SystemTime;
 
 use bothends_core::ids::SampleId;
 use bothends_core::sample::Encoding;
+use bothends_dataset::Kind;
 use bothends_dataset::{Format, Table, side_index};
-use bothends_io::{ListedKind, list};
+use bothends_io::{Folder, list};
 
-use crate::folder::Folder;
 use crate::record::{Item, Made};
 use crate::source::Source;
 use crate::{Converter, PackError};
@@ -228,8 +228,8 @@ fn walk(
             _ => format!("{folder}/{}", listed.name),
         };
         match listed.kind {
-            ListedKind::Folder => walk(root, &path, files, empty_folders)?,
-            ListedKind::File { len } => files.push((path, len)),
+            Kind::Folder => walk(root, &path, files, empty_folders)?,
+            Kind::File { len } => files.push((path, len)),
         }
     }
     Ok(())

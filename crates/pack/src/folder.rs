@@ -1,45 +1,10 @@
-//! A folder of this machine as `dataset` wants to see files.
+//! The folder of a store: nobody else fills it, and it does not lie in the data.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-
-use bothends_dataset::{Entry, Kind, Storage};
-use bothends_io::{Listed, ListedKind};
+use std::path::Path;
 
 use crate::PackError;
-
-/// The files below a folder.
-#[derive(Debug, Clone)]
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Storage for Folder {
-    fn kind(&self, path: &str) -> io::Result<Kind> {
-        let found = fs::metadata(self.0.join(path))?;
-        Ok(if found.is_dir() { Kind::Folder } else { Kind::File { len: found.len() } })
-    }
-
-    fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
-        let listed = bothends_io::list(&self.0.join(path)).map_err(io::Error::other)?;
-        let entry = |listed: Listed| {
-            let kind = match listed.kind {
-                ListedKind::Folder => Kind::Folder,
-                ListedKind::File { len } => Kind::File { len },
-            };
-            Entry { name: listed.name, kind }
-        };
-        Ok(listed.into_iter().map(entry).collect())
-    }
-
-    fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()> {
-        File::open(self.0.join(path))?.read_exact_at(dst, offset)
-    }
-
-    fn shown(&self, path: &str) -> String {
-        self.0.join(path).display().to_string()
-    }
-}
 
 /// A folder that this process alone fills, as long as this lives.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bothends_dataset::store::{
     Index, Manifest, RecordKind, Sealed, read_index, read_manifest,
 };
+use bothends_io::Folder;
 
 use crate::PackError;
-use crate::folder::Folder;
 
 /// A store that was opened: no record has been read.
 #[derive(Debug)]

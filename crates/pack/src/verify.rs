@@ -14,9 +14,9 @@ use bothends_dataset::store::{
     HEADER_BYTES, Index, IndexIn, Line, MANIFEST_FILES, Manifest, Refusal, Sealed, Shard,
     read_manifest, read_sealed,
 };
+use bothends_io::Folder;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::folder::Folder;
 use crate::opened::{is_store, unread};
 use crate::shard::ZEROS;
 use crate::{PackError, Progress};

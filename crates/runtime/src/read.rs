@@ -1,10 +1,9 @@
-//! What is read, and how: `source` is a run's data, in files that `storage` finds or as the caller
-//! lists them (`supplied`, `redecode`); `side_index` keeps what is known of images; `reader` is the
+//! What is read, and how: `source` is a run's data, found or as the caller lists them
+//!  (`supplied`, `redecode`); `side_index` keeps what is known of images; `reader` is the
 //! thread that brings records.
 
 pub(crate) mod reader;
 pub(crate) mod redecode;
 pub(crate) mod side_index;
 pub(crate) mod source;
-pub(crate) mod storage;
 pub(crate) mod supplied;

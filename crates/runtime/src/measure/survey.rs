@@ -4,10 +4,10 @@ use std::path::Path;
 
 use bothends_core::ids::SampleId;
 use bothends_dataset::Format;
+use bothends_io::Folder;
 
 use crate::error::RuntimeError;
 use crate::read::source::root_and_target;
-use crate::read::storage::Folder;
 
 /// Describes a data set, one finding per line. Lists it; reads no sample.
 ///

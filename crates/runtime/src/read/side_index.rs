@@ -13,10 +13,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use bothends_dataset::Kind;
 use bothends_dataset::side_index::{
     self as form, EXTENSION, HEADER_BYTES, Line, PREFIX, Unreadable, is_segment,
 };
-use bothends_io::{Draft, ListedKind};
+use bothends_io::Draft;
 use serde::Serialize;
 
 pub(crate) use folder::Place;
@@ -209,7 +210,7 @@ impl Writing {
 fn segments(folder: &Path) -> Vec<Arc<Segment>> {
     let mut listed = bothends_io::list(folder).unwrap_or_default();
     listed.retain(|listed| {
-        matches!(listed.kind, ListedKind::File { .. }) && is_segment(&listed.name)
+        matches!(listed.kind, Kind::File { .. }) && is_segment(&listed.name)
     });
     let newest = listed.iter().rev().take(MAX_SEGMENTS);
     newest.filter_map(|l| read(&folder.join(&l.name)).ok().map(Arc::new)).collect()

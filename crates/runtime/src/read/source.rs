@@ -15,6 +15,7 @@ use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::side_index::stamp;
 use bothends_dataset::store::original_names;
 use bothends_dataset::{Format, Found, Piece, Table};
+use bothends_io::Folder;
 use bothends_io::{Direct, Files, OpenFile};
 use bothends_ops::Pipeline;
 
@@ -22,7 +23,6 @@ use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::RuntimeError;
 use crate::measure::machine::available_memory_bytes;
 use crate::read::side_index::{Name, Place, SideIndex};
-use crate::read::storage::Folder;
 use crate::read::supplied::{self, Records};
 
 /// Files that stay open.

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use bothends_core::ids::SampleId;
 use bothends_core::sample::{Encoding, Extent, FileIdx};
 use bothends_dataset::{DatasetError, Kind, Storage as _, Table, TableBuilder};
+use bothends_io::Folder;
 
 use crate::error::RuntimeError;
-use crate::read::storage::Folder;
 
 /// Gives a record's bytes. Called by the host's workers, each with one record at a time, and
 /// rarely by the feed; a call may block, and holds up its worker only.

@@ -1,6 +1,6 @@
 //! A folder of this machine as `dataset` wants to see files: names, lengths, bytes.
 //!
-//! Used once, when a data set is opened. The samples themselves are read by `io`.
+//! For opening a data set and reading a store's indices; samples are read by a `Reader`.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,11 +8,12 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use bothends_dataset::{Entry, Kind, Storage};
-use bothends_io::{Listed, ListedKind};
+
+use crate::list::list;
 
 /// The files below a folder.
 #[derive(Debug)]
-pub(crate) struct Folder(pub(crate) PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Storage for Folder {
     fn kind(&self, path: &str) -> io::Result<Kind> {
@@ -21,15 +22,7 @@ impl Storage for Folder {
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
-        let listed = bothends_io::list(&self.0.join(path)).map_err(io::Error::other)?;
-        let entry = |listed: Listed| {
-            let kind = match listed.kind {
-                ListedKind::Folder => Kind::Folder,
-                ListedKind::File { len } => Kind::File { len },
-            };
-            Entry { name: listed.name, kind }
-        };
-        Ok(listed.into_iter().map(entry).collect())
+        list(&self.0.join(path)).map_err(io::Error::other)
     }
 
     fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()> {
