@@ -9,7 +9,9 @@ use bothends_csd::Transport;
 use bothends_slots::{
     Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection, Slot,
 };
-use crossbeam::channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded};
+use crossbeam::channel::{
+    Receiver, RecvTimeoutError, SendError, Sender, TrySendError, bounded,
+};
 
 use crate::collect::bell::{Bell, receive};
 use crate::threads::shutdown::{PATIENCE, Stop};
@@ -79,11 +81,6 @@ impl Threaded {
         }
     }
 
-    fn order(&self, order: Order) -> Result<(), Lost> {
-        self.check()?;
-        self.orders.send(order).map_err(|_| ended())
-    }
-
     /// What the thread has said; an answer of an earlier round is nobody's.
     fn heard(&mut self, (round, said): Said) -> Result<Polled, Lost> {
         let is_answer = matches!(said, Ok(Polled::Completion(_)));
@@ -134,13 +131,20 @@ impl Producer for Threaded {
     }
 
     fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
-        self.order(Order::Revoke(job))
+        self.check()?;
+        // Where the queue is full the thread is busy with an answer, and this one is late
+        // anyway: nobody waits for it.
+        match self.orders.try_send(Order::Revoke(job)) {
+            Ok(()) | Err(TrySendError::Full(_)) => Ok(()),
+            Err(TrySendError::Disconnected(_)) => Err(ended()),
+        }
     }
 
     fn abandon(&mut self) -> Result<(), Lost> {
+        self.check()?;
         self.round += 1;
         self.open = 0;
-        self.order(Order::Abandon(self.round))
+        self.orders.send(Order::Abandon(self.round)).map_err(|_| ended())
     }
 }
 
