@@ -13,11 +13,13 @@ from typing import Any
 import bothends
 import numpy as np
 import pytest
-import torch
-from bothends._dataloader.items import dealt
-from bothends._dataloader.orders import Own
 from bothends._ranks import Ranks
 
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("torchvision", reason="torchvision is not installed")
+
+from bothends._dataloader.items import dealt
+from bothends._dataloader.orders import Own
 from loaders import quiet
 
 theirs = torch.utils.data
