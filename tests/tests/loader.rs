@@ -1,4 +1,4 @@
-//! The loader, sentence by sentence (`runtime/src/loader.rs`), and the deal among consumers:
+//! The loader, sentence by sentence (`runtime/src/handover/loader.rs`), and the deal among consumers:
 //! whatever a training script does, it gets the samples that one consumer of one process
 //! would have got. The fourth sentence, about forks, is held by `crates/capi/tests`: a C
 //! program may fork, this one must not.

@@ -75,6 +75,32 @@ impl Producer for Toy {
     }
 }
 
+/// A toy that names a bad row far behind the last.
+#[derive(Debug)]
+struct Lying(Toy);
+
+impl Producer for Lying {
+    fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        self.0.submit(job, slot)
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
+        let mut polled = self.0.poll(timeout)?;
+        if let Polled::Completion(completion) = &mut polled {
+            completion.outcome = Outcome::Made { bad: vec![1000] };
+        }
+        Ok(polled)
+    }
+
+    fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
+        self.0.revoke(job)
+    }
+
+    fn abandon(&mut self) -> Result<(), Lost> {
+        self.0.abandon()
+    }
+}
+
 fn maker(exercise: &Arc<Exercise>) -> Maker {
     let exercise = Arc::clone(exercise);
     Arc::new(move |epoch, sample| {
@@ -103,7 +129,11 @@ fn a_toy_keeps_the_contract() {
 }
 
 /// An epoch over the exercise's images, many times each, with a toy or without.
-fn epoch(exercise: &Exercise, strategy: &str, toy: Option<Toy>) -> EpochResult {
+fn epoch(
+    exercise: &Exercise,
+    strategy: &str,
+    toy: Option<Box<dyn Producer>>,
+) -> EpochResult {
     let file = |path| SuppliedFile { path, extent: None, label: 0 };
     let supplied = Supplied::files(exercise.root(), exercise.paths().map(file)).unwrap();
     let recipe = Recipe::builtin("imagenet-train").unwrap();
@@ -120,7 +150,7 @@ fn epoch(exercise: &Exercise, strategy: &str, toy: Option<Toy>) -> EpochResult {
     let mut runtime = Runtime::open(config).unwrap();
     if let Some(toy) = toy {
         let n_jobs = u32::try_from(TOY_JOBS).unwrap();
-        runtime.attach_producer("a toy", n_jobs, Box::new(toy)).unwrap();
+        runtime.attach_producer("a toy", n_jobs, toy).unwrap();
     }
     let how = DriveConfig {
         epochs: 1,
@@ -137,13 +167,26 @@ fn epoch(exercise: &Exercise, strategy: &str, toy: Option<Toy>) -> EpochResult {
     result.epochs.into_iter().next().unwrap()
 }
 
+/// One that names rows which there are not is left, and the host makes the stream alone.
+#[test]
+fn a_toy_that_lies_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let exercise = Arc::new(Exercise::prepare(dir.path()).unwrap());
+    let alone = epoch(&exercise, "cpu", None);
+    let lying = Lying(Toy { make: maker(&exercise), jobs: Vec::new() });
+    let both = epoch(&exercise, "ordered", Some(Box::new(lying)));
+    let why = both.back[0].failure.clone().unwrap();
+    assert!(why.contains("bad rows that there are not"), "{why}");
+    assert_eq!(both.stream_digest, alone.stream_digest);
+}
+
 #[test]
 fn a_toy_takes_part_in_an_epoch_under_ordered() {
     let dir = tempfile::tempdir().unwrap();
     let exercise = Arc::new(Exercise::prepare(dir.path()).unwrap());
     let alone = epoch(&exercise, "cpu", None);
     let toy = Toy { make: maker(&exercise), jobs: Vec::new() };
-    let both = epoch(&exercise, "ordered", Some(toy));
+    let both = epoch(&exercise, "ordered", Some(Box::new(toy)));
     assert!(both.back[0].batches > 0, "the toy made nothing");
     assert_eq!(both.back[0].failure, None);
     assert_eq!((alone.samples, alone.batches), (200, 50));

@@ -10,7 +10,6 @@ use bothends_dataset::store::{
     HEADER_BYTES, Header, Index, IndexBuilder, PAGE_BYTES, RecordKind, Refusal, Sealed,
     Shard,
 };
-
 use bothends_io::FileWriter;
 
 use crate::PackError;

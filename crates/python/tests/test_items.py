@@ -175,6 +175,10 @@ def test_a_state_of_another_run_is_refused() -> None:
     for broken in ({**state, "items": [-1, N, 4]}, {**state, "items": "no"}, {}, {"epoch": "one"}):
         with pytest.raises(bothends.StateError):
             quiet(Drawn()).load_state_dict(broken)
+    beyond = quiet(Drawn())
+    beyond.load_state_dict({**state, "items": [7, N, 4]})
+    with pytest.raises(bothends.StateError, match="7 batches, more than the epoch has"):
+        iter(beyond)
     with pytest.raises(bothends.StateError, match="bothends reads"):
         quiet(Drawn()).load_state_dict({**state, "version": 2})
 

@@ -1,10 +1,11 @@
 //! Energy by domain. What a meter counted and what a model states are two charts with a scale
 //! each: they share no bar and no sum.
 
+use bothends_figures::EnergyDomain;
+
 use crate::ReportInput;
 use crate::figure::number;
 use crate::markup::{bar_piece, escape, origin_tag};
-use bothends_figures::EnergyDomain;
 
 /// How a figure came to be, by the first word of its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::series::Queue;
 use bothends_figures::{EnergyDomain, Moment, Stall, What};
+
+use crate::series::Queue;
 
 /// Upper ends of the histogram's buckets, in seconds.
 const BUCKETS_S: [f64; 12] =

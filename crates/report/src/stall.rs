@@ -1,8 +1,9 @@
 //! The stacked bars of waiting: for what, and how long, the accelerator had no batch.
 
+use bothends_figures::Stall;
+
 use crate::figure::{Origin, number, or_none, origin_words};
 use crate::markup::{bar_line, bar_piece, key, origin_tag};
-use bothends_figures::Stall;
 
 use crate::{Emulated, ReportInput, StrategyRun};
 

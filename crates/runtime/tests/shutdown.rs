@@ -1,4 +1,4 @@
-//! The shutdown contract of `src/shutdown.rs`, number by number.
+//! The shutdown contract of `src/threads/shutdown.rs`, number by number.
 //!
 //! The data are CIFAR-10 records of noise, so that nothing here waits for a decoder. Devices
 //! are the agent's server behind `loopback`, or doubles that misbehave in one way.

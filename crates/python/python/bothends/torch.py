@@ -240,7 +240,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             raise OptionsError(f"strict=True: {left}") from left
         who = "PyTorch's own DataLoader runs instead"
         if items is not None:
-            who = "The data set's own code runs in workers instead"
+            who = "The data set's own code runs instead"
         self._warn(f"bothends: {left}. {who}, and nothing is faster")
         if self.csds:
             self._warn("bothends: csds are not used where a data set makes its samples itself")
@@ -327,7 +327,9 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         assert self._seed is not None
         before = self._n_before if self._is_resuming else 0
         self._is_resuming = False
-        n_batches = max(0, len(order.ends) - order.skip - before)
+        n_batches = max(0, len(order.ends) - order.skip) - before
+        if n_batches < 0:
+            raise StateError(f"the state counts {before} batches, more than the epoch has")
         self._progress = progress = ItemsProgress(
             epoch, n_batches, items=items, seed=self._seed, shape=self._shape, before=before
         )

@@ -282,6 +282,10 @@ impl Collector {
         let (batch, prong) = (claim.batch(), claim.prong());
         let rows: Vec<_> = self.plan.samples(batch).collect();
         let n_valid = rows.iter().flatten().count();
+        if let Some(why) = self.not_an_answer(&slot, &bad, n_valid) {
+            self.broken(line, claim, why.to_owned());
+            return;
+        }
         // A few bad samples are the data's fault; mostly bad ones are the device's.
         if prong != Prong::Front && bad.len() * 2 > n_valid {
             let n_bad = bad.len();
@@ -297,6 +301,21 @@ impl Collector {
             self.revoke(batch);
             self.under.made.insert(batch, Made { batch, prong, rows, slot, bad });
         }
+    }
+
+    /// What no sound producer answers with: whoever comes after this counts on it.
+    fn not_an_answer(
+        &self,
+        slot: &Slot,
+        bad: &[u32],
+        n_valid: usize,
+    ) -> Option<&'static str> {
+        if slot.len() != self.ring.slot_bytes() {
+            return Some("it answered with a slot that it was not given");
+        }
+        let is_within = bad.last().is_none_or(|row| (*row as usize) < n_valid);
+        let is_ascending = bad.is_sorted_by(|a, b| a < b);
+        (!is_within || !is_ascending).then_some("it named bad rows that there are not")
     }
 
     /// A batch is made that others may still be busy with.

@@ -10,6 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bothends_core::ids::Prong;
+use bothends_figures::{Moment, Stall};
 use crossbeam::channel::Receiver;
 
 use crate::error::RuntimeError;
@@ -19,7 +20,6 @@ use crate::run::checkpoint::Consumed;
 use crate::runtime::host::EpochOptions;
 use crate::threads::home::Home;
 use crate::threads::shutdown::{PATIENCE, Stop};
-use bothends_figures::{Moment, Stall};
 
 /// A running epoch and its consumers. Shared by their threads; every wait ends at the
 /// caller's own patience.

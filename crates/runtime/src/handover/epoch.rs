@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bothends_csd::Transport;
+use bothends_figures::{Moment, Stall};
 use bothends_io::Reader;
 use bothends_ops::Scratch;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
@@ -23,7 +24,6 @@ use crate::threads::home::Home;
 use crate::threads::make_way::make_way;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::{ThreadSeconds, ThreadTimer, ThreadTimes};
-use bothends_figures::{Moment, Stall};
 
 /// How long the consumer waits with nothing under way before it is told that it keeps every
 /// slot itself.

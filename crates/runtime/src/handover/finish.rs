@@ -13,6 +13,7 @@ use bothends_core::plan::Plan;
 use bothends_core::recipe::{BatchKey, Recipe, Size, partner};
 use bothends_core::rng::Draws;
 use bothends_core::sample::{Encoding, Record, SampleKey};
+use bothends_figures::Skipped;
 use bothends_ops::{Finish, Scratch};
 use bothends_slots::{HostSlot, Ring, Slot};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
@@ -26,7 +27,6 @@ use crate::handover::batch::{Batch, Mixed, Release, Row};
 use crate::read::redecode::Redecoder;
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
-use bothends_figures::Skipped;
 
 /// Draw numbers of the feed: far from the recipe's ops, which count from 0.
 const OP_REPLACE: u32 = 0xFFF1;

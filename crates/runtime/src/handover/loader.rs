@@ -26,6 +26,7 @@ use bothends_core::order::{Order, OrderConfig};
 use bothends_core::plan::Shuffle;
 use bothends_core::resume::{Resume, check_order};
 use bothends_core::tensor::{Output, SampleShape};
+use bothends_figures::{Skipped, Stall};
 use serde::Serialize;
 
 use crate::config::run::{RankConfig, RunConfig};
@@ -39,7 +40,6 @@ use crate::run::digests::Digests;
 use crate::runtime::host::{Device, EpochOptions, Runtime};
 use crate::threads::home::Home;
 use crate::threads::process;
-use bothends_figures::{Skipped, Stall};
 
 /// Feeds a training loop.
 #[derive(Debug)]

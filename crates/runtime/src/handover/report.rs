@@ -1,11 +1,11 @@
 //! What an epoch was: who made what, what was lost, why the consumer waited.
 
 use bothends_core::epoch::Counts;
+use bothends_figures::{Skipped, Stall};
 
 use crate::collect::log::EventLog;
 use crate::handover::epoch::Remains;
 use crate::threads::times::ThreadSeconds;
-use bothends_figures::{Skipped, Stall};
 
 /// One device's part of an epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]

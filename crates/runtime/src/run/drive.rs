@@ -9,6 +9,10 @@ use std::time::{Duration, Instant};
 use bothends_accel::Usage;
 use bothends_core::ids::{EpochIdx, Prong};
 use bothends_core::resume::check_order;
+use bothends_figures::{
+    AcceleratorResult, Alone, BackResult, Bytes, Cpu, EpochResult, FrontResult, Memory,
+    RunResult, Stall, UsageSample,
+};
 
 use crate::collect::log::EventLog;
 use crate::config::drive::{Digesting, DriveConfig};
@@ -26,10 +30,6 @@ use crate::run::settings::settings;
 use crate::run::usage::{UsageLog, byte_seconds};
 use crate::runtime::host::{EpochOptions, Runtime};
 use crate::threads::process;
-use bothends_figures::{
-    AcceleratorResult, Alone, BackResult, Bytes, Cpu, EpochResult, FrontResult, Memory,
-    RunResult, Stall, UsageSample,
-};
 
 /// Runs everything. Blocks until the run is over. What happened when is told to `observer` and
 /// then forgotten, epoch by epoch: a run of any length needs no more memory than its figures.

@@ -14,6 +14,7 @@ use bothends_energy::{
     Figure, HostQuantities, LinkBytes, Meter, Metered, MeteredDomain, Part, Places,
     Profile, Quantities, Reported, Session, Total, open, total,
 };
+use bothends_figures::{Bytes, Energy, EnergyDomain, EpochResult};
 
 use crate::config::drive::DriveConfig;
 use crate::config::energy::EnergyConfig;
@@ -21,7 +22,6 @@ use crate::error::RuntimeError;
 use crate::run::observer::Observer;
 use crate::runtime::host::Runtime;
 use crate::threads::process;
-use bothends_figures::{Bytes, Energy, EnergyDomain, EpochResult};
 
 /// What a sum is called.
 const TOTAL: &str = "total";

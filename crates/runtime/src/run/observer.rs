@@ -1,7 +1,8 @@
 //! Who watches a run, and what is told.
 
-use crate::collect::log::EventLog;
 use bothends_figures::{Bytes, EnergyDomain, EpochResult, Moment, Stall, UsageSample};
+
+use crate::collect::log::EventLog;
 
 /// A moment of a run, for a progress bar.
 #[derive(Debug, Clone, Copy)]

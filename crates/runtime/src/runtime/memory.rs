@@ -1,7 +1,7 @@
 //! The memory that batches take on the host: how much they need, and who gets how many slots.
 //!
 //! Numbers alone: nothing is allocated here. `runtime`, which is to be read next, makes the
-//! rings of these sizes, and `accel` holds them.
+//! rings of these sizes, and `slots` holds them.
 
 use bothends_ops::Finish;
 

@@ -11,6 +11,7 @@ use bothends_core::epoch::{
 use bothends_core::ids::Prong;
 use bothends_core::plan::Plan;
 use bothends_core::recipe::Size;
+use bothends_figures::Stall;
 use bothends_io::{Reader, ReaderConfig};
 use bothends_ops::Scratch;
 use bothends_slots::Producer;
@@ -40,7 +41,6 @@ use crate::threads::home::Home;
 use crate::threads::pin::Pins;
 use crate::threads::shutdown::Stop;
 use crate::threads::times::{Ends, ThreadTimes};
-use bothends_figures::Stall;
 
 /// Batches behind the feed: one ready while the consumer has another.
 const READY_ROOM: usize = 1;
