@@ -6,8 +6,8 @@
 mod cores;
 mod fixed;
 
-pub use cores::{Cores, CoresConfig};
-pub use fixed::{Fixed, FixedConfig};
+pub use cores::CoresConfig;
+pub use fixed::FixedConfig;
 
 use bothends_agent::SampleWork;
 
@@ -22,15 +22,24 @@ pub enum ComputeConfig {
     Fixed(FixedConfig),
 }
 
+impl ComputeConfig {
+    /// How many samples are worked on side by side; `None` when no model says so.
+    #[must_use]
+    pub fn n_units(&self) -> Option<u32> {
+        match self {
+            Self::Measured => None,
+            Self::Cores(cores) => Some(cores.n_cores),
+            Self::Fixed(lanes) => Some(lanes.n_lanes),
+        }
+    }
+}
+
 /// A compute model in use.
 #[derive(Debug)]
-pub enum Compute {
-    /// See [`ComputeConfig::Measured`].
-    Measured,
-    /// See [`ComputeConfig::Cores`].
-    Cores(Cores),
-    /// See [`ComputeConfig::Fixed`].
-    Fixed(Fixed),
+pub struct Compute {
+    config: ComputeConfig,
+    /// From when on each of the equal units is free.
+    free_ns: Vec<u64>,
 }
 
 /// When a sample was worked on.
@@ -46,11 +55,14 @@ impl Compute {
     /// A compute model that has not been used yet.
     #[must_use]
     pub fn new(config: ComputeConfig) -> Self {
-        match config {
-            ComputeConfig::Measured => Self::Measured,
-            ComputeConfig::Cores(config) => Self::Cores(Cores::new(config)),
-            ComputeConfig::Fixed(config) => Self::Fixed(Fixed::new(config)),
-        }
+        let n_units = config.n_units().unwrap_or(1).max(1);
+        Self { config, free_ns: vec![0; n_units as usize] }
+    }
+
+    /// Whether no model says how long work takes.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.config == ComputeConfig::Measured
     }
 
     /// Works on a sample whose record is there at `ready_ns`, at `slowdown_milli` thousandths
@@ -61,23 +73,14 @@ impl Compute {
         sample: &SampleWork,
         slowdown_milli: u64,
     ) -> Turn {
-        match self {
-            Self::Measured => Turn { start_ns: ready_ns, end_ns: ready_ns },
-            Self::Cores(cores) => cores.run(ready_ns, sample, slowdown_milli),
-            Self::Fixed(fixed) => fixed.run(ready_ns, sample, slowdown_milli),
-        }
-    }
-}
-
-/// Equal units, each free from some time on: work goes to the one that is free first.
-#[derive(Debug)]
-struct Units {
-    free_ns: Vec<u64>,
-}
-
-impl Units {
-    fn new(n: u32) -> Self {
-        Self { free_ns: vec![0; n.max(1) as usize] }
+        let ns = match &self.config {
+            ComputeConfig::Measured => {
+                return Turn { start_ns: ready_ns, end_ns: ready_ns };
+            }
+            ComputeConfig::Cores(cores) => cores.work_ns(sample),
+            ComputeConfig::Fixed(lanes) => lanes.work_ns(sample),
+        };
+        self.take(ready_ns, scaled(ns, slowdown_milli))
     }
 
     /// Takes a unit for `len_ns` from `ready_ns` or, if all are busy, from when one is free.

@@ -8,7 +8,7 @@ mod raw;
 
 use serde::Deserialize;
 
-pub use raw::Raw;
+use raw::Raw;
 
 use crate::compute::ComputeConfig;
 use crate::link::LinkConfig;
@@ -19,47 +19,14 @@ use crate::power::{PowerConfig, ThermalConfig};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PresetError {
-    /// It is not JSON, or a key is missing, unknown or of the wrong kind.
+    /// It is not JSON, a key is missing, unknown or of the wrong kind, or a constant has a unit
+    /// that does not measure this, is out of range or says nothing of where it comes from.
     #[error("preset {preset}: {why}")]
-    Shape {
+    Wrong {
         /// The preset's name or file.
         preset: String,
-        /// What the reader said, with line and column.
+        /// The place, and what is understood.
         why: String,
-    },
-    /// A constant has a unit that does not measure this.
-    #[error("preset {preset}: `{key}` is in `{unit}`; the units for it are {expected}")]
-    Unit {
-        /// The preset's name or file.
-        preset: String,
-        /// The constant.
-        key: &'static str,
-        /// As given.
-        unit: String,
-        /// What is understood.
-        expected: &'static str,
-    },
-    /// A constant is out of range.
-    #[error("preset {preset}: `{key}` is {got}; it must be from {least} to {most}")]
-    Range {
-        /// The preset's name or file.
-        preset: String,
-        /// The constant.
-        key: &'static str,
-        /// As given.
-        got: String,
-        /// Smallest value, in the base unit.
-        least: u64,
-        /// Largest value, in the base unit.
-        most: u64,
-    },
-    /// A constant says nothing of where it comes from.
-    #[error("preset {preset}: `{key}` has no source; cite one or write `uncalibrated`")]
-    NoSource {
-        /// The preset's name or file.
-        preset: String,
-        /// The constant.
-        key: &'static str,
     },
     /// No preset has that name, and no file either.
     #[error("there is no preset or file `{name}`; the presets are {presets}")]
@@ -102,11 +69,10 @@ impl DeviceConfig {
     /// # Errors
     /// [`PresetError`], all but `Unknown`.
     pub fn from_json(preset: &str, json: &str) -> Result<Self, PresetError> {
-        let raw: Raw = serde_json::from_str(json).map_err(|e| PresetError::Shape {
-            preset: preset.into(),
-            why: e.to_string(),
-        })?;
-        raw.into_config(preset)
+        let check = Check { preset };
+        let raw: Raw =
+            serde_json::from_str(json).map_err(|e| check.wrong(e.to_string()))?;
+        raw.into_config(check)
     }
 
     /// Gives the device another number of cores (or lanes), if it has a model of them.
@@ -121,11 +87,7 @@ impl DeviceConfig {
     /// How many samples the device works on side by side; `None` when no model says so.
     #[must_use]
     pub fn n_units(&self) -> Option<u32> {
-        match &self.compute {
-            ComputeConfig::Measured => None,
-            ComputeConfig::Cores(cores) => Some(cores.n_cores),
-            ComputeConfig::Fixed(fixed) => Some(fixed.n_lanes),
-        }
+        self.compute.n_units()
     }
 }
 
@@ -205,48 +167,32 @@ pub(crate) struct Check<'a> {
 
 impl Check<'_> {
     /// The constant in base units, rounded.
-    pub(crate) fn base(
+    pub(crate) fn base<T: TryFrom<u64>>(
         self,
-        key: &'static str,
+        key: &str,
         quantity: Quantity,
         constant: &Constant,
-    ) -> Result<u64, PresetError> {
-        if constant.source.trim().is_empty() {
-            return Err(PresetError::NoSource { preset: self.preset.into(), key });
+    ) -> Result<T, PresetError> {
+        let Constant { value, unit, source, .. } = constant;
+        if source.trim().is_empty() {
+            let why = format!("`{key}` has no source; cite one or write `uncalibrated`");
+            return Err(self.wrong(why));
         }
         let (units, expected) = quantity.units();
-        let Some(&(_, scale)) = units.iter().find(|(name, _)| *name == constant.unit)
-        else {
-            let unit = constant.unit.clone();
-            return Err(PresetError::Unit {
-                preset: self.preset.into(),
-                key,
-                unit,
-                expected,
-            });
+        let Some((_, scale)) = units.iter().find(|(name, _)| name == unit) else {
+            let why = format!("`{key}` is in `{unit}`; the units for it are {expected}");
+            return Err(self.wrong(why));
         };
         let (least, most) = quantity.range();
-        let got = (constant.value * scale).round();
-        whole(got).filter(|n| (least..=most).contains(n)).ok_or_else(|| {
-            PresetError::Range {
-                preset: self.preset.into(),
-                key,
-                got: format!("{} {}", constant.value, constant.unit),
-                least,
-                most,
-            }
+        let base = whole((value * scale).round()).filter(|n| (least..=most).contains(n));
+        base.and_then(|n| T::try_from(n).ok()).ok_or_else(|| {
+            let got = format!("{value} {unit}");
+            self.wrong(format!("`{key}` is {got}; it must be from {least} to {most}"))
         })
     }
 
-    /// As [`base`](Self::base), for what the models count in 32 bits.
-    pub(crate) fn base_u32(
-        self,
-        key: &'static str,
-        quantity: Quantity,
-        constant: &Constant,
-    ) -> Result<u32, PresetError> {
-        // The ranges of counts and sizes fit.
-        self.base(key, quantity, constant).map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+    fn wrong(self, why: String) -> PresetError {
+        PresetError::Wrong { preset: self.preset.to_owned(), why }
     }
 }
 

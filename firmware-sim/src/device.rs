@@ -87,7 +87,7 @@ impl Device {
             busy.media_ns += fetched.busy_ns;
             busy.compute_ns += turn.end_ns - turn.start_ns;
         }
-        if matches!(self.compute, Compute::Measured) {
+        if self.compute.is_measured() {
             let took_ns = work.end_ns.saturating_sub(work.start_ns);
             made_ns = made_ns.max(start_ns).saturating_add(took_ns);
             busy.compute_ns = took_ns;

@@ -15,10 +15,9 @@ mod spec;
 use std::time::{Duration, Instant};
 
 use bothends_agent::epoch_batches;
-use bothends_core::rng::philox4x32_10;
+use bothends_core::philox::{philox4x32_10, words};
 use bothends_csd::{
-    Capabilities, CsdError, DeviceStats, Finished, Job, JobId, Product, Refused, Serve,
-    Session,
+    Capabilities, CsdError, DeviceStats, Finished, Job, JobId, Refused, Serve, Session,
 };
 
 pub use spec::{Fault, FaultError, Percent};
@@ -174,7 +173,7 @@ impl<S: Serve> Faulty<S> {
             corrupt(&mut finished);
         }
         if self.strikes(Draw::Duplicate, finished.job) {
-            self.held.push(Held { begun, due, finished: copy(&finished) });
+            self.held.push(Held { begun, due, finished: finished.clone() });
         }
         self.held.push(Held { begun, due, finished });
     }
@@ -202,12 +201,6 @@ impl<S: Serve> Faulty<S> {
     }
 }
 
-/// The low and the high half.
-fn words(wide: u64) -> [u32; 2] {
-    let [a, b, c, d, e, f, g, h] = wide.to_le_bytes();
-    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
-}
-
 /// Flips the byte in the middle, after the checksum was taken.
 fn corrupt(finished: &mut Finished) {
     if let Ok(product) = &mut finished.result {
@@ -216,17 +209,6 @@ fn corrupt(finished: &mut Finished) {
             *byte = !*byte;
         }
     }
-}
-
-fn copy(finished: &Finished) -> Finished {
-    let result = match &finished.result {
-        Ok(Product { bytes, checksum, bad }) => {
-            Ok(Product { bytes: bytes.clone(), checksum: *checksum, bad: bad.clone() })
-        }
-        Err(reason) => Err(reason.clone()),
-    };
-    let Finished { job, device_ns, lateness_ns, .. } = *finished;
-    Finished { job, result, device_ns, lateness_ns }
 }
 
 impl<S: Serve> Serve for Faulty<S> {

@@ -10,7 +10,7 @@ mod nand;
 mod timeline;
 
 pub use flat::{Flat, FlatConfig};
-pub use nand::{Nand, NandConfig, SenseTime};
+pub use nand::{Nand, NandConfig};
 pub use timeline::Timeline;
 
 use bothends_core::sample::Extent;

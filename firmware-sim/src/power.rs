@@ -56,15 +56,11 @@ impl Power {
         Self { config, media_pj: 0, compute_pj: 0, link_pj: 0 }
     }
 
-    /// Adds the active energy of some work; returns it in picojoules.
-    pub fn add(&mut self, busy: Busy) -> u128 {
-        let media = energy_pj(self.config.media_mw, busy.media_ns);
-        let compute = energy_pj(self.config.compute_mw, busy.compute_ns);
-        let link = energy_pj(self.config.link_mw, busy.link_ns);
-        self.media_pj += media;
-        self.compute_pj += compute;
-        self.link_pj += link;
-        media + compute + link
+    /// Adds the active energy of some work.
+    pub fn add(&mut self, busy: Busy) {
+        self.media_pj += energy_pj(self.config.media_mw, busy.media_ns);
+        self.compute_pj += energy_pj(self.config.compute_mw, busy.compute_ns);
+        self.link_pj += energy_pj(self.config.link_mw, busy.link_ns);
     }
 
     /// All energy from the start until `now_ns`, in picojoules.

@@ -16,7 +16,7 @@ use bothends_slots::{Outcome, Polled};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// After this nothing of a device whose host is gone may be left.
-const FAREWELL: Duration = Duration::from_secs(2);
+const FAREWELL: Duration = Duration::from_secs(60);
 
 /// A data set and a place for the device's address.
 struct Site {

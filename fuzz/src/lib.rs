@@ -4,6 +4,10 @@
 //! Each entry panics when a rule is broken and says nothing otherwise. `fuzz_targets/`
 //! hands them to libFuzzer; `tests/replay.rs` runs them over `tests/bad` on any toolchain.
 
+mod doors;
+mod peers;
+mod texts;
+
 use std::cell::RefCell;
 
 use bothends_core::blocks::{
@@ -13,8 +17,7 @@ use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{BatchKey, Recipe, RecordShape, Size};
 use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_core::tensor::{Dtype, Layout, Output};
-use bothends_csd::PROTOCOL_VERSION;
-use bothends_csd::wire::{HEADER_BYTES, Header, Message};
+use bothends_csd::wire::{Header, Message};
 use bothends_dataset::conformance::{self, MemoryStorage};
 use bothends_dataset::store::{self, Index, Manifest, RecordKind};
 use bothends_dataset::{Table, side_index};
@@ -29,12 +32,16 @@ use bothends_ops::{Finish, Pipeline, Scratch};
 use bothends_report::{Recording, ReportInput, html, table, trace};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub use doors::capi;
+pub use peers::{keys, notice, remote, serving};
+pub use texts::{list, loader, preset, state};
+
 /// A message of the wire: what is accepted comes back as it was. The bytes are tried as
 /// they are, and as the fields and body of a message whose lengths and checks are right,
 /// which no fuzzer would hit upon.
 pub fn wire(bytes: &[u8]) {
     message(bytes);
-    if let Some(sealed) = sealed(bytes) {
+    if let Some(sealed) = peers::sealed(bytes) {
         message(&sealed);
     }
 }
@@ -50,18 +57,6 @@ fn message(bytes: &[u8]) {
     let again = Message::decode(&header, body).expect("an encoded body is a body");
     // A decimal fraction need not come back to the last bit.
     assert!(message == again || matches!(message, Message::Stats(_)));
-}
-
-fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut sealed = bytes.to_vec();
-    let (head, body) = sealed.split_first_chunk_mut::<HEADER_BYTES>()?;
-    head[..4].copy_from_slice(b"BEND");
-    head[4..8].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
-    head[12..16].copy_from_slice(&u32::try_from(body.len()).ok()?.to_le_bytes());
-    head[32..40].copy_from_slice(&xxh3_64(body).to_le_bytes());
-    let check = xxh3_64(&head[..60]).to_le_bytes();
-    head[60..].copy_from_slice(&check[..4]);
-    Some(sealed)
 }
 
 /// A manifest: what is accepted encodes to itself.
@@ -263,7 +258,8 @@ pub fn rebuild(bytes: &[u8]) {
             let decoded = decoder.decode(file, &region, Chroma::Upsampled, None);
             assert!(decoded.is_ok(), "it was taken apart");
             for level in Level::available() {
-                if put_together(level, &parts.coefficients, &parts.remainder, out).is_ok() {
+                if put_together(level, &parts.coefficients, &parts.remainder, out).is_ok()
+                {
                     assert_eq!(out, bytes);
                 }
             }
@@ -345,7 +341,9 @@ pub fn events(bytes: &[u8]) {
     let json = input.to_json().expect("every report has a form in JSON");
     assert_eq!(ReportInput::from_json(&json).expect("just written"), input);
     let page = html(&input);
-    assert!(page.ends_with("</html>\n") && !page.contains("NaN"));
+    assert!(page.ends_with("</html>\n"));
+    // A title may say so; a figure may not.
+    assert!(json.contains("NaN") || !page.contains("NaN"));
     assert!(!table(&input).is_empty());
     assert!(trace(&recording).is_ok());
 }

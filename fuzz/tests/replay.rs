@@ -18,6 +18,11 @@ fn recipe() {
 #[test]
 fn events() {
     replay("events", bothends_fuzz::events);
+    // A good one, whose title is a figure's name for none.
+    let begin = r#"{"line":"header","format":1,"version":"0.1.0","title":"NaN, a run","note":"","#;
+    let rest =
+        r#""generated_images":false,"machine":"","command":"","date":"","config":{}}"#;
+    bothends_fuzz::events(format!("{begin}{rest}\n").as_bytes());
 }
 
 #[test]
@@ -65,6 +70,51 @@ fn pickle() {
 #[test]
 fn side_index() {
     replay("side_index", bothends_fuzz::side_index);
+}
+
+#[test]
+fn state() {
+    replay("state", bothends_fuzz::state);
+}
+
+#[test]
+fn list() {
+    replay("dataset", bothends_fuzz::list);
+}
+
+#[test]
+fn preset() {
+    replay("preset", bothends_fuzz::preset);
+}
+
+#[test]
+fn notice() {
+    replay("notice", bothends_fuzz::notice);
+}
+
+#[test]
+fn keys() {
+    replay("keys", bothends_fuzz::keys);
+}
+
+#[test]
+fn serving() {
+    replay("serving", bothends_fuzz::serving);
+}
+
+#[test]
+fn remote() {
+    replay("remote", bothends_fuzz::remote);
+}
+
+#[test]
+fn loader() {
+    replay("loader", bothends_fuzz::loader);
+}
+
+#[test]
+fn capi() {
+    replay("capi", bothends_fuzz::capi);
 }
 
 fn replay(folder: &str, entry: Entry) {

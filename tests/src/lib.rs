@@ -9,6 +9,7 @@
     reason = "test support: every error ends the test, and skips must be seen"
 )]
 
+pub mod loading;
 pub mod programs;
 
 use std::path::{Path, PathBuf};
@@ -18,11 +19,12 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, bail, ensure};
 use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
 use bothends_core::recipe::{Numerics, Recipe};
+use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
-    AccelConfig, BadPolicy, Digesting, DriveConfig, EnergyConfig, EpochResult, Loader,
-    MemoryBudget, Observer, Progress, ReadConfig, ReaderKind, RunConfig, RunResult,
-    Runtime, SideIndexUse, drive,
+    AccelConfig, BadPolicy, DriveConfig, EnergyConfig, EpochResult, Loader, MemoryBudget,
+    Observer, Progress, ReadConfig, ReaderKind, RunConfig, RunResult, Runtime,
+    SideIndexUse, StopRequest, drive,
 };
 use bothends_samples::GenerateConfig;
 
@@ -101,7 +103,7 @@ pub struct Setup {
     pub seed: u64,
     /// Epochs to run.
     pub epochs: u32,
-    /// Slots of a batch.
+    /// Samples of a batch.
     pub batch_size: u32,
     /// Host workers.
     pub workers: u32,
@@ -116,6 +118,8 @@ pub struct Setup {
     pub objective: &'static str,
     /// `--csd` flags; `loopback` is a server of the agent's library in this process.
     pub devices: Vec<String>,
+    /// Whether one that is missing ends the run.
+    pub require_devices: bool,
     /// How often the data set is run in one epoch.
     pub repeat: u32,
     /// What happens to a bad sample.
@@ -128,6 +132,10 @@ pub struct Setup {
     pub resume: Option<PathBuf>,
     /// Percentage of device batches that the host recomputes.
     pub audit_percent: u8,
+    /// What samples are finished to.
+    pub output: Output,
+    /// Who takes the batches.
+    pub accelerator: AccelConfig,
 }
 
 /// Two of CIFAR-10's binary batches, of pixels that nobody needs to recognise.
@@ -159,12 +167,15 @@ impl Setup {
             strategy: "ordered",
             objective: "throughput",
             devices: Vec::new(),
+            require_devices: false,
             repeat: 1,
             on_bad: BadPolicy::Raise,
             stop_after: None,
             checkpoint: None,
             resume: None,
             audit_percent: 0,
+            output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
+            accelerator: AccelConfig::Host,
         }
     }
 
@@ -183,10 +194,12 @@ impl Setup {
                 ..ReadConfig::default()
             },
             devices: specs.map(|spec| Ok(spec.parse()?)).collect::<Result<_>>()?,
+            require_devices: self.require_devices,
             strategy: self.strategy.parse()?,
             objective: self.objective.parse()?,
             on_bad: self.on_bad,
             audit_percent: self.audit_percent,
+            output: self.output,
             memory: MemoryBudget::Slots(64 << 20),
             held_batches: 1,
             ..RunConfig::new(self.data.clone(), recipe)
@@ -201,22 +214,29 @@ impl Setup {
 
     /// Runs in this process; everything that came out.
     pub fn drive(&self) -> Result<RunResult> {
+        self.watched(&mut Silent)
+    }
+
+    /// As [`Self::drive`], with somebody watching.
+    pub fn watched(&self, observer: &mut dyn Observer) -> Result<RunResult> {
         let how = DriveConfig {
             epochs: self.epochs,
             compare: Vec::new(),
-            accelerator: AccelConfig::Host,
-            digest: Digesting::On,
+            accelerator: self.accelerator.clone(),
+            digest: true,
             stop_after: self.stop_after,
             checkpoint: self.checkpoint.clone(),
             resume: self.resume.clone(),
             measure: None,
             energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
+            checkpoint_every: None,
+            stop: StopRequest::default(),
         };
         let mut runtime = Runtime::open(self.config()?)?;
         for _ in self.devices.iter().filter(|spec| *spec == "loopback") {
             runtime.attach("loopback", Box::new(loopback(&self.data)?))?;
         }
-        Ok(drive(&mut Loader::over(runtime), &how, &mut Silent)?)
+        Ok(drive(&mut Loader::over(runtime), &how, observer)?)
     }
 }
 

@@ -155,7 +155,7 @@ fn raise_names_the_file_and_the_sample() -> Result<()> {
         };
         ensure!(images.broken.contains(file), "{line}");
         ensure!(line.contains(file) && line.contains(&sample.0.to_string()), "{line}");
-        ensure!(line.contains("--on-bad") && line.lines().count() == 1, "{line}");
+        ensure!(line.contains("on_bad") && line.lines().count() == 1, "{line}");
         if strategy == "ordered" {
             // The first in the plan's order, whoever found it.
             let first = first.get_or_insert_with(|| line.clone());

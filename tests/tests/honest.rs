@@ -65,7 +65,8 @@ fn a_device_without_any_file_refuses_the_session() -> Result<()> {
     let media = folder.path().join("media");
     std::fs::create_dir(&media)?;
     let device = Device::start(&media, &folder.path().join("device.sock"))?;
-    let setup = Setup { devices: vec![device.address.clone()], ..Setup::new(&data) };
+    let devices = vec![device.address.clone()];
+    let setup = Setup { devices, require_devices: true, ..Setup::new(&data) };
     let error = format!("{:#}", setup.run().unwrap_err());
     ensure!(error.contains("refused the session") && error.contains(".jpg"), "{error}");
     Ok(())

@@ -18,7 +18,7 @@ use bothends_tests::programs::{eventually, program};
 use bothends_tests::{N_GENERATED, Setup, generated};
 use serde_json::Value;
 
-use leftovers::{FAREWELL, assert_nothing_left, devices_of, runs};
+use leftovers::{assert_nothing_left, assert_nothing_left_after, devices_of, runs};
 
 const BATCH_SIZE: u32 = 4;
 /// Long enough that a signal sent when the device has begun comes in the middle.
@@ -202,8 +202,8 @@ fn of_two_devices_the_other_goes_on() -> Result<()> {
 }
 
 /// A stopped process keeps its socket open and says nothing: the host must not wait for it,
-/// neither in the epoch nor at the end.
-fn stop_the_device(via: &str) -> Result<()> {
+/// neither in the epoch nor at the end. Whether it was over in time.
+fn stop_the_device(via: &str) -> Result<bool> {
     let mut host = Host::start("ordered", &[&format!("sim:ideal,rate=1000,via={via}")])?;
     let device = host.busy_device()?;
     send("-STOP", device)?;
@@ -216,14 +216,25 @@ fn stop_the_device(via: &str) -> Result<()> {
     ensure!(epoch["rescued"].as_u64() > Some(0), "{epoch}");
     // Two seconds until it is killed; any other question to it would take ten.
     let epoch_s = epoch["seconds"].as_f64().context("seconds")?;
-    ensure!(took_s < epoch_s + 9.0, "{took_s:.1} s for an epoch of {epoch_s:.1} s");
-    assert_nothing_left(&[device], &host.tmp(), "")
+    assert_nothing_left(&[device], &host.tmp(), "")?;
+    Ok(took_s < epoch_s + 9.0)
 }
 
 #[test]
 fn a_stopped_device_is_rescued_and_then_ended() -> Result<()> {
     for via in ["unix", "tcp", "spool"] {
-        stop_the_device(via).with_context(|| via.to_owned())?;
+        // Who asks it waits each time; a busy machine takes as long now and then.
+        let mut is_in_time = false;
+        for _ in 0..4 {
+            is_in_time |= stop_the_device(via).with_context(|| via.to_owned())?;
+            if is_in_time {
+                break;
+            }
+        }
+        ensure!(
+            is_in_time,
+            "{via}: ten seconds for a device that is stopped, four times"
+        );
     }
     Ok(())
 }
@@ -277,11 +288,11 @@ fn a_host_killed_while_its_device_starts_leaves_nothing() -> Result<()> {
 fn what_is_left_would_be_seen() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("bothends-1-0.sock"), "")?;
-    let began = Instant::now();
-    ensure!(assert_nothing_left(&[], folder.path(), "").is_err());
-    ensure!(began.elapsed() >= FAREWELL);
-    ensure!(
-        assert_nothing_left(&[std::process::id()], Path::new("/proc"), "no").is_err()
-    );
+    let (began, patience) = (Instant::now(), Duration::from_secs(1));
+    let seen = assert_nothing_left_after(patience, &[], (folder.path(), ""));
+    ensure!(seen.is_err());
+    ensure!(began.elapsed() >= patience);
+    let (own, nowhere) = (std::process::id(), (Path::new("/proc"), "no"));
+    ensure!(assert_nothing_left_after(patience, &[own], nowhere).is_err());
     Ok(())
 }

@@ -6,101 +6,52 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use bothends_core::digest::sample_digest;
-use bothends_runtime::{Batch, Deal, Loader, Polled, RuntimeError, in_keys, options};
+use bothends_runtime::{Batch, Consumer, Loader, Polled, RuntimeError, Step};
+use bothends_tests::loading::{
+    DEADLINE, N, N_BATCHES, Taken, ensure_permutation, ids, is_superseded, next, open,
+    open_at, rest, rows, take, whole,
+};
 use bothends_tests::{generated, programs};
 use serde_json::{Value, json};
 
-/// Samples of an epoch: no multiple of anything.
-const N: u64 = 23;
-/// Batches of two, the last one with a masked row.
-const N_BATCHES: u32 = 12;
-/// No epoch here takes longer.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// A loader of 23 generated images in batches of two, and what the test wants otherwise.
-fn open(otherwise: &Value) -> Result<Loader> {
-    open_at(&generated()?, otherwise)
+/// A consumer of the caller's: keeps what it was given and stops the epoch at a number.
+#[derive(Debug)]
+struct Kept {
+    taken: Vec<Taken>,
+    most: usize,
 }
 
-fn open_at(data: &Path, otherwise: &Value) -> Result<Loader> {
-    let mut all = json!({
-        "data": data, "recipe": "imagenet-train", "batch_size": 2, "seed": 5, "limit": N,
-        "workers": 2, "last": "pad", "side_index": "off",
-    });
-    let all_keys = all.as_object_mut().context("an object")?;
-    for (key, value) in otherwise.as_object().context("an object")? {
-        all_keys.insert(key.clone(), value.clone());
-    }
-    Ok(Loader::open(options(&all.to_string())?)?)
-}
-
-/// What a batch was: its place, and each row's sample with a digest of what it holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Taken {
-    index: u32,
-    rows: Vec<Option<(u64, u128)>>,
-}
-
-impl Taken {
-    fn new(batch: &Batch) -> Self {
-        let rows = batch.rows().iter().enumerate();
-        let row = |(i, row): (usize, &bothends_runtime::Row)| {
-            row.sample.map(|id| (id.0, sample_digest(id, row.label, batch.sample(i))))
-        };
-        Self { index: batch.index.0, rows: rows.map(row).collect() }
+impl Consumer for Kept {
+    fn take(&mut self, batch: Batch) -> Result<Step, RuntimeError> {
+        if self.taken.len() == self.most {
+            return Err(RuntimeError::Options("enough".to_owned()));
+        }
+        self.taken.push(Taken::new(&batch));
+        Ok(Step { stall_ns: 1, busy_ns: 2 })
     }
 }
 
-/// The next batch, or `None` at the end.
-fn next(deal: &Deal, consumer: u32) -> Result<Option<Batch>> {
-    match deal.poll(consumer, DEADLINE)? {
-        Polled::Batch(batch) => Ok(Some(batch)),
-        Polled::End => Ok(None),
-        Polled::Pending => bail!("no batch for consumer {consumer} in {DEADLINE:?}"),
-    }
-}
+#[test]
+fn a_consumer_is_fed_the_epoch_that_a_loop_would_pull() -> Result<()> {
+    let mut loader = open(&json!({}))?;
+    let mut kept = Kept { taken: Vec::new(), most: usize::MAX };
+    let usage = loader.feed(&mut kept)?;
+    ensure!(kept.taken == whole(&json!({}))?, "another epoch");
+    let sums = (usage.n_steps, usage.stall_ns, usage.busy_ns);
+    ensure!(sums == (12, 12, 24), "{usage:?}");
 
-/// Whether the deal's consumer is told that a newer epoch took its place: not that it ended.
-fn is_superseded(deal: &Deal) -> bool {
-    matches!(deal.poll(0, DEADLINE), Err(RuntimeError::Superseded))
-}
-
-/// The next `n` batches, all of which must come.
-fn take(deal: &Deal, n: u32) -> Result<Vec<Taken>> {
-    let one = |_| Ok(Taken::new(&next(deal, 0)?.context("an end too early")?));
-    (0..n).map(one).collect()
-}
-
-/// Everything that is left.
-fn rest(deal: &Deal, consumer: u32) -> Result<Vec<Taken>> {
-    deal.batches(consumer).map(|batch| Ok(Taken::new(&batch?))).collect()
-}
-
-/// What the rows hold, whatever the numbers of their batches.
-fn rows(taken: &[Taken]) -> Vec<Vec<Option<(u64, u128)>>> {
-    taken.iter().map(|batch| batch.rows.clone()).collect()
-}
-
-fn ids(taken: &[Taken]) -> Vec<u64> {
-    taken.iter().flat_map(|batch| batch.rows.iter().flatten().map(|row| row.0)).collect()
-}
-
-/// The first epoch as one consumer gets it from one worker.
-fn whole(otherwise: &Value) -> Result<Vec<Taken>> {
-    rest(&*open(otherwise)?.begin(1)?, 0)
-}
-
-fn ensure_permutation(mut ids: Vec<u64>) -> Result<()> {
-    ids.sort_unstable();
-    ensure!(ids == (0..N).collect::<Vec<_>>(), "{ids:?}");
-    Ok(())
+    // What a consumer says ends the epoch, and the next one is whole again.
+    let mut few = Kept { taken: Vec::new(), most: 3 };
+    let error = loader.feed(&mut few).err().context("it had enough")?;
+    ensure!(error.to_string() == "enough" && few.taken.len() == 3, "{error}");
+    let mut kept = Kept { taken: Vec::new(), most: usize::MAX };
+    loader.feed(&mut kept)?;
+    ensure_permutation(ids(&kept.taken))
 }
 
 // ---- 1. begin ----------------------------------------------------------------------------
@@ -270,7 +221,7 @@ fn a_state_of_another_run_is_refused_by_name() -> Result<()> {
     let state = open(&json!({}))?.state()?;
     let refused = |otherwise: &Value, json: &str| -> Result<String> {
         let error = open(otherwise)?.load_state(json).err().context("no error")?;
-        Ok(in_keys(&error.to_string()))
+        Ok(error.to_string())
     };
     let seed = refused(&json!({"seed": 6}), &state)?;
     ensure!(seed.contains("seed 5") && seed.contains("seed") && seed.contains('6'));
@@ -440,7 +391,7 @@ fn told(loader: &mut Loader) -> Result<String> {
             }
             Some(error @ RuntimeError::BadSample { .. }) => {
                 ensure!(told.is_none(), "two consumers were told");
-                told = Some(in_keys(&error.to_string()));
+                told = Some(error.to_string());
                 // Once more it is no end either.
                 let again = deal.poll(consumer, Duration::from_secs(10));
                 let is_told = matches!(again, Err(RuntimeError::EndedByError { .. }));

@@ -208,6 +208,24 @@ fn memory_that_batches_cannot_do_with() -> Result<()> {
     prints(&[&["run"][..], &enough].concat()).map(drop)
 }
 
+/// A pipe has no end before its writer, who may never come.
+#[test]
+fn a_pipe_is_no_state() -> Result<()> {
+    let data = generated()?;
+    let folder = tempfile::tempdir()?;
+    let pipe = folder.path().join("state");
+    let made = Command::new("mkfifo").arg(&pipe).status()?;
+    ensure!(made.success(), "mkfifo: {made}");
+    let (data, pipe) = (data.to_str().unwrap(), pipe.to_str().unwrap());
+    refuses(
+        &["--data", data, "--recipe", "imagenet-train", "--resume", pipe],
+        1,
+        &format!(
+            "cannot resume: the state {pipe} cannot be read (it is no regular file)"
+        ),
+    )
+}
+
 #[test]
 fn what_inspect_would_not_do_is_refused() -> Result<()> {
     let data = generated()?;
@@ -312,7 +330,7 @@ fn devices_that_are_not_there() -> Result<()> {
     // Port 1 of this machine: nobody listens there.
     with_data(
         &data,
-        &["--csd", "tcp://127.0.0.1:1"],
+        &["--csd", "tcp://127.0.0.1:1", "--require-devices"],
         1,
         "device tcp://127.0.0.1:1: cannot reach a device at tcp://127.0.0.1:1; is the agent \
          running there?: Connection refused (os error 111)",
@@ -391,6 +409,28 @@ fn a_checkpoint_that_cannot_be_written_is_named() -> Result<()> {
     )
 }
 
+#[test]
+fn a_state_that_is_not_as_it_was_written_is_refused() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("state.json");
+    let at = path.to_str().unwrap();
+    let data = generated()?;
+    let saved = Command::new(programs::program("bothends")?)
+        .args(["run", "--data", data.to_str().unwrap(), "--recipe", "imagenet-train"])
+        .args(["--batch-size", "16", "--stop-after", "1", "--checkpoint", at])
+        .output()?;
+    ensure!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+    let state = std::fs::read_to_string(&path)?;
+    std::fs::write(&path, state.replace("\"position\":16", "\"position\":32"))?;
+    with_data(
+        &data,
+        &["--batch-size", "16", "--resume", at],
+        1,
+        "the resume state is damaged: `checksum` is not that of the rest; use an older \
+         checkpoint",
+    )
+}
+
 /// Serves one host from this process.
 fn strange_device<S: Serve + Send + 'static>(
     place: &Path,
@@ -398,6 +438,8 @@ fn strange_device<S: Serve + Send + 'static>(
 ) -> Result<std::thread::JoinHandle<()>> {
     let address = format!("unix://{}", place.display()).parse()?;
     let listener = Listener::bind(&address, None)?;
+    // The wait for the host begins when there is one that can start.
+    programs::program("bothends")?;
     Ok(std::thread::spawn(move || {
         let stop = AtomicBool::new(false);
         let host = listener.accept(Duration::from_secs(60)).unwrap().unwrap();
@@ -477,7 +519,7 @@ fn a_device_with_another_recipe_hash_is_refused() -> Result<()> {
     let hash = Recipe::builtin("imagenet-train").unwrap().hash();
     with_data(
         &data,
-        &["--csd", &at],
+        &["--csd", &at, "--require-devices"],
         1,
         &format!(
             "device {at}: the device refused the session: the recipe `imagenet-train` has hash {:032x} on the host and \

@@ -10,8 +10,8 @@ use bothends_agent::conformance::Exercise;
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::recipe::Recipe;
 use bothends_runtime::{
-    AccelConfig, BadPolicy, Digesting, DriveConfig, EnergyConfig, EpochResult, Loader,
-    RunConfig, Runtime, Supplied, SuppliedFile, drive,
+    AccelConfig, BadPolicy, DriveConfig, EnergyConfig, EpochResult, Loader, RunConfig,
+    Runtime, StopRequest, Supplied, SuppliedFile, drive,
 };
 use bothends_slots::conformance::produce;
 use bothends_slots::{
@@ -156,12 +156,14 @@ fn epoch(
         epochs: 1,
         compare: Vec::new(),
         accelerator: AccelConfig::Host,
-        digest: Digesting::On,
+        digest: true,
         stop_after: None,
         checkpoint: None,
         resume: None,
         measure: None,
         energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
+        checkpoint_every: None,
+        stop: StopRequest::default(),
     };
     let result = drive(&mut Loader::over(runtime), &how, &mut Silent).unwrap();
     result.epochs.into_iter().next().unwrap()

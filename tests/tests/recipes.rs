@@ -97,7 +97,7 @@ fn repetitions_are_augmented_anew_and_mixed_with_another_sample() -> Result<()> 
     Ok(())
 }
 
-/// `last: pad` leaves masked slots, which are mixed with nobody.
+/// `last: pad` leaves masked rows, which are mixed with nobody.
 #[test]
 fn soft_labels_are_the_shares_of_both_samples() -> Result<()> {
     let data = generated()?;

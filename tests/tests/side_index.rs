@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -267,5 +267,48 @@ fn a_killed_run_leaves_nothing_of_it() -> Result<()> {
     child.wait()?;
     ensure!(has_begun, "it never began an index");
     ensure!(segments(folder.path())?.is_empty(), "{:?}", segments(folder.path())?);
+    Ok(())
+}
+
+/// The content of one epoch over `data` that an agent made alone, with its cache in `cache`. The
+/// agent is gone afterwards.
+fn content_of_agent(data: &Path, cache: &Path) -> Result<String> {
+    let folder = tempfile::tempdir()?;
+    let address = format!("unix://{}", folder.path().join("door").display());
+    let mut agent = Command::new(program("bothends-agent")?);
+    agent.args(["--once", "--cores", "2", "--listen", &address]);
+    agent.arg("--data-root").arg(data).arg("--cache").arg(cache);
+    let mut agent = agent.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    BufReader::new(agent.stdout.take().context("its words")?).read_line(&mut line)?;
+    let (strategy, devices) = ("csd", vec![address]);
+    let epoch = Setup { strategy, devices, ..Setup::new(data) }.run();
+    if epoch.is_err() {
+        agent.kill()?;
+    }
+    let status = agent.wait()?;
+    ensure!(status.success(), "the agent ended badly: {status}");
+    let epoch = epoch?;
+    ensure!(epoch.back.iter().any(|back| back.batches > 0), "the agent made nothing");
+    epoch.content_digest.context("a digest was asked for")
+}
+
+#[test]
+fn an_agent_keeps_its_own_and_its_samples_are_the_hosts() -> Result<()> {
+    let folder = copied()?;
+    let data = folder.path();
+    let cache = tempfile::tempdir()?;
+    let by_host = Setup::new(data).run()?.content_digest.context("a digest")?;
+    ensure!(content_of_agent(data, cache.path())? == by_host, "while it is made");
+    ensure!(segments(data)?.is_empty(), "nothing is written beside the data");
+    let own = std::fs::read_dir(cache.path())?.next().context("a folder")??.path();
+    let made = segments(&own)?;
+    ensure!(made.len() == 1, "one epoch, one segment: {made:?}");
+    ensure!(content_of_agent(data, cache.path())? == by_host, "once it is there");
+    let mut bytes = std::fs::read(&made[0])?;
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 500].iter_mut().for_each(|byte| *byte ^= 0x55);
+    std::fs::write(&made[0], bytes)?;
+    ensure!(content_of_agent(data, cache.path())? == by_host, "once it is damaged");
     Ok(())
 }

@@ -85,6 +85,53 @@ fn what_is_asked_for_is_played_and_nothing_else() -> Result<()> {
 }
 
 #[test]
+fn epochs_are_told_apart_and_the_first_is_what_it_is_alone() -> Result<()> {
+    let args = ["--scenario", "short-epoch-four-devices", "--strategy", "ordered"];
+    let two = simulate(&[&args[..], &["--epochs", "2"]].concat())?;
+    ensure!(two.status.success(), "{}", two.status);
+    let text = text(&two);
+    let heads: Vec<&str> = text.lines().filter(|line| line.contains("batches")).collect();
+    assert_eq!(heads.len(), 2, "{text}");
+    assert!(heads[0].starts_with("epoch 1 of 2 · 98 batches · 4 devices · "), "{text}");
+    assert!(heads[1].starts_with("epoch 2 of 2 · 98 batches · 4 devices · "), "{text}");
+    let json = |epochs| -> Result<Value> {
+        let output =
+            simulate(&[&args[..], &["--epochs", epochs, "--json", "-"]].concat())?;
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    let (one, three) = (json("1")?, json("3")?);
+    assert!(one["scenarios"][0].get("epoch").is_none());
+    assert_eq!(three["scenarios"][1]["epoch"], json!([2, 3]));
+    assert_eq!(three["scenarios"].as_array().unwrap().len(), 3);
+    // Its rates are known, and it waits for nobody's first batch.
+    let seconds = |all: &Value, at: usize| {
+        all["scenarios"][at]["strategies"]["ordered"]["seconds"].as_f64().unwrap()
+    };
+    assert!(seconds(&three, 1) < seconds(&one, 0));
+    Ok(())
+}
+
+/// What strategies do in a scenario where they know the rates, or do not.
+fn known(scenario: &str, more: &[&str]) -> Result<Value> {
+    let args = ["--scenario", scenario, "--strategy", "ordered", "--seeds", "1"];
+    let output = simulate(&[&args[..], &["--json", "-"], more].concat())?;
+    ensure!(output.status.success(), "{}", output.status);
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(json["scenarios"][0]["strategies"].clone())
+}
+
+#[test]
+fn the_same_epoch_is_played_with_rates_known_and_without() -> Result<()> {
+    // The same world but for what is known of it.
+    let (first, later) = ("nothing-known", "steady-busy-accelerator");
+    let [unknown, told] = [known(first, &[])?, known(later, &[])?];
+    assert_ne!(unknown, told);
+    assert_eq!(known(later, &["--known", "off"])?, unknown);
+    assert_eq!(known(first, &["--known", "on"])?, told);
+    Ok(())
+}
+
+#[test]
 fn the_list_names_every_scenario() -> Result<()> {
     let output = simulate(&["--list"])?;
     let text = text(&output);

@@ -215,7 +215,7 @@ fn listed_files_and_fetched_bytes_are_the_same_samples() -> Result<()> {
     let alone = rest(&*begin(&mut supplied(listed()?, &json!({}))?, &ORDER, &ENDS)?)?;
     ensure!(rest(&*begin(&mut loader, &ORDER, &ENDS)?)? == alone);
     let refused = supplied(bytes, &device).unwrap_err().to_string();
-    ensure!(refused.contains("cannot read samples that a Python object"), "{refused}");
+    ensure!(refused.contains("cannot read samples that the caller gives"), "{refused}");
     Ok(())
 }
 

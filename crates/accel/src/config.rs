@@ -23,8 +23,26 @@ impl AccelConfig {
     #[must_use]
     pub fn build(&self) -> Box<dyn Accelerator> {
         match self {
-            Self::Host => Box::new(Host::new()),
+            Self::Host => Box::new(Host::default()),
             Self::Sim(model) => Box::new(Sim::new(model.clone())),
+        }
+    }
+
+    /// Its name for people and results: `host`, `resnet50-v100`, …
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Host => "host",
+            Self::Sim(model) => model.name(),
+        }
+    }
+
+    /// The most samples per second that it takes, if it has a rate.
+    #[must_use]
+    pub fn samples_per_s(&self) -> Option<f64> {
+        match self {
+            Self::Host => None,
+            Self::Sim(model) => Some(model.samples_per_s()),
         }
     }
 

@@ -3,6 +3,11 @@
 //! Run by this crate over `host` and `sim`; a new backend calls [`all`] in its tests.
 //! The checks ask for no speed: a step may take longer than stated, never shorter.
 
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a check that fails panics, and names the number of the contract: that is its use"
+)]
+
 use std::time::{Duration, Instant};
 
 use crate::{Accelerator, Step, Usage};
@@ -11,9 +16,6 @@ use crate::{Accelerator, Step, Usage};
 pub type Make<'a> = &'a dyn Fn() -> Box<dyn Accelerator>;
 
 /// Every check of this module.
-///
-/// # Panics
-/// When the accelerator breaks its contract; the message says which number.
 pub fn all(make: Make<'_>) {
     has_a_name_and_a_sound_rate(make);
     first_step_has_no_stall(make);
@@ -26,9 +28,6 @@ pub fn all(make: Make<'_>) {
 }
 
 /// It can be named in results, and its rate, if any, is a number above 0.
-///
-/// # Panics
-/// When it cannot.
 pub fn has_a_name_and_a_sound_rate(make: Make<'_>) {
     let accelerator = make();
     assert!(!accelerator.name().is_empty(), "an accelerator without a name");
@@ -38,9 +37,6 @@ pub fn has_a_name_and_a_sound_rate(make: Make<'_>) {
 }
 
 /// Contract 4.
-///
-/// # Panics
-/// When the wait for the first batch is counted.
 pub fn first_step_has_no_stall(make: Make<'_>) {
     let mut accelerator = make();
     let step = accelerator.step(4, Instant::now());
@@ -48,9 +44,6 @@ pub fn first_step_has_no_stall(make: Make<'_>) {
 }
 
 /// Contract 1.
-///
-/// # Panics
-/// When a step returns before its busy time has passed.
 pub fn step_blocks_until_the_batch_is_consumed(make: Make<'_>) {
     let mut accelerator = make();
     let ready = Instant::now();
@@ -62,9 +55,6 @@ pub fn step_blocks_until_the_batch_is_consumed(make: Make<'_>) {
 }
 
 /// Contract 2: batches that lie ready one behind the other cause no stall.
-///
-/// # Panics
-/// When they do.
 pub fn waiting_batches_follow_without_stall(make: Make<'_>) {
     let mut accelerator = make();
     let ready = Instant::now();
@@ -76,9 +66,6 @@ pub fn waiting_batches_follow_without_stall(make: Make<'_>) {
 }
 
 /// Contract 2: the time from a step's end to the next batch's arrival is stall.
-///
-/// # Panics
-/// When it is not.
 pub fn a_late_batch_is_stall(make: Make<'_>) {
     let mut accelerator = make();
     accelerator.step(4, Instant::now());
@@ -96,9 +83,6 @@ pub fn a_late_batch_is_stall(make: Make<'_>) {
 }
 
 /// Contract 3.
-///
-/// # Panics
-/// When more stall and busy time is reported than has passed.
 pub fn stall_and_busy_tile_the_time(make: Make<'_>) {
     let mut accelerator = make();
     let mut usage = Usage::default();
@@ -115,18 +99,12 @@ pub fn stall_and_busy_tile_the_time(make: Make<'_>) {
 }
 
 /// Contract 5.
-///
-/// # Panics
-/// When an empty batch is busy time.
 pub fn no_samples_take_no_time(make: Make<'_>) {
     let step = make().step(0, Instant::now());
     assert_eq!(step.busy_ns, 0, "contract 5: busy time for no samples");
 }
 
 /// A batch cannot have arrived later than it was handed over.
-///
-/// # Panics
-/// When a future moment is waited for or counted.
 pub fn a_moment_in_the_future_is_now(make: Make<'_>) {
     let mut accelerator = make();
     accelerator.step(1, Instant::now());

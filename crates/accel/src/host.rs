@@ -14,17 +14,10 @@ pub struct Host {
     timeline: Timeline,
 }
 
-impl Host {
-    /// An accelerator that has not been given a batch yet.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { origin: Instant::now(), timeline: Timeline::default() }
-    }
-}
-
+/// One that has not been given a batch yet.
 impl Default for Host {
     fn default() -> Self {
-        Self::new()
+        Self { origin: Instant::now(), timeline: Timeline::default() }
     }
 }
 

@@ -26,24 +26,14 @@ const MAX_STEP_S: f64 = 1e6;
 
 /// How long an emulated accelerator takes: `step_s` for `batch_size` samples, and in
 /// proportion for other batch sizes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SimModel {
     name: String,
     short_name: Option<String>,
     batch_size: u32,
     step_s: f64,
     source: String,
-}
-
-/// The file as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawSimModel {
-    name: Option<String>,
-    short_name: Option<String>,
-    batch_size: Option<u32>,
-    step_s: Option<f64>,
-    source: Option<String>,
 }
 
 impl SimModel {
@@ -126,16 +116,8 @@ impl SimModel {
 
     fn from_json(file: &str, json: &str) -> Result<Self, AccelError> {
         let refuse = |why: String| AccelError::Constants { file: file.to_owned(), why };
-        let raw: RawSimModel =
+        let model: Self =
             serde_json::from_str(json).map_err(|e| refuse(e.to_string()))?;
-        let missing = |key: &str| refuse(format!("the key `{key}` is missing"));
-        let model = Self {
-            name: raw.name.ok_or_else(|| missing("name"))?,
-            short_name: raw.short_name,
-            batch_size: raw.batch_size.ok_or_else(|| missing("batch_size"))?,
-            step_s: raw.step_s.ok_or_else(|| missing("step_s"))?,
-            source: raw.source.ok_or_else(|| missing("source"))?,
-        };
         if model.batch_size == 0 {
             return Err(refuse("`batch_size` is 0; it must be at least 1".to_owned()));
         }

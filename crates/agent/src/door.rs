@@ -43,36 +43,26 @@ enum Way {
 #[derive(Debug)]
 struct SpoolDir {
     path: PathBuf,
-    origin: Origin,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Origin {
-    Made,
-    Found,
+    is_ours: bool,
 }
 
 impl SpoolDir {
     fn open(path: PathBuf) -> Result<Self, CsdError> {
-        let origin = match std::fs::create_dir(&path) {
-            Ok(()) => Origin::Made,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Origin::Found,
+        let is_ours = match std::fs::create_dir(&path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
             Err(source) => {
-                let place = path.display().to_string();
-                return Err(CsdError::Place {
-                    doing: "make the directory",
-                    place,
-                    source,
-                });
+                let (doing, place) = ("make the directory", path.display().to_string());
+                return Err(CsdError::Place { doing, place, source });
             }
         };
-        Ok(Self { path, origin })
+        Ok(Self { path, is_ours })
     }
 }
 
 impl Drop for SpoolDir {
     fn drop(&mut self) {
-        if self.origin == Origin::Made {
+        if self.is_ours {
             // Nobody is left to tell.
             let _ = std::fs::remove_dir_all(&self.path);
         }

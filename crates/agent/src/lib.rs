@@ -7,12 +7,13 @@
 //! the host's side, and runs nothing from the wire but the declared ops of a recipe.
 //!
 //! Reading order: `store` and `costs` are the seams, `session` what was agreed with the
-//! host, `work` how one job is done, `server` who does it and when it is answered, `door`
+//! host and `memory` how much of it is here at once, `work` how one job is done, `server` who does it and when it is answered, `door`
 //! where hosts come in, `stop` when a device program ends.
 
 pub mod costs;
 pub mod store;
 
+mod memory;
 mod session;
 mod work;
 
@@ -25,6 +26,7 @@ pub mod stop;
 pub mod conformance;
 
 pub use costs::{Cost, Costs, Hold, NoCosts, SampleWork, ThreadClock, Work};
+pub use memory::Memory;
 pub use server::{Server, ServerConfig};
 pub use session::epoch_batches;
-pub use store::{FileStore, Store, StoreError};
+pub use store::{Age, FileStore, Store, StoreError};

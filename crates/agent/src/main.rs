@@ -10,9 +10,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use bothends_agent::door::{Door, Visits};
-use bothends_agent::{FileStore, NoCosts, Server, ServerConfig, stop};
+use bothends_agent::{FileStore, Memory, NoCosts, Server, ServerConfig, stop};
 use bothends_csd::Address;
 use bothends_csd::key::Key;
+use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
 use clap::Parser;
 
 /// Serves preprocessed batches of the data set beside this program.
@@ -32,9 +33,23 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: u32,
+    /// Most memory that batches may take, in MiB, or auto: as many of the slots as fit into it are
+    /// used, and a host whose batches do not fit is refused. It is all for the one host that is
+    /// served at a time; two batches are enough to make one while another is sent. What workers
+    /// keep for the samples they are at and the list of samples come on top. auto is a quarter of
+    /// what is available on this machine when a host comes, and one batch always
+    #[arg(long, value_name = "MIB|auto", default_value = "auto")]
+    memory: Memory,
     /// A file with the key that the host has too; needed for TCP beyond this machine
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// Where entry points of JPEGs are kept from epoch to epoch, which double the rate; `off`:
+    /// nowhere [default: $XDG_CACHE_HOME/bothends/index]
+    #[arg(long, value_name = "DIR|off")]
+    cache: Option<PathBuf>,
+    /// Most MiB of the cache, all data sets together; the oldest make room
+    #[arg(long, value_name = "MIB", default_value_t = CACHE_LIMIT_BYTES >> 20)]
+    cache_limit: u64,
     /// Ends after the first host has left
     #[arg(long)]
     once: bool,
@@ -52,7 +67,10 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<()> {
     let stop = stop::on_signals().context("cannot handle signals")?;
-    let store = FileStore::new(&args.data_root)?;
+    let mut store = FileStore::new(&args.data_root)?;
+    if let Some(cache) = cache(args)? {
+        store = store.with_cache(cache);
+    }
     let config = ServerConfig {
         name: "agent".to_owned(),
         emulated: false,
@@ -61,12 +79,27 @@ fn run(args: &Args) -> Result<()> {
     };
     let mut server =
         Server::start(config, store, NoCosts).context("cannot start a thread")?;
+    server = server.with_memory(args.memory);
     let key = args.key_file.as_deref().map(Key::from_file).transpose()?;
     let door = Door::open(&args.listen, key)?;
     println!("listening on {}", door.address());
     let visits = if args.once { Visits::Once } else { Visits::Always };
     door.serve(&mut server, visits, &stop, &mut |error| eprintln!("warning: {error}"))?;
     Ok(())
+}
+
+/// Where entry points are kept. A directory that was asked for must be there or be made; the
+/// user's own may be missing.
+fn cache(args: &Args) -> Result<Option<Cache>> {
+    let limit_bytes = args.cache_limit.saturating_mul(1 << 20);
+    let root = match &args.cache {
+        None => return Ok(Cache::of_user().map(|cache| Cache { limit_bytes, ..cache })),
+        Some(off) if off.as_os_str() == "off" => return Ok(None),
+        Some(root) => root.clone(),
+    };
+    std::fs::create_dir_all(&root)
+        .with_context(|| format!("cannot make the cache directory {}", root.display()))?;
+    Ok(Some(Cache { root, limit_bytes }))
 }
 
 fn cores_here() -> u32 {

@@ -8,10 +8,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bothends_core::ids::EpochIdx;
 use bothends_core::recipe::Recipe;
 use bothends_csd::{
     Capabilities, CsdError, DeviceStats, Finished, Job, JobId, PROTOCOL_VERSION, Product,
@@ -20,6 +21,7 @@ use bothends_csd::{
 
 use crate::costs::{Costs, Hold, Work};
 use crate::cpu;
+use crate::memory::Memory;
 use crate::session::Agreed;
 use crate::store::Store;
 use crate::work::{self, Bench, Made, Task};
@@ -50,6 +52,7 @@ pub struct ServerConfig {
 #[derive(Debug)]
 pub struct Server<C: Costs> {
     config: ServerConfig,
+    memory: Memory,
     store: Arc<dyn Store>,
     shared: Arc<Shared<C>>,
     /// `None` only while dropping.
@@ -69,6 +72,8 @@ struct Shared<C> {
 #[derive(Debug, Default)]
 struct State {
     agreed: Option<Arc<Agreed>>,
+    /// Jobs of this session that may be here at once.
+    n_slots: u32,
     queued: VecDeque<Queued>,
     /// The job being done and the flag that tells its workers to give up.
     running: Option<Arc<AtomicBool>>,
@@ -117,7 +122,25 @@ impl<C: Costs + 'static> Server<C> {
                 let (shared, store) = (Arc::clone(&shared), Arc::clone(&store));
                 move || shared.dispatch(&*store, n_workers)
             })?;
-        Ok(Self { config, store, shared, dispatcher: Some(dispatcher) })
+        let (memory, dispatcher) = (Memory::default(), Some(dispatcher));
+        Ok(Self { config, memory, store, shared, dispatcher })
+    }
+
+    /// With so much memory for batches: where it holds fewer of a session's than there are slots,
+    /// so many jobs are accepted before one is answered.
+    #[must_use]
+    pub fn with_memory(mut self, memory: Memory) -> Self {
+        self.memory = memory;
+        self
+    }
+}
+
+impl<C: Costs> Server<C> {
+    /// Jobs that are accepted before one is answered: in this session, or the most in any.
+    fn n_slots(&self) -> u32 {
+        let state = self.shared.state();
+        let most = self.config.n_slots.max(1);
+        state.agreed.as_ref().map_or(most, |_| state.n_slots)
     }
 }
 
@@ -140,7 +163,16 @@ impl<C: Costs> Shared<C> {
         let mut benches: Vec<Bench> = Vec::new();
         benches.resize_with(n_workers, Bench::default);
         let clock = self.costs().thread_clock();
+        let mut newest: Option<Begun> = None;
         while let Some((queued, dropped)) = self.next_job() {
+            let begun = Begun::of(&queued);
+            // Jobs of two epochs may come by turns: what one of them teaches is made known once.
+            if newest.as_ref().is_none_or(|newest| begun.is_after(newest)) {
+                if let Some(index) = store.side_index() {
+                    index.publish();
+                }
+                newest = Some(begun);
+            }
             let start_ns = self.now_ns();
             let task = Task { agreed: &queued.agreed, store, clock, dropped: &dropped };
             let made = work::run(task, &queued.job, &mut benches);
@@ -192,6 +224,23 @@ impl<C: Costs> Shared<C> {
         state.finished.push(Held { job: queued.job.id, result, device_ns, due_ns });
         drop(state);
         self.changed.notify_all();
+    }
+}
+
+/// The epoch that a device has got to: of which session, and which.
+#[derive(Debug)]
+struct Begun {
+    session: Weak<Agreed>,
+    epoch: EpochIdx,
+}
+
+impl Begun {
+    fn of(queued: &Queued) -> Self {
+        Self { session: Arc::downgrade(&queued.agreed), epoch: queued.job.epoch }
+    }
+
+    fn is_after(&self, newest: &Self) -> bool {
+        !self.session.ptr_eq(&newest.session) || self.epoch > newest.epoch
     }
 }
 
@@ -247,7 +296,7 @@ impl<C: Costs> Serve for Server<C> {
             emulated: self.config.emulated,
             ops: known.into_iter().map(str::to_owned).collect(),
             formats: FORMATS.map(str::to_owned).into(),
-            slots: self.config.n_slots.max(1),
+            slots: self.n_slots(),
             power_states: self.shared.costs().power_states(),
         }
     }
@@ -255,7 +304,9 @@ impl<C: Costs> Serve for Server<C> {
     fn open(&mut self, session: Session) -> Result<(), String> {
         self.close();
         let agreed = Agreed::new(&session, &*self.store)?;
-        self.shared.state().agreed = Some(Arc::new(agreed));
+        let n_slots = self.memory.slots_of(agreed.batch_bytes(), self.config.n_slots)?;
+        let mut state = self.shared.state();
+        (state.agreed, state.n_slots) = (Some(Arc::new(agreed)), n_slots);
         Ok(())
     }
 
@@ -267,7 +318,7 @@ impl<C: Costs> Serve for Server<C> {
             let source = CsdError::SessionRefused { reason };
             return Err(Box::new(Refused { job, source }));
         };
-        if state.n_taken() >= self.config.n_slots.max(1) as usize {
+        if state.n_taken() >= state.n_slots as usize {
             return Err(Box::new(Refused { job, source: CsdError::Full }));
         }
         state.queued.push_back(Queued { job, agreed, arrival_ns });
@@ -338,6 +389,11 @@ impl<C: Costs> Serve for Server<C> {
         let mut state = self.shared.state();
         state.agreed = None;
         state.drop_jobs();
+        drop(state);
+        // The next host may be long in coming.
+        if let Some(index) = self.store.side_index() {
+            index.publish();
+        }
     }
 }
 

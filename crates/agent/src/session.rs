@@ -12,9 +12,6 @@ use bothends_ops::Pipeline;
 
 use crate::store::Store;
 
-/// Largest result of one job that this device prepares, in bytes.
-const MAX_RESULT_BYTES: u64 = 1 << 30;
-
 /// A session that was accepted.
 #[derive(Debug)]
 pub(crate) struct Agreed {
@@ -26,6 +23,11 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
+    /// Bytes of its largest batch.
+    pub(crate) fn batch_bytes(&self) -> u64 {
+        u64::from(self.max_batch).saturating_mul(self.sample_bytes as u64)
+    }
+
     /// Checks what the host asks for against what this device has.
     ///
     /// # Errors
@@ -55,14 +57,6 @@ impl Agreed {
                 "a sample has {} bytes on the host and {sample_bytes} on this device; \
                  use the same release on both sides",
                 session.sample_bytes
-            ));
-        }
-        let result_bytes = u64::from(session.max_batch) * u64::from(session.sample_bytes);
-        if result_bytes > MAX_RESULT_BYTES {
-            return Err(format!(
-                "a batch of {} samples takes {result_bytes} bytes and this device prepares \
-                 at most {MAX_RESULT_BYTES}; use a smaller batch size",
-                session.max_batch
             ));
         }
         let first = table.file_path(table.extent(SampleId(0)).file);

@@ -13,10 +13,11 @@ use std::thread;
 
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::one_line;
-use bothends_core::sample::{Extent, SampleKey};
-use bothends_csd::{BadSample, Job, Product};
+use bothends_core::sample::{Encoding, Extent, SampleKey};
+use bothends_csd::{Job, Product, is_of_machine};
 use bothends_dataset::{Piece, WrongChecksum};
 use bothends_ops::Scratch;
+use bothends_side_index::Name;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::costs::{SampleWork, ThreadClock};
@@ -28,6 +29,8 @@ use crate::store::Store;
 pub(crate) struct Bench {
     record: Vec<u8>,
     scratch: Scratch,
+    /// What is known of the record being worked on.
+    note: Vec<u8>,
 }
 
 /// What the workers of one job share.
@@ -60,6 +63,8 @@ struct Attempt {
 enum Fault {
     /// Its bytes could not be read.
     Unread(String),
+    /// This machine could not read, whatever the file holds.
+    Machine(String),
     /// Its bytes are no such sample.
     Bad,
 }
@@ -92,7 +97,7 @@ pub(crate) fn run(
     attempts.sort_unstable_by_key(|attempt| attempt.row);
     refuse_if_starved(&attempts)?;
     let bad = attempts.iter().filter(|attempt| attempt.fault.is_some());
-    let bad = bad.map(|attempt| BadSample { row: attempt.row }).collect();
+    let bad = bad.map(|attempt| attempt.row).collect();
     let checksum = xxh3_64(&bytes);
     let samples = attempts.iter().map(|attempt| attempt.work).collect();
     Ok(Made { product: Product { bytes, checksum, bad }, samples })
@@ -131,11 +136,19 @@ fn share(
     })
 }
 
-/// A job of which nothing could be read is not made of bad samples: the data are not here.
+/// A job of which nothing could be read is not made of bad samples: the data are not here. Nor is
+/// one in which the machine failed: the host makes it, or another attempt does.
 fn refuse_if_starved(attempts: &[Attempt]) -> Result<(), String> {
+    let failed = attempts.iter().find_map(|attempt| match &attempt.fault {
+        Some(Fault::Machine(reason)) => Some(reason),
+        Some(Fault::Unread(_) | Fault::Bad) | None => None,
+    });
+    if let Some(reason) = failed {
+        return Err(reason.clone());
+    }
     let mut reasons = attempts.iter().map(|attempt| match &attempt.fault {
         Some(Fault::Unread(reason)) => Some(reason),
-        Some(Fault::Bad) | None => None,
+        Some(Fault::Machine(_) | Fault::Bad) | None => None,
     });
     match reasons.next() {
         Some(Some(reason)) if reasons.all(|reason| reason.is_some()) => {
@@ -159,19 +172,10 @@ impl Task<'_> {
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(((row, &id), place)) = next else { break };
             let row = u32::try_from(row).unwrap_or(u32::MAX);
-            attempts.push(self.attempt(row, self.key(epoch, id), place, bench));
+            let key = SampleKey { seed: self.agreed.seed, epoch, sample: id };
+            attempts.push(self.attempt(row, key, place, bench));
         }
         attempts
-    }
-
-    fn key(self, epoch: EpochIdx, sample: SampleId) -> SampleKey {
-        SampleKey { seed: self.agreed.seed, epoch, sample }
-    }
-
-    /// What is read for a sample.
-    fn piece(self, key: SampleKey) -> Piece {
-        let Agreed { table, pipeline, .. } = self.agreed;
-        table.piece(key.sample, |blocks| pipeline.groups_for(key, blocks).ok())
     }
 
     fn attempt(
@@ -182,13 +186,15 @@ impl Task<'_> {
         bench: &mut Bench,
     ) -> Attempt {
         let begun_ns = (self.clock)();
-        let extent = self.piece(key).extent;
-        let fault = self.make(key, place, bench).err();
+        let Agreed { table, pipeline, .. } = self.agreed;
+        let piece =
+            table.piece(key.sample, |blocks| pipeline.groups_for(key, blocks).ok());
+        let fault = self.make(key, piece, place, bench).err();
         if fault.is_some() {
             place.fill(0);
         }
         let work = SampleWork {
-            extent,
+            extent: piece.extent,
             source_pixels: bench.scratch.source_pixels(),
             cpu_ns: (self.clock)().saturating_sub(begun_ns),
             output_bytes: u32::try_from(place.len()).unwrap_or(u32::MAX),
@@ -199,18 +205,37 @@ impl Task<'_> {
     fn make(
         self,
         key: SampleKey,
+        piece: Piece,
         place: &mut [u8],
         bench: &mut Bench,
     ) -> Result<(), Fault> {
         let Agreed { table, pipeline, .. } = self.agreed;
-        let piece = self.piece(key);
         let Extent { file, offset, len } = piece.extent;
         let path = table.file_path(file);
-        self.store
-            .read(&path, offset, len, &mut bench.record)
-            .map_err(|e| Fault::Unread(one_line(&e)))?;
-        let record = table.record(key.sample, piece, &bench.record);
-        let record = record.map_err(|WrongChecksum| Fault::Bad)?;
-        pipeline.run(&mut bench.scratch, key, record, place).map_err(|_| Fault::Bad)
+        let Bench { record: bytes, scratch, note } = bench;
+        let age =
+            self.store.read(&path, offset, len, bytes).map_err(
+                |e| match is_of_machine(&e.source) {
+                    true => Fault::Machine(one_line(&e)),
+                    false => Fault::Unread(one_line(&e)),
+                },
+            )?;
+        let record = table.record(key.sample, piece, bytes);
+        let mut record = record.map_err(|WrongChecksum| Fault::Bad)?;
+        // What a store holds needs no entry points.
+        let is_indexed =
+            record.encoding == Encoding::Image && record.row_groups.is_none();
+        let index = self.store.side_index().filter(|_| is_indexed);
+        let index =
+            index.map(|index| (index, Name::new(table.index_key(key.sample), age)));
+        if index.is_some_and(|(index, name)| index.look_up(name, bytes, note)) {
+            record.entry_points = note;
+        }
+        pipeline.run(scratch, key, record, place).map_err(|_| Fault::Bad)?;
+        let new = scratch.new_entry_points();
+        if let Some((index, name)) = index.filter(|_| !new.is_empty()) {
+            index.keep(name, bytes, new);
+        }
+        Ok(())
     }
 }

@@ -3,18 +3,21 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use bothends_agent::conformance::{self, Exercise, done};
 use bothends_agent::{
-    Cost, Costs, FileStore, Hold, NoCosts, Server, ServerConfig, Store, StoreError,
-    ThreadClock, Work,
+    Age, Cost, Costs, FileStore, Hold, Memory, NoCosts, Server, ServerConfig, Store,
+    StoreError, ThreadClock, Work,
 };
+use bothends_csd::Transport as _;
 use bothends_csd::loopback::Loopback;
-use bothends_csd::{ConnectOptions, CsdError, EnergyReading, Serve, connect};
+use bothends_csd::{ConnectOptions, CsdError, EnergyReading, Serve, Session, connect};
+use bothends_dataset::side_index::{HEADER_BYTES, is_segment};
+use bothends_side_index::Cache;
 
 /// Nothing here takes longer; what does, hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,6 +72,29 @@ fn jobs_finish_in_order_and_a_full_server_hands_the_job_back() {
 }
 
 #[test]
+fn no_more_batches_are_here_than_the_memory_holds() {
+    let (_dir, exercise) = exercise();
+    let session = exercise.session();
+    let batch = u64::from(session.max_batch) * u64::from(session.sample_bytes);
+    let server = server(exercise.root(), 1, 4);
+    let mut server = server.with_memory(Memory::Bytes(2 * batch));
+    assert_eq!(server.hello().slots, 4, "nobody knows yet how large batches are");
+    server.open(session.clone()).unwrap();
+    assert_eq!(server.hello().slots, 2);
+    for number in 0..2 {
+        server.submit(exercise.job(number, &[0])).unwrap();
+    }
+    let refused = server.submit(exercise.job(2, &[0])).unwrap_err();
+    assert!(matches!(refused.source, CsdError::Full));
+    assert!(server.poll(PATIENCE).unwrap().result.is_ok());
+    server.submit(exercise.job(2, &[0])).unwrap();
+    let larger = Session { max_batch: 2 * session.max_batch + 1, ..session };
+    let reason = server.open(larger).unwrap_err();
+    assert!(reason.ends_with("or give the device more with --memory"), "{reason}");
+    assert_eq!(server.hello().slots, 4);
+}
+
+#[test]
 fn a_closed_server_forgets_its_jobs_and_takes_another_session() {
     let (_dir, exercise) = exercise();
     let mut server = server(exercise.root(), 1, 8);
@@ -87,6 +113,80 @@ fn a_closed_server_forgets_its_jobs_and_takes_another_session() {
     assert!(server.poll(Duration::from_millis(20)).is_none());
     let mut device = Loopback::new(Box::new(server));
     conformance::all(&mut device, &exercise);
+}
+
+/// Does all of the exercise's samples on a device that keeps what it learns in `cache`, holds
+/// them against `ops` alone, and returns the segments that are there afterwards.
+fn segments_after_an_epoch(exercise: &Exercise, cache: &Path) -> Vec<PathBuf> {
+    let config =
+        ServerConfig { name: "test".into(), emulated: false, n_workers: 2, n_slots: 2 };
+    let cache = Cache { root: cache.to_owned(), limit_bytes: 1 << 20 };
+    let store = FileStore::new(exercise.root()).unwrap().with_cache(cache.clone());
+    let server = Server::start(config, store, NoCosts).unwrap();
+    let mut device = Loopback::new(Box::new(server));
+    device.hello().unwrap();
+    device.open(&exercise.session()).unwrap();
+    done(&mut device, exercise, exercise.job(0, &[0, 1, 2, 3, 4]));
+    drop(device);
+    let mut segments = Vec::new();
+    for folder in std::fs::read_dir(&cache.root).unwrap() {
+        for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if is_segment(name) {
+                segments.push(path);
+            }
+        }
+    }
+    segments.sort();
+    segments
+}
+
+#[test]
+fn what_decoding_taught_outlives_the_device_and_is_not_learnt_twice() {
+    let (dir, exercise) = exercise();
+    let cache = dir.path().join("cache");
+    let made = segments_after_an_epoch(&exercise, &cache);
+    assert_eq!(made.len(), 1, "{made:?}");
+    assert_eq!(segments_after_an_epoch(&exercise, &cache), made);
+    // Every note is damaged, and its line says so: images are decoded whole, and learnt anew.
+    let mut bytes = std::fs::read(&made[0]).unwrap();
+    bytes[HEADER_BYTES] ^= 1;
+    std::fs::write(&made[0], bytes).unwrap();
+    assert_eq!(segments_after_an_epoch(&exercise, &cache).len(), 2);
+    // A file that was only touched is looked at anew: nobody knows what was done to it.
+    let seen = segments_after_an_epoch(&exercise, &cache).len();
+    let grey = exercise.root().join("a/grey.jpg");
+    let file = std::fs::File::options().write(true).open(grey).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(segments_after_an_epoch(&exercise, &cache).len(), seen + 1);
+}
+
+#[test]
+fn an_epoch_that_begins_makes_known_what_the_last_one_taught() {
+    let (dir, exercise) = exercise();
+    let root = dir.path().join("cache");
+    let cache = Cache { root: root.clone(), limit_bytes: 1 << 20 };
+    let store = FileStore::new(exercise.root()).unwrap().with_cache(cache);
+    let config =
+        ServerConfig { name: "test".into(), emulated: false, n_workers: 1, n_slots: 2 };
+    let server = Server::start(config, store, NoCosts).unwrap();
+    let mut device = Loopback::new(Box::new(server));
+    device.hello().unwrap();
+    device.open(&exercise.session()).unwrap();
+    let n_segments = || {
+        let own = std::fs::read_dir(&root).unwrap().next().unwrap().unwrap().path();
+        let names = std::fs::read_dir(own).unwrap().map(|entry| entry.unwrap());
+        names.filter(|e| is_segment(e.file_name().to_str().unwrap())).count()
+    };
+    // The number of a job is its epoch, too.
+    done(&mut device, &exercise, exercise.job(0, &[0, 1, 2]));
+    assert_eq!(n_segments(), 0);
+    done(&mut device, &exercise, exercise.job(1, &[0, 1, 2]));
+    assert_eq!(n_segments(), 1);
+    done(&mut device, &exercise, exercise.job(2, &[0, 1, 2]));
+    drop(device);
+    assert_eq!(n_segments(), 1, "the second epoch knew it all");
 }
 
 /// A model of a device on which every job takes this long.
@@ -146,7 +246,7 @@ impl Store for Breaking {
         offset: u64,
         len: u32,
         dst: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Age, StoreError> {
         assert!(self.is_broken.swap(true, Ordering::Relaxed), "broken on purpose");
         self.files.read(path, offset, len, dst)
     }
@@ -170,6 +270,50 @@ fn a_worker_that_breaks_costs_its_job_and_no_other() {
     let reason = server.poll(PATIENCE).unwrap().result.unwrap_err();
     assert!(reason.starts_with("a worker broke"), "{reason}");
     assert!(server.poll(PATIENCE).unwrap().result.is_ok());
+}
+
+/// A store whose machine fails to read one file of the data set, once.
+#[derive(Debug)]
+struct Failing {
+    files: FileStore,
+    n_before: AtomicU32,
+}
+
+impl Store for Failing {
+    fn read(
+        &self,
+        path: &str,
+        offset: u64,
+        len: u32,
+        dst: &mut Vec<u8>,
+    ) -> Result<Age, StoreError> {
+        if self.n_before.fetch_sub(1, Ordering::Relaxed) == 0 {
+            // EMFILE: too many open files.
+            let source = std::io::Error::from_raw_os_error(24);
+            return Err(StoreError { path: path.into(), source });
+        }
+        self.files.read(path, offset, len, dst)
+    }
+
+    fn probe(&self, path: &str) -> Result<(), StoreError> {
+        self.files.probe(path)
+    }
+}
+
+#[test]
+fn a_machine_that_fails_makes_a_job_fail_and_no_sample_bad() {
+    let (_dir, exercise) = exercise();
+    let files = FileStore::new(exercise.root()).unwrap();
+    let store = Failing { files, n_before: AtomicU32::new(1) };
+    let config =
+        ServerConfig { name: "test".into(), emulated: false, n_workers: 2, n_slots: 2 };
+    let mut server = Server::start(config, store, NoCosts).unwrap();
+    server.open(exercise.session()).unwrap();
+    server.submit(exercise.job(0, &[0, 1, 2])).unwrap();
+    server.submit(exercise.job(1, &[0, 1, 2])).unwrap();
+    let reason = server.poll(PATIENCE).unwrap().result.err().unwrap_or_default();
+    assert!(reason.contains("Too many open files"), "{reason}");
+    assert!(server.poll(PATIENCE).unwrap().result.unwrap().bad.is_empty());
 }
 
 /// The program, killed if a test ends without it.
@@ -213,6 +357,8 @@ impl Drop for Agent {
 fn command(listen: &str, root: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bothends-agent"));
     command.args(["--listen", listen, "--data-root", root.to_str().unwrap()]).args(more);
+    // Nothing of a test stays in the user's.
+    command.args(["--cache", "off"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -241,6 +387,30 @@ fn the_program_conforms_over_every_wire_and_leaves_nothing() {
         assert!(agent.end().success(), "{scheme}");
         assert!(!place.exists(), "{scheme} left {}", place.display());
     }
+}
+
+/// Where one batch of the exercise fits, 1.8 MB, the program does all the same; where none does it
+/// says so.
+#[test]
+fn a_program_with_little_memory_conforms_or_says_what_is_too_large() {
+    let (dir, exercise) = exercise();
+    let listen = format!("unix://{}", dir.path().join("door").display());
+    let agent = Agent::start(&listen, exercise.root(), &["--memory", "2"]);
+    let address = agent.url.parse().unwrap();
+    let mut device = connect(&address, &ConnectOptions::default()).unwrap();
+    conformance::all(&mut *device, &exercise);
+    drop((device, agent));
+
+    // The first one's data are not all there any more.
+    let (dir, exercise) = self::exercise();
+    let listen = format!("unix://{}", dir.path().join("door").display());
+    let agent = Agent::start(&listen, exercise.root(), &["--memory", "1"]);
+    let address = agent.url.parse().unwrap();
+    let mut device = connect(&address, &ConnectOptions::default()).unwrap();
+    device.hello().unwrap();
+    let refused = device.open(&exercise.session()).unwrap_err();
+    let CsdError::SessionRefused { reason } = refused else { panic!("{refused}") };
+    assert!(reason.contains("at most 1048576; use a smaller batch size"), "{reason}");
 }
 
 #[test]
@@ -284,4 +454,8 @@ fn what_cannot_be_served_is_one_line_and_the_right_status() {
 
     let (status, _) = refusal("tcp://127.0.0.1:0", dir.path(), &["--cores", "0"]);
     assert_eq!(status, Some(2));
+
+    let (status, words) = refusal("tcp://127.0.0.1:0", dir.path(), &["--memory", "0"]);
+    assert_eq!(status, Some(2));
+    assert!(words.contains("give MiB, 1 or more, or auto"), "{words}");
 }

@@ -21,10 +21,9 @@ use self::cases::Case;
 use self::peers::Peers;
 pub use self::peers::{Peer, PeersCommand};
 use self::work::{Images, Timed, measure};
-use crate::BenchError;
-use crate::ops::Tell;
 use crate::table::{aligned, cell};
 use crate::timing::median;
+use crate::{BenchError, Tell};
 
 /// What is measured.
 #[derive(Debug, Clone)]

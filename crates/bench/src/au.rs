@@ -9,6 +9,7 @@
 //! [`highest`] is the rule; `scripts/peers/sustained.py` has the same for other loaders, and
 //! a test (`tests/peers_rule.rs`) plays both over the same curves.
 
+use bothends_figures::Seen;
 use serde::Serialize;
 
 use crate::table::{aligned, cell};
@@ -30,25 +31,6 @@ const MOST_PROBES: usize = 24;
 /// The lowest rate that is tried, as a part of the first: a slower accelerator is no answer,
 /// and would take minutes for its steps.
 const LOWEST: f64 = 1.0 / 64.0;
-
-/// What was seen while an accelerator was fed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Seen {
-    /// Steps, the first and the last included, though these do not count.
-    pub n_steps: u32,
-    /// Computing ÷ (computing + waiting), in 0..=1; `None` for an accelerator without a rate.
-    pub utilisation: Option<f64>,
-    /// Samples that it got in a second.
-    pub images_per_s: f64,
-    /// 99 of 100 batches were waited for no longer, in milliseconds.
-    pub p99_wait_ms: f64,
-    /// Processor time of this process for a sample; `None` where the kernel does not say.
-    pub cpu_ms_per_image: Option<f64>,
-    /// Processor time of emulated devices' processes for a sample; `None` without any.
-    pub device_cpu_ms_per_image: Option<f64>,
-    /// The most memory of this process.
-    pub peak_pss_bytes: Option<u64>,
-}
 
 /// An accelerator to feed.
 #[derive(Debug, Clone, PartialEq)]
@@ -177,13 +159,6 @@ impl Search {
 
 // ---- the whole measurement ------------------------------------------------------------------
 
-/// What is measured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AuBench {
-    /// The accelerators whose utilisation is asked for.
-    pub accelerators: Vec<Accelerator>,
-}
-
 /// What came out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AuResult {
@@ -200,35 +175,33 @@ pub struct AuResult {
 /// What feeds an accelerator of a rate, or one that takes every batch at once.
 pub type Feed<'a, E> = &'a mut dyn FnMut(Option<f64>) -> Result<Seen, E>;
 
-impl AuBench {
-    /// Measures; `feed` does the work, `tell` hears what comes next.
-    ///
-    /// # Errors
-    /// What `feed` returns.
-    pub fn run<E>(
-        &self,
-        feed: Feed<'_, E>,
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<AuResult, E> {
-        tell("what the loader makes when nothing holds it up");
-        let unpaced = feed(None)?;
-        let mut accelerators = Vec::new();
-        for Accelerator { name, images_per_s: rate } in &self.accelerators {
-            tell(&format!("{name}: {rate:.0} images/s"));
-            let seen = feed(Some(*rate))?;
-            let fed = Fed { name: name.clone(), rate_images_per_s: *rate, seen };
-            accelerators.push(fed);
-        }
-        let mut last = None;
-        let sustained = highest(unpaced.images_per_s, &mut |rate| {
-            tell(&format!("the highest rate: does {rate:.0} images/s pass?"));
-            let seen = feed(Some(rate))?;
-            last = Some(seen);
-            Ok(seen.utilisation.unwrap_or(0.0))
-        })?;
-        let at_sustained = last.filter(|_| sustained.rate_images_per_s.is_some());
-        Ok(AuResult { unpaced, accelerators, sustained, at_sustained })
+/// Measures with the accelerators whose utilisation is asked for; `feed` does the work, `tell`
+/// hears what comes next.
+///
+/// # Errors
+/// What `feed` returns.
+pub fn measure<E>(
+    asked: &[Accelerator],
+    feed: Feed<'_, E>,
+    tell: &mut dyn FnMut(&str),
+) -> Result<AuResult, E> {
+    tell("what the loader makes when nothing holds it up");
+    let unpaced = feed(None)?;
+    let mut accelerators = Vec::new();
+    for Accelerator { name, images_per_s: rate } in asked {
+        tell(&format!("{name}: {rate:.0} images/s"));
+        let seen = feed(Some(*rate))?;
+        accelerators.push(Fed { name: name.clone(), rate_images_per_s: *rate, seen });
     }
+    let mut last = None;
+    let sustained = highest(unpaced.images_per_s, &mut |rate| {
+        tell(&format!("the highest rate: does {rate:.0} images/s pass?"));
+        let seen = feed(Some(rate))?;
+        last = Some(seen);
+        Ok(seen.utilisation.unwrap_or(0.0))
+    })?;
+    let at_sustained = last.filter(|_| sustained.rate_images_per_s.is_some());
+    Ok(AuResult { unpaced, accelerators, sustained, at_sustained })
 }
 
 impl AuResult {
@@ -392,7 +365,7 @@ mod tests {
             name: images_per_s.to_string(),
             images_per_s,
         };
-        let bench = AuBench { accelerators: vec![accelerator(300.0), accelerator(4e3)] };
+        let asked = [accelerator(300.0), accelerator(4e3)];
         let curve = ideal(1000.0);
         let mut feed = |rate: Option<f64>| {
             Ok::<_, ()>(Seen {
@@ -406,7 +379,7 @@ mod tests {
             })
         };
         let mut told = Vec::new();
-        let result = bench.run(&mut feed, &mut |text| told.push(text.to_owned()));
+        let result = measure(&asked, &mut feed, &mut |text| told.push(text.to_owned()));
         let result = result.unwrap();
         let seen = result.accelerators.iter().map(|fed| fed.seen.utilisation);
         assert_eq!(seen.collect::<Vec<_>>(), [Some(1.0), Some(0.25)]);

@@ -14,11 +14,10 @@ use bothends_io::{
 };
 use serde::Serialize;
 
-use crate::BenchError;
-use crate::ops::Tell;
 use crate::records::DataSet;
 use crate::table::{aligned, cell};
 use crate::timing::{median, process_cpu_ns};
+use crate::{BenchError, Tell};
 
 /// Files that stay open, as in a run.
 const MOST_OPEN: usize = 64;

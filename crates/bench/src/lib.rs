@@ -9,17 +9,14 @@
 //! with other programs, where it is given one; `scripts/bench-engine` does it for whole
 //! samples. Nothing is printed.
 //!
-//! Reading order: `records` is what is worked on; `timing` the clocks and the medians; `ops`
-//! with `boxes`, `stages` and `rates`; `alone`; `io`; `au`; `table` aligns text.
+//! Reading order: `records` is what is worked on; `timing` the clocks and the medians; `ops`;
+//! `alone`; `io`; `au`; `table` aligns text.
 
 mod error;
 mod records;
 mod timing;
 
-pub mod boxes;
 pub mod ops;
-mod rates;
-mod stages;
 
 pub mod alone;
 
@@ -30,3 +27,6 @@ pub mod au;
 mod table;
 
 pub use error::BenchError;
+
+/// Told what is going on, every now and then.
+pub type Tell<'a> = &'a mut dyn FnMut(&str);

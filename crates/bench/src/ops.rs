@@ -1,52 +1,31 @@
 //! `bench ops`: records in memory become samples, with everything else left out.
 //!
 //! A *contender* is a way to do the same work: numerics, with or without entry points, a
-//! level of kernels. Read `stages.rs` (one thread, and where the time goes) and `rates.rs`
-//! (many threads) next.
+//! level of kernels. Read `contender.rs` first, `stages.rs` (one thread, and where the time goes)
+//! and `rates.rs` (many threads) next.
+
+pub mod boxes;
+mod contender;
+mod rates;
+mod stages;
 
 use std::path::PathBuf;
 
 use bothends_core::ids::EpochIdx;
 use bothends_core::recipe::{Decision, Numerics, Recipe, Size};
-use bothends_ops::jpeg::Stage;
+use bothends_ops::Pipeline;
 pub use bothends_ops::kernels::Level;
-use bothends_ops::{OpsError, Pipeline, Scratch};
 use serde::Serialize;
 
-use crate::BenchError;
-use crate::rates;
-use crate::records::{DataSet, Records, shape};
-use crate::stages;
-use crate::table::{aligned, cell};
+use self::contender::{Contender, learn, mean_value};
+use self::rates::Turns;
+use crate::records::{DataSet, Records};
+use crate::table::{aligned, cell, word};
+use crate::{BenchError, Tell};
 
-pub use crate::rates::Rate;
-pub use crate::stages::{SampleTime, StageTimes};
-
-/// Told what is going on, every now and then.
-pub type Tell<'a> = &'a mut dyn FnMut(&str);
-
-/// What a decoder is given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Form {
-    /// A file that has never been seen: entry points are made on the way.
-    First,
-    /// A file, and the entry points that an earlier visit left.
-    Index,
-    /// The row groups that a store has of what is needed of it. Files that cannot be packed
-    /// are what they were.
-    Store,
-}
-
-/// How often boxes are drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Draw {
-    /// Those of epoch 0 for every pass: the same work as that of a program that is given them.
-    Once,
-    /// Every pass of [`Part::Rates`] is an epoch of its own: the same work as a run's.
-    EveryPass,
-}
+pub use self::contender::Form;
+pub use self::rates::{Draw, Rate};
+pub use self::stages::{SampleTime, StageTimes};
 
 /// A part of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,7 +143,9 @@ impl OpsBench {
         };
         let mut rates = vec![Vec::new(); contenders.len()];
         if has(Part::Rates) {
-            rates = rates::measure(&contenders, &records, self, tell)?;
+            let (draw, threads) = (self.draw, self.threads.as_slice());
+            let turns = Turns { draw, threads, passes: self.passes };
+            rates = rates::measure(&contenders, &records, &turns, tell)?;
         }
         let mut alone = alone.into_iter();
         let variants = contenders.iter().zip(means).zip(rates);
@@ -205,7 +186,8 @@ impl OpsBench {
         let mut contenders = Vec::new();
         for &numerics in &self.numerics {
             let recipe = self.recipe.clone().with_numerics(numerics);
-            let pipeline = Pipeline::new(&recipe, recipe.views(shape(data)?)?);
+            let pipeline =
+                Pipeline::new(&recipe, recipe.views(data.table.record_shape()?)?);
             let any = Size { height: 500, width: 500 };
             let key = records.key(0, EpochIdx(0));
             let crop = pipeline.crop_of(key, any, &mut Decision::default());
@@ -225,83 +207,6 @@ impl OpsBench {
         }
         Ok(contenders)
     }
-}
-
-/// One way to do the work.
-#[derive(Debug)]
-pub(crate) struct Contender {
-    pipeline: Pipeline,
-    numerics: Numerics,
-    form: Form,
-    level: Level,
-    pub(crate) has_stages: bool,
-}
-
-/// A contender on one thread, with its memory.
-#[derive(Debug)]
-pub(crate) struct Worker<'a> {
-    contender: &'a Contender,
-    records: &'a Records,
-    /// Whose random numbers are used.
-    pub(crate) epoch: EpochIdx,
-    scratch: Scratch,
-    sample: Vec<u8>,
-}
-
-impl<'a> Worker<'a> {
-    pub(crate) fn new(contender: &'a Contender, records: &'a Records) -> Self {
-        let sample = vec![0; contender.pipeline.sample_bytes()];
-        let scratch = Scratch::new(contender.level);
-        Self { contender, records, epoch: EpochIdx(0), scratch, sample }
-    }
-
-    /// Makes the sample of record `idx`, as far as `stage`.
-    pub(crate) fn make(&mut self, idx: usize, stage: Stage) -> Result<(), BenchError> {
-        let Self { contender, records, epoch, scratch, sample } = self;
-        let (pipeline, key) = (&contender.pipeline, records.key(idx, *epoch));
-        let bad = |source: OpsError| BenchError::BadSample {
-            record: records.name(idx).to_owned(),
-            source,
-        };
-        let record = match contender.form {
-            Form::First => records.record(idx),
-            Form::Index => records.visited(idx),
-            Form::Store => records.stored(idx, pipeline, key).map_err(bad)?,
-        };
-        let made = match stage {
-            Stage::Sample => pipeline.run(scratch, key, record, sample),
-            Stage::Tables | Stage::Entropy | Stage::Planes => {
-                pipeline.run_until(stage, scratch, key, record)
-            }
-        };
-        made.map_err(bad)
-    }
-}
-
-/// What a first visit leaves to know about each record.
-fn learn(contender: &Contender, records: &Records) -> Result<Vec<Vec<u8>>, BenchError> {
-    let first = Contender {
-        pipeline: contender.pipeline.clone(),
-        form: Form::First,
-        ..*contender
-    };
-    let mut worker = Worker::new(&first, records);
-    let learnt = (0..records.len()).map(|idx| {
-        worker.make(idx, Stage::Sample)?;
-        Ok(worker.scratch.new_entry_points().to_vec())
-    });
-    learnt.collect()
-}
-
-fn mean_value(contender: &Contender, records: &Records) -> Result<f64, BenchError> {
-    let mut worker = Worker::new(contender, records);
-    let (mut sum, mut n) = (0_u64, 0_usize);
-    for idx in 0..records.len() {
-        worker.make(idx, Stage::Sample)?;
-        sum += worker.sample.iter().map(|&value| u64::from(value)).sum::<u64>();
-        n += worker.sample.len();
-    }
-    Ok(sum as f64 / n.max(1) as f64)
 }
 
 impl OpsResult {
@@ -368,16 +273,8 @@ const LEGEND: [&str; 7] = [
 
 impl VariantResult {
     fn cells(&self) -> Vec<String> {
-        let numerics = match self.numerics {
-            Numerics::Exact => "exact",
-            Numerics::Planar => "planar",
-        };
-        let form = match self.form {
-            Form::First => "first",
-            Form::Index => "index",
-            Form::Store => "store",
-        };
-        let mut cells = [numerics, form, self.kernels].map(str::to_owned).to_vec();
+        let kernels = self.kernels.to_owned();
+        let mut cells = vec![word(self.numerics), word(self.form), kernels];
         let sample = self.sample;
         cells.push(cell(sample.map(|sample| sample.best_us), 1));
         cells.push(cell(sample.map(|sample| sample.median_us), 1));

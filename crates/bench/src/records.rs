@@ -1,12 +1,11 @@
 //! The records that are worked on: found like a run finds them, read once, kept in memory.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
-use bothends_core::recipe::RecordShape;
 use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
 use bothends_dataset::Table;
 use bothends_io::Folder;
@@ -26,15 +25,9 @@ impl DataSet {
     /// Lists the data set at `path`, its first `limit` samples.
     pub(crate) fn open(path: &Path, limit: Option<u64>) -> Result<Self, BenchError> {
         let failed = |source| BenchError::Data { path: path.to_owned(), source };
-        let (root, target) = if fs::metadata(path).map_err(failed)?.is_dir() {
-            (path.to_owned(), String::new())
-        } else {
-            let name = path.file_name().and_then(|name| name.to_str());
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let target = name.unwrap_or_default().to_owned();
-            (parent.unwrap_or(Path::new(".")).to_owned(), target)
-        };
-        let found = bothends_dataset::find(&Folder(root.clone()), &target)?;
+        let (folder, target) = Folder::around(path).map_err(failed)?;
+        let found = bothends_dataset::find(&folder, &target)?;
+        let root = folder.0;
         Ok(Self { root, table: found.table.first(limit.unwrap_or(u64::MAX)) })
     }
 
@@ -88,6 +81,11 @@ impl Records {
 
     pub(crate) fn name(&self, idx: usize) -> &str {
         &self.names[idx]
+    }
+
+    /// How a sample of record `idx` that cannot be made is told.
+    pub(crate) fn bad_sample(&self, idx: usize) -> impl Fn(OpsError) -> BenchError {
+        move |source| BenchError::BadSample { record: self.names[idx].clone(), source }
     }
 
     /// Record `idx` as if it had never been seen.
@@ -157,9 +155,4 @@ pub(crate) fn read_record(
     File::open(&path)
         .and_then(|file| file.read_exact_at(dst, extent.offset))
         .map_err(|source| BenchError::Data { path, source })
-}
-
-/// What a recipe may know of the records.
-pub(crate) fn shape(data: &DataSet) -> Result<RecordShape, BenchError> {
-    Ok(data.table.record_shape()?)
 }

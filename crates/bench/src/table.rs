@@ -1,5 +1,7 @@
 //! Results as aligned plain text for a terminal. Nothing here is computed.
 
+use std::fmt::Debug;
+
 /// Columns as wide as their widest cell: the first `n_left` to the left, the others to the
 /// right. Each line ends in a line break.
 pub(crate) fn aligned(lines: &[Vec<String>], n_left: usize) -> String {
@@ -23,6 +25,11 @@ pub(crate) fn aligned(lines: &[Vec<String>], n_left: usize) -> String {
 /// A figure with its places after the point, or a dash where there is none.
 pub(crate) fn cell(value: Option<f64>, places: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.places$}"))
+}
+
+/// A choice as it is typed, and as JSON has it.
+pub(crate) fn word(choice: impl Debug) -> String {
+    format!("{choice:?}").to_lowercase()
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use bothends_bench::BenchError;
-use bothends_bench::boxes::boxes;
 use bothends_bench::io::IoBench;
+use bothends_bench::ops::boxes::boxes;
 use bothends_bench::ops::{Draw, Form, Level, OpsBench, Part};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::draw::random_resized_crop;

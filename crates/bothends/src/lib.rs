@@ -39,14 +39,14 @@
 //! * **Many consumers**: [`Loader::begin`] deals an epoch to as many as are asked for, each on
 //!   a thread of its own if it likes ([`Deal`]).
 //! * **Errors** are one enum, [`RuntimeError`]; each says in a line what happened and what
-//!   helps. Its texts name flags of the command line; [`in_keys`] makes options of them.
+//!   helps, with the names that options have here.
 //!
 //! `examples/` beside this crate is a course in five small programs. What lies below, epochs
 //! without a loader among it, is `bothends_runtime`'s; this crate holds no code.
 
 pub use bothends_core::{digest, ids, objective, plan, recipe, select, tensor};
 pub use bothends_runtime::{
-    BadPolicy, Batch, Deal, DeviceSpec, DeviceStats, Loader, LoaderStats, Mixed,
-    PageCacheUse, Polled, RankConfig, ReadConfig, ReaderKind, Row, RunConfig,
-    RuntimeError, SideIndexUse, Skipped, Stall, in_keys, options,
+    BadPolicy, Batch, Deal, DeviceSpec, DeviceStats, Loader, LoaderStats, Mixed, Notes,
+    PageCacheUse, Polled, RankConfig, Ranks, ReadConfig, ReaderKind, Row, RunConfig,
+    RuntimeError, SideIndexUse, Skipped, Stall, options, options_among,
 };

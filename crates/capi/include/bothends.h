@@ -163,7 +163,8 @@ void be_text_release(char *text);
 //
 // `data` (path of the data set) and `recipe` (a built-in recipe's name, a file, or the recipe
 // itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
-// `repeat`, `workers` ("auto"), `csds` (a list of devices), `key_file`, `strategy` ("ordered"),
+// `repeat`, `workers` ("auto": one per core, divided by the launcher's ranks on this machine),
+// `csds` (a list of devices), `require_devices` (false), `key_file`, `strategy` ("ordered"),
 // `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
 // "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
 // ("raise", "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
@@ -193,11 +194,13 @@ be_status be_loader_state(const be_loader *loader,
                           char **out);
 
 // Goes on from a state of this or another process, also of another number of workers,
-// devices or ranks. The epoch that runs is cancelled.
+// devices or ranks. The epoch that runs is cancelled. The text is as `be_loader_state` wrote it, byte
+// for byte; damage to one of version 1, which has no checksum, may go unseen.
 //
 // # Safety
 // `state` ends with a zero byte.
-be_status be_loader_load_state(const be_loader *loader, const char *state);
+be_status be_loader_load_state(const be_loader *loader,
+                               const char *state);
 
 // Batches that each of `consumers` gets in a whole epoch.
 be_status be_loader_n_batches(const be_loader *loader, uint32_t consumers, uint32_t *out);
@@ -223,11 +226,18 @@ void be_loader_close(be_loader *loader);
 // milliseconds; 0 looks and does not wait, `BE_FOREVER` has no limit. Answers `BE_BATCH`
 // with the batch in `out`, `BE_PENDING`, `BE_END`, or an error, after which the epoch has
 // ended: `BE_ERROR_OPTIONS` where the loader began another epoch meanwhile, or was closed.
+// `be_epoch_cancel` ends the wait.
 // Release every batch with `be_batch_release`.
 be_status be_epoch_next(const be_epoch *epoch,
                         uint32_t consumer,
                         uint32_t timeout_ms,
                         be_batch **out);
+
+// Cancels what is left of the epoch: whoever is inside `be_epoch_next`, or enters it, is answered
+// `BE_END` within a tenth of a second. Any thread may call it, and a signal handler: it sets a flag
+// and nothing else. NULL is nothing to do. The loader still knows how far its consumers have come:
+// `be_loader_state` is where to go on. Release the epoch with `be_epoch_close` all the same.
+void be_epoch_cancel(const be_epoch *epoch);
 
 // Cancels what is left of the epoch and releases it; nobody may be inside `be_epoch_next`.
 // NULL is nothing to do. The loader still knows how far its consumers have come. Batches of
@@ -235,8 +245,8 @@ be_status be_epoch_next(const be_epoch *epoch,
 void be_epoch_close(be_epoch *epoch);
 
 // The first byte of the first sample, at a multiple of 4096: samples lie one behind the
-// other, `be_batch_sample_bytes` apart, masked rows as zeros. It is valid until the batch is
-// released, and never written again before. NULL when `batch` is.
+// other, `be_batch_sample_bytes` apart; a masked row is a black image, normalised as all are. It is
+// valid until the batch is released, and never written again before. NULL when `batch` is.
 const void *be_batch_data(const be_batch *batch);
 
 // Bytes of all rows; 0 when `batch` is NULL.

@@ -96,8 +96,8 @@ impl be_batch {
 }
 
 /// The first byte of the first sample, at a multiple of 4096: samples lie one behind the
-/// other, `be_batch_sample_bytes` apart, masked rows as zeros. It is valid until the batch is
-/// released, and never written again before. NULL when `batch` is.
+/// other, `be_batch_sample_bytes` apart; a masked row is a black image, normalised as all are. It is
+/// valid until the batch is released, and never written again before. NULL when `batch` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_data(batch: Option<&be_batch>) -> *const c_void {
     let data = door(|| Ok(given(batch, "batch")?.batch.bytes().as_ptr().cast()));

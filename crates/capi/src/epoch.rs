@@ -7,7 +7,8 @@
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bothends_runtime::{Deal, Home, Polled};
 
@@ -19,6 +20,9 @@ use crate::status::{Refusal, answer, be_status, door};
 /// As `timeout_ms`: without end.
 pub const BE_FOREVER: u32 = u32::MAX;
 
+/// How long a wait goes on before it is looked whether the epoch was cancelled.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// An epoch that was begun. Its consumers may call from threads of their own.
 #[derive(Debug)]
 pub struct be_epoch {
@@ -26,12 +30,14 @@ pub struct be_epoch {
     deal: Arc<Deal>,
     consumers: u32,
     form: Arc<Form>,
+    is_cancelled: AtomicBool,
 }
 
 /// The next batch of `consumer` (from 0), waiting for it no longer than `timeout_ms`
 /// milliseconds; 0 looks and does not wait, `BE_FOREVER` has no limit. Answers `BE_BATCH`
 /// with the batch in `out`, `BE_PENDING`, `BE_END`, or an error, after which the epoch has
 /// ended: `BE_ERROR_OPTIONS` where the loader began another epoch meanwhile, or was closed.
+/// `be_epoch_cancel` ends the wait.
 /// Release every batch with `be_batch_release`.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_epoch_next(
@@ -50,20 +56,42 @@ pub extern "C" fn be_epoch_next(
             );
             return Err(Refusal::argument(line));
         }
-        let patience = Duration::from_millis(timeout_ms.into());
+        let began = Instant::now();
+        let patience = match timeout_ms {
+            BE_FOREVER => Duration::MAX,
+            milliseconds => Duration::from_millis(milliseconds.into()),
+        };
         loop {
-            match epoch.deal.poll(consumer, patience)? {
+            // A flag alone; nothing else is published with it.
+            if epoch.is_cancelled.load(Ordering::Relaxed) {
+                epoch.deal.cancel();
+                return Ok(be_status::BE_END);
+            }
+            let left = patience.saturating_sub(began.elapsed());
+            match epoch.deal.poll(consumer, left.min(LOOK))? {
                 Polled::Batch(batch) => {
                     let batch = be_batch::new(epoch.home, batch, &epoch.form);
                     *out = Some(Box::new(batch));
                     return Ok(be_status::BE_BATCH);
                 }
                 Polled::End => return Ok(be_status::BE_END),
-                Polled::Pending if timeout_ms == BE_FOREVER => {}
+                Polled::Pending if left > LOOK => {}
                 Polled::Pending => return Ok(be_status::BE_PENDING),
             }
         }
     })
+}
+
+/// Cancels what is left of the epoch: whoever is inside `be_epoch_next`, or enters it, is answered
+/// `BE_END` within a tenth of a second. Any thread may call it, and a signal handler: it sets a flag
+/// and nothing else. NULL is nothing to do. The loader still knows how far its consumers have come:
+/// `be_loader_state` is where to go on. Release the epoch with `be_epoch_close` all the same.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_epoch_cancel(epoch: Option<&be_epoch>) {
+    // No `door`: what a handler may call is little, and nothing here can panic.
+    if let Some(epoch) = epoch {
+        epoch.is_cancelled.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Cancels what is left of the epoch and releases it; nobody may be inside `be_epoch_next`.
@@ -82,6 +110,7 @@ pub extern "C" fn be_epoch_close(epoch: Option<Box<be_epoch>>) {
 
 impl be_epoch {
     pub(crate) fn new(deal: Arc<Deal>, consumers: u32, form: Arc<Form>) -> Self {
-        Self { home: Home::here(), deal, consumers, form }
+        let is_cancelled = AtomicBool::new(false);
+        Self { home: Home::here(), deal, consumers, form, is_cancelled }
     }
 }

@@ -9,7 +9,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bothends_runtime::{Home, Loader, options};
+use bothends_runtime::{Home, Loader, Ranks, options_among};
 
 use crate::epoch::be_epoch;
 use crate::held::Form;
@@ -31,7 +31,8 @@ pub struct be_loader {
 ///
 /// `data` (path of the data set) and `recipe` (a built-in recipe's name, a file, or the recipe
 /// itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
-/// `repeat`, `workers` ("auto"), `csds` (a list of devices), `key_file`, `strategy` ("ordered"),
+/// `repeat`, `workers` ("auto": one per core, divided by the launcher's ranks on this machine),
+/// `csds` (a list of devices), `require_devices` (false), `key_file`, `strategy` ("ordered"),
 /// `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
 /// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
 /// ("raise", "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
@@ -48,7 +49,8 @@ pub unsafe extern "C" fn be_loader_open(
         let out = given(out, "out")?.write(None);
         // SAFETY: C gives text that ends.
         let json = unsafe { text(options_json, "options_json") }?;
-        let loader = Loader::open(options(json)?)?;
+        let ranks = Ranks::told_by(|variable| std::env::var(variable).ok());
+        let loader = Loader::open(options_among(json, ranks)?)?;
         let form = Arc::new(Form::new(&loader));
         let loader = Mutex::new(loader);
         *out = Some(Box::new(be_loader { home: Home::here(), loader, form }));
@@ -92,11 +94,7 @@ pub extern "C" fn be_loader_epoch(
     loader: Option<&be_loader>,
     out: Option<&mut MaybeUninit<u32>>,
 ) -> be_status {
-    answer(|| {
-        let out = given(out, "out")?;
-        out.write(given(loader, "loader")?.turn()?.epoch());
-        Ok(be_status::BE_OK)
-    })
+    tell(loader, out, |loader| Ok(loader.epoch()))
 }
 
 /// Where the consumers are, as text of at most 1 kB (with strategy `ordered`): batches that
@@ -106,16 +104,12 @@ pub extern "C" fn be_loader_state(
     loader: Option<&be_loader>,
     out: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> be_status {
-    answer(|| {
-        let out = given(out, "out")?;
-        out.write(std::ptr::null_mut());
-        hand_over(given(loader, "loader")?.turn()?.state()?, out);
-        Ok(be_status::BE_OK)
-    })
+    tell_text(loader, out, |loader| Ok(loader.state()?))
 }
 
 /// Goes on from a state of this or another process, also of another number of workers,
-/// devices or ranks. The epoch that runs is cancelled.
+/// devices or ranks. The epoch that runs is cancelled. The text is as `be_loader_state` wrote it, byte
+/// for byte; damage to one of version 1, which has no checksum, may go unseen.
 ///
 /// # Safety
 /// `state` ends with a zero byte.
@@ -140,11 +134,7 @@ pub extern "C" fn be_loader_n_batches(
     consumers: u32,
     out: Option<&mut MaybeUninit<u32>>,
 ) -> be_status {
-    answer(|| {
-        let out = given(out, "out")?;
-        out.write(given(loader, "loader")?.turn()?.n_batches(consumers)?);
-        Ok(be_status::BE_OK)
-    })
+    tell(loader, out, |loader| Ok(loader.n_batches(consumers)?))
 }
 
 /// Samples of the data set, repetitions included.
@@ -153,11 +143,7 @@ pub extern "C" fn be_loader_n_samples(
     loader: Option<&be_loader>,
     out: Option<&mut MaybeUninit<u64>>,
 ) -> be_status {
-    answer(|| {
-        let out = given(out, "out")?;
-        out.write(given(loader, "loader")?.turn()?.n_samples());
-        Ok(be_status::BE_OK)
-    })
+    tell(loader, out, |loader| Ok(loader.n_samples()))
 }
 
 /// Classes that have a name: labels are below it. 0 where the data have none.
@@ -166,11 +152,7 @@ pub extern "C" fn be_loader_n_classes(
     loader: Option<&be_loader>,
     out: Option<&mut MaybeUninit<usize>>,
 ) -> be_status {
-    answer(|| {
-        let out = given(out, "out")?;
-        out.write(given(loader, "loader")?.turn()?.class_names().len());
-        Ok(be_status::BE_OK)
-    })
+    tell(loader, out, |loader| Ok(loader.class_names().len()))
 }
 
 /// The name of a class by its label. Release it with `be_text_release`.
@@ -180,17 +162,13 @@ pub extern "C" fn be_loader_class_name(
     label: usize,
     out: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> be_status {
-    answer(|| {
-        let out = given(out, "out")?;
-        out.write(std::ptr::null_mut());
-        let loader = given(loader, "loader")?.turn()?;
+    tell_text(loader, out, |loader| {
         let names = loader.class_names();
         let no_class = || {
             let line = format!("`label` is {label}; there are {} classes", names.len());
             Refusal::argument(line)
         };
-        hand_over((*names.get(label).ok_or_else(no_class)?).to_owned(), out);
-        Ok(be_status::BE_OK)
+        Ok((*names.get(label).ok_or_else(no_class)?).to_owned())
     })
 }
 
@@ -201,13 +179,8 @@ pub extern "C" fn be_loader_stats(
     loader: Option<&be_loader>,
     out: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> be_status {
-    answer(|| {
-        let out = given(out, "out")?;
-        out.write(std::ptr::null_mut());
-        let stats = given(loader, "loader")?.turn()?.stats();
-        let json = serde_json::to_string(&stats).map_err(|e| Refusal::bug(&e))?;
-        hand_over(json, out);
-        Ok(be_status::BE_OK)
+    tell_text(loader, out, |loader| {
+        serde_json::to_string(&loader.stats()).map_err(|e| Refusal::bug(&e))
     })
 }
 
@@ -219,6 +192,33 @@ pub extern "C" fn be_loader_close(loader: Option<Box<be_loader>>) {
         drop(loader);
         Ok(())
     });
+}
+
+/// A door that asks the loader for one thing.
+fn tell<T>(
+    loader: Option<&be_loader>,
+    out: Option<&mut MaybeUninit<T>>,
+    what: impl FnOnce(&mut Loader) -> Result<T, Refusal>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?;
+        out.write(what(&mut *given(loader, "loader")?.turn()?)?);
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// The same for text; `out` is NULL after an error.
+fn tell_text(
+    loader: Option<&be_loader>,
+    out: Option<&mut MaybeUninit<*mut c_char>>,
+    what: impl FnOnce(&mut Loader) -> Result<String, Refusal>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?;
+        out.write(std::ptr::null_mut());
+        hand_over(what(&mut *given(loader, "loader")?.turn()?)?, out);
+        Ok(be_status::BE_OK)
+    })
 }
 
 impl be_loader {

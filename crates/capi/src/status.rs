@@ -13,8 +13,8 @@ use std::ffi::{CStr, CString, c_char};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bothends_core::one_line;
-use bothends_runtime::{ErrorKind, RuntimeError, in_keys};
+use bothends_core::setting::Setting;
+use bothends_runtime::{ErrorKind, RuntimeError, one_line_with};
 
 /// Version of this interface: it grows by one when a program compiled with an older header
 /// would no longer work.
@@ -93,15 +93,19 @@ impl Refusal {
 
 impl From<RuntimeError> for Refusal {
     fn from(error: RuntimeError) -> Self {
-        let line = in_keys(&one_line(&error));
-        Self { status: code(&error), line: in_functions(&line) }
+        Self { status: code(&error), line: one_line_with(&error, name) }
     }
 }
 
-/// What a loader's methods are called here.
-fn in_functions(line: &str) -> String {
-    let line = line.replace("load_state_dict", "be_loader_load_state");
-    line.replace("state_dict", "be_loader_state")
+/// What a setting is called here: a loader's methods are functions.
+fn name(setting: Setting) -> &'static str {
+    if setting == Setting::SaveState {
+        "be_loader_state"
+    } else if setting == Setting::LoadState {
+        "be_loader_load_state"
+    } else {
+        setting.key()
+    }
 }
 
 fn code(error: &RuntimeError) -> be_status {
@@ -166,6 +170,8 @@ pub extern "C" fn be_abi_version() -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use bothends_core::resume::Resume;
+
     use super::*;
 
     fn last() -> String {
@@ -181,15 +187,16 @@ mod tests {
 
     #[test]
     fn a_line_names_what_c_has_and_every_cause() {
-        let error = RuntimeError::CannotResume {
-            why: "give what --checkpoint wrote to --resume, with --on-bad skip"
-                .to_owned(),
-        };
+        let error =
+            RuntimeError::CannotResume { why: "the state is of another run".to_owned() };
         let status = answer(|| Err(error.into()));
         assert_eq!(status, be_status::BE_ERROR_STATE);
-        let line = "cannot resume: give what be_loader_state wrote to \
-                    be_loader_load_state, with on_bad skip";
-        assert_eq!(last(), line);
+        assert_eq!(last(), "cannot resume: the state is of another run");
+        let unread = Resume::from_json("{").err().unwrap();
+        answer(|| Err(RuntimeError::Resume(unread).into()));
+        let line = "the resume state cannot be read; give the file that be_loader_state \
+                    wrote: EOF while parsing";
+        assert!(last().starts_with(line), "{}", last());
         let source = std::io::Error::other("too many threads");
         let error = RuntimeError::Spawning { thread: "feed", source };
         assert_eq!(answer(|| Err(error.into())), be_status::BE_ERROR_SYSTEM);

@@ -1,14 +1,17 @@
 // What every function answers to NULL, to nonsense, in any order of releases, and in a fork.
-// `doors null DATA`, `doors order DATA`, `doors fork DATA`; silence and 0 when all is well.
+// `doors null DATA`, `doors order DATA`, `doors fork DATA`, `doors cancel DATA`; silence and 0
+// when all is well.
 
 #define _POSIX_C_SOURCE 200809L
 
 #include <bothends.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 // A line that does not hold ends the program and says where.
@@ -72,6 +75,7 @@ static void no_handle(void) {
     HOLDS(be_batch_n_views(NULL) == 0);
     be_text_release(NULL);
     be_batch_release(NULL);
+    be_epoch_cancel(NULL);
     be_epoch_close(NULL);
     be_loader_close(NULL);
 }
@@ -254,6 +258,50 @@ static void in_a_fork(const char *data) {
     be_loader_close(loader);
 }
 
+static be_epoch *running;
+
+static void asked_to_end(int signal) {
+    (void)signal;
+    be_epoch_cancel(running);
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+// A signal comes while a consumer waits for a batch that does not come.
+static void cancelled(const char *data) {
+    be_loader *loader = open_loader(data, ", \"limit\": 12");
+    be_batch *batch, *none;
+    char *text;
+    HOLDS(be_loader_begin(loader, 2, &running) == BE_OK);
+    HOLDS(be_epoch_next(running, 0, BE_FOREVER, &batch) == BE_BATCH);
+    be_batch_release(batch);
+    HOLDS(be_epoch_next(running, 0, BE_FOREVER, &batch) == BE_BATCH);
+    be_batch_release(batch);
+    struct sigaction action = {.sa_handler = asked_to_end, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    alarm(1);
+    double began = seconds();
+    // The other does not come for its batch, and holds this one up.
+    HOLDS(be_epoch_next(running, 0, BE_FOREVER, &none) == BE_END && none == NULL);
+    HOLDS(seconds() - began > 0.5 && seconds() - began < 5);
+    HOLDS(be_epoch_next(running, 1, BE_FOREVER, &none) == BE_END && none == NULL);
+    HOLDS(be_loader_state(loader, &text) == BE_ERROR_STATE); // one has taken more
+    be_epoch_close(running);
+    HOLDS(be_loader_begin(loader, 1, &running) == BE_OK);
+    HOLDS(be_epoch_next(running, 0, BE_FOREVER, &batch) == BE_BATCH);
+    be_batch_release(batch);
+    be_epoch_cancel(running);
+    HOLDS(be_epoch_next(running, 0, 0, &none) == BE_END);
+    HOLDS(be_loader_state(loader, &text) == BE_OK && strstr(text, "\"position\":2"));
+    be_text_release(text);
+    be_epoch_close(running);
+    be_loader_close(loader);
+}
+
 int main(int n_arguments, char **arguments) {
     HOLDS(n_arguments == 3);
     HOLDS(strcmp(be_last_error(), "") == 0);
@@ -264,6 +312,8 @@ int main(int n_arguments, char **arguments) {
         no_sense(data);
     } else if (strcmp(arguments[1], "order") == 0) {
         any_order(data);
+    } else if (strcmp(arguments[1], "cancel") == 0) {
+        cancelled(data);
     } else {
         in_a_fork(data);
     }

@@ -1,12 +1,14 @@
 //! Files that are named on the command line: read up to a limit, and looked at before there is
-//! anything to write. What stands in them is for others to say.
+//! anything to write; and written. What stands in them is for others to say.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write as _};
 use std::path::Path;
 
-use crate::Failed;
-use crate::run::cannot_write;
+use bothends_runtime::write_beside;
+
+use crate::failed::{Failed, cannot_write};
+use crate::say;
 
 /// The bytes of a file, if there are at most `most` of them: a path may lead to a device that
 /// never ends.
@@ -24,6 +26,37 @@ pub(crate) fn head(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Writes a result; `-` is standard output.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failed> {
+    if path == Path::new("-") {
+        say::line(text);
+        return Ok(());
+    }
+    write_whole(path, text).map_err(|error| cannot_write(path, &error))
+}
+
+/// Writes a file beside its place and renames it: a full disk leaves no half of it, and what
+/// was there before. What is no file, a pipe say, is written to as it is.
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    // Where a link leads; a rename would replace the link.
+    let place = match fs::canonicalize(path) {
+        Ok(place) => place,
+        Err(_) if path.is_symlink() => return fs::write(path, text),
+        Err(_) => path.to_owned(),
+    };
+    if fs::metadata(&place).is_ok_and(|there| !there.is_file()) {
+        return fs::write(place, text);
+    }
+    let mut beside = place.clone().into_os_string();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    write_beside(beside.as_ref(), &place, |mut file| {
+        if let Ok(there) = fs::metadata(&place) {
+            file.set_permissions(there.permissions())?;
+        }
+        file.write_all(text.as_bytes())
+    })
 }
 
 /// Whether a file could be written here now. What is there stays as it is.
@@ -59,6 +92,25 @@ mod tests {
             let kind = read(path, most).unwrap_err().kind();
             assert_eq!(kind, ErrorKind::FileTooLarge, "{path:?}");
         }
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_a_link_stays() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        let before = fs::metadata(&file).unwrap().ino();
+        assert!(write(&link, "new").is_ok());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert!(link.is_symlink());
+        // Another file in its place: whoever reads the old one sees all of it.
+        assert_ne!(fs::metadata(&file).unwrap().ino(), before);
+        assert!(write(Path::new("/dev/null"), "gone").is_ok());
+        let full = write(Path::new("/dev/full"), "no room");
+        assert!(matches!(full, Err(Failed::Run(_))));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing beside");
     }
 
     #[test]

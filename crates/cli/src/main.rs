@@ -2,102 +2,46 @@
 //! prints; it holds no logic of its own.
 //!
 //! Exit status: 0 success; 1 the run failed, with one line that says what,
-//! where and what to do; 2 bad arguments.
+//! where and what to do; 2 bad arguments; 130, 143 and 129 where SIGINT, SIGTERM or SIGHUP
+//! ended a run, also one whose state or results could not be written, which a line says.
 
 mod args;
-mod au;
-mod bench;
-mod demo;
-mod doctor;
+mod commands;
 mod energy;
-mod events;
+mod failed;
 mod file;
-mod findings;
-mod inspect;
-mod metrics;
-mod pack;
-mod picture;
-mod progress;
-mod report;
-mod run;
+mod flags;
 mod say;
-mod sheet;
-mod simulate;
-mod sizing;
+mod signals;
+mod typed;
 mod watch;
 
 use std::process::ExitCode;
 
-use bothends_bench::BenchError;
-use bothends_core::one_line;
-use bothends_runtime::RuntimeError;
 use clap::Parser;
 
-use args::{Args, Command};
-
-/// Why a command did not succeed.
-#[derive(Debug)]
-pub(crate) enum Failed {
-    /// The arguments make no sense: status 2.
-    Arguments(String),
-    /// The run failed: status 1.
-    Run(anyhow::Error),
-}
-
-impl<E: Into<anyhow::Error>> From<E> for Failed {
-    fn from(error: E) -> Self {
-        let error = error.into();
-        if is_of_arguments(&error) {
-            return Self::Arguments(one_line(error.as_ref()));
-        }
-        Self::Run(error)
-    }
-}
-
-/// Whether an error speaks of numbers and names as they were typed: some make no sense only
-/// together with the data.
-fn is_of_arguments(error: &anyhow::Error) -> bool {
-    let of_run = matches!(
-        error.downcast_ref(),
-        Some(RuntimeError::Plan(_) | RuntimeError::Memory { .. })
-    );
-    let of_bench = matches!(
-        error.downcast_ref(),
-        Some(
-            BenchError::NoSuchOp { .. }
-                | BenchError::NotAlone { .. }
-                | BenchError::PeersStart { .. }
-                | BenchError::NoPython { .. }
-        )
-    );
-    of_run || of_bench
-}
+use args::Args;
+use failed::Failed;
+use flags::one_line;
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return misread(&error),
     };
-    let result = match args.command {
-        Command::Demo(args) => demo::demo(&args),
-        Command::Run(args) => run::run(&args),
-        Command::Doctor(args) => doctor::doctor(&args),
-        Command::Inspect(args) => inspect::inspect(&args),
-        Command::Bench(args) => bench::bench(&args),
-        Command::Simulate(args) => simulate::simulate(&args),
-        Command::Pack(args) => pack::pack(&args),
-        Command::Unpack(args) => pack::unpack(&args),
-        Command::Report(args) => report::report(&args),
-    };
-    match result {
+    match commands::run(&args.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed::Arguments(why)) => {
             say::error(&why);
             ExitCode::from(2)
         }
         Err(Failed::Run(error)) => {
-            say::error(&one_line(error.as_ref()));
+            say::error(&one_line(&error));
             ExitCode::FAILURE
+        }
+        Err(Failed::Stopped { signal, where_to }) => {
+            say::note(&format!("stopped by {}: {where_to}", signal.name()));
+            ExitCode::from(signal.status())
         }
     }
 }

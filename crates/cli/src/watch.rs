@@ -1,12 +1,18 @@
 //! Who watches a run: the bar and the recorder always, the event file and the metrics where they
 //! are asked for.
 
+pub(crate) mod bar;
+pub(crate) mod events;
+pub(crate) mod metrics;
+pub(crate) mod recorder;
+
 use bothends_runtime::{Ended, Moment, Observer, Progress};
 
-use crate::events::EventFile;
-use crate::metrics::MetricsServer;
-use crate::picture::Recorder;
-use crate::progress::Bar;
+use self::bar::Bar;
+use self::events::EventFile;
+use self::metrics::MetricsServer;
+use self::recorder::Recorder;
+use crate::signals::Received;
 
 /// All of them; each is told everything.
 #[derive(Debug)]
@@ -15,14 +21,16 @@ pub(crate) struct Watch {
     pub(crate) recorder: Recorder,
     pub(crate) events: Option<EventFile>,
     pub(crate) metrics: Option<MetricsServer>,
+    pub(crate) signals: Option<Received>,
 }
 
 impl Watch {
     fn all(&mut self) -> impl Iterator<Item = &mut dyn Observer> {
         let events = self.events.as_mut().map(|events| events as &mut dyn Observer);
         let metrics = self.metrics.as_mut().map(|metrics| metrics as &mut dyn Observer);
+        let signals = self.signals.as_mut().map(|signals| signals as &mut dyn Observer);
         let always: [&mut dyn Observer; 2] = [&mut self.bar, &mut self.recorder];
-        always.into_iter().chain(events).chain(metrics)
+        always.into_iter().chain(events).chain(metrics).chain(signals)
     }
 }
 

@@ -7,16 +7,12 @@ use serde::{Deserialize, Serialize};
 /// A sample of the (repeated) data set: `0 .. n_samples * repeat`.
 ///
 /// The record it names in the extent table is `id % n_samples`.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SampleId(pub u64);
 
 /// A batch of one epoch of one rank, counted in plan order from the epoch's (or the
 /// resumed part's) first batch.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchIdx(pub u32);
 
 /// An epoch, counted from 0.
@@ -26,15 +22,11 @@ pub struct BatchIdx(pub u32);
 pub struct EpochIdx(pub u32);
 
 /// A device of this run, in the order of the `--csd` flags.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceIdx(pub u16);
 
-/// The class of a sample; `-1` in a masked slot.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+/// The class of a sample; `-1` in a masked row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(pub i64);
 
 /// Who preprocesses a batch: the host's workers, or one device.

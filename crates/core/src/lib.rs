@@ -1,37 +1,28 @@
 //! The words of the project and its pure decisions: no I/O, no clock, no thread, no unsafe.
 //!
-//! Reading order: `ids`, `sample`, `blocks` and `tensor` are the nouns; `rng`, `arith` and
-//! `permutation` the keyed numbers; `recipe` is what is done to a sample; `plan` the order
-//! of an epoch, `order` one that a sampler supplies; `claim` and `ledger` who has which batch; `select` who claims what and what
-//! is delivered next; `objective` what the epoch is run for; `epoch` puts these together for one epoch; `resume` and `digest`
-//! say how far an epoch has come and what it was.
+//! Two halves with no arrow between them, so a device needs nothing of the second and a
+//! simulator nothing of the first:
+//!
+//! * `preprocessing`: what a sample is and what is done to it, by whomever;
+//! * `scheduling`: who makes which batch, and when, whatever is in it.
+//!
+//! Common to both are the names of things (`ids`), what messages call the settings
+//! (`setting`) and the one source of random numbers (`philox`). Each half's file tells how to
+//! read it. The halves' modules are known by their own names (`core::recipe`, `core::plan`),
+//! here and outside.
 
-pub mod blocks;
 pub mod ids;
-pub mod sample;
-pub mod tensor;
+pub mod philox;
+pub mod setting;
 
-pub mod arith;
-pub mod permutation;
-pub mod rng;
-
-pub mod order;
-pub mod plan;
-pub mod recipe;
-
-pub mod claim;
-pub mod ledger;
-pub mod objective;
-pub mod rates;
-pub mod select;
-
-pub mod epoch;
-
-pub mod digest;
-pub mod resume;
+mod preprocessing;
+mod scheduling;
 
 mod line;
 
-mod sync;
-
-pub use line::one_line;
+pub use line::{one_line, one_line_by};
+pub use preprocessing::{arith, blocks, recipe, rng, sample, tensor};
+pub use scheduling::{
+    claim, digest, epoch, ledger, objective, order, permutation, plan, rates, resume,
+    select,
+};

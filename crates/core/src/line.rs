@@ -6,9 +6,18 @@ use std::error::Error;
 /// with is not said twice, and a text of several lines becomes one.
 #[must_use]
 pub fn one_line(error: &(dyn Error + 'static)) -> String {
-    let mut line = error.to_string();
+    one_line_by(error, ToString::to_string)
+}
+
+/// As [`one_line`], with the text of each error as `text` says it: a front door with names of
+/// its own for the settings ([`NamesSettings`](crate::setting::NamesSettings)).
+pub fn one_line_by(
+    error: &(dyn Error + 'static),
+    text: impl Fn(&(dyn Error + 'static)) -> String,
+) -> String {
+    let mut line = text(error);
     for cause in std::iter::successors(error.source(), |&error| error.source()) {
-        let text = cause.to_string();
+        let text = text(cause);
         if !line.ends_with(&text) {
             line.push_str(": ");
             line.push_str(&text);

@@ -287,7 +287,9 @@ fn is_lost(lost: &Lost) -> bool {
     matches!(lost.0.downcast_ref(), Some(CsdError::LinkLost { .. }))
 }
 
-fn session(sample_bytes: u32) -> Session {
+/// A session of samples of so many bytes, at most 64 in a job.
+#[must_use]
+pub fn session(sample_bytes: u32) -> Session {
     Session {
         recipe: "{\"ops\": [\"décoder\"]}".to_owned(),
         recipe_hash: u128::MAX - 5,

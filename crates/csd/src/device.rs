@@ -1,4 +1,7 @@
-//! The device's side: where it listens, and the one loop that serves a host.
+//! The device's side: where it listens, the one loop that serves a host, and what it opens files
+//! by that a host names.
 
 pub mod listen;
 pub(crate) mod serving;
+
+pub use bothends_io::{is_of_machine, open_regular};

@@ -19,18 +19,18 @@ pub mod spool;
 
 pub mod conformance;
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
+use std::io;
 use std::time::Duration;
 
 use bothends_slots::Producer;
 
-pub use device::listen;
+pub use device::{is_of_machine, listen, open_regular};
 pub use host::connect::{ConnectOptions, connect};
 pub use host::{connect, loopback, remote, stream};
 pub use words::address::Address;
 pub use words::job::{
-    Answer, BadSample, Capabilities, DeviceStats, Ending, EnergyReading,
-    PROTOCOL_VERSION, Session,
+    Answer, Capabilities, DeviceStats, Ending, EnergyReading, PROTOCOL_VERSION, Session,
 };
 pub use words::{address, job, key, wire};
 // What a job is, whoever makes it.
@@ -46,6 +46,14 @@ pub struct Refused {
     pub source: CsdError,
 }
 
+/// A device that has a host leaves others unanswered.
+fn perhaps(doing: &str) -> &'static str {
+    match doing {
+        "hello" => "; it may be busy with another host",
+        _ => "",
+    }
+}
+
 /// What can go wrong between host and device, by what the caller does next.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -56,7 +64,7 @@ pub enum CsdError {
         /// The step that failed.
         doing: &'static str,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Nobody answers at the address.
     #[error("cannot reach a device at {address}; is the agent running there?")]
@@ -64,10 +72,10 @@ pub enum CsdError {
         /// The address as given.
         address: String,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// No answer in time.
-    #[error("the device did not answer `{doing}` within {waited:?}")]
+    #[error("the device did not answer `{doing}` within {waited:.0?}{}", perhaps(doing))]
     Timeout {
         /// The step that waited.
         doing: &'static str,
@@ -122,8 +130,21 @@ pub enum CsdError {
         /// The address or path.
         place: String,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
+}
+
+impl CsdError {
+    /// A link that failed while doing this, for `map_err`.
+    fn lost(doing: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::LinkLost { doing, source }
+    }
+
+    /// A place of the device's own that failed, for `map_err`.
+    fn at(doing: &'static str, place: impl Display) -> impl Fn(io::Error) -> Self {
+        let place = place.to_string();
+        move |source| Self::Place { doing, place: place.clone(), source }
+    }
 }
 
 /// The host's end of a device: a producer with which a session must be agreed first.
@@ -164,7 +185,7 @@ pub trait Transport: Producer {
 }
 
 /// A finished job on the device's side, with its bytes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Finished {
     /// The submission.
     pub job: JobId,
@@ -177,14 +198,14 @@ pub struct Finished {
 }
 
 /// A batch as the device made it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Product {
     /// The samples, one behind the other.
     pub bytes: Vec<u8>,
     /// XXH3-64 of `bytes`, taken when they were made.
     pub checksum: u64,
-    /// Samples that could not be made; their bytes are zero.
-    pub bad: Vec<BadSample>,
+    /// Rows whose samples could not be made; their bytes are zero.
+    pub bad: Vec<u32>,
 }
 
 /// The device's end: what a listener (or `loopback`) drives.

@@ -37,7 +37,7 @@ use crate::socket::left_until;
 use crate::words::job::PROTOCOL_VERSION;
 use crate::words::wire::Message;
 use lane::{Extent, Inlet, Outlet};
-use notice::{Notice, place_error};
+use notice::{Notice, is_id};
 use pulse::{Life, Pulse, Watch};
 
 pub use device::serve_directory;
@@ -117,7 +117,7 @@ impl Link for SpoolLink {
         let run = self.run.as_mut().ok_or_else(|| gone("send before a greeting"))?;
         run.outlet
             .put(message, None)
-            .map_err(place_error("write a message into", &run.dir))
+            .map_err(CsdError::at("write a message into", run.dir.display()))
     }
 
     fn receive(&mut self, deadline: Instant) -> Result<Option<Message>, CsdError> {
@@ -181,7 +181,7 @@ fn remove(path: &Path) {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.dir));
+        remove_run(&self.dir);
         Notice::remove_if(&self.root.join(HOST_NOTICE), &self.id);
         if self.watch.look() == Life::Gone {
             Notice::remove_if(&self.root.join(DEVICE_NOTICE), &self.device_id);
@@ -222,7 +222,7 @@ fn find_device(dir: &Path, deadline: Instant) -> Result<(Notice, Watch), CsdErro
 /// Makes this host the one that is served: notice first, which only one can place, then the
 /// run's own directory and pulse, then away with what earlier runs left.
 fn claim(root: &Path, (device, watch): (Notice, Watch)) -> Result<Run, CsdError> {
-    let failed = place_error("start a run in", root);
+    let failed = CsdError::at("start a run in", root.display());
     let notice = Notice::new(Some(device.id.clone())).map_err(&failed)?;
     let notice_path = root.join(HOST_NOTICE);
     while let Err(error) = notice.place(&notice_path) {
@@ -257,7 +257,14 @@ fn remove_abandoned(root: &Path, notice_path: &Path) -> Result<(), CsdError> {
         return Err(unreachable(root, io::Error::new(io::ErrorKind::AddrInUse, what)));
     }
     if other == Notice::read(notice_path) {
-        drop(std::fs::remove_file(notice_path));
+        match std::fs::remove_file(notice_path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                // A folder, or somebody else's: it would be found there again for ever.
+                let failed = CsdError::at("start a run in", root.display());
+                return Err(failed(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
     }
     Ok(())
 }
@@ -266,12 +273,37 @@ fn remove_abandoned(root: &Path, notice_path: &Path) -> Result<(), CsdError> {
 fn sweep(root: &Path, ours: &Path) {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
     for entry in entries {
-        let is_run = entry.file_name().to_string_lossy().starts_with(RUN_PREFIX);
-        if is_run && entry.path() != ours {
-            // What another user left stays theirs.
-            drop(std::fs::remove_dir_all(entry.path()));
+        if entry.path() != ours {
+            remove_run(&entry.path());
         }
     }
+}
+
+/// Removes what a run has made, and its directory when nothing else is in it: whoever made it
+/// may have been killed at any point, so no file's absence says anything. A directory of such
+/// a name with other files in it keeps them, and a link is no run.
+fn remove_run(dir: &Path) {
+    let name = dir.file_name().and_then(|name| name.to_str());
+    let has_id = name.and_then(|name| name.strip_prefix(RUN_PREFIX)).is_some_and(is_id);
+    if !has_id || !std::fs::symlink_metadata(dir).is_ok_and(|found| found.is_dir()) {
+        return;
+    }
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(is_of_a_run) {
+            remove(&entry.path());
+        }
+    }
+    // What belongs to others stays theirs.
+    drop(std::fs::remove_dir(dir));
+}
+
+/// Whether a run makes files of this name: its pulse, its messages, and their drafts.
+fn is_of_a_run(name: &str) -> bool {
+    let is_number =
+        |text: &str| text.len() >= 10 && text.bytes().all(|b| b.is_ascii_digit());
+    name == HOST_PULSE
+        || matches!(name, "host.new" | "h.new" | "d.new")
+        || name.strip_prefix("h-").or(name.strip_prefix("d-")).is_some_and(is_number)
 }
 
 fn device_pulse(root: &Path, id: &str) -> PathBuf {

@@ -53,7 +53,7 @@ fn socket_pair() {
         let end_device = on_thread(move |stop| {
             serve_connection(device, &mut serve, Terms { key: None, stop }).ok();
         });
-        let timeout = Duration::from_secs(10);
+        let timeout = Duration::from_secs(60);
         let transport = Stream::over_socket(host.into(), "a pair".into(), None, timeout);
         Subject { transport: Box::new(transport.unwrap()), end_device }
     });
@@ -76,7 +76,7 @@ fn over_listener(address: &Address, mut serve: EchoServe) -> Subject {
     let listener = Listener::bind(address, None).unwrap();
     let address = listener.address().clone();
     let end_device = on_thread(move |stop| {
-        let socket = listener.accept(Duration::from_secs(10)).unwrap().unwrap();
+        let socket = listener.accept(Duration::from_secs(60)).unwrap().unwrap();
         drop(listener);
         serve_connection(socket, &mut serve, Terms { key: None, stop }).ok();
     });

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_csd::wire::{HEADER_BYTES, Header, MAX_JOB_SAMPLES, Message};
-use bothends_csd::{Answer, BadSample, CsdError, Ending, Job, JobId, Session};
+use bothends_csd::{Answer, CsdError, Ending, Job, JobId, Session};
 use proptest::prelude::*;
 
 /// (bytes, meaning), the bytes written by `scripts/golden-wire` from the table in
@@ -77,7 +77,7 @@ fn golden_work() -> Vec<(&'static str, Message)> {
                 Ending::Done {
                     len: 600,
                     checksum: 0xdead_beef_cafe_f00d,
-                    bad: vec![BadSample { row: 1 }, BadSample { row: 3 }],
+                    bad: vec![1, 3],
                 },
             ),
         ),
@@ -192,7 +192,7 @@ proptest! {
         (len, checksum) in any::<(u64, u64)>(),
         rows in proptest::collection::btree_set(0..MAX_JOB_SAMPLES, 0..50),
     ) {
-        let bad = rows.into_iter().map(|row| BadSample { row }).collect();
+        let bad = rows.into_iter().collect();
         let ending = Ending::Done { len, checksum, bad };
         let message = completed(job, [device_ns, lateness_ns], ending);
         prop_assert_eq!(decode(&message.encode()).unwrap(), message);

@@ -1,6 +1,6 @@
 //! What can be wrong with a data set or a manifest: each case names the place and the remedy.
 //!
-//! Read `table.rs` next.
+//! Read `storage.rs` next.
 
 use crate::store::Refusal;
 
@@ -194,4 +194,12 @@ pub enum DatasetError {
         /// Where in the bytes; for a rule about the whole, their number.
         at: usize,
     },
+}
+
+impl DatasetError {
+    /// A number that four bytes are kept for.
+    pub(crate) fn count(number: usize, what: &'static str) -> Result<u32, Self> {
+        let max = u64::from(u32::MAX);
+        u32::try_from(number).map_err(|_| Self::TooMany { what, max })
+    }
 }

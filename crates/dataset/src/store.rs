@@ -1,5 +1,5 @@
-//! The store: a data set packed for reading (`docs/store-format.md`), as a source of samples
-//! and as parts that a packer puts together.
+//! The store: a data set packed for reading (`docs/store-format.md`), as the parts that a
+//! packer puts together. As a source of samples it is in `formats/store.rs`.
 //!
 //! The parts are pure: [`Header`], [`Index`] and [`Manifest`] are made from bytes and into
 //! bytes, every count and offset held against the bytes that are there before anything is
@@ -7,30 +7,25 @@
 //! user hears of it. Profiles, heads and metadata are carried, not looked into (but for where a
 //! profile ends and which one a head names); records are never read.
 //!
-//! Reading order: here is a store as a data set; then `manifest`, `header`, `index`, in the
-//! order in which a reader meets them.
+//! Reading order: here is what is read of a storage; then `manifest`, `header`, `index`, in
+//! the order in which a reader meets them.
 
 mod header;
 mod index;
 mod manifest;
+mod refusal;
 
-use std::collections::HashSet;
-use std::fmt;
 use std::ops::Range;
 
-use bothends_core::sample::Extent;
-
-use crate::storage::{Kind, Storage, kind, list, read};
-use crate::table::TableBuilder;
-use crate::{DatasetError, Entry, Format, Found, path, side_index};
+use crate::error::DatasetError;
+use crate::path;
+use crate::storage::{Kind, Storage, kind, read};
 
 pub use header::{HEADER_BYTES, Header};
-pub(crate) use index::lies_in;
+pub(crate) use index::name_profile;
 pub use index::{Index, IndexBuilder, Line, NewRecord, RecordKind};
 pub use manifest::{Manifest, Shard};
-
-/// The version this build writes and reads.
-pub const VERSION: u32 = 1;
+pub use refusal::{Refusal, VERSION};
 
 /// Records and indices begin at multiples of it.
 pub const PAGE_BYTES: u64 = 4096;
@@ -50,31 +45,6 @@ pub const MAX_MANIFEST_BYTES: u64 = 1 << 26;
 /// The most pages of a shard.
 pub const MAX_PAGES: u64 = 1 << 32;
 
-/// Why bytes are not taken as a part of a store, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// They are damaged, or never were a part of a store.
-    #[error(
-        "{0}; `bothends inspect --verify` shows what else is damaged; \
-         bring the file back from a copy, or pack the data again"
-    )]
-    Damaged(String),
-    /// They are of another version.
-    #[error(
-        "it has version {0}, this build reads version {VERSION}; use a newer release"
-    )]
-    Version(u64),
-    /// They need something that this build does not know.
-    #[error("it needs {0}, which this build does not know; use a newer release")]
-    Feature(String),
-}
-
-impl Refusal {
-    fn damaged(what: impl fmt::Display) -> Self {
-        Self::Damaged(what.to_string())
-    }
-}
-
 /// What was read of something that is kept twice.
 #[derive(Debug)]
 pub struct Kept<T> {
@@ -85,38 +55,17 @@ pub struct Kept<T> {
     pub damage: Option<DatasetError>,
 }
 
-/// Whether the entry makes its folder look like this format.
-pub(crate) fn is_manifest(entry: &Entry) -> bool {
-    entry.kind != Kind::Folder && MANIFEST_FILES.contains(&entry.name.as_str())
-}
-
-/// Reads the store in the folder `target`: its manifest and every shard's index.
-pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
-    let kept = read_manifest(storage, target)?;
-    let manifest = kept.value;
-    let mut taking = Taking {
-        storage,
-        builder: TableBuilder::new(manifest.encoding),
-        checksums: Vec::new(),
-        is_damaged: kept.damage.is_some(),
-    };
-    for class in &manifest.classes {
-        taking.builder.class(class)?;
+impl<T> Kept<T> {
+    /// The first one, else the copy; where neither can be read, what is wrong with the first.
+    fn of(
+        first: Result<T, DatasetError>,
+        copy: impl FnOnce() -> Result<T, DatasetError>,
+    ) -> Result<Self, DatasetError> {
+        first.map(|value| Self { value, damage: None }).or_else(|wrong| match copy() {
+            Ok(value) => Ok(Self { value, damage: Some(wrong) }),
+            Err(_) => Err(wrong),
+        })
     }
-    for shard in &manifest.shards {
-        taking.shard(target, shard)?;
-    }
-    let Taking { mut builder, checksums, is_damaged, .. } = taking;
-    builder.checksums(checksums);
-    Ok(Found {
-        table: builder.build()?,
-        format: Format::Store,
-        n_ignored: n_foreign(storage, target, &manifest)?,
-        note: is_damaged.then_some(
-            "the store is damaged where it keeps things twice, and can still be read; \
-             `bothends inspect --verify` says where",
-        ),
-    })
 }
 
 /// Reads the manifest of the store in the folder `target`, or its copy. Blocks on the storage.
@@ -133,13 +82,7 @@ pub fn read_manifest(
         let bytes = read_range(storage, &path, 0..len, MAX_MANIFEST_BYTES)?;
         Manifest::decode(&bytes).map_err(|refusal| refused(storage, &path, refusal))
     };
-    match one(MANIFEST_FILES[0]) {
-        Ok(value) => Ok(Kept { value, damage: None }),
-        Err(first) => match one(MANIFEST_FILES[1]) {
-            Ok(value) => Ok(Kept { value, damage: Some(first) }),
-            Err(_) => Err(first),
-        },
-    }
+    Kept::of(one(MANIFEST_FILES[0]), || one(MANIFEST_FILES[1]))
 }
 
 /// A shard's header and the bytes of its index, which [`Index::decode`] takes.
@@ -164,18 +107,13 @@ pub fn read_index(
 ) -> Result<Kept<Sealed>, DatasetError> {
     let path = path::join(target, &shard.file());
     let len = file_bytes(storage, &path)?;
-    match read_sealed(storage, target, shard, IndexIn::Shard) {
-        Ok(value) => {
-            let has = format!("it has {len} bytes, not {}", shard.len_bytes);
-            let damage = (len != shard.len_bytes)
-                .then(|| refused(storage, &path, Refusal::Damaged(has)));
-            Ok(Kept { value, damage })
-        }
-        Err(first) => match read_sealed(storage, target, shard, IndexIn::Copy) {
-            Ok(value) => Ok(Kept { value, damage: Some(first) }),
-            Err(_) => Err(first),
-        },
+    let one = |place| read_sealed(storage, target, shard, place);
+    let mut kept = Kept::of(one(IndexIn::Shard), || one(IndexIn::Copy))?;
+    if kept.damage.is_none() && len != shard.len_bytes {
+        let has = format!("it has {len} bytes, not {}", shard.len_bytes);
+        kept.damage = Some(refused(storage, &path, Refusal::Damaged(has)));
     }
+    Ok(kept)
 }
 
 /// One of the two files that hold a shard's index.
@@ -250,62 +188,11 @@ pub fn original_names(storage: &dyn Storage, path: &str) -> Option<Vec<(u64, Str
     Some(names)
 }
 
-/// The table in the making.
-struct Taking<'a> {
-    storage: &'a dyn Storage,
-    builder: TableBuilder,
-    checksums: Vec<u64>,
-    is_damaged: bool,
-}
-
-impl Taking<'_> {
-    fn shard(&mut self, target: &str, shard: &Shard) -> Result<(), DatasetError> {
-        let Kept { value: sealed, damage } = read_index(self.storage, target, shard)?;
-        self.is_damaged |= damage.is_some();
-        let path = path::join(target, &shard.file());
-        let index = Index::decode(&sealed.index, &sealed.header)
-            .map_err(|refusal| refused(self.storage, &path, refusal))?;
-        self.samples(&path, &index)
-    }
-
-    fn samples(&mut self, path: &str, index: &Index<'_>) -> Result<(), DatasetError> {
-        let file = self.builder.file(path)?;
-        for (number, line) in index.lines().iter().enumerate() {
-            if line.kind == RecordKind::Rest {
-                continue;
-            }
-            let extent = Extent { file, offset: line.offset(), len: line.len };
-            self.builder.sample(extent, line.label);
-            self.checksums.push(line.checksum);
-            if line.kind == RecordKind::Blocks {
-                let profile = self.builder.profile(index.profile(number))?;
-                let mut head = index.head(number).to_vec();
-                index::name_profile(&mut head, profile);
-                self.builder.head(&head)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// How many names in the store's folder are not the store's.
-fn n_foreign(
+pub(crate) fn refused(
     storage: &dyn Storage,
-    target: &str,
-    manifest: &Manifest,
-) -> Result<u64, DatasetError> {
-    let shards: HashSet<String> =
-        manifest.shards.iter().flat_map(|s| [s.file(), s.index_file()]).collect();
-    let is_foreign = |entry: &&Entry| {
-        let name = entry.name.as_str();
-        !MANIFEST_FILES.contains(&name)
-            && !side_index::is_segment(name)
-            && !shards.contains(name)
-    };
-    Ok(list(storage, target)?.iter().filter(is_foreign).count() as u64)
-}
-
-fn refused(storage: &dyn Storage, path: &str, refusal: Refusal) -> DatasetError {
+    path: &str,
+    refusal: Refusal,
+) -> DatasetError {
     DatasetError::Store { path: storage.shown(path), refusal }
 }
 

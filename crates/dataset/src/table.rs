@@ -6,7 +6,11 @@
 //! encodes. Invariants (checked once, for builders and decoders alike, in `Table::check`):
 //! at least one sample, every index in range, every path inside the data root.
 
-use std::collections::HashMap;
+mod builder;
+mod columns;
+mod manifest;
+mod names;
+
 use std::fmt;
 use std::ops::Range;
 
@@ -16,9 +20,14 @@ use bothends_core::recipe::RecordShape;
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, RowGroups};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::columns::{Heads, Offsets};
-use crate::names::Names;
-use crate::{DatasetError, path, side_index, store};
+use crate::error::DatasetError;
+use crate::{path, side_index};
+use columns::{Heads, Offsets};
+use names::Names;
+
+pub use builder::TableBuilder;
+pub(crate) use columns::Profiles;
+pub use manifest::MANIFEST_VERSION;
 
 /// What is read of a record to make a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,23 +49,23 @@ pub struct WrongChecksum;
 /// Where every sample's bytes lie. Never empty; immutable once made.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Table {
-    pub(crate) encoding: Encoding,
+    encoding: Encoding,
     /// Class names by label; empty when the source names none.
-    pub(crate) classes: Names,
-    pub(crate) folders: Names,
+    classes: Names,
+    folders: Names,
     /// Per file: its folder, and its own name in `leaves`.
-    pub(crate) folder_of: Vec<u32>,
-    pub(crate) leaves: Names,
+    folder_of: Vec<u32>,
+    leaves: Names,
     /// Per sample.
-    pub(crate) file: Vec<u32>,
-    pub(crate) offset: Offsets,
-    pub(crate) len: Vec<u32>,
-    pub(crate) label: Vec<u32>,
+    file: Vec<u32>,
+    offset: Offsets,
+    len: Vec<u32>,
+    label: Vec<u32>,
     /// Per sample, or empty.
-    pub(crate) checksum: Vec<u64>,
-    pub(crate) heads: Heads,
+    checksum: Vec<u64>,
+    heads: Heads,
     /// What the heads of many samples have in common; empty without heads.
-    pub(crate) profiles: Vec<u8>,
+    profiles: Vec<u8>,
 }
 
 impl Table {
@@ -246,7 +255,7 @@ impl Table {
     }
 
     /// Holds the table's invariants; `at` is what a malformed manifest reports as place.
-    pub(crate) fn check(&self, at: usize) -> Result<(), DatasetError> {
+    fn check(&self, at: usize) -> Result<(), DatasetError> {
         let malformed = |what| Err(DatasetError::Malformed { what, at });
         if self.len.is_empty() {
             return malformed("there is no sample");
@@ -277,7 +286,7 @@ impl Table {
             if record_bytes.is_some_and(|expected| expected != len) {
                 return malformed("a planar sample has another length than its planes");
             }
-            let is_kept = |blocks: Blocks<'_>| store::lies_in(blocks.head(), len);
+            let is_kept = |blocks: Blocks<'_>| blocks.head().lies_in(len);
             if !self.heads.get(row).is_empty()
                 && !self.blocks_of(row).is_some_and(is_kept)
             {
@@ -352,126 +361,6 @@ impl fmt::Debug for Table {
             .field("n_classes", &self.classes.len())
             .field("encoding", &self.encoding)
             .finish_non_exhaustive()
-    }
-}
-
-/// A table in the making: name the classes and files, then the samples in order.
-#[derive(Debug)]
-pub struct TableBuilder {
-    table: Table,
-    folder_idx: HashMap<String, u32>,
-    profile_at: HashMap<Vec<u8>, u32>,
-}
-
-impl TableBuilder {
-    /// An empty table of records of that encoding.
-    #[must_use]
-    pub fn new(encoding: Encoding) -> Self {
-        let table = Table {
-            encoding,
-            classes: Names::default(),
-            folders: Names::default(),
-            folder_of: Vec::new(),
-            leaves: Names::default(),
-            file: Vec::new(),
-            offset: Offsets::default(),
-            len: Vec::new(),
-            label: Vec::new(),
-            checksum: Vec::new(),
-            heads: Heads::default(),
-            profiles: Vec::new(),
-        };
-        Self { table, folder_idx: HashMap::new(), profile_at: HashMap::new() }
-    }
-
-    /// Names the next class: the first is label 0. A table without classes takes any label.
-    ///
-    /// # Errors
-    /// [`DatasetError::TooMany`].
-    pub fn class(&mut self, name: &str) -> Result<u32, DatasetError> {
-        self.table.classes.push(name)
-    }
-
-    /// Names the next file by its path relative to the data root.
-    ///
-    /// # Errors
-    /// [`DatasetError::TooMany`]. The path itself is judged by [`build`](Self::build).
-    pub fn file(&mut self, path: &str) -> Result<FileIdx, DatasetError> {
-        let (folder, leaf) = path::split(path);
-        let folder = match self.folder_idx.get(folder) {
-            Some(&known) => known,
-            None => {
-                let new = self.table.folders.push(folder)?;
-                self.folder_idx.insert(folder.to_owned(), new);
-                new
-            }
-        };
-        let file = self.table.leaves.push(leaf)?;
-        self.table.folder_of.push(folder);
-        Ok(FileIdx(file))
-    }
-
-    /// Adds the next sample.
-    pub fn sample(&mut self, extent: Extent, label: u32) {
-        self.table.file.push(extent.file.0);
-        self.table.offset.push(extent.offset);
-        self.table.len.push(extent.len);
-        self.table.label.push(label);
-    }
-
-    /// The offset of that profile among the table's; a new one goes to their end.
-    ///
-    /// # Errors
-    /// [`DatasetError::TooMany`].
-    pub fn profile(&mut self, profile: &[u8]) -> Result<u32, DatasetError> {
-        if let Some(&known) = self.profile_at.get(profile) {
-            return Ok(known);
-        }
-        let max = u64::from(u32::MAX);
-        let at = u32::try_from(self.table.profiles.len())
-            .map_err(|_| DatasetError::TooMany { what: "bytes of profiles", max })?;
-        self.table.profiles.extend_from_slice(profile);
-        self.profile_at.insert(profile.to_owned(), at);
-        Ok(at)
-    }
-
-    /// Gives the sample that was added last its head.
-    ///
-    /// # Errors
-    /// [`DatasetError::TooMany`].
-    ///
-    /// # Panics
-    /// Before the first sample.
-    pub fn head(&mut self, head: &[u8]) -> Result<(), DatasetError> {
-        let row = self.table.len.len().checked_sub(1).expect("a head follows its sample");
-        self.table.heads.put(row, head)
-    }
-
-    /// Gives every sample, in order, the XXH3-64 of its record's bytes.
-    pub fn checksums(&mut self, checksums: Vec<u64>) {
-        self.table.checksum = checksums;
-    }
-
-    /// The finished table.
-    ///
-    /// # Errors
-    /// [`DatasetError::Path`], [`DatasetError::LabelOutOfRange`], or
-    /// [`DatasetError::Malformed`] for another broken invariant (no sample at all, say).
-    pub fn build(mut self) -> Result<Table, DatasetError> {
-        let table = &mut self.table;
-        table.heads.resize(table.len.len());
-        table.check(0)?;
-        table.classes.shrink_to_fit();
-        table.folders.shrink_to_fit();
-        table.leaves.shrink_to_fit();
-        table.folder_of.shrink_to_fit();
-        table.file.shrink_to_fit();
-        table.offset.shrink_to_fit();
-        table.len.shrink_to_fit();
-        table.label.shrink_to_fit();
-        table.heads.shrink_to_fit();
-        table.profiles.shrink_to_fit();
-        Ok(self.table)
     }
 }
 

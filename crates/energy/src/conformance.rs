@@ -57,9 +57,9 @@ pub fn all(make: &dyn Fn() -> Box<dyn Fake>) {
     counters_never_fall(make().as_mut());
     what_is_spent_is_counted(make().as_mut());
     a_register_that_begins_anew_loses_nothing(make().as_mut());
-    what_may_not_be_read_is_an_error(make().as_mut());
-    what_has_vanished_is_an_error(make().as_mut());
-    what_is_no_figure_is_an_error(make().as_mut());
+    for state in [State::Denied, State::Vanished, State::Garbled] {
+        what_cannot_be_read_is_an_error(make().as_mut(), state);
+    }
 }
 
 /// # Panics
@@ -123,24 +123,8 @@ pub fn a_register_that_begins_anew_loses_nothing(fake: &mut dyn Fake) {
 }
 
 /// # Panics
-/// When a denied meter gives figures, opened or open; or when it is lost for ever.
-pub fn what_may_not_be_read_is_an_error(fake: &mut dyn Fake) {
-    is_an_error(fake, State::Denied);
-}
-
-/// # Panics
-/// When a meter that is gone gives figures.
-pub fn what_has_vanished_is_an_error(fake: &mut dyn Fake) {
-    is_an_error(fake, State::Vanished);
-}
-
-/// # Panics
-/// When a meter makes a figure of what is none.
-pub fn what_is_no_figure_is_an_error(fake: &mut dyn Fake) {
-    is_an_error(fake, State::Garbled);
-}
-
-fn is_an_error(fake: &mut dyn Fake, state: State) {
+/// When a meter gives figures while it is so, opened or open; or when it is lost for ever.
+pub fn what_cannot_be_read_is_an_error(fake: &mut dyn Fake, state: State) {
     let mut meter = opened(fake);
     let before = read(meter.as_mut());
     fake.be(state);

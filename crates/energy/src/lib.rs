@@ -6,25 +6,16 @@
 //! * a [`Profile`] multiplies quantities by coefficients: its figures have a low and a high end
 //!   and say `modelled(default@1)`.
 //!
-//! Reading order: `sysfs` reads the kernel's small files below a root that tests can set;
-//! `integral` makes energy of power; then one file for each meter (`rapl`, `perf`, `nvml`,
-//! `hwmon`, `command`, `device`); `spec` finds the meter that was asked for; `session` reads
-//! meters while something runs; `quantities` and `model`. `conformance` holds the contract of
+//! Reading order: `meters` has a file for each meter; `spec` finds the meter that was asked for;
+//! `session` reads meters while something runs; `quantities` and `model`. `conformance` holds the contract of
 //! a meter as checks to call.
 //!
 //! It does not touch the data path, does not decide what is worth measuring, and prints
 //! nothing. Its one thread belongs to a [`Session`] and is joined by it.
 
 mod error;
-mod integral;
-mod sysfs;
 
-mod command;
-mod device;
-mod hwmon;
-mod nvml;
-mod perf;
-mod rapl;
+mod meters;
 
 mod spec;
 
@@ -35,20 +26,20 @@ mod quantities;
 
 pub mod conformance;
 
-pub use command::CommandMeter;
-pub use device::{DeviceKind, DeviceMeter, Reported};
 pub use error::EnergyError;
-pub use hwmon::Hwmon;
+pub use meters::command::CommandMeter;
+pub use meters::device::{DeviceKind, DeviceMeter, Reported};
+pub use meters::hwmon::Hwmon;
+pub use meters::nvml::NvmlMeter;
+pub use meters::perf::{Count, Event, Perf};
+pub use meters::rapl::Rapl;
+pub use meters::sysfs::Tree;
 pub use model::{Coefficient, Figure, Profile};
-pub use nvml::NvmlMeter;
-pub use perf::{Count, Event, Perf};
 pub use quantities::{
     AcceleratorQuantities, DeviceQuantities, HostQuantities, LinkBytes, Quantities,
 };
-pub use rapl::Rapl;
 pub use session::{Metered, MeteredDomain, Session, Total, total};
 pub use spec::{MeterSpec, Opened, Places, open, survey};
-pub use sysfs::Tree;
 
 use std::fmt::Debug;
 

@@ -168,20 +168,18 @@ impl Profile {
     /// Every coefficient with its key.
     fn coefficients(&self) -> Vec<(String, &Coefficient)> {
         let Self { host, storage, links, device, accelerators, .. } = self;
-        let mut all = vec![
-            ("host.processor_idle_w".to_owned(), &host.processor_idle_w),
-            ("host.processor_work_w".to_owned(), &host.processor_work_w),
-            ("host.memory_w_per_gb".to_owned(), &host.memory_w_per_gb),
-            ("storage.idle_w_per_tb".to_owned(), &storage.idle_w_per_tb),
-            ("storage.read_j_per_gb".to_owned(), &storage.read_j_per_gb),
-            ("links.device_to_host_j_per_gb".to_owned(), &links.device_to_host_j_per_gb),
-            (
-                "links.host_to_accelerator_j_per_gb".to_owned(),
-                &links.host_to_accelerator_j_per_gb,
-            ),
-            ("device.idle_w".to_owned(), &device.idle_w),
-            ("device.work_w".to_owned(), &device.work_w),
+        let named = [
+            ("host.processor_idle_w", &host.processor_idle_w),
+            ("host.processor_work_w", &host.processor_work_w),
+            ("host.memory_w_per_gb", &host.memory_w_per_gb),
+            ("storage.idle_w_per_tb", &storage.idle_w_per_tb),
+            ("storage.read_j_per_gb", &storage.read_j_per_gb),
+            ("links.device_to_host_j_per_gb", &links.device_to_host_j_per_gb),
+            ("links.host_to_accelerator_j_per_gb", &links.host_to_accelerator_j_per_gb),
+            ("device.idle_w", &device.idle_w),
+            ("device.work_w", &device.work_w),
         ];
+        let mut all: Vec<_> = named.map(|(key, each)| (key.to_owned(), each)).into();
         for (name, powers) in accelerators {
             all.push((format!("accelerators.{name}.idle_w"), &powers.idle_w));
             all.push((format!("accelerators.{name}.work_w"), &powers.work_w));
@@ -206,54 +204,48 @@ impl Profile {
     pub fn joules(&self, quantities: &Quantities) -> Vec<Figure> {
         let Self { host, storage, links, .. } = self;
         let Quantities { seconds, host: used, bytes, .. } = quantities;
-        let mut figures = Figures { source: self.source(), figures: Vec::new() };
+        let mut figures = Vec::new();
+        // So much of something, if that is known, at so much each.
+        let mut add = |name: &str, amount: Option<f64>, each: &Coefficient| {
+            figures.extend(amount.map(|amount| Figure {
+                name: name.to_owned(),
+                joules: amount * each.mid,
+                low: amount * each.low,
+                high: amount * each.high,
+                source: self.source(),
+            }));
+        };
         let processor_seconds = seconds * f64::from(used.processors);
-        figures.add(
-            "host processors, idle",
-            Some(processor_seconds),
-            &host.processor_idle_w,
-        );
-        figures.add(
-            "host processors, work",
-            used.processor_seconds,
-            &host.processor_work_w,
-        );
+        add("host processors, idle", Some(processor_seconds), &host.processor_idle_w);
+        add("host processors, work", used.processor_seconds, &host.processor_work_w);
         let gb_seconds = used.memory_byte_seconds.map(|amount| amount / GB);
-        figures.add("host memory", gb_seconds, &host.memory_w_per_gb);
+        add("host memory", gb_seconds, &host.memory_w_per_gb);
         let tb_seconds = count(bytes.stored) / TB * seconds;
-        figures.add("storage, idle", Some(tb_seconds), &storage.idle_w_per_tb);
+        add("storage, idle", Some(tb_seconds), &storage.idle_w_per_tb);
         let gb = |n_bytes| Some(count(n_bytes) / GB);
-        figures.add("storage, reads", gb(bytes.storage_read), &storage.read_j_per_gb);
+        add("storage, reads", gb(bytes.storage_read), &storage.read_j_per_gb);
         for (i, device) in quantities.devices.iter().enumerate() {
             let all = device
                 .busy_seconds
                 .zip(device.idle_seconds)
                 .map(|(busy, idle)| busy + idle);
-            figures.add(&format!("device {i}, idle"), all, &self.device.idle_w);
-            figures.add(
-                &format!("device {i}, work"),
-                device.busy_seconds,
-                &self.device.work_w,
-            );
+            add(&format!("device {i}, idle"), all, &self.device.idle_w);
+            add(&format!("device {i}, work"), device.busy_seconds, &self.device.work_w);
         }
         if !quantities.devices.is_empty() {
             let moved = gb(bytes.device_to_host);
-            figures.add("device to host", moved, &links.device_to_host_j_per_gb);
+            add("device to host", moved, &links.device_to_host_j_per_gb);
         }
         if let Some(accelerator) = &quantities.accelerator {
             let moved = gb(bytes.host_to_accelerator);
-            figures.add(
-                "host to accelerator",
-                moved,
-                &links.host_to_accelerator_j_per_gb,
-            );
+            add("host to accelerator", moved, &links.host_to_accelerator_j_per_gb);
             let Powers { idle_w, work_w } = self.powers_of(&accelerator.name);
             let busy = accelerator.busy_seconds;
             let all = busy + accelerator.idle_seconds;
-            figures.add("accelerator, idle", Some(all), idle_w);
-            figures.add("accelerator, work", Some(busy), work_w);
+            add("accelerator, idle", Some(all), idle_w);
+            add("accelerator, work", Some(busy), work_w);
         }
-        figures.figures
+        figures
     }
 
     fn powers_of(&self, accelerator: &str) -> &Powers {
@@ -265,25 +257,6 @@ impl Profile {
 impl Default for Profile {
     fn default() -> Self {
         Self::builtin("default").expect("it is the first of the built-in profiles")
-    }
-}
-
-/// Figures of one profile.
-struct Figures {
-    source: String,
-    figures: Vec<Figure>,
-}
-
-impl Figures {
-    /// So much of something, if that is known, at so much each.
-    fn add(&mut self, name: &str, amount: Option<f64>, each: &Coefficient) {
-        self.figures.extend(amount.map(|amount| Figure {
-            name: name.to_owned(),
-            joules: amount * each.mid,
-            low: amount * each.low,
-            high: amount * each.high,
-            source: self.source.clone(),
-        }));
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Session {
 }
 
 /// What meters counted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Metered {
     /// From the first reading to the last.
     pub seconds: f64,
@@ -102,21 +102,12 @@ impl Session {
     /// one is under way.
     #[must_use]
     pub fn end(mut self) -> Metered {
+        let mut metered = Metered::default();
         let Some((seconds, tracks)) = self.join() else {
-            let failures = vec![EnergyError::Thread];
-            return Metered {
-                seconds: 0.0,
-                domains: Vec::new(),
-                failures,
-                meters: Vec::new(),
-            };
+            metered.failures.push(EnergyError::Thread);
+            return metered;
         };
-        let mut metered = Metered {
-            seconds,
-            domains: Vec::new(),
-            failures: Vec::new(),
-            meters: Vec::new(),
-        };
+        metered.seconds = seconds;
         for track in tracks {
             match track.failure {
                 Some(failure) => metered.failures.push(failure),

@@ -5,13 +5,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::Meter;
-use crate::command::CommandMeter;
 use crate::error::EnergyError;
-use crate::hwmon::Hwmon;
-use crate::nvml::{self, NvmlMeter};
-use crate::perf::Perf;
-use crate::rapl::Rapl;
-use crate::sysfs::Tree;
+use crate::meters::command::CommandMeter;
+use crate::meters::hwmon::Hwmon;
+use crate::meters::nvml::{self, NvmlMeter};
+use crate::meters::perf::Perf;
+use crate::meters::rapl::Rapl;
+use crate::meters::sysfs::Tree;
 
 /// A meter, as `--energy` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub enum MeterSpec {
     /// A program that prints watts.
     Command(String),
 }
+
+/// Those that need no argument.
+const PLAIN: [MeterSpec; 4] =
+    [MeterSpec::Rapl, MeterSpec::Perf, MeterSpec::Nvml, MeterSpec::Hwmon(None)];
 
 impl FromStr for MeterSpec {
     type Err = EnergyError;
@@ -109,9 +113,7 @@ pub fn open(specs: &[MeterSpec], places: &Places) -> Result<Opened, EnergyError>
     }
     if specs.contains(&MeterSpec::Auto) {
         let mut known: Vec<String> = names(&opened);
-        for spec in
-            [MeterSpec::Rapl, MeterSpec::Perf, MeterSpec::Nvml, MeterSpec::Hwmon(None)]
-        {
+        for spec in PLAIN {
             let name = spec.to_string();
             // Perf counts by the same registers as RAPL.
             let is_same = spec == MeterSpec::Perf && known.contains(&"rapl".to_owned())
@@ -137,21 +139,14 @@ fn names(opened: &Opened) -> Vec<String> {
 
 /// Tries every meter that needs no argument: its name with its domains, or why not.
 #[must_use]
-pub fn survey(places: &Places) -> Vec<(&'static str, Result<Vec<String>, EnergyError>)> {
-    let kinds = [
-        ("rapl", MeterSpec::Rapl),
-        ("perf", MeterSpec::Perf),
-        ("nvml", MeterSpec::Nvml),
-        ("hwmon", MeterSpec::Hwmon(None)),
-    ];
-    kinds
-        .map(|(name, spec)| {
-            let found = open_one(&spec, places).map(|meter| {
-                meter.domains().iter().map(|domain| domain.name.clone()).collect()
-            });
-            (name, found)
-        })
-        .into()
+pub fn survey(places: &Places) -> Vec<(String, Result<Vec<String>, EnergyError>)> {
+    let found = PLAIN.map(|spec| {
+        let found = open_one(&spec, places).map(|meter| {
+            meter.domains().iter().map(|domain| domain.name.clone()).collect()
+        });
+        (spec.to_string(), found)
+    });
+    found.into()
 }
 
 fn open_one(spec: &MeterSpec, places: &Places) -> Result<Box<dyn Meter>, EnergyError> {

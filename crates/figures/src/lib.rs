@@ -8,9 +8,9 @@ mod moment;
 mod result;
 mod stall;
 
-pub use moment::{Moment, UsageSample, What};
+pub use moment::{Counted, Moment, UsageSample, What};
 pub use result::{
     AcceleratorResult, Alone, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult,
-    FrontResult, Memory, RunResult, Skipped,
+    FrontResult, Memory, RunResult, Seen, Skipped,
 };
 pub use stall::Stall;

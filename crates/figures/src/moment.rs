@@ -1,6 +1,10 @@
-//! What happened when, and what the process used meanwhile.
+//! What happened when, what it adds up to, and what the process used meanwhile.
+
+use std::ops::Add;
 
 use serde::{Deserialize, Serialize};
+
+use crate::stall::Stall;
 
 /// What happened to a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +34,29 @@ pub struct Moment {
     /// What happened.
     #[serde(rename = "moment")]
     pub what: What,
+}
+
+/// Sums of one epoch so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counted {
+    /// Samples delivered: the host's, the devices'.
+    pub samples: [u64; 2],
+    /// Seconds in which the consumer had no batch, by cause.
+    pub stall: Stall,
+    /// Seconds in which the accelerator computed.
+    pub busy_s: f64,
+}
+
+impl Add for Counted {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            samples: [0, 1].map(|side| self.samples[side] + other.samples[side]),
+            stall: self.stall + other.stall,
+            busy_s: self.busy_s + other.busy_s,
+        }
+    }
 }
 
 /// What the host process had used at one moment.

@@ -48,7 +48,7 @@ pub struct EpochResult {
     pub epoch: u32,
     /// The strategy it ran under.
     pub strategy: String,
-    /// Samples delivered (masked and skipped slots not counted).
+    /// Samples delivered (masked and skipped rows not counted).
     pub samples: u64,
     /// Batches delivered.
     pub batches: u32,
@@ -109,7 +109,7 @@ pub struct FrontResult {
     /// Batches made by the host for nothing: the device was first after all.
     #[serde(default)]
     pub wasted: u32,
-    /// Processor seconds of the host's reader and workers.
+    /// Processor seconds of the host's reader, of those that open files for it, and of the workers.
     pub cpu_s: Option<f64>,
 }
 
@@ -154,8 +154,31 @@ pub struct AcceleratorResult {
     /// Seconds of waiting for batches after the first.
     #[serde(default)]
     pub stall_s: f64,
-    /// Seconds of waiting by cause, the first batch included.
+    /// Seconds of the epoch outside the steps, the wait for the first batch included.
+    #[serde(default)]
+    pub idle_s: f64,
+    /// The same by cause.
     pub stall_by: Stall,
+}
+
+/// What was seen while an accelerator was fed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Seen {
+    /// Steps, the first and the last included, though these do not count.
+    pub n_steps: u32,
+    /// Computing ÷ (computing + waiting), in 0..=1; `None` for an accelerator without a rate.
+    pub utilisation: Option<f64>,
+    /// Samples that it got in a second.
+    pub images_per_s: f64,
+    /// 99 of 100 batches were waited for no longer, in milliseconds.
+    pub p99_wait_ms: f64,
+    /// Processor time of this process for a sample; `None` where the kernel does not say.
+    pub cpu_ms_per_image: Option<f64>,
+    /// Processor time of emulated devices' processes for a sample of the whole epoch; `None`
+    /// without any.
+    pub device_cpu_ms_per_image: Option<f64>,
+    /// The most memory of this process.
+    pub peak_pss_bytes: Option<u64>,
 }
 
 /// Processor time of the run.
@@ -237,6 +260,14 @@ pub struct EnergyDomain {
     pub net_of_idle_joules: Option<f64>,
     /// Of measured processors: this process's share of that, by processor time.
     pub attributed_joules: Option<f64>,
+}
+
+/// A figure without the other two numbers of a measured one.
+impl From<Figure> for EnergyDomain {
+    fn from(Figure { name, joules, low, high, source }: Figure) -> Self {
+        let (net_of_idle_joules, attributed_joules) = (None, None);
+        Self { name, joules, low, high, source, net_of_idle_joules, attributed_joules }
+    }
 }
 
 /// Rates measured alone.

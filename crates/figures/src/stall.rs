@@ -1,37 +1,90 @@
 //! Why the consumer waits: seconds by cause.
 
+use std::ops::{Add, AddAssign, Sub};
+
 use serde::{Deserialize, Serialize};
 
-/// Seconds by cause. The first four are the consumer's waits for a batch; `consumer` is its
-/// own work before it gives the batch to the accelerator.
+/// Seconds in which the consumer had no batch to work on, by what held it. Each moment is
+/// on one account: together they are its idle time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stall {
-    /// Workers had no records.
+    /// The strategy: others were made and it was not their turn, while nobody was making the
+    /// one whose turn it was.
+    pub order: f64,
+    /// The host's workers had no records.
     pub read: f64,
-    /// Workers were decoding.
+    /// The host's workers were decoding and augmenting.
     pub decode: f64,
-    /// A device held the batch.
+    /// A device had the batch.
     pub device: f64,
-    /// The batch was being converted and handed over.
+    /// The batch was being finished: normalised, cast, laid out, mixed, audited.
+    pub finish: f64,
+    /// The batch was being copied to where the consumer takes it from.
     pub copy: f64,
-    /// The consumer had the batch and was busy with it (digests).
+    /// The consumer's own: its work beside the steps (digests), and waits for slots that it
+    /// kept itself.
     pub consumer: f64,
 }
 
-impl std::ops::AddAssign for Stall {
-    fn add_assign(&mut self, other: Self) {
-        self.read += other.read;
-        self.decode += other.decode;
-        self.device += other.device;
-        self.copy += other.copy;
-        self.consumer += other.consumer;
+impl Stall {
+    /// The causes, in the order of a batch's way: name and seconds.
+    #[must_use]
+    pub fn by_cause(&self) -> [(&'static str, f64); 7] {
+        [
+            ("order", self.order),
+            ("read", self.read),
+            ("decode", self.decode),
+            ("device", self.device),
+            ("finish", self.finish),
+            ("copy", self.copy),
+            ("consumer", self.consumer),
+        ]
+    }
+
+    /// All of it: the consumer's idle seconds.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.by_cause().iter().map(|(_, seconds)| seconds).sum()
+    }
+
+    /// Seconds in which the consumer waited for the loader: all but its own.
+    #[must_use]
+    pub fn waited(&self) -> f64 {
+        self.total() - self.consumer
+    }
+
+    fn with(self, other: Self, both: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            order: both(self.order, other.order),
+            read: both(self.read, other.read),
+            decode: both(self.decode, other.decode),
+            device: both(self.device, other.device),
+            finish: both(self.finish, other.finish),
+            copy: both(self.copy, other.copy),
+            consumer: both(self.consumer, other.consumer),
+        }
     }
 }
 
-impl Stall {
-    /// Seconds in which the consumer waited.
-    #[must_use]
-    pub fn waited(&self) -> f64 {
-        self.read + self.decode + self.device + self.copy
+impl Add for Stall {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        self.with(other, |a, b| a + b)
+    }
+}
+
+impl Sub for Stall {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self.with(other, |a, b| a - b)
+    }
+}
+
+impl AddAssign for Stall {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
     }
 }

@@ -64,12 +64,6 @@ struct Numbered {
 }
 
 impl Pool {
-    /// `n` buffers of `buffer_bytes`, rounded up to [`ALIGNMENT`].
-    #[must_use]
-    pub fn new(n: u16, buffer_bytes: usize) -> Self {
-        Self::of((0..n).map(|_| Buffer::new(buffer_bytes)).collect())
-    }
-
     /// These buffers, numbered in order.
     pub(crate) fn of(buffers: Vec<Buffer>) -> Self {
         let buffer_bytes = buffers.first().map_or(0, |buffer| buffer.len);
@@ -195,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_pool_never_grows_and_gets_its_buffers_back() {
-        let pool = Pool::new(2, 5000);
+        let pool = Pool::of(vec![Buffer::new(5000), Buffer::new(5000)]);
         assert_eq!(pool.buffer_bytes(), 8192);
         let (one, two) = (pool.take().unwrap(), pool.take().unwrap());
         assert_ne!(one.number(), two.number());

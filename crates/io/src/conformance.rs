@@ -1,7 +1,12 @@
 //! The contract of [`Reader`] as functions to call, over any reader, any folder, direct or
 //! through the page cache. Every byte is compared with what `std::fs::read` gives.
 //!
-//! A reader's tests call [`all`]; each function also stands alone.
+//! A reader's tests call [`all`]; each function also stands alone. A check that fails panics.
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a check that fails panics: that is its use"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -61,9 +66,6 @@ impl Subject {
 }
 
 /// All checks.
-///
-/// # Panics
-/// At the first breach.
 pub fn all(subject: &Subject) {
     same_bytes_as_the_file_system(subject);
     many_reads_each_end_once(subject);
@@ -106,9 +108,6 @@ fn read(
 }
 
 /// Lengths around every boundary, offsets at odd places, up to the last byte.
-///
-/// # Panics
-/// When bytes differ or a readable range fails.
 pub fn same_bytes_as_the_file_system(subject: &Subject) {
     let mut reader = subject.reader();
     let lens = [0, 1, 511, 512, 513, 4095, 4096, 4097, 65_535, 65_536, 65_537, 1_000_003];
@@ -129,9 +128,6 @@ pub fn same_bytes_as_the_file_system(subject: &Subject) {
 }
 
 /// Contract 1, with the queue kept full: each tag once, each with its own bytes.
-///
-/// # Panics
-/// When a read is lost, repeated, or has another's bytes.
 pub fn many_reads_each_end_once(subject: &Subject) {
     let mut reader = subject.reader();
     let (file, expected) = subject.file("many", 3_000_001);
@@ -158,9 +154,6 @@ pub fn many_reads_each_end_once(subject: &Subject) {
 }
 
 /// Contract 2.
-///
-/// # Panics
-/// When one request too many is taken or lost.
 pub fn a_full_queue_hands_the_request_back(subject: &Subject) {
     let mut reader = subject.reader();
     let (file, expected) = subject.file("full", 10_000);
@@ -182,9 +175,6 @@ pub fn a_full_queue_hands_the_request_back(subject: &Subject) {
 }
 
 /// Contract 4: nine buffers and no more; a dropped one serves again, from any thread.
-///
-/// # Panics
-/// When memory is not bounded by the pool, or bytes change while they are held.
 pub fn bytes_in_hand_hold_their_buffer(subject: &Subject) {
     let mut reader = subject.reader();
     let (file, expected) = subject.file("hold", 20_000);
@@ -208,9 +198,6 @@ pub fn bytes_in_hand_hold_their_buffer(subject: &Subject) {
 }
 
 /// Records longer than a pool buffer, up to the bound and beyond it.
-///
-/// # Panics
-/// When bytes differ or the bound does not hold.
 pub fn long_records_get_memory_of_their_own(subject: &Subject) {
     let mut reader = subject.reader();
     let (file, expected) = subject.file("long", (5 << 20) + 1);
@@ -224,9 +211,6 @@ pub fn long_records_get_memory_of_their_own(subject: &Subject) {
 }
 
 /// Ranges that reach beyond the end, an empty file, a file that shrank after it was opened.
-///
-/// # Panics
-/// When an error is missing or does not name the file.
 pub fn a_file_that_ends_early_is_named(subject: &Subject) {
     let mut reader = subject.reader();
     let mut ends_early = |file: &Arc<OpenFile>, offset: u64, len: usize| {
@@ -255,9 +239,6 @@ pub fn a_file_that_ends_early_is_named(subject: &Subject) {
 }
 
 /// Missing files, folders, files without permission (not as root, whom all is permitted).
-///
-/// # Panics
-/// When an error is missing or of another kind.
 pub fn what_cannot_be_read_is_named(subject: &Subject) {
     use std::os::unix::fs::PermissionsExt;
     let missing = subject.open_file(&subject.folder.join("gone")).expect_err("not there");
@@ -275,9 +256,6 @@ pub fn what_cannot_be_read_is_named(subject: &Subject) {
 }
 
 /// Aligned and odd destinations, offsets and lengths; more parts than places.
-///
-/// # Panics
-/// When bytes differ or a byte outside the range changes.
 pub fn read_into_fills_any_slice(subject: &Subject) {
     let mut reader = subject.reader();
     let (file, expected) = subject.file("into", (12 << 20) + 77);
@@ -308,9 +286,6 @@ pub fn read_into_fills_any_slice(subject: &Subject) {
 }
 
 /// Reads on their way stay on their way while `read_into` waits for its own.
-///
-/// # Panics
-/// When a read is lost or bytes differ.
 pub fn read_into_leaves_other_reads_alone(subject: &Subject) {
     let mut reader = subject.reader();
     let (file, expected) = subject.file("both", 3 << 20);
@@ -331,17 +306,11 @@ pub fn read_into_leaves_other_reads_alone(subject: &Subject) {
 }
 
 /// Contract 5: an idle reader answers at once (a wait of [`Duration::MAX`] would show).
-///
-/// # Panics
-/// When something comes out of nothing.
 pub fn nothing_on_its_way_means_no_wait(subject: &Subject) {
     assert!(subject.reader().poll(Duration::MAX).is_none());
 }
 
 /// Contract 6, with reads on their way into pool buffers and into memory of their own.
-///
-/// # Panics
-/// When the reader panics.
 pub fn dropping_a_reader_is_safe(subject: &Subject) {
     let (file, _) = subject.file("drop", 3 << 20);
     for n in 0..=8_u64 {

@@ -2,11 +2,12 @@
 //!
 //! Where the file system can (O_TMPFILE), an unfinished file has no name, so that nothing is
 //! left of it when its process is killed. Elsewhere it has a hidden one, which is removed
-//! when the draft is dropped. Does not sync: a file that a power cut has emptied must be
-//! recognised by whoever reads it.
+//! when the draft is dropped. A file that takes the place of another is written beside it
+//! ([`write_beside`]). Neither syncs: what must outlive a power cut is synced by whoever writes
+//! it, else whoever reads it must recognise a file that is empty.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -72,7 +73,6 @@ impl Draft {
         let name = format!("{prefix}{unique}.{extension}");
         let path = self.folder.join(name);
         let failed = |e: io::Error| IoError::at(&path, "write", e);
-        self.file.flush().map_err(failed)?;
         match self.hidden.take() {
             Some(hidden) => std::fs::rename(&hidden, &path).map_err(|error| {
                 // Still there: the next drop takes it away.
@@ -99,6 +99,25 @@ impl Drop for Draft {
     }
 }
 
+/// Writes a file at `beside` and gives it the name `path`, in place of what had it: who looks at
+/// `path` sees the old one or the new one, whole. After an error nothing is left at `beside`.
+///
+/// # Errors
+/// Those of `write`, and what the system says.
+pub fn write_beside<T>(
+    beside: &Path,
+    path: &Path,
+    write: impl FnOnce(File) -> io::Result<T>,
+) -> io::Result<T> {
+    let written = File::create(beside).and_then(write);
+    let done = written.and_then(|done| std::fs::rename(beside, path).map(|()| done));
+    if done.is_err() {
+        // It may not even have been made; the first error is the one to tell.
+        let _ = std::fs::remove_file(beside);
+    }
+    done
+}
+
 /// Since 1970.
 fn nanoseconds() -> u128 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -107,6 +126,8 @@ fn nanoseconds() -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
@@ -132,6 +153,27 @@ mod tests {
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_eq!(names(&folder), [name]);
         assert!(name.starts_with("a-") && name.ends_with(".test"));
+    }
+
+    #[test]
+    fn what_is_written_beside_takes_the_place_or_leaves_it() {
+        let root = tempfile::tempdir().unwrap();
+        let [beside, path] = ["new", "file"].map(|name| root.path().join(name));
+        for text in ["first", "second"] {
+            write_beside(&beside, &path, |mut file| file.write_all(text.as_bytes()))
+                .unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), text.as_bytes());
+        }
+        let full = |mut file: File| {
+            file.write_all(b"th")?;
+            Err::<(), _>(io::ErrorKind::StorageFull.into())
+        };
+        let error = write_beside(&beside, &path, full).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(
+            (names(root.path()), std::fs::read(&path).unwrap()),
+            (vec!["file".to_owned()], b"second".to_vec())
+        );
     }
 
     #[test]

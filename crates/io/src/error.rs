@@ -79,14 +79,12 @@ pub enum IoError {
         source: io::Error,
     },
     /// A setting out of range.
-    #[error("`{key}` is {got}; it must be from {min} to {max}")]
+    #[error("`{key}` is {got}; it must be from 1 to {max}")]
     Setting {
         /// Its name in `ReaderConfig`.
         key: &'static str,
         /// What it was.
         got: u64,
-        /// The least it may be.
-        min: u64,
         /// The most it may be.
         max: u64,
     },

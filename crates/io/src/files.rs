@@ -2,10 +2,12 @@
 //!
 //! Does not read: readers do. Does not list: `list` does.
 
+pub(crate) mod regular;
+
 use std::collections::{HashMap, VecDeque};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +17,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, PosixFadviseAdvice, fcntl, posix_fadvise};
 use rustix::fs::{AtFlags, StatxFlags};
 
+use self::regular::{is_out_of_files, open_flagged};
 use crate::{ALIGNMENT, IoError};
 
 /// Whether reads go past the page cache (O_DIRECT).
@@ -46,24 +49,15 @@ impl OpenFile {
     /// [`IoError::Failed`].
     pub fn open(path: &Path, direct: Direct) -> Result<Self, IoError> {
         let failed = |source| IoError::at(path, "open", source);
-        // Without O_NONBLOCK, opening a pipe would wait for its writer. It goes at once: where
-        // a file system cannot read without waiting, io_uring would take it at its word and
-        // fail with EAGAIN.
-        let open = |flags: OFlag| {
-            let at_first = (flags | OFlag::O_NONBLOCK).bits();
-            let file = OpenOptions::new().read(true).custom_flags(at_first).open(path)?;
-            fcntl(&file, FcntlArg::F_SETFL(flags))?;
-            Ok(file)
-        };
         if direct == Direct::Auto {
-            match open(OFlag::O_DIRECT) {
+            match open_flagged(path, OFlag::O_DIRECT) {
                 Ok(file) => return Self::of(file, path, Direct::Auto),
                 // The file system has no O_DIRECT, or it is a folder.
                 Err(error) if is_invalid(&error) => {}
                 Err(error) => return Err(failed(error)),
             }
         }
-        let file = open(OFlag::empty()).map_err(failed)?;
+        let file = open_flagged(path, OFlag::empty()).map_err(failed)?;
         // What is read is asked for as it is needed, in no order: nothing is to be read ahead.
         // Where that cannot be said, it costs time only.
         let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
@@ -183,6 +177,12 @@ impl Files {
         }
     }
 
+    /// The file, if it is open.
+    #[must_use]
+    pub fn opened(&self, file: FileIdx) -> Option<Arc<OpenFile>> {
+        self.cache().files.get(&file).map(Arc::clone)
+    }
+
     /// The file, opened now or before; blocks on the file system in the first case, and
     /// only then asks for its path relative to the root.
     ///
@@ -193,15 +193,23 @@ impl Files {
         file: FileIdx,
         path: impl FnOnce() -> String,
     ) -> Result<Arc<OpenFile>, IoError> {
-        if let Some(open) = self.cache().files.get(&file) {
-            return Ok(Arc::clone(open));
+        if let Some(open) = self.opened(file) {
+            return Ok(open);
         }
         let path = self.root.join(path());
         let direct = match self.try_direct.load(Ordering::Relaxed) {
             true => Direct::Auto,
             false => Direct::Off,
         };
-        let open = Arc::new(OpenFile::open(&path, direct)?);
+        let mut opened = OpenFile::open(&path, direct);
+        if let Err(IoError::Failed { source, .. }) = &opened
+            && is_out_of_files(source)
+        {
+            // Others of ours may be closed for it.
+            self.close();
+            opened = OpenFile::open(&path, direct);
+        }
+        let open = Arc::new(opened?);
         if direct == Direct::Auto && !open.is_direct() {
             self.try_direct.store(false, Ordering::Relaxed);
         }
@@ -215,6 +223,11 @@ impl Files {
             cache.files.remove(&oldest);
         }
         Ok(open)
+    }
+
+    /// Closes what nobody reads from.
+    pub fn close(&self) {
+        *self.cache() = Cache::default();
     }
 
     /// Whether files are opened to be read past the page cache.

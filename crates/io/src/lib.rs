@@ -4,7 +4,7 @@
 //! aligned buffers. Two readers give the same bytes: io_uring, and `pread` where there is
 //! none. This crate knows neither samples nor formats; it spawns no thread.
 //!
-//! Reading order: `buffer` is the memory, `files` what is open, `span` which bytes a request
+//! Reading order: `buffer` is the memory, `files` what is open (`files/regular` lets nothing else in), `span` which bytes a request
 //! needs (and what to do after a short read), `reader` the seam; then `pread`, the
 //! reference, and `uring`, of which `open` takes one. `list` lists folders, and `folder` is one as data sets see it; `draft` writes a file that appears whole,
 //! `writer` one that is long. `conformance` holds what every reader must keep.
@@ -26,8 +26,9 @@ mod readers;
 pub mod conformance;
 
 pub use buffer::{ALIGNMENT, Buffer, Bytes, Pool, Pooled};
-pub use draft::Draft;
+pub use draft::{Draft, write_beside};
 pub use error::IoError;
+pub use files::regular::{is_of_machine, open_regular, read_regular};
 pub use files::{Direct, Files, OpenFile};
 pub use folder::Folder;
 pub use list::list;

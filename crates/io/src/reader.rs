@@ -159,10 +159,9 @@ impl ReaderConfig {
 
     /// Holds every number against its bounds.
     pub(crate) fn check(&self) -> Result<(), IoError> {
-        let within = |key, got: u64, max| match got {
-            0 => Err(IoError::Setting { key, got, min: 1, max }),
-            _ if got > max => Err(IoError::Setting { key, got, min: 1, max }),
-            _ => Ok(()),
+        let within = |key, got: u64, max| match (1..=max).contains(&got) {
+            true => Ok(()),
+            false => Err(IoError::Setting { key, got, max }),
         };
         within("depth", u64::from(self.depth), 4096)?;
         within("buffer_bytes", u64::from(self.buffer_bytes), 1 << 30)?;

@@ -16,7 +16,9 @@ use bothends_core::rng::Draws;
 use bothends_core::sample::SampleKey;
 use bothends_ops::colour::ycc_to_rgb;
 use bothends_ops::kernels::Level;
-use bothends_ops::resample::{Colour, Exact, Mirror, Planar, Planes, Sampling, Target};
+use bothends_ops::resample::{
+    Colour, Exact, Mirror, Outlet, Planar, Planes, Sampling, Target,
+};
 
 const IMAGE: Size = Size { height: 375, width: 500 };
 const SAMPLE: Size = Size { height: 224, width: 224 };
@@ -112,7 +114,8 @@ impl Kind {
         let ready;
         match self {
             Self::Exact(exact) => {
-                let mut sample = exact.begin(crop, 3, target, &mut sample);
+                let mut sample =
+                    exact.begin(crop, 3, target, Outlet::Pixels(&mut sample));
                 ready = Instant::now();
                 let part = sample.needed();
                 for y in 0..part.height {
@@ -121,7 +124,8 @@ impl Kind {
                 sample.finish();
             }
             Self::Colours(level, exact) => {
-                let mut sample = exact.begin(crop, 3, target, &mut sample);
+                let mut sample =
+                    exact.begin(crop, 3, target, Outlet::Pixels(&mut sample));
                 ready = Instant::now();
                 let part = sample.needed();
                 let [mut r, mut g, mut b] = [[0; 500]; 3];

@@ -3,8 +3,9 @@
 //! Where Pillow has an adjustment, it is Pillow's in every bit, as torchvision's back-end for
 //! its images calls it; each function says what it is and how far torchvision's tensors are
 //! from it. An adjustment is a plain loop, compiled for every family of processors
-//! (`compiled.rs`); only tables have kernels. Nothing here draws a number or moves a pixel. Reading
-//! order: as the modules are listed.
+//! (`kernels/compiled.rs`); only tables and blurs have kernels. `erase` and `mix` are steps of
+//! their own. Nothing here draws a number or moves a pixel. Reading order: as the modules are
+//! listed.
 
 mod values;
 
@@ -20,6 +21,9 @@ mod spread;
 
 mod artefact;
 
+pub(crate) mod erase;
+pub(crate) mod mix;
+
 use bothends_core::recipe::step::Adjust;
 
 use self::artefact::Artefacts;
@@ -28,7 +32,7 @@ use crate::image::Image;
 use crate::kernels::Level;
 
 /// Does adjustments, with the kernels of one level. Keeps its memory from image to image.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Adjuster {
     level: Level,
     rows: sharpness::Rows,
@@ -37,19 +41,11 @@ pub struct Adjuster {
     artefacts: Artefacts,
 }
 
-impl Default for Adjuster {
-    /// With the kernels of the process.
-    fn default() -> Self {
-        Self::new(Level::of_process())
-    }
-}
-
 impl Adjuster {
     /// With the kernels of `level`.
     #[must_use]
     pub fn new(level: Level) -> Self {
-        let (rows, spread, blurrer) = Default::default();
-        Self { level, rows, spread, blurrer, artefacts: Artefacts::new(level) }
+        Self { level, artefacts: Artefacts::new(level), ..Self::default() }
     }
 
     /// Changes the values of `image`. What only colours have is only done to three channels:

@@ -4,16 +4,16 @@
 //! libjpeg's constants, in fixed point with 16 fraction bits and one rounding: jdcolor.c in
 //! every bit. The same is there for planes that still have a fraction, in sixty-fourths of a
 //! step. The functions here are the meaning; a level may have twins. Nothing here
-//! upsamples or resizes. Read `resample.rs` for who calls it.
+//! upsamples or resizes. Read `geometry/resample.rs` for who calls it.
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
-use crate::kernels::Level;
+#[cfg(target_arch = "x86_64")]
+use self::x86::{avx2, avx512};
+use crate::kernels::{Level, kernel};
 
 /// 1.402, 0.344136, 0.714136 and 1.772 with 16 fraction bits, as jdcolor.c rounds them.
 const RED_PER_CR: i32 = 91_881;
@@ -57,15 +57,7 @@ pub fn ycc_to_rgb(level: Level, ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {
     let n = y.len();
     assert!(cb.len() == n && cr.len() == n, "rows of one length");
     assert!(r.len() == n && g.len() == n && b.len() == n, "rows of one length");
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2(cpu) => avx2::ycc_to_rgb(cpu, [y, cb, cr], [r, g, b]),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512(cpu) => avx512::ycc_to_rgb(cpu, [y, cb, cr], [r, g, b]),
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon(cpu) => neon::ycc_to_rgb(cpu, [y, cb, cr], [r, g, b]),
-        Level::Scalar => ycc_to_rgb_scalar([y, cb, cr], [r, g, b]),
-    }
+    kernel!(level.filled_by(n), ycc_to_rgb([y, cb, cr], [r, g, b]), ycc_to_rgb_scalar);
 }
 
 /// Converts rows of Y, Cb and Cr in sixty-fourths to pixels of red, green and blue. The rows are
@@ -74,15 +66,11 @@ pub fn ycc_to_rgb(level: Level, ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {
 /// # Panics
 /// When they are not.
 pub(crate) fn fine_ycc_to_rgb(level: Level, ycc: [&[i16]; 3], pixels: &mut [u8]) {
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2(cpu) => avx2::fine_ycc_to_rgb(cpu, ycc, pixels),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512(cpu) => avx512::fine_ycc_to_rgb(cpu, ycc, pixels),
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon(cpu) => neon::fine_ycc_to_rgb(cpu, ycc, pixels),
-        Level::Scalar => fine_ycc_to_rgb_scalar(ycc, pixels),
-    }
+    kernel!(
+        level.filled_by(pixels.len() / 3),
+        fine_ycc_to_rgb(ycc, pixels),
+        fine_ycc_to_rgb_scalar
+    );
 }
 
 /// Rounds rows of sixty-fourths to the channels of pixels. The rows are at least as long as
@@ -95,18 +83,10 @@ pub(crate) fn fine_to_bytes<const N: usize>(
     planes: [&[i16]; N],
     pixels: &mut [u8],
 ) {
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2(cpu) if N == 3 => {
-            avx2::fine_to_pixels(cpu, [planes[0], planes[1], planes[2]], pixels);
-        }
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512(cpu) if N == 3 => {
-            avx512::fine_to_pixels(cpu, [planes[0], planes[1], planes[2]], pixels);
-        }
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon(cpu) if N == 3 => {
-            neon::fine_to_pixels(cpu, [planes[0], planes[1], planes[2]], pixels);
+    match planes[..] {
+        [a, b, c] => {
+            let level = level.filled_by(pixels.len() / 3);
+            kernel!(level, fine_to_pixels([a, b, c], pixels), fine_to_bytes_scalar);
         }
         _ => fine_to_bytes_scalar(planes, pixels),
     }
@@ -120,15 +100,11 @@ pub fn interleave(level: Level, planes: [&[u8]; 3], pixels: &mut [u8]) {
     for plane in planes {
         assert_eq!(plane.len() * 3, pixels.len(), "a byte for every pixel");
     }
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2(cpu) => avx2::interleave(cpu, planes, pixels),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512(cpu) => avx512::interleave(cpu, planes, pixels),
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon(cpu) => neon::interleave(cpu, planes, pixels),
-        Level::Scalar => interleave_scalar(planes, pixels),
-    }
+    kernel!(
+        level.filled_by(pixels.len() / 3),
+        interleave(planes, pixels),
+        interleave_scalar
+    );
 }
 
 /// Makes three rows of pixels of three channels.
@@ -139,22 +115,11 @@ pub fn deinterleave(level: Level, pixels: &[u8], planes: [&mut [u8]; 3]) {
     for plane in &planes {
         assert_eq!(plane.len() * 3, pixels.len(), "a byte for every pixel");
     }
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2(cpu) => avx2::deinterleave(cpu, pixels, planes),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512(cpu) => avx512::deinterleave(cpu, pixels, planes),
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon(cpu) => neon::deinterleave(cpu, pixels, planes),
-        Level::Scalar => deinterleave_scalar(pixels, planes),
-    }
-}
-
-/// Where blocks begin that cover `n` pixels, which are at least one block. The last begins early
-/// enough to be whole, and does some pixels again.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn starts(n: usize, block: usize) -> impl Iterator<Item = usize> {
-    (0..n.div_ceil(block)).map(move |nth| (nth * block).min(n - block))
+    kernel!(
+        level.filled_by(pixels.len() / 3),
+        deinterleave(pixels, planes),
+        deinterleave_scalar
+    );
 }
 
 /// One pixel, of which Y has `FRACTION_BITS` fraction bits, and so have Cb and Cr, centred.

@@ -2,28 +2,22 @@
 //!
 //! Encoded images always come out as 8-bit RGB, exactly as Pillow's
 //! `Image.open(..).convert("RGB")` gives them; EXIF orientation is ignored, as Pillow and
-//! torchvision do. Nothing here crops or resizes: where a recipe does, `fused.rs` decodes no
-//! more than it needs. JPEG is ours (`jpeg.rs`), PNG a library's (`png.rs`). Read `resize.rs`
-//! next.
+//! torchvision do. Nothing here crops or resizes: where a recipe does, `pipeline/fused.rs`
+//! decodes no more than it needs. JPEG is ours (`jpeg.rs`; `picture.rs` is a file or a store's
+//! record alike), PNG a library's (`png.rs`). Read `geometry.rs` next.
 
+pub(crate) mod picture;
 mod png;
+pub(crate) mod room;
 
-use bothends_core::recipe::{self, Size};
 use bothends_core::sample::{Encoding, Record};
 
+use self::picture::Picture;
 use crate::colour;
 use crate::error::{OpsError, SampleFault};
-use crate::image::Image;
+use crate::image::{Image, check_size};
 use crate::jpeg::{Chroma, Decoder, PixelRows, Region};
 use crate::kernels::Level;
-use crate::picture::Picture;
-
-/// Most rows and most columns of an image (libjpeg's own limit).
-pub const MAX_SIDE: usize = recipe::MAX_IMAGE_SIDE as usize;
-
-/// Most pixels of an image: where Pillow, too, stops and speaks of a decompression bomb
-/// (twice `Image.MAX_IMAGE_PIXELS`). Checked before any memory is taken.
-pub const MAX_PIXELS: usize = recipe::MAX_IMAGE_PIXELS as usize;
 
 /// A format of encoded images, told by the first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +36,16 @@ impl Format {
         } else {
             Err(SampleFault::UnknownFormat { len: bytes.len() })
         }
+    }
+}
+
+/// Bytes that decoding the record may take at most, as its first bytes say; 0 for what is no
+/// image, or where they say nothing: decoding then says what is wrong.
+pub(crate) fn need_bytes(record: Record<'_>, picture: Option<&Picture<'_>>) -> u64 {
+    match (picture, record.encoding) {
+        (Some(picture), _) => picture.frame().need_bytes(),
+        (None, Encoding::Image) => png::need_bytes(record.bytes),
+        (None, Encoding::Planar { .. } | Encoding::Opaque) => 0,
     }
 }
 
@@ -98,7 +102,7 @@ impl ImageDecoder {
         picture: Picture<'_>,
         out: &mut Image,
     ) -> Result<(), SampleFault> {
-        let size = picture.size();
+        let size = picture.frame().size;
         let whole = Region::whole(size);
         picture.decode(&mut self.jpeg, &whole, Chroma::Upsampled)?;
         let row_bytes = whole.columns.len() * 3;
@@ -122,18 +126,6 @@ impl ImageDecoder {
 /// As there.
 pub fn decode(record: Record<'_>, out: &mut Image) -> Result<(), OpsError> {
     ImageDecoder::default().decode(record, out)
-}
-
-/// Refuses sizes that no image has, before memory is taken for them.
-pub(crate) fn check_size(height: usize, width: usize) -> Result<Size, SampleFault> {
-    let side = |pixels: usize| u32::try_from(pixels).ok().filter(|_| pixels <= MAX_SIDE);
-    match (side(height), side(width)) {
-        (Some(0), _) | (_, Some(0)) => Err(SampleFault::NoPixels),
-        (Some(rows), Some(columns)) if height * width <= MAX_PIXELS => {
-            Ok(Size { height: rows, width: columns })
-        }
-        _ => Err(SampleFault::TooLarge { height, width }),
-    }
 }
 
 /// Planes, one behind the other (CIFAR's binary form), become interleaved pixels.
@@ -171,22 +163,6 @@ mod tests {
             fault.to_string(),
             "the record has 5 bytes where its data set promises 6"
         );
-    }
-
-    #[test]
-    fn sizes_are_checked_before_memory_is_taken() {
-        for (height, width, fits) in [
-            (1, 1, true),
-            (MAX_SIDE, 1, true),
-            (MAX_SIDE + 1, 1, false),
-            (13_377, 13_377, true),
-            (13_377, 13_378, false),
-            (usize::MAX, usize::MAX, false),
-            (0, 5, false),
-            (5, 0, false),
-        ] {
-            assert_eq!(check_size(height, width).is_ok(), fits, "{height} x {width}");
-        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! [`SampleFault`] is about one record: the bad-sample policy decides. Everything else in
 //! [`OpsError`] is about the recipe or the caller and holds for every sample.
 
-use bothends_core::recipe::Size;
+use bothends_core::recipe::{MAX_DECODE_BYTES, MAX_IMAGE_PIXELS, MAX_IMAGE_SIDE, Size};
 use bothends_core::tensor::SampleShape;
 
 /// Why a pipeline could not be built, or a sample not made.
@@ -64,14 +64,26 @@ pub enum SampleFault {
     #[error(
         "an image of {height}x{width} pixels is too large; at most {} per side and {} in \
          all are accepted",
-        crate::decode::MAX_SIDE,
-        crate::decode::MAX_PIXELS
+        MAX_IMAGE_SIDE,
+        MAX_IMAGE_PIXELS
     )]
     TooLarge {
         /// Rows.
         height: usize,
         /// Columns.
         width: usize,
+    },
+    /// Decoding it may take more memory than an image may.
+    #[error(
+        "an image of {}x{} pixels may need {} MiB to be decoded, and at most {} MiB are \
+         accepted; store it with fewer pixels",
+        size.height, size.width, need_bytes >> 20, MAX_DECODE_BYTES >> 20
+    )]
+    TooMuchMemory {
+        /// Rows and columns.
+        size: Size,
+        /// What it may take: of a JPEG samples and coefficients, as if it were progressive.
+        need_bytes: u64,
     },
     /// A record of fixed size has another size.
     #[error("the record has {got} bytes where its data set promises {need}")]

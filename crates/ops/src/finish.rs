@@ -14,6 +14,7 @@
 
 mod elements;
 mod erasing;
+pub mod half;
 mod mixing;
 
 use std::sync::Arc;
@@ -25,9 +26,10 @@ use bothends_core::tensor::{Dtype, Layout, Output, SampleShape, Views};
 
 use crate::colour::deinterleave;
 use crate::error::OpsError;
-use crate::kernels::Level;
+use crate::geometry::resample::TakesRows;
+use crate::kernels::{Level, vectors};
 
-use elements::{Brain, Element, Half, Single, pixels, plane, value};
+use elements::{Brain, Channel, Element, Half, Single, pixels, plane};
 use erasing::Erasing;
 use mixing::Row;
 
@@ -37,7 +39,7 @@ pub struct Finish {
     views: Views,
     output: Output,
     /// How a byte of each channel becomes a value.
-    scales: Vec<Scale>,
+    channels: Vec<Channel>,
     level: Level,
     erasings: Vec<Erasing>,
     mixes: bool,
@@ -66,7 +68,7 @@ impl Finish {
         Ok(Self {
             views: views.clone(),
             output,
-            scales,
+            channels: scales.iter().copied().map(Channel::new).collect(),
             level: Level::of_process(),
             erasings,
             mixes: recipe.after_cut().iter().any(Op::mixes),
@@ -104,7 +106,7 @@ impl Finish {
     }
 
     /// Turns the sample `src` of `key` into the delivered sample `dst`. Nothing is erased in
-    /// what is no sample (`None`: a masked slot).
+    /// what is no sample (`None`: a masked row).
     ///
     /// # Panics
     /// When `src` is not one sample at the cut, or `dst` not [`Self::sample_bytes`] long.
@@ -117,13 +119,44 @@ impl Finish {
             let (view, src_rest) = src.split_at(shape.len());
             let (out, dst_rest) = dst.split_at_mut(shape.len() * element_bytes);
             self.view(shape, view, out);
-            for erasing in &self.erasings {
-                if let Some(key) = key {
-                    erasing.run(key, nth, (shape, self.output), out);
-                }
+            if let Some(key) = key {
+                self.erase_view(key, (nth, shape), out);
             }
             (src, dst) = (src_rest, dst_rest);
         }
+    }
+
+    /// What is done to the delivered sample of `key` behind [`Self::rows`].
+    pub(crate) fn erase(&self, key: SampleKey, sample: &mut [u8]) {
+        if let Some(&shape) = self.views.shapes().first() {
+            self.erase_view(key, (0, shape), sample);
+        }
+    }
+
+    fn erase_view(
+        &self,
+        key: SampleKey,
+        (nth, shape): (u32, SampleShape),
+        out: &mut [u8],
+    ) {
+        for erasing in &self.erasings {
+            erasing.run(key, nth, (shape, self.output), out);
+        }
+    }
+
+    /// Takes the rows of the one view at the cut, as they are made, to the delivered sample
+    /// `dst`; `None` where a sample is not planes of red, green and blue.
+    ///
+    /// # Panics
+    /// When `dst` is not [`Self::sample_bytes`] long.
+    pub(crate) fn rows<'a>(&'a self, dst: &'a mut [u8]) -> Option<FinishedRows<'a>> {
+        assert_eq!(dst.len(), self.sample_bytes(), "`dst` is one delivered sample");
+        let &[shape] = self.views.shapes() else { return None };
+        let [red, green, blue] = *self.channels.get(..3)? else { return None };
+        let is_planes = self.output.layout == Layout::Nchw && shape.channels == 3;
+        let channels = [red, green, blue];
+        let (dtype, level) = (self.output.dtype, self.level);
+        is_planes.then_some(FinishedRows { dtype, level, channels, dst })
     }
 
     /// Whether batches are mixed at all.
@@ -133,17 +166,46 @@ impl Finish {
     }
 
     /// Mixes the delivered samples of a batch, one behind the other in `batch`, as decided;
-    /// says of each whose partner it has. `memory` is kept from batch to batch.
+    /// one alone stays as it is. `memory` is kept from batch to batch.
     ///
     /// # Panics
     /// When `batch` is not a whole number of delivered samples.
     pub fn mix(&self, mixture: Mixture, batch: &mut [u8], memory: &mut Vec<u8>) {
         let sample_bytes = self.sample_bytes().max(1);
-        assert_eq!(batch.len() % sample_bytes, 0, "whole samples");
+        let n_rows = batch.len() / sample_bytes;
+        if n_rows < 2 {
+            return;
+        }
+        memory.clear();
+        let n_before = self.n_before(n_rows) * sample_bytes;
+        memory.extend_from_slice(&batch[batch.len() - n_before..]);
+        self.mix_run(mixture, batch, memory);
+    }
+
+    /// How many samples before a sample its partner is, in a batch of `n_rows`, 1 to `n_rows`
+    /// (as `core`'s `partner` says).
+    #[must_use]
+    pub fn n_before(&self, n_rows: usize) -> usize {
+        match self.distance % n_rows.max(1) {
+            0 => n_rows,
+            n => n,
+        }
+    }
+
+    /// Mixes a run of a batch's delivered samples, one behind the other in `run`, as decided:
+    /// each with the sample that is as many before it as `before` has samples. These are the
+    /// samples before the run, not mixed; those before a batch's first sample are its last.
+    ///
+    /// # Panics
+    /// When `run` or `before` is not a whole number of delivered samples, or `before` is empty.
+    pub fn mix_run(&self, mixture: Mixture, run: &mut [u8], before: &[u8]) {
+        let sample_bytes = self.sample_bytes().max(1);
+        assert_eq!(run.len() % sample_bytes, 0, "whole samples");
+        assert!(before.len().is_multiple_of(sample_bytes), "whole samples");
+        assert!(!before.is_empty(), "a sample before the run");
         let Some(&shape) = self.views.shapes().first() else { return };
-        let (output, level, distance) = (self.output, self.level, self.distance);
-        let rows = Row { shape, output, level, distance };
-        mixing::mix(mixture, &rows, batch, memory);
+        let (output, level) = (self.output, self.level);
+        mixing::mix(mixture, &Row { shape, output, level }, run, before);
     }
 
     /// How far a sample's partner is from it in a batch.
@@ -190,8 +252,8 @@ impl Finish {
     ) {
         let n = shape.channels as usize;
         let level = self.level;
-        match (self.output.layout, &self.scales[..n]) {
-            (_, &[scale]) => plane::<E, N>(level, scale, src, dst),
+        match (self.output.layout, &self.channels[..n]) {
+            (_, &[channel]) => plane::<E, N>(level, channel, src, dst),
             (Layout::Nhwc, &[red, green, blue]) => {
                 pixels::<E, N>(level, [red, green, blue], src, dst);
             }
@@ -204,7 +266,7 @@ impl Finish {
                         Layout::Nhwc => at,
                         Layout::Nchw => channel * n_pixels + pixel,
                     };
-                    let element = E::bytes(value(byte, self.scales[channel]));
+                    let element = E::bytes(self.channels[channel].value(byte));
                     dst[place * N..][..N].copy_from_slice(&element);
                 }
             }
@@ -222,7 +284,34 @@ impl Finish {
             for (channel, values) in values.iter().enumerate() {
                 let first = channel * plane_bytes + nth * PIXELS * N;
                 let to = &mut dst[first..][..n * N];
-                plane::<E, N>(self.level, self.scales[channel], &values[..n], to);
+                plane::<E, N>(self.level, self.channels[channel], &values[..n], to);
+            }
+        }
+    }
+}
+
+/// Rows at the cut become rows of a delivered sample's planes.
+#[derive(Debug)]
+pub(crate) struct FinishedRows<'a> {
+    dtype: Dtype,
+    level: Level,
+    channels: [Channel; 3],
+    dst: &'a mut [u8],
+}
+
+impl TakesRows for FinishedRows<'_> {
+    fn row(&mut self, y: usize, channels: [&[u8]; 3]) {
+        let row_bytes = channels[0].len() * self.dtype.size();
+        let plane_bytes = self.dst.len() / 3;
+        for (nth, (&channel, bytes)) in self.channels.iter().zip(channels).enumerate() {
+            let first = nth * plane_bytes + y * row_bytes;
+            vectors::soon_written(self.dst, first + row_bytes, row_bytes);
+            let to = &mut self.dst[first..][..row_bytes];
+            match self.dtype {
+                Dtype::U8 => to.copy_from_slice(bytes),
+                Dtype::F32 => plane::<Single, 4>(self.level, channel, bytes, to),
+                Dtype::F16 => plane::<Half, 2>(self.level, channel, bytes, to),
+                Dtype::Bf16 => plane::<Brain, 2>(self.level, channel, bytes, to),
             }
         }
     }

@@ -3,9 +3,12 @@
 //! Pixels are unsigned bytes, rows from the top, columns from the left, channels
 //! interleaved, no padding. Nothing here changes a pixel's value. Read `decode.rs` next.
 
-use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;
+use bothends_core::recipe::step::Fill;
+use bothends_core::recipe::{MAX_IMAGE_PIXELS, MAX_IMAGE_SIDE, Size};
 use bothends_core::tensor::SampleShape;
+
+use crate::error::SampleFault;
 
 /// Pixels in memory that is kept from sample to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -210,6 +213,31 @@ impl<'a> View<'a> {
     }
 }
 
+/// Refuses sizes that no image has, before memory is taken for them.
+pub(crate) fn check_size(height: usize, width: usize) -> Result<Size, SampleFault> {
+    let side = |pixels: usize| {
+        u32::try_from(pixels).ok().filter(|&pixels| pixels <= MAX_IMAGE_SIDE)
+    };
+    match (side(height), side(width)) {
+        (Some(0), _) | (_, Some(0)) => Err(SampleFault::NoPixels),
+        (Some(rows), Some(columns))
+            if u64::from(rows) * u64::from(columns) <= MAX_IMAGE_PIXELS.into() =>
+        {
+            Ok(Size { height: rows, width: columns })
+        }
+        _ => Err(SampleFault::TooLarge { height, width }),
+    }
+}
+
+/// Sets `pixels` to one value.
+pub(crate) fn fill(pixels: &mut [u8], channels: usize, Fill(values): Fill) {
+    if channels == 3 && values != [values[0]; 3] {
+        pixels.as_chunks_mut().0.fill(values);
+    } else {
+        pixels.fill(values[0]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +248,23 @@ mod tests {
             *byte = value;
         }
         image
+    }
+
+    #[test]
+    fn sizes_are_checked_before_memory_is_taken() {
+        const SIDE: usize = MAX_IMAGE_SIDE as usize;
+        for (height, width, fits) in [
+            (1, 1, true),
+            (SIDE, 1, true),
+            (SIDE + 1, 1, false),
+            (13_377, 13_377, true),
+            (13_377, 13_378, false),
+            (usize::MAX, usize::MAX, false),
+            (0, 5, false),
+            (5, 0, false),
+        ] {
+            assert_eq!(check_size(height, width).is_ok(), fits, "{height} x {width}");
+        }
     }
 
     #[test]

@@ -3,13 +3,66 @@
 //! Every kernel has a scalar meaning, which is the definition, and may have twins that use
 //! what a processor family offers. A twin gives the same bytes. A [`Level`] names the family;
 //! it can only be had on a processor that has all of the family's instructions, so a kernel
-//! that is handed one needs no further check. Nothing here computes.
+//! that is handed one needs no further check. Nothing here computes a value.
+
+pub(crate) mod compiled;
+pub(crate) mod vectors;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86;
 
 use std::sync::OnceLock;
 
 /// Test switch: the level to use instead of the best one (`scalar`, `avx2`, `avx512`, `neon`).
 /// One that this processor does not have is passed over.
 pub const LEVEL_VARIABLE: &str = "BOTHENDS_KERNELS";
+
+/// Calls the twin that the modules `avx2`, `avx512` and `neon` in scope have of `$meaning` for a
+/// level, or that itself.
+macro_rules! kernel {
+    ($level:expr, $name:ident($($argument:expr),*), $meaning:path) => {
+        match $level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2(cpu) => avx2::$name(cpu, $($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512(cpu) => avx512::$name(cpu, $($argument),*),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon(cpu) => neon::$name(cpu, $($argument),*),
+            Level::Scalar => $meaning($($argument),*),
+        }
+    };
+}
+
+/// [`kernel`] where the twins are for x86 alone.
+macro_rules! x86_kernel {
+    ($level:expr, $name:ident($($argument:expr),*), $meaning:path) => {
+        match $level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2(cpu) => avx2::$name(cpu, $($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512(cpu) => avx512::$name(cpu, $($argument),*),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon(_) => $meaning($($argument),*),
+            Level::Scalar => $meaning($($argument),*),
+        }
+    };
+}
+
+/// Calls the twin for AVX2, which serves AVX-512 too, or the meaning.
+macro_rules! avx2_kernel {
+    ($level:expr, $($twin:ident)::+($($argument:expr),*), $meaning:path) => {
+        match $level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2(cpu) => $($twin)::+(cpu, $($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512(cpu) => $($twin)::+(cpu.avx2(), $($argument),*),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon(_) => $meaning($($argument),*),
+            Level::Scalar => $meaning($($argument),*),
+        }
+    };
+}
+
+pub(crate) use {avx2_kernel, kernel, x86_kernel};
 
 /// A family of instructions that this processor has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +143,13 @@ impl Neon {
     }
 }
 
+impl Default for Level {
+    /// The level of this process.
+    fn default() -> Self {
+        Self::of_process()
+    }
+}
+
 impl Level {
     /// The level of this process: the best one, or the one that [`LEVEL_VARIABLE`] names.
     /// Looked up once.
@@ -122,6 +182,29 @@ impl Level {
         std::iter::once(Self::Scalar).chain(kernels.into_iter().flatten()).collect()
     }
 
+    /// The widest level, up to this one, of which `n_bytes` fill a register.
+    #[cfg_attr(
+        not(any(target_arch = "x86_64", target_arch = "aarch64")),
+        expect(unused_variables, reason = "there is one level")
+    )]
+    pub(crate) fn filled_by(self, n_bytes: usize) -> Self {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(cpu) if n_bytes < 64 => {
+                Self::Avx2(cpu.avx2()).filled_by(n_bytes)
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) if n_bytes < 32 => Self::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) | Self::Avx2(_) => self,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(_) if n_bytes < 16 => Self::Scalar,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(_) => self,
+            Self::Scalar => self,
+        }
+    }
+
     /// Its name in [`LEVEL_VARIABLE`], in benchmarks and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -135,6 +218,12 @@ impl Level {
             Self::Neon(_) => "neon",
         }
     }
+}
+
+/// Where blocks begin that cover `n` values, which are at least one block. The last begins early
+/// enough to be whole, and does some values again.
+pub(crate) fn starts(n: usize, block: usize) -> impl Iterator<Item = usize> {
+    (0..n.div_ceil(block)).map(move |nth| (nth * block).min(n - block))
 }
 
 #[cfg(test)]

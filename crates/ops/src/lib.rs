@@ -2,44 +2,36 @@
 //!
 //! Every op has a scalar meaning, and where it pays kernels that give the same bytes
 //! (`kernels`). Nothing here reads a file, knows a data set format, starts a thread, or draws
-//! a random number of its own (the recipe does, keyed by the sample). Reading order: `image`
-//! is the picture being worked on; `decode` makes it, with `jpeg` (`picture` is a file or a
-//! store's record alike); `resize` (with `resample` and `colour`), `crop`, `flip` and `warp`
-//! move its pixels, `adjust`, `erase` and `mix` change their values, `steps` is where these
-//! meet; `fused` does several of them at once; `pipeline` runs a recipe up to the cut;
-//! `finish` (with `half`) does what comes after the cut.
+//! a random number of its own (the recipe does, keyed by the sample).
+//!
+//! ```text
+//! record ─► decode (jpeg, png) ─► image ─► geometry, adjust ─► sample ─► finish ─► batch
+//!           └────────────── pipeline: up to the cut ──────────────┘
+//! ```
+//!
+//! Reading order: `image` is the picture being worked on; `decode` makes it of a record, with
+//! `jpeg`; `geometry` moves its pixels and `adjust` changes their values; `pipeline` runs a
+//! recipe up to the cut, several steps at once where they can be; `finish` does what comes
+//! after it. `colour` and `kernels` serve them all.
 
 pub mod error;
 pub mod image;
 pub mod kernels;
 
-pub mod decode;
-mod gather;
+pub mod colour;
 pub mod jpeg;
-mod picture;
+
+pub mod decode;
+
+mod geometry;
 
 pub mod adjust;
-pub mod colour;
-pub mod crop;
-pub mod erase;
-pub mod flip;
-pub mod mix;
-pub mod resample;
-pub mod resize;
-pub mod warp;
-
-mod fused;
-pub mod steps;
 
 pub mod pipeline;
 
-mod compiled;
-mod vectors;
-
 pub mod finish;
-pub mod half;
 
 pub use error::{OpsError, SampleFault};
 pub use finish::Finish;
-pub use pipeline::{Pipeline, Scratch};
-pub use steps::Workbench;
+pub use geometry::{crop, flip, resample, resize, warp};
+pub use pipeline::{Delivery, Pipeline, Scratch, Workbench};

@@ -6,23 +6,32 @@
 //! here computes a pixel. Steps that follow each other may be done as one (`fused.rs`), with
 //! the same bytes. What comes after the cut is `finish.rs`, which is to be read next.
 
+mod fused;
+mod steps;
+
 use std::ops::Range;
 
 use bothends_core::blocks::Blocks;
 use bothends_core::recipe::step::Step;
-use bothends_core::recipe::{Decision, Misfit, Recipe, Size};
+use bothends_core::recipe::{Decision, MAX_DECODE_BYTES, Misfit, Numerics, Recipe, Size};
 use bothends_core::sample::{Record, SampleKey};
 use bothends_core::tensor::{SampleShape, Views};
 
+use self::fused::{crop_picture, crop_rows};
+use self::steps::{Lead, rgb};
 use crate::decode::ImageDecoder;
+use crate::decode::need_bytes;
+use crate::decode::picture::Picture;
+use crate::decode::room::Room;
 use crate::error::{OpsError, SampleFault};
-use crate::fused::crop_picture;
+use crate::finish::Finish;
+use crate::geometry::resample::TakesRows;
+use crate::geometry::resize::Crop;
 use crate::image::Image;
 use crate::jpeg::{Region, Stage, Stored};
 use crate::kernels::Level;
-use crate::picture::Picture;
-use crate::resize::Crop;
-use crate::steps::{Lead, Workbench, rgb};
+
+pub use self::steps::Workbench;
 
 /// Largest buffer that a worker keeps for the next sample; what one huge image took beyond
 /// it is given back after that image.
@@ -77,6 +86,7 @@ impl Scratch {
 pub struct Pipeline {
     recipe: Recipe,
     views: Views,
+    room: Room,
 }
 
 impl Pipeline {
@@ -84,7 +94,15 @@ impl Pipeline {
     /// [`Recipe::views`]).
     #[must_use]
     pub fn new(recipe: &Recipe, views: Views) -> Self {
-        Self { recipe: recipe.clone(), views }
+        let room = Room::new(MAX_DECODE_BYTES);
+        Self { recipe: recipe.clone(), views, room }
+    }
+
+    /// The same, whose large images together take no more than so many bytes while they are
+    /// decoded, or one of them alone: all who work with this pipeline or a clone of it count.
+    #[must_use]
+    pub fn with_decode_bytes(self, most_bytes: u64) -> Self {
+        Self { room: Room::new(most_bytes), ..self }
     }
 
     /// The shapes of every sample this makes, view by view.
@@ -100,8 +118,8 @@ impl Pipeline {
     }
 
     /// Makes the sample of `key` from `record` into `out`, which is one sample long.
-    /// Takes as long as decoding takes; waits for nothing. After an error `out` is
-    /// unchanged.
+    /// Takes as long as decoding takes; waits only with an image that needs much memory, for
+    /// others of that kind. After an error `out` is unchanged.
     ///
     /// # Errors
     /// [`OpsError::BadSample`] when the record is not an image, damaged, or of a size or
@@ -114,9 +132,9 @@ impl Pipeline {
         record: Record<'_>,
         out: &mut [u8],
     ) -> Result<(), OpsError> {
+        let need = self.sample_bytes();
         scratch.source_pixels = 0;
         scratch.is_first_visit = false;
-        let need = self.sample_bytes();
         if out.len() != need {
             return Err(OpsError::BufferLength { got: out.len(), need });
         }
@@ -128,9 +146,70 @@ impl Pipeline {
             out.copy_from_slice(record.bytes);
             return Ok(());
         }
-        let made = self.make(scratch, key, record, out);
+        self.in_room(scratch, record, |scratch, picture| {
+            match self.begin(scratch, key, (record, picture), To::Sample(out))? {
+                Begun::Sample | Begun::Rows => Ok(()),
+                Begun::Image { n_steps } => self.go_on(scratch, n_steps, out),
+            }
+        })
+    }
+
+    /// Makes the sample of `key` from `record` and finishes it: as [`Self::run`] and then
+    /// [`Finish::run`], and where it can be in one pass, so that the sample's writes to memory
+    /// fall between the rest of the work. After an error `out` is unchanged.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    ///
+    /// # Panics
+    /// When `out` is not one delivered sample long.
+    pub fn run_to_output(
+        &self,
+        scratch: &mut Scratch,
+        key: SampleKey,
+        record: Record<'_>,
+        Delivery { finish, cut, out }: Delivery<'_>,
+    ) -> Result<(), OpsError> {
+        scratch.source_pixels = 0;
+        scratch.is_first_visit = false;
+        cut.resize(self.sample_bytes(), 0);
+        if self.recipe.before_cut().is_empty() {
+            self.run(scratch, key, record, cut)?;
+            finish.run(Some(key), cut, out);
+            return Ok(());
+        }
+        let is_exact = self.recipe.numerics() == Numerics::Exact;
+        self.in_room(scratch, record, |scratch, picture| {
+            let opened = (record, picture);
+            let begun = match finish.rows(out).filter(|_| is_exact) {
+                Some(mut rows) => self.begin(scratch, key, opened, To::Rows(&mut rows)),
+                None => self.begin(scratch, key, opened, To::Sample(cut)),
+            };
+            match begun? {
+                Begun::Rows => finish.erase(key, out),
+                Begun::Sample => finish.run(Some(key), cut, out),
+                Begun::Image { n_steps } => {
+                    self.go_on(scratch, n_steps, cut)?;
+                    finish.run(Some(key), cut, out);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Opens the record and does `work` once there is room for its image.
+    fn in_room<'r>(
+        &self,
+        scratch: &mut Scratch,
+        record: Record<'r>,
+        work: impl FnOnce(&mut Scratch, Option<Picture<'r>>) -> Result<(), OpsError>,
+    ) -> Result<(), OpsError> {
+        let picture = Picture::open(record)?;
+        let turn = self.room.take(need_bytes(record, picture.as_ref()));
+        let done = work(scratch, picture);
         scratch.release_excess();
-        made
+        drop(turn);
+        done
     }
 
     /// The beginning of [`Self::run`], as far as `stage` and without a result: for
@@ -147,7 +226,12 @@ impl Pipeline {
         record: Record<'_>,
     ) -> Result<(), OpsError> {
         scratch.decoder.jpeg.until = stage;
-        let done = self.begin(scratch, key, record, &mut []);
+        let done = match Picture::open(record) {
+            Ok(picture) => {
+                self.begin(scratch, key, (record, picture), To::Sample(&mut []))
+            }
+            Err(fault) => Err(fault.into()),
+        };
         scratch.decoder.jpeg.until = Stage::Sample;
         scratch.is_first_visit = false;
         done.map(drop)
@@ -167,7 +251,7 @@ impl Pipeline {
             return Ok(decision);
         }
         let shape = match Picture::open(record)? {
-            Some(picture) => rgb(picture.size()),
+            Some(picture) => rgb(picture.frame().size),
             None => {
                 let mut image = Image::default();
                 ImageDecoder::default().decode(record, &mut image)?;
@@ -232,17 +316,13 @@ impl Pipeline {
         }
     }
 
-    fn make(
+    /// Does the steps behind the first `n_done`, and puts what comes of them to `out`.
+    fn go_on(
         &self,
         scratch: &mut Scratch,
-        key: SampleKey,
-        record: Record<'_>,
+        n_done: usize,
         out: &mut [u8],
     ) -> Result<(), OpsError> {
-        let n_done = match self.begin(scratch, key, record, out)? {
-            Begun::Sample => return Ok(()),
-            Begun::Image { n_steps } => n_steps,
-        };
         let numerics = self.recipe.numerics();
         let Scratch { bench, decision, shared, .. } = scratch;
         bench.work(&decision.shared()[n_done..], numerics);
@@ -262,22 +342,22 @@ impl Pipeline {
 
     /// Decodes the record and decides what becomes of it. A resize at the beginning, with a
     /// crop and a mirror image behind it, is done in the same step; where these are all
-    /// steps, a JPEG goes straight to `out`, if that is one sample long.
+    /// steps, a JPEG goes straight to where the sample goes.
     fn begin(
         &self,
         scratch: &mut Scratch,
         key: SampleKey,
-        record: Record<'_>,
-        out: &mut [u8],
+        (record, picture): (Record<'_>, Option<Picture<'_>>),
+        to: To<'_>,
     ) -> Result<Begun, OpsError> {
         let Scratch { decoder, bench, decision, .. } = scratch;
-        let Some(picture) = Picture::open(record)? else {
+        let Some(picture) = picture else {
             decoder.decode(record, &mut bench.image)?;
             scratch.source_pixels = pixels(bench.image.size());
             self.decide(key, bench.image.shape(), decision)?;
             return Ok(Begun::Image { n_steps: 0 });
         };
-        let size = picture.size();
+        let size = picture.frame().size;
         self.decide(key, rgb(size), decision)?;
         scratch.source_pixels = pixels(size);
         let steps = decision.shared();
@@ -288,9 +368,16 @@ impl Pipeline {
         scratch.is_first_visit = picture.is_first_visit();
         let shape = rgb(crop.target.sample_size());
         let is_sample = rest.is_empty() && self.views.shapes() == [shape];
-        if is_sample && out.len() == shape.len() {
-            crop_picture(picture, decoder, &mut bench.resizer, &crop, out)?;
-            return Ok(Begun::Sample);
+        match to {
+            To::Sample(out) if is_sample && out.len() == shape.len() => {
+                crop_picture(picture, decoder, &mut bench.resizer, &crop, out)?;
+                return Ok(Begun::Sample);
+            }
+            To::Rows(rows) if is_sample => {
+                crop_rows(picture, decoder, &mut bench.resizer, &crop, rows)?;
+                return Ok(Begun::Rows);
+            }
+            To::Sample(_) | To::Rows(_) => {}
         }
         let pixels = bench.image.reshape(crop.target.sample_size(), 3);
         crop_picture(picture, decoder, &mut bench.resizer, &crop, pixels)?;
@@ -298,11 +385,32 @@ impl Pipeline {
     }
 }
 
+/// Where a finished sample goes, and by way of what.
+#[derive(Debug)]
+pub struct Delivery<'a> {
+    /// What is done behind the cut.
+    pub finish: &'a Finish,
+    /// Memory for the sample at the cut, kept from sample to sample.
+    pub cut: &'a mut Vec<u8>,
+    /// One delivered sample.
+    pub out: &'a mut [u8],
+}
+
+/// Where a sample goes when it is made in one step.
+enum To<'a> {
+    /// To its place, if that is one sample long.
+    Sample(&'a mut [u8]),
+    /// Row by row to somebody, in exact numerics.
+    Rows(&'a mut dyn TakesRows),
+}
+
 /// What the first step made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begun {
     /// The sample itself.
     Sample,
+    /// The rows of the sample.
+    Rows,
     /// The image as it is behind so many steps.
     Image { n_steps: usize },
 }

@@ -77,6 +77,44 @@ fn a_file_is_read_alike_after_any_other() {
     }
 }
 
+/// What decoding takes is known from the header, and refused before it is taken: coefficients of
+/// a JPEG that may come in several scans, samples of 16 bits with alpha.
+#[test]
+fn an_image_that_takes_too_much_memory_is_refused_by_its_header() {
+    let sides = [13_377_u16.to_be_bytes(), 13_377_u16.to_be_bytes()].concat();
+    for name in ["444-48x64.jpg", "444-q75.jpg"] {
+        let mut file = fixture(name);
+        let is_frame = |two: &[u8]| two == [0xff, 0xc0] || two == [0xff, 0xc2];
+        let frame = file.windows(2).position(is_frame).unwrap();
+        file[frame + 5..frame + 9].copy_from_slice(&sides);
+        let line = decoded(&file).unwrap_err().to_string();
+        assert_eq!(
+            line,
+            "an image of 13377x13377 pixels may need 1537 MiB to be decoded, and at most 1024 \
+             MiB are accepted; store it with fewer pixels",
+            "{name}"
+        );
+    }
+    let mut file = fixture("type6-16bit.png");
+    let side = 13_000_u32.to_be_bytes();
+    file[16..20].copy_from_slice(&side);
+    file[20..24].copy_from_slice(&side);
+    let crc = crc_of_png(&file[12..29]).to_be_bytes();
+    file[29..33].copy_from_slice(&crc);
+    let line = decoded(&file).unwrap_err().to_string();
+    assert!(line.contains("13000x13000 pixels may need 1289 MiB"), "{line}");
+}
+
+/// CRC-32 as chunks of PNG have it (third edition, annex D).
+fn crc_of_png(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            let carry = if crc & 1 == 1 { 0xEDB8_8320 } else { 0 };
+            crc >> 1 ^ carry
+        })
+    })
+}
+
 #[test]
 fn a_truncated_png_is_refused_anywhere() {
     for name in ["type2-8bit.png", "type3-4bit-interlaced.png"] {

@@ -134,6 +134,44 @@ proptest! {
     }
 }
 
+/// A file's own entry points are used: who decodes without them finds them anew.
+#[test]
+fn good_points_are_followed() {
+    for name in FILES {
+        let bytes = file(name);
+        let points = whole(&mut Decoder::default(), &bytes);
+        let opened = Opened::new(&bytes).unwrap();
+        let region = Region::whole(opened.size());
+        let mut decoder = Decoder::default();
+        let points = EntryPoints::new(&points);
+        decoder.decode(opened, &region, Chroma::Upsampled, points).unwrap();
+        assert!(points.is_none() || decoder.entry_points().is_empty(), "{name}");
+    }
+}
+
+/// A row that ends inside the byte before the one that it begins with: the part of the file
+/// between the points is empty, and does not hold the byte that the last bits would lie in.
+#[test]
+fn points_that_run_backwards_by_a_byte_never_panic() {
+    let bytes = file("444-17x33.jpg");
+    let points = whole(&mut Decoder::default(), &bytes);
+    for row in 0..points.len() / 8 - 1 {
+        for bit in 1..8_u64 {
+            let mut points = points.clone();
+            let numbers = points.as_chunks_mut::<8>().0;
+            let (from, to) = (1_u64, bit << 25);
+            numbers[row] = from.to_le_bytes();
+            numbers[row + 1] = to.to_le_bytes();
+            let opened = Opened::new(&bytes).unwrap();
+            let region = Region::whole(opened.size());
+            let points = EntryPoints::new(&points);
+            Decoder::default()
+                .decode(opened, &region, Chroma::Upsampled, points)
+                .expect("the file itself is good");
+        }
+    }
+}
+
 /// Every kind that can have entry points has them, and those that cannot have none.
 #[test]
 fn sequential_files_of_one_scan_leave_entry_points() {

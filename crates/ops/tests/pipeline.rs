@@ -16,7 +16,7 @@ use bothends_ops::image::Image;
 use bothends_ops::kernels::Level;
 use bothends_ops::resample::Target;
 use bothends_ops::resize::{Crop, Resizer};
-use bothends_ops::{Finish, OpsError, Pipeline, SampleFault, Scratch, flip};
+use bothends_ops::{Delivery, Finish, OpsError, Pipeline, SampleFault, Scratch, flip};
 
 const PLANAR: Encoding = Encoding::Planar { height: 32, width: 32, channels: 3 };
 
@@ -63,6 +63,45 @@ fn imagenet_train_is_its_ops(interpolation: Interpolation) {
         assert_eq!(scratch.source_pixels(), 48 * 64);
     }
     assert!((10..40).contains(&flipped), "{flipped} of 50 flipped");
+}
+
+/// In one pass or in two: the same bytes, of every kind of picture.
+#[test]
+fn a_sample_made_straight_to_the_output_is_the_one_that_is_finished_behind_the_cut() {
+    let files = ["420-48x64.jpg", "grey-1x1.jpg", "cmyk-31x18.jpg", "type3-4bit.png"];
+    let files = files.map(fixture);
+    let dtypes = [Dtype::U8, Dtype::F32, Dtype::F16, Dtype::Bf16];
+    let [mut scratch, mut other] = [Scratch::default(), Scratch::default()];
+    for name in Recipe::builtin_names().filter(|name| *name != "raw") {
+        for numerics in [Numerics::Exact, Numerics::Planar] {
+            let recipe = Recipe::builtin(name).unwrap().with_numerics(numerics);
+            let views = recipe.views(RecordShape::Image).unwrap();
+            let pipeline = Pipeline::new(&recipe, views.clone());
+            for dtype in dtypes {
+                for layout in [Layout::Nhwc, Layout::Nchw] {
+                    let finish =
+                        Finish::new(&recipe, &views, Output { dtype, layout }).unwrap();
+                    let mut cut = Vec::new();
+                    let mut out = vec![7; finish.sample_bytes()];
+                    let mut expected = out.clone();
+                    for (nth, file) in files.iter().enumerate() {
+                        let (key, record) =
+                            (key(1, nth as u64), Record::new(file, Encoding::Image));
+                        let made = run(&pipeline, &mut other, key, record);
+                        if let Ok(sample) = &made {
+                            finish.run(Some(key), sample, &mut expected);
+                        }
+                        let (finish, cut, out) = (&finish, &mut cut, &mut out[..]);
+                        let to = Delivery { finish, cut, out };
+                        let told = pipeline.run_to_output(&mut scratch, key, record, to);
+                        assert_eq!(told.is_ok(), made.is_ok(), "{name}, {nth}");
+                        assert!(*out == expected, "{name}, {dtype:?}, {layout:?}, {nth}");
+                        assert_eq!(scratch.source_pixels(), other.source_pixels());
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Promise 2: who made the sample, when, and after which others does not show.

@@ -13,7 +13,9 @@ use bothends_core::recipe::{Interpolation, Numerics, Size};
 use bothends_ops::colour;
 use bothends_ops::image::Image;
 use bothends_ops::kernels::Level;
-use bothends_ops::resample::{Colour, Exact, Mirror, Planar, Planes, Sampling, Target};
+use bothends_ops::resample::{
+    Colour, Exact, Mirror, Outlet, Planar, Planes, Sampling, Target,
+};
 use bothends_ops::resize::{Crop, Resizer};
 use proptest::prelude::*;
 
@@ -299,7 +301,7 @@ fn nothing_but_what_is_needed_is_read() {
         Target { window, mirror: Mirror::Horizontal, ..Target::whole(size_out) };
     let mut bytes = vec![0; sample_len(&target, 3)];
     let mut exact = Exact::new(Level::best());
-    let sample = exact.begin(crop, 3, &target, &mut bytes);
+    let sample = exact.begin(crop, 3, &target, Outlet::Pixels(&mut bytes));
     // Rows 16 .. 240 of 256 from 290; columns 40 .. 140 of 256 from 402, triangles included.
     let needed = CropBox { top: 119, left: 95, height: 254, width: 159 };
     assert_eq!(sample.needed(), needed);
@@ -312,11 +314,11 @@ fn nothing_but_what_is_needed_is_read() {
     assert_eq!(sample.needed(2), CropBox { left: 47, width: 80, ..needed });
     // A cubic reaches twice as far, nearest not at all.
     target.interpolation = Interpolation::Bicubic;
-    let sample = exact.begin(crop, 3, &target, &mut bytes);
+    let sample = exact.begin(crop, 3, &target, Outlet::Pixels(&mut bytes));
     let needed = CropBox { top: 117, left: 93, height: 258, width: 162 };
     assert_eq!(sample.needed(), needed);
     target.interpolation = Interpolation::Nearest;
-    let sample = exact.begin(crop, 3, &target, &mut bytes);
+    let sample = exact.begin(crop, 3, &target, Outlet::Pixels(&mut bytes));
     let needed = CropBox { top: 119, left: 96, height: 254, width: 157 };
     assert_eq!(sample.needed(), needed);
 }
@@ -429,7 +431,8 @@ impl Picture {
         let mut exact = Exact::new(level);
         let mut made = |target: &Target, n_channels| {
             let mut bytes = vec![0x5a; sample_len(target, n_channels)];
-            let mut sample = exact.begin(order.crop, n_planes, target, &mut bytes);
+            let out = Outlet::Pixels(&mut bytes);
+            let mut sample = exact.begin(order.crop, n_planes, target, out);
             let needed = sample.needed();
             for y in needed.top..needed.top + needed.height {
                 sample.row((0..n_planes).map(|plane| self.row(plane, needed, y)));

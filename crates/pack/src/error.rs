@@ -143,6 +143,28 @@ pub enum PackError {
         /// The original file.
         path: String,
     },
+    /// An original file that would be zeros but for next to nothing.
+    #[error(
+        "`{}` would be {len} bytes long, and the store holds {held} of them: an index is damaged; \
+         `bothends inspect --verify` finds which", path.display()
+    )]
+    MostlyMissing {
+        /// The file.
+        path: PathBuf,
+        /// Its length in bytes.
+        len: u64,
+        /// What the store has of it, in bytes.
+        held: u64,
+    },
+    /// Two samples that are not the same want the same bytes of a file.
+    #[error(
+        "two records of the store are different bytes of `{}` at the same place, so one of them \
+         is lost in it; the store was not made by `bothends pack` of one data set", path.display()
+    )]
+    Overwritten {
+        /// The file.
+        path: PathBuf,
+    },
     /// A record of a store that is not as it was written.
     #[error(
         "`{shard}` record {record} (`{path}`): {why}; `bothends inspect --verify` finds all"

@@ -6,8 +6,8 @@
 //! format is `docs/store-format.md`; its parts are `dataset`'s to write and read, and what a
 //! record becomes is `ops`'s to say. Nothing here makes a sample, prints, or measures time.
 //!
-//! Reading order: `source` is what is packed, `files` and `stored` are the two sources there
-//! are (archives and remote stores would be others), `convert` makes a record of a file;
+//! Reading order: `source` is what is packed; `files` and `stored` below it are the two there are
+//! (archives and remote stores would be others), `convert` makes a record of a file;
 //! `shard` writes, `pack` puts it all together; then `unpack` and `verify`.
 
 mod error;
@@ -19,9 +19,6 @@ mod convert;
 mod record;
 mod source;
 
-mod files;
-mod stored;
-
 mod shard;
 
 mod pack;
@@ -31,12 +28,12 @@ mod verify;
 
 pub use convert::Converter;
 pub use error::PackError;
-pub use files::Files;
 pub use folder::check_outside;
 pub use opened::{Contents, OpenStore, is_store};
 pub use pack::{Destination, PackConfig, Packed, pack};
 pub use record::{Item, Made};
+pub use source::files::Files;
+pub use source::stored::Stored;
 pub use source::{Progress, Source};
-pub use stored::Stored;
 pub use unpack::{Unpacked, unpack};
 pub use verify::{Damage, Verified, verify};

@@ -2,13 +2,15 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bothends_dataset::store::{
-    Index, Manifest, RecordKind, Sealed, read_index, read_manifest,
+    Index, Line, Manifest, RecordKind, Sealed, read_index, read_manifest,
 };
-use bothends_io::Folder;
+use bothends_io::{Folder, open_regular};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::PackError;
 
@@ -86,11 +88,14 @@ impl OpenStore {
             return Ok(Arc::clone(file));
         }
         let path = self.folder.join(self.manifest.shards[number].file());
-        let file = Arc::new(File::open(&path).map_err(PackError::at("open", &path))?);
+        let file = Arc::new(open_regular(&path).map_err(PackError::at("open", &path))?);
         *last = Some((number, Arc::clone(&file)));
         Ok(file)
     }
 }
+
+/// What is wrong with a record whose bytes have changed.
+pub(crate) const OTHER_CHECKSUM: &str = "it has another checksum";
 
 /// Why a record could not be read.
 pub(crate) fn unread(error: &io::Error) -> String {
@@ -98,6 +103,27 @@ pub(crate) fn unread(error: &io::Error) -> String {
         true => "the shard ends before it does".to_owned(),
         false => error.to_string(),
     }
+}
+
+/// Whether the shard is as long as the index says of a record: before memory is taken for it.
+pub(crate) fn check_extent(shard: &File, line: &Line) -> Result<(), String> {
+    let len = shard.metadata().map_err(|error| unread(&error))?.len();
+    match line.offset().checked_add(u64::from(line.len)) {
+        Some(end) if end <= len || line.len == 0 => Ok(()),
+        Some(_) | None => Err(unread(&io::ErrorKind::UnexpectedEof.into())),
+    }
+}
+
+/// Reads what a shard has of a record, if it is as it was written; else what is wrong with it.
+pub(crate) fn read_stored(
+    shard: &File,
+    line: &Line,
+    stored: &mut Vec<u8>,
+) -> Result<(), String> {
+    check_extent(shard, line)?;
+    stored.resize(line.len as usize, 0);
+    shard.read_exact_at(stored, line.offset()).map_err(|error| unread(&error))?;
+    if xxh3_64(stored) == line.checksum { Ok(()) } else { Err(OTHER_CHECKSUM.to_owned()) }
 }
 
 /// What a store holds.

@@ -8,20 +8,20 @@
 //! records they hold. A shard that holds others is never touched.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use bothends_dataset::store::{Index, MANIFEST_FILES, Manifest, Shard};
-use xxhash_rust::xxh3::xxh3_64;
+use bothends_io::open_regular;
 
 use crate::folder::{Lock, names};
+use crate::opened::read_stored;
 use crate::record::Made;
 use crate::shard::{ShardWriter, name_of, read_back, write_whole};
+use crate::source::stored::{differ, item};
 use crate::source::{Progress, Source};
-use crate::stored::item;
 use crate::{Converter, OpenStore, PackError};
 
 /// Records that a thread may be ahead of the writer: a few milliseconds' work, while the disk
@@ -140,14 +140,7 @@ fn begin(source: &dyn Source, folder: &Path) -> Result<Manifest, PackError> {
 fn joined(source: &dyn Source, store: &OpenStore) -> Result<Manifest, PackError> {
     let manifest = store.manifest();
     let shown = format!("`{}`", store.folder().display());
-    let same =
-        (source.encoding() == manifest.encoding, source.classes() == manifest.classes);
-    let what = match same {
-        (true, true) => None,
-        (false, _) => Some("encoding"),
-        (true, false) => Some("classes"),
-    };
-    if let Some(what) = what {
+    if let Some(what) = differ(manifest, source.encoding(), &source.classes()) {
         return Err(PackError::Differ { one: shown, other: source.name(), what });
     }
     let indices = store.indices();
@@ -179,7 +172,7 @@ fn finished(
     let index = Index::decode(&sealed.index, &sealed.header).map_err(|refusal| {
         PackError::Refused { path: path.display().to_string(), refusal }
     })?;
-    let file = File::open(&path).map_err(PackError::at("open", &path))?;
+    let file = open_regular(&path).map_err(PackError::at("open", &path))?;
     // A file keeps the time when it was begun, under whatever name.
     let begun = file.metadata().and_then(|found| found.created().or(found.modified()));
     let begun = begun.map_err(PackError::at("open", &path))?;
@@ -194,9 +187,7 @@ fn finished(
             let name = index.name(line.name).to_owned();
             return Err(PackError::ChangedSince { path: name, shard: path });
         }
-        stored.resize(line.len as usize, 0);
-        let is_whole = file.read_exact_at(&mut stored, line.offset()).is_ok();
-        if !is_whole || xxh3_64(&stored) != line.checksum {
+        if read_stored(&file, line, &mut stored).is_err() {
             return Err(PackError::DamagedSince { shard: path, record });
         }
         progress.original_bytes += u64::from(line.original_len);

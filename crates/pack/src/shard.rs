@@ -1,7 +1,7 @@
 //! A shard being written: under a hidden name until it is whole and on the disk, so that a
 //! shard with its own name is finished, whenever its writer was killed.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use bothends_dataset::store::{
     HEADER_BYTES, Header, Index, IndexBuilder, PAGE_BYTES, RecordKind, Refusal, Sealed,
     Shard,
 };
-use bothends_io::FileWriter;
+use bothends_io::{FileWriter, open_regular, write_beside};
 
 use crate::PackError;
 use crate::record::Made;
@@ -104,14 +104,13 @@ pub(crate) fn write_whole(
     name: &str,
     bytes: &[u8],
 ) -> Result<(), PackError> {
-    let part = folder.join(format!(".{name}.part"));
-    let write = || {
-        let mut file = File::create(&part)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&part, folder.join(name))
-    };
-    write().map_err(PackError::at("write", &folder.join(name)))
+    let path = folder.join(name);
+    let written =
+        write_beside(&folder.join(format!(".{name}.part")), &path, |mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        });
+    written.map_err(PackError::at("write", &path))
 }
 
 /// A shard that stands in the folder with its own name; none if there is none.
@@ -120,7 +119,7 @@ pub(crate) fn read_back(
     name: &str,
 ) -> Result<Option<(Shard, Sealed)>, PackError> {
     let path = folder.join(format!("{name}.shard"));
-    let file = match File::open(&path) {
+    let file = match open_regular(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(PackError::at("open", &path))?,
     };

@@ -1,5 +1,8 @@
 //! What is packed: records in their order, whoever keeps them.
 
+pub(crate) mod files;
+pub(crate) mod stored;
+
 use std::fmt::Debug;
 use std::time::SystemTime;
 

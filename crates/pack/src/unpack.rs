@@ -15,12 +15,12 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use bothends_dataset::store::{Index, RecordKind};
-use xxhash_rust::xxh3::xxh3_64;
+use bothends_io::open_regular;
 
 use crate::convert::Kept;
-use crate::files::between;
 use crate::folder::{Lock, names};
-use crate::opened::unread;
+use crate::opened::read_stored;
+use crate::source::files::between;
 use crate::{Converter, Damage, OpenStore, PackError, Progress};
 
 /// What was unpacked.
@@ -39,7 +39,8 @@ pub struct Unpacked {
 /// not as it was written is left out, and told of in the end.
 ///
 /// # Errors
-/// [`PackError::NotEmpty`], [`PackError::Busy`], [`PackError::Failed`].
+/// [`PackError::NotEmpty`], [`PackError::Busy`], [`PackError::Failed`];
+/// [`PackError::MostlyMissing`] before anything is written, [`PackError::Overwritten`] behind it.
 pub fn unpack(
     store: &OpenStore,
     folder: &Path,
@@ -52,6 +53,7 @@ pub fn unpack(
     let _lock = Lock::take(folder)?;
     let unpacking = Unpacking { store, indices: store.indices(), folder };
     let (samples, rests) = unpacking.records();
+    let shared = unpacking.check_places(&samples)?;
     let n_records = (samples.len() + rests.len()) as u64;
     let mut progress = Progress { n_records, ..Progress::default() };
     let mut damages = Vec::new();
@@ -68,9 +70,16 @@ pub fn unpack(
     };
     unpacking.samples(&samples, n_threads.max(1), &mut count)?;
     let n_partial = unpacking.rests(&samples, &rests, &mut count)?;
+    unpacking.check_shared(&shared)?;
     damages.sort_by(|a, b| (&a.file, &a.record).cmp(&(&b.file, &b.record)));
     Ok(Unpacked { progress, n_partial, damages })
 }
+
+/// A file may be so many times as long as what the store holds of it, and [`FREE_ZEROS`] longer.
+const MOST_ZEROS: u64 = 1 << 16;
+
+/// Bytes of a file that may be missing whatever is there.
+const FREE_ZEROS: u64 = 1 << 30;
 
 /// Shard and number of a record.
 type Place = (usize, usize);
@@ -93,6 +102,68 @@ impl Unpacking<'_> {
         places.partition(|&(shard, record)| {
             self.indices[shard].lines()[record].kind != RecordKind::Rest
         })
+    }
+
+    /// Refuses files that would be next to nothing but zeros, and finds the samples that share
+    /// bytes of a file with others: those of a list may.
+    fn check_places(&self, samples: &[Place]) -> Result<Vec<Place>, PackError> {
+        let of = |&(shard, record): &Place| {
+            let index = &self.indices[shard];
+            let line = index.lines()[record];
+            let end = line.original_at.saturating_add(u64::from(line.original_len));
+            (index.name(line.name), line.original_at..end, line.checksum)
+        };
+        let mut places: Vec<&Place> = samples.iter().collect();
+        places.sort_unstable_by_key(|&place| {
+            let (name, range, _) = of(place);
+            (name, range.start, range.end)
+        });
+        let mut shared = Vec::new();
+        for file in places.chunk_by(|one, other| of(one).0 == of(other).0) {
+            let lens = file.iter().map(|place| of(place).1);
+            let held: u64 = lens.clone().map(|range| range.end - range.start).sum();
+            let len = lens.map(|range| range.end).max().unwrap_or(0);
+            if len > held.saturating_mul(MOST_ZEROS).saturating_add(FREE_ZEROS) {
+                let path = self.folder.join(file.first().map_or("", |place| of(place).0));
+                return Err(PackError::MostlyMissing { path, len, held });
+            }
+            let mut last: Option<&Place> = None;
+            for &place in file {
+                let (_, range, checksum) = of(place);
+                if let Some(before) = last.map(of)
+                    && range.start < before.1.end
+                    && (&range, checksum) != (&before.1, before.2)
+                {
+                    shared.extend(last.into_iter().chain([place]).copied());
+                }
+                if last.is_none_or(|last| of(last).1.end <= range.end) {
+                    last = Some(place);
+                }
+            }
+        }
+        Ok(shared)
+    }
+
+    /// Whether the files hold all of these samples: whichever was written last.
+    fn check_shared(&self, shared: &[Place]) -> Result<(), PackError> {
+        let (mut converter, mut stored, mut bytes) = Default::default();
+        let mut found = Vec::new();
+        for &place in shared {
+            let index = &self.indices[place.0];
+            let line = index.lines()[place.1];
+            if self.read(place, &mut converter, [&mut stored, &mut bytes])?.is_err() {
+                continue;
+            }
+            let path = self.folder.join(index.name(line.name));
+            let file = open_regular(&path).map_err(PackError::at("open", &path))?;
+            found.resize(bytes.len(), 0);
+            let read = file.read_exact_at(&mut found, line.original_at);
+            read.map_err(PackError::at("read", &path))?;
+            if found != bytes {
+                return Err(PackError::Overwritten { path });
+            }
+        }
+        Ok(())
     }
 
     fn samples(
@@ -150,16 +221,9 @@ impl Unpacking<'_> {
     ) -> Result<Written, PackError> {
         let index = &self.indices[shard];
         let line = index.lines()[record];
-        stored.resize(line.len as usize, 0);
-        let file = self.store.shard(shard)?;
-        let read = file.read_exact_at(stored, line.offset());
-        let made = match read {
-            Err(error) => Err(unread(&error)),
-            Ok(()) if xxh3_64(stored) != line.checksum => {
-                Err("it has another checksum".to_owned())
-            }
-            Ok(()) => converter.restore(Kept::of(index, record, stored), bytes),
-        };
+        let read = read_stored(&*self.store.shard(shard)?, &line, stored);
+        let made =
+            read.and_then(|()| converter.restore(Kept::of(index, record, stored), bytes));
         let damage = |what| Damage {
             file: self.store.manifest().shards[shard].file(),
             record: Some((record, index.name(line.name).to_owned())),

@@ -14,10 +14,10 @@ use bothends_dataset::store::{
     HEADER_BYTES, Index, IndexIn, Line, MANIFEST_FILES, Manifest, Refusal, Sealed, Shard,
     read_manifest, read_sealed,
 };
-use bothends_io::Folder;
+use bothends_io::{Folder, open_regular};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::opened::{is_store, unread};
+use crate::opened::{OTHER_CHECKSUM, check_extent, is_store, unread};
 use crate::shard::ZEROS;
 use crate::{PackError, Progress};
 
@@ -148,7 +148,7 @@ impl Verified {
         index: &Index<'_>,
         observer: &mut dyn FnMut(Progress),
     ) {
-        let file = match File::open(folder.join(shard.file())) {
+        let file = match open_regular(&folder.join(shard.file())) {
             Ok(file) => file,
             Err(why) => {
                 let n = index.lines().len();
@@ -176,12 +176,13 @@ impl Verified {
 
 /// Reads a record and what fills its last page.
 fn record(file: &File, line: &Line, bytes: &mut Vec<u8>) -> Result<(), String> {
+    check_extent(file, line)?;
     let len = line.len as usize;
     bytes.resize(len.next_multiple_of(ZEROS.len()), 0);
     file.read_exact_at(bytes, line.offset()).map_err(|error| unread(&error))?;
     let (stored, filling) = bytes.split_at(len);
     if xxh3_64(stored) != line.checksum {
-        return Err("it has another checksum".to_owned());
+        return Err(OTHER_CHECKSUM.to_owned());
     }
     if filling.iter().any(|&byte| byte != 0) {
         return Err("there is something behind it that should be zero".to_owned());

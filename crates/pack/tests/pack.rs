@@ -182,6 +182,94 @@ fn a_list_comes_back_with_the_files_that_it_names() {
     assert_eq!(tree(&at("again")), whole);
 }
 
+/// Samples as a store's index may name them, whatever wrote it.
+#[derive(Debug)]
+struct Hostile(Vec<(Item, Vec<u8>)>);
+
+fn sample(path: &str, at: u64, len: u32) -> Item {
+    Item { path: path.to_owned(), is_sample: true, label: 0, at, len }
+}
+
+impl Source for Hostile {
+    fn name(&self) -> String {
+        "hostile".to_owned()
+    }
+
+    fn encoding(&self) -> Encoding {
+        Encoding::Opaque
+    }
+
+    fn classes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn n_records(&self) -> usize {
+        self.0.len()
+    }
+
+    fn item(&self, number: usize) -> Item {
+        self.0[number].0.clone()
+    }
+
+    fn make(&self, number: usize, _: &mut Converter) -> Result<Made, PackError> {
+        let (item, bytes) = self.0[number].clone();
+        Ok(Made::bytes(item, bytes))
+    }
+}
+
+#[test]
+fn two_records_of_one_name_do_not_overwrite_each_other_silently() {
+    let (_folder, at) = with(photos);
+    let item = |at, len| sample("a.bin", at, len);
+    let same = vec![(item(0, 4), b"0123".to_vec()), (item(0, 4), b"0123".to_vec())];
+    let lists = vec![(item(0, 4), b"0123".to_vec()), (item(2, 4), b"2345".to_vec())];
+    for (name, records) in [("same", same), ("lists", lists)] {
+        packed(&Hostile(records), &at(name), &small());
+        let folder = at(&format!("{name}-again"));
+        unpacked(&at(name), &folder);
+        assert!(b"012345".starts_with(&tree(&folder)["a.bin"]), "{name}");
+    }
+    let other = vec![(item(0, 4), b"0123".to_vec()), (item(0, 4), b"abcd".to_vec())];
+    let within = vec![
+        (item(0, 9), b"012345678".to_vec()),
+        (item(2, 1), b"2".to_vec()),
+        (item(5, 2), b"xy".to_vec()),
+    ];
+    for (name, records) in [("other", other), ("within", within)] {
+        packed(&Hostile(records), &at(name), &small());
+        let store = OpenStore::new(&at(name)).unwrap();
+        let folder = at(&format!("{name}-again"));
+        let error = unpack(&store, &folder, 2, &mut |_| ()).unwrap_err();
+        assert!(matches!(error, PackError::Overwritten { .. }), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_file_that_would_be_all_zeros_is_refused_before_it_is_made() {
+    let (_folder, at) = with(photos);
+    let far = vec![(sample("a.bin", 1 << 40, 4), b"0123".to_vec())];
+    packed(&Hostile(far), &at("store"), &small());
+    let store = OpenStore::new(&at("store")).unwrap();
+    let error = unpack(&store, &at("again"), 2, &mut |_| ()).unwrap_err();
+    let line = error.to_string();
+    assert!(line.contains("a.bin` would be 1099511627780 bytes long"), "{line}");
+    assert!(!at("again").join("a.bin").exists());
+}
+
+#[test]
+fn memory_is_taken_only_for_records_that_the_shard_has() {
+    let (_folder, at) = with(photos);
+    packed(&Files::open(&at("data")).unwrap(), &at("store"), &small());
+    let shard = tree(&at("store")).keys().find(|name| name.ends_with(".shard")).cloned();
+    let shard = at("store").join(shard.unwrap());
+    // Cut behind its index: every record is said to lie where the file ends.
+    let store = OpenStore::new(&at("store")).unwrap();
+    fs::File::options().write(true).open(&shard).unwrap().set_len(4096).unwrap();
+    let result = unpack(&store, &at("again"), 2, &mut |_| ()).unwrap();
+    assert!(!result.damages.is_empty());
+    assert!(result.damages.iter().all(|damage| damage.what.contains("ends before")));
+}
+
 /// A source that fails at the record of some number.
 #[derive(Debug)]
 struct Failing<'a>(&'a Files, AtomicUsize);

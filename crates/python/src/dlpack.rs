@@ -89,9 +89,9 @@ impl Exported {
     /// A capsule `dltensor_versioned`.
     pub(crate) fn versioned(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let flags = self.flags;
-        let make = |tensor, context| ManagedVersioned {
+        let make = |tensor| ManagedVersioned {
             version: [1, 1],
-            context,
+            context: std::ptr::null_mut(),
             deleter: delete::<ManagedVersioned>,
             flags,
             tensor,
@@ -101,16 +101,16 @@ impl Exported {
 
     /// A capsule `dltensor`.
     pub(crate) fn unversioned(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let make =
-            |tensor, context| Managed { tensor, context, deleter: delete::<Managed> };
+        let context = std::ptr::null_mut();
+        let make = |tensor| Managed { tensor, context, deleter: delete::<Managed> };
         self.capsule(py, UNVERSIONED, make, free_unversioned)
     }
 
-    fn capsule<'py, M: Deletable>(
+    fn capsule<'py, M>(
         self,
         py: Python<'py>,
         name: &'static CStr,
-        make: impl FnOnce(Tensor, *mut c_void) -> M,
+        make: impl FnOnce(Tensor) -> M,
         free: unsafe extern "C" fn(*mut ffi::PyObject),
     ) -> PyResult<Bound<'py, PyAny>> {
         let held = Held::new(self, make);
@@ -130,46 +130,22 @@ struct Held<M> {
     exported: Exported,
 }
 
-/// The two managed tensors.
-trait Deletable: Sized {
-    fn tensor(&mut self) -> &mut Tensor;
-}
-
-impl Deletable for Managed {
-    fn tensor(&mut self) -> &mut Tensor {
-        &mut self.tensor
-    }
-}
-
-impl Deletable for ManagedVersioned {
-    fn tensor(&mut self) -> &mut Tensor {
-        &mut self.tensor
-    }
-}
-
-impl<M: Deletable> Held<M> {
-    /// On the heap, with its pointers into itself.
-    fn new(exported: Exported, make: impl FnOnce(Tensor, *mut c_void) -> M) -> *mut Self {
+impl<M> Held<M> {
+    /// On the heap, with a tensor that points into what it holds.
+    fn new(mut exported: Exported, make: impl FnOnce(Tensor) -> M) -> *mut Self {
+        let view = &mut exported.view;
         let tensor = Tensor {
-            data: std::ptr::null_mut(),
+            data: exported.memory.base().wrapping_add(view.offset).cast(),
             device: [CPU.0, CPU.1],
-            ndim: i32::try_from(exported.view.shape.len()).unwrap_or(0),
-            dtype: dtype(exported.view.element),
+            ndim: i32::try_from(view.shape.len()).unwrap_or(0),
+            dtype: dtype(view.element),
             lanes: 1,
-            shape: std::ptr::null_mut(),
-            strides: std::ptr::null_mut(),
+            // Both lie on the heap already, and stay there when `exported` moves.
+            shape: view.shape.as_mut_ptr(),
+            strides: view.strides.as_mut_ptr(),
             byte_offset: 0,
         };
-        let managed = make(tensor, std::ptr::null_mut());
-        let mut held = Box::new(Self { managed, exported });
-        let base = held.exported.memory.base().wrapping_add(held.exported.view.offset);
-        let shape = held.exported.view.shape.as_mut_ptr();
-        let strides = held.exported.view.strides.as_mut_ptr();
-        let tensor = held.managed.tensor();
-        tensor.data = base.cast();
-        tensor.shape = shape;
-        tensor.strides = strides;
-        Box::into_raw(held)
+        Box::into_raw(Box::new(Self { managed: make(tensor), exported }))
     }
 }
 

@@ -2,12 +2,12 @@
 //! are in `python/bothends/_errors.py`.
 
 use bothends_core::one_line;
-use bothends_runtime::{ErrorKind, RuntimeError, in_keys};
+use bothends_runtime::{ErrorKind, RuntimeError};
 use pyo3::prelude::*;
 
 /// An error of the runtime as Python's.
 pub(crate) fn raised(py: Python<'_>, error: &RuntimeError) -> PyErr {
-    let line = in_keys(&one_line(error));
+    let line = one_line(error);
     let made = || {
         let classes = py.import("bothends._errors")?;
         let raised = classes.getattr(class_of(error))?.call1((&line,))?;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use bothends_core::ids::SampleId;
 use bothends_core::order::{OrderConfig, Repeats};
 use bothends_core::tensor::{Dtype, Layout};
-use bothends_runtime::{Deal, Home, Loader, Polled, RunConfig, RuntimeError};
+use bothends_runtime::{
+    Deal, Home, Loader, Notes, Polled, Ranks, RunConfig, RuntimeError,
+};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
@@ -24,6 +26,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct NativeLoader {
     /// `None` once it is closed.
     loader: Mutex<Option<Loader>>,
+    /// Beside the lock: every batch asks for them.
+    notes: Notes,
     form: Form,
 }
 
@@ -41,8 +45,9 @@ impl NativeLoader {
         redecode: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let redecoder = redecode.map(supplied::redecoder);
+        let ranks = Ranks::told_by(|variable| std::env::var(variable).ok());
         let opened = py.detach(|| {
-            let config = bothends_runtime::options(options)?;
+            let config = bothends_runtime::options_among(options, ranks)?;
             let supplied = samples.map(Samples::supplied).transpose()?;
             Loader::open(RunConfig { supplied, redecoder, ..config })
         });
@@ -54,7 +59,8 @@ impl NativeLoader {
             may_hold: loader.config().held_batches as usize,
             home: Home::here(),
         };
-        Ok(Self { loader: Mutex::new(Some(loader)), form })
+        let notes = loader.notes();
+        Ok(Self { loader: Mutex::new(Some(loader)), notes, form })
     }
 
     /// Begins the next epoch and returns its consumers; the epoch before is cancelled.
@@ -121,8 +127,8 @@ impl NativeLoader {
         self.with(py, Loader::state)
     }
 
-    /// Goes on from a state.
-    fn load_state(&self, py: Python<'_>, json: &str) -> PyResult<()> {
+    /// Goes on from a state; a line about it where its version is an old one.
+    fn load_state(&self, py: Python<'_>, json: &str) -> PyResult<Option<&'static str>> {
         self.with(py, |loader| loader.load_state(json))
     }
 
@@ -184,10 +190,20 @@ impl NativeLoader {
         self.with(py, |loader| Ok(loader.mixes()))
     }
 
-    /// One line about how the data were read, where that may surprise.
+    /// One line about how the data were read, or how much of the machine is used, where that
+    /// may surprise.
     #[getter]
-    fn note(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
+    fn note(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.with(py, |loader| Ok(loader.note()))
+    }
+
+    /// What has happened to devices since the last call, a line each. Waits for nothing.
+    fn notes(&self) -> Vec<String> {
+        if !self.form.home.is_here() {
+            // They are the parent's.
+            return Vec::new();
+        }
+        std::iter::from_fn(|| self.notes.next()).collect()
     }
 
     /// Height, width and channels of each view of a sample.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -93,8 +94,39 @@ def test_no_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize("spec", ["sim:newprot", "unix:///nowhere/socket", "tcp://127.0.0.1:9"])
 def test_a_device_that_is_not_there(small: Path, spec: str) -> None:
     with pytest.raises(bothends.DeviceError) as raised:
-        loader(small, csds=[spec])
+        loader(small, csds=[spec], require_devices=True)
     assert raised.value.device == spec and spec.split(":")[0] in str(raised.value)
+
+
+def test_a_device_that_is_not_there_may_come_later(small: Path) -> None:
+    line = "bothends: device unix:///nowhere/socket: cannot reach a device.* tries again$"
+    with pytest.warns(UserWarning, match=line) as said:
+        batches = loader(small, csds=["unix:///nowhere/socket"])
+    # The script's own line, as far as the tests' helper is one.
+    assert [Path(warning.filename).name for warning in said] == ["streams.py"]
+    assert "cannot reach a device" in batches.stats()["back"][0]["failure"]
+    with warnings.catch_warnings():
+        # Once is enough.
+        warnings.simplefilter("error")
+        assert len(list(batches)) == len(batches)
+
+
+def test_a_device_that_is_lost_in_mid_epoch_is_warned_of(many: Path) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        batches = loader(many, batch_size=4, csds=["sim:ideal,rate=2000,fault=die@0%"])
+        # An epoch may be over before anybody looks at the device again.
+        while not said:
+            assert len(list(batches)) == len(batches)
+    (warning,) = said
+    line = str(warning.message)
+    assert line.startswith("bothends: device sim:ideal,rate=2000,fault=die@0%: "), line
+    assert line.endswith("the run goes on without it"), line
+    assert warning.filename == __file__
+
+
+def test_none_is_no_device(small: Path) -> None:
+    assert loader(small, csds=None).stats()["back"] == []
 
 
 def test_no_such_sample(small: Path) -> None:

@@ -183,6 +183,50 @@ def test_ctrl_c_ends_a_wait(small: Path) -> None:
     assert children.eventually(2, lambda: not any(map(children.runs, devices)))
 
 
+HANDLES = """
+import os, signal, sys, time
+from streams import loader
+def handler(number, frame):
+    print(time.monotonic(), flush=True)
+    os._exit(7)
+signal.signal(signal.SIGTERM, handler)
+batches = loader(sys.argv[1], strategy="csd", csds=["sim:ideal,rate=0.05"])
+feed = iter(batches)
+print("waits", flush=True)
+next(feed)
+"""
+
+
+def test_a_handler_runs_while_the_loader_waits(small: Path) -> None:
+    child = children.start(HANDLES, small)
+    assert children.line(child) == "waits"
+    time.sleep(0.5)
+    devices = children.children_of(child.pid)
+    assert len(devices) == 1 and child.poll() is None
+    asked = time.monotonic()
+    child.send_signal(signal.SIGTERM)
+    assert float(children.line(child)) - asked < 0.4
+    assert child.wait(10) == 7
+    assert children.eventually(2, lambda: not any(map(children.runs, devices)))
+
+
+def test_a_terminals_ctrl_c_reaches_python_and_not_its_devices(small: Path) -> None:
+    code = """
+import signal, sys, time
+from streams import loader
+batches = loader(sys.argv[1], csds=["sim:ideal,rate=2000"])
+signal.signal(signal.SIGINT, lambda *_: None)
+print("waits", flush=True)
+time.sleep(1)
+print(len(list(batches)), batches.stats()["back"][0]["failure"], flush=True)
+"""
+    child = children.start(code, small)
+    assert children.line(child) == "waits"
+    os.killpg(child.pid, signal.SIGINT)
+    assert children.line(child).endswith("None")
+    assert child.wait(10) == 0
+
+
 # ---- fork ---------------------------------------------------------------------------------
 
 FORKS = """

@@ -141,6 +141,32 @@ def test_a_damaged_state_is_refused(small: Path) -> None:
         batches.load_state_dict({**state, number: -1})
 
 
+def test_whatever_is_changed_in_a_state_is_refused(small: Path) -> None:
+    batches = loader(small)
+    taken(batches.batches(), 2)
+    state = batches.state_dict()
+    changes = {"position": 3, "epoch": 1, "done": [[4, 5]], "n_delivered": 1, "seed": 5 + 2**40}
+    for key, value in changes.items():
+        assert state[key] != value
+        with pytest.raises(bothends.StateError):
+            loader(small).load_state_dict({**state, key: value})
+    # Frameworks write dictionaries as they like.
+    otherwise = json.loads(json.dumps(dict(reversed(state.items())), indent=2))
+    assert len(steps(resumed(small, otherwise))) == 3
+
+
+def test_a_state_of_version_1_is_read_with_a_warning(small: Path) -> None:
+    batches = loader(small)
+    first = taken(batches.batches(), 2)
+    state = batches.state_dict()
+    old = {k: v for k, v in state.items() if k not in ("checksum", "plan")} | {"version": 1}
+    goes_on = loader(small)
+    with pytest.warns(UserWarning, match="version 1, which has no checksum") as said:
+        goes_on.load_state_dict(old)
+    assert said[0].filename == __file__
+    assert first + steps(goes_on) == steps(loader(small))
+
+
 def test_relaxed_states_hold_what_was_taken(small: Path) -> None:
     options = {"strategy": "relaxed", "last": "pad", **DEVICE}
     batches = loader(small, **options)

@@ -8,7 +8,7 @@ use serde_json::Value;
 use bothends_figures::{Moment, RunResult, What};
 
 use crate::record::{EpochRecord, Recording};
-use crate::{Alone, Emulated, Event, EventKind, Prong, ReportInput, StrategyRun, series};
+use crate::{Alone, Emulated, Event, Prong, ReportInput, StrategyRun, series};
 
 /// Batches of which "Two ends meeting" draws every one; of more, every second, third, …
 const MOST_DRAWN: usize = 12_000;
@@ -138,14 +138,15 @@ fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> Str
     let seconds = epoch.seconds();
     let full = recording.header.config.get("batch_size").and_then(Value::as_f64);
     let images_a_batch = match figures {
-        Some(figures) => mean(figures.samples, figures.batches),
+        #[expect(clippy::cast_precision_loss, reason = "a mean; 2^53 is beyond any run")]
+        Some(f) => f.samples as f64 / f64::from(f.batches.max(1)),
         None => full.unwrap_or(f64::NAN),
     };
+    let count = |of: &dyn Fn(&&Moment) -> bool| epoch.moments.iter().filter(of).count();
     let delivered = |by_device: bool| {
-        let of =
-            |m: &&Moment| m.what == What::Delivered && m.device.is_some() == by_device;
-        epoch.moments.iter().filter(of).count() as u64
+        count(&|m| m.what == What::Delivered && m.device.is_some() == by_device) as u64
     };
+    let rescued = || count(&|m| m.what == What::Rescued) as u64;
     let front_batches =
         figures.map_or_else(|| delivered(false), |f| f.front.batches.into());
     let back_batches = figures.map_or_else(
@@ -169,7 +170,7 @@ fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> Str
         efficiency: figures.and_then(|f| f.efficiency),
         cpu_ms_per_image: figures.and_then(|f| f.cpu_ms_per_image),
         peak_rss_bytes: figures.and_then(|f| f.peak_rss_bytes).or(peak_of_run),
-        rescued: figures.map_or_else(|| n_rescued(&epoch.moments), |f| f.rescued.into()),
+        rescued: figures.map_or_else(rescued, |f| f.rescued.into()),
         stream_digest: digest(figures.and_then(|f| f.stream_digest.as_ref())),
         content_digest: digest(figures.and_then(|f| f.content_digest.as_ref())),
         stall: figures.map(|f| f.accelerator.stall_by),
@@ -181,28 +182,18 @@ fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> Str
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a mean; 2^53 samples are beyond any run")]
-fn mean(samples: u64, batches: u32) -> f64 {
-    samples as f64 / f64::from(batches.max(1))
-}
-
-fn n_rescued(moments: &[Moment]) -> u64 {
-    moments.iter().filter(|moment| moment.what == What::Rescued).count() as u64
-}
-
 /// A moment that is drawn.
 fn event(moment: &Moment, drawn: Drawn) -> Option<Event> {
-    let kind = match moment.what {
-        What::Made => EventKind::Made,
-        What::Delivered => EventKind::Delivered,
-        What::Rescued => EventKind::Rescued,
-        What::Claimed | What::Lost => return None,
-    };
-    let prong = if moment.device.is_some() { Prong::Back } else { Prong::Front };
-    let event = Event { t_s: moment.t_s, batch: moment.batch, prong, kind };
-    moment.batch.is_multiple_of(drawn.every).then_some(event)
+    let Moment { t_s, batch, device, what: kind } = *moment;
+    let prong = if device.is_some() { Prong::Back } else { Prong::Front };
+    let is_drawn = !matches!(kind, What::Claimed | What::Lost);
+    (is_drawn && batch.is_multiple_of(drawn.every)).then_some(Event {
+        t_s,
+        batch,
+        prong,
+        kind,
+    })
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,80 +1,39 @@
 //! The table of figures: one list of columns, written for a terminal or as HTML.
 
 use crate::figure::{
-    NONE, Origin, megabytes, number, or_none, origin_words, percent, short_digest,
+    BOTH_ENDS, MEASURED, NONE, Origin, megabytes, number, or_none, origin_words, percent,
+    short_digest,
 };
-use crate::markup::{escape, origin_tag};
-use crate::{Emulated, ReportInput, StrategyRun};
+use crate::page::markup::{escape, tag};
+use crate::{ReportInput, StrategyRun};
 
 /// A column: its heading, where its figures come from, and a run's figure.
-struct Column {
-    heading: &'static str,
-    origin: Origin,
-    cell: fn(&StrategyRun, &ReportInput) -> String,
-}
-
-const BOTH: &[Emulated] = &[Emulated::Device, Emulated::Accelerator];
+type Column = (&'static str, Origin, fn(&StrategyRun, &ReportInput) -> String);
 
 const COLUMNS: [Column; 10] = [
-    Column {
-        heading: "images/s",
-        origin: Origin::MeasuredWith(BOTH),
-        cell: |run, _| number(run.images_per_s),
-    },
-    Column {
-        heading: "× cpu",
-        origin: Origin::MeasuredWith(BOTH),
-        cell: |run, input| or_none(input.speed_up(run), number),
-    },
-    Column {
-        heading: "utilisation",
-        origin: Origin::MeasuredWith(BOTH),
-        cell: |run, _| or_none(run.utilisation, percent),
-    },
-    Column {
-        heading: "front",
-        origin: Origin::MeasuredWith(&[]),
-        cell: |run, _| run.front_batches.to_string(),
-    },
-    Column {
-        heading: "back",
-        origin: Origin::MeasuredWith(&[]),
-        cell: |run, _| run.back_batches.to_string(),
-    },
-    Column {
-        heading: "η",
-        origin: Origin::MeasuredWith(BOTH),
-        cell: |run, _| or_none(run.efficiency, number),
-    },
-    Column {
-        heading: "CPU ms/image",
-        origin: Origin::MeasuredWith(&[]),
-        cell: |run, _| or_none(run.cpu_ms_per_image, number),
-    },
-    Column {
-        heading: "peak RSS MB",
-        origin: Origin::MeasuredWith(&[]),
-        cell: |run, _| run.peak_rss_bytes.map_or_else(|| NONE.to_owned(), megabytes),
-    },
-    Column {
-        heading: "rescued",
-        origin: Origin::MeasuredWith(&[]),
-        cell: |run, _| run.rescued.to_string(),
-    },
-    Column {
-        heading: "stream digest",
-        origin: Origin::MeasuredWith(&[]),
-        cell: |run, _| short_digest(&run.stream_digest),
-    },
+    ("images/s", BOTH_ENDS, |run, _| number(run.images_per_s)),
+    ("× cpu", BOTH_ENDS, |run, input| or_none(input.speed_up(run), number)),
+    ("utilisation", BOTH_ENDS, |run, _| or_none(run.utilisation, percent)),
+    ("front", MEASURED, |run, _| run.front_batches.to_string()),
+    ("back", MEASURED, |run, _| run.back_batches.to_string()),
+    ("η", BOTH_ENDS, |run, _| or_none(run.efficiency, number)),
+    ("CPU ms/image", MEASURED, |run, _| or_none(run.cpu_ms_per_image, number)),
+    ("peak RSS MB", MEASURED, |run, _| {
+        run.peak_rss_bytes.map_or_else(|| NONE.to_owned(), megabytes)
+    }),
+    ("rescued", MEASURED, |run, _| run.rescued.to_string()),
+    ("stream digest", MEASURED, |run, _| short_digest(&run.stream_digest)),
 ];
 
 /// The report's table as aligned plain text for a terminal, ending in a line break; below
 /// it stands which figures depend on a model.
 #[must_use]
 pub fn table(input: &ReportInput) -> String {
-    let mut lines = vec![heading_cells()];
+    let headings = COLUMNS.iter().map(|(heading, ..)| (*heading).to_owned());
+    let headings = std::iter::once("strategy".to_owned()).chain(headings);
+    let mut lines: Vec<Vec<String>> = vec![headings.collect()];
     for (run, name) in input.runs.iter().zip(input.names()) {
-        let cells = COLUMNS.iter().map(|column| (column.cell)(run, input));
+        let cells = COLUMNS.iter().map(|(.., cell)| cell(run, input));
         lines.push(std::iter::once(name).chain(cells).collect());
     }
     let widths: Vec<usize> = (0..=COLUMNS.len())
@@ -91,19 +50,14 @@ pub fn table(input: &ReportInput) -> String {
     text + &origins(input)
 }
 
-fn heading_cells() -> Vec<String> {
-    let headings = COLUMNS.iter().map(|column| column.heading.to_owned());
-    std::iter::once("strategy".to_owned()).chain(headings).collect()
-}
-
 /// Which columns have which origin, one line per origin.
 fn origins(input: &ReportInput) -> String {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
-    for column in &COLUMNS {
-        let words = origin_words(column.origin, input);
+    for (heading, origin, _) in COLUMNS {
+        let words = origin_words(origin, input);
         match lines.iter_mut().find(|(seen, _)| *seen == words) {
-            Some((_, headings)) => headings.push(column.heading),
-            None => lines.push((words, vec![column.heading])),
+            Some((_, headings)) => headings.push(heading),
+            None => lines.push((words, vec![heading])),
         }
     }
     lines
@@ -116,9 +70,9 @@ fn origins(input: &ReportInput) -> String {
 pub(crate) fn html_table(input: &ReportInput) -> String {
     let headings: String = COLUMNS
         .iter()
-        .map(|column| {
-            let tag = origin_tag(&origin_words(column.origin, input));
-            format!("<th scope=\"col\">{}{tag}</th>", escape(column.heading))
+        .map(|(heading, origin, _)| {
+            let tag = tag(*origin, input);
+            format!("<th scope=\"col\">{}{tag}</th>", escape(heading))
         })
         .collect();
     let lines: String = input
@@ -128,7 +82,7 @@ pub(crate) fn html_table(input: &ReportInput) -> String {
         .map(|(run, name)| {
             let cells: String = COLUMNS
                 .iter()
-                .map(|column| format!("<td>{}</td>", escape(&(column.cell)(run, input))))
+                .map(|(.., cell)| format!("<td>{}</td>", escape(&cell(run, input))))
                 .collect();
             format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape(&name))
         })

@@ -5,7 +5,7 @@ use serde_json::json;
 use bothends_figures::{EpochResult, Moment, RunResult, UsageSample, What};
 
 use crate::record::{EpochRecord, FORMAT, Header, Line, Recording};
-use crate::{Event, EventKind, Prong, ReportInput};
+use crate::{Event, Prong, ReportInput};
 
 pub(crate) fn input() -> ReportInput {
     ReportInput::from(&recording())
@@ -178,6 +178,6 @@ fn in_order(mut moments: Vec<Moment>) -> Vec<Moment> {
 }
 
 /// An event as a test wants one.
-pub(crate) fn event(t_s: f64, prong: Prong, kind: EventKind) -> Event {
+pub(crate) fn event(t_s: f64, prong: Prong, kind: What) -> Event {
     Event { t_s, batch: 0, prong, kind }
 }

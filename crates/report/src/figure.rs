@@ -50,6 +50,13 @@ pub(crate) enum Origin {
     ModelOf(Emulated),
 }
 
+/// By clock, of both ends and the accelerator.
+pub(crate) const BOTH_ENDS: Origin =
+    Origin::MeasuredWith(&[Emulated::Device, Emulated::Accelerator]);
+
+/// By clock or counter, whatever was emulated.
+pub(crate) const MEASURED: Origin = Origin::MeasuredWith(&[]);
+
 /// The words for where a figure of this report comes from.
 pub(crate) fn origin_words(origin: Origin, input: &ReportInput) -> String {
     let stands_in = |part: &Emulated| input.emulated.contains(part);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use bothends_figures::{EnergyDomain, Stall};
+use bothends_figures::{EnergyDomain, Stall, What};
 
 use crate::series::{Held, Step, Waiting};
 
@@ -122,8 +122,8 @@ pub struct Event {
     pub batch: u32,
     /// Who made the batch.
     pub prong: Prong,
-    /// What happened.
-    pub kind: EventKind,
+    /// What happened: it was made, delivered, or rescued.
+    pub kind: What,
 }
 
 /// Which end a batch was made from.
@@ -134,27 +134,6 @@ pub enum Prong {
     Front,
     /// A device.
     Back,
-}
-
-impl From<bothends_core::ids::Prong> for Prong {
-    fn from(prong: bothends_core::ids::Prong) -> Self {
-        match prong {
-            bothends_core::ids::Prong::Front => Self::Front,
-            bothends_core::ids::Prong::Back(_) => Self::Back,
-        }
-    }
-}
-
-/// What happened to a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EventKind {
-    /// Its prong finished it.
-    Made,
-    /// The accelerator received it.
-    Delivered,
-    /// The host finished it in place of a late or lost device.
-    Rescued,
 }
 
 /// A report that cannot be understood.

@@ -12,29 +12,17 @@ mod input;
 mod record;
 mod series;
 
-mod page;
-
 mod columns;
-mod ends;
-mod energy;
 mod figure;
-mod frame;
-mod glossary;
-mod markup;
-mod settings;
+mod page;
 mod sheet;
-mod speed;
-mod stall;
-mod strips;
 
 mod metrics;
 mod trace;
 
 pub use columns::table;
-pub use input::{
-    Alone, Emulated, Event, EventKind, Prong, ReportError, ReportInput, StrategyRun,
-};
-pub use metrics::{Counted, Metrics};
+pub use input::{Alone, Emulated, Event, Prong, ReportError, ReportInput, StrategyRun};
+pub use metrics::Metrics;
 pub use page::html;
 pub use record::{EpochRecord, FORMAT, Header, Line, RecordError, Recording};
 pub use series::{Held, Step, Waiting};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use bothends_figures::{EnergyDomain, Moment, Stall, What};
+use bothends_figures::{Counted, EnergyDomain, Moment, What};
 
 use crate::series::Queue;
 
@@ -15,34 +15,6 @@ const BUCKETS_S: [f64; 12] =
     [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
 
 const SIDES: [&str; 2] = ["front", "back"];
-
-/// Sums of one epoch so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Counted {
-    /// Samples delivered: the host's, the devices'.
-    pub samples: [u64; 2],
-    /// Seconds in which the consumer had no batch, by cause.
-    pub stall: Stall,
-    /// Seconds in which the accelerator computed.
-    pub busy_s: f64,
-}
-
-impl Counted {
-    fn plus(self, other: Self) -> Self {
-        let stall = |of: fn(&Stall) -> f64| of(&self.stall) + of(&other.stall);
-        Self {
-            samples: [0, 1].map(|side| self.samples[side] + other.samples[side]),
-            stall: Stall {
-                read: stall(|s| s.read),
-                decode: stall(|s| s.decode),
-                device: stall(|s| s.device),
-                copy: stall(|s| s.copy),
-                consumer: stall(|s| s.consumer),
-            },
-            busy_s: self.busy_s + other.busy_s,
-        }
-    }
-}
 
 /// Times from claim to result.
 #[derive(Debug, Clone, Copy, Default)]
@@ -92,7 +64,7 @@ impl Metrics {
 
     /// An epoch begins.
     pub fn begin(&mut self, epoch: u32, n_batches: u32) {
-        self.before = self.before.plus(std::mem::take(&mut self.now));
+        self.before = self.before + std::mem::take(&mut self.now);
         (self.epoch, self.n_batches, self.n_delivered) = (epoch, n_batches, 0);
         self.claims.clear();
         self.queue = Queue::default();
@@ -151,7 +123,7 @@ impl Metrics {
     }
 
     fn counters(&self, text: &mut Text) {
-        let Counted { samples, stall, busy_s } = self.before.plus(self.now);
+        let Counted { samples, stall, busy_s } = self.before + self.now;
         text.family("samples_total", "counter", "Samples delivered, by who made them.");
         for (side, n) in SIDES.into_iter().zip(samples) {
             text.sample("samples_total", &[("side", side)], count(n));
@@ -159,13 +131,7 @@ impl Metrics {
         let help =
             "Seconds in which the accelerator had no batch, by what was waited for.";
         text.family("stall_seconds_total", "counter", help);
-        for (who, seconds) in [
-            ("read", stall.read),
-            ("decode", stall.decode),
-            ("device", stall.device),
-            ("copy", stall.copy),
-            ("consumer", stall.consumer),
-        ] {
+        for (who, seconds) in stall.by_cause() {
             text.sample("stall_seconds_total", &[("who", who)], seconds);
         }
         let help =
@@ -290,6 +256,8 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bothends_figures::Stall;
+
     use super::*;
     use crate::example;
 

@@ -2,12 +2,19 @@
 //!
 //! One file, no script, no network; light or dark as the reader's system is.
 
-use crate::figure::{Origin, number, or_none, origin_words, percent};
-use crate::markup::{escape, escape_json, origin_tag};
-use crate::{
-    Emulated, ReportInput, StrategyRun, columns, ends, energy, glossary, settings, speed,
-    stall, strips,
-};
+mod ends;
+mod energy;
+mod frame;
+mod glossary;
+pub(crate) mod markup;
+mod settings;
+mod speed;
+mod stall;
+mod strips;
+
+use self::markup::{entry, escape, escape_json, origin_tag, tag};
+use crate::figure::{BOTH_ENDS, number, or_none, percent};
+use crate::{ReportInput, StrategyRun, columns};
 
 /// The report as one HTML page that needs no other file. The data it was drawn from lies
 /// in it as JSON, in the element with the id `data`.
@@ -16,12 +23,16 @@ pub fn html(input: &ReportInput) -> String {
     let sections = [
         opening(input),
         section("How fast", SPEED_TEXT, &speed::chart(input)),
-        section("How fast, over time", RATE_TEXT, &strips::rate(input)),
+        section("How fast, over time", RATE_TEXT, &strips::RATE.draw(input)),
         section("Two ends meeting", ENDS_TEXT, &ends::plots(input)),
         section("What the accelerator waited for", STALL_TEXT, &stall::chart(input)),
-        section("What waited for the accelerator", WAITING_TEXT, &strips::waiting(input)),
-        section("Processors of the host", CORES_TEXT, &strips::cores(input)),
-        section("Memory of the host", MEMORY_TEXT, &strips::memory(input)),
+        section(
+            "What waited for the accelerator",
+            WAITING_TEXT,
+            &strips::WAITING.draw(input),
+        ),
+        section("Processors of the host", CORES_TEXT, &strips::CORES.draw(input)),
+        section("Memory of the host", MEMORY_TEXT, &strips::MEMORY.draw(input)),
         section("Energy", ENERGY_TEXT, &energy::charts(input)),
         section("All figures", TABLE_TEXT, &columns::html_table(input)),
         section("The same data?", SAME_TEXT, &same(input)),
@@ -29,18 +40,21 @@ pub fn html(input: &ReportInput) -> String {
         section("What the run was told", SETTINGS_TEXT, &settings::table(input)),
         section("How to make this page again", "", &origin(input)),
     ];
+    let body = format!("<main>\n{}</main>\n{}", sections.concat(), data(input));
+    document(&input.title, "", &body)
+}
+
+/// A whole page, in the style of all pages and what is added to it.
+pub(crate) fn document(title: &str, style: &str, body: &str) -> String {
+    const STYLE: &str = include_str!("page.css");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{}</main>\n\
-         {}</body>\n</html>\n",
-        escape(&input.title),
-        sections.concat(),
-        data(input),
+         <title>{}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n{body}</body>\n\
+         </html>\n",
+        escape(title),
     )
 }
-
-pub(crate) const STYLE: &str = include_str!("page.css");
 
 const SPEED_TEXT: &str =
     "Images that reached the accelerator per second. Longer is better.";
@@ -141,8 +155,7 @@ fn headline(input: &ReportInput) -> Option<String> {
 /// The four figures to remember.
 fn cards(input: &ReportInput) -> String {
     let Some(run) = best(input) else { return String::new() };
-    let both = Origin::MeasuredWith(&[Emulated::Device, Emulated::Accelerator]);
-    let tag = origin_tag(&origin_words(both, input));
+    let tag = tag(BOTH_ENDS, input);
     let card = |name: &str, figure: String, tag: &str| {
         format!(
             "<div><b>{}</b><span>{}</span>{tag}</div>\n",
@@ -197,16 +210,16 @@ fn verdict(agree: Option<bool>, yes: &str, no: &str) -> String {
 }
 
 fn origin(input: &ReportInput) -> String {
+    let entries = [
+        entry("command", &format!("<code>{}</code>", escape(&input.command))),
+        entry("machine", &escape(&input.machine)),
+        entry("date", &escape(&input.date)),
+        entry("release", &format!("bothends {}", escape(&input.version))),
+    ];
     format!(
-        "<dl>\n<div><dt>command</dt><dd><code>{}</code></dd></div>\n\
-         <div><dt>machine</dt><dd>{}</dd></div>\n<div><dt>date</dt><dd>{}</dd></div>\n\
-         <div><dt>release</dt><dd>bothends {}</dd></div>\n</dl>\n\
-         <p>The data of every figure lies in this page as JSON, in the element \
+        "<dl>\n{}</dl>\n<p>The data of every figure lies in this page as JSON, in the element \
          <code>#data</code>.</p>\n",
-        escape(&input.command),
-        escape(&input.machine),
-        escape(&input.date),
-        escape(&input.version),
+        entries.concat()
     )
 }
 

@@ -225,15 +225,16 @@ impl Recording {
                 line => RecordError::Damaged { line, why },
             };
             let is_whole = bytes.ends_with(b"\n");
+            let is_too_long = bytes.len() as u64 >= MOST_LINE_BYTES;
             // Without its end, so that the parser speaks of no second line.
             let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
             let line = match serde_json::from_slice::<Line>(text) {
                 Ok(line) => line,
-                Err(_) if !is_whole && number > 1 && !is_too_long(&bytes) => {
+                Err(_) if !is_whole && number > 1 && !is_too_long => {
                     recording.cut_line = Some(number);
                     break;
                 }
-                Err(_) if is_too_long(&bytes) => {
+                Err(_) if is_too_long => {
                     let why = format!("it has more than {MOST_LINE_BYTES} bytes");
                     return Err(damaged(why));
                 }
@@ -299,23 +300,13 @@ impl Recording {
     }
 }
 
-fn is_too_long(bytes: &[u8]) -> bool {
-    bytes.len() as u64 >= MOST_LINE_BYTES
-}
-
 fn header(line: Line) -> Result<Header, RecordError> {
-    match line {
-        Line::Header(header) if header.format == FORMAT => Ok(header),
-        Line::Header(Header { format: found, version, .. }) => {
-            Err(RecordError::Format { found, version })
-        }
-        Line::Begin { .. }
-        | Line::Moment { .. }
-        | Line::Usage { .. }
-        | Line::Epoch { .. }
-        | Line::Run { .. } => {
-            Err(RecordError::NoHeader { why: "its beginning is missing".to_owned() })
-        }
+    let Line::Header(header) = line else {
+        return Err(RecordError::NoHeader { why: "its beginning is missing".to_owned() });
+    };
+    match header.format {
+        FORMAT => Ok(header),
+        found => Err(RecordError::Format { found, version: header.version }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A contact sheet: samples as they are delivered, beside what they were made of, and how.
 
-use crate::markup::escape;
-use crate::page::STYLE;
+use crate::page::document;
+use crate::page::markup::escape;
 
 /// What a contact sheet shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,15 +52,13 @@ pub struct Picture {
 pub fn sheet(sheet: &Sheet) -> String {
     let words = escape(&sheet.words.join("\n"));
     let rows: String = sheet.rows.iter().map(row).collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}{SHEET_STYLE}</style>\n</head>\n<body>\n\
-         <main class=\"wide\">\n<h1>{title}</h1>\n<p>{}</p>\n<pre class=\"recipe\">{words}</pre>\n\
-         {rows}</main>\n</body>\n</html>\n",
+    let body = format!(
+        "<main class=\"wide\">\n<h1>{}</h1>\n<p>{}</p>\n<pre class=\"recipe\">{words}</pre>\n\
+         {rows}</main>\n",
+        escape(&sheet.title),
         escape(&sheet.note),
-        title = escape(&sheet.title),
-    )
+    );
+    document(&sheet.title, SHEET_STYLE, &body)
 }
 
 const SHEET_STYLE: &str = "

@@ -1,8 +1,16 @@
 //! What can go wrong in a run, by what the caller does next.
 
+use std::error::Error;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bothends_core::ids::SampleId;
+use bothends_core::one_line_by;
+use bothends_core::setting::{Names, NamesSettings, Setting};
+use nix::errno::Errno;
+
+/// How long a machine that fails to read is asked again.
+pub(crate) const MACHINE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// An error of the host runtime.
 #[derive(Debug, thiserror::Error)]
@@ -29,10 +37,7 @@ pub enum RuntimeError {
     #[error(transparent)]
     Ops(#[from] bothends_ops::OpsError),
     /// The limit of memory is less than batches need.
-    #[error(
-        "--memory {} is too little: batches of {batch_size} samples take {} MiB; use --memory {1}{}",
-        given_bytes >> 20, least_bytes.div_ceil(1 << 20), smaller(*largest_batch)
-    )]
+    #[error("{}", self.with_names(Setting::key))]
     Memory {
         /// Samples of a batch.
         batch_size: u32,
@@ -46,14 +51,11 @@ pub enum RuntimeError {
     /// Storage cannot be read at all.
     #[error(transparent)]
     Io(#[from] bothends_io::IoError),
-    /// Memory for slots cannot be had, or a slot cannot be filled.
-    #[error(transparent)]
-    Accel(#[from] bothends_accel::AccelError),
     /// No memory for batches.
     #[error(transparent)]
     Slots(#[from] bothends_slots::SlotError),
     /// A device SPEC that makes no sense.
-    #[error("cannot use `--csd {spec}`: {why}")]
+    #[error("{}", self.with_names(Setting::key))]
     DeviceSpec {
         /// As given.
         spec: String,
@@ -77,11 +79,7 @@ pub enum RuntimeError {
         why: String,
     },
     /// A sample that cannot be read or decoded, under the policy `raise`.
-    #[error(
-        "sample {} ({file}) cannot be preprocessed by {found_by}: {why}; \
-         use --on-bad skip, replace or zero to go on without it",
-        sample.0
-    )]
+    #[error("{}", self.with_names(Setting::key))]
     BadSample {
         /// The sample.
         sample: SampleId,
@@ -92,6 +90,33 @@ pub enum RuntimeError {
         /// The prong that met it first: `the host`, or a device by its name.
         found_by: String,
     },
+    /// The machine fails to read a file, whatever it holds, and still does after some attempts.
+    #[error("{}", self.with_names(Setting::key))]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Fewer files may be open than the run needs.
+    #[error(
+        "at most {limit} files may be open, and this run needs {need}; raise the limit \
+         (ulimit -n {need}), or name fewer devices"
+    )]
+    OpenFiles {
+        /// The limit, which cannot be raised from here.
+        limit: u64,
+        /// What is needed.
+        need: u64,
+    },
+    /// Less memory may be addressed than the run needs.
+    #[error("{}", self.with_names(Setting::key))]
+    Addresses {
+        /// The limit in bytes.
+        limit: u64,
+        /// What is needed, in bytes.
+        need: u64,
+    },
     /// Nothing can go on because the consumer keeps every slot.
     #[error(
         "all {slots} slots are held by the consumer; release batches before asking for more"
@@ -101,10 +126,7 @@ pub enum RuntimeError {
         slots: u32,
     },
     /// A device made bytes other than the host's.
-    #[error(
-        "device {device} returned other bytes than the host for sample {} of batch {batch}: \
-         it is broken or lies; remove it from --csd", sample.0
-    )]
+    #[error("{}", self.with_names(Setting::key))]
     Untrusted {
         /// As given on the command line.
         device: String,
@@ -220,7 +242,7 @@ impl RuntimeError {
             | Self::Recipe(_)
             | Self::Ops(_)
             | Self::DeviceSpec { .. } => ErrorKind::Options,
-            Self::Data { .. } | Self::Io(_) => ErrorKind::Data,
+            Self::Data { .. } | Self::Io(_) | Self::Unreadable { .. } => ErrorKind::Data,
             Self::BadSample { .. } => ErrorKind::Sample,
             Self::Device { .. } | Self::Spawn { .. } | Self::Untrusted { .. } => {
                 ErrorKind::Device
@@ -231,18 +253,88 @@ impl RuntimeError {
             Self::Resume(_) | Self::CannotResume { .. } | Self::Checkpoint { .. } => {
                 ErrorKind::State
             }
-            Self::Accel(_) | Self::Slots(_) | Self::Energy(_) | Self::Spawning { .. } => {
-                ErrorKind::System
-            }
+            Self::Slots(_)
+            | Self::Energy(_)
+            | Self::Spawning { .. }
+            | Self::OpenFiles { .. }
+            | Self::Addresses { .. } => ErrorKind::System,
             Self::Thread { .. } => ErrorKind::Bug,
         }
     }
 }
 
-/// The other remedy for too little memory, where there is one.
-fn smaller(largest_batch: u32) -> String {
-    match largest_batch {
-        0 => String::new(),
-        n => format!(", or --batch-size {n}"),
+/// An error and its causes in one line, with a front door's names of the settings.
+#[must_use]
+pub fn one_line_with(error: &(dyn Error + 'static), name: Names) -> String {
+    one_line_by(error, |error| match error.downcast_ref::<RuntimeError>() {
+        Some(ours) => ours.with_names(name),
+        None => error.to_string(),
+    })
+}
+
+/// What helps a machine that fails to read.
+fn remedy(source: &std::io::Error) -> &'static str {
+    match source.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE) => "raise the limit of open files (ulimit -n)",
+        Some(Errno::ENFILE) => "close files of other programs, or raise fs.file-max",
+        Some(Errno::ENOMEM) => "give it more memory",
+        Some(Errno::EACCES | Errno::EPERM) => "give this user permission to read it",
+        Some(_) | None => "check the storage it lies on, and go on from a checkpoint",
+    }
+}
+
+impl NamesSettings for RuntimeError {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others name no setting")]
+    fn with_names(&self, name: Names) -> String {
+        match self {
+            Self::Plan(error) => error.with_names(name),
+            Self::Resume(error) => error.with_names(name),
+            Self::Memory { batch_size, given_bytes, least_bytes, largest_batch } => {
+                let memory = name(Setting::Memory);
+                let least = least_bytes.div_ceil(1 << 20);
+                // The other remedy, where there is one.
+                let smaller = match largest_batch {
+                    0 => String::new(),
+                    n => format!(", or {} {n}", name(Setting::BatchSize)),
+                };
+                format!(
+                    "{memory} {} is too little: batches of {batch_size} samples take \
+                     {least} MiB; use {memory} {least}{smaller}",
+                    given_bytes >> 20
+                )
+            }
+            Self::DeviceSpec { spec, why } => {
+                format!("cannot use `{} {spec}`: {why}", name(Setting::Devices))
+            }
+            Self::BadSample { sample, file, why, found_by } => format!(
+                "sample {} ({file}) cannot be preprocessed by {found_by}: {why}; \
+                 use {} skip, replace or zero to go on without it",
+                sample.0,
+                name(Setting::OnBad)
+            ),
+            // The cause says what the system said.
+            Self::Addresses { limit, need } => format!(
+                "this process may address {} MiB, and this run needs about {}; raise the limit \
+                 (ulimit -v {}), or use a smaller {} and {}",
+                limit >> 20,
+                need >> 20,
+                need >> 10,
+                name(Setting::Memory),
+                name(Setting::BatchSize)
+            ),
+            Self::Unreadable { path, source } => format!(
+                "the machine failed to read `{}` for {} s, which says nothing about the sample; {}",
+                path.display(),
+                MACHINE_PATIENCE.as_secs(),
+                remedy(source)
+            ),
+            Self::Untrusted { device, batch, sample } => format!(
+                "device {device} returned other bytes than the host for sample {} of batch \
+                 {batch}: it is broken or lies; remove it from {}",
+                sample.0,
+                name(Setting::Devices)
+            ),
+            other => other.to_string(),
+        }
     }
 }

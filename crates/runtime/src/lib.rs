@@ -1,17 +1,18 @@
-//! One epoch on the host, from both ends: the only host crate with threads.
+//! Epochs on the host, from both ends: the only host crate with threads.
 //!
 //! ```text
 //!          ┌──────── collector: asks core what to do next, hands out jobs with slots ────────┐
 //!          │ job + slot                    │ job + slot                        slot + rows    │
 //!          ▼                               ▼                                                  ▼
 //!  make    reader ─records─► workers       device threads ─wire─► devices             finish ─► consumer
-//!            │ io            │ ops           │ csd                                      │ policy, audit,
-//!            └── files       └─ its part     └─ its slot                                │ conversion
+//!            │ io            │ ops ▲         │ csd                                      │ policy, audit
+//!            └── files       └─ its part     └─ its slot                                │
+//!                                  └─────────────── rows to convert, to mix ────────────┤
 //!  ◄──────────────────────── slots go back when the consumer drops a batch ◄────────────┘
 //! ```
 //!
 //! The folders tell it in this order: `config` is what a run is told; `runtime` owns what lives
-//! longer than an epoch and starts one; `read` brings records, `make` and `devices` are the
+//! longer than an epoch, its threads among it, and starts one; `read` brings records, `make` and `devices` are the
 //! producers; `collect` decides who makes what; `handover` finishes batches and hands them to
 //! consumers. On top, `run` makes a whole run of it, and `measure` says what it can do. `threads`
 //! is how threads run and end.
@@ -35,36 +36,34 @@ mod run;
 mod runtime;
 mod threads;
 
+pub use collect::line::LineReport;
 pub use collect::log::{EventLog, MOST_MOMENTS};
-pub use config::drive::{Digesting, DriveConfig};
-pub use config::energy::EnergyConfig;
-pub use config::options::{in_keys, options};
+pub use config::drive::{CheckpointEvery, DriveConfig, EnergyConfig, StopRequest};
+pub use config::options::{options, options_among, rates_folder};
 pub use config::run::{
     BadPolicy, MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig,
     SideIndexUse,
 };
+pub use config::share::{Ranks, Share};
 pub use devices::spec::{DeviceSpec, SimRate, SimSpec, Via};
-pub use error::{ErrorKind, RuntimeError};
+pub use error::{ErrorKind, RuntimeError, one_line_with};
 pub use handover::batch::{Batch, Mixed, Row, soft_labels};
 pub use handover::consumer::Consumer;
 pub use handover::deal::Deal;
 pub use handover::epoch::{Epoch, Polled};
 pub use handover::loader::{DeviceStats, Loader, LoaderStats};
-pub use handover::report::{BackReport, EpochReport};
+pub use handover::report::EpochReport;
 pub use measure::alone::{Measured, measure_accelerator};
-pub use measure::fed::{Connected, Fed};
+pub use measure::fed::Connected;
 pub use measure::look::{Looked, look};
 pub use measure::machine::Machine;
 pub use measure::survey::survey;
-pub use read::redecode::{Redecode, Redecoder};
-pub use read::side_index::SideIndexStats;
 pub use read::source::Source;
-pub use read::supplied::{Records, Supplied, SuppliedFile};
+pub use read::supplied::{Records, Redecode, Redecoder, Supplied, SuppliedFile};
 pub use run::drive::drive;
 pub use run::observer::{Ended, Observer, Progress};
 pub use run::settings::settings;
-pub use run::usage::byte_seconds;
-pub use runtime::host::{EpochOptions, Runtime};
+pub use runtime::host::{EpochOptions, Notes, Runtime};
 pub use threads::home::Home;
 pub use threads::times::ThreadSeconds;
 pub use threads::{process, shutdown};
@@ -72,7 +71,9 @@ pub use threads::{process, shutdown};
 // What a caller needs from the crates below to say what it wants, and what it is told.
 pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_figures::{
-    AcceleratorResult, Alone, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult,
-    FrontResult, Memory, Moment, RunResult, Skipped, Stall, UsageSample, What,
+    AcceleratorResult, Alone, BackResult, Bytes, Counted, Cpu, Energy, EnergyDomain,
+    EpochResult, FrontResult, Memory, Moment, RunResult, Seen, Skipped, Stall,
+    UsageSample, What,
 };
-pub use bothends_io::ReaderKind;
+pub use bothends_io::{ReaderKind, write_beside};
+pub use bothends_side_index::SideIndexStats;

@@ -2,7 +2,7 @@
 //!
 //! Philox from `core`, so a set is the same on every machine. Read `field.rs` next.
 
-use bothends_core::rng::philox4x32_10;
+use bothends_core::philox::{philox4x32_10, words};
 
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub(crate) struct Dice {
 impl Dice {
     /// The numbers of image number `image` in the set of `seed`.
     pub(crate) fn new(seed: u64, image: u32) -> Self {
-        Self::with_stream([low(seed), low(seed >> 32)], [image, 0])
+        Self::with_stream(words(seed), [image, 0])
     }
 
     fn with_stream(key: [u32; 2], stream: [u32; 2]) -> Self {
@@ -36,8 +36,8 @@ impl Dice {
 
     pub(crate) fn word(&mut self) -> u32 {
         if self.n_used == 4 {
-            let [image, path] = self.stream;
-            let counter = [low(self.block), low(self.block >> 32), image, path];
+            let ([low, high], [image, path]) = (words(self.block), self.stream);
+            let counter = [low, high, image, path];
             self.words = philox4x32_10(counter, self.key);
             (self.block, self.n_used) = (self.block + 1, 0);
         }
@@ -58,7 +58,7 @@ impl Dice {
 
     /// Evenly in `0..n`.
     pub(crate) fn below(&mut self, n: u32) -> u32 {
-        low((u64::from(self.word()) * u64::from(n)) >> 32)
+        words(u64::from(self.word()) * u64::from(n))[1]
     }
 
     /// True with probability `p`.
@@ -71,10 +71,4 @@ impl Dice {
         let n = u32::try_from(choices.len()).unwrap_or(u32::MAX);
         choices[self.below(n) as usize]
     }
-}
-
-/// The low 32 bits.
-#[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
-fn low(word: u64) -> u32 {
-    word as u32
 }

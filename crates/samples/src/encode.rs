@@ -84,7 +84,7 @@ impl Spectrum {
             markers::begin_scan(&mut file, &scan, &tables);
             huffman::write(&mut file, &tokens, &tables);
         }
-        markers::end(&mut file);
+        file.extend(markers::EOI);
         file
     }
 }

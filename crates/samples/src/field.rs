@@ -71,7 +71,7 @@ impl Field {
         let (mut above, mut below, mut below_idx) = (node_row(), node_row(), 1);
         let mut blended = vec![0.0; n_columns];
         for (y, line) in self.values.chunks_exact_mut(self.width).enumerate() {
-            let (node_idx, weight) = rows.at(y);
+            let (node_idx, weight) = rows.0[y];
             while below_idx <= node_idx {
                 (above, below) = (below, node_row());
                 below_idx += 1;
@@ -126,10 +126,6 @@ impl Taps {
 
     fn n_nodes(&self) -> usize {
         self.0.last().map_or(2, |(idx, _)| idx + 2)
-    }
-
-    fn at(&self, pixel: usize) -> (usize, f32) {
-        self.0[pixel]
     }
 }
 

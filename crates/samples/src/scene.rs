@@ -62,3 +62,8 @@ fn near(colour: Colour, dice: &mut Dice) -> Colour {
     let light = dice.between(0.8, 1.2);
     colour.map(|channel| (channel * light + dice.between(-0.05, 0.05)).clamp(0.02, 1.0))
 }
+
+/// A colour near one of `palette`.
+fn one_of(palette: &[Colour], dice: &mut Dice) -> Colour {
+    near(dice.pick(palette), dice)
+}

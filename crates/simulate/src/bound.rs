@@ -1,6 +1,7 @@
 //! The best that any scheme could reach: everybody works all the time, nobody ever waits.
 //! It looks at rates alone; that batches are whole and times vary is for a scheme to bear.
 
+use crate::play::float;
 use crate::world::{Device, World};
 use bothends_core::objective::{Allowance, Objective};
 
@@ -46,11 +47,6 @@ fn device_rate(device: &Device, world: &World) -> f64 {
 fn crossing_s(link: usize, world: &World) -> f64 {
     let link = world.links.get(link).map_or(u64::MAX, |link| link.bytes_per_s);
     float(world.batch_bytes) / float(link.max(1))
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a bound needs no last digit")]
-fn float(value: u64) -> f64 {
-    value as f64
 }
 
 #[cfg(test)]

@@ -1,30 +1,31 @@
-//! One epoch as discrete events: a heap of moments, and after each one everything that can
-//! be done is done.
+//! Epochs as discrete events: a heap of moments, and after each one everything that can be done
+//! is done.
 //!
-//! `front` is the host's workers, a number of free hands; `back` the devices, queues that end
-//! in a link; here are the accelerator, the clock, and the ranks that step together. Who does
-//! what is asked of `EpochState`.
+//! `epochs` is what is under way, one `EpochState` for each epoch, which is asked who does what;
+//! `front` the host's workers, a number of free hands; `back` the devices, queues that end in a
+//! link; here are the accelerator, the clock, and the ranks that step together.
 
 mod back;
+mod epochs;
 mod front;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use bothends_core::epoch::{
-    DeviceConfig, EpochConfig, EpochState, FrontConfig, Pick, ProngCounts,
-};
+use bothends_core::epoch::{Pick, ProngCounts};
 use bothends_core::ids::{BatchIdx, DeviceIdx, Ns};
 use bothends_core::select::StrategyConfig;
 
-use crate::world::{Device, World};
+use crate::world::World;
 use back::Devices;
+use epochs::{Epochs, Over};
 use front::Workers;
 
 /// How an epoch went.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// Virtual seconds from the start to the end of the last step.
+    /// Virtual seconds from the start, or the end of the epoch before, to the end of the last
+    /// step.
     pub seconds: f64,
     /// Whether it came to its end. If not, nothing more would ever have happened, or the
     /// same for ever (a thousand events for each batch are taken for that).
@@ -45,30 +46,45 @@ pub struct Outcome {
     pub peak_waiting: u32,
     /// Part of the time in which the accelerator had nothing to do.
     pub idle: f64,
-    /// Seconds in which workers of the host worked, added up over the workers.
+    /// Seconds in which workers of the host worked on it, added up over the workers.
     pub host_cpu_s: f64,
-    /// Seconds in which devices worked, added up over the devices.
+    /// Seconds in which devices worked on it, added up over the devices.
     pub device_s: f64,
 }
 
 /// Plays one epoch.
 #[must_use]
 pub fn simulate(world: &World) -> Outcome {
-    let mut play = Play::new(world);
+    simulate_epochs(world, 1).remove(0)
+}
+
+/// Plays `n` epochs, one behind the other, as the runtime does: the next is begun when nothing
+/// is left to claim of the one before, knows the rates that showed in it, and takes the slots
+/// that it leaves; under `mte` and `wrr`, when that has ended. What goes wrong counts the batches
+/// of all epochs, and lasts. An epoch that hangs is the last.
+#[must_use]
+pub fn simulate_epochs(world: &World, n: u32) -> Vec<Outcome> {
+    let mut play = Play::new(world, n);
     while play.arm() == Armed::Ready {
         play.step();
     }
-    play.outcome()
+    lined_up(vec![play]).into_iter().flatten().collect()
 }
 
 /// Plays one epoch of several ranks, whose accelerators begin each step together: when all
 /// of them have a batch. Every rank has the same number of batches.
 #[must_use]
 pub fn simulate_ranks(worlds: &[World]) -> Vec<Outcome> {
-    let mut ranks: Vec<_> = worlds.iter().map(Play::new).collect();
+    simulate_epochs_of_ranks(worlds, 1).into_iter().flatten().collect()
+}
+
+/// Plays `n` epochs of several ranks: of each epoch, every rank's outcome.
+#[must_use]
+pub fn simulate_epochs_of_ranks(worlds: &[World], n: u32) -> Vec<Vec<Outcome>> {
+    let mut ranks: Vec<_> = worlds.iter().map(|world| Play::new(world, n)).collect();
     loop {
         let armed: Vec<_> = ranks.iter_mut().map(Play::arm).collect();
-        if armed.iter().any(|armed| *armed != Armed::Ready) {
+        if armed.is_empty() || armed.iter().any(|armed| *armed != Armed::Ready) {
             break;
         }
         // Between two steps the ranks know nothing of each other.
@@ -78,8 +94,20 @@ pub fn simulate_ranks(worlds: &[World]) -> Vec<Outcome> {
             rank.step();
         }
     }
-    let end = ranks.iter().map(|rank| rank.now).max().unwrap_or_default();
-    ranks.into_iter().map(|rank| Play { now: end, ..rank }.outcome()).collect()
+    lined_up(ranks)
+}
+
+/// Of each epoch, every rank's outcome: an epoch ends when it has for all of them.
+fn lined_up(ranks: Vec<Play<'_>>) -> Vec<Vec<Outcome>> {
+    let mut each: Vec<_> = ranks.into_iter().map(|r| r.into_over().into_iter()).collect();
+    let mut outcomes = Vec::new();
+    let mut from = Ns(0);
+    loop {
+        let epoch: Vec<Over> = each.iter_mut().filter_map(Iterator::next).collect();
+        let Some(to) = epoch.iter().map(|over| over.end).max() else { return outcomes };
+        outcomes.push(epoch.into_iter().map(|over| over.outcome(from, to)).collect());
+        from = to;
+    }
 }
 
 /// Something that happens at a known moment. What a device's earlier life left behind is
@@ -89,15 +117,15 @@ enum Event {
     /// The accelerator has done a step.
     Step,
     /// A host worker has made a batch.
-    Front { place: u32 },
+    Front { place: usize },
     /// A device has made the batch it was at.
-    Made { device: u32, life: u32 },
+    Made { device: usize, life: u32 },
     /// A device's batch has arrived.
-    Arrived { device: u32, life: u32 },
+    Arrived { device: usize, life: u32 },
     /// A device leaves.
-    Leaves { device: u32 },
+    Leaves { device: usize },
     /// A device comes back.
-    Joins { device: u32 },
+    Joins { device: usize },
 }
 
 /// Whether the next step can begin.
@@ -145,36 +173,33 @@ impl Agenda {
 
 struct Play<'a> {
     world: &'a World,
-    epoch: EpochState,
+    epochs: Epochs<'a>,
     now: Ns,
     agenda: Agenda,
     most_events: u64,
     workers: Workers,
     devices: Devices<'a>,
     accelerator: Accelerator,
-    busy_ns: u64,
+    /// Delivered, of all epochs.
     batches: u32,
-    last: Option<BatchIdx>,
-    out_of_order: u32,
 }
 
 impl<'a> Play<'a> {
-    fn new(world: &'a World) -> Self {
+    fn new(world: &'a World, n_epochs: u32) -> Self {
         let mut agenda = Agenda::default();
         let devices = Devices::new(world, &mut agenda);
         Self {
             world,
-            epoch: EpochState::new(epoch_config(world)),
+            epochs: Epochs::new(world, n_epochs),
             now: Ns(0),
             agenda,
-            most_events: 1_000 * (u64::from(world.n_batches) + 100),
+            most_events: 1_000
+                * (u64::from(world.n_batches) + 100)
+                * u64::from(n_epochs.max(1)),
             workers: Workers::new(world),
             devices,
             accelerator: Accelerator::Idle,
-            busy_ns: 0,
             batches: 0,
-            last: None,
-            out_of_order: 0,
         }
     }
 
@@ -187,7 +212,10 @@ impl<'a> Play<'a> {
                 Accelerator::Ended => return Armed::Ended,
                 Accelerator::Idle | Accelerator::Steps => {}
             }
-            if self.agenda.n_events >= self.most_events || !self.advance() {
+            if self.agenda.n_events >= self.most_events {
+                return Armed::Stuck;
+            }
+            if !self.advance() && !self.acts_again() {
                 return Armed::Stuck;
             }
         }
@@ -204,24 +232,22 @@ impl<'a> Play<'a> {
     /// Begins the step.
     fn step(&mut self) {
         let Accelerator::Has(batch) = self.accelerator else { return };
-        self.epoch.delivered(batch, self.now);
-        self.out_of_order += u32::from(self.last > Some(batch));
-        self.last = Some(batch);
-        self.batches += 1;
+        let step_ns = self.world.accelerator.step_ns;
+        self.epochs.delivered(batch, step_ns, self.now);
+        self.batches = self.batches.saturating_add(1);
         self.accelerator = Accelerator::Steps;
         let polls = matches!(self.world.strategy, StrategyConfig::Wrr(_));
         let poll_ns = if polls { self.world.accelerator.poll_ns } else { 0 };
-        let step_ns = self.world.accelerator.step_ns;
-        self.busy_ns += step_ns;
         self.agenda.at(self.now.plus(poll_ns.saturating_add(step_ns)), Event::Step);
     }
 
     /// Does everything that can be done at this moment.
     fn act(&mut self) {
-        if self.accelerator == Accelerator::Idle {
-            match self.epoch.next_delivery(self.now) {
+        while self.accelerator == Accelerator::Idle {
+            match self.epochs.next_delivery(self.now) {
                 Pick::Deliver(batch) => self.accelerator = Accelerator::Has(batch),
-                Pick::Wait => {}
+                Pick::Wait => break,
+                Pick::End if self.epochs.next_epoch(self.now) => self.revoke(),
                 Pick::End => {
                     self.accelerator = Accelerator::Ended;
                     return;
@@ -232,10 +258,19 @@ impl<'a> Play<'a> {
         self.act_back();
     }
 
+    /// Whether there is something to do still at this moment: what the last device leaves when it
+    /// is lost, the host learns only now.
+    fn acts_again(&mut self) -> bool {
+        self.act();
+        let waits = matches!(self.accelerator, Accelerator::Idle | Accelerator::Steps);
+        !waits || self.next_moment().is_some()
+    }
+
     /// When something happens, or somebody who waits should ask again.
     fn next_moment(&mut self) -> Option<Ns> {
-        let waits = self.accelerator == Accelerator::Idle || self.workers.some_idle();
-        let wake_at = if waits { self.epoch.wake_at(self.now) } else { None };
+        let waits =
+            self.accelerator == Accelerator::Idle || !self.workers.idle.is_empty();
+        let wake_at = if waits { self.epochs.wake_at(self.now) } else { None };
         [self.agenda.next_at(), wake_at].into_iter().flatten().min()
     }
 
@@ -256,12 +291,15 @@ impl<'a> Play<'a> {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Step => self.accelerator = Accelerator::Idle,
+            Event::Step => {
+                self.accelerator = Accelerator::Idle;
+                self.epochs.stepped();
+            }
             Event::Front { place } => self.front_ends(place),
-            Event::Made { device, life } => self.device_made(device as usize, life),
-            Event::Arrived { device, life } => self.arrived(device as usize, life),
-            Event::Leaves { device } => self.leaves(device as usize),
-            Event::Joins { device } => self.joins(device as usize),
+            Event::Made { device, life } => self.device_made(device, life),
+            Event::Arrived { device, life } => self.arrived(device, life),
+            Event::Leaves { device } => self.leaves(device),
+            Event::Joins { device } => self.joins(device),
         }
     }
 
@@ -278,48 +316,9 @@ impl<'a> Play<'a> {
         u64::from(batches) * 100 >= u64::from(self.world.n_batches) * u64::from(percent)
     }
 
-    fn outcome(self) -> Outcome {
-        let counts = self.epoch.counts();
-        let wasted =
-            counts.back.iter().map(|c| c.wasted).sum::<u32>() + counts.front.wasted;
-        Outcome {
-            seconds: seconds(self.now.0),
-            ended: self.batches == self.world.n_batches,
-            batches: self.batches,
-            out_of_order: self.out_of_order,
-            front: counts.front,
-            back: counts.back,
-            rescued: counts.rescued,
-            wasted,
-            peak_waiting: counts.peak_waiting,
-            idle: 1.0 - float(self.busy_ns) / float(self.now.0.max(1)),
-            host_cpu_s: seconds(self.workers.busy_ns()),
-            device_s: seconds(self.devices.busy_ns()),
-        }
-    }
-}
-
-fn epoch_config(world: &World) -> EpochConfig {
-    let device = |device: &Device| DeviceConfig {
-        slots: device.slots,
-        buffer: device.buffer,
-        prior_ns: device.known.then_some(device.batch_ns),
-        shard: device.shard,
-    };
-    EpochConfig {
-        n_batches: world.n_batches,
-        strategy: world.strategy,
-        objective: world.objective,
-        shards: world.shards,
-        front: FrontConfig {
-            parallel: world.host.parallel,
-            quota: world.host.quota,
-            prior_ns: world.host.known.then_some(world.host.batch_ns),
-        },
-        devices: world.devices.iter().map(device).collect(),
-        accelerator_ns: world.accelerator.known.then_some(world.accelerator.step_ns),
-        done: Vec::new(),
-        recovery: world.recovery,
+    /// The epochs, as far as they came.
+    fn into_over(self) -> Vec<Over> {
+        self.epochs.into_over(self.now)
     }
 }
 
@@ -332,7 +331,7 @@ fn seconds(ns: u64) -> f64 {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "exact below 2^53 ns, which is 104 days")]
-fn float(ns: u64) -> f64 {
+pub(crate) fn float(ns: u64) -> f64 {
     ns as f64
 }
 
@@ -341,6 +340,6 @@ fn float(ns: u64) -> f64 {
     clippy::cast_sign_loss,
     reason = "`as` saturates; the factors are positive"
 )]
-fn scaled(ns: u64, factor: f64) -> u64 {
+pub(crate) fn scaled(ns: u64, factor: f64) -> u64 {
     (float(ns) * factor) as u64
 }

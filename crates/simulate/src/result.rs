@@ -6,7 +6,7 @@ use bothends_core::select::StrategyConfig;
 use serde::{Serialize, Serializer};
 
 use crate::bound;
-use crate::play::{Outcome, simulate_ranks};
+use crate::play::{Outcome, simulate_epochs_of_ranks};
 use crate::scenario::Scenario;
 
 /// What every figure is.
@@ -21,6 +21,9 @@ pub struct ScenarioResult {
     pub about: String,
     /// Whether nothing changes while it is played.
     pub steady: bool,
+    /// Which of how many epochs this is, from 1; `None` where one is played alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<(u32, u32)>,
     /// Batches of a rank.
     pub batches: u32,
     /// Ranks that step together.
@@ -80,20 +83,56 @@ fn as_map<S: Serializer>(
 }
 
 impl Scenario {
-    /// Plays every strategy, and `cpu` for the comparison; `starts` hears of each before it
-    /// is played. Blocks for as long as that takes.
+    /// Plays an epoch with every strategy, and `cpu` for the comparison; `starts` hears of each
+    /// before it is played. Blocks for as long as that takes.
     pub fn run(
         &self,
         strategies: &[StrategyConfig],
         starts: &mut dyn FnMut(StrategyConfig),
     ) -> ScenarioResult {
+        self.run_epochs(1, strategies, starts).remove(0)
+    }
+
+    /// As [`Self::run`], so many epochs one behind the other, and at least one: a result of each,
+    /// compared with the same epoch of `cpu`.
+    pub fn run_epochs(
+        &self,
+        n_epochs: u32,
+        strategies: &[StrategyConfig],
+        starts: &mut dyn FnMut(StrategyConfig),
+    ) -> Vec<ScenarioResult> {
+        let n_epochs = n_epochs.max(1);
         starts(StrategyConfig::Cpu);
-        let cpu = Sums::of(self, StrategyConfig::Cpu);
+        let cpu = Sums::of(self, StrategyConfig::Cpu, n_epochs);
+        let numbered = |epoch| (n_epochs > 1).then_some((epoch, n_epochs));
+        let results =
+            (1..).zip(&cpu).map(|(epoch, cpu)| self.result(numbered(epoch), cpu));
+        let mut results: Vec<_> = results.collect();
+        for &strategy in strategies {
+            let played = if strategy == StrategyConfig::Cpu {
+                cpu.clone()
+            } else {
+                starts(strategy);
+                Sums::of(self, strategy, n_epochs)
+            };
+            for ((result, cpu), sums) in results.iter_mut().zip(&cpu).zip(played) {
+                let speedup = cpu.seconds / sums.seconds;
+                let sums = sums.result(speedup, result.bound);
+                result.strategies.push((strategy.name(), sums));
+            }
+        }
+        results
+    }
+
+    /// Of an epoch, as yet without strategies.
+    fn result(&self, epoch: Option<(u32, u32)>, cpu: &Sums) -> ScenarioResult {
+        // A later epoch may have been begun before the one before it ended.
         let bound = self.steady.then(|| cpu.seconds / self.bound_seconds());
-        let mut result = ScenarioResult {
+        ScenarioResult {
             name: self.name.clone(),
             about: self.about.clone(),
             steady: self.steady,
+            epoch,
             batches: self.n_batches(),
             ranks: self.ranks.len(),
             devices: self.n_devices(),
@@ -106,18 +145,7 @@ impl Scenario {
             power: self.power.name.clone(),
             bound,
             strategies: Vec::new(),
-        };
-        for &strategy in strategies {
-            let sums = if strategy == StrategyConfig::Cpu {
-                cpu.clone()
-            } else {
-                starts(strategy);
-                Sums::of(self, strategy)
-            };
-            let speedup = cpu.seconds / sums.seconds;
-            result.strategies.push((strategy.name(), sums.result(speedup, bound)));
         }
-        result
     }
 
     /// The least seconds of all seeds' epochs together: the slowest rank's, where ranks step
@@ -129,10 +157,10 @@ impl Scenario {
 }
 
 /// Outcomes added up over seeds and ranks.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Sums {
     n_seeds: f64,
-    all_ended: bool,
+    some_hang: bool,
     /// Of epochs: ranks step together.
     seconds: f64,
     /// Of accelerators.
@@ -149,35 +177,32 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(scenario: &Scenario, strategy: StrategyConfig) -> Self {
-        let mut sums = Self {
-            n_seeds: count(scenario.seeds.len()),
-            all_ended: true,
-            seconds: 0.0,
-            rank_s: 0.0,
-            idle_s: 0.0,
-            peak_waiting: 0,
-            batches: 0.0,
-            by_back: 0.0,
-            rescued: 0.0,
-            wasted: 0.0,
-            host_cpu_s: 0.0,
-            device_s: 0.0,
-            joules: 0.0,
-        };
+    /// Of each epoch. One that hangs is the last, and those behind it hang, too.
+    fn of(scenario: &Scenario, strategy: StrategyConfig, n_epochs: u32) -> Vec<Self> {
+        let n_seeds = count(scenario.seeds.len());
+        let mut each = vec![Self { n_seeds, ..Self::default() }; n_epochs as usize];
         for worlds in scenario.worlds(strategy) {
-            let outcomes = simulate_ranks(&worlds);
-            sums.seconds += outcomes.iter().map(|o| o.seconds).fold(0.0, f64::max);
-            for (rank, outcome) in scenario.ranks.iter().zip(&outcomes) {
-                sums.add(outcome);
-                sums.joules += scenario.power.joules(outcome, rank.devices.len());
+            let mut epochs = simulate_epochs_of_ranks(&worlds, n_epochs).into_iter();
+            for sums in &mut each {
+                match epochs.next() {
+                    Some(outcomes) => sums.add_ranks(scenario, &outcomes),
+                    None => sums.some_hang = true,
+                }
             }
         }
-        sums
+        each
+    }
+
+    fn add_ranks(&mut self, scenario: &Scenario, outcomes: &[Outcome]) {
+        self.seconds += outcomes.iter().map(|o| o.seconds).fold(0.0, f64::max);
+        for (rank, outcome) in scenario.ranks.iter().zip(outcomes) {
+            self.add(outcome);
+            self.joules += scenario.power.joules(outcome, rank.devices.len());
+        }
     }
 
     fn add(&mut self, outcome: &Outcome) {
-        self.all_ended &= outcome.ended;
+        self.some_hang |= !outcome.ended;
         self.rank_s += outcome.seconds;
         self.idle_s += outcome.idle * outcome.seconds;
         self.peak_waiting = self.peak_waiting.max(outcome.peak_waiting);
@@ -191,9 +216,9 @@ impl Sums {
     }
 
     fn result(&self, speedup: f64, bound: Option<f64>) -> StrategyResult {
-        let if_ended = |value: f64| self.all_ended.then_some(value);
+        let if_ended = |value: f64| (!self.some_hang).then_some(value);
         StrategyResult {
-            ended: self.all_ended,
+            ended: !self.some_hang,
             seconds: if_ended(self.seconds / self.n_seeds),
             speedup: if_ended(speedup),
             efficiency: bound.and_then(|bound| if_ended(speedup / bound)),

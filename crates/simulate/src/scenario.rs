@@ -7,7 +7,6 @@
 mod builtin;
 mod fault;
 mod raw;
-mod seconds;
 
 use std::path::Path;
 

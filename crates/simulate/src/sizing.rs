@@ -12,6 +12,7 @@ use bothends_core::select::StrategyConfig;
 use serde::Serialize;
 
 use crate::energy::Power;
+use crate::play::scaled;
 use crate::result::{LABEL, StrategyResult};
 use crate::scenario::Scenario;
 use crate::table::{aligned, figure, percent};
@@ -206,7 +207,9 @@ impl Question {
     }
 
     fn scenario(&self, n: u32, objective: Objective) -> Scenario {
-        let batch_ns = |images_per_s: f64| nanoseconds(self.batch_size, images_per_s);
+        let batch_ns = |images_per_s: f64| {
+            scaled(1_000_000_000, f64::from(self.batch_size) / images_per_s).max(1)
+        };
         let device = Device {
             slots: SLOTS,
             buffer: BUFFER,
@@ -224,7 +227,7 @@ impl Question {
                 quota: QUOTA,
                 cv: CV,
                 slowdown: None,
-                known: true,
+                prior: Some(1.0),
             },
             devices: vec![device; n as usize],
             shards: 1,
@@ -250,15 +253,6 @@ impl Question {
             ranks: vec![world],
         }
     }
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "`as` saturates; both are positive"
-)]
-fn nanoseconds(images: u32, images_per_s: f64) -> u64 {
-    ((f64::from(images) / images_per_s * 1e9) as u64).max(1)
 }
 
 impl Answer {

@@ -32,6 +32,9 @@ pub fn table(result: &ScenarioResult) -> String {
         counted(result.batches as usize, "batch", "batches"),
         counted(result.devices, "device", "devices"),
     ];
+    if let Some((epoch, of)) = result.epoch {
+        about.insert(0, format!("epoch {epoch} of {of}"));
+    }
     if result.ranks > 1 {
         about.push(format!("{} ranks", result.ranks));
     }

@@ -5,6 +5,7 @@
 use bothends_core::epoch::Recovery;
 use bothends_core::objective::Objective;
 use bothends_core::select::StrategyConfig;
+use serde::Deserialize;
 
 /// One epoch's world, as one rank sees it.
 #[derive(Debug, Clone)]
@@ -50,8 +51,9 @@ pub struct Host {
     pub cv: f64,
     /// A time in which it is slower.
     pub slowdown: Option<Slowdown>,
-    /// Whether the strategy is told `batch_ns` beforehand.
-    pub known: bool,
+    /// What the strategy is told beforehand: so many times `batch_ns`, 1 being the truth;
+    /// `None`: nothing.
+    pub prior: Option<f64>,
 }
 
 /// A device: one batch at a time, the others wait in its queue.
@@ -80,8 +82,9 @@ pub struct Device {
     pub outputs: u32,
     /// The shard of the data that it has; `None` when it has all.
     pub shard: Option<u16>,
-    /// Whether the strategy is told `batch_ns` beforehand.
-    pub known: bool,
+    /// What the strategy is told beforehand: so many times `batch_ns`, 1 being the truth;
+    /// `None`: nothing.
+    pub prior: Option<f64>,
 }
 
 impl Device {
@@ -100,7 +103,7 @@ impl Device {
             latency_ns: 0,
             outputs: u32::MAX,
             shard: None,
-            known: true,
+            prior: Some(1.0),
         }
     }
 }
@@ -126,7 +129,8 @@ pub struct Drift {
 }
 
 /// What several devices send their results over.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Link {
     /// Its bandwidth.
     pub bytes_per_s: u64,
@@ -200,9 +204,4 @@ pub enum Fault {
         /// Percent of its batches.
         percent: u32,
     },
-}
-
-impl Fault {
-    /// A device that takes batches and never answers.
-    pub const SILENT: Self = Self::Stall { percent: 0, ns: u64::MAX };
 }

@@ -4,19 +4,21 @@
 
 mod worlds;
 
-use worlds::{classic, play};
+use bothends_core::select::StrategyConfig;
+use bothends_simulate::World;
+use worlds::{classic, ns, play};
 
 /// The rate achieved, as a part of the rate of both prongs together.
 fn efficiency(devices: &[f64], n_batches: u32, buffer: u32, strategy: &str) -> f64 {
     let mut world = classic(n_batches, devices.len(), 1.0, 0.05);
     world.host.parallel = 1;
     world.host.quota = buffer.max(3);
-    world.host.known = false;
+    world.host.prior = None;
     for (device, s) in world.devices.iter_mut().zip(devices) {
-        device.batch_ns = worlds::ns(*s);
+        device.batch_ns = ns(*s);
         device.slots = 2;
         device.buffer = buffer;
-        device.known = false;
+        device.prior = None;
     }
     let bound = 1.0 + devices.iter().map(|s| 1.0 / s).sum::<f64>();
     f64::from(n_batches) / play(&world, strategy).seconds / bound
@@ -47,5 +49,33 @@ fn a_short_epoch_still_gains() {
         let gain = efficiency(&[4.26], n_batches, 4, "ordered") * (1.0 + 1.0 / 4.26);
         println!("{n_batches} batches: {gain:.3} times the host alone");
         assert!(gain > 1.05, "{n_batches} batches: {gain:.3}");
+    }
+}
+
+/// What a device is said to have a use for: more of it brings nothing, and half of it less, where
+/// the device is quicker than the host.
+#[test]
+fn with_a_whole_buffer_more_room_brings_nothing() {
+    let devices = [0.125, 0.25, 0.5, 1.0, 2.0, 4.26, 20.0];
+    for (s, n) in devices.into_iter().flat_map(|s| [(s, 1), (s, 3)]) {
+        let seconds = |buffer| -> f64 {
+            let mut world = classic(800, n, s, 0.02);
+            (world.host.parallel, world.host.quota) = (1, 16);
+            for device in &mut world.devices {
+                (device.slots, device.buffer) = (2, buffer);
+            }
+            (1..=4)
+                .map(|seed| play(&World { seed, ..world.clone() }, "ordered").seconds)
+                .sum()
+        };
+        let whole = StrategyConfig::Ordered.whole_buffer(ns(1.0), ns(s), 2);
+        let whole = whole.expect("it has a horizon");
+        let [half, at, most] = [whole / 2, whole, 64].map(seconds);
+        let (half, at) = (most / half, most / at);
+        println!(
+            "{n} devices of {s}, buffer {whole}: {at:.3} of the most; half: {half:.3}"
+        );
+        assert!(at >= 0.97, "{n} devices of {s}, buffer {whole}: {at:.3}");
+        assert!(s > 0.5 || half < 0.98, "{n} devices of {s}: half of {whole}, {half:.3}");
     }
 }

@@ -37,9 +37,9 @@ fn unknown(n_batches: u32, (parallel, quota): (u32, u32), s: f64, a: f64) -> Wor
     let mut world = classic(n_batches, 1, s, a);
     world.host.parallel = parallel;
     world.host.quota = quota;
-    world.host.known = false;
+    world.host.prior = None;
     world.accelerator.known = false;
-    world.devices[0].known = false;
+    world.devices[0].prior = None;
     world.devices[0].slots = 2;
     world.devices[0].buffer = 8;
     world
@@ -65,7 +65,8 @@ fn a_silent_device_costs_less_than_one_percent() {
             let mut world = unknown(n_batches, host, 3.33, 0.2);
             world.host.batch_ns = C_NS / scale;
             world.accelerator.step_ns /= scale;
-            world.devices[0].faults.push(Fault::SILENT);
+            let silent = Fault::Stall { percent: 0, ns: u64::MAX };
+            world.devices[0].faults.push(silent);
             world.devices = vec![world.devices[0].clone(); n_devices];
             for strategy in ["ordered", "relaxed"] {
                 let outcome = assert_never_slower(&world, strategy);
@@ -86,7 +87,7 @@ fn no_fault_makes_ordered_slower_than_the_host_alone() {
                     world.devices[0].faults.push(fault);
                     world.devices = vec![world.devices[0].clone(); n_devices];
                     assert_never_slower(&world, "ordered");
-                    world.devices.iter_mut().for_each(|device| device.known = true);
+                    world.devices.iter_mut().for_each(|device| device.prior = Some(1.0));
                     assert_never_slower(&world, "ordered");
                 }
             }

@@ -12,6 +12,9 @@ use bothends_simulate::noise::Noise;
 use bothends_simulate::{Absence, Device, Drift, Fault, World};
 use worlds::{classic, ns, play, speedup_over};
 
+/// What is known beforehand: the truth, nothing, or what is wrong by far.
+const PRIORS: [Option<f64>; 4] = [Some(1.0), None, Some(0.01), Some(100.0)];
+
 const WORLDS: u64 = 2_000;
 
 #[test]
@@ -70,7 +73,7 @@ impl Dice {
         world.host.parallel = parallel;
         world.host.quota = (parallel * 3 / 2).max(3) + self.below(8);
         world.host.cv = self.one_of(&[0.0, 0.1, 0.1, 0.3, 0.5]);
-        world.host.known = self.one_of(&[true, false]);
+        world.host.prior = self.one_of(&PRIORS);
         world.accelerator.known = self.one_of(&[true, false]);
         world.host.batch_ns = ns(scale);
         world.accelerator.step_ns = ns(a * scale);
@@ -85,7 +88,7 @@ impl Dice {
             slots: 1 + self.below(3),
             buffer: self.one_of(&[4, 8, 32]),
             cv: self.one_of(&[0.0, 0.1, 0.3, 0.5, 1.0]),
-            known: self.one_of(&[true, false]),
+            prior: self.one_of(&PRIORS),
             ..Device::steady(ns(s))
         };
         let fault = match self.below(12) {

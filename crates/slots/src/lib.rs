@@ -10,6 +10,7 @@
 //! here), then `produce.rs`. `conformance` holds what every kind of memory, every ring and
 //! every producer must keep.
 
+mod available;
 pub mod conformance;
 mod heap;
 mod memory;
@@ -18,8 +19,9 @@ mod produce;
 mod ring;
 mod slot;
 
+pub use available::available_bytes;
 pub use heap::Heap;
-pub use memory::{Backing, Kind, Registration, SLOT_ALIGN};
+pub use memory::{Backing, Kind, Owner, Registration, SLOT_ALIGN};
 pub use produce::{
     Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection,
 };

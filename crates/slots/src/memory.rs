@@ -56,13 +56,11 @@ pub struct Backing {
     base: Option<NonNull<u8>>,
     len: usize,
     #[expect(dead_code, reason = "it acts when it is dropped")]
-    owner: Box<dyn Owner>,
+    owner: Owner,
 }
 
 /// Frees memory when it is dropped.
-pub trait Owner: Debug + Send + Sync {}
-
-impl<T: Debug + Send + Sync> Owner for T {}
+pub type Owner = Box<dyn Debug + Send + Sync>;
 
 // SAFETY: `base` is the only way to bytes that this value owns, so they move between threads
 // with it, as a `Box<[u8]>` would.
@@ -79,13 +77,13 @@ impl Backing {
     /// `owner` is dropped, and that nobody but this value and what it is registered with
     /// reads or writes.
     #[must_use]
-    pub unsafe fn of_host(base: NonNull<u8>, len: usize, owner: Box<dyn Owner>) -> Self {
+    pub unsafe fn of_host(base: NonNull<u8>, len: usize, owner: Owner) -> Self {
         Self { base: Some(base), len, owner }
     }
 
     /// Bytes that only a device can address, wherever `owner` knows them to be.
     #[must_use]
-    pub fn of_device(len: usize, owner: Box<dyn Owner>) -> Self {
+    pub fn of_device(len: usize, owner: Owner) -> Self {
         Self { base: None, len, owner }
     }
 

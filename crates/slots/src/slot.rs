@@ -10,6 +10,7 @@
 )]
 
 use std::fmt;
+use std::iter;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
@@ -118,14 +119,27 @@ impl HostSlot {
     pub fn into_parts(self, part_bytes: usize, n: usize) -> (Joiner, Vec<Part>) {
         let fits = n.checked_mul(part_bytes).is_some_and(|bytes| bytes <= self.len());
         assert!(fits, "{n} parts of {part_bytes} bytes in a slot of {}", self.len());
-        let base = self.base;
+        self.into_runs(iter::repeat_n(part_bytes, n))
+    }
+
+    /// As [`Self::into_parts`], into pieces of these lengths, one behind the other.
+    ///
+    /// # Panics
+    /// When they do not fit into the slot.
+    #[must_use]
+    pub fn into_runs(self, lens: impl IntoIterator<Item = usize>) -> (Joiner, Vec<Part>) {
+        let (base, slot_len) = (self.base, self.len());
         let slot = Counted::new(self);
-        let part = |index| {
-            // SAFETY: index < n, and n * part_bytes lies within the slot, as checked.
-            let base = unsafe { base.add(index * part_bytes) };
-            Part { base, len: part_bytes, index, _slot: Counted::clone(&slot) }
+        let mut first = 0;
+        let part = |len: usize| {
+            let fits = len <= slot_len - first;
+            assert!(fits, "{len} bytes from {first} in a slot of {slot_len}");
+            // SAFETY: `first + len` lies within the slot, as checked.
+            let base = unsafe { base.add(first) };
+            first += len;
+            Part { base, len, _slot: Counted::clone(&slot) }
         };
-        let parts = (0..n).map(part).collect();
+        let parts = lens.into_iter().map(part).collect();
         (Joiner { slot }, parts)
     }
 
@@ -197,7 +211,6 @@ impl Joiner {
 pub struct Part {
     base: NonNull<u8>,
     len: usize,
-    index: usize,
     /// Holds the memory; never looked into while parts live.
     _slot: Counted<HostSlot>,
 }
@@ -205,14 +218,6 @@ pub struct Part {
 // SAFETY: a part is the only owner of its bytes until it is dropped, and `_slot` can be
 // used and dropped by any thread.
 unsafe impl Send for Part {}
-
-impl Part {
-    /// Its place in the slot: 0 for the first `part_bytes` bytes.
-    #[must_use]
-    pub fn index(&self) -> usize {
-        self.index
-    }
-}
 
 impl Deref for Part {
     type Target = [u8];
@@ -291,6 +296,25 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_any_length_lie_one_behind_the_other() {
+        let (_ring, slot) = slot(12);
+        let (joiner, mut runs) = slot.into_runs([5, 0, 3]);
+        for (byte, run) in (1..).zip(&mut runs) {
+            run.fill(byte);
+        }
+        drop(runs);
+        let slot = joiner.join().unwrap();
+        assert_eq!(slot[..], [1, 1, 1, 1, 1, 3, 3, 3, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "7 bytes from 6 in a slot of 12")]
+    fn runs_beyond_the_slot_are_refused() {
+        let (_ring, slot) = slot(12);
+        let _ = slot.into_runs([6, 7]);
+    }
+
+    #[test]
     #[should_panic(expected = "3 parts of 5 bytes in a slot of 12")]
     fn parts_beyond_the_slot_are_refused() {
         let (_ring, slot) = slot(12);
@@ -318,15 +342,15 @@ mod tests {
             let (_ring, mut slot) = slot(part_bytes * n + spare_bytes + 1);
             slot.fill(0xEE);
             let (joiner, parts) = slot.into_parts(part_bytes, n);
-            let mut hands: [Vec<Part>; 4] = Default::default();
-            for (part, &owner) in parts.into_iter().zip(&owners) {
+            let mut hands: [Vec<(usize, Part)>; 4] = Default::default();
+            for (part, &owner) in parts.into_iter().enumerate().zip(&owners) {
                 hands[owner].push(part);
             }
             let joiner = std::thread::scope(|scope| {
                 for hand in hands {
                     scope.spawn(move || {
-                        for mut part in hand.into_iter().rev() {
-                            let byte = u8::try_from(part.index()).unwrap();
+                        for (index, mut part) in hand.into_iter().rev() {
+                            let byte = u8::try_from(index).unwrap();
                             part.iter_mut().for_each(|b| *b = byte);
                         }
                     });
@@ -397,14 +421,14 @@ mod loom_models {
         let (joiner, parts) = slot.into_parts(1, N_PARTS);
         let witness = || Witness(UnsafeCell::new(0));
         let witnesses = Arc::new([witness(), witness()]);
-        let fill = |part: Part| {
+        let fill = |(index, part): (usize, Part)| {
             let witnesses = Arc::clone(&witnesses);
             thread::spawn(move || {
-                witnesses[part.index()].write(7);
+                witnesses[index].write(7);
                 drop(part);
             })
         };
-        let fillers = parts.into_iter().map(fill).collect();
+        let fillers = parts.into_iter().enumerate().map(fill).collect();
         Filling { ring, joiner, witnesses, fillers }
     }
 

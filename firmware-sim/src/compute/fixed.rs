@@ -3,7 +3,6 @@
 
 use bothends_agent::SampleWork;
 
-use super::{Turn, Units, scaled};
 use crate::media::transfer_ns;
 
 /// Bytes of a decoded pixel in the device's memory.
@@ -20,34 +19,14 @@ pub struct FixedConfig {
     pub memory_bytes_per_s: u64,
 }
 
-/// Fixed-function lanes in use.
-#[derive(Debug)]
-pub struct Fixed {
-    config: FixedConfig,
-    units: Units,
-}
-
-impl Fixed {
-    /// Lanes that have done nothing yet.
-    #[must_use]
-    pub fn new(config: FixedConfig) -> Self {
-        let units = Units::new(config.n_lanes);
-        Self { config, units }
-    }
-
-    /// See [`super::Compute::run`].
-    pub fn run(
-        &mut self,
-        ready_ns: u64,
-        sample: &SampleWork,
-        slowdown_milli: u64,
-    ) -> Turn {
-        let pixels_ns = transfer_ns(sample.source_pixels, self.config.pixels_per_s);
+impl FixedConfig {
+    /// How long a lane works on a sample.
+    pub(super) fn work_ns(&self, sample: &SampleWork) -> u64 {
         let bytes = u64::from(sample.extent.len)
             .saturating_add(sample.source_pixels.saturating_mul(PIXEL_BYTES))
             .saturating_add(u64::from(sample.output_bytes));
-        let memory_ns = transfer_ns(bytes, self.config.memory_bytes_per_s);
-        self.units.take(ready_ns, scaled(pixels_ns.max(memory_ns), slowdown_milli))
+        let pixels_ns = transfer_ns(sample.source_pixels, self.pixels_per_s);
+        pixels_ns.max(transfer_ns(bytes, self.memory_bytes_per_s))
     }
 }
 
@@ -56,6 +35,7 @@ mod tests {
     use bothends_core::sample::{Extent, FileIdx};
 
     use super::*;
+    use crate::compute::{Compute, ComputeConfig};
 
     #[test]
     fn the_slower_of_pixels_and_memory_counts() {
@@ -64,7 +44,7 @@ mod tests {
             SampleWork { extent, source_pixels: 1000, cpu_ns: 77, output_bytes: 900 };
         let lanes = |pixels_per_s, memory_bytes_per_s| {
             let config = FixedConfig { n_lanes: 1, pixels_per_s, memory_bytes_per_s };
-            Fixed::new(config).run(0, &sample, 1000).end_ns
+            Compute::new(ComputeConfig::Fixed(config)).run(0, &sample, 1000).end_ns
         };
         assert_eq!(lanes(200_000_000, 19_000_000_000), 5000, "1000 pixels at 200 M/s");
         assert_eq!(lanes(1_000_000_000, 1_000_000_000), 4000, "100 + 3000 + 900 bytes");

@@ -8,13 +8,13 @@ use serde::Deserialize;
 use super::{Check, Constant, DeviceConfig, PresetError, Quantity};
 use crate::compute::{ComputeConfig, CoresConfig, FixedConfig};
 use crate::link::LinkConfig;
-use crate::media::{FlatConfig, MediaConfig, NandConfig, SenseTime};
+use crate::media::{FlatConfig, MediaConfig, NandConfig};
 use crate::power::{PowerConfig, ThermalConfig};
 
 /// A preset file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Raw {
+pub(super) struct Raw {
     name: String,
     /// For people: what the device is and what the preset stands for.
     about: String,
@@ -25,36 +25,86 @@ pub struct Raw {
     thermal: Option<RawThermal>,
 }
 
+/// The constants of a model: their keys in the preset, what they measure, and the fields that
+/// they become, in base units.
+macro_rules! constants {
+    ($($raw:ident in $part:literal: $config:ident {
+        $($key:ident: $quantity:ident => $field:ident,)*
+    })*) => {$(
+        #[derive(Debug, Clone, PartialEq, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct $raw {
+            $($key: Constant,)*
+        }
+
+        impl $raw {
+            fn into_config(self, check: Check<'_>) -> Result<$config, PresetError> {
+                Ok($config {$(
+                    $field: check.base(
+                        concat!($part, ".", stringify!($key)),
+                        Quantity::$quantity,
+                        &self.$key,
+                    )?,
+                )*})
+            }
+        }
+    )*};
+}
+
+constants! {
+    RawFlat in "media": FlatConfig {
+        latency: Time => latency_ns,
+        bandwidth: Bandwidth => bytes_per_s,
+    }
+    RawNand in "media": NandConfig {
+        channels: Count => n_channels,
+        dies_per_channel: Count => dies_per_channel,
+        page_size: Size => page_bytes,
+        transfer_unit: Size => transfer_unit_bytes,
+        channel_bandwidth: Bandwidth => channel_bytes_per_s,
+        sense_4k_lsb: Time => sense_small_lsb_ns,
+        sense_4k_msb: Time => sense_small_msb_ns,
+        sense_page_lsb: Time => sense_page_lsb_ns,
+        sense_page_msb: Time => sense_page_msb_ns,
+        firmware_4k: Time => firmware_small_ns,
+        firmware_large: Time => firmware_large_ns,
+    }
+    RawCores in "compute": CoresConfig {
+        cores: Count => n_cores,
+        relative_time: Factor => relative_time_milli,
+    }
+    RawFixed in "compute": FixedConfig {
+        lanes: Count => n_lanes,
+        pixel_rate: PixelRate => pixels_per_s,
+        memory_bandwidth: Bandwidth => memory_bytes_per_s,
+    }
+    RawPower in "power": PowerConfig {
+        idle: Power => idle_mw,
+        media_active: Power => media_mw,
+        compute_active: Power => compute_mw,
+        link_active: Power => link_mw,
+    }
+    RawThermal in "thermal": ThermalConfig {
+        cooled: Power => cooled_mw,
+        reservoir: Energy => reservoir_mj,
+        slowdown: Factor => slowdown_milli,
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "model", rename_all = "kebab-case", deny_unknown_fields)]
 enum RawMedia {
     Instant,
-    Flat { latency: Constant, bandwidth: Constant },
+    Flat(RawFlat),
     Nand(Box<RawNand>),
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawNand {
-    channels: Constant,
-    dies_per_channel: Constant,
-    page_size: Constant,
-    transfer_unit: Constant,
-    channel_bandwidth: Constant,
-    sense_4k_lsb: Constant,
-    sense_4k_msb: Constant,
-    sense_page_lsb: Constant,
-    sense_page_msb: Constant,
-    firmware_4k: Constant,
-    firmware_large: Constant,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "model", rename_all = "kebab-case", deny_unknown_fields)]
 enum RawCompute {
     Measured,
-    Cores { cores: Constant, relative_time: Constant },
-    Fixed { lanes: Constant, pixel_rate: Constant, memory_bandwidth: Constant },
+    Cores(RawCores),
+    Fixed(RawFixed),
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -64,33 +114,12 @@ enum RawLink {
     Wire { latency: Constant, bandwidth: Constant },
 }
 
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPower {
-    idle: Constant,
-    media_active: Constant,
-    compute_active: Constant,
-    link_active: Constant,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawThermal {
-    cooled: Constant,
-    reservoir: Constant,
-    slowdown: Constant,
-}
-
 impl Raw {
-    /// What the preset is, in words.
-    #[must_use]
-    pub fn about(&self) -> &str {
-        &self.about
-    }
-
     /// Checks every constant.
-    pub(super) fn into_config(self, preset: &str) -> Result<DeviceConfig, PresetError> {
-        let check = Check { preset };
+    pub(super) fn into_config(
+        self,
+        check: Check<'_>,
+    ) -> Result<DeviceConfig, PresetError> {
         Ok(DeviceConfig {
             name: self.name,
             media: self.media.into_config(check)?,
@@ -109,76 +138,18 @@ impl RawMedia {
     fn into_config(self, check: Check<'_>) -> Result<MediaConfig, PresetError> {
         Ok(match self {
             Self::Instant => MediaConfig::Instant,
-            Self::Flat { latency, bandwidth } => MediaConfig::Flat(FlatConfig {
-                latency_ns: check.base("media.latency", Quantity::Time, &latency)?,
-                bytes_per_s: check.base(
-                    "media.bandwidth",
-                    Quantity::Bandwidth,
-                    &bandwidth,
-                )?,
-            }),
+            Self::Flat(flat) => MediaConfig::Flat(flat.into_config(check)?),
             Self::Nand(nand) => MediaConfig::Nand(nand.into_config(check)?),
-        })
-    }
-}
-
-impl RawNand {
-    fn into_config(self, check: Check<'_>) -> Result<NandConfig, PresetError> {
-        let count = |key, constant| check.base_u32(key, Quantity::Count, constant);
-        let size = |key, constant| check.base_u32(key, Quantity::Size, constant);
-        let time = |key, constant| check.base(key, Quantity::Time, constant);
-        Ok(NandConfig {
-            n_channels: count("media.channels", &self.channels)?,
-            dies_per_channel: count("media.dies_per_channel", &self.dies_per_channel)?,
-            page_bytes: size("media.page_size", &self.page_size)?,
-            transfer_unit_bytes: size("media.transfer_unit", &self.transfer_unit)?,
-            channel_bytes_per_s: check.base(
-                "media.channel_bandwidth",
-                Quantity::Bandwidth,
-                &self.channel_bandwidth,
-            )?,
-            sense_small: SenseTime {
-                lsb_ns: time("media.sense_4k_lsb", &self.sense_4k_lsb)?,
-                msb_ns: time("media.sense_4k_msb", &self.sense_4k_msb)?,
-            },
-            sense_page: SenseTime {
-                lsb_ns: time("media.sense_page_lsb", &self.sense_page_lsb)?,
-                msb_ns: time("media.sense_page_msb", &self.sense_page_msb)?,
-            },
-            firmware_small_ns: time("media.firmware_4k", &self.firmware_4k)?,
-            firmware_large_ns: time("media.firmware_large", &self.firmware_large)?,
         })
     }
 }
 
 impl RawCompute {
     fn into_config(self, check: Check<'_>) -> Result<ComputeConfig, PresetError> {
-        let count = |key, constant| check.base_u32(key, Quantity::Count, constant);
         Ok(match self {
             Self::Measured => ComputeConfig::Measured,
-            Self::Cores { cores, relative_time } => ComputeConfig::Cores(CoresConfig {
-                n_cores: count("compute.cores", &cores)?,
-                relative_time_milli: check.base(
-                    "compute.relative_time",
-                    Quantity::Factor,
-                    &relative_time,
-                )?,
-            }),
-            Self::Fixed { lanes, pixel_rate, memory_bandwidth } => {
-                ComputeConfig::Fixed(FixedConfig {
-                    n_lanes: count("compute.lanes", &lanes)?,
-                    pixels_per_s: check.base(
-                        "compute.pixel_rate",
-                        Quantity::PixelRate,
-                        &pixel_rate,
-                    )?,
-                    memory_bytes_per_s: check.base(
-                        "compute.memory_bandwidth",
-                        Quantity::Bandwidth,
-                        &memory_bandwidth,
-                    )?,
-                })
-            }
+            Self::Cores(cores) => ComputeConfig::Cores(cores.into_config(check)?),
+            Self::Fixed(fixed) => ComputeConfig::Fixed(fixed.into_config(check)?),
         })
     }
 }
@@ -195,34 +166,6 @@ impl RawLink {
                     &bandwidth,
                 )?,
             },
-        })
-    }
-}
-
-impl RawPower {
-    fn into_config(self, check: Check<'_>) -> Result<PowerConfig, PresetError> {
-        let power = |key, constant| check.base(key, Quantity::Power, constant);
-        Ok(PowerConfig {
-            idle_mw: power("power.idle", &self.idle)?,
-            media_mw: power("power.media_active", &self.media_active)?,
-            compute_mw: power("power.compute_active", &self.compute_active)?,
-            link_mw: power("power.link_active", &self.link_active)?,
-        })
-    }
-}
-
-impl RawThermal {
-    fn into_config(self, check: Check<'_>) -> Result<ThermalConfig, PresetError> {
-        Ok(ThermalConfig {
-            cooled_mw: check.base("thermal.cooled", Quantity::Power, &self.cooled)?,
-            reservoir_mj: check.base(
-                "thermal.reservoir",
-                Quantity::Energy,
-                &self.reservoir,
-            )?,
-            slowdown_milli: check
-                .base("thermal.slowdown", Quantity::Factor, &self.slowdown)?
-                .max(1000),
         })
     }
 }

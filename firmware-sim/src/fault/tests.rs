@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_csd::Product;
 
 use super::*;
 

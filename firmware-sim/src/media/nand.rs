@@ -13,17 +13,8 @@ use super::{Fetched, Timeline, transfer_ns};
 /// Reads up to this many bytes of a page sense only a part of it.
 const SMALL_READ_BYTES: u64 = 4096;
 
-/// Sense time of the two page types of a cell in nanoseconds; equal where the constants do not
-/// tell them apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SenseTime {
-    /// Pages of the least significant bit.
-    pub lsb_ns: u64,
-    /// Pages of the most significant bit.
-    pub msb_ns: u64,
-}
-
-/// The constants of a flash medium.
+/// The constants of a flash medium. Sense times of the two page types of a cell, in nanoseconds,
+/// are equal where its source does not tell them apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NandConfig {
     /// Channels.
@@ -36,10 +27,14 @@ pub struct NandConfig {
     pub transfer_unit_bytes: u32,
     /// Bytes per second of one channel.
     pub channel_bytes_per_s: u64,
-    /// Sensing at most 4 KiB of a page.
-    pub sense_small: SenseTime,
-    /// Sensing a whole page.
-    pub sense_page: SenseTime,
+    /// Sensing at most 4 KiB of a page of the least significant bit.
+    pub sense_small_lsb_ns: u64,
+    /// The same of the most significant bit.
+    pub sense_small_msb_ns: u64,
+    /// Sensing a whole page of the least significant bit.
+    pub sense_page_lsb_ns: u64,
+    /// The same of the most significant bit.
+    pub sense_page_msb_ns: u64,
     /// Firmware latency of a request of at most 4 KiB, in nanoseconds.
     pub firmware_small_ns: u64,
     /// Firmware latency of a longer request, in nanoseconds.
@@ -125,14 +120,11 @@ impl Nand {
 
     fn read_page(&mut self, at_ns: u64, page: Page, bytes: u64) -> Fetched {
         let config = &self.config;
-        let sense = if bytes <= SMALL_READ_BYTES {
-            config.sense_small
-        } else {
-            config.sense_page
-        };
-        let sense_ns = match page.msb {
-            Bit::Lsb => sense.lsb_ns,
-            Bit::Msb => sense.msb_ns,
+        let sense_ns = match (page.msb, bytes <= SMALL_READ_BYTES) {
+            (Bit::Lsb, true) => config.sense_small_lsb_ns,
+            (Bit::Msb, true) => config.sense_small_msb_ns,
+            (Bit::Lsb, false) => config.sense_page_lsb_ns,
+            (Bit::Msb, false) => config.sense_page_msb_ns,
         };
         let unit = u64::from(config.transfer_unit_bytes.max(1));
         let channel_bytes_per_s = config.channel_bytes_per_s;
@@ -171,8 +163,10 @@ mod tests {
             page_bytes: 32 * 1024,
             transfer_unit_bytes: 16 * 1024,
             channel_bytes_per_s: 800_000_000,
-            sense_small: SenseTime { lsb_ns: 29_760, msb_ns: 41_760 },
-            sense_page: SenseTime { lsb_ns: 30_013, msb_ns: 42_013 },
+            sense_small_lsb_ns: 29_760,
+            sense_small_msb_ns: 41_760,
+            sense_page_lsb_ns: 30_013,
+            sense_page_msb_ns: 42_013,
             firmware_small_ns: 21_500,
             firmware_large_ns: 30_490,
         })

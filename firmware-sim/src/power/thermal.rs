@@ -10,7 +10,7 @@ pub struct ThermalConfig {
     pub cooled_mw: u64,
     /// Energy above that until the cap comes, in millijoules.
     pub reservoir_mj: u64,
-    /// Time of work under the cap, in thousandths of its usual time (≥ 1000).
+    /// Time of work under the cap, in thousandths of its usual time; less than 1000 is 1000.
     pub slowdown_milli: u64,
 }
 
@@ -43,7 +43,7 @@ impl Thermal {
         self.seen_pj = self.seen_pj.max(total_pj);
         let brim_pj = u128::from(self.config.reservoir_mj) * 1_000_000_000;
         if self.heat_pj > brim_pj {
-            self.config.slowdown_milli
+            self.config.slowdown_milli.max(NO_SLOWDOWN_MILLI)
         } else {
             NO_SLOWDOWN_MILLI
         }

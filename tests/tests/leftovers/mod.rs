@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use bothends_tests::programs::{eventually, processes_with};
 
-/// After this nothing of a run that has ended may be left.
-pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
+/// After this nothing of a run that has ended may be left. What ends takes no time of its own; a
+/// busy machine may.
+const FAREWELL: Duration = Duration::from_secs(60);
 
 /// Device processes that `host` started and that still run.
 pub(crate) fn devices_of(host: u32) -> Result<Vec<u32>> {
@@ -47,7 +48,16 @@ pub(crate) fn assert_nothing_left(
     folder: &Path,
     prefix: &str,
 ) -> Result<()> {
-    let is_clean = eventually(FAREWELL, || {
+    assert_nothing_left_after(FAREWELL, devices, (folder, prefix))
+}
+
+/// As [`assert_nothing_left`], with another end of patience.
+pub(crate) fn assert_nothing_left_after(
+    patience: Duration,
+    devices: &[u32],
+    (folder, prefix): (&Path, &str),
+) -> Result<()> {
+    let is_clean = eventually(patience, || {
         !devices.iter().any(|id| runs(*id))
             && files_in(folder, prefix).is_ok_and(|files| files.is_empty())
     });

@@ -9,6 +9,8 @@ use bothends_core::recipe::draw::{
 use bothends_core::recipe::step::{Adjust, Around, Blur, Fill, Step, Warp, Window};
 use bothends_core::recipe::{Interpolation, Size};
 
+use crate::table::word;
+
 /// The photograph as it is decoded, and the sample.
 pub(super) const SOURCE: Size = Size { height: 375, width: 500 };
 pub(super) const SAMPLE: Size = Size { height: 224, width: 224 };
@@ -101,7 +103,7 @@ fn colour() -> Vec<Case> {
 fn warps() -> Vec<Case> {
     let warp = |op, parameters: &str, map, interpolation| {
         let step = Warp { map, size: SAMPLE, interpolation, fill: Fill::default() };
-        let parameters = format!("{parameters} interpolation={}", name(interpolation));
+        let parameters = format!("{parameters} interpolation={}", word(interpolation));
         case(op, parameters, Work::Sample(vec![Step::Warp(step)]))
     };
     let (turned, _) = rotation_map(15.0, SAMPLE, MIDDLE, Expand::No);
@@ -144,7 +146,7 @@ fn moves() -> Vec<Case> {
     let resize = |interpolation| {
         let part = whole(SOURCE);
         let step = Step::Resize { part, size: SAMPLE, interpolation };
-        let parameters = format!("size=224,224 interpolation={}", name(interpolation));
+        let parameters = format!("size=224,224 interpolation={}", word(interpolation));
         case("resize", parameters, Work::Source(step))
     };
     let part = CropBox { top: 40, left: 60, height: 250, width: 333 };
@@ -217,14 +219,6 @@ fn policies() -> Vec<Case> {
                 "increasing": true, "p": 0.5"#,
         ),
     ]
-}
-
-fn name(interpolation: Interpolation) -> &'static str {
-    match interpolation {
-        Interpolation::Nearest => "nearest",
-        Interpolation::Bilinear => "bilinear",
-        Interpolation::Bicubic => "bicubic",
-    }
 }
 
 pub(super) fn whole(Size { height, width }: Size) -> CropBox {

@@ -19,6 +19,7 @@ use serde::Serialize;
 use super::cases::Case;
 use super::work::{Images, Timed};
 use crate::BenchError;
+use crate::table::word;
 
 /// The program's first line, before it loads anything.
 const GREETING: &str = "peers";
@@ -57,16 +58,6 @@ pub enum Peer {
 impl Peer {
     /// In the order of the table.
     pub const ALL: [Self; 3] = [Self::Tensor, Self::Pillow, Self::OpenCv];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tensor => "tensor",
-            Self::Pillow => "pillow",
-            Self::OpenCv => "opencv",
-        }
-    }
 }
 
 /// The running program.
@@ -154,7 +145,7 @@ impl Peers {
         case: &Case,
         at_least: Duration,
     ) -> Result<Option<Timed>, BenchError> {
-        let (peer, op, parameters) = (peer.name(), case.op, &case.parameters);
+        let (peer, op, parameters) = (word(peer), case.op, &case.parameters);
         let what = format!("measure {peer} {} {op} {parameters}", at_least.as_millis());
         let answer = self.ask(what.trim_end(), vec![b'\n'], LONGEST_ANSWER)?;
         let mut words = answer.split_whitespace();

@@ -1,9 +1,12 @@
-//! The flags of `bothends simulate`. What they mean together is decided in `simulate.rs` and
-//! `sizing.rs`.
+//! The flags of `bothends simulate`. What they mean together is decided in `commands/simulate.rs`
+//! and its `sizing.rs`.
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, ValueEnum};
+use bothends_core::epoch::Recovery;
+use clap::ArgAction;
+
+use super::words::{KNOWN, RECOVERIES, one_of};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimulateArgs {
@@ -17,14 +20,21 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NAME", action = ArgAction::Append)]
     pub(crate) strategy: Vec<String>,
     /// Whether the host stands in for lost and late devices; by default as the scenario says
-    #[arg(long, value_enum, value_name = "on|off")]
-    pub(crate) recovery: Option<RecoveryArg>,
+    #[arg(long, value_parser = one_of(RECOVERIES), value_name = "on|off")]
+    pub(crate) recovery: Option<Recovery>,
+    /// Whether strategies are told all rates beforehand, as a run is that remembers those of the
+    /// run before; by default as the scenario says
+    #[arg(long, value_parser = one_of(KNOWN), value_name = "on|off")]
+    pub(crate) known: Option<bool>,
     /// Instead of the scenario's: throughput, energy or host-cpu-cap=P (percent)
     #[arg(long, value_name = "GOAL")]
     pub(crate) objective: Option<String>,
     /// Play the seeds 1 to N instead of the scenario's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) seeds: Option<u64>,
+    /// Play N epochs, each begun while the one before drains, and print a table of each
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) epochs: u32,
     /// Write the results as JSON; - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<PathBuf>,
@@ -64,11 +74,14 @@ pub(crate) struct SizingArgs {
 }
 
 /// Flags that play scenarios.
-const SCENARIO_FLAGS: [&str; 7] =
-    ["scenario", "config", "strategy", "recovery", "objective", "seeds", "list"];
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum RecoveryArg {
-    On,
-    Off,
-}
+const SCENARIO_FLAGS: [&str; 9] = [
+    "scenario",
+    "config",
+    "strategy",
+    "recovery",
+    "known",
+    "objective",
+    "seeds",
+    "epochs",
+    "list",
+];

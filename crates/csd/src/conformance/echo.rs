@@ -12,9 +12,7 @@ use std::time::Duration;
 use bothends_core::ids::SampleId;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::words::job::{
-    BadSample, Capabilities, DeviceStats, PROTOCOL_VERSION, Session,
-};
+use crate::words::job::{Capabilities, DeviceStats, PROTOCOL_VERSION, Session};
 use crate::{CsdError, Finished, Job, JobId, Product, Refused, Serve};
 
 /// A sample that cannot be made.
@@ -97,7 +95,7 @@ impl EchoServe {
         }
         let bytes = echo(session, job);
         let bad = (0..).zip(&job.samples).filter(|(_, id)| **id == BAD_SAMPLE);
-        let bad = bad.map(|(row, _)| BadSample { row }).collect();
+        let bad = bad.map(|(row, _)| row).collect();
         Ok(Product { checksum: xxh3_64(&bytes), bytes, bad })
     }
 }

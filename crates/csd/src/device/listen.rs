@@ -7,14 +7,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crate::device::serving::{DeviceLink, serve_link};
-use crate::host::stream::{Inbox, lost};
-use crate::socket::{Readiness, left_until, wait};
+use crate::host::stream::Inbox;
+use crate::socket::{Readiness, wait};
 use crate::words::address::Address;
 use crate::words::job::CONTROL_TIMEOUT;
 use crate::words::key::{self, Key, Role};
@@ -46,7 +47,7 @@ impl Listener {
     /// for TCP beyond this machine without a key, [`CsdError::Address`] for
     /// a directory.
     pub fn bind(address: &Address, key: Option<&Key>) -> Result<Self, CsdError> {
-        let failed = place_error("listen at", address);
+        let failed = CsdError::at("listen at", address);
         match address {
             Address::Tcp { host, port } => {
                 let at: Vec<_> =
@@ -86,7 +87,7 @@ impl Listener {
     /// # Errors
     /// [`CsdError::Place`] when the listening socket broke.
     pub fn accept(&self, timeout: Duration) -> Result<Option<Socket>, CsdError> {
-        let failed = place_error("accept a host at", &self.address);
+        let failed = CsdError::at("accept a host at", &self.address);
         if !wait(self.as_fd(), Readiness::Read, timeout).map_err(&failed)? {
             return Ok(None);
         }
@@ -115,15 +116,9 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Bound::Unix(_, path) = &self.socket {
-            // Nobody is left to tell.
-            drop(std::fs::remove_file(path));
+            remove_socket(path);
         }
     }
-}
-
-fn place_error(doing: &'static str, address: &Address) -> impl Fn(io::Error) -> CsdError {
-    let place = address.to_string();
-    move |source| CsdError::Place { doing, place: place.clone(), source }
 }
 
 fn is_passing(error: &io::Error) -> bool {
@@ -135,7 +130,15 @@ fn is_passing(error: &io::Error) -> bool {
 fn remove_abandoned(path: &Path) {
     let answer = UnixStream::connect(path);
     if answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-        // If it cannot be removed, `bind` says why.
+        // A file that is no socket refuses, too. What is not removed, `bind` names.
+        remove_socket(path);
+    }
+}
+
+/// Removes a socket's file; whatever else is there stays.
+fn remove_socket(path: &Path) {
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        // Nobody is left to tell.
         drop(std::fs::remove_file(path));
     }
 }
@@ -181,26 +184,43 @@ struct StreamDevice {
     outbox: Outbox,
 }
 
-/// Bytes that wait to be sent, oldest first; the first has left up to `n_sent`.
+/// What waits to be sent, oldest first; the first has left up to `n_sent`.
 #[derive(Default)]
 struct Outbox {
-    parts: VecDeque<Vec<u8>>,
+    parts: VecDeque<Part>,
     n_sent: usize,
 }
 
+enum Part {
+    Message(Vec<u8>),
+    Payload(Vec<u8>),
+}
+
+impl Part {
+    fn bytes(&self) -> &[u8] {
+        let (Self::Message(bytes) | Self::Payload(bytes)) = self;
+        bytes
+    }
+}
+
 impl Outbox {
-    fn push(&mut self, part: Vec<u8>) {
-        if !part.is_empty() {
+    fn push(&mut self, part: Part) {
+        if !part.bytes().is_empty() {
             self.parts.push_back(part);
         }
+    }
+
+    fn n_payloads(&self) -> usize {
+        self.parts.iter().filter(|part| matches!(part, Part::Payload(_))).count()
     }
 
     /// Sends what the socket takes now.
     fn flush(&mut self, socket: &mut Socket) -> io::Result<()> {
         while let Some(part) = self.parts.front() {
-            let Some(n) = socket.write_ready(&part[self.n_sent..])? else { break };
+            let bytes = part.bytes();
+            let Some(n) = socket.write_ready(&bytes[self.n_sent..])? else { break };
             self.n_sent += n;
-            if self.n_sent == part.len() {
+            if self.n_sent == bytes.len() {
                 self.parts.pop_front();
                 self.n_sent = 0;
             }
@@ -237,8 +257,9 @@ impl StreamDevice {
     fn exchange(&mut self, key: Option<&Key>, deadline: Instant) -> Result<(), CsdError> {
         let refused =
             |what: &str| Err(CsdError::Unauthenticated { what: what.to_owned() });
-        self.socket.prepare().map_err(lost("prepare a connection"))?;
-        let is_beyond = self.socket.is_beyond_machine().map_err(lost("find the host"))?;
+        self.socket.prepare().map_err(CsdError::lost("prepare a connection"))?;
+        let is_beyond =
+            self.socket.is_beyond_machine().map_err(CsdError::lost("find the host"))?;
         let Message::Greet { nonce: theirs } = self.hear(deadline)? else {
             return Err(CsdError::Malformed {
                 what: "a first message that is no greeting",
@@ -249,7 +270,7 @@ impl StreamDevice {
                 "the host is beyond the device's machine and there is no key",
             );
         }
-        let ours = key::nonce().map_err(lost("make a nonce"))?;
+        let ours = key::nonce().map_err(CsdError::lost("make a nonce"))?;
         let proof = key.map(|key| key.prove(Role::Device, &theirs, &ours));
         self.tell(&Message::Challenge { nonce: ours, proof }, deadline)?;
         let Message::Prove { proof } = self.hear(deadline)? else {
@@ -264,27 +285,19 @@ impl StreamDevice {
     }
 
     fn tell(&mut self, message: &Message, deadline: Instant) -> Result<(), CsdError> {
-        self.socket.write_all(&message.encode(), deadline).map_err(lost("greet the host"))
+        self.socket
+            .write_all(&message.encode(), deadline)
+            .map_err(CsdError::lost("greet the host"))
     }
 
     fn hear(&mut self, deadline: Instant) -> Result<Message, CsdError> {
-        loop {
-            if let Some(message) = self.inbox.next(&mut self.socket)? {
-                return Ok(message);
-            }
-            let left = left_until(deadline);
-            if left.is_zero() {
-                return Err(CsdError::Timeout {
-                    doing: "greet",
-                    waited: CONTROL_TIMEOUT,
-                });
-            }
-            self.socket.wait(Readiness::Read, left).map_err(lost("greet the host"))?;
-        }
+        let heard =
+            self.inbox.next_until(deadline, &mut self.socket, "greet the host")?;
+        heard.ok_or(CsdError::Timeout { doing: "greet", waited: CONTROL_TIMEOUT })
     }
 
     fn flush(&mut self) -> Result<(), CsdError> {
-        self.outbox.flush(&mut self.socket).map_err(lost("send to the host"))
+        self.outbox.flush(&mut self.socket).map_err(CsdError::lost("send to the host"))
     }
 }
 
@@ -294,8 +307,8 @@ impl DeviceLink for StreamDevice {
     }
 
     fn send(&mut self, message: &Message, payload: Vec<u8>) -> Result<(), CsdError> {
-        self.outbox.push(message.encode());
-        self.outbox.push(payload);
+        self.outbox.push(Part::Message(message.encode()));
+        self.outbox.push(Part::Payload(payload));
         self.flush()
     }
 
@@ -303,9 +316,13 @@ impl DeviceLink for StreamDevice {
         !self.outbox.parts.is_empty()
     }
 
+    fn n_unsent(&self) -> usize {
+        self.outbox.n_payloads()
+    }
+
     fn wait(&mut self, timeout: Duration) -> Result<(), CsdError> {
         let what = if self.is_sending() { Readiness::Either } else { Readiness::Read };
-        self.socket.wait(what, timeout).map_err(lost("wait for the host"))?;
+        self.socket.wait(what, timeout).map_err(CsdError::lost("wait for the host"))?;
         self.flush()
     }
 }

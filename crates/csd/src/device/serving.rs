@@ -23,6 +23,9 @@ const IDLE: Duration = Duration::from_millis(20);
 /// More jobs than this that no slot takes are no honest host's.
 const MAX_WAITING: usize = 4096;
 
+/// After so many messages the loop looks at everything else, however many are there.
+const MAX_MESSAGES: usize = 64;
+
 /// How serving a host ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -44,6 +47,9 @@ pub(crate) trait DeviceLink {
     /// Whether some of what was taken has not left yet.
     fn is_sending(&self) -> bool;
 
+    /// How many payloads that is.
+    fn n_unsent(&self) -> usize;
+
     /// Sends what can be sent and waits up to `timeout` for something to do.
     fn wait(&mut self, timeout: Duration) -> Result<(), CsdError>;
 }
@@ -54,8 +60,9 @@ pub(crate) fn serve_link(
     serve: &mut dyn Serve,
     stop: &AtomicBool,
 ) -> Result<Ended, CsdError> {
-    let mut serving =
-        Serving { link, serve, waiting: VecDeque::new(), running: HashSet::new() };
+    let n_slots = serve.hello().slots;
+    let (waiting, running) = (VecDeque::new(), HashSet::new());
+    let mut serving = Serving { link, serve, n_slots, waiting, running };
     let ended = loop {
         // A flag alone; nothing else is published with it.
         if stop.load(Ordering::Relaxed) {
@@ -74,6 +81,8 @@ pub(crate) fn serve_link(
 struct Serving<'a> {
     link: &'a mut dyn DeviceLink,
     serve: &'a mut dyn Serve,
+    /// Results that may be here at once: being made, made, or not sent yet.
+    n_slots: u32,
     /// Jobs for which the device has no room yet: a host that begins an epoch counts what it
     /// abandoned as gone, the device only when it is.
     waiting: VecDeque<Job>,
@@ -82,7 +91,8 @@ struct Serving<'a> {
 
 impl Serving<'_> {
     fn turn(&mut self) -> Result<(), CsdError> {
-        while let Some(message) = self.link.receive()? {
+        for _ in 0..MAX_MESSAGES {
+            let Some(message) = self.link.receive()? else { break };
             self.act(message)?;
         }
         self.offer()?;
@@ -102,6 +112,8 @@ impl Serving<'_> {
                 self.waiting.clear();
                 self.running.clear();
                 let opened = self.serve.open(session);
+                // A device may have room for fewer of this session's.
+                self.n_slots = self.serve.hello().slots;
                 self.answer(&match opened {
                     Ok(()) => Message::Opened,
                     Err(reason) => Message::Refused { reason },
@@ -151,12 +163,14 @@ impl Serving<'_> {
         self.link.send(message, Vec::new())
     }
 
-    /// Hands waiting jobs to the device, as many as it takes.
+    /// Hands waiting jobs to the device, as many as it takes. A host that does not take its results
+    /// gets no more of them: what has not left takes memory as what is being made does.
     fn offer(&mut self) -> Result<(), CsdError> {
         if self.waiting.len() > MAX_WAITING {
             return Err(CsdError::Malformed { what: "more jobs than there are slots" });
         }
-        while let Some(job) = self.waiting.pop_front() {
+        while self.running.len() + self.link.n_unsent() < self.n_slots.max(1) as usize {
+            let Some(job) = self.waiting.pop_front() else { break };
             let id = job.id;
             let Err(refused) = self.serve.submit(job) else {
                 self.running.insert(id);
@@ -188,5 +202,107 @@ impl Serving<'_> {
         self.running.remove(&finished.job);
         let (answer, payload) = finished.into_answer();
         self.link.send(&Message::Completed(answer), payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+
+    use super::*;
+    use crate::conformance::{EchoServe, SLOTS, session};
+
+    /// A host that says hello without a pause; after a while the device is asked to stop.
+    struct Flood<'a> {
+        n_received: usize,
+        stop: &'a AtomicBool,
+    }
+
+    impl DeviceLink for Flood<'_> {
+        fn receive(&mut self) -> Result<Option<Message>, CsdError> {
+            self.n_received += 1;
+            self.stop.store(self.n_received > 1000, Ordering::Relaxed);
+            match self.n_received {
+                0..5000 => Ok(Some(Message::Hello)),
+                _ => Err(CsdError::Malformed { what: "more than anybody listens to" }),
+            }
+        }
+
+        fn send(&mut self, _: &Message, _: Vec<u8>) -> Result<(), CsdError> {
+            Ok(())
+        }
+
+        fn is_sending(&self) -> bool {
+            false
+        }
+
+        fn n_unsent(&self) -> usize {
+            0
+        }
+
+        fn wait(&mut self, _: Duration) -> Result<(), CsdError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_flood_of_messages_does_not_hide_a_stop() {
+        let stop = AtomicBool::new(false);
+        let mut link = Flood { n_received: 0, stop: &stop };
+        let ended = serve_link(&mut link, &mut EchoServe::default(), &stop);
+        assert_eq!(ended.unwrap(), Ended::Stopped);
+    }
+
+    /// A host that sends its jobs and takes nothing.
+    struct Hoard<'a> {
+        messages: VecDeque<Message>,
+        sent: Vec<usize>,
+        n_turns: u32,
+        stop: &'a AtomicBool,
+    }
+
+    impl DeviceLink for Hoard<'_> {
+        fn receive(&mut self) -> Result<Option<Message>, CsdError> {
+            self.n_turns += u32::from(self.messages.is_empty());
+            self.stop.store(self.n_turns > 1000, Ordering::Relaxed);
+            Ok(self.messages.pop_front())
+        }
+
+        fn send(&mut self, message: &Message, payload: Vec<u8>) -> Result<(), CsdError> {
+            if matches!(message, Message::Completed(_)) {
+                self.sent.push(payload.len());
+            }
+            Ok(())
+        }
+
+        fn is_sending(&self) -> bool {
+            self.n_unsent() > 0
+        }
+
+        fn n_unsent(&self) -> usize {
+            self.sent.len()
+        }
+
+        fn wait(&mut self, _: Duration) -> Result<(), CsdError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn results_that_do_not_leave_are_as_many_as_there_are_slots() {
+        let stop = AtomicBool::new(false);
+        let job = |id| Job {
+            id: JobId(id),
+            epoch: EpochIdx(0),
+            batch: BatchIdx(0),
+            samples: vec![SampleId(1)],
+        };
+        let jobs = (0..30).map(|id| Message::Job(job(id)));
+        let messages = [Message::Hello, Message::Open(session(300))].into_iter();
+        let messages = messages.chain(jobs).collect();
+        let mut link = Hoard { messages, sent: Vec::new(), n_turns: 0, stop: &stop };
+        let ended = serve_link(&mut link, &mut EchoServe::default(), &stop);
+        assert_eq!(ended.unwrap(), Ended::Stopped);
+        assert_eq!(link.sent, vec![300; SLOTS as usize]);
     }
 }

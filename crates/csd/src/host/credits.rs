@@ -7,10 +7,12 @@
 
 use std::collections::HashMap;
 
-use bothends_slots::{HostSlot, Job, JobId, Lost, Rejected, Rejection, Slot};
+use bothends_slots::{
+    Completion, HostSlot, Job, JobId, Lost, Outcome, Polled, Rejected, Rejection, Slot,
+};
 
 use crate::CsdError;
-use crate::words::job::{Answer, Ending, Session};
+use crate::words::job::{Answer, Capabilities, Ending, PROTOCOL_VERSION, Session};
 use crate::words::wire::{MAX_JOB_SAMPLES, session_fits};
 
 /// The submissions of one transport.
@@ -45,6 +47,33 @@ impl Submission {
     fn reject(self, why: Rejection) -> Box<Rejected> {
         Box::new(Rejected { job: self.job, slot: self.slot.into_slot(), why })
     }
+
+    /// Ends as the device says. `bring` brings a payload into its place and tells its XXH3-64;
+    /// it is the job's result if the bytes are those that the device made.
+    pub(crate) fn complete(
+        self,
+        ending: Ending,
+        bring: impl FnOnce(&mut [u8]) -> Result<Result<u64, String>, CsdError>,
+    ) -> Result<Polled, CsdError> {
+        let Self { job, mut slot, payload_bytes, is_revoked } = self;
+        let outcome = match ending {
+            Ending::Failed { .. } if is_revoked => Outcome::NotBegun,
+            Ending::Failed { reason } => Outcome::Failed { reason },
+            Ending::Done { checksum, bad, .. } => {
+                match bring(&mut slot[..payload_bytes])? {
+                    Err(reason) => Outcome::Failed { reason },
+                    Ok(hash) if hash == checksum => Outcome::Made { bad },
+                    Ok(_) => {
+                        let reason = "its bytes do not match their checksum".to_owned();
+                        Outcome::Failed { reason }
+                    }
+                }
+            }
+        };
+        let slot = slot.into_slot();
+        let completion = Completion { job: job.id, slot, outcome, work_ns: None };
+        Ok(Polled::Completion(completion))
+    }
 }
 
 /// What a device's answer is an answer to.
@@ -59,9 +88,14 @@ pub(crate) enum Redeemed {
 }
 
 impl Credits {
-    /// Takes the number of jobs that may be out.
-    pub(crate) fn allow(&mut self, slots: u32) {
-        self.slots = slots as usize;
+    /// Takes the number of jobs that may be out, of a device that speaks our version.
+    pub(crate) fn allow(&mut self, device: &Capabilities) -> Result<(), CsdError> {
+        let (ours, theirs) = (PROTOCOL_VERSION, device.protocol_version);
+        if theirs != ours {
+            return Err(CsdError::Version { ours, theirs });
+        }
+        self.slots = device.slots as usize;
+        Ok(())
     }
 
     /// Most answers that an honest device can have under way: each job's, and one
@@ -169,6 +203,14 @@ impl Credits {
         gone.map(|(serial, _)| JobId(serial)).collect()
     }
 
+    /// Passes a result on; where the device is lost, so are its jobs.
+    pub(crate) fn watch<T>(&mut self, result: Result<T, CsdError>) -> Result<T, Lost> {
+        result.map_err(|error| {
+            self.abandon();
+            lost(error)
+        })
+    }
+
     /// The job that this answers.
     ///
     /// # Errors
@@ -190,7 +232,7 @@ impl Credits {
                 return malformed("a result that is not as long as its job");
             }
             let n_samples = submission.job.samples.len();
-            if bad.last().is_some_and(|bad| bad.row as usize >= n_samples) {
+            if bad.last().is_some_and(|row| *row as usize >= n_samples) {
                 return malformed("a bad row beyond the job's samples");
             }
         }
@@ -199,8 +241,13 @@ impl Credits {
 }
 
 /// A transport's error as a producer's.
-pub(crate) fn lost(error: CsdError) -> Lost {
+fn lost(error: CsdError) -> Lost {
     Lost(Box::new(error))
+}
+
+/// What is said of a job that comes to a lost device.
+pub(crate) fn refuse(job: Job, slot: Slot, error: CsdError) -> Box<Rejected> {
+    Box::new(Rejected { job, slot, why: Rejection::Lost(lost(error)) })
 }
 
 #[cfg(test)]
@@ -211,16 +258,10 @@ mod tests {
     use bothends_slots::{Ring, RingConfig};
 
     use super::*;
+    use crate::{Serve, conformance};
 
     fn session() -> Session {
-        Session {
-            recipe: String::new(),
-            recipe_hash: 0,
-            seed: 0,
-            sample_bytes: 3,
-            max_batch: 4,
-            manifest: Vec::new(),
-        }
+        Session { max_batch: 4, ..conformance::session(3) }
     }
 
     fn job(id: u64, n_samples: u64) -> Job {
@@ -242,9 +283,13 @@ mod tests {
         Answer { job: serial, ending, device_ns: 0, lateness_ns: 0 }
     }
 
+    fn device() -> Capabilities {
+        Capabilities { slots: 2, ..conformance::EchoServe::default().hello() }
+    }
+
     fn open() -> Credits {
         let mut credits = Credits::default();
-        credits.allow(2);
+        credits.allow(&device()).unwrap();
         credits.begin(&session()).unwrap();
         credits.begun(&session());
         credits
@@ -312,7 +357,7 @@ mod tests {
     fn nothing_is_issued_without_a_session_or_beyond_its_batch_or_slot() {
         let mut credits = Credits::default();
         assert!(credits.begin(&session()).is_err());
-        credits.allow(2);
+        credits.allow(&device()).unwrap();
         let is_impossible = |issued: Result<Job, Box<Rejected>>| {
             matches!(issued.unwrap_err().why, Rejection::Impossible(_))
         };

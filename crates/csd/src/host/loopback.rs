@@ -7,17 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bothends_slots::{
-    Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection, Slot,
-};
+use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::host::credits::{Credits, Redeemed, Submission, lost};
+use crate::host::credits::{Credits, Redeemed, refuse};
 use crate::host::fuse::Fuse;
-use crate::host::remote::verified;
-use crate::words::job::{
-    Answer, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session,
-};
+use crate::words::job::{Answer, Capabilities, DeviceStats, Ending, Session};
 use crate::{CsdError, Finished, Serve, Transport};
 
 /// A device in this process.
@@ -87,30 +82,14 @@ impl Loopback {
     /// A finished job as the host sees it; `None` of one of another session.
     fn take(&mut self, finished: Finished) -> Result<Option<Polled>, CsdError> {
         let (answer, bytes) = finished.into_answer();
-        let Submission { job, mut slot, is_revoked, .. } =
-            match self.credits.redeem(&answer)? {
-                Redeemed::Job(submission) => submission,
-                Redeemed::Again => return Ok(Some(Polled::Extra)),
-                Redeemed::Foreign => return Ok(None),
-            };
-        let outcome = match answer.ending {
-            Ending::Failed { .. } if is_revoked => Outcome::NotBegun,
-            Ending::Failed { reason } => Outcome::Failed { reason },
-            Ending::Done { checksum, bad, .. } => {
-                slot[..bytes.len()].copy_from_slice(&bytes);
-                verified(Ok(xxh3_64(&bytes)), checksum, &bad)
-            }
+        let bring = |dst: &mut [u8]| {
+            dst.copy_from_slice(&bytes);
+            Ok(Ok(xxh3_64(dst)))
         };
-        let slot = slot.into_slot();
-        let completion = Completion { job: job.id, slot, outcome, work_ns: None };
-        Ok(Some(Polled::Completion(completion)))
-    }
-
-    /// Passes a result on; where the device is lost, so are its jobs.
-    fn watch<T>(&mut self, result: Result<T, CsdError>) -> Result<T, Lost> {
-        result.map_err(|error| {
-            self.credits.abandon();
-            lost(error)
+        Ok(match self.credits.redeem(&answer)? {
+            Redeemed::Job(submission) => Some(submission.complete(answer.ending, bring)?),
+            Redeemed::Again => Some(Polled::Extra),
+            Redeemed::Foreign => None,
         })
     }
 }
@@ -118,8 +97,7 @@ impl Loopback {
 impl Producer for Loopback {
     fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
         if let Err(error) = self.enter("submit") {
-            let why = Rejection::Lost(lost(error));
-            return Err(Box::new(Rejected { job, slot, why }));
+            return Err(refuse(job, slot, error));
         }
         let travelling = self.credits.issue(job, slot)?;
         let taken = self.serve.submit(travelling);
@@ -128,12 +106,12 @@ impl Producer for Loopback {
 
     fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
         let polled = self.poll_until(Instant::now() + timeout);
-        self.watch(polled)
+        self.credits.watch(polled)
     }
 
     fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
         let entered = self.enter("revoke");
-        self.watch(entered)?;
+        self.credits.watch(entered)?;
         if let Some(serial) = self.credits.revoke(job) {
             self.serve.revoke(serial);
         }
@@ -142,7 +120,7 @@ impl Producer for Loopback {
 
     fn abandon(&mut self) -> Result<(), Lost> {
         let entered = self.enter("abandon");
-        self.watch(entered)?;
+        self.credits.watch(entered)?;
         for serial in self.credits.abandon() {
             self.serve.revoke(serial);
         }
@@ -154,11 +132,7 @@ impl Transport for Loopback {
     fn hello(&mut self) -> Result<Capabilities, CsdError> {
         self.enter("hello")?;
         let capabilities = self.serve.hello();
-        let theirs = capabilities.protocol_version;
-        if theirs != PROTOCOL_VERSION {
-            return Err(CsdError::Version { ours: PROTOCOL_VERSION, theirs });
-        }
-        self.credits.allow(capabilities.slots);
+        self.credits.allow(&capabilities)?;
         Ok(capabilities)
     }
 

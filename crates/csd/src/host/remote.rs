@@ -7,15 +7,11 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use bothends_slots::{
-    Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection, Slot,
-};
+use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 
-use crate::host::credits::{Credits, Redeemed, Submission, lost};
+use crate::host::credits::{Credits, Redeemed, refuse};
 use crate::host::fuse::Fuse;
-use crate::words::job::{
-    Answer, BadSample, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session,
-};
+use crate::words::job::{Answer, Capabilities, DeviceStats, Ending, Session};
 use crate::words::wire::{self, Message};
 use crate::{CsdError, Transport};
 
@@ -154,6 +150,10 @@ impl<L: Link> Remote<L> {
             if let Some(polled) = self.fuse.watch(polled)? {
                 return Ok(Some(Heard::Job(polled)));
             }
+            // What nobody asked for may come without end.
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
         }
     }
 
@@ -163,8 +163,8 @@ impl<L: Link> Remote<L> {
         let deadline = self.deadline();
         let unwanted = match self.credits.redeem(&answer)? {
             Redeemed::Job(submission) => {
-                let completion = self.complete(submission, answer.ending, deadline)?;
-                return Ok(Some(Polled::Completion(completion)));
+                let bring = |dst: &mut [u8]| self.link.take_payload(dst, deadline);
+                return submission.complete(answer.ending, bring).map(Some);
             }
             Redeemed::Again => Some(Polled::Extra),
             Redeemed::Foreign => None,
@@ -175,35 +175,8 @@ impl<L: Link> Remote<L> {
         Ok(unwanted)
     }
 
-    fn complete(
-        &mut self,
-        submission: Submission,
-        ending: Ending,
-        deadline: Instant,
-    ) -> Result<Completion, CsdError> {
-        let Submission { job, mut slot, payload_bytes, is_revoked } = submission;
-        let outcome = match ending {
-            Ending::Failed { .. } if is_revoked => Outcome::NotBegun,
-            Ending::Failed { reason } => Outcome::Failed { reason },
-            Ending::Done { checksum, bad, .. } => {
-                let dst = &mut slot[..payload_bytes];
-                let taken = self.link.take_payload(dst, deadline)?;
-                verified(taken, checksum, &bad)
-            }
-        };
-        Ok(Completion { job: job.id, slot: slot.into_slot(), outcome, work_ns: None })
-    }
-
     fn out_of_turn<T>(&mut self) -> Result<T, CsdError> {
         self.fuse.watch(Err(CsdError::Malformed { what: "a message out of turn" }))
-    }
-
-    /// Passes a result on; where the device is lost, so are its jobs.
-    fn watch<T>(&mut self, result: Result<T, CsdError>) -> Result<T, Lost> {
-        result.map_err(|error| {
-            self.credits.abandon();
-            lost(error)
-        })
     }
 
     fn poll_until(&mut self, deadline: Instant) -> Result<Polled, CsdError> {
@@ -230,32 +203,11 @@ impl<L: Link> Remote<L> {
     }
 }
 
-/// What a result is: the device's, if its bytes are those that the device made.
-pub(crate) fn verified(
-    taken: Result<u64, String>,
-    checksum: u64,
-    bad: &[BadSample],
-) -> Outcome {
-    match taken {
-        Err(reason) => Outcome::Failed { reason },
-        Ok(hash) if hash == checksum => {
-            Outcome::Made { bad: bad.iter().map(|bad| bad.row).collect() }
-        }
-        Ok(_) => {
-            let reason = "its bytes do not match their checksum".to_owned();
-            Outcome::Failed { reason }
-        }
-    }
-}
-
 impl<L: Link> Producer for Remote<L> {
     fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
         let deadline = match self.enter() {
             Ok(deadline) => deadline,
-            Err(error) => {
-                let why = Rejection::Lost(lost(error));
-                return Err(Box::new(Rejected { job, slot, why }));
-            }
+            Err(error) => return Err(refuse(job, slot, error)),
         };
         let travelling = self.credits.issue(job, slot)?;
         let sent = self.send(&wire::encode_job(&travelling), deadline);
@@ -264,20 +216,20 @@ impl<L: Link> Producer for Remote<L> {
 
     fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
         let polled = self.poll_until(Instant::now() + timeout);
-        self.watch(polled)
+        self.credits.watch(polled)
     }
 
     fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
         let serial = self.credits.revoke(job);
         let told = self.tell_revoked(serial.as_slice());
-        self.watch(told)
+        self.credits.watch(told)
     }
 
     fn abandon(&mut self) -> Result<(), Lost> {
         self.early.clear();
         let serials = self.credits.abandon();
         let told = self.tell_revoked(&serials);
-        self.watch(told)
+        self.credits.watch(told)
     }
 }
 
@@ -298,11 +250,7 @@ impl<L: Link> Transport for Remote<L> {
             return Err(CsdError::Unauthenticated { what });
         }
         let Message::Welcome(capabilities) = answer else { return self.out_of_turn() };
-        let theirs = capabilities.protocol_version;
-        if theirs != PROTOCOL_VERSION {
-            return Err(CsdError::Version { ours: PROTOCOL_VERSION, theirs });
-        }
-        self.credits.allow(capabilities.slots);
+        self.credits.allow(&capabilities)?;
         self.capabilities = Some(capabilities.clone());
         Ok(capabilities)
     }

@@ -112,7 +112,7 @@ impl Link for StreamLink {
     fn greet(&mut self, deadline: Instant) -> Result<(), CsdError> {
         let refused = |what: String| Err(CsdError::Unauthenticated { what });
         let began = Instant::now();
-        let ours = key::nonce().map_err(lost("make a nonce"))?;
+        let ours = key::nonce().map_err(CsdError::lost("make a nonce"))?;
         self.send(&Message::Greet { nonce: ours }.encode(), deadline)?;
         let answer = self.receive(deadline)?;
         let answer = answer.ok_or_else(|| CsdError::Timeout {
@@ -143,22 +143,11 @@ impl Link for StreamLink {
     }
 
     fn send(&mut self, message: &[u8], deadline: Instant) -> Result<(), CsdError> {
-        self.socket.write_all(message, deadline).map_err(lost("send a message"))
+        self.socket.write_all(message, deadline).map_err(CsdError::lost("send a message"))
     }
 
     fn receive(&mut self, deadline: Instant) -> Result<Option<Message>, CsdError> {
-        loop {
-            if let Some(message) = self.inbox.next(&mut self.socket)? {
-                return Ok(Some(message));
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            self.socket
-                .wait(Readiness::Read, left)
-                .map_err(lost("wait for a message"))?;
-        }
+        self.inbox.next_until(deadline, &mut self.socket, "wait for a message")
     }
 
     fn take_payload(
@@ -190,16 +179,13 @@ impl StreamLink {
     /// Fills `dst` from the socket; a payload that stays away is a lost link, for nothing
     /// can follow it.
     fn fill(&mut self, dst: &mut [u8], deadline: Instant) -> Result<(), CsdError> {
-        let n_read = self.socket.fill(dst, deadline).map_err(lost("read a result"))?;
+        let n_read =
+            self.socket.fill(dst, deadline).map_err(CsdError::lost("read a result"))?;
         if n_read < dst.len() {
-            return Err(lost("read a result")(io::ErrorKind::TimedOut.into()));
+            return Err(CsdError::lost("read a result")(io::ErrorKind::TimedOut.into()));
         }
         Ok(())
     }
-}
-
-pub(crate) fn lost(doing: &'static str) -> impl Fn(io::Error) -> CsdError {
-    move |source| CsdError::LinkLost { doing, source }
 }
 
 /// A message on its way in. Takes no byte beyond its message, so that a payload stays in
@@ -242,6 +228,25 @@ impl Inbox {
         Ok(Some(message))
     }
 
+    /// The next message, or `None` at the deadline; what failed was the step `doing`.
+    pub(crate) fn next_until(
+        &mut self,
+        deadline: Instant,
+        socket: &mut Socket,
+        doing: &'static str,
+    ) -> Result<Option<Message>, CsdError> {
+        loop {
+            if let Some(message) = self.next(socket)? {
+                return Ok(Some(message));
+            }
+            let left = left_until(deadline);
+            if left.is_zero() {
+                return Ok(None);
+            }
+            socket.wait(Readiness::Read, left).map_err(CsdError::lost(doing))?;
+        }
+    }
+
     /// Whether `len` bytes are here now.
     fn fill(&mut self, socket: &mut Socket, len: usize) -> Result<bool, CsdError> {
         while self.bytes.len() < len {
@@ -250,7 +255,7 @@ impl Inbox {
             let read = socket.read_ready(&mut self.bytes[n_had..]);
             let n_read = read.as_ref().map_or(0, |n| n.unwrap_or(0));
             self.bytes.truncate(n_had + n_read);
-            if read.map_err(lost("receive a message"))?.is_none() {
+            if read.map_err(CsdError::lost("receive a message"))?.is_none() {
                 return Ok(false);
             }
         }

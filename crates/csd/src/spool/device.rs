@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::lane::{Inlet, Outlet};
-use super::notice::{Notice, place_error};
+use super::notice::Notice;
 use super::pulse::{Life, Pulse, Watch};
-use super::{DEVICE_NOTICE, HOST_NOTICE, HOST_PULSE, device_pulse, gone, run_dir};
+use super::{
+    DEVICE_NOTICE, HOST_NOTICE, HOST_PULSE, device_pulse, gone, remove_run, run_dir,
+};
 use crate::device::serving::{DeviceLink, Ended, serve_link};
 use crate::words::job::{Answer, Ending};
 use crate::words::wire::Message;
@@ -52,7 +54,7 @@ pub fn serve_directory(
     if matches!(ended, Ok(Ended::HostGone)) {
         // The host may have removed them itself; what cannot be removed, the next host
         // tries to.
-        drop(std::fs::remove_dir_all(&run_dir));
+        remove_run(&run_dir);
         Notice::remove_if(&dir.join(HOST_NOTICE), &run);
     }
     ended
@@ -67,7 +69,7 @@ struct Post {
 
 impl Post {
     fn take(dir: &Path) -> Result<Self, CsdError> {
-        let failed = place_error("serve", dir);
+        let failed = CsdError::at("serve", dir.display());
         let notice_path = dir.join(DEVICE_NOTICE);
         if let Some(other) = Notice::read(&notice_path) {
             let pulse_path = device_pulse(dir, &other.id);
@@ -149,6 +151,11 @@ impl DeviceLink for SpoolDevice<'_> {
 
     fn is_sending(&self) -> bool {
         !self.unsent.is_empty()
+    }
+
+    /// Results are files as soon as they are made.
+    fn n_unsent(&self) -> usize {
+        0
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), CsdError> {

@@ -9,11 +9,13 @@
 //! rename makes the bytes visible.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use bothends_io::write_beside;
+
 use crate::CsdError;
-use crate::host::stream::lost;
 use crate::words::job::{Answer, Ending};
 use crate::words::wire::{HEADER_BYTES, Header, Message};
 
@@ -51,26 +53,16 @@ impl Outlet {
         payload: Option<&[u8]>,
     ) -> io::Result<()> {
         let new = self.0.dir.join(format!("{}.new", self.0.prefix));
-        let put = write_new(&new, message, payload)
-            .and_then(|()| std::fs::rename(&new, self.0.path()));
-        match put {
-            Ok(()) => self.0.next += 1,
-            // It may not even have been made.
-            Err(_) => drop(std::fs::remove_file(&new)),
-        }
-        put
+        write_beside(&new, &self.0.path(), |file| {
+            file.write_all_at(message, 0)?;
+            let Some(payload) = payload else { return Ok(()) };
+            let offset = (message.len() as u64).next_multiple_of(PAGE_BYTES);
+            file.set_len(offset + (payload.len() as u64).next_multiple_of(PAGE_BYTES))?;
+            file.write_all_at(payload, offset)
+        })?;
+        self.0.next += 1;
+        Ok(())
     }
-}
-
-fn write_new(new: &PathBuf, message: &[u8], payload: Option<&[u8]>) -> io::Result<()> {
-    let mut file = File::create(new)?;
-    file.write_all(message)?;
-    let Some(payload) = payload else { return Ok(()) };
-    let offset = (message.len() as u64).next_multiple_of(PAGE_BYTES);
-    let end = offset + (payload.len() as u64).next_multiple_of(PAGE_BYTES);
-    file.set_len(end)?;
-    io::Seek::seek(&mut file, io::SeekFrom::Start(offset))?;
-    file.write_all(payload)
 }
 
 /// Where messages are taken.
@@ -89,9 +81,9 @@ impl Inlet {
         let mut file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(lost("open a message")(error)),
+            Err(error) => return Err(CsdError::lost("open a message")(error)),
         };
-        let len_bytes = file.metadata().map_err(lost("read a message"))?.len();
+        let len_bytes = file.metadata().map_err(CsdError::lost("read a message"))?.len();
         let mut header = [0; HEADER_BYTES];
         read_exact(&mut file, &mut header)?;
         let header = Header::decode(&header)?;
@@ -115,7 +107,7 @@ impl Inlet {
             }
             return Ok(Some((message, Some(Extent { path, offset }))));
         }
-        std::fs::remove_file(&path).map_err(lost("remove a message"))?;
+        std::fs::remove_file(&path).map_err(CsdError::lost("remove a message"))?;
         Ok(Some((message, None)))
     }
 }
@@ -132,7 +124,7 @@ fn read_exact(file: &mut File, dst: &mut [u8]) -> Result<(), CsdError> {
         if error.kind() == io::ErrorKind::UnexpectedEof {
             return CsdError::Malformed { what: "a message file that is cut short" };
         }
-        lost("read a message")(error)
+        CsdError::lost("read a message")(error)
     })
 }
 

@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
+use bothends_io::write_beside;
 use serde::{Deserialize, Serialize};
 
-use crate::CsdError;
 use crate::words::job::PROTOCOL_VERSION;
 use crate::words::key;
 
@@ -24,6 +24,11 @@ pub(super) struct Notice {
     pub(super) device: Option<String>,
 }
 
+/// Whether this is an id as a notice has it.
+pub(super) fn is_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
 impl Notice {
     /// A notice with a fresh id.
     pub(super) fn new(device: Option<String>) -> io::Result<Self> {
@@ -34,16 +39,13 @@ impl Notice {
     /// The notice at `path`, if there is a whole one.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let notice: Self = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        let is_id =
-            notice.id.len() == 32 && notice.id.bytes().all(|b| b.is_ascii_hexdigit());
-        is_id.then_some(notice)
+        is_id(&notice.id).then_some(notice)
     }
 
     /// Puts the notice at `path`, whatever is there.
     pub(super) fn replace(&self, path: &Path) -> io::Result<()> {
-        let new = path.with_extension("new");
-        std::fs::write(&new, self.json()?)?;
-        std::fs::rename(&new, path)
+        let json = self.json()?;
+        write_beside(&path.with_extension("new"), path, |mut file| file.write_all(&json))
     }
 
     /// Puts the notice at `path` if none is there, else fails with `AlreadyExists`.
@@ -62,13 +64,4 @@ impl Notice {
     fn json(&self) -> io::Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(io::Error::other)
     }
-}
-
-/// An error at `dir`, for `map_err`.
-pub(super) fn place_error(
-    doing: &'static str,
-    dir: &Path,
-) -> impl Fn(io::Error) -> CsdError + use<> {
-    let place = dir.display().to_string();
-    move |source| CsdError::Place { doing, place: place.clone(), source }
 }

@@ -11,6 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bothends_io::write_beside;
+
 /// How often the counter rises.
 const BEAT: Duration = Duration::from_millis(250);
 /// How often a watcher looks at it.
@@ -31,12 +33,12 @@ pub(super) struct Pulse {
 impl Pulse {
     /// Starts a pulse at `path`; one that is there is replaced.
     pub(super) fn start(path: PathBuf) -> io::Result<Self> {
-        let new = path.with_extension("new");
-        let file = File::create(&new)?;
-        // Without locks (`Unsupported`) the counter alone must do.
-        drop(file.try_lock());
-        file.write_all_at(&0_u64.to_le_bytes(), 0)?;
-        std::fs::rename(&new, &path)?;
+        let file = write_beside(&path.with_extension("new"), &path, |file| {
+            // Without locks (`Unsupported`) the counter alone must do.
+            drop(file.try_lock());
+            file.write_all_at(&0_u64.to_le_bytes(), 0)?;
+            Ok(file)
+        })?;
         Ok(Self { file, path, count: 0, last: Instant::now() })
     }
 

@@ -51,14 +51,6 @@ pub struct Session {
     pub manifest: Vec<u8>,
 }
 
-/// A sample the device could not preprocess. Its bytes in the result are zero; the host
-/// redoes it to apply the bad-sample policy and to say what is wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadSample {
-    /// Its place in the job.
-    pub row: u32,
-}
-
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
@@ -68,8 +60,10 @@ pub enum Ending {
         len: u64,
         /// XXH3-64 of the samples' bytes as the device made them. The host verifies.
         checksum: u64,
-        /// Samples that could not be made, in the order of their rows.
-        bad: Vec<BadSample>,
+        /// Rows of the job whose samples could not be made, rising. Their bytes in the result
+        /// are zero; the host redoes them to apply the bad-sample policy and to say what is
+        /// wrong.
+        bad: Vec<u32>,
     },
     /// The device would not or could not do the job; the batch goes back to the plan.
     Failed {

@@ -33,7 +33,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::CsdError;
 use crate::words::job::{
-    Answer, BadSample, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session,
+    Answer, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session,
 };
 use crate::words::key::{Nonce, Proof};
 
@@ -190,6 +190,16 @@ impl Header {
         self.payload_bytes
     }
 
+    /// The answer that this is the header of.
+    fn answer(&self, ending: Ending) -> Message {
+        Message::Completed(Answer {
+            job: JobId(self.job),
+            ending,
+            device_ns: self.device_ns,
+            lateness_ns: self.lateness_ns,
+        })
+    }
+
     fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let mut put = |at: usize, field: &[u8]| {
@@ -318,13 +328,8 @@ impl Message {
             Kind::Open => Self::Open(decode_session(body)?),
             Kind::Opened => Self::Opened,
             Kind::Job => Self::Job(decode_job(header, body)?),
-            Kind::Done => Self::Completed(decode_done(header, body)?),
-            Kind::Failed => Self::Completed(Answer {
-                job: JobId(header.job),
-                ending: Ending::Failed { reason: text(body)? },
-                device_ns: header.device_ns,
-                lateness_ns: header.lateness_ns,
-            }),
+            Kind::Done => header.answer(decode_done(header, body)?),
+            Kind::Failed => header.answer(Ending::Failed { reason: text(body)? }),
             Kind::Revoke => Self::Revoke(JobId(header.job)),
             Kind::AskStats => Self::AskStats,
             Kind::Stats => Self::Stats(from_json(body)?),
@@ -417,8 +422,7 @@ fn encode_answer(answer: &Answer) -> Vec<u8> {
     match &answer.ending {
         Ending::Failed { reason } => message(times(Kind::Failed), cut(reason).as_bytes()),
         Ending::Done { len, checksum, bad } => {
-            let rows: Vec<u8> =
-                bad.iter().flat_map(|bad| bad.row.to_le_bytes()).collect();
+            let rows: Vec<u8> = bad.iter().flat_map(|row| row.to_le_bytes()).collect();
             let header =
                 Header { payload_bytes: *len, checksum: *checksum, ..times(Kind::Done) };
             message(header, &rows)
@@ -426,25 +430,15 @@ fn encode_answer(answer: &Answer) -> Vec<u8> {
     }
 }
 
-fn decode_done(header: &Header, body: &[u8]) -> Result<Answer, CsdError> {
+fn decode_done(header: &Header, body: &[u8]) -> Result<Ending, CsdError> {
     let (rows, rest) = body.as_chunks::<4>();
-    let bad: Vec<_> =
-        rows.iter().map(|row| BadSample { row: u32::from_le_bytes(*row) }).collect();
-    let ascending = bad.is_sorted_by(|a, b| a.row < b.row);
-    let in_range = bad.last().is_none_or(|last| last.row < MAX_JOB_SAMPLES);
+    let bad: Vec<_> = rows.iter().map(|row| u32::from_le_bytes(*row)).collect();
+    let ascending = bad.is_sorted_by(|a, b| a < b);
+    let in_range = bad.last().is_none_or(|last| *last < MAX_JOB_SAMPLES);
     if !rest.is_empty() || !ascending || !in_range {
         return Err(CsdError::Malformed { what: "the list of bad rows" });
     }
-    Ok(Answer {
-        job: JobId(header.job),
-        ending: Ending::Done {
-            len: header.payload_bytes,
-            checksum: header.checksum,
-            bad,
-        },
-        device_ns: header.device_ns,
-        lateness_ns: header.lateness_ns,
-    })
+    Ok(Ending::Done { len: header.payload_bytes, checksum: header.checksum, bad })
 }
 
 /// A message whose header says no more than its kind.

@@ -5,30 +5,31 @@
 //! against the rules of the other. Nothing behind a decoded index can lead out of it: every
 //! end was checked, every record lies behind the one before, every head names a profile.
 
-use std::collections::HashMap;
-
 use bothends_core::blocks::{Blocks, Head, Profile};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Header, MAX_RECORD_BYTES, PAGE_BYTES, Refusal};
-use crate::{DatasetError, path};
+use crate::error::DatasetError;
+use crate::path;
+use crate::table::Profiles;
 
 const LINE_BYTES: usize = 48;
 const COUNTS_BYTES: usize = 24;
 
 /// How a record is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RecordKind {
     /// As it was.
     Bytes,
     /// As blocks of coefficients.
     Blocks,
     /// No sample: bytes of an original file that belong to none, or (label 1) a folder.
+    #[default]
     Rest,
 }
 
 /// What the index says of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Line {
     /// Its first page.
     pub first_page: u32,
@@ -158,6 +159,7 @@ impl<'a> Index<'a> {
         let index = Self::sections(bytes)?;
         index.check_names().map_err(Refusal::damaged)?;
         let profile_starts = index.profile_starts().map_err(Refusal::damaged)?;
+        // A rest of nothing stands before the first line.
         let mut before = Line { first_page: 1, ..Line::default() };
         for (number, line) in index.lines.iter().enumerate() {
             index.check_line(line, &before, &profile_starts).map_err(|what| {
@@ -317,7 +319,7 @@ impl<'a> Index<'a> {
                     .binary_search(&head.profile)
                     .ok()
                     .and_then(|_| Blocks::new(self.profile_at(head.profile)?, head))
-                    .filter(|_| lies_in(head, line.len))
+                    .filter(|_| head.lies_in(line.len))
                     .map(|_| ())
                     .ok_or("has row groups that do not fit its profile or its length")
             }
@@ -344,34 +346,11 @@ fn ending(bytes: [u8; 4]) -> usize {
     u32::from_le_bytes(bytes) as usize
 }
 
-/// Whether the row groups lie in a record of that length.
-pub(crate) fn lies_in(head: Head<'_>, len: u32) -> bool {
-    head.bytes_of(0..head.n_groups()).end <= u64::from(len)
-}
-
 /// Names another profile in a head.
-pub(super) fn name_profile(head: &mut [u8], profile: u32) {
+pub(crate) fn name_profile(head: &mut [u8], profile: u32) {
     // Behind rows and columns.
     if let Some(bytes) = head.get_mut(4..).and_then(<[u8]>::first_chunk_mut) {
         *bytes = profile.to_le_bytes();
-    }
-}
-
-impl Default for Line {
-    /// A rest of nothing on page 0: what stands before the first line.
-    fn default() -> Self {
-        Self {
-            first_page: 0,
-            len: 0,
-            kind: RecordKind::Rest,
-            label: 0,
-            name: 0,
-            original_len: 0,
-            original_at: 0,
-            checksum: 0,
-            metadata_end: 0,
-            head_end: 0,
-        }
     }
 }
 
@@ -402,8 +381,7 @@ pub struct NewRecord<'a> {
 #[derive(Debug, Default)]
 pub struct IndexBuilder {
     lines: Vec<Line>,
-    profiles: Vec<u8>,
-    profile_at: HashMap<Vec<u8>, u32>,
+    profiles: Profiles,
     heads: Vec<u8>,
     name_ends: Vec<u32>,
     names: String,
@@ -424,24 +402,26 @@ impl IndexBuilder {
     /// # Errors
     /// [`DatasetError::TooMany`] when the shard holds no more.
     pub fn push(&mut self, record: &NewRecord<'_>) -> Result<(), DatasetError> {
-        let first_page = count(self.offset() / PAGE_BYTES, "pages in a shard")?;
+        let count = DatasetError::count;
+        let n_pages = usize::try_from(self.offset() / PAGE_BYTES).unwrap_or(usize::MAX);
+        let first_page = count(n_pages, "pages in a shard")?;
         if record.kind == RecordKind::Blocks {
             let mut head = record.head.to_vec();
-            name_profile(&mut head, self.profile(record.profile)?);
+            name_profile(&mut head, self.profiles.put(record.profile)?);
             self.heads.extend(head);
         }
         self.metadata.push_str(record.metadata);
         let line = Line {
             first_page,
-            len: count(record.stored.len() as u64, "bytes in a record")?,
+            len: count(record.stored.len(), "bytes in a record")?,
             kind: record.kind,
             label: record.label,
             name: self.name(record.path)?,
             original_len: record.original_len,
             original_at: record.original_at,
             checksum: xxh3_64(record.stored),
-            metadata_end: count(self.metadata.len() as u64, "bytes of metadata")?,
-            head_end: count(self.heads.len() as u64, "bytes of heads")?,
+            metadata_end: count(self.metadata.len(), "bytes of metadata")?,
+            head_end: count(self.heads.len(), "bytes of heads")?,
         };
         self.lines.push(line);
         Ok(())
@@ -454,18 +434,18 @@ impl IndexBuilder {
     pub fn finish(self) -> Result<(Header, Vec<u8>), Refusal> {
         let sizes = [
             self.lines.len(),
-            self.profiles.len(),
+            self.profiles.bytes.len(),
             self.heads.len(),
             self.name_ends.len(),
             self.names.len(),
             self.metadata.len(),
         ];
         let mut bytes = Vec::new();
-        for size in sizes.map(|size| count(size as u64, "bytes in an index")) {
+        for size in sizes.map(|size| DatasetError::count(size, "bytes in an index")) {
             bytes.extend(size.map_err(Refusal::damaged)?.to_le_bytes());
         }
         bytes.extend(self.lines.iter().flat_map(Line::encode));
-        bytes.extend(&self.profiles);
+        bytes.extend(&self.profiles.bytes);
         bytes.extend(&self.heads);
         bytes.extend(self.name_ends.iter().flat_map(|end| end.to_le_bytes()));
         bytes.extend(self.names.as_bytes());
@@ -479,24 +459,9 @@ impl IndexBuilder {
         if self.name_ends.is_empty() || self.last_path != path {
             path.clone_into(&mut self.last_path);
             self.names.push_str(path);
-            self.name_ends.push(count(self.names.len() as u64, "bytes of names")?);
+            let end = DatasetError::count(self.names.len(), "bytes of names")?;
+            self.name_ends.push(end);
         }
-        count(self.name_ends.len() as u64 - 1, "names")
+        DatasetError::count(self.name_ends.len() - 1, "names")
     }
-
-    fn profile(&mut self, profile: &[u8]) -> Result<u32, DatasetError> {
-        if let Some(&known) = self.profile_at.get(profile) {
-            return Ok(known);
-        }
-        let at = count(self.profiles.len() as u64, "bytes of profiles")?;
-        self.profiles.extend_from_slice(profile);
-        self.profile_at.insert(profile.to_owned(), at);
-        Ok(at)
-    }
-}
-
-/// A number that an index has four bytes for.
-fn count(number: u64, what: &'static str) -> Result<u32, DatasetError> {
-    let max = u64::from(u32::MAX);
-    u32::try_from(number).map_err(|_| DatasetError::TooMany { what, max })
 }

@@ -82,7 +82,7 @@ impl Manifest {
     pub fn encode(&self) -> Vec<u8> {
         let mut text = Text {
             classes: self.classes.clone(),
-            encoding: self.encoding.into(),
+            encoding: self.encoding,
             features: Vec::new(),
             format: FORMAT.to_owned(),
             hash: None,
@@ -119,7 +119,7 @@ impl Manifest {
         let mut text: Text = serde_json::from_slice(bytes).map_err(broken)?;
         let (said, hash) = (text.hash.take(), text.hash());
         let manifest = Self {
-            encoding: text.encoding.into(),
+            encoding: text.encoding,
             shards: text.shards.iter().map(Shard::try_from).collect::<Result<_, _>>()?,
             classes: text.classes,
         };
@@ -146,7 +146,7 @@ struct Kin {
 #[serde(deny_unknown_fields)]
 struct Text {
     classes: Vec<String>,
-    encoding: EncodingText,
+    encoding: Encoding,
     features: Vec<String>,
     format: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,38 +167,6 @@ impl Text {
     fn hash(&self) -> String {
         debug_assert!(self.hash.is_none(), "the hash is of the rest");
         hex(xxh3_64(&serde_json::to_vec(self).expect("names and numbers")))
-    }
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
-enum EncodingText {
-    Image,
-    Planar { channels: u32, height: u32, width: u32 },
-    Opaque,
-}
-
-impl From<Encoding> for EncodingText {
-    fn from(encoding: Encoding) -> Self {
-        match encoding {
-            Encoding::Image => Self::Image,
-            Encoding::Planar { height, width, channels } => {
-                Self::Planar { channels, height, width }
-            }
-            Encoding::Opaque => Self::Opaque,
-        }
-    }
-}
-
-impl From<EncodingText> for Encoding {
-    fn from(text: EncodingText) -> Self {
-        match text {
-            EncodingText::Image => Self::Image,
-            EncodingText::Planar { channels, height, width } => {
-                Self::Planar { height, width, channels }
-            }
-            EncodingText::Opaque => Self::Opaque,
-        }
     }
 }
 

@@ -2,15 +2,17 @@
 //!
 //! The file itself is never made: coding and decoding it would give back the coefficients that
 //! went in. Pixels become brightness and two planes of colour of half the resolution, these
-//! become quantised coefficients (`jpeg/forward.rs`), and from there on it is what a decoder
-//! does. Nothing here draws a quality (the recipe does).
+//! become quantised coefficients (`jpeg/transform/forward.rs`), and from there on it is what a
+//! decoder does. Nothing here draws a quality (the recipe does).
 
 use crate::colour::{deinterleave, interleave, ycc_to_rgb};
 use crate::image::Image;
-use crate::jpeg::{
-    BlockRow, Divisors, LANES, Plane, RowBlocks, Steps, Upsampler, block_row,
-    coefficients, halve, rgb_to_ycc, steps,
-};
+use crate::jpeg::Plane;
+use crate::jpeg::block::{BlockRow, RowBlocks};
+use crate::jpeg::transform::forward::{Divisors, coefficients, halve, rgb_to_ycc, steps};
+use crate::jpeg::transform::idct::Steps;
+use crate::jpeg::transform::idct::portable::LANES;
+use crate::jpeg::upsample::Upsampler;
 use crate::kernels::Level;
 
 /// Rows and columns of a block.
@@ -20,7 +22,7 @@ const BLOCK: usize = 8;
 type Table = (Divisors, Steps);
 
 /// Leaves of images what a JPEG keeps. Keeps its memory from image to image.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Artefacts {
     level: Level,
     /// Red, green and blue of a row of pixels.
@@ -38,15 +40,7 @@ pub(super) struct Artefacts {
 impl Artefacts {
     /// Uses the kernels of `level`.
     pub(super) fn new(level: Level) -> Self {
-        Self {
-            level,
-            rgb: Default::default(),
-            pairs: Default::default(),
-            strips: Default::default(),
-            blocks: RowBlocks::default(),
-            planes: Default::default(),
-            upsamplers: Default::default(),
-        }
+        Self { level, ..Self::default() }
     }
 
     /// Makes of `image` what a JPEG of `quality`, 1 to 100, keeps of it. Images of other than one
@@ -174,10 +168,9 @@ fn through(
     (divisors, steps): &Table,
     (plane, nth): (&mut Plane, usize),
 ) {
-    let (stride, n_blocks) = (plane.stride(), plane.size()[0].div_ceil(BLOCK));
+    let n_blocks = plane.size()[0].div_ceil(BLOCK);
     coefficients(level, (samples, n_blocks), divisors, blocks);
-    let row = BlockRow::of_one(blocks, n_blocks);
-    block_row(level, row, steps, plane.block_row_mut(nth), stride);
+    plane.transform(level, nth, BlockRow::of_one(blocks, n_blocks), steps);
 }
 
 /// Behind the first `n` samples the last of them goes on.

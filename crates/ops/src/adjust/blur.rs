@@ -8,9 +8,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "halves of words are meant")]
 
 #[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
+mod x86;
 
 use std::array::from_ref;
 use std::mem::swap;
@@ -18,8 +16,10 @@ use std::mem::swap;
 use bothends_core::arith::exp;
 use bothends_core::recipe::step::Blur;
 
+#[cfg(target_arch = "x86_64")]
+use self::x86::{avx2, avx512};
 use crate::image::Image;
-use crate::kernels::Level;
+use crate::kernels::{Level, starts, x86_kernel};
 
 /// Values that are weighed side by side.
 const BLOCK: usize = 64;
@@ -169,15 +169,7 @@ fn weigh_rows(level: Level, taps: &[Tap], values: &[u8], out: &mut [u16]) {
     if taps.len() > MAX_TAPS {
         return weigh_many(taps, values, out);
     }
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2(cpu) => avx2::weigh_rows(cpu, taps, values, out),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512(cpu) => avx512::weigh_rows(cpu, taps, values, out),
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon(_) => weigh(taps, values, out),
-        Level::Scalar => weigh(taps, values, out),
-    }
+    x86_kernel!(level.filled_by(out.len()), weigh_rows(taps, values, out), weigh);
 }
 
 /// The pass along the rows: 128ths to bytes.
@@ -185,21 +177,7 @@ fn weigh_row(level: Level, taps: &[Tap], values: &[u16], out: &mut [u8]) {
     if taps.len() > MAX_TAPS {
         return weigh_many(taps, values, out);
     }
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2(cpu) => avx2::weigh_row(cpu, taps, values, out),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512(cpu) => avx512::weigh_row(cpu, taps, values, out),
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon(_) => weigh(taps, values, out),
-        Level::Scalar => weigh(taps, values, out),
-    }
-}
-
-/// Where blocks begin that cover `n` values, which are at least one block. The last begins early
-/// enough to be whole, and makes some values again.
-fn starts(n: usize, block: usize) -> impl Iterator<Item = usize> {
-    (0..n.div_ceil(block)).map(move |nth| (nth * block).min(n - block))
+    x86_kernel!(level.filled_by(out.len()), weigh_row(taps, values, out), weigh);
 }
 
 /// The scalar meaning of both passes: pairs of values weighed and summed up.

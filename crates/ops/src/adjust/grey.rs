@@ -9,9 +9,9 @@
 
 use super::planes::{self, PIXELS, Planes};
 use super::values::blend;
-use crate::compiled::{Work, run};
 use crate::image::Image;
 use crate::kernels::Level;
+use crate::kernels::compiled::{Work, run};
 
 /// 0.299, half of 0.587, and 0.114 with 16 fraction bits, as Convert.c rounds them. Processors
 /// multiply numbers of 15 bits best, and 0.587 would have 16.
@@ -74,8 +74,6 @@ fn greys([r, g, b]: &Planes) -> [u8; PIXELS] {
 struct Grey<'a>(&'a mut Planes);
 
 impl Work for Grey<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run(self) {
         *self.0 = [greys(self.0); 3];
@@ -88,8 +86,6 @@ struct Saturate<'a> {
 }
 
 impl Work for Saturate<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run(self) {
         let greys = greys(self.planes);
@@ -103,9 +99,7 @@ impl Work for Saturate<'_> {
 
 struct GreySum<'a>(&'a Planes);
 
-impl Work for GreySum<'_> {
-    type Output = u64;
-
+impl Work<u64> for GreySum<'_> {
     #[inline(always)]
     fn run(self) -> u64 {
         Sum(&greys(self.0)).run()
@@ -115,9 +109,7 @@ impl Work for GreySum<'_> {
 /// Of at most [`PIXELS`] values, so that 32 bits hold it.
 struct Sum<'a>(&'a [u8]);
 
-impl Work for Sum<'_> {
-    type Output = u64;
-
+impl Work<u64> for Sum<'_> {
     #[inline(always)]
     fn run(self) -> u64 {
         u64::from(self.0.iter().map(|&value| u32::from(value)).sum::<u32>())

@@ -6,9 +6,9 @@
 //! `spread.rs` next.
 
 use super::planes::{self, PIXELS, Planes};
-use crate::compiled::{Work, run, truncated};
 use crate::image::Image;
 use crate::kernels::Level;
+use crate::kernels::compiled::{Work, run, truncated};
 
 /// torchvision's tensors scale a fraction of one to a byte by 255.999 and truncate.
 const SCALE: f32 = 255.999 / 255.0;
@@ -37,8 +37,6 @@ struct Turn<'a> {
 }
 
 impl Work for Turn<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run(self) {
         let Turn { planes: [r, g, b], sixths } = self;

@@ -7,9 +7,9 @@
 use std::mem::swap;
 
 use super::values::blend;
-use crate::compiled::{Work, run};
 use crate::image::Image;
 use crate::kernels::Level;
+use crate::kernels::compiled::{Work, run};
 
 /// Rows that are kept from image to image.
 #[derive(Debug, Default)]
@@ -58,8 +58,6 @@ struct Sharpen<'a> {
 }
 
 impl Work for Sharpen<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run(self) {
         let Sharpen { rows: [above, current, below], channels, factor, sums, out } = self;

@@ -6,9 +6,9 @@
 
 use super::planes;
 use super::table::Table;
-use crate::compiled::{Work, run};
 use crate::image::Image;
 use crate::kernels::Level;
+use crate::kernels::compiled::{Work, run};
 
 /// Bytes of a run of which the ends are looked for: three vectors, of one, two, three or
 /// four channels.
@@ -138,9 +138,7 @@ fn equalizing(counts: &Counts) -> Table {
 /// The smallest and the largest value at each place of the runs.
 struct Ends<'a>(&'a [[u8; WIDE]]);
 
-impl Work for Ends<'_> {
-    type Output = [[u8; WIDE]; 2];
-
+impl Work<[[u8; WIDE]; 2]> for Ends<'_> {
     #[inline(always)]
     fn run(self) -> [[u8; WIDE]; 2] {
         let (mut lows, mut highs) = ([u8::MAX; WIDE], [0; WIDE]);

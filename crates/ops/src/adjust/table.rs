@@ -15,7 +15,7 @@ use std::array::from_fn;
 use bothends_core::recipe::step::Adjust;
 
 use super::values::{blend, invert, posterize, solarize, solarize_add};
-use crate::kernels::Level;
+use crate::kernels::{Level, kernel};
 
 /// What each value becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,15 +78,7 @@ impl Table {
 
     /// Replaces every value by what it becomes.
     pub fn apply(&self, level: Level, values: &mut [u8]) {
-        match level {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2(cpu) => avx2::apply(cpu, self, values),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512(cpu) => avx512::apply(cpu, self, values),
-            #[cfg(target_arch = "aarch64")]
-            Level::Neon(cpu) => neon::apply(cpu, self, values),
-            Level::Scalar => self.apply_scalar(values),
-        }
+        kernel!(level, apply(self, values), Self::apply_scalar);
     }
 
     /// The scalar meaning of [`Self::apply`].

@@ -3,8 +3,8 @@
 //! Each is a function from a value to a value. `table.rs` has what is done to many at once,
 //! and is to be read next.
 
-use crate::compiled::{Work, run, truncated};
 use crate::kernels::Level;
+use crate::kernels::compiled::{Work, run, truncated};
 
 /// From `from` (at 0) to `to` (at 1) and beyond, cut off at 0 and 255.
 ///
@@ -59,8 +59,6 @@ struct Each<'a, F> {
 }
 
 impl<F: Fn(u8) -> u8> Work for Each<'_, F> {
-    type Output = ();
-
     #[inline(always)]
     fn run(self) {
         for value in self.values {

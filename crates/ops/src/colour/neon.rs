@@ -8,58 +8,44 @@
 
 use std::arch::aarch64::*;
 
+use super::FINE_BITS;
 use super::rests::{BLUE_REST, GREEN_PER_CB, GREEN_REST, RED_REST};
-use super::{FINE_BITS, starts};
-use crate::kernels::Neon;
-use crate::vectors::{load_i16, load_pixels, load_u8, store_pixels, store_u8};
+use crate::kernels::compiled::door;
+use crate::kernels::vectors::{load_i16, load_pixels, load_u8, store_pixels, store_u8};
+use crate::kernels::{Neon, starts};
 
-/// Pixels that are worked on side by side.
+/// Pixels that are worked on side by side; the least there may be.
 const PIXELS: usize = 16;
 
-/// [`super::ycc_to_rgb`].
-pub(super) fn ycc_to_rgb(_: Neon, ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {
-    if ycc[0].len() < PIXELS {
-        return super::ycc_to_rgb_scalar(ycc, rgb);
-    }
-    // SAFETY: a `Neon` is proof that the processor has these instructions.
-    unsafe { convert_rows(ycc, rgb) }
-}
+door!(pub(super) fn ycc_to_rgb(
+    _: Neon,
+    ycc: [&[u8]; 3],
+    rgb: [&mut [u8]; 3],
+) = convert_rows);
 
-/// [`super::fine_ycc_to_rgb`].
-pub(super) fn fine_ycc_to_rgb(_: Neon, ycc: [&[i16]; 3], pixels: &mut [u8]) {
-    if pixels.len() / 3 < PIXELS {
-        return super::fine_ycc_to_rgb_scalar(ycc, pixels);
-    }
-    // SAFETY: a `Neon` is proof that the processor has these instructions.
-    unsafe { convert_fine(ycc, pixels) }
-}
+door!(pub(super) fn fine_ycc_to_rgb(
+    _: Neon,
+    ycc: [&[i16]; 3],
+    pixels: &mut [u8],
+) = convert_fine);
 
-/// [`super::fine_to_bytes`] of three planes.
-pub(super) fn fine_to_pixels(_: Neon, planes: [&[i16]; 3], pixels: &mut [u8]) {
-    if pixels.len() / 3 < PIXELS {
-        return super::fine_to_bytes_scalar(planes, pixels);
-    }
-    // SAFETY: a `Neon` is proof that the processor has these instructions.
-    unsafe { round_fine(planes, pixels) }
-}
+door!(pub(super) fn fine_to_pixels(
+    _: Neon,
+    planes: [&[i16]; 3],
+    pixels: &mut [u8],
+) = round_fine);
 
-/// [`super::interleave`].
-pub(super) fn interleave(_: Neon, planes: [&[u8]; 3], pixels: &mut [u8]) {
-    if pixels.len() / 3 < PIXELS {
-        return super::interleave_scalar(planes, pixels);
-    }
-    // SAFETY: a `Neon` is proof that the processor has these instructions.
-    unsafe { interleave_rows(planes, pixels) }
-}
+door!(pub(super) fn interleave(
+    _: Neon,
+    planes: [&[u8]; 3],
+    pixels: &mut [u8],
+) = interleave_rows);
 
-/// [`super::deinterleave`].
-pub(super) fn deinterleave(_: Neon, pixels: &[u8], planes: [&mut [u8]; 3]) {
-    if pixels.len() / 3 < PIXELS {
-        return super::deinterleave_scalar(pixels, planes);
-    }
-    // SAFETY: a `Neon` is proof that the processor has these instructions.
-    unsafe { deinterleave_rows(pixels, planes) }
-}
+door!(pub(super) fn deinterleave(
+    _: Neon,
+    pixels: &[u8],
+    planes: [&mut [u8]; 3],
+) = deinterleave_rows);
 
 #[target_feature(enable = "neon")]
 fn convert_rows(ycc: [&[u8]; 3], rgb: [&mut [u8]; 3]) {

@@ -5,15 +5,29 @@
 
 use std::io::Cursor;
 
+use bothends_core::recipe::MAX_IMAGE_PIXELS;
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 
-use super::{MAX_PIXELS, check_size};
+use crate::decode::room::check_room;
 use crate::error::{OpsError, SampleFault};
-use crate::image::Image;
+use crate::image::{Image, check_size};
 
 /// PNG, third edition, §5.2.
 pub(super) fn recognises(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x89PNG\r\n\x1a\n")
+}
+
+/// Bytes that the pixels of an image may take at most: with alpha, which a file can add to any
+/// colour type (`tRNS`), at its depth. 0 where there is no header (§11.2.1).
+pub(super) fn need_bytes(bytes: &[u8]) -> u64 {
+    let Some((size, rest)) =
+        bytes.get(16..25).and_then(|ihdr| ihdr.split_first_chunk::<8>())
+    else {
+        return 0;
+    };
+    let side = |four: &[u8]| four.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let sample_bytes = if rest[0] == 16 { 2 } else { 1 };
+    side(&size[..4]).saturating_mul(side(&size[4..])).saturating_mul(4 * sample_bytes)
 }
 
 /// Decodes all of `bytes` into `out`; the crate allocates its window for each image.
@@ -21,11 +35,12 @@ pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     let mut decoder = Decoder::new(Cursor::new(bytes));
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
-    decoder.set_limits(Limits { bytes: MAX_PIXELS });
+    decoder.set_limits(Limits { bytes: MAX_IMAGE_PIXELS as usize });
     // Palettes become colours and 1, 2, 4 bits become 8; 16 bits stay for `Depth`.
     decoder.set_transformations(Transformations::EXPAND);
     let header = decoder.read_header_info().map_err(damaged)?;
     let size = check_size(header.height as usize, header.width as usize)?;
+    check_room(size, need_bytes(bytes))?;
     let is_grey = header.color_type == ColorType::Grayscale;
 
     let mut reader = decoder.read_info().map_err(damaged)?;

@@ -15,7 +15,7 @@ use bothends_core::sample::SampleKey;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 
 use super::Scale;
-use super::mixing::write;
+use super::mixing::{single, write};
 
 /// One `random_erasing` of a recipe, ready to run.
 #[derive(Debug, Clone)]
@@ -107,10 +107,4 @@ fn quantiles() -> &'static [f32] {
         let share = |nth: u32| (f64::from(nth) + 0.5) / 65_536.0;
         (0..65_536).map(|nth| single(normal_quantile(share(nth)))).collect()
     })
-}
-
-/// The nearest f32.
-#[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest f32")]
-fn single(value: f64) -> f32 {
-    value as f32
 }

@@ -4,13 +4,13 @@
 //! in f32, one rounding each; then to the delivered type, to nearest, ties to even. Whom a
 //! sample meets is `core`'s to say (`partner`).
 
+use bothends_core::recipe::Mixture;
 use bothends_core::recipe::draw::CropBox;
-use bothends_core::recipe::{Mixture, partner};
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 
-use crate::compiled::{Work, run};
-use crate::half::{bf16_bits, bf16_value, f16_bits, f16_value};
+use super::half::{bf16_bits, bf16_value, f16_bits, f16_value};
 use crate::kernels::Level;
+use crate::kernels::compiled::{Work, run};
 
 /// What a row of a delivered batch is.
 #[derive(Debug, Clone, Copy)]
@@ -18,30 +18,21 @@ pub(super) struct Row {
     pub(super) shape: SampleShape,
     pub(super) output: Output,
     pub(super) level: Level,
-    /// How far a row's partner is from it.
-    pub(super) distance: usize,
 }
 
-/// Mixes all rows of `batch`; `memory` holds a row's original where it is overwritten before
-/// it is met.
-pub(super) fn mix(mixture: Mixture, row: &Row, batch: &mut [u8], memory: &mut Vec<u8>) {
+/// Mixes each row of `run` with the one that is as many rows before it as `before` has: these
+/// are the rows before the run, not mixed.
+pub(super) fn mix(mixture: Mixture, row: &Row, run: &mut [u8], before: &[u8]) {
     let row_bytes = row.shape.len() * row.output.dtype.size();
-    let n_rows = batch.len() / row_bytes.max(1);
-    if n_rows < 2 {
-        return;
-    }
-    // From the last row up, each partner but those of the first rows is still itself.
-    let n_kept = n_rows - partner(0, n_rows, row.distance);
-    memory.clear();
-    memory.extend_from_slice(&batch[(n_rows - n_kept) * row_bytes..]);
+    let n_rows = run.len() / row_bytes.max(1);
+    let distance = before.len() / row_bytes.max(1);
+    // From the last row up, each partner within the run is still itself.
     for nth in (0..n_rows).rev() {
-        let other = partner(nth, n_rows, row.distance);
-        let (before, from) = batch.split_at_mut(nth * row_bytes);
+        let (earlier, from) = run.split_at_mut(nth * row_bytes);
         let own = &mut from[..row_bytes];
-        let other = if other < nth {
-            &before[other * row_bytes..][..row_bytes]
-        } else {
-            &memory[(other - (n_rows - n_kept)) * row_bytes..][..row_bytes]
+        let other = match nth.checked_sub(distance) {
+            Some(other) => &earlier[other * row_bytes..][..row_bytes],
+            None => &before[nth * row_bytes..][..row_bytes],
         };
         match mixture {
             Mixture::Mixup { share } => {
@@ -66,8 +57,6 @@ struct Blend<'a> {
 }
 
 impl Work for Blend<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run(self) {
         let Self { dtype, shares: [own_share, rest], own, other } = self;
@@ -150,6 +139,6 @@ fn byte(value: f32) -> u8 {
 
 /// The nearest f32.
 #[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest f32")]
-fn single(value: f64) -> f32 {
+pub(super) fn single(value: f64) -> f32 {
     value as f32
 }

@@ -1,14 +1,13 @@
 //! The quantised coefficients of a whole image, block by block ([`Coefficients`]).
 //!
-//! What files of several scans are decoded through (`progressive.rs`), and what is left of a
-//! file whose Huffman coding is undone for good (`rebuild.rs`). Memory only: nothing here
-//! knows a file. Read `progressive.rs` next.
+//! What files of several scans are decoded through (`entropy/progressive.rs`), and what is left of a
+//! file whose Huffman coding is undone for good (`store/rebuild.rs`). Memory only: nothing here
+//! knows a file. Read `entropy.rs` next.
 
 use std::ops::Range;
 
-use super::frame::{Component, Frame};
-use super::idct::BlockRow;
-use super::sequential::{Block, RowBlocks};
+use super::block::{Block, BlockRow, RowBlocks};
+use super::file::frame::{Component, Frame};
 
 /// For each component its blocks row by row, with those that only fill up the last MCUs.
 #[derive(Debug, Default)]

@@ -3,77 +3,35 @@
 //! Four ways lead to the same planes. A sequential file with its components in one scan is
 //! decoded *straight* through, row by row, and leaves entry points behind; with entry points
 //! it is decoded where the region lies only, two rows at a time; anything else (progressive,
-//! several scans) goes through the coefficients of the whole image (`progressive.rs`). And a
-//! store has the coefficients already (`stored.rs`).
+//! several scans) goes through the coefficients of the whole image (`entropy/progressive.rs`). And a
+//! store has the coefficients already (`store/stored.rs`).
 //! Without entry points the whole scan is read, whatever the region: a sample is good or bad
 //! by its file, not by the crop that was drawn.
 
 use std::ops::Range;
 
-use bothends_core::recipe::Size;
-
-use super::bits::ScanData;
-use super::blocks::unpack_row;
+use super::block::{BlockRow, RowBlocks};
 use super::coefficients::Coefficients;
-use super::entry_points::{self, Builder, EntryPoints, FilePoint};
-use super::frame::{ColourModel, Component, Frame, MAX_MCU_BLOCKS, Process};
-use super::header::{self, Next, Segments};
-use super::huffman::{Class, Lookup};
-use super::idct::{self, BlockRow, Steps};
+use super::entropy::bits::ScanData;
+use super::entropy::entry_points::{self, Builder, EntryPoints, FilePoint};
+use super::entropy::lookup::Lookup;
+use super::entropy::progressive::Scans;
+use super::entropy::sequential::{BlockCodes, EntryPoint, Lane, Scan, run_one, run_two};
+use super::file::Opened;
+use super::file::code::Class;
+use super::file::frame::{ColourModel, Component, Frame, MAX_MCU_BLOCKS, Process};
+use super::file::header::{self, Next};
 use super::planes::{Chroma, McuBox, Plane, Region};
-use super::progressive::Scans;
-use super::sequential::{
-    BlockCodes, Broken, EntryPoint, Lane, RowBlocks, Scan, run_one, run_two,
-};
-use super::stored::{Group, Stored, damaged as damaged_group};
-use super::{damaged, unreadable};
+use super::store::blocks::unpack_row;
+use super::store::stored::{Group, Stored, damaged as damaged_group};
+use super::transform::idct::Steps;
+use super::{Broken, damaged, unreadable};
 use crate::error::SampleFault;
 use crate::kernels::Level;
 
 /// Bytes behind the last MCU that are let pass: libjpeg's bit buffer swallows as many
 /// without a word.
-pub(super) const STRAY_BYTES: u64 = 7;
-
-/// A file whose headers have been read, up to its first scan.
-#[derive(Debug)]
-pub struct Opened<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) segments: Segments<'a>,
-    pub(super) frame: Frame,
-    pub(super) scan: header::Scan,
-}
-
-impl<'a> Opened<'a> {
-    /// Reads the headers of a JPEG file.
-    ///
-    /// # Errors
-    /// [`SampleFault`] when it is damaged or of a kind that is refused by name.
-    pub fn new(bytes: &'a [u8]) -> Result<Self, SampleFault> {
-        let mut segments = Segments::new(bytes)?;
-        let scan = match segments.next()? {
-            Next::Scan(scan) => scan,
-            Next::End => return Err(damaged("there is no image in it")),
-        };
-        let frame = segments.settled_frame()?;
-        Ok(Self { bytes, segments, frame, scan })
-    }
-
-    /// Rows and columns of the image.
-    #[must_use]
-    pub fn size(&self) -> Size {
-        self.frame.size
-    }
-
-    /// Pixels that one sample of each component covers, across and down.
-    pub(crate) fn ratios(&self) -> impl ExactSizeIterator<Item = [usize; 2]> {
-        (0..self.frame.components().len()).map(|component| self.frame.ratio(component))
-    }
-
-    /// What its components are.
-    pub(crate) fn model(&self) -> ColourModel {
-        self.frame.model
-    }
-}
+const STRAY_BYTES: u64 = 7;
 
 /// How far a sample is made. Only benchmarks stop early: what a stage takes is the difference
 /// of two.
@@ -103,7 +61,8 @@ pub struct Decoder {
     scans: Option<Scans>,
     planes: [Plane; 4],
     n_planes: usize,
-    model: ColourModel,
+    /// What the planes of the last image are.
+    pub(super) model: ColourModel,
     points: Builder,
     spans: Vec<Span>,
 }
@@ -137,11 +96,6 @@ impl Decoder {
     #[must_use]
     pub fn planes(&self) -> &[Plane] {
         &self.planes[..self.n_planes]
-    }
-
-    /// What the planes of the last image are.
-    pub(crate) fn model(&self) -> ColourModel {
-        self.model
     }
 
     /// The kernels used.
@@ -271,10 +225,8 @@ impl Decoder {
                     continue;
                 }
                 let blocks = BlockRow::of_one(unpacked, n_blocks);
-                let plane = &mut self.planes[nth];
-                let stride = plane.stride();
-                let out = plane.block_row_mut(y * v + row);
-                idct::block_row(self.level, blocks, &steps[nth], out, stride);
+                let row = y * v + row;
+                self.planes[nth].transform(self.level, row, blocks, &steps[nth]);
             }
         }
         Ok(())
@@ -311,19 +263,9 @@ impl Decoder {
         kind: &ScanKind,
         mcus: &McuBox,
     ) -> Result<(), SampleFault> {
-        // Tables that come behind a scan are not for it.
-        let restart_interval = file.segments.tables.restart_interval;
-        let behind = self.data.set(file.bytes, file.scan.data)?;
-        file.segments.resume_at(behind);
-        if let Next::Scan(_) = file.segments.next()? {
-            return Err(damaged("a scan behind the one that held all components"));
-        }
+        let restart_interval = self.take_only_scan(file, kind)?;
         let frame = &file.frame;
         let [across, down] = frame.n_mcus();
-        // A block takes two bits or more: no memory for pixels that cannot be there.
-        if across * down * kind.n_blocks > self.data.len() * 4 {
-            return Err(damaged("there are too few bytes for its size"));
-        }
         self.set_planes(frame, mcus);
         let blocks = kind.codes(&self.codes);
         let scan = Scan {
@@ -350,13 +292,32 @@ impl Decoder {
             }
         }
         self.points.push(lane.place());
-        if lane.bytes_left() > STRAY_BYTES {
-            return Err(damaged("stray bytes behind its last block"));
-        }
+        check_end(lane)?;
         let mut place = self.data.places();
         let origin = file.scan.data;
         self.points.finish(|byte| place(byte) - origin);
         Ok(())
+    }
+
+    /// Takes the data of the scan that holds all components, and reads on to the end of the file;
+    /// the scan's restart interval. Tables that come behind a scan are not for it.
+    pub(super) fn take_only_scan(
+        &mut self,
+        file: &mut Opened<'_>,
+        kind: &ScanKind,
+    ) -> Result<u32, SampleFault> {
+        let restart_interval = file.segments.tables.restart_interval;
+        let behind = self.data.set(file.bytes, file.scan.data)?;
+        file.segments.at = behind;
+        if let Next::Scan(_) = file.segments.next()? {
+            return Err(damaged("a scan behind the one that held all components"));
+        }
+        let [across, down] = file.frame.n_mcus();
+        // A block takes two bits or more: no memory for blocks that cannot be there.
+        if across * down * kind.n_blocks > self.data.len() * 4 {
+            return Err(damaged("there are too few bytes for its size"));
+        }
+        Ok(restart_interval)
     }
 
     /// The part of the scan that `mcus` lie in, two rows at a time. Whatever is wrong, the
@@ -434,8 +395,13 @@ impl Decoder {
             let from = points.get(y * per_row + first).ok_or(Broken)?;
             let to = points.get(y * per_row + last).ok_or(Broken)?;
             let range = data.get(from.byte..to.byte + usize::from(to.bit > 0));
-            let range = self.data.push_range(range.ok_or(Broken)?);
-            let whole_bytes = range.end - usize::from(to.bit > 0);
+            let range = range.ok_or(Broken)?;
+            // Without its stuffing, which the file's own length counts.
+            let range = self.data.push_range(range);
+            // Points that run backwards by a byte still make an empty range.
+            let n_whole =
+                range.len().checked_sub(usize::from(to.bit > 0)).ok_or(Broken)?;
+            let whole_bytes = range.start + n_whole;
             let end = whole_bytes as u64 * 8 + u64::from(to.bit);
             // Restarts change the DC, and leave bits behind that belong to no MCU.
             let is_exact = mcus.across.end.is_multiple_of(entry_points::STEP)
@@ -462,18 +428,24 @@ impl Decoder {
     ) {
         for (component, plane) in self.planes[..self.n_planes].iter_mut().enumerate() {
             let c = frame.components()[component];
-            let stride = plane.stride();
             for y in 0..mcus.down.len() * c.v {
                 let blocks = coefficients.block_row(
                     component,
                     mcus.down.start * c.v + y,
                     mcus.across.start * c.h..mcus.across.end * c.h,
                 );
-                let out = plane.block_row_mut(y);
-                idct::block_row(self.level, blocks, &steps[component], out, stride);
+                plane.transform(self.level, y, blocks, &steps[component]);
             }
         }
     }
+}
+
+/// Whether the last block is where the data end, or nearly.
+pub(super) fn check_end(lane: &Lane) -> Result<(), SampleFault> {
+    if lane.bytes_left() > STRAY_BYTES {
+        return Err(damaged("stray bytes behind its last block"));
+    }
+    Ok(())
 }
 
 fn point(point: FilePoint, position: u64) -> EntryPoint {
@@ -578,8 +550,6 @@ impl ScanKind {
         planes: &mut [Plane; 4],
     ) {
         for &Part { component, first, h, v, steps } in self.parts() {
-            let plane = &mut planes[component];
-            let stride = plane.stride();
             for row in 0..v {
                 let blocks = BlockRow {
                     row: part.row,
@@ -589,8 +559,7 @@ impl ScanKind {
                     first: part.first * h,
                     n_blocks: mcus.across.len() * h,
                 };
-                let out = plane.block_row_mut(part.y * v + row);
-                idct::block_row(level, blocks, &steps, out, stride);
+                planes[component].transform(level, part.y * v + row, blocks, &steps);
             }
         }
     }

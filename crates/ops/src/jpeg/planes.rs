@@ -8,8 +8,10 @@ use std::ops::Range;
 use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;
 
-use super::frame::{BLOCK, Frame};
-use super::idct::STORE;
+use super::block::BlockRow;
+use super::file::frame::{BLOCK, Frame};
+use super::transform::idct::{self, STORE, Steps};
+use crate::kernels::Level;
 
 /// A part of an image: rows and columns of pixels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,13 +127,16 @@ impl Plane {
         }
     }
 
-    /// From block row `row` on (counted from the first one held), to be written.
-    pub(crate) fn block_row_mut(&mut self, row: usize) -> &mut [u8] {
-        &mut self.samples[row * BLOCK * self.stride..]
-    }
-
-    pub(crate) fn stride(&self) -> usize {
-        self.stride
+    /// Makes the samples of block row `row`, counted from the first one held.
+    pub(crate) fn transform(
+        &mut self,
+        level: Level,
+        row: usize,
+        blocks: BlockRow<'_>,
+        steps: &Steps,
+    ) {
+        let out = &mut self.samples[row * BLOCK * self.stride..];
+        idct::block_row(level, blocks, steps, out, self.stride);
     }
 
     /// Real columns and rows of the whole component.

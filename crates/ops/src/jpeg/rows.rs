@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::decoder::Decoder;
-use super::frame::ColourModel;
+use super::file::frame::ColourModel;
 use super::upsample::Upsampler;
 use crate::colour;
 
@@ -36,14 +36,14 @@ impl PixelRows {
             *row = upsampler.row(level, plane, y, columns.clone());
         }
         let [a, b, c, light] = rows;
-        match decoder.model() {
+        match decoder.model {
             ColourModel::Grey => return [a; 3],
             ColourModel::Rgb => return [a, b, c],
             ColourModel::YCbCr | ColourModel::Ycck | ColourModel::Cmyk => {}
         }
         rgb.iter_mut().for_each(|row| row.resize(columns.len(), 0));
         let [red, green, blue] = rgb;
-        if decoder.model() == ColourModel::Cmyk {
+        if decoder.model == ColourModel::Cmyk {
             for (out, ink) in [&mut *red, green, blue].into_iter().zip([a, b, c]) {
                 out.copy_from_slice(ink);
             }
@@ -52,7 +52,7 @@ impl PixelRows {
         }
         if !light.is_empty() {
             // Of YCCK, what came out are the inks themselves: jdcolor.c inverts them.
-            let is_ink = decoder.model() == ColourModel::Ycck;
+            let is_ink = decoder.model == ColourModel::Ycck;
             for row in [&mut *red, green, blue] {
                 for (value, &light) in row.iter_mut().zip(light) {
                     let ink = if is_ink { *value } else { 255 - *value };

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use super::planes::Plane;
-use crate::kernels::Level;
+use crate::kernels::{Level, avx2_kernel};
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -42,7 +42,9 @@ impl Upsampler {
                 let [near, far] =
                     neighbours(y, height).map(|y| plane.row(y, columns.clone()));
                 self.pixels.resize(near.len(), 0);
-                blend_rows(level, [near, far], 1 + (y & 1) as u16, &mut self.pixels);
+                let round = 1 + (y & 1) as u16;
+                let pixels = &mut self.pixels;
+                avx2_kernel!(level, x86::blend([near, far], round, pixels), blend);
                 &self.pixels
             }
             ([2, 1], true) => {
@@ -57,7 +59,7 @@ impl Upsampler {
                 let rows = neighbours(y, height);
                 let [near, far] = rows.map(|y| plane.row(y, samples.clone()));
                 self.sums.resize(near.len(), 0);
-                sum_rows(level, [near, far], &mut self.sums);
+                avx2_kernel!(level, x86::sum([near, far], &mut self.sums), sum);
                 self.spread(level, Weights::BOTH, (samples, columns), width)
             }
             _ => {
@@ -80,7 +82,8 @@ impl Upsampler {
         width: usize,
     ) -> &[u8] {
         self.pixels.resize(2 * samples.len(), 0);
-        spread_row(level, weights, &self.sums, &mut self.pixels);
+        let (sums, pixels) = (&self.sums, &mut self.pixels);
+        avx2_kernel!(level, x86::spread(weights, sums, pixels), spread);
         // At the ends of what was decoded a neighbour is missing: it is outside the columns
         // asked for, or outside the image.
         let (first, last) = (self.sums[0], self.sums[self.sums.len() - 1]);
@@ -172,24 +175,3 @@ fn spread(weights: Weights, sums: &[u16], out: &mut [u8]) {
         *pair = pixels(window[0], window[1], window[2]);
     }
 }
-
-/// Has `$body` compiled for each level.
-macro_rules! by_level {
-    ($name:ident, $body:ident, ($($argument:ident: $type:ty),*)) => {
-        fn $name(level: Level, $($argument: $type),*) {
-            match level {
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx2(avx2) => x86::$body(avx2, $($argument),*),
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx512(avx512) => x86::$body(avx512.avx2(), $($argument),*),
-                #[cfg(target_arch = "aarch64")]
-                Level::Neon(_) => $body($($argument),*),
-                Level::Scalar => $body($($argument),*),
-            }
-        }
-    };
-}
-
-by_level!(blend_rows, blend, (rows: [&[u8]; 2], round: u16, out: &mut [u8]));
-by_level!(sum_rows, sum, (rows: [&[u8]; 2], out: &mut [u16]));
-by_level!(spread_row, spread, (weights: Weights, sums: &[u16], out: &mut [u8]));

@@ -1,24 +1,13 @@
 //! The order in which a block's coefficients are sent (T.81 figure A.6).
 
-use super::sequential::Block;
+use super::block::Block;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
 
-/// Natural place (row · 8 + column) of each coefficient in the order of sending.
-const NATURAL: [u8; 64] = natural_places();
-
-/// For a decoder that has gone on to coefficient number `next`: the natural place of the one
-/// before it, plus one. Where a run or a mark leads out of the block, a place far behind it.
-pub(crate) const AFTER: [u8; 256] = places_after();
-
-/// The natural place of coefficient number `zigzag` (below 64).
-pub(crate) const fn natural(zigzag: usize) -> usize {
-    NATURAL[zigzag] as usize
-}
-
-/// Walks the diagonals, up and down in turn.
-const fn natural_places() -> [u8; 64] {
+/// Natural place (row · 8 + column) of each coefficient in the order of sending, which walks the
+/// diagonals, up and down in turn.
+const NATURAL: [u8; 64] = {
     let mut places = [0; 64];
     let (mut row, mut column, mut zigzag): (u8, u8, usize) = (0, 0, 0);
     while zigzag < 64 {
@@ -35,6 +24,23 @@ const fn natural_places() -> [u8; 64] {
         }
     }
     places
+};
+
+/// For a decoder that has gone on to coefficient number `next`: the natural place of the one
+/// before it, plus one. Where a run or a mark leads out of the block, a place far behind it.
+pub(crate) const AFTER: [u8; 256] = {
+    let mut after = [u8::MAX; 256];
+    let mut next = 1;
+    while next <= 64 {
+        after[next] = NATURAL[next - 1] + 1;
+        next += 1;
+    }
+    after
+};
+
+/// The natural place of coefficient number `zigzag` (below 64).
+pub(crate) const fn natural(zigzag: usize) -> usize {
+    NATURAL[zigzag] as usize
 }
 
 /// Bit k is set when coefficient number k, in the order of sending, is not zero.
@@ -66,16 +72,6 @@ static SENT: [[u64; 256]; 8] = {
     }
     sent
 };
-
-const fn places_after() -> [u8; 256] {
-    let mut after = [u8::MAX; 256];
-    let mut next = 1;
-    while next <= 64 {
-        after[next] = NATURAL[next - 1] + 1;
-        next += 1;
-    }
-    after
-}
 
 #[cfg(test)]
 mod tests {

@@ -8,10 +8,12 @@ import inspect
 import json
 import operator
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from . import _native
+from ._callers import stacklevel_of_caller
 from ._errors import OptionsError
 from ._frameworks import converter
 from ._pillow import as_png
@@ -37,6 +39,13 @@ class Batch(NamedTuple):
     """Who made it: "host", or "csd0", "csd1", ... by the place in `csds`."""
 
 
+def _devices(csds: Sequence[str] | str | None) -> list[str]:
+    """One device is a list of one, and None is none."""
+    if csds is None:
+        return []
+    return [csds] if isinstance(csds, str) else list(csds)
+
+
 class Loader:
     """Feeds a training loop with preprocessed batches, from both ends of an epoch.
 
@@ -47,7 +56,7 @@ class Loader:
       five_crop) gives a list, one tensor for each view.
     * labels: int64, `batch_size`; float32, `batch_size` x classes, where the recipe mixes samples.
     * with `last="pad"` and `last="even"` a third one, mask: bool, `batch_size`; rows where it is
-      False are zeros with label -1 that only fill the last step up, and count for no metric.
+      False are black images with label -1 that only fill the last step up, and count for no metric.
 
     The tensors are host memory of the loader, shared without a copy. They may be kept and
     written to: the memory is used again when the last one of them is gone. A script that keeps
@@ -64,8 +73,11 @@ class Loader:
         batch_size: samples of a batch of this rank.
         seed: of order and augmentation; the same on all ranks.
         shuffle: whether every epoch has an order of its own, else the data's.
-        workers: host threads that preprocess; "auto" is one per core.
+        workers: host threads that preprocess; "auto" is one per core, divided by the ranks
+            that torchrun, Slurm or MPI run on this machine.
         csds: devices of the back, for example ["tcp://nas:7070"] or "sim:newport".
+        require_devices: whether a device that is missing now is an error; else a warning says why
+            it is missing, as does `stats()`, and it is tried again until it is there.
         key_file: shared key for devices on other machines.
         strategy: "ordered", "relaxed", "mte", "wrr", "cpu" or "csd".
         objective: "throughput", "energy" or "host-cpu-cap=P".
@@ -93,7 +105,7 @@ class Loader:
     Raises:
         OptionsError: an option makes no sense.
         DataError: the data cannot be opened.
-        DeviceError: a device cannot be reached.
+        DeviceError: a device has another key, or with `require_devices` is missing.
     """
 
     def __init__(
@@ -105,7 +117,8 @@ class Loader:
         seed: int = 0,
         shuffle: bool = True,
         workers: int | str = "auto",
-        csds: Sequence[str] | str = (),
+        csds: Sequence[str] | str | None = (),
+        require_devices: bool = False,
         key_file: str | os.PathLike[str] | None = None,
         strategy: str = "ordered",
         objective: str = "throughput",
@@ -136,7 +149,8 @@ class Loader:
             "seed": seed,
             "shuffle": shuffle,
             "workers": workers,
-            "csds": [csds] if isinstance(csds, str) else list(csds),
+            "csds": _devices(csds),
+            "require_devices": require_devices,
             "key_file": None if key_file is None else os.fspath(key_file),
             "strategy": strategy,
             "objective": objective,
@@ -169,6 +183,7 @@ class Loader:
         self._share = converter(self._framework, options["output"], self._sharding)
         text = json.dumps(options, default=_plain)
         self._native = _native.Loader(text, self._samples, self._redecode)
+        self._tell_notes()
         self._pads = options["last"] in ("pad", "even")
         self._mixes = self._native.mixes
         if self._num_classes is None:
@@ -191,7 +206,7 @@ class Loader:
         loader._framework = own.pop("framework")
         loader._sharding = own.pop("sharding")
         csds, key_file = own["csds"], own["key_file"]
-        own["csds"] = [csds] if isinstance(csds, str) else list(csds)
+        own["csds"] = _devices(csds)
         own["key_file"] = None if key_file is None else os.fspath(key_file)
         loader._options = own
         loader._samples = samples
@@ -275,11 +290,13 @@ class Loader:
         """The next iteration goes on from there, also with other numbers of workers, devices
         and ranks.
 
+        A state that an older release saved, which has no checksum, is read with a warning.
+
         Raises:
             StateError: the state is damaged, or belongs to another run.
         """
         self._known_rank()
-        self._native.load_state(json.dumps(state))
+        load_native(self._native, state)
 
     def stats(self) -> dict[str, Any]:
         """What the loader has done: batches by prong, and of the epochs that are over seconds
@@ -337,7 +354,14 @@ class Loader:
 
     # ---- one batch ----------------------------------------------------------------------
 
+    def _tell_notes(self) -> None:
+        """Warns of what has happened to devices since it was looked last: one is missing, was
+        lost, or is there again."""
+        for note in self._native.notes():
+            warnings.warn(f"bothends: {note}", stacklevel=stacklevel_of_caller())
+
     def _tensors(self, batch: Any) -> tuple[Any, ...]:
+        self._tell_notes()
         share = self._share
         views = batch.views
         images = share(views[0]) if len(views) == 1 else [share(view) for view in views]
@@ -346,6 +370,7 @@ class Loader:
         return images, self._labels(batch)
 
     def _batch(self, batch: Any) -> Batch:
+        self._tell_notes()
         share = self._share
         return Batch(
             [share(view) for view in batch.views],
@@ -422,6 +447,13 @@ class _Length:
 
     def __len__(self) -> int:
         return self._n
+
+
+def load_native(native: Any, state: dict[str, Any]) -> None:
+    """Loads a state whose checksum is over the one text it has: sorted keys, no spaces."""
+    note = native.load_state(json.dumps(state, sort_keys=True, separators=(",", ":")))
+    if note is not None:
+        warnings.warn(f"bothends: {note}", stacklevel=stacklevel_of_caller())
 
 
 def _again(

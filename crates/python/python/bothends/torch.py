@@ -13,7 +13,6 @@ loader, which this class is. In each case there is one warning, and `explain()` 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import warnings
 import weakref
@@ -24,6 +23,7 @@ from typing import Any
 import torch
 import torch.utils.data
 
+from ._callers import stacklevel_of_caller
 from ._dataloader import orders as _orders
 from ._dataloader import rebuilt as _rebuilt
 from ._dataloader.epochs import (
@@ -40,9 +40,9 @@ from ._dataloader.epochs import (
 )
 from ._dataloader.items import Items, ItemsProgress, dealt, resumed, tasks
 from ._dataloader.prepared import Finish, Left, Prepared, prepare
-from ._dataloader.words import counts_batches, explained, refuse_unknown, stacklevel_of_caller
+from ._dataloader.words import counts_batches, explained, refuse_unknown
 from ._errors import OptionsError, StateError
-from ._loader import Loader
+from ._loader import Loader, load_native
 from ._ranks import ALONE, Ranks, current, known
 from ._sources import HuggingFaceImages, SampleProtocol, Samples
 from ._workers import Setting, Task
@@ -55,6 +55,7 @@ _TorchLoader = torch.utils.data.DataLoader
 # Options that the native loader has by the same name.
 _NATIVE = (
     "csds",
+    "require_devices",
     "key_file",
     "strategy",
     "objective",
@@ -96,8 +97,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             gives every rank all of it. A sampler that was given decides for itself.
         strict: raises an `OptionsError` where PyTorch's own loader would run, or a transform
             would remain in Python.
-        csds, key_file, strategy, objective, output, layout, on_bad, audit, memory, held_batches,
-            reader, side_index, page_cache: as of `bothends.Loader`.
+        csds, require_devices, key_file, strategy, objective, output, layout, on_bad, audit, memory,
+            held_batches, reader, side_index, page_cache: as of `bothends.Loader`.
         others: as of `torch.utils.data.DataLoader`.
 
     Raises:
@@ -130,7 +131,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         seed: int | None = None,
         ranks: str = "auto",
         strict: bool = False,
-        csds: Sequence[str] | str = (),
+        csds: Sequence[str] | str | None = (),
+        require_devices: bool = False,
         key_file: str | os.PathLike[str] | None = None,
         strategy: str = "ordered",
         objective: str = "throughput",
@@ -184,7 +186,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._pool = Pool()
         self._finish: Finish | None = None
         self._said: set[str] = set()
-        self._most_slots = 0
+        self._most_rows = 0
         self._next_epoch = 0
         self._sampler_epoch: int | None = None
         self._is_closed = False
@@ -396,7 +398,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             **{name: getattr(self, name) for name in _NATIVE},
             "output": self.output or translation.output,
             "layout": self.layout or translation.layout,
-            "batch_size": self._slots(order),
+            "batch_size": self._batch_rows(order),
             "workers": self._n_threads(finish),
             "shuffle": order.shuffle if isinstance(order, _orders.Own) else "supplied",
             "last": "drop" if self.drop_last and is_own else "even",
@@ -414,15 +416,15 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             return min(self.num_workers, len(os.sched_getaffinity(0)))
         return self.num_workers or "auto"
 
-    def _slots(self, order: _orders.Own | _orders.Given) -> int:
+    def _batch_rows(self, order: _orders.Own | _orders.Given) -> int:
         """Samples of a batch at most."""
         if isinstance(order, _orders.Own):
             assert self.batch_size is not None
             return min(self.batch_size, self._n_samples)
         size = self.batch_size or getattr(self.batch_sampler, "batch_size", None)
         size = size if isinstance(size, int) else 0
-        self._most_slots = max(size, order.longest, self._most_slots)
-        return self._most_slots
+        self._most_rows = max(size, order.longest, self._most_rows)
+        return self._most_rows
 
     @property
     def _n_samples(self) -> int:
@@ -586,12 +588,12 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         if _orders.is_default(self) and self.prepared.source.rows is None:
             order = _orders.own(self, _known())
         else:
-            slots = state.get("batch_size")
-            longest = slots if isinstance(slots, int) else 1
+            rows = state.get("batch_size")
+            longest = rows if isinstance(rows, int) else 1
             order = _orders.Given(array("q"), array("Q"), longest, ALONE, "same")
         finish = self._finish_of(self.prepared)
         feed = self._feeds.free(self._opening(self.prepared, order, finish))
-        feed.loader._native.load_state(json.dumps(state))
+        load_native(feed.loader._native, state)
 
     # ---- what it says of itself ----------------------------------------------------------
 

@@ -1,122 +1,237 @@
 //! The collector: one thread that asks `core` what to do and does it.
 //!
-//! Everything that is decided is decided by [`EpochState`]; everything that happens is heard
-//! from a producer. In between this module only carries things: claims to the producers,
-//! finished batches to the feed. It never waits for anybody but its own bell, so no producer
-//! can hold it up. How it ends is in `threads/shutdown.rs`.
+//! Everything that is decided is decided by an [`EpochState`](bothends_core::epoch::EpochState);
+//! everything that happens is heard from a producer. In between this module only carries
+//! things: claims to the producers, made batches to the feed. It never waits for anybody but
+//! its own bell, so no producer can hold it up. It outlives epochs: when all of one is being
+//! made, producers go on with the next, in slots that the first cannot need any more. How it
+//! ends is in `threads/shutdown.rs`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bothends_core::claim::{Claim, ClaimKind};
-use bothends_core::epoch::{EpochState, Finish, Pick};
-use bothends_core::ids::{BatchIdx, DeviceIdx, EpochIdx, Ns, Prong, SampleId};
-use bothends_core::plan::Plan;
+use bothends_core::epoch::{Finish, Pick};
+use bothends_core::ids::{BatchIdx, Prong};
 use bothends_figures::What;
 use bothends_slots::{
-    Completion, Job, JobId, Outcome, Polled, Rejected, Rejection, Ring, Slot,
+    Completion, JobId, Outcome, Polled, Producer, Rejected, Rejection, Ring, Slot,
 };
-use crossbeam::channel::Sender;
+use crossbeam::channel::{Receiver, Sender};
 
 use crate::collect::bell::Ear;
-use crate::collect::clock::Clock;
 use crate::collect::line::{Line, LineReport};
-use crate::collect::log::EventLog;
-use crate::collect::stall::{Cause, StallGauge};
+use crate::collect::stall::{Awaited, WaitClock};
+use crate::collect::underway::{Brief, Collected, EpochNumber, Made, Underway};
 use crate::error::RuntimeError;
 use crate::threads::shutdown::{PATIENCE, Stop};
+use crate::threads::times::Meter;
 
-/// A finished batch on its way to the feed.
-#[derive(Debug)]
-pub(crate) struct Made {
-    pub(crate) batch: BatchIdx,
-    pub(crate) prong: Prong,
-    /// Row by row: the sample, or `None` for a masked row.
-    pub(crate) rows: Vec<Option<SampleId>>,
-    pub(crate) slot: Slot,
-    /// Rows that could not be made.
-    pub(crate) bad: Vec<u32>,
-}
-
-/// Finished batches the feed may hold before it has looked at them.
+/// Made batches the feed may hold before it has looked at them.
 pub(crate) const FEED_ROOM: usize = 1;
 
-/// What the collector thread owns for one epoch.
+/// Slots that what is made may still want on its way to the consumer: one to be converted in,
+/// and one that is in nobody's hands for a moment.
+const ON_THE_WAY: u32 = 2;
+
+/// What the collector is asked to do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Make this epoch, behind those that were begun before.
+    Begin(Box<Brief>),
+    /// Consumers want an epoch that was begun ahead of them.
+    Want(EpochNumber),
+    /// An epoch is over, or nobody wants the rest of it.
+    End(EpochNumber, Sender<Collected>),
+    /// The device of this line is there, and takes so many jobs at a time.
+    Join(usize, Box<dyn Producer>, u32),
+}
+
+/// Where batches are made: the front's slots have the output's form, a device's are at the cut.
+#[derive(Debug, Clone)]
+pub(crate) struct Rings {
+    pub(crate) front: Ring,
+    pub(crate) back: Ring,
+}
+
+impl Rings {
+    fn of(&self, prong: Prong) -> &Ring {
+        match prong {
+            Prong::Front => &self.front,
+            Prong::Back(_) => &self.back,
+        }
+    }
+}
+
+/// What the collector thread owns.
 #[derive(Debug)]
 pub(crate) struct Collector {
-    pub(crate) epoch: EpochState,
-    pub(crate) plan: Arc<Plan>,
-    /// Whether batches are delivered in plan order.
-    pub(crate) keeps_order: bool,
-    pub(crate) epoch_idx: EpochIdx,
-    pub(crate) ring: Ring,
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) rings: Rings,
     /// The host's workers first, then the devices in their order.
     pub(crate) lines: Vec<Line>,
-    /// More room than is ever used: sending never blocks.
-    pub(crate) feed: Sender<Result<Made, RuntimeError>>,
     pub(crate) ear: Ear,
-    pub(crate) clock: Clock,
-    pub(crate) gauge: Arc<StallGauge>,
-    pub(crate) log: EventLog,
+    pub(crate) waits: Arc<WaitClock>,
+    pub(crate) meter: Meter,
     pub(crate) stop: Stop,
-    pub(crate) under: Under,
+    pub(crate) work: Work,
 }
 
 /// What is under way.
 #[derive(Debug, Default)]
-pub(crate) struct Under {
-    claims: HashMap<JobId, Claim>,
-    made: HashMap<BatchIdx, Made>,
+pub(crate) struct Work {
+    /// Told of, and not begun.
+    briefs: VecDeque<Brief>,
+    epochs: VecDeque<Underway>,
+    claims: HashMap<JobId, (EpochNumber, Claim)>,
     next_id: u64,
-    n_delivered: u32,
-    ended: bool,
+    /// What the last epoch that made anything says of each producer.
+    known: Vec<LineReport>,
 }
 
-impl Under {
-    /// Nothing yet; the ids of jobs are above `id`.
+impl Work {
+    /// Nothing yet; the ids of jobs are above `id`: no two jobs of a run have one id, or a
+    /// device's late answer would be taken for another.
     pub(crate) fn after(id: u64) -> Self {
         Self { next_id: id, ..Self::default() }
     }
-}
 
-/// What is left of an epoch when its collector has ended.
-#[derive(Debug)]
-pub(crate) struct Collected {
-    pub(crate) epoch: EpochState,
-    pub(crate) front: LineReport,
-    /// In the order of the devices.
-    pub(crate) back: Vec<LineReport>,
-    pub(crate) log: EventLog,
+    /// The first epoch that has batches to deliver.
+    fn current(&self) -> Option<usize> {
+        self.epochs.iter().position(|epoch| !epoch.has_ended())
+    }
+
+    fn of(&mut self, number: EpochNumber) -> Option<&mut Underway> {
+        self.epochs.iter_mut().find(|epoch| epoch.number == number)
+    }
+
+    /// A device takes part from now on.
+    fn joined(&mut self, prong: Prong) {
+        let Prong::Back(device) = prong else { return };
+        for epoch in &mut self.epochs {
+            epoch.state.device_joined(device, epoch.now());
+        }
+    }
+
+    fn n_claims(&self, number: EpochNumber) -> u32 {
+        let n = self.claims.values().filter(|(of, _)| *of == number).count();
+        u32::try_from(n).unwrap_or(u32::MAX)
+    }
+
+    /// Takes the claims that fit, each with its job.
+    fn take_claims(
+        &mut self,
+        fits: impl Fn(EpochNumber, &Claim) -> bool,
+    ) -> Vec<(JobId, EpochNumber, Claim)> {
+        let fitting = self.claims.iter().filter(|(_, (of, claim))| fits(*of, claim));
+        let jobs: Vec<_> = fitting.map(|(job, _)| *job).collect();
+        let taken = jobs.into_iter().filter_map(|job| {
+            self.claims.remove(&job).map(|(of, claim)| (job, of, claim))
+        });
+        taken.collect()
+    }
 }
 
 impl Collector {
     /// The loop of the collector thread.
-    pub(crate) fn run(mut self) -> Collected {
-        for line in self.lines.iter().filter(|line| !line.is_up()) {
-            if let Prong::Back(device) = line.prong() {
-                self.epoch.device_lost(device, Ns(0));
+    pub(crate) fn run(mut self) {
+        while !self.stop.is_set() {
+            while let Ok(command) = self.commands.try_recv() {
+                self.obey(command);
             }
-        }
-        while !self.stop.is_set() && !self.under.ended {
             self.hear();
             self.pump();
-            if self.under.ended {
-                break;
+            self.meter.note();
+            let wake = self.work.epochs.iter_mut().filter(|epoch| !epoch.has_ended());
+            let wake_ns = wake.filter_map(|epoch| {
+                let now = epoch.now();
+                epoch.state.wake_at(now).map(|at| at.since(now))
+            });
+            let wake_ns = wake_ns.min().unwrap_or(u64::MAX).max(1);
+            self.ear.listen(PATIENCE.min(Duration::from_nanos(wake_ns)));
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Begin(brief) => self.work.briefs.push_back(*brief),
+            Command::Want(number) => {
+                let briefs = self.work.briefs.iter_mut();
+                for brief in briefs.filter(|brief| brief.number == number) {
+                    brief.is_wanted = true;
+                }
+                if let Some(epoch) = self.work.of(number) {
+                    epoch.want();
+                }
             }
-            let now = self.clock.now();
-            let wake_ns = self.epoch.wake_at(now).map_or(u64::MAX, |at| at.since(now));
-            self.ear.listen(PATIENCE.min(Duration::from_nanos(wake_ns.max(1))));
+            Command::End(number, reply) => self.end(number, &reply),
+            Command::Join(line, producer, depth) => self.join(line, producer, depth),
         }
-        let now = self.clock.now();
-        for (_, claim) in self.under.claims.drain() {
-            // The epoch is over without it; that is no loss of the producer's.
-            self.epoch.refused(claim, now);
+    }
+
+    /// A device is there that was missing.
+    fn join(&mut self, line: usize, producer: Box<dyn Producer>, depth: u32) {
+        if self.lines[line].is_up() {
+            self.lost(line, "it was reached again before it was known to be lost".into());
         }
-        // Without a line, the end of its thread.
-        let mut reports = self.lines.into_iter().map(|line| line.end(now));
-        let front = reports.next().unwrap_or_default();
-        Collected { epoch: self.epoch, front, back: reports.collect(), log: self.log }
+        self.lines[line].join(producer, depth);
+        self.work.joined(self.lines[line].prong());
+    }
+
+    fn end(&mut self, number: EpochNumber, reply: &Sender<Collected>) {
+        // One that was not begun is begun to be ended: it says of itself that it has nothing.
+        if let Some(at) = self.work.briefs.iter().position(|b| b.number == number) {
+            self.begin(at);
+        }
+        let claims = self.work.take_claims(|of, _| of == number);
+        for (job, _, claim) in &claims {
+            self.revoke_job(*job, claim.prong());
+        }
+        self.abandon_the_idle();
+        let at = self.work.epochs.iter().position(|epoch| epoch.number == number);
+        let Some(epoch) = at.and_then(|at| self.work.epochs.remove(at)) else { return };
+        let claims = claims.into_iter().map(|(_, _, claim)| claim).collect();
+        let collected = epoch.end(claims);
+        // Whoever asked may have stopped waiting.
+        let _ = reply.send(collected);
+    }
+
+    /// Has devices forget what nobody waits for any more: one that has lost a job's answer
+    /// would keep a place for it, and be asked no more.
+    fn abandon_the_idle(&mut self) {
+        for line in 1..self.lines.len() {
+            let prong = self.lines[line].prong();
+            let is_waited_for =
+                self.work.claims.values().any(|(_, claim)| claim.prong() == prong);
+            if is_waited_for {
+                continue;
+            }
+            if let Err(lost) = self.lines[line].abandon() {
+                self.lost(line, lost.to_string());
+            }
+        }
+    }
+
+    /// Begins the brief number `at`.
+    fn begin(&mut self, at: usize) {
+        let Some(brief) = self.work.briefs.remove(at) else { return };
+        // The epoch before may still be under way: it knows best.
+        let latest = self.work.epochs.back().map(|epoch| epoch.reports.clone());
+        if let Some(latest) = latest {
+            self.know(&latest);
+        }
+        let epoch = Underway::begin(brief, &self.lines, &self.work.known);
+        self.work.epochs.push_back(epoch);
+    }
+
+    fn know(&mut self, reports: &[LineReport]) {
+        self.work.known.resize(self.lines.len(), LineReport::default());
+        for (known, report) in self.work.known.iter_mut().zip(reports) {
+            if report.n_made > 0 {
+                known.clone_from(report);
+            }
+        }
     }
 }
 
@@ -125,52 +240,90 @@ impl Collector {
 impl Collector {
     /// Does everything that can be done now.
     fn pump(&mut self) {
+        if self.work.current().is_none() && !self.work.briefs.is_empty() {
+            self.begin(0);
+        }
         self.deliver();
         for line in 0..self.lines.len() {
+            if self.lines[line].tries_again() {
+                self.work.joined(self.lines[line].prong());
+            }
             while self.start(line) {}
         }
     }
 
     fn deliver(&mut self) {
-        while self.feed.len() < FEED_ROOM {
-            match self.epoch.next_delivery(self.clock.now()) {
-                Pick::Deliver(batch) => self.hand_over(batch),
-                Pick::Wait => {
-                    self.gauge.waits_for(self.waits_for());
-                    return;
-                }
+        while let Some(at) = self.work.current() {
+            let epoch = &mut self.work.epochs[at];
+            if epoch.feed.as_ref().is_some_and(|feed| feed.len() >= FEED_ROOM) {
+                return self.waits.awaits(Awaited::Finish);
+            }
+            match epoch.state.next_delivery(epoch.now()) {
+                Pick::Deliver(batch) => self.hand_over(at, batch),
+                Pick::Wait => return self.waits.awaits(self.awaited(at)),
                 Pick::End => {
-                    self.under.ended = true;
-                    return;
+                    epoch.feed = None;
+                    self.waits.awaits(Awaited::Finish);
                 }
             }
         }
-        self.gauge.waits_for(Cause::Copy);
     }
 
-    fn hand_over(&mut self, batch: BatchIdx) {
-        let now = self.clock.now();
-        let Some(made) = self.under.made.remove(&batch) else {
-            self.fail(RuntimeError::Thread { thread: "collector" });
-            return;
+    fn hand_over(&mut self, at: usize, batch: BatchIdx) {
+        let epoch = &mut self.work.epochs[at];
+        let Some(made) = epoch.made.remove(&batch) else {
+            return self.fail(RuntimeError::Thread { thread: "collector" });
         };
-        self.log.add(now, batch, made.prong, What::Delivered);
-        self.epoch.delivered(batch, now);
-        self.under.n_delivered += 1;
-        // A feed that is gone means that the epoch is being cancelled.
-        let _ = self.feed.send(Ok(made));
+        epoch.note(batch, made.prong, What::Delivered);
+        epoch.state.delivered(batch, epoch.now());
+        epoch.n_delivered += 1;
+        if let Some(feed) = &epoch.feed {
+            // A feed that is gone means that the epoch is being cancelled.
+            let _ = feed.send(Ok(made));
+        }
     }
 
-    /// Gives one producer one batch to make; false when there is none to give.
+    /// Gives one producer one batch to make, of the first epoch that has one for it; false when
+    /// there is none to give. An epoch is begun ahead of its time when nothing is left to claim
+    /// of those before it.
     fn start(&mut self, line: usize) -> bool {
         if !self.lines[line].has_room() {
             return false;
         }
-        let Some(slot) = self.ring.take(Duration::ZERO) else { return false };
-        let now = self.clock.now();
-        let claim = match self.lines[line].prong() {
-            Prong::Front => self.epoch.next_front(now),
-            Prong::Back(device) => self.epoch.next_back(device, now),
+        let mut reserved = 0;
+        let mut at = self.work.current().unwrap_or(self.work.epochs.len());
+        loop {
+            if at == self.work.epochs.len() {
+                if self.work.briefs.is_empty() {
+                    return false;
+                }
+                self.begin(0);
+            }
+            if self.start_of(at, line, reserved) {
+                return true;
+            }
+            let epoch = &self.work.epochs[at];
+            if !epoch.is_claimed_out() {
+                return false;
+            }
+            // What is being made may be lost, and is then made again by the host.
+            reserved += self.work.n_claims(epoch.number) + ON_THE_WAY;
+            at += 1;
+        }
+    }
+
+    /// As [`Self::start`], of one epoch, leaving `reserved` slots of the front's ring free.
+    fn start_of(&mut self, at: usize, line: usize, reserved: u32) -> bool {
+        let prong = self.lines[line].prong();
+        if reserved > 0 && self.rings.front.free() <= reserved {
+            return false;
+        }
+        let Some(slot) = self.rings.of(prong).take(Duration::ZERO) else { return false };
+        let epoch = &mut self.work.epochs[at];
+        let now = epoch.now();
+        let claim = match prong {
+            Prong::Front => epoch.state.next_front(now),
+            Prong::Back(device) => epoch.state.next_back(device, now),
         };
         let Some(claim) = claim else { return false };
         let batch = claim.batch();
@@ -178,61 +331,84 @@ impl Collector {
             ClaimKind::First => What::Claimed,
             ClaimKind::Rescue => What::Rescued,
         };
-        self.log.add(now, batch, claim.prong(), what);
-        self.under.next_id += 1;
-        let id = JobId(self.under.next_id);
-        // Masked rows are at the end; a producer makes the rows before them.
-        let samples = self.plan.samples(batch).flatten().collect();
-        let job = Job { id, epoch: self.epoch_idx, batch, samples };
-        match self.lines[line].submit(job, slot, now) {
+        self.work.next_id += 1;
+        let id = JobId(self.work.next_id);
+        let job = epoch.job(id, batch);
+        let number = epoch.number;
+        match self.lines[line].submit(job, slot) {
             Ok(()) => {
-                self.under.claims.insert(id, claim);
+                epoch.note(batch, prong, what);
+                self.work.claims.insert(id, (number, claim));
                 true
             }
             Err(rejected) => {
-                self.not_taken(line, claim, *rejected);
+                self.not_taken(line, (number, claim), *rejected);
                 false
             }
         }
     }
 
-    fn not_taken(&mut self, line: usize, claim: Claim, rejected: Rejected) {
+    fn not_taken(
+        &mut self,
+        line: usize,
+        (number, claim): (EpochNumber, Claim),
+        rejected: Rejected,
+    ) {
         match rejected.why {
             Rejection::Lost(lost) => {
-                self.epoch.give_back(claim, self.clock.now());
+                if let Some(epoch) = self.work.of(number) {
+                    epoch.state.give_back(claim, epoch.now());
+                }
                 self.lost(line, lost.to_string());
             }
-            Rejection::Full => self.epoch.refused(claim, self.clock.now()),
-            Rejection::Impossible(why) => self.broken(line, claim, why),
+            Rejection::Full => {
+                if let Some(epoch) = self.work.of(number) {
+                    epoch.state.refused(claim, epoch.now());
+                }
+                if let Some(why) = self.lines[line].was_full() {
+                    self.give_up(line, why);
+                }
+            }
+            Rejection::Impossible(why) => self.broken(line, (number, claim), why),
         }
     }
 
-    /// For stall attribution: what the consumer's next batch is waiting for.
-    fn waits_for(&self) -> Cause {
-        let wanted = self.keeps_order.then_some(BatchIdx(self.under.n_delivered));
+    /// What the next batch to be passed on waits for.
+    fn awaited(&self, at: usize) -> Awaited {
+        let epoch = &self.work.epochs[at];
+        let wanted = epoch.wanted_batch();
         let under = |is_front: bool| {
-            let claims = self.under.claims.values();
-            claims.filter(move |claim| (claim.prong() == Prong::Front) == is_front)
+            let claims = self.work.claims.values();
+            let own = claims.filter(|(of, _)| *of == epoch.number);
+            own.filter(move |(_, claim)| (claim.prong() == Prong::Front) == is_front)
         };
         let has = |is_front: bool| {
-            under(is_front).any(|claim| wanted.is_none_or(|batch| claim.batch() == batch))
+            under(is_front)
+                .any(|(_, claim)| wanted.is_none_or(|batch| claim.batch() == batch))
         };
-        let now = self.clock.now();
         let idle =
-            under(true).next().is_none() && !self.lines.iter().any(|line| line.owes(now));
+            under(true).next().is_none() && !self.lines.iter().any(|line| line.owes());
+        // Whoever makes the next batch holds the consumer, whatever else is made by then.
+        let is_being_made = wanted.is_some() && (has(true) || has(false));
         // What is made and not delivered waits for another batch, which nobody has a slot for.
-        if idle && self.ring.free() == 0 {
-            Cause::Consumer
+        if idle && self.rings.front.free() == 0 {
+            Awaited::Consumer
+        } else if !is_being_made && !epoch.made.is_empty() {
+            Awaited::Turn
         } else if has(false) && !has(true) {
-            Cause::Device
+            Awaited::Device
         } else {
-            Cause::Front
+            Awaited::Front
         }
     }
 
+    /// The epoch that delivers ends with an error.
     fn fail(&mut self, error: RuntimeError) {
-        let _ = self.feed.send(Err(error));
-        self.under.ended = true;
+        if let Some(at) = self.work.current()
+            && let Some(feed) = self.work.epochs[at].feed.take()
+        {
+            let _ = feed.send(Err(error));
+        }
     }
 }
 
@@ -245,7 +421,13 @@ impl Collector {
             while self.lines[line].is_up() {
                 match self.lines[line].poll() {
                     Ok(Polled::Completion(completion)) => self.answered(line, completion),
-                    Ok(Polled::Extra) => {}
+                    Ok(Polled::Extra) => {
+                        let prong = self.lines[line].prong();
+                        let at = self.work.current();
+                        if let Some(epoch) = at.map(|at| &mut self.work.epochs[at]) {
+                            epoch.report(prong).extra += 1;
+                        }
+                    }
                     Ok(Polled::Nothing) => break,
                     Err(lost) => self.lost(line, lost.to_string()),
                 }
@@ -255,18 +437,24 @@ impl Collector {
 
     fn answered(&mut self, line: usize, completion: Completion) {
         let Completion { job, slot, outcome, work_ns } = completion;
-        let Some(claim) = self.under.claims.remove(&job) else { return };
-        let now = self.clock.now();
+        // Of an epoch that is over nobody waits for anything.
+        let Some((number, claim)) = self.work.claims.remove(&job) else { return };
         match outcome {
-            Outcome::NotBegun => self.epoch.refused(claim, now),
+            Outcome::NotBegun => {
+                if let Some(epoch) = self.work.of(number) {
+                    epoch.state.refused(claim, epoch.now());
+                }
+            }
             Outcome::Failed { reason } => {
-                self.lines[line].worked(work_ns, now);
-                self.log.add(now, claim.batch(), claim.prong(), What::Lost);
-                self.broken(line, claim, reason);
+                self.lines[line].worked(work_ns);
+                if let Some(epoch) = self.work.of(number) {
+                    epoch.note(claim.batch(), claim.prong(), What::Lost);
+                }
+                self.broken(line, (number, claim), reason);
             }
             Outcome::Made { bad } => {
-                let work_ns = self.lines[line].worked(work_ns, now);
-                self.made(line, claim, (slot, bad), work_ns);
+                let work_ns = self.lines[line].worked(work_ns);
+                self.made(line, (number, claim), (slot, bad), work_ns);
             }
         }
     }
@@ -274,17 +462,16 @@ impl Collector {
     fn made(
         &mut self,
         line: usize,
-        claim: Claim,
+        (number, claim): (EpochNumber, Claim),
         (slot, bad): (Slot, Vec<u32>),
         work_ns: u64,
     ) {
-        let now = self.clock.now();
         let (batch, prong) = (claim.batch(), claim.prong());
-        let rows: Vec<_> = self.plan.samples(batch).collect();
+        let Some(epoch) = self.work.of(number) else { return };
+        let rows: Vec<_> = epoch.plan.samples(batch).collect();
         let n_valid = rows.iter().flatten().count();
-        if let Some(why) = self.not_an_answer(&slot, &bad, n_valid) {
-            self.broken(line, claim, why.to_owned());
-            return;
+        if let Some(why) = self.not_an_answer(prong, &slot, &bad, n_valid) {
+            return self.broken(line, (number, claim), why.to_owned());
         }
         // A few bad samples are the data's fault; mostly bad ones are the device's.
         if prong != Prong::Front && bad.len() * 2 > n_valid {
@@ -292,25 +479,29 @@ impl Collector {
             let why = format!(
                 "it could not preprocess {n_bad} of {n_valid} samples; does it have the data?"
             );
-            self.broken(line, claim, why);
-            return;
+            return self.broken(line, (number, claim), why);
         }
-        self.lines[line].made(work_ns);
-        self.log.add(now, batch, prong, What::Made);
-        if matches!(self.epoch.finish(claim, work_ns, now), Finish::Committed) {
-            self.revoke(batch);
-            self.under.made.insert(batch, Made { batch, prong, rows, slot, bad });
+        self.lines[line].made();
+        let Some(epoch) = self.work.of(number) else { return };
+        let report = epoch.report(prong);
+        report.n_made += 1;
+        report.total_ns += work_ns;
+        epoch.note(batch, prong, What::Made);
+        if matches!(epoch.state.finish(claim, work_ns, epoch.now()), Finish::Committed) {
+            epoch.made.insert(batch, Made { batch, prong, rows, slot, bad });
+            self.revoke(number, batch);
         }
     }
 
     /// What no sound producer answers with: whoever comes after this counts on it.
     fn not_an_answer(
         &self,
+        prong: Prong,
         slot: &Slot,
         bad: &[u32],
         n_valid: usize,
     ) -> Option<&'static str> {
-        if slot.len() != self.ring.slot_bytes() {
+        if slot.len() != self.rings.of(prong).slot_bytes() {
             return Some("it answered with a slot that it was not given");
         }
         let is_within = bad.last().is_none_or(|row| (*row as usize) < n_valid);
@@ -319,47 +510,63 @@ impl Collector {
     }
 
     /// A batch is made that others may still be busy with.
-    fn revoke(&mut self, batch: BatchIdx) {
-        let claims = self.under.claims.iter();
-        let late = claims.filter(|(_, claim)| claim.batch() == batch);
-        let late: Vec<_> = late.map(|(job, claim)| (*job, claim.prong())).collect();
+    fn revoke(&mut self, number: EpochNumber, batch: BatchIdx) {
+        let claims = self.work.claims.iter();
+        let late =
+            claims.filter(|(_, (of, claim))| *of == number && claim.batch() == batch);
+        let late: Vec<_> = late.map(|(job, (_, claim))| (*job, claim.prong())).collect();
         for (job, prong) in late {
-            if let Some(line) = self.lines.iter().position(|line| line.prong() == prong)
-                && let Err(lost) = self.lines[line].revoke(job)
-            {
-                self.lost(line, lost.to_string());
-            }
+            self.revoke_job(job, prong);
+        }
+    }
+
+    fn revoke_job(&mut self, job: JobId, prong: Prong) {
+        if let Some(line) = self.lines.iter().position(|line| line.prong() == prong)
+            && let Err(lost) = self.lines[line].revoke(job)
+        {
+            self.lost(line, lost.to_string());
         }
     }
 
     /// A claim came to nothing through its producer's fault.
-    fn broken(&mut self, line: usize, claim: Claim, why: String) {
-        self.epoch.give_back(claim, self.clock.now());
-        if let Some(why) = self.lines[line].failed(why) {
+    fn broken(
+        &mut self,
+        line: usize,
+        (number, claim): (EpochNumber, Claim),
+        why: String,
+    ) {
+        let failed = self.lines[line].failed(&why);
+        if let Some(epoch) = self.work.of(number) {
+            epoch.report(claim.prong()).last_failure = Some(why);
+            epoch.state.give_back(claim, epoch.now());
+        }
+        if let Some(why) = failed {
             self.lost(line, why);
         }
     }
 
-    /// A producer is gone, and what it had goes back to the plan. Without the host's own
-    /// workers there is no epoch.
+    /// A producer is gone. Without the host's own workers there is no epoch.
     fn lost(&mut self, line: usize, why: String) {
-        let Prong::Back(device) = self.lines[line].prong() else {
-            self.fail(RuntimeError::Thread { thread: "worker" });
-            return;
-        };
-        let now = self.clock.now();
-        self.lines[line].close(why);
-        self.epoch.device_lost(device, now);
-        let claims = self.under.claims.iter();
-        let gone = claims.filter(|(_, claim)| claim.prong() == Prong::Back(device));
-        let gone: Vec<_> = gone.map(|(job, _)| *job).collect();
-        for claim in gone.iter().filter_map(|job| self.under.claims.remove(job)) {
-            self.log.add(now, claim.batch(), claim.prong(), What::Lost);
-            self.epoch.give_back(claim, now);
+        let prong = self.lines[line].prong();
+        if prong == Prong::Front {
+            return self.fail(RuntimeError::Thread { thread: "worker" });
+        }
+        self.lines[line].close();
+        self.give_up(line, why);
+    }
+
+    /// A device takes part no longer, and what it had goes back to the plans.
+    fn give_up(&mut self, line: usize, why: String) {
+        let prong = self.lines[line].prong();
+        let mut claims = self.work.take_claims(|_, claim| claim.prong() == prong);
+        for epoch in &mut self.work.epochs {
+            let own = claims.extract_if(.., |(_, of, _)| *of == epoch.number);
+            let own = own.map(|(_, _, claim)| claim).collect();
+            epoch.lost(prong, own);
+        }
+        let at = self.work.current().unwrap_or(self.work.epochs.len().saturating_sub(1));
+        if let Some(epoch) = self.work.epochs.get_mut(at) {
+            epoch.report(prong).lost = Some(why);
         }
     }
-}
-
-pub(crate) fn device_idx(device: usize) -> DeviceIdx {
-    DeviceIdx(u16::try_from(device).unwrap_or(u16::MAX))
 }

@@ -1,29 +1,20 @@
 //! The collector's account of one producer: what it may be given, what it owes, how it fares.
+//! A producer outlives epochs; what it does in one is in the epoch's own account
+//! (`collect/underway.rs`).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bothends_core::ids::{Ns, Prong};
+use bothends_core::ids::{DeviceIdx, Prong};
 use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 
+use crate::collect::room::Room;
+use crate::devices::presence::Presence;
+
 /// How long a producer that has never answered may owe an answer.
-const FIRST_ANSWER_NS: u64 = 2_000_000_000;
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
 /// Jobs in a row that may come to nothing before a producer counts as lost.
 const MOST_FAILURES: u32 = 3;
-
-/// Time spent on the batches that were finished.
-#[derive(Debug, Clone, Copy, Default)]
-struct Work {
-    n_batches: u64,
-    total_ns: u64,
-}
-
-impl Work {
-    /// Mean nanoseconds per batch, where there was one.
-    fn mean_ns(self) -> Option<u64> {
-        self.total_ns.checked_div(self.n_batches)
-    }
-}
 
 /// One producer, as the collector sees it.
 #[derive(Debug)]
@@ -31,30 +22,39 @@ pub(crate) struct Line {
     prong: Prong,
     /// `None` when it is lost, or was from the beginning.
     producer: Option<Box<dyn Producer>>,
+    /// Where it is said how a device is; `None` of the host.
+    presence: Option<Presence>,
     /// Jobs it takes before one is finished.
     depth: u32,
     open: u32,
+    room: Room,
     /// When it last finished something or was given something while idle.
-    busy_since: Ns,
+    busy_since: Instant,
     /// Jobs that came to nothing since the last that did not.
     n_failures: u32,
-    work: Work,
-    report: LineReport,
+    /// What the last batch took it.
+    last: Option<Duration>,
 }
 
-/// What is left of one.
-#[derive(Debug, Default)]
-pub(crate) struct LineReport {
-    /// Answers that nobody waited for.
-    pub(crate) extra: u32,
-    /// Why it was lost.
-    pub(crate) lost: Option<String>,
-    /// Why jobs came to nothing, the latest one.
-    pub(crate) last_failure: Option<String>,
-    /// Mean nanoseconds per batch: the next epoch's prior.
-    pub(crate) mean_ns: Option<u64>,
-    /// It owes an answer that it should have given.
-    pub(crate) is_silent: bool,
+/// One producer's part of an epoch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LineReport {
+    /// Answers that nobody waited for: repeated, or of an epoch before.
+    pub extra: u32,
+    /// Why it was lost in this epoch.
+    pub lost: Option<String>,
+    /// Why a job came to nothing, the latest one.
+    pub last_failure: Option<String>,
+    /// Batches that it finished, and the time that it spent on them.
+    pub(crate) n_made: u64,
+    pub(crate) total_ns: u64,
+}
+
+impl LineReport {
+    /// Mean nanoseconds per batch, where there was one: the next epoch's prior.
+    pub(crate) fn mean_ns(&self) -> Option<u64> {
+        self.total_ns.checked_div(self.n_made)
+    }
 }
 
 impl Line {
@@ -67,13 +67,19 @@ impl Line {
         Self {
             prong,
             producer,
+            presence: None,
             depth,
             open: 0,
-            busy_since: Ns(0),
+            room: Room::default(),
+            busy_since: Instant::now(),
             n_failures: 0,
-            work: Work::default(),
-            report: LineReport::default(),
+            last: None,
         }
+    }
+
+    /// That of a device, which is said there to be stuck when it is.
+    pub(crate) fn of(self, presence: Presence) -> Self {
+        Self { presence: Some(presence), ..self }
     }
 
     pub(crate) fn prong(&self) -> Prong {
@@ -84,20 +90,53 @@ impl Line {
         self.producer.is_some()
     }
 
-    pub(crate) fn has_room(&self) -> bool {
-        self.is_up() && self.open < self.depth
+    /// Whether it is there and takes jobs: what nobody else makes is left to it.
+    pub(crate) fn takes_part(&self) -> bool {
+        self.is_up() && self.room.is_counted_on()
     }
 
-    pub(crate) fn submit(
-        &mut self,
-        job: Job,
-        slot: Slot,
-        now: Ns,
-    ) -> Result<(), Box<Rejected>> {
+    pub(crate) fn has_room(&self) -> bool {
+        self.is_up() && self.open < self.depth && self.room.is_likely(Instant::now())
+    }
+
+    /// It had no room after all; why it takes part no longer, where it does not.
+    pub(crate) fn was_full(&mut self) -> Option<String> {
+        let now = Instant::now();
+        let Some(presence) = &self.presence else {
+            // There is nobody else to make what the host makes.
+            self.room.rests(now);
+            return None;
+        };
+        let since = self.room.refused(now, self.last)?;
+        let why = format!("it has taken no job for {} s", since.as_secs());
+        presence.is_stuck(&why);
+        Some(why)
+    }
+
+    /// Whether one that took no job takes part again from now on, on trial.
+    pub(crate) fn tries_again(&mut self) -> bool {
+        self.is_up() && self.room.tries_again(Instant::now())
+    }
+
+    /// Nobody waits for what it has.
+    pub(crate) fn abandon(&mut self) -> Result<(), Lost> {
+        if self.open == 0 {
+            return Ok(());
+        }
+        self.open = 0;
+        self.producer.as_mut().map_or(Ok(()), |producer| producer.abandon())
+    }
+
+    pub(crate) fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
         let Some(producer) = &mut self.producer else { return Ok(()) };
         producer.submit(job, slot)?;
+        if self.room.took()
+            && let Some(presence) = &self.presence
+        {
+            presence.is_free();
+        }
         if self.open == 0 {
-            self.busy_since = now;
+            self.busy_since = Instant::now();
         }
         self.open += 1;
         Ok(())
@@ -107,10 +146,8 @@ impl Line {
     pub(crate) fn poll(&mut self) -> Result<Polled, Lost> {
         let Some(producer) = &mut self.producer else { return Ok(Polled::Nothing) };
         let polled = producer.poll(Duration::ZERO)?;
-        match &polled {
-            Polled::Completion(_) => self.open = self.open.saturating_sub(1),
-            Polled::Extra => self.report.extra += 1,
-            Polled::Nothing => {}
+        if matches!(polled, Polled::Completion(_)) {
+            self.open = self.open.saturating_sub(1);
         }
         Ok(polled)
     }
@@ -119,51 +156,57 @@ impl Line {
         self.producer.as_mut().map_or(Ok(()), |producer| producer.revoke(job))
     }
 
-    /// It has answered a job that it worked for; how long: as it says, else as the host saw
-    /// it, from the submission or the answer before, whichever was later.
-    pub(crate) fn worked(&mut self, work_ns: Option<u64>, now: Ns) -> u64 {
-        let seen_ns = now.since(self.busy_since);
+    /// It has answered a job that it worked for; how long, in nanoseconds: as it says, else as
+    /// the host saw it, from the submission or the answer before, whichever was later.
+    pub(crate) fn worked(&mut self, work_ns: Option<u64>) -> u64 {
+        let now = Instant::now();
+        let seen = now - self.busy_since;
         self.busy_since = now;
-        work_ns.unwrap_or(seen_ns)
+        let worked = work_ns.map_or(seen, Duration::from_nanos);
+        self.last = Some(worked);
+        u64::try_from(worked.as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// It has made a batch.
-    pub(crate) fn made(&mut self, work_ns: u64) {
+    pub(crate) fn made(&mut self) {
         self.n_failures = 0;
-        self.work.n_batches += 1;
-        self.work.total_ns += work_ns;
     }
 
     /// A job of its came to nothing; why it counts as lost, if now it does.
-    pub(crate) fn failed(&mut self, why: String) -> Option<String> {
+    pub(crate) fn failed(&mut self, why: &str) -> Option<String> {
         self.n_failures += 1;
         let n = self.n_failures;
         let is_last = self.is_up() && n >= MOST_FAILURES;
-        let line = format!("{n} jobs in a row came to nothing; the last: {why}");
-        self.report.last_failure = Some(why);
-        is_last.then_some(line)
+        is_last.then(|| format!("{n} jobs in a row came to nothing; the last: {why}"))
+    }
+
+    /// It is there, and was not: nothing of before counts.
+    pub(crate) fn join(&mut self, producer: Box<dyn Producer>, depth: u32) {
+        let presence = self.presence.take();
+        *self = Self { presence, ..Self::new(self.prong, Some(producer), depth) };
     }
 
     /// It is lost.
-    pub(crate) fn close(&mut self, why: String) {
+    pub(crate) fn close(&mut self) {
         (self.producer, self.open) = (None, 0);
-        self.report.lost = Some(why);
     }
 
     /// Whether it owes an answer, and may still be expected to give it.
-    pub(crate) fn owes(&self, now: Ns) -> bool {
-        self.open > 0 && !self.is_silent(now)
+    pub(crate) fn owes(&self) -> bool {
+        let limit = self.last.map_or(FIRST_ANSWER, |last| 4 * last);
+        self.open > 0 && self.busy_since.elapsed() <= limit
     }
+}
 
-    /// Whether it owes an answer for much longer than it takes for one.
-    fn is_silent(&self, now: Ns) -> bool {
-        let limit_ns = self.work.mean_ns().map_or(FIRST_ANSWER_NS, |mean| 4 * mean);
-        self.open > 0 && now.since(self.busy_since) > limit_ns
-    }
+/// The device that is number `device` of the run's.
+pub(crate) fn device_idx(device: usize) -> DeviceIdx {
+    DeviceIdx(u16::try_from(device).unwrap_or(u16::MAX))
+}
 
-    /// The end of the epoch.
-    pub(crate) fn end(self, now: Ns) -> LineReport {
-        let (mean_ns, is_silent) = (self.work.mean_ns(), self.is_silent(now));
-        LineReport { mean_ns, is_silent, ..self.report }
+/// The place of a prong among the lines: the front's, then the devices' in their order.
+pub(crate) fn place(prong: Prong) -> usize {
+    match prong {
+        Prong::Front => 0,
+        Prong::Back(device) => 1 + usize::from(device.0),
     }
 }

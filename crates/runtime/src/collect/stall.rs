@@ -1,66 +1,220 @@
-//! Why the consumer waits: seconds by cause.
+//! What holds up the next batch, and for how long: one clock with an account for each cause.
 //!
-//! The collector says what the next batch waits for whenever that changes; the consumer,
-//! while it waits, looks every few milliseconds and puts the time on that account. For the
-//! front it looks further: workers without records wait for reads, else for decoding.
+//! Collector, workers and finishing thread say what changes; between two changes the time runs
+//! on one account. A consumer that waits reads the accounts before and after, so its waits are
+//! booked to the nanosecond and once, whatever happened in between. What the consumer does
+//! with a batch is not seen here (`run/drive.rs`).
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bothends_figures::Stall;
 
-/// Pause between two looks.
-pub(crate) const LOOK: Duration = Duration::from_millis(4);
-
-/// What the next batch waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+/// What the collector waits for before it can pass on the next batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Awaited {
     /// The host's reader and workers.
+    #[default]
     Front,
     /// A device.
     Device,
-    /// The feed: conversion and hand-over.
-    Copy,
+    /// The strategy: some batches are made and may not go yet, and nobody makes the next one.
+    Turn,
+    /// Nothing: the next batch is with the finishing thread.
+    Finish,
     /// The consumer, which keeps every slot.
     Consumer,
 }
 
-/// Shared between collector, workers and consumer.
-#[derive(Debug, Default)]
-pub(crate) struct StallGauge {
-    cause: AtomicU8,
-    /// The feed has a batch and no slot to convert it into: the consumer keeps them all.
-    pub(crate) feed_lacks_slot: AtomicBool,
+/// Shared between collector, workers, finishing thread and consumer.
+#[derive(Debug)]
+pub(crate) struct WaitClock {
     /// Workers that are decoding.
-    pub(crate) busy_workers: AtomicU32,
+    busy_workers: AtomicU32,
+    state: Mutex<State>,
 }
 
-impl StallGauge {
-    pub(crate) fn waits_for(&self, cause: Cause) {
-        let code = match cause {
-            Cause::Front => 0,
-            Cause::Device => 1,
-            Cause::Copy => 2,
-            Cause::Consumer => 3,
+#[derive(Debug)]
+struct State {
+    awaited: Awaited,
+    /// A worker is decoding.
+    decoding: bool,
+    finisher: Finisher,
+    /// Since when the above holds.
+    since: Instant,
+    accounts: Accounts,
+}
+
+/// Time by [`Cause`].
+type Accounts = [Duration; 6];
+
+#[derive(Debug, Clone, Copy)]
+enum Cause {
+    Order,
+    Read,
+    Decode,
+    Device,
+    Finish,
+    Consumer,
+}
+
+impl Default for WaitClock {
+    fn default() -> Self {
+        let state = State {
+            awaited: Awaited::default(),
+            decoding: false,
+            finisher: Finisher::Idle,
+            since: Instant::now(),
+            accounts: Accounts::default(),
         };
-        // A gauge: whoever reads it a moment later errs by that moment.
-        self.cause.store(code, Ordering::Relaxed);
+        Self { busy_workers: AtomicU32::new(0), state: Mutex::new(state) }
+    }
+}
+
+impl WaitClock {
+    /// The collector has looked.
+    pub(crate) fn awaits(&self, awaited: Awaited) {
+        self.turn(|state| state.awaited = awaited);
+    }
+
+    /// Does the work of a worker that has its record.
+    pub(crate) fn decoding<T>(&self, work: impl FnOnce() -> T) -> T {
+        // Only the first one to begin and the last one to end change what is waited for; the
+        // count is read under the lock, so the later of two that cross has the last word.
+        let look = || self.busy_workers.load(Ordering::Relaxed) > 0;
+        if self.busy_workers.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.turn(|state| state.decoding = look());
+        }
+        let done = work();
+        if self.busy_workers.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.turn(|state| state.decoding = look());
+        }
+        done
+    }
+
+    /// Does the finishing of a batch.
+    pub(crate) fn finishing<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.finisher(Finisher::Busy);
+        let done = work();
+        self.finisher(Finisher::Idle);
+        done
+    }
+
+    /// What the finishing thread is at, within [`Self::finishing`].
+    pub(crate) fn finisher(&self, finisher: Finisher) {
+        self.turn(|state| state.finisher = finisher);
     }
 
     /// Whether nothing can go on because the consumer keeps every slot.
     pub(crate) fn is_starved(&self) -> bool {
-        self.cause.load(Ordering::Relaxed) == 3
-            || self.feed_lacks_slot.load(Ordering::Relaxed)
+        matches!(self.state().cause(), Cause::Consumer)
     }
 
-    /// Puts waited time on the account of what is waited for now.
-    pub(crate) fn charge(&self, stall: &mut Stall, waited: Duration) {
-        let account = match self.cause.load(Ordering::Relaxed) {
-            1 => &mut stall.device,
-            2 | 3 => &mut stall.copy,
-            _ if self.busy_workers.load(Ordering::Relaxed) == 0 => &mut stall.read,
-            _ => &mut stall.decode,
-        };
-        *account += waited.as_secs_f64();
+    /// The accounts as they stand now.
+    pub(crate) fn read(&self) -> Stall {
+        let mut state = self.state();
+        state.book();
+        let [order, read, decode, device, finish, consumer] =
+            state.accounts.map(|time| time.as_secs_f64());
+        Stall { order, read, decode, device, finish, copy: 0.0, consumer }
+    }
+
+    fn turn(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        state.book();
+        change(&mut state);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the finishing thread is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finisher {
+    /// It has no batch.
+    Idle,
+    /// It has one.
+    Busy,
+    /// It has one and no slot to finish it in: the consumer keeps them all.
+    LacksSlot,
+}
+
+impl State {
+    /// Puts the time since the last change on the account that it ran on.
+    fn book(&mut self) {
+        let now = Instant::now();
+        self.accounts[self.cause() as usize] += now - self.since;
+        self.since = now;
+    }
+
+    fn cause(&self) -> Cause {
+        match self.awaited {
+            _ if self.finisher == Finisher::LacksSlot => Cause::Consumer,
+            _ if self.finisher == Finisher::Busy => Cause::Finish,
+            Awaited::Front if self.decoding => Cause::Decode,
+            Awaited::Front => Cause::Read,
+            Awaited::Device => Cause::Device,
+            Awaited::Turn => Cause::Order,
+            Awaited::Finish => Cause::Finish,
+            Awaited::Consumer => Cause::Consumer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(2);
+
+    /// Seconds on each account for what happens in `during`.
+    fn booked(clock: &WaitClock, during: impl FnOnce()) -> (Stall, f64) {
+        let (before, began) = (clock.read(), Instant::now());
+        during();
+        let (after, took) = (clock.read(), began.elapsed());
+        (after - before, took.as_secs_f64())
+    }
+
+    #[test]
+    fn every_moment_is_on_one_account() {
+        let clock = WaitClock::default();
+        let (stall, took) = booked(&clock, || {
+            std::thread::sleep(MS);
+            clock.decoding(|| std::thread::sleep(MS));
+            clock.awaits(Awaited::Device);
+            clock.decoding(|| std::thread::sleep(MS));
+            clock.awaits(Awaited::Turn);
+            std::thread::sleep(MS);
+            clock.finishing(|| {
+                std::thread::sleep(MS);
+                clock.finisher(Finisher::LacksSlot);
+                assert!(clock.is_starved());
+                std::thread::sleep(MS);
+                clock.finisher(Finisher::Busy);
+            });
+        });
+        let Stall { order, read, decode, device, finish, copy, consumer } = stall;
+        for seconds in [order, read, decode, device, finish, consumer] {
+            assert!(seconds >= MS.as_secs_f64(), "{stall:?}");
+        }
+        assert_eq!(copy, 0.0);
+        let gap = took - stall.total();
+        assert!(gap.abs() < 1e-4, "{gap} s of {took} s are on no account");
+        assert!(!clock.is_starved());
+    }
+
+    #[test]
+    fn one_of_two_workers_is_enough_to_be_decoding() {
+        let clock = WaitClock::default();
+        let (stall, _) = booked(&clock, || {
+            clock.decoding(|| {
+                clock.decoding(|| {});
+                std::thread::sleep(MS);
+            });
+        });
+        assert!(stall.decode >= MS.as_secs_f64(), "{stall:?}");
     }
 }

@@ -1,5 +1,8 @@
 //! The name that somebody meant: for messages about one that does not exist.
 
+// Letters to change, add, leave out or swap with their neighbour.
+use strsim::osa_distance as distance;
+
 /// What people call things elsewhere, and what they are called here.
 const ELSEWHERE: [(&str, &str); 17] = [
     ("float32", "f32"),
@@ -45,26 +48,6 @@ pub(crate) fn did_you_mean<'a>(
 ) -> String {
     let meant = nearest(text, names);
     meant.map_or(String::new(), |name| format!("; did you mean `{name}`?"))
-}
-
-/// Letters to change, add, leave out or swap with their neighbour (optimal string alignment).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 0..a.len() {
-        let mut row = vec![i + 1];
-        for j in 0..b.len() {
-            let change = last[j] + usize::from(a[i] != b[j]);
-            let mut least = change.min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
-                least = least.min(before[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
 }
 
 #[cfg(test)]

@@ -11,20 +11,21 @@
 //! | `seed` | of order and augmentation | 0 |
 //! | `shuffle` | `true`, `false`, or `"supplied"`: every epoch's order is given when it begins | `true` |
 //! | `limit`, `repeat` | first N samples only; times the data are run in an epoch | all, 1 |
-//! | `workers` | host threads, or `"auto"`: one per core | `"auto"` |
+//! | `workers` | host threads, or `"auto"`: one per core, divided by the ranks here | `"auto"` |
 //! | `csds` | list of devices, as `--csd` | none |
+//! | `require_devices` | `true`: a device that is missing when the loader is opened is an error; else it is tried again | `false` |
 //! | `key_file` | shared key for devices on other machines | none |
 //! | `strategy` | `ordered`, `relaxed`, `mte`, `wrr`, `cpu`, `csd` | `ordered` |
 //! | `objective` | `throughput`, `energy`, `host-cpu-cap=P` | `throughput` |
 //! | `output`, `layout` | `u8`, `f32`, `f16`, `bf16`; `nhwc`, `nchw` | `u8`, `nhwc` |
 //! | `rank`, `world_size` | this process among how many | 0, 1 |
-//! | `last` | `drop`, `pad`, `wrap` | `drop` |
+//! | `last` | `drop`, `pad`, `wrap`, `even` | `drop` |
 //! | `on_bad` | `raise`, `skip`, `replace`, `zero` | `raise` |
 //! | `audit` | percent of device batches that the host makes again | 0 |
-//! | `memory` | MiB that batches may take on the host, a limit | 160 for those in work, more where needed |
+//! | `memory` | MiB that batches may take on the host, a limit | an eighth of what is available |
 //! | `held_batches` | batches the consumer may hold at once | 1 |
 //! | `reader` | `auto`, `uring`, `pread` | `auto` |
-//! | `side_index` | `auto` (kept in the cache directory), `beside` (the data), `off` | `auto` |
+//! | `side_index` | `auto` (kept in the cache directory), `beside` (the data), `off`: nothing is kept, the prongs' rates neither | `auto` |
 //! | `page_cache` | `auto`, `through`, `past` | `auto` |
 
 use std::fs;
@@ -36,72 +37,58 @@ use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_io::ReaderKind;
+use bothends_side_index::user_cache;
 use serde_json::{Map, Value};
 
 use crate::config::nearest::did_you_mean;
 use crate::config::run::{
     MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
 };
+use crate::config::share::{Ranks, Share};
+use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
 
-/// Reads a loader's options. Blocks on the file system where `recipe` is a file.
+/// Reads a loader's options, for a process that is alone on its machine. Blocks on the file
+/// system where `recipe` is a file.
 ///
 /// # Errors
 /// [`RuntimeError::Options`] names the key, what it is and what is expected.
 pub fn options(json: &str) -> Result<RunConfig, RuntimeError> {
-    parse(json).map_err(RuntimeError::Options)
+    options_among(json, Ranks::ALONE)
 }
 
-/// A line that names flags of the command line, with the keys of a loader instead.
-#[must_use]
-pub fn in_keys(line: &str) -> String {
-    const OTHERS: [(&str, &str); 5] = [
-        ("--csd", "csds"),
-        ("--world", "world_size"),
-        ("the path given with --data", "data"),
-        ("--resume", "load_state_dict"),
-        ("--checkpoint", "state_dict"),
-    ];
-    let mut line = line.to_owned();
-    for (flag, key) in OTHERS {
-        line = line.replace(flag, key);
-    }
-    let mut parts = line.split("--");
-    let mut keys = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(|c: char| !(c.is_ascii_lowercase() || c == '-'));
-        let (flag, rest) = part.split_at(end.unwrap_or(part.len()));
-        // Within a word, as in a path, two dashes begin no flag.
-        if keys.is_empty() || keys.ends_with([' ', '`', '(']) {
-            keys.push_str(&flag.replace('-', "_"));
-        } else {
-            keys.push_str("--");
-            keys.push_str(flag);
-        }
-        keys.push_str(rest);
-    }
-    keys
+/// The same for one of several ranks on a machine: what is left to `auto` is its part.
+///
+/// # Errors
+/// As [`options`].
+pub fn options_among(json: &str, ranks: Ranks) -> Result<RunConfig, RuntimeError> {
+    parse(json, Share::here(ranks)).map_err(RuntimeError::Options)
 }
 
-fn parse(json: &str) -> Result<RunConfig, String> {
+fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
     let value = serde_json::from_str(json)
         .map_err(|e| format!("the options are no JSON ({e}); give one object"))?;
     let Value::Object(map) = value else {
         return Err("the options are no JSON object".to_owned());
     };
-    let mut keys = Keys(map);
+    let mut keys = Keys(map, Vec::new());
     let data =
         keys.text("data")?.ok_or("`data` is missing; give the path of the data")?;
     let recipe = recipe(keys.take("recipe"))?;
+    let defaults = RunConfig::new(PathBuf::from(data), recipe);
+    let read = read(&mut keys, defaults.read)?;
     let config = RunConfig {
         batch_size: keys.whole("batch_size", 1)?.unwrap_or(64),
         seed: keys.whole("seed", 0)?.unwrap_or(0),
         shuffle: keys.choice("shuffle", &shuffles())?.unwrap_or(Shuffle::Full),
         limit: keys.whole("limit", 1)?,
         repeat: keys.whole("repeat", 1)?.unwrap_or(1),
-        workers: workers(&mut keys)?,
-        read: read(&mut keys)?,
+        workers: workers(&mut keys, share)?,
+        share,
+        read,
+        rates: rates_folder(read.side_index),
         devices: devices(keys.take("csds"))?,
+        require_devices: keys.choice("require_devices", &YES_NO)?.unwrap_or(false),
         key_file: keys.text("key_file")?.map(PathBuf::from),
         output: Output {
             dtype: keys.choice("output", &DTYPES)?.unwrap_or(Dtype::U8),
@@ -114,17 +101,14 @@ fn parse(json: &str) -> Result<RunConfig, String> {
         },
         audit_percent: keys.whole("audit", 0)?.unwrap_or(0),
         held_batches: keys.whole("held_batches", 1)?.unwrap_or(1),
-        ..RunConfig::new(PathBuf::from(data), recipe)
-    };
-    let config = RunConfig {
-        strategy: keys.parsed("strategy")?.unwrap_or(config.strategy),
-        objective: keys.parsed("objective")?.unwrap_or(config.objective),
-        on_bad: keys.parsed("on_bad")?.unwrap_or(config.on_bad),
+        strategy: keys.parsed("strategy")?.unwrap_or(defaults.strategy),
+        objective: keys.parsed("objective")?.unwrap_or(defaults.objective),
+        on_bad: keys.parsed("on_bad")?.unwrap_or(defaults.on_bad),
         memory: match keys.whole::<u32>("memory", 1)? {
             Some(mebibytes) => MemoryBudget::Total(mebibytes as usize * (1 << 20)),
-            None => MemoryBudget::Slots(160 << 20),
+            None => MemoryBudget::Auto,
         },
-        ..config
+        ..defaults
     };
     if config.audit_percent > 100 {
         return Err(format!("`audit` is {}; it is a percentage", config.audit_percent));
@@ -133,6 +117,15 @@ fn parse(json: &str) -> Result<RunConfig, String> {
     Ok(config)
 }
 
+/// Where rates are remembered from run to run for a user with this side index: beside it, in the
+/// cache directory; nowhere where nothing is to be kept, or there is no such directory.
+#[must_use]
+pub fn rates_folder(side_index: SideIndexUse) -> Option<PathBuf> {
+    let is_kept = side_index != SideIndexUse::Off;
+    is_kept.then(user_cache).flatten().map(|cache| cache.join("rates"))
+}
+
+const YES_NO: [(bool, bool); 2] = [(true, true), (false, false)];
 const DTYPES: [(&str, Dtype); 4] =
     [("u8", Dtype::U8), ("f32", Dtype::F32), ("f16", Dtype::F16), ("bf16", Dtype::Bf16)];
 const LAYOUTS: [(&str, Layout); 2] = [("nhwc", Layout::Nhwc), ("nchw", Layout::Nchw)];
@@ -195,7 +188,7 @@ fn recipe(value: Option<Value>) -> Result<Recipe, String> {
     Recipe::from_json(&json).map_err(|e| format!("recipe {text}: {}", one_line(&e)))
 }
 
-fn workers(keys: &mut Keys) -> Result<u32, String> {
+fn workers(keys: &mut Keys, share: Share) -> Result<u32, String> {
     let is_auto = keys.0.get("workers").is_none_or(|value| value == "auto");
     if !is_auto {
         let workers = keys.whole("workers", 1)?.unwrap_or(1);
@@ -207,33 +200,26 @@ fn workers(keys: &mut Keys) -> Result<u32, String> {
         };
     }
     keys.take("workers");
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Ok(u32::try_from(cores).unwrap_or(u32::MAX))
+    Ok(share.workers())
 }
 
-fn read(keys: &mut Keys) -> Result<ReadConfig, String> {
-    let defaults = ReadConfig::default();
+fn read(keys: &mut Keys, defaults: ReadConfig) -> Result<ReadConfig, String> {
+    let kind = keys.choice("reader", &READERS)?;
+    let side_index = keys.choice("side_index", &SIDE_INDEXES)?;
+    let page_cache = keys.choice("page_cache", &PAGE_CACHES)?;
     Ok(ReadConfig {
-        kind: keys.choice("reader", &READERS)?.unwrap_or(defaults.kind),
-        side_index: keys
-            .choice("side_index", &SIDE_INDEXES)?
-            .unwrap_or(defaults.side_index),
-        page_cache: keys
-            .choice("page_cache", &PAGE_CACHES)?
-            .unwrap_or(defaults.page_cache),
+        kind: kind.unwrap_or(defaults.kind),
+        side_index: side_index.unwrap_or(defaults.side_index),
+        page_cache: page_cache.unwrap_or(defaults.page_cache),
         ..defaults
     })
 }
 
-fn devices(
-    value: Option<Value>,
-) -> Result<Vec<crate::devices::spec::DeviceSpec>, String> {
+fn devices(value: Option<Value>) -> Result<Vec<DeviceSpec>, String> {
     let specs = match value {
         None => Vec::new(),
         Some(Value::Array(specs)) => specs,
-        Some(other) => {
-            return Err(format!("`csds` is {other}; give a list of texts"));
-        }
+        Some(other) => return Err(format!("`csds` is {other}; give a list of texts")),
     };
     let device = |spec: Value| {
         let text =
@@ -243,15 +229,17 @@ fn devices(
     specs.into_iter().map(device).collect()
 }
 
-/// The keys that have not been read yet. `null` is the same as left out.
-struct Keys(Map<String, Value>);
+/// The keys that have not been read yet, and those that a loader knows: all that were asked for.
+/// `null` is the same as left out.
+struct Keys(Map<String, Value>, Vec<&'static str>);
 
 impl Keys {
-    fn take(&mut self, key: &str) -> Option<Value> {
+    fn take(&mut self, key: &'static str) -> Option<Value> {
+        self.1.push(key);
         self.0.remove(key).filter(|value| !value.is_null())
     }
 
-    fn text(&mut self, key: &str) -> Result<Option<String>, String> {
+    fn text(&mut self, key: &'static str) -> Result<Option<String>, String> {
         match self.take(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -261,7 +249,7 @@ impl Keys {
 
     fn whole<T: TryFrom<u64>>(
         &mut self,
-        key: &str,
+        key: &'static str,
         least: u64,
     ) -> Result<Option<T>, String> {
         let Some(value) = self.take(key) else { return Ok(None) };
@@ -274,16 +262,17 @@ impl Keys {
         }
     }
 
-    fn choice<N: Named, T: Copy>(
+    fn choice<N: Clone + Into<Value>, T: Copy>(
         &mut self,
-        key: &str,
+        key: &'static str,
         choices: &[(N, T)],
     ) -> Result<Option<T>, String> {
         let Some(value) = self.take(key) else { return Ok(None) };
-        if let Some((_, chosen)) = choices.iter().find(|(name, _)| name.is(&value)) {
-            return Ok(Some(*chosen));
+        let names = || choices.iter().map(|(name, _)| -> Value { name.clone().into() });
+        if let Some(nth) = names().position(|name| name == value) {
+            return Ok(Some(choices[nth].1));
         }
-        let names: Vec<_> = choices.iter().map(|(name, _)| name.shown()).collect();
+        let names: Vec<_> = names().map(|name| name.to_string()).collect();
         let plain: Vec<_> = names.iter().map(|name| name.trim_matches('"')).collect();
         let meant = did_you_mean(value.as_str().unwrap_or_default(), plain);
         Err(format!("`{key}` is {value}; it must be one of {}{meant}", names.join(", ")))
@@ -291,7 +280,7 @@ impl Keys {
 
     fn parsed<T: FromStr<Err: ToString>>(
         &mut self,
-        key: &str,
+        key: &'static str,
     ) -> Result<Option<T>, String> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         let parsed = text.parse::<T>().map(Some);
@@ -303,64 +292,10 @@ impl Keys {
         match self.0.keys().next() {
             None => Ok(()),
             Some(key) => {
-                let meant = did_you_mean(key, KEYS);
+                let meant = did_you_mean(key, self.1);
                 Err(format!("`{key}` is no option of a loader{meant}"))
             }
         }
-    }
-}
-
-/// Every key, for messages.
-const KEYS: [&str; 24] = [
-    "data",
-    "recipe",
-    "batch_size",
-    "seed",
-    "shuffle",
-    "limit",
-    "repeat",
-    "workers",
-    "csds",
-    "key_file",
-    "strategy",
-    "objective",
-    "output",
-    "layout",
-    "rank",
-    "world_size",
-    "last",
-    "on_bad",
-    "audit",
-    "memory",
-    "held_batches",
-    "reader",
-    "side_index",
-    "page_cache",
-];
-
-/// What a choice is called by.
-trait Named {
-    fn is(&self, value: &Value) -> bool;
-    fn shown(&self) -> String;
-}
-
-impl Named for &str {
-    fn is(&self, value: &Value) -> bool {
-        value == *self
-    }
-
-    fn shown(&self) -> String {
-        format!("\"{self}\"")
-    }
-}
-
-impl Named for Value {
-    fn is(&self, value: &Value) -> bool {
-        value == self
-    }
-
-    fn shown(&self) -> String {
-        self.to_string()
     }
 }
 
@@ -387,7 +322,7 @@ mod tests {
         let json = format!(
             r#"{{"data": "d", "recipe": {recipe}, "batch_size": 7, "seed": 8, "limit": 9,
             "shuffle": false, "repeat": 2, "workers": 3, "csds": ["tcp://nas:7070"],
-            "key_file": "k", "strategy": "relaxed", "objective": "energy", "output": "f32",
+            "require_devices": true, "key_file": "k", "strategy": "relaxed", "objective": "energy", "output": "f32",
             "layout": "nchw", "rank": 1, "world_size": 2, "last": "wrap", "on_bad": "skip",
             "audit": 5, "memory": 64, "held_batches": 3, "reader": "pread",
             "side_index": "off", "page_cache": "past"}}"#
@@ -454,13 +389,5 @@ mod tests {
             let json = format!(r#"{{"data": "d", "recipe": "raw", {key}}}"#);
             assert!(error(&json).contains(part), "{json}: {}", error(&json));
         }
-    }
-
-    #[test]
-    fn flags_in_a_line_become_keys() {
-        assert_eq!(
-            in_keys("use --on-bad skip, or --world 2 and `--csd X`, /a--b-c, --last pad"),
-            "use on_bad skip, or world_size 2 and `csds X`, /a--b-c, last pad"
-        );
     }
 }

@@ -12,9 +12,9 @@ use bothends_core::select::StrategyConfig;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_io::ReaderKind;
 
+use crate::config::share::{Ranks, Share};
 use crate::devices::spec::DeviceSpec;
-use crate::read::redecode::Redecoder;
-use crate::read::supplied::Supplied;
+use crate::read::supplied::{Redecoder, Supplied};
 
 /// What happens to a sample that cannot be read or decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +121,10 @@ impl Default for ReadConfig {
 /// and the table of the data set, come on top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryBudget {
+    /// What the machine can spare, an eighth of what is available to this process, for slots
+    /// that prongs have a use for; 160 MiB at least, and a quarter at most, unless nobody could
+    /// make progress with that.
+    Auto,
     /// So much for slots that prongs fill, and more where they could make no progress with
     /// that; the rest as is needed.
     Slots(usize),
@@ -149,7 +153,7 @@ pub struct RunConfig {
     pub supplied: Option<Supplied>,
     /// What is done to every sample.
     pub recipe: Recipe,
-    /// Slots of a batch.
+    /// Samples of a batch.
     pub batch_size: u32,
     /// Seed of order and augmentation.
     pub seed: u64,
@@ -161,10 +165,17 @@ pub struct RunConfig {
     pub repeat: u32,
     /// Host worker threads.
     pub workers: u32,
+    /// What of this machine this process takes where it is left to choose.
+    pub share: Share,
     /// How samples are read.
     pub read: ReadConfig,
+    /// The folder in which the prongs' rates are remembered from run to run; `None`: they are
+    /// not. Strategies begin with what is known; what is delivered does not depend on it.
+    pub rates: Option<PathBuf>,
     /// The devices of the back.
     pub devices: Vec<DeviceSpec>,
+    /// Whether a device that is missing at the start ends the run; else it is tried again.
+    pub require_devices: bool,
     /// Shared key of transports that leave this machine.
     pub key_file: Option<PathBuf>,
     /// Who claims what, what is delivered next.
@@ -202,8 +213,11 @@ impl RunConfig {
             limit: None,
             repeat: 1,
             workers: 1,
+            share: Share::here(Ranks::ALONE),
             read: ReadConfig::default(),
+            rates: None,
             devices: Vec::new(),
+            require_devices: false,
             key_file: None,
             strategy: StrategyConfig::Ordered,
             objective: Objective::Throughput,
@@ -212,7 +226,7 @@ impl RunConfig {
             redecoder: None,
             on_bad: BadPolicy::Raise,
             audit_percent: 0,
-            memory: MemoryBudget::Slots(192 << 20),
+            memory: MemoryBudget::Auto,
             held_batches: 1,
         }
     }

@@ -1,26 +1,12 @@
-//! The devices of a run: what `--csd` says, and the emulated device's process.
-//!
-//! The only place that spawns a process. An emulated device (`sim:`) is a child reached over
-//! a socket or a spool directory like any other device; it holds none of the host's state.
-//! It ends by itself when its standard input closes, which the kernel does for us if this
-//! process is killed. What is done with a connected device is in `devices/thread.rs`.
+//! The devices of a run: what `--csd` says. How an emulated device is started is
+//! `devices/emulator.rs`; what is done with a connected one `devices/thread.rs`.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use bothends_csd::address::Address;
 
 use crate::error::RuntimeError;
-
-/// How long a device process may take until it listens, and to end once it is told to.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
-const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One `--csd` flag.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +39,7 @@ pub struct SimSpec {
     pub pin: Option<u32>,
     /// How the host reaches it: `unix`, `tcp` or `spool`.
     pub via: Via,
-    /// Fault specifications, as firmware-sim reads them.
+    /// Faults, in words that the emulator alone reads.
     pub faults: Vec<String>,
 }
 
@@ -203,196 +189,6 @@ impl SimRate {
             None => positive(value).map(Self::Absolute),
         }
     }
-}
-
-/// What an emulated device is told beside its specification.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SimSetting<'a> {
-    /// The folder its media hold.
-    pub(crate) media: &'a Path,
-    /// The host's own rate, where it has been measured.
-    pub(crate) host_images_per_s: Option<f64>,
-    /// Batches the device is expected to make in an epoch: what `@P%` counts in.
-    pub(crate) expected_batches: u32,
-    /// Seed of its faults.
-    pub(crate) seed: u64,
-}
-
-/// The child process of an emulated device. Dropping it ends the process: first by closing
-/// its standard input, after two seconds by a kill. What a process that died could not remove
-/// is then removed for it: its address was made by us and is nobody else's.
-#[derive(Debug)]
-pub(crate) struct DeviceProcess {
-    child: Child,
-    /// Where it listens.
-    pub(crate) address: Address,
-}
-
-impl DeviceProcess {
-    /// Starts firmware-sim and waits until it listens.
-    pub(crate) fn spawn(
-        spec: &SimSpec,
-        setting: SimSetting<'_>,
-    ) -> Result<Self, RuntimeError> {
-        let failed = |why: String| RuntimeError::Spawn { spec: spec.text.clone(), why };
-        let program = firmware_sim().map_err(failed)?;
-        let mut command = Command::new(&program);
-        command.args(arguments(spec, setting)).stdin(Stdio::piped());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| {
-            failed(format!(
-                "{} did not start ({e}); is it executable?",
-                program.display()
-            ))
-        })?;
-        match wait_until_listening(&mut child) {
-            Ok(address) => Ok(Self { child, address }),
-            Err(silence) => {
-                // It is of no use whether or not it still runs.
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(failed(last_words(&mut child).unwrap_or(silence)))
-            }
-        }
-    }
-}
-
-impl DeviceProcess {
-    /// How the process ended, if it has; does not wait.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
-    }
-
-    fn end(&mut self) {
-        drop(self.child.stdin.take());
-        let deadline = Instant::now() + END_TIMEOUT;
-        while Instant::now() < deadline {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        // It did not end by itself: a stalled or broken device must not outlive the run.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-
-    /// Removes what a device that died could not remove itself.
-    fn clear_away(&self) {
-        match &self.address {
-            Address::Unix(path) => drop(std::fs::remove_file(path)),
-            Address::Spool(path) => drop(std::fs::remove_dir_all(path)),
-            Address::Tcp { .. } => {}
-        }
-    }
-}
-
-impl Drop for DeviceProcess {
-    fn drop(&mut self) {
-        self.end();
-        self.clear_away();
-    }
-}
-
-/// The binary beside the running one (or one folder up, where test binaries live), else the
-/// one that the environment names, else the one on the PATH.
-pub(crate) fn firmware_sim() -> Result<PathBuf, String> {
-    let beside = std::env::current_exe().ok().and_then(|exe| {
-        exe.ancestors()
-            .skip(1)
-            .take(2)
-            .map(|d| d.join("firmware-sim"))
-            .find(|p| p.is_file())
-    });
-    if let Some(path) = beside {
-        return Ok(path);
-    }
-    if let Some(path) = std::env::var_os("BOTHENDS_FIRMWARE_SIM") {
-        return Ok(PathBuf::from(path));
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|d| d.join("firmware-sim"))
-        .find(|p| p.is_file())
-        .ok_or_else(|| {
-            "the program firmware-sim is neither beside this one nor on the PATH; \
-             build it with `cargo build --release` or name it in BOTHENDS_FIRMWARE_SIM"
-                .to_owned()
-        })
-}
-
-fn arguments(spec: &SimSpec, setting: SimSetting<'_>) -> Vec<String> {
-    let mut args = vec!["--preset".to_owned(), spec.preset.clone()];
-    let mut put = |key: &str, value: String| args.extend([format!("--{key}"), value]);
-    put("media", setting.media.display().to_string());
-    put("listen", listen_url(spec.via));
-    put("time", spec.time.clone());
-    put("seed", setting.seed.to_string());
-    put("fault-batches", setting.expected_batches.to_string());
-    match (spec.rate, setting.host_images_per_s) {
-        (Some(SimRate::Absolute(rate)), _) => put("rate", rate.to_string()),
-        (Some(SimRate::OfHost(part)), Some(host)) => {
-            put("rate", (part * host).to_string());
-        }
-        (Some(SimRate::OfHost(_)), None) | (None, _) => {}
-    }
-    if let Some(cores) = spec.cores {
-        put("cores", cores.to_string());
-    }
-    if let Some(cpu) = spec.pin {
-        put("pin", cpu.to_string());
-    }
-    for fault in &spec.faults {
-        put("fault", fault.clone());
-    }
-    args.extend(["--once".to_owned(), "--die-with-stdin".to_owned()]);
-    args
-}
-
-/// A place nobody else uses: process id and a counter make it unique on this machine.
-fn listen_url(via: Via) -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    // The counter only needs distinct values.
-    let n = NEXT.fetch_add(1, Ordering::Relaxed);
-    let place = std::env::temp_dir().join(format!("bothends-{}-{n}", std::process::id()));
-    match via {
-        Via::Unix => format!("unix://{}.sock", place.display()),
-        Via::Spool => format!("spool://{}.spool", place.display()),
-        Via::Tcp => "tcp://127.0.0.1:0".to_owned(),
-    }
-}
-
-/// Waits for the line `listening on URL`. The line is read on a thread of its own so that a
-/// silent child cannot hold the run up.
-fn wait_until_listening(child: &mut Child) -> Result<Address, String> {
-    let stdout = child.stdout.take().ok_or("its output cannot be read")?;
-    let (tell, told) = mpsc::channel();
-    let reader = std::thread::Builder::new().name("be-device-start".to_owned());
-    reader
-        .spawn(move || {
-            let mut line = String::new();
-            let _ = BufReader::new(stdout).read_line(&mut line);
-            let _ = tell.send(line);
-        })
-        .map_err(|e| format!("cannot start a thread: {e}"))?;
-    let line = told.recv_timeout(START_TIMEOUT).map_err(|_| {
-        format!("it did not say where it listens within {} s", START_TIMEOUT.as_secs())
-    })?;
-    let url = line.trim().strip_prefix("listening on ").unwrap_or_default();
-    url.parse::<Address>().map_err(|_| match line.trim() {
-        "" => "it ended before it listened".to_owned(),
-        other => format!("it said `{other}` where `listening on URL` was expected"),
-    })
-}
-
-/// What the child wrote to its standard error before it ended: its own one-line error.
-fn last_words(child: &mut Child) -> Option<String> {
-    let mut words = String::new();
-    child.stderr.take()?.take(4096).read_to_string(&mut words).ok()?;
-    let said = |line: &&str| line.starts_with("error: ");
-    let line =
-        words.lines().find(said).or(words.lines().rfind(|line| !line.is_empty()))?;
-    Some(line.trim().trim_start_matches("error: ").to_owned())
 }
 
 #[cfg(test)]

@@ -3,18 +3,21 @@
 //! [`Threaded`] is a producer again, whose calls do not wait. The thread decides nothing: late,
 //! repeated and revoked results are reported, and the collector's ledger says what counts.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use bothends_csd::Transport;
+use bothends_csd::{DeviceStats, Transport};
 use bothends_slots::{
     Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection, Slot,
 };
 use crossbeam::channel::{
-    Receiver, RecvTimeoutError, SendError, Sender, TrySendError, bounded,
+    Receiver, RecvTimeoutError, SendError, Sender, TryRecvError, TrySendError, bounded,
 };
 
 use crate::collect::bell::{Bell, receive};
 use crate::threads::shutdown::{PATIENCE, Stop};
+use crate::threads::times::Meter;
 
 /// How long a fresh answer leaves the thread listening for the next job first: the
 /// collector answers within microseconds, and polling the device can wait that long.
@@ -30,6 +33,44 @@ enum Order {
     Revoke(JobId),
     /// What was submitted before is nobody's; answers are of this round from now on.
     Abandon(u64),
+    /// What the device has counted, for whoever waits there.
+    Stats(Sender<Option<DeviceStats>>),
+}
+
+/// Asks a device on a thread what it has counted.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    orders: Sender<Order>,
+    /// An answer that has not come.
+    owed: Option<Receiver<Option<DeviceStats>>>,
+}
+
+impl Counter {
+    /// Asks; the answer is waited for with [`Self::answer`]. One that owes an answer would owe
+    /// this one, too, and is not asked.
+    pub(crate) fn ask(&mut self) {
+        let owes = self
+            .owed
+            .as_ref()
+            .is_some_and(|owed| matches!(owed.try_recv(), Err(TryRecvError::Empty)));
+        if owes {
+            return;
+        }
+        let (tell, told) = bounded(1);
+        // A queue that is full belongs to a device that is busy with something else.
+        let asked = self.orders.try_send(Order::Stats(tell));
+        self.owed = asked.is_ok().then_some(told);
+    }
+
+    /// What it answers by then; `None` of a device that does not, or is lost.
+    pub(crate) fn answer(&mut self, by: Instant) -> Option<DeviceStats> {
+        let owed = self.owed.as_ref()?;
+        let answer = owed.recv_deadline(by);
+        if !matches!(answer, Err(RecvTimeoutError::Timeout)) {
+            self.owed = None;
+        }
+        answer.ok().flatten()
+    }
 }
 
 /// What the thread says, and in which round.
@@ -44,6 +85,8 @@ pub(crate) struct Threaded {
     depth: u32,
     open: u32,
     round: u64,
+    /// The round that the thread is in: until it has caught up nothing more is given to it.
+    caught_up: Arc<AtomicU64>,
     lost: Option<String>,
 }
 
@@ -54,26 +97,53 @@ pub(crate) struct ProducerLoop {
     orders: Receiver<Order>,
     says: Sender<Said>,
     bell: Bell,
+    meter: Arc<Meter>,
     stop: Stop,
     open: u32,
     round: u64,
+    caught_up: Arc<AtomicU64>,
 }
 
 /// A producer in two: the end to hold, and the loop for a thread to run.
 pub(crate) fn threaded(
     producer: Box<dyn Transport>,
     depth: u32,
-    (bell, stop): (Bell, Stop),
+    (bell, meter, stop): (Bell, Arc<Meter>, Stop),
 ) -> (Threaded, ProducerLoop) {
-    // Every open job may be revoked once, and all be abandoned.
-    let (orders_in, orders) = bounded(2 * depth as usize + 2);
+    // Every open job may be revoked once, all be abandoned, and its figures be asked for.
+    let (orders_in, orders) = bounded(2 * depth as usize + 3);
     let (says, said) = crossbeam::channel::unbounded();
-    let ours = Threaded { orders: orders_in, said, depth, open: 0, round: 0, lost: None };
-    let its = ProducerLoop { producer, orders, says, bell, stop, open: 0, round: 0 };
+    let caught_up = Arc::new(AtomicU64::new(0));
+    let (open, round) = (0, 0);
+    let ours = Threaded {
+        orders: orders_in,
+        said,
+        depth,
+        open,
+        round,
+        caught_up: Arc::clone(&caught_up),
+        lost: None,
+    };
+    let its = ProducerLoop {
+        producer,
+        orders,
+        says,
+        bell,
+        meter,
+        stop,
+        open,
+        round,
+        caught_up,
+    };
     (ours, its)
 }
 
 impl Threaded {
+    /// Another end, which asks what the device has counted.
+    pub(crate) fn counter(&self) -> Counter {
+        Counter { orders: self.orders.clone(), owed: None }
+    }
+
     fn check(&self) -> Result<(), Lost> {
         match &self.lost {
             None => Ok(()),
@@ -105,7 +175,8 @@ impl Producer for Threaded {
         if let Err(lost) = self.check() {
             return reject(job, slot, lost.into());
         }
-        if self.open >= self.depth {
+        let is_behind = self.caught_up.load(Ordering::Acquire) != self.round;
+        if self.open >= self.depth || is_behind {
             return reject(job, slot, Rejection::Full);
         }
         match self.orders.send(Order::Submit(job, slot)) {
@@ -142,6 +213,10 @@ impl Producer for Threaded {
 
     fn abandon(&mut self) -> Result<(), Lost> {
         self.check()?;
+        if self.caught_up.load(Ordering::Acquire) != self.round {
+            // It was told before, and has been given nothing since.
+            return Ok(());
+        }
         self.round += 1;
         self.open = 0;
         self.orders.send(Order::Abandon(self.round)).map_err(|_| ended())
@@ -173,6 +248,7 @@ impl ProducerLoop {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
+            self.meter.note();
             // With nothing under way this only notices that a device is gone.
             let patience = if self.open == 0 { Duration::ZERO } else { POLL_PATIENCE };
             listen = match self.producer.poll(patience)? {
@@ -193,7 +269,14 @@ impl ProducerLoop {
             Order::Revoke(job) => self.producer.revoke(job),
             Order::Abandon(round) => {
                 (self.round, self.open) = (round, 0);
-                self.producer.abandon()
+                let abandoned = self.producer.abandon();
+                self.caught_up.store(round, Ordering::Release);
+                abandoned
+            }
+            Order::Stats(tell) => {
+                // Nobody need wait for it any more.
+                let _ = tell.send(self.producer.stats().ok());
+                Ok(())
             }
             Order::Submit(job, slot) => {
                 let Err(rejected) = self.producer.submit(job, slot) else {
@@ -224,39 +307,29 @@ impl ProducerLoop {
 #[cfg(test)]
 mod tests {
     use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
-    use bothends_csd::Session;
-    use bothends_csd::conformance::{BAD_SAMPLE, EchoServe, SLOTS, echo};
+    use bothends_csd::conformance::{BAD_SAMPLE, EchoServe, SLOTS, echo, session};
     use bothends_csd::loopback::Loopback;
     use bothends_slots::conformance::produce;
 
     use super::*;
     use crate::collect::bell::bell;
-
-    fn session() -> Session {
-        Session {
-            recipe: String::new(),
-            recipe_hash: 0,
-            seed: 0,
-            sample_bytes: 300,
-            max_batch: 8,
-            manifest: Vec::new(),
-        }
-    }
+    use crate::threads::times::{Ends, ThreadTimes};
 
     #[test]
     fn a_producer_on_a_thread_is_a_producer() {
         produce::all(&mut || {
             let mut device = Loopback::new(Box::new(EchoServe::default()));
             device.hello().unwrap();
-            device.open(&session()).unwrap();
+            device.open(&session(300)).unwrap();
             let (bell, _) = bell();
-            let ends = (bell, Stop::default());
+            let meter = Arc::new(ThreadTimes::new(1).meter(Ends::Back(0)));
+            let ends = (bell, meter, Stop::default());
             let (ours, its) = threaded(Box::new(device), SLOTS, ends);
             std::thread::spawn(move || its.run());
             let expected = |epoch: EpochIdx, sample: SampleId| {
                 let (id, batch) = (JobId(0), BatchIdx(0));
                 let job = Job { id, epoch, batch, samples: vec![sample] };
-                (sample != BAD_SAMPLE).then(|| echo(&session(), &job))
+                (sample != BAD_SAMPLE).then(|| echo(&session(300), &job))
             };
             produce::Subject {
                 producer: Box::new(ours),

@@ -13,9 +13,9 @@ use crate::error::RuntimeError;
 /// One row of a batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
-    /// The sample, or `None` in a masked slot (policy `pad`): its bytes are zero.
+    /// The sample, or `None` in a masked row (policy `pad`): a black image, normalised as all are.
     pub sample: Option<SampleId>,
-    /// Its class; -1 in a masked slot.
+    /// Its class; -1 in a masked row.
     pub label: Label,
     /// What it was mixed with, where the recipe mixes (`mixup`, `cutmix`).
     pub mixed: Option<Mixed>,

@@ -20,17 +20,11 @@ use crate::handover::batch::Batch;
 /// 2. Steps do not overlap; what they computed and waited tiles their time, as
 ///    [`Accelerator`] says.
 pub trait Consumer: Send + Debug {
-    /// The name for people and results: `host`, `resnet50-v100`, …
-    fn name(&self) -> &str;
-
     /// Takes a batch; what it computed, and waited for this batch.
     ///
     /// # Errors
     /// What ends the epoch.
     fn take(&mut self, batch: Batch) -> Result<Step, RuntimeError>;
-
-    /// The most samples per second it can take, if it has a rate.
-    fn samples_per_s(&self) -> Option<f64>;
 }
 
 /// A consumer that computes nothing and takes the time that an accelerator would.
@@ -44,15 +38,7 @@ impl Timed {
 }
 
 impl Consumer for Timed {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
     fn take(&mut self, batch: Batch) -> Result<Step, RuntimeError> {
         Ok(self.0.step(batch.n_valid(), batch.ready))
-    }
-
-    fn samples_per_s(&self) -> Option<f64> {
-        self.0.samples_per_s()
     }
 }

@@ -6,6 +6,7 @@
 //! in a training step anyway. It does not decide which batches there are (`core::plan` makes
 //! as many for each consumer), and does not know what follows the epoch (`handover/loader.rs`).
 
+use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,8 +28,10 @@ use crate::threads::shutdown::{PATIENCE, Stop};
 pub struct Deal {
     home: Home,
     stop: Stop,
-    moments: Receiver<Moment>,
-    n_batches: u32,
+    /// What happens to batches, for whoever watches.
+    pub(crate) moments: Receiver<Moment>,
+    /// Batches that the epoch delivers, to all of its consumers.
+    pub(crate) n_batches: u32,
     table: Mutex<Table>,
     /// Something on the table has changed.
     changed: Condvar,
@@ -45,32 +48,12 @@ struct Table {
     next: usize,
     /// Batches that each consumer has taken.
     taken: Vec<u32>,
-    /// The same by who made them.
-    made: Made,
+    /// Batches that all of them have taken, by who made them.
+    made: HashMap<Prong, u64>,
     consumed: Consumed,
     /// What the epoch's consumers have waited for so far.
     stall: Stall,
     state: DealState,
-}
-
-/// Batches that consumers have taken, by who made them.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Made {
-    pub(crate) front: u64,
-    /// By the device's number; shorter than there are devices where the last made none.
-    pub(crate) back: Vec<u64>,
-}
-
-impl Made {
-    fn add(&mut self, prong: Prong) {
-        let Prong::Back(device) = prong else {
-            self.front += 1;
-            return;
-        };
-        let device = usize::from(device.0);
-        self.back.resize(self.back.len().max(device + 1), 0);
-        self.back[device] += 1;
-    }
 }
 
 /// How far a deal has come.
@@ -127,7 +110,7 @@ impl Deal {
                 places: (0..consumers).map(|_| None).collect(),
                 next: 0,
                 taken: vec![0; consumers as usize],
-                made: Made::default(),
+                made: HashMap::new(),
                 consumed: Consumed::new(options),
                 stall: Stall::default(),
                 state: DealState::Open,
@@ -160,7 +143,7 @@ impl Deal {
             if let Some(batch) = table.places[own].take() {
                 table.consumed.add(batch.index);
                 table.taken[own] += 1;
-                table.made.add(batch.prong);
+                *table.made.entry(batch.prong).or_default() += 1;
                 self.changed.notify_all();
                 return Ok(Polled::Batch(batch));
             }
@@ -271,9 +254,7 @@ impl Deal {
         if table.state == DealState::Open {
             table.state = DealState::Cancelled(why);
         }
-        for place in &mut table.places {
-            *place = None;
-        }
+        table.places.fill_with(|| None);
         self.stop.set();
         self.changed.notify_all();
     }
@@ -295,23 +276,13 @@ impl Deal {
         is_even.then(|| table.consumed.clone())
     }
 
-    /// Batches that the epoch delivers, to all of its consumers.
-    pub(crate) fn n_batches(&self) -> u32 {
-        self.n_batches
-    }
-
-    /// What happens to batches, for whoever watches.
-    pub(crate) fn moments(&self) -> Receiver<Moment> {
-        self.moments.clone()
-    }
-
     /// For what consumers have waited so far.
     pub(crate) fn stall(&self) -> Stall {
         self.table().stall
     }
 
     /// What consumers have taken so far, by who made it.
-    pub(crate) fn made(&self) -> Made {
+    pub(crate) fn made(&self) -> HashMap<Prong, u64> {
         self.table().made.clone()
     }
 
@@ -362,7 +333,7 @@ mod tests {
                 places: vec![None, None],
                 next: 0,
                 taken: vec![0; 2],
-                made: Made::default(),
+                made: HashMap::new(),
                 consumed: Consumed::default(),
                 stall: Stall::default(),
                 state: DealState::Open,

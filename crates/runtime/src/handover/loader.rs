@@ -13,31 +13,36 @@
 //! 3. After [`Loader::load_state`] the next epoch goes on from there; `set_epoch` of that same
 //!    epoch leaves the place alone, of another one gives it up.
 //! 4. In a fork of the process every call says so and nothing is waited for.
+//! 5. While an epoch ends, the one that is expected next is made already, in slots that are free.
+//!    Where another one is asked for, that is thrown away: no stream and no state depends on it.
 //!
 //! What it delivers is `handover/deal.rs`'s; it has no thread and no queue of its own.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use bothends_accel::Usage;
-use bothends_core::ids::{EpochIdx, Label, SampleId};
+use bothends_core::ids::{EpochIdx, Label, Prong, SampleId};
 use bothends_core::order::{Order, OrderConfig};
 use bothends_core::plan::Shuffle;
 use bothends_core::resume::{Resume, check_order};
 use bothends_core::tensor::{Output, SampleShape};
 use bothends_figures::{Skipped, Stall};
+use bothends_side_index::{SideIndex, SideIndexStats};
 use serde::Serialize;
 
+use crate::collect::line::device_idx;
 use crate::config::run::{RankConfig, RunConfig};
 use crate::error::RuntimeError;
 use crate::handover::consumer::Consumer;
-use crate::handover::deal::{Cancelled, Deal, DealState, Made};
+use crate::handover::deal::{Cancelled, Deal, DealState};
+use crate::handover::epoch::Epoch;
 use crate::handover::report::EpochReport;
-use crate::read::side_index::{SideIndex, SideIndexStats};
-use crate::run::checkpoint::{self, Consumed, Place, Resumed};
+use crate::read::supplied::Supplied;
+use crate::run::checkpoint::{self, Consumed, Loaded, Place};
 use crate::run::digests::Digests;
-use crate::runtime::host::{Device, EpochOptions, Runtime};
+use crate::runtime::host::{Device, EpochOptions, Notes, Runtime};
 use crate::threads::home::Home;
 use crate::threads::process;
 
@@ -48,17 +53,27 @@ pub struct Loader {
     /// Some until it is dropped.
     runtime: Option<Runtime>,
     running: Option<Running>,
+    /// The epoch that is expected behind the running one.
+    ahead: Option<Ahead>,
     /// Where the next epoch begins.
     next: Place,
     /// What `set_epoch` asked for since.
     asked: Option<EpochIdx>,
-    ended: Ended,
+    /// What the epochs that are over add up to.
+    ended: LoaderStats,
 }
 
 /// An epoch that was begun.
 #[derive(Debug)]
 struct Running {
     deal: Arc<Deal>,
+    options: EpochOptions,
+}
+
+/// An epoch that nobody has asked for yet.
+#[derive(Debug)]
+struct Ahead {
+    epoch: Epoch,
     options: EpochOptions,
 }
 
@@ -105,24 +120,18 @@ pub struct DeviceStats {
     pub late: u64,
     /// Why it was lost, or a job of it, the last time.
     pub failure: Option<String>,
-}
-
-/// What the epochs that are over add up to.
-#[derive(Debug, Clone, Default)]
-struct Ended {
-    front_batches: u64,
-    rescued: u64,
-    back: Vec<DeviceStats>,
-    skipped: BTreeMap<u64, Skipped>,
-    redecoded: BTreeMap<u64, Skipped>,
-    stall: Stall,
-    backpressure_s: f64,
+    /// Batches that it may be making or have ready at once.
+    pub slots: u32,
+    /// Of these, how many it has a use for at the rates of the last epoch, also of a run before;
+    /// `None` while they are not known, and for a strategy that lets nothing wait for its turn.
+    pub slots_needed: Option<u32>,
 }
 
 impl Loader {
     /// Opens the data, reserves memory, starts and connects devices. Blocks on the file
-    /// system and the network; with a device whose rate is relative to the host's, two
-    /// seconds for measuring that.
+    /// system and the network, for a device that says nothing two seconds unless devices are
+    /// required; with a device whose rate is relative to the host's, two seconds more for
+    /// measuring that.
     ///
     /// # Errors
     /// Whatever makes the run impossible, by name.
@@ -140,9 +149,10 @@ impl Loader {
             home: Home::here(),
             runtime: Some(runtime),
             running: None,
+            ahead: None,
             next: Place::of(EpochIdx(0)),
             asked: None,
-            ended: Ended::default(),
+            ended: LoaderStats::default(),
         }
     }
 
@@ -221,25 +231,53 @@ impl Loader {
         };
         let consumed = Consumed::new(&options);
         let n_batches = runtime.plan(&options)?.n_batches();
+        checkpoint::check_done(&options.done, n_batches)?;
         let n_left = n_batches - consumed.n_below(n_batches);
         if !n_left.is_multiple_of(consumers) {
             return Err(cannot_deal(n_left, consumers));
         }
-        let deal = self.begin_epoch(options)?;
+        let next = options.next();
+        let deal = self.begin_epoch(options, next)?;
         (self.next, self.asked) = (start, None);
         Ok(deal)
     }
 
-    /// Begins an epoch with just these options. The one that was begun before is cancelled.
+    /// Begins an epoch with just these options, and prefetches what is expected behind it. The
+    /// one that was begun before is cancelled.
     pub(crate) fn begin_epoch(
         &mut self,
         options: EpochOptions,
+        next: Option<EpochOptions>,
     ) -> Result<Arc<Deal>, RuntimeError> {
         self.finish(Cancelled::Superseded);
-        let epoch = self.runtime_mut().start_epoch(&options)?;
+        let ahead = self.ahead.take().filter(|ahead| ahead.is_for(&options));
+        let epoch = match ahead {
+            Some(Ahead { mut epoch, .. }) => {
+                epoch.want();
+                epoch
+            }
+            None => self.runtime_mut().start_epoch(&options)?,
+        };
         let deal = Arc::new(Deal::new(epoch, &options));
         self.running = Some(Running { deal: Arc::clone(&deal), options });
+        self.prefetch(next);
         Ok(deal)
+    }
+
+    /// Has an epoch made behind the running one, as far as there are slots. Samples that the
+    /// caller gives when asked are not asked for ahead: it may not be ready to give them.
+    fn prefetch(&mut self, options: Option<EpochOptions>) {
+        let runtime = self.runtime_mut();
+        let asks = |supplied: &Supplied| supplied.records.is_some();
+        if runtime.config.supplied.as_ref().is_some_and(asks) {
+            return;
+        }
+        // What hinders it says so when the epoch is begun.
+        let begun = options.and_then(|options| {
+            let epoch = runtime.start_ahead(&options).ok()?;
+            Some(Ahead { epoch, options })
+        });
+        self.ahead = begun;
     }
 
     /// Ends the epoch that was begun, whatever is left of it; `None` where none was.
@@ -253,6 +291,7 @@ impl Loader {
     /// A rank that makes no plan; the loader goes on as the rank that it was.
     pub fn set_rank(&mut self, rank: u32, world: u32) -> Result<(), RuntimeError> {
         let was = self.runtime().config.rank;
+        self.ahead = None;
         self.runtime_mut().config.rank = RankConfig { rank, world, ..was };
         let runtime = self.runtime();
         let planned = runtime.plan(&runtime.options(EpochIdx(0))).map(drop);
@@ -284,32 +323,42 @@ impl Loader {
     pub fn state(&mut self) -> Result<String, RuntimeError> {
         self.home.check()?;
         self.settle();
-        self.place(&Digests::default()).map(|resume| resume.to_json())
+        let resume = self.place(&Digests::default())?;
+        if resume.epoch.0 == u32::MAX {
+            // Nothing follows it, and no run reaches it.
+            let why = "the last epoch there is has no state; name an earlier one";
+            return Err(RuntimeError::CannotResume { why: why.to_owned() });
+        }
+        Ok(resume.to_json())
     }
 
     /// Where the consumers are, with the digests of what they got.
     pub(crate) fn place(&self, digests: &Digests) -> Result<Resume, RuntimeError> {
         let runtime = self.runtime();
         let Some(running) = &self.running else {
-            return Ok(checkpoint::at(runtime, self.start(), digests));
+            return checkpoint::at(runtime, self.start(), digests);
         };
         let consumed = running.deal.consumed().ok_or_else(uneven)?;
         checkpoint::state(runtime, &running.options, &consumed, digests)
     }
 
     /// Goes on from a state of this or another process, also of another number of workers,
-    /// devices or ranks.
+    /// devices or ranks. The text is as [`Self::state`] wrote it, byte for byte. What it
+    /// returns is a line for the user, about a state of an older version.
     ///
     /// # Errors
     /// [`RuntimeError::Resume`] when the text is damaged or of another run.
-    pub fn load_state(&mut self, json: &str) -> Result<(), RuntimeError> {
+    pub fn load_state(
+        &mut self,
+        json: &str,
+    ) -> Result<Option<&'static str>, RuntimeError> {
         self.home.check()?;
-        let Resumed { epoch, start, done, order, .. } =
-            checkpoint::resumed(json, self.runtime())?;
+        let Loaded { place, note, .. } = checkpoint::resumed(json, self.runtime())?;
         self.finish(Cancelled::Superseded);
-        self.next = Place { epoch, position: start, done, order };
+        self.ahead = None;
+        self.next = place;
         self.asked = None;
-        Ok(())
+        Ok(note)
     }
 
     /// Batches that each of `consumers` gets in a whole epoch.
@@ -368,33 +417,46 @@ impl Loader {
         self.runtime().finish.mixes()
     }
 
-    /// One line about how the data were read, where that may surprise.
+    /// One line about how the data were read, or how much of the machine is used, where that
+    /// may surprise.
     #[must_use]
-    pub fn note(&self) -> Option<&'static str> {
-        self.runtime().source.note()
+    pub fn note(&self) -> Option<String> {
+        let config = &self.runtime().config;
+        let share = config.share.why(config.workers);
+        let data = self.runtime().source.notes().iter().cloned();
+        let notes: Vec<String> = data.chain(share).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+
+    /// What happens to its devices, also while an epoch runs.
+    #[must_use]
+    pub fn notes(&self) -> Notes {
+        self.runtime().notes()
     }
 
     /// What it has done.
     pub fn stats(&mut self) -> LoaderStats {
         let epoch = self.epoch();
-        let mut ended = self.ended.clone();
-        if let Some(running) = &self.running {
-            ended.add_running(&self.runtime().devices, &running.deal.made());
-        }
-        LoaderStats {
+        let runtime = self.runtime();
+        let mut stats = LoaderStats {
             epoch,
-            front_batches: ended.front_batches,
-            back: ended.back,
-            rescued: ended.rescued,
-            skipped: ended.skipped.into_values().collect(),
-            redecoded: ended.redecoded.into_values().collect(),
-            stall: ended.stall,
-            backpressure_s: ended.backpressure_s,
-            storage_read_bytes: self.runtime().storage_read_bytes(),
-            side_index: self.runtime().source.side_index().map(SideIndex::stats),
+            storage_read_bytes: runtime.storage_read_bytes(),
+            side_index: runtime.source.side_index().map(SideIndex::stats),
             cpu_seconds: process::cpu_seconds(),
             peak_rss_bytes: process::peak_rss_bytes(),
+            ..self.ended.clone()
+        };
+        // Also before the first epoch: what is missing is known by then.
+        for (stats, device) in
+            stats.of_devices(&runtime.devices).iter_mut().zip(&runtime.devices)
+        {
+            stats.slots = runtime.room.per_device;
+            stats.slots_needed = runtime.slots_needed(device);
         }
+        if let Some(running) = &self.running {
+            stats.add_running(&runtime.devices, &running.deal.made());
+        }
+        stats
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -439,6 +501,13 @@ impl Loader {
     }
 }
 
+impl Ahead {
+    /// Whether it is what is asked for, and nothing has happened to it.
+    fn is_for(&self, options: &EpochOptions) -> bool {
+        self.options.are(options) && !self.epoch.stop.is_set()
+    }
+}
+
 fn uneven() -> RuntimeError {
     let why = "consumers have taken different numbers of batches; \
                save the state when each has taken as many as the others";
@@ -454,48 +523,62 @@ fn cannot_deal(n_left: u32, consumers: u32) -> RuntimeError {
     RuntimeError::CannotResume { why }
 }
 
-impl Ended {
+impl LoaderStats {
     /// What consumers have got of the running epoch.
-    fn add_running(&mut self, devices: &[Device], made: &Made) {
-        self.front_batches += made.front;
-        self.back.resize_with(devices.len(), DeviceStats::default);
-        let made = made.back.iter().chain(std::iter::repeat(&0));
-        for (sum, (device, made)) in self.back.iter_mut().zip(devices.iter().zip(made)) {
-            sum.device.clone_from(&device.name);
-            sum.emulated = device.capabilities.emulated;
-            sum.batches += made;
+    fn add_running(&mut self, devices: &[Device], made: &HashMap<Prong, u64>) {
+        let of = |prong| made.get(&prong).copied().unwrap_or(0);
+        self.front_batches += of(Prong::Front);
+        for (i, sum) in self.of_devices(devices).iter_mut().enumerate() {
+            sum.batches += of(Prong::Back(device_idx(i)));
         }
     }
 
+    /// All of an epoch that is over.
     fn add(&mut self, devices: &[Device], report: &EpochReport) {
         let EpochReport { counts, back, skipped, redecoded, .. } = report;
         self.front_batches += u64::from(counts.front.delivered);
         self.rescued += u64::from(counts.rescued);
-        self.back.resize_with(devices.len(), DeviceStats::default);
-        let devices = devices.iter().zip(&counts.back).zip(back);
-        for (sum, ((device, counts), report)) in self.back.iter_mut().zip(devices) {
-            sum.device.clone_from(&device.name);
-            sum.emulated = device.capabilities.emulated;
+        let sums = self.of_devices(devices).iter_mut();
+        for (sum, (counts, report)) in sums.zip(counts.back.iter().zip(back)) {
             sum.batches += u64::from(counts.delivered);
             sum.late += u64::from(counts.late);
             let failure = report.lost.as_ref().or(report.last_failure.as_ref());
             sum.failure = failure.cloned().or(sum.failure.take());
         }
-        let by_sample = |bad: &Skipped| (bad.sample, bad.clone());
-        self.skipped.extend(skipped.iter().map(by_sample));
-        self.redecoded.extend(redecoded.iter().map(by_sample));
+        add_once(&mut self.skipped, skipped);
+        add_once(&mut self.redecoded, redecoded);
         self.stall += report.stall;
         self.backpressure_s += report.backpressure_s;
     }
+
+    /// The part of each device.
+    fn of_devices(&mut self, devices: &[Device]) -> &mut [DeviceStats] {
+        self.back.resize_with(devices.len(), DeviceStats::default);
+        for (stats, device) in self.back.iter_mut().zip(devices) {
+            stats.device.clone_from(&device.name);
+            stats.emulated = device.presence.is_emulated();
+            stats.failure = device.presence.missing().or(stats.failure.take());
+        }
+        &mut self.back
+    }
+}
+
+/// Adds samples to those that are known, in their order; of one that is known the newest stays.
+fn add_once(known: &mut Vec<Skipped>, new: &[Skipped]) {
+    known.splice(0..0, new.iter().rev().cloned());
+    known.sort_by_key(|bad| bad.sample);
+    known.dedup_by_key(|bad| bad.sample);
 }
 
 impl Drop for Loader {
     fn drop(&mut self) {
         if !self.home.is_here() {
             // The threads, devices and sockets are the parent's, and go on there.
-            let _ = ManuallyDrop::new((self.runtime.take(), self.running.take()));
+            let all = (self.runtime.take(), self.running.take(), self.ahead.take());
+            let _ = ManuallyDrop::new(all);
             return;
         }
         self.finish(Cancelled::Closed);
+        self.ahead = None;
     }
 }

@@ -3,20 +3,11 @@
 use bothends_core::epoch::Counts;
 use bothends_figures::{Skipped, Stall};
 
+use crate::collect::line::LineReport;
 use crate::collect::log::EventLog;
+use crate::handover::account::FeedAccount;
 use crate::handover::epoch::Remains;
 use crate::threads::times::ThreadSeconds;
-
-/// One device's part of an epoch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackReport {
-    /// Results that matched nothing: repeated, or of an epoch before.
-    pub extra: u32,
-    /// Why the device was lost in this epoch.
-    pub lost: Option<String>,
-    /// Why a job came to nothing, the latest one.
-    pub last_failure: Option<String>,
-}
 
 /// An epoch after its end.
 #[derive(Debug)]
@@ -24,7 +15,7 @@ pub struct EpochReport {
     /// Who delivered, lost, rescued and wasted how many batches.
     pub counts: Counts,
     /// One entry per device, in the order of `--csd`.
-    pub back: Vec<BackReport>,
+    pub back: Vec<LineReport>,
     /// Samples that the bad-sample policy was applied to.
     pub skipped: Vec<Skipped>,
     /// Samples that the caller's decoder decoded, as `ops` refused them.
@@ -43,24 +34,21 @@ pub struct EpochReport {
 
 impl EpochReport {
     pub(crate) fn new(remains: Remains) -> Self {
-        let (counts, back, log) = match remains.collected {
-            Some(collected) => (collected.epoch.counts(), collected.back, collected.log),
-            None => (Counts::default(), Vec::new(), EventLog::default()),
+        let Remains { collected, account, stall, cpu, .. } = remains;
+        let (counts, back, log) = match collected {
+            Some(collected) => (collected.state.counts(), collected.back, collected.log),
+            None => Default::default(),
         };
-        let back = back.into_iter().map(|link| BackReport {
-            extra: link.extra,
-            lost: link.lost,
-            last_failure: link.last_failure,
-        });
+        let FeedAccount { backpressure_s, skipped, redecoded, audited } = account;
         Self {
             counts,
-            back: back.collect(),
-            skipped: remains.account.skipped,
-            redecoded: remains.account.redecoded,
-            audited: remains.account.audited,
-            stall: remains.stall,
-            cpu: remains.cpu,
-            backpressure_s: remains.account.backpressure_s,
+            back,
+            skipped,
+            redecoded,
+            audited,
+            stall,
+            cpu,
+            backpressure_s,
             log,
         }
     }

@@ -6,7 +6,7 @@
 //! makes which batch is the collector's (`collect/collector.rs`).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,10 @@ pub(crate) struct Progress {
     pub(crate) epoch: EpochIdx,
     left: AtomicU32,
     work_ns: AtomicU64,
+    /// Nobody wants the batch any more: rows that are not begun need not be.
+    is_revoked: AtomicBool,
+    /// A row was left out for that.
+    is_cut: AtomicBool,
     /// Rows that could not be made. The feed tries them again and finds out why.
     bad: Mutex<Vec<u32>>,
     done: Done,
@@ -54,10 +58,23 @@ struct Done {
 struct RowsDone {
     id: JobId,
     work_ns: u64,
-    bad: Vec<u32>,
+    /// `None` when some rows were left out.
+    bad: Option<Vec<u32>>,
 }
 
 impl Progress {
+    /// Whether a row that is not begun shall be left out ([`Self::row_left_out`]).
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.is_revoked.load(Ordering::Relaxed)
+    }
+
+    /// Instead of [`Self::row_done`]. The row's part must have been dropped before.
+    pub(crate) fn row_left_out(&self) {
+        // Read after the AcqRel in `part_done`, by the last row only.
+        self.is_cut.store(true, Ordering::Relaxed);
+        self.part_done();
+    }
+
     /// One more row is done; the last one reports the batch. The row's part must have been
     /// dropped before.
     pub(crate) fn row_done(&self, row: u32, result: Result<(), String>, spent: Duration) {
@@ -78,6 +95,7 @@ impl Progress {
         let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bad = std::mem::take(&mut *bad);
         bad.sort_unstable();
+        let bad = (!self.is_cut.load(Ordering::Relaxed)).then_some(bad);
         let work_ns = self.work_ns.load(Ordering::Relaxed);
         // A producer that is gone needs no answer.
         let _ = self.done.tell.send(RowsDone { id: self.id, work_ns, bad });
@@ -91,7 +109,7 @@ pub(crate) struct Front {
     jobs: Sender<FrontJob>,
     done: Done,
     finished: Receiver<RowsDone>,
-    open: HashMap<JobId, Joiner>,
+    open: HashMap<JobId, (Joiner, Arc<Progress>)>,
     sample_bytes: usize,
     n_workers: u32,
 }
@@ -121,11 +139,12 @@ impl Front {
     /// The answer that a finished batch is; `None` of one that was abandoned.
     fn completed(&mut self, done: RowsDone) -> Option<Completion> {
         let RowsDone { id, work_ns, bad } = done;
-        let joiner = self.open.remove(&id)?;
+        let (joiner, _) = self.open.remove(&id)?;
         let slot = joiner.join().expect("every part is dropped before its row is done");
         // All workers share a batch.
         let work_ns = Some(work_ns / u64::from(self.n_workers.max(1)));
-        let (slot, outcome) = (slot.into_slot(), Outcome::Made { bad });
+        let outcome = bad.map_or(Outcome::NotBegun, |bad| Outcome::Made { bad });
+        let slot = slot.into_slot();
         Some(Completion { job: id, slot, outcome, work_ns })
     }
 }
@@ -152,11 +171,13 @@ impl Producer for Front {
             // One more than the rows: an empty batch is reported too, and none too early.
             left: AtomicU32::new(n_rows.saturating_add(1)),
             work_ns: AtomicU64::new(0),
+            is_revoked: AtomicBool::new(false),
+            is_cut: AtomicBool::new(false),
             bad: Mutex::new(Vec::new()),
             done: self.done.clone(),
         });
         let rows = samples.into_iter().zip(parts).collect();
-        self.open.insert(id, joiner);
+        self.open.insert(id, (joiner, Arc::clone(&progress)));
         // A reader that is gone has been reported by its thread.
         let _ = self.jobs.send(FrontJob { progress: Arc::clone(&progress), rows });
         progress.part_done();
@@ -180,14 +201,19 @@ impl Producer for Front {
         }
     }
 
-    /// Workers finish what they have begun.
-    fn revoke(&mut self, _job: JobId) -> Result<(), Lost> {
+    /// Workers finish the rows that they have begun.
+    fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
+        if let Some((_, progress)) = self.open.get(&job) {
+            progress.is_revoked.store(true, Ordering::Relaxed);
+        }
         Ok(())
     }
 
     /// A slot comes back when the last worker has dropped its part.
     fn abandon(&mut self) -> Result<(), Lost> {
-        self.open.clear();
+        for (_, progress) in self.open.drain().map(|(_, open)| open) {
+            progress.is_revoked.store(true, Ordering::Relaxed);
+        }
         Ok(())
     }
 }
@@ -205,11 +231,13 @@ mod tests {
     use super::*;
     use crate::collect::bell::bell;
     use crate::config::run::RunConfig;
-    use crate::make::worker::Worker;
+    use crate::make::chores::Chores;
+    use crate::make::worker::{Kept, Worker};
     use crate::read::reader::ReadStage;
     use crate::read::source::Source;
     use crate::read::supplied::{Supplied, SuppliedFile};
     use crate::threads::shutdown::Stop;
+    use crate::threads::times::{Ends, ThreadTimes};
 
     /// The front over the exercise's images, with its reader and two workers.
     fn subject(exercise: &Rc<Exercise>) -> produce::Subject {
@@ -227,21 +255,26 @@ mod tests {
         let (jobs_in, jobs) = bounded(FRONT_DEPTH as usize);
         let (tasks_in, tasks) = bounded(8);
         let stop = Stop::default();
+        let times = ThreadTimes::new(0);
         let stage = ReadStage {
             source: Arc::clone(&source),
             reader: bothends_io::open_reader(&Default::default()).unwrap(),
             jobs,
             tasks: tasks_in,
+            read_bytes: Arc::default(),
+            meter: times.meter(Ends::Front),
             stop: stop.clone(),
         };
         std::thread::spawn(move || stage.run());
         for _ in 0..2 {
             let worker = Worker {
                 source: Arc::clone(&source),
+                finish: None,
                 tasks: tasks.clone(),
-                scratch: Default::default(),
-                note: Vec::new(),
-                gauge: Arc::default(),
+                chores: Chores::default(),
+                kept: Kept::default(),
+                waits: Arc::default(),
+                meter: times.meter(Ends::Front),
                 stop: stop.clone(),
             };
             std::thread::spawn(move || worker.run());

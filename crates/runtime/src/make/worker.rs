@@ -1,23 +1,25 @@
-//! The worker threads of the front: from a record to a sample in its part of a slot.
+//! The worker threads of the front: from a record to a sample, finished, in its part of a slot;
+//! and whatever is left to do to batches that are made (`make/chores.rs`), which comes first.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bothends_core::ids::SampleId;
 use bothends_core::sample::SampleKey;
 use bothends_dataset::Piece;
 use bothends_io::Bytes;
-use bothends_ops::Scratch;
+use bothends_ops::{Delivery, Finish, Scratch};
+use bothends_side_index::Name;
 use bothends_slots::Part;
-use crossbeam::channel::{Receiver, RecvTimeoutError};
+use crossbeam::channel::{Receiver, select_biased};
 
-use crate::collect::stall::StallGauge;
+use crate::collect::stall::WaitClock;
+use crate::make::chores::Chores;
 use crate::make::front::Progress;
-use crate::read::side_index::Name;
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
+use crate::threads::times::Meter;
 
 /// A record that has been read, on its way to a worker.
 #[derive(Debug)]
@@ -53,10 +55,8 @@ pub(crate) enum RecordBytes {
     Own(Bytes),
     /// A part of a read that brought several records.
     Part(Arc<Bytes>, Range<usize>),
-    /// Read once more.
-    Again(Vec<u8>),
-    /// What the caller gave.
-    Asked(Vec<u8>),
+    /// Read once more, or given by the caller.
+    Given(Vec<u8>),
 }
 
 impl Deref for RecordBytes {
@@ -66,77 +66,109 @@ impl Deref for RecordBytes {
         match self {
             Self::Own(bytes) => bytes,
             Self::Part(bytes, range) => &bytes[range.clone()],
-            Self::Again(bytes) | Self::Asked(bytes) => bytes,
+            Self::Given(bytes) => bytes,
         }
     }
 }
 
-/// What one worker thread owns for one epoch.
+/// What one worker thread owns.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) source: Arc<Source>,
+    /// From the cut to the output; `None` where the cut is the output.
+    pub(crate) finish: Option<Arc<Finish>>,
     pub(crate) tasks: Receiver<Task>,
-    /// Lent for the epoch: it has grown to the largest image, and growing again in each
-    /// epoch would leave holes in memory.
-    pub(crate) scratch: Scratch,
-    /// What is known of the record being worked on.
-    pub(crate) note: Vec<u8>,
-    pub(crate) gauge: Arc<StallGauge>,
+    pub(crate) chores: Chores,
+    pub(crate) kept: Kept,
+    pub(crate) waits: Arc<WaitClock>,
+    pub(crate) meter: Meter,
     pub(crate) stop: Stop,
+}
+
+/// What a worker keeps from sample to sample.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    scratch: Scratch,
+    /// What is known of the record being worked on.
+    note: Vec<u8>,
+    /// A sample at the cut, on its way to the output.
+    cut: Vec<u8>,
 }
 
 impl Worker {
     /// The loop of a worker thread.
-    pub(crate) fn run(mut self) -> Scratch {
-        let mut scratch = std::mem::take(&mut self.scratch);
+    pub(crate) fn run(mut self) -> Kept {
+        let mut kept = std::mem::take(&mut self.kept);
         while !self.stop.is_set() {
-            match self.tasks.recv_timeout(PATIENCE) {
-                Ok(task) => self.work(task, &mut scratch),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+            // A chore holds up a batch that is made: it comes first.
+            select_biased! {
+                recv(self.chores.waiting()) -> chore => match chore {
+                    Ok(chore) => chore.run(),
+                    Err(_) => break,
+                },
+                recv(self.tasks) -> task => match task {
+                    Ok(task) => self.work(task, &mut kept),
+                    Err(_) => break,
+                },
+                default(PATIENCE) => {}
             }
+            self.meter.note();
         }
-        scratch
+        kept
     }
 
-    fn work(&mut self, task: Task, scratch: &mut Scratch) {
-        // A gauge for stall attribution; it orders nothing.
-        self.gauge.busy_workers.fetch_add(1, Ordering::Relaxed);
+    fn work(&self, task: Task, kept: &mut Kept) {
         let started = Instant::now();
         let Task { progress, row, sample, mut part, piece, record } = task;
+        if progress.is_revoked() {
+            drop(part);
+            return progress.row_left_out();
+        }
         let read = match record {
             Arrival::Read(read) => read,
-            Arrival::Asked => self.source.read(sample, piece).map(|bytes| Found {
-                bytes: RecordBytes::Asked(bytes),
-                name: self.source.name_of_supplied(sample),
-            }),
+            Arrival::Asked => match self.source.read(sample, piece) {
+                Ok(bytes) => Ok(Found {
+                    bytes: RecordBytes::Given(bytes),
+                    name: self.source.name_of_supplied(sample),
+                }),
+                Err(unmade) => Err(unmade.to_string()),
+            },
         };
         let result = read.and_then(|read| {
             let key = self.source.key(progress.epoch, sample);
-            self.make(scratch, key, (piece, &read), &mut part)
+            self.waits.decoding(|| self.make(kept, key, (piece, &read), &mut part))
         });
         // The joiner can only put the slot together once the part is gone.
         drop(part);
         progress.row_done(row, result, started.elapsed());
-        self.gauge.busy_workers.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Makes one sample, with what is known of its record; keeps what is new.
     fn make(
-        &mut self,
-        scratch: &mut Scratch,
+        &self,
+        kept: &mut Kept,
         key: SampleKey,
         (piece, read): (Piece, &Found),
         part: &mut Part,
     ) -> Result<(), String> {
+        let Kept { scratch, note, cut } = kept;
         let Found { bytes, name } = read;
         let mut record = self.source.record(key.sample, piece, bytes)?;
         let index = self.source.side_index();
-        if index.is_some_and(|index| index.look_up(*name, bytes, &mut self.note)) {
-            record.entry_points = &self.note;
+        if index.is_some_and(|index| index.look_up(*name, bytes, note)) {
+            record.entry_points = note;
         }
-        let made = self.source.pipeline.run(scratch, key, record, part);
-        made.map_err(|e| e.to_string())?;
+        let pipeline = &self.source.pipeline;
+        match &self.finish {
+            None => {
+                pipeline.run(scratch, key, record, part).map_err(|e| e.to_string())?;
+            }
+            Some(finish) => {
+                let to = Delivery { finish, cut, out: part };
+                let made = pipeline.run_to_output(scratch, key, record, to);
+                made.map_err(|e| e.to_string())?;
+            }
+        }
         let new = scratch.new_entry_points();
         if let Some(index) = index
             && !new.is_empty()

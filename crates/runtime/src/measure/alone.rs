@@ -3,13 +3,16 @@
 //! A measurement is an epoch like any other, over the same data with the same threads and
 //! transports, under `cpu` or `csd`, cut off after a stated time.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use bothends_accel::AccelConfig;
 use bothends_core::ids::{EpochIdx, Prong};
 use bothends_core::select::StrategyConfig;
+use bothends_csd::DeviceStats;
 
 use crate::error::RuntimeError;
+use crate::handover::batch::Batch;
 use crate::handover::report::EpochReport;
 use crate::runtime::host::{EpochOptions, Runtime};
 use crate::threads::process;
@@ -124,45 +127,57 @@ impl Runtime {
         counts: fn(Prong) -> bool,
     ) -> Result<Option<(Measured, EpochReport)>, RuntimeError> {
         let options = EpochOptions { strategy, ..self.options_of_measurement() };
-        let mut epoch = self.start_epoch(&options)?;
-        let began = Instant::now();
         let mut first = None;
-        let mut cpu_before = None;
-        let mut last = began;
+        let (mut cpu_before, mut cpu_after) = (None, None);
+        let mut last = Instant::now();
         let (mut n_batches, mut n_samples) = (0, 0);
-        let result = loop {
-            match epoch.next_batch() {
-                Ok(Some(batch)) => {
-                    last = Instant::now();
-                    if first.is_none() {
-                        first = Some(last);
-                        cpu_before = process::cpu_seconds();
-                    } else if counts(batch.prong) {
-                        n_samples += batch.n_valid();
-                    }
-                    n_batches += 1;
-                }
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
+        let report = self.measured_epoch(&options, &mut |began, batch| {
+            last = Instant::now();
+            cpu_after = process::cpu_seconds();
+            if first.is_none() {
+                first = Some(last);
+                cpu_before = cpu_after;
+            } else if counts(batch.prong) {
+                n_samples += batch.n_valid();
             }
+            n_batches += 1;
             let enough =
                 n_batches > LEAST_BATCHES || last - began > lasting * MOST_PATIENCE;
-            if enough && last - began > lasting {
-                break Ok(());
-            }
-        };
-        let cpu_after = process::cpu_seconds();
-        let report = self.finish_epoch(epoch);
-        self.let_devices_finish();
-        result?;
+            Ok(match enough && last - began > lasting {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
+        })?;
         let seconds = first.map_or(0.0, |first| (last - first).as_secs_f64());
-        let cpu_s = cpu_after.zip(cpu_before).map(|(after, before)| after - before);
+        let cpu_s = process::since(cpu_before, cpu_after);
         let n_samples = f64::from(n_samples);
         let measured = (seconds > 0.0 && n_samples > 0.0).then(|| Measured {
             images_per_s: n_samples / seconds,
             cpu_ms_per_image: cpu_s.map(|cpu_s| cpu_s * 1e3 / n_samples),
         });
         Ok(measured.map(|measured| (measured, report)))
+    }
+
+    /// Runs an epoch into `take`, which is told when it began, until that has enough, and leaves
+    /// the devices as it found them.
+    pub(crate) fn measured_epoch(
+        &mut self,
+        options: &EpochOptions,
+        take: &mut dyn FnMut(Instant, Batch) -> Result<ControlFlow<()>, RuntimeError>,
+    ) -> Result<EpochReport, RuntimeError> {
+        let mut epoch = self.start_epoch(options)?;
+        let began = Instant::now();
+        let taken = loop {
+            let batch = epoch.next_batch().transpose();
+            match batch.map(|batch| take(began, batch?)) {
+                Some(Ok(ControlFlow::Continue(()))) => {}
+                Some(Ok(ControlFlow::Break(()))) | None => break Ok(()),
+                Some(Err(error)) => break Err(error),
+            }
+        };
+        let report = self.finish_epoch(epoch);
+        self.let_devices_finish();
+        taken.map(|()| report)
     }
 
     /// An epoch that no measurement comes to the end of.
@@ -177,14 +192,13 @@ impl Runtime {
 
     /// Waits until no device works for the measurement any more: what is measured next would
     /// pay for it. A device that does not come to an end is left alone after a while.
-    pub(crate) fn let_devices_finish(&mut self) {
+    fn let_devices_finish(&mut self) {
         let deadline = Instant::now() + FINISH_PATIENCE;
-        for transport in self.devices.iter_mut().filter_map(|d| d.transport.as_mut()) {
-            while Instant::now() < deadline
-                && transport.stats().is_ok_and(|stats| stats.queued > 0)
-            {
-                std::thread::sleep(Duration::from_millis(10));
-            }
+        let is_busy = |stats: &DeviceStats| stats.queued > 0;
+        while Instant::now() < deadline
+            && self.device_stats().iter().flatten().any(is_busy)
+        {
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }

@@ -5,9 +5,11 @@
 //! loader that begins, and with the last one ends. What a rate means, and which one is
 //! measured next, is decided elsewhere (`bench::au`).
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use bothends_accel::{AccelConfig, Step, Usage};
+use bothends_figures::Seen;
 use serde::Serialize;
 
 use crate::error::RuntimeError;
@@ -19,28 +21,6 @@ use crate::threads::process;
 
 /// Steps at least, however long they take.
 const LEAST_STEPS: usize = 12;
-
-/// What an accelerator saw.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fed {
-    /// Steps, the first and the last included.
-    pub n_steps: u32,
-    /// Busy ÷ (busy + stall) of the steps that count; `None` for an accelerator without a
-    /// rate.
-    pub utilisation: Option<f64>,
-    /// Samples that it got in a second.
-    pub images_per_s: f64,
-    /// 99 of 100 of the steps that count waited no longer for their batch.
-    pub p99_wait_s: f64,
-    /// Processor milliseconds of this process for a sample, over the steps that count; `None`
-    /// where the kernel does not say.
-    pub cpu_ms_per_image: Option<f64>,
-    /// Processor milliseconds of the emulated devices' own processes for a sample of the whole
-    /// epoch; `None` without any.
-    pub device_cpu_ms_per_image: Option<f64>,
-    /// The most memory of this process that was seen.
-    pub peak_pss_bytes: Option<u64>,
-}
 
 /// A device of the back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,7 +47,7 @@ impl Runtime {
     pub fn connected(&self) -> Vec<Connected> {
         let devices = self.devices.iter().map(|device| Connected {
             device: device.name.clone(),
-            emulated: device.capabilities.emulated,
+            emulated: device.presence.is_emulated(),
         });
         devices.collect()
     }
@@ -81,47 +61,34 @@ impl Runtime {
         &mut self,
         accelerator: &AccelConfig,
         lasting: Duration,
-    ) -> Result<Fed, RuntimeError> {
+    ) -> Result<Seen, RuntimeError> {
         let accelerator_ns = accelerator.busy_ns(self.config.batch_size);
         let options = EpochOptions { accelerator_ns, ..self.options_of_measurement() };
         let devices_cpu_before = Used::now(self).device_process_seconds(self);
         let mut consumer = Timed::new(accelerator);
         let usage = UsageLog::begin()?;
-        let mut epoch = self.start_epoch(&options)?;
-        let began = Instant::now();
         let mut taken: Vec<Taken> = Vec::new();
-        let result = loop {
-            match epoch.next_batch() {
-                Ok(Some(batch)) => {
-                    let n_samples = batch.n_valid();
-                    let step = match consumer.take(batch) {
-                        Ok(step) => step,
-                        Err(error) => break Err(error),
-                    };
-                    let (end, cpu_s) = (Instant::now(), process::cpu_seconds());
-                    taken.push(Taken { step, n_samples, end, cpu_s });
-                }
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-            if taken.len() >= LEAST_STEPS && began.elapsed() > lasting {
-                break Ok(());
-            }
-        };
+        let fed = self.measured_epoch(&options, &mut |began, batch| {
+            let n_samples = batch.n_valid();
+            let step = consumer.take(batch)?;
+            let (end, cpu_s) = (Instant::now(), process::cpu_seconds());
+            taken.push(Taken { step, n_samples, end, cpu_s });
+            Ok(match taken.len() >= LEAST_STEPS && began.elapsed() > lasting {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
+        });
         let usage = usage.end();
-        self.finish_epoch(epoch);
-        self.let_devices_finish();
-        result?;
+        fed?;
         let devices_cpu_s =
             Used::now(self).device_process_seconds(self) - devices_cpu_before;
         let n_samples: u32 = taken.iter().map(|taken| taken.n_samples).sum();
-        let has_rate = consumer.samples_per_s().is_some();
         let steady = Steady::of(&taken);
-        Ok(Fed {
+        Ok(Seen {
             n_steps: u32::try_from(taken.len()).unwrap_or(u32::MAX),
-            utilisation: steady.usage.utilisation().filter(|_| has_rate),
+            utilisation: steady.usage.utilisation().filter(|_| accelerator_ns.is_some()),
             images_per_s: steady.images_per_s,
-            p99_wait_s: steady.p99_wait_s,
+            p99_wait_ms: steady.p99_wait_s * 1e3,
             cpu_ms_per_image: steady.cpu_ms_per_image,
             device_cpu_ms_per_image: (devices_cpu_s > 0.0 && n_samples > 0)
                 .then(|| devices_cpu_s * 1e3 / f64::from(n_samples)),
@@ -148,7 +115,7 @@ impl Steady {
         let n_samples: u32 = counted.iter().map(|taken| taken.n_samples).sum();
         let n_samples = f64::from(n_samples.max(1));
         let seconds = (last.end - first.end).as_secs_f64().max(1e-9);
-        let cpu_s = last.cpu_s.zip(first.cpu_s).map(|(last, first)| last - first);
+        let cpu_s = process::since(first.cpu_s, last.cpu_s);
         let mut waits: Vec<u64> =
             counted.iter().map(|taken| taken.step.stall_ns).collect();
         waits.sort_unstable();

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use bothends_core::ids::SampleId;
 use bothends_dataset::Format;
 use bothends_io::Folder;
 
 use crate::error::RuntimeError;
-use crate::read::source::root_and_target;
+use crate::read::source::{lens, root_and_target};
 
 /// Describes a data set, one finding per line. Lists it; reads no sample.
 ///
@@ -20,9 +19,7 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
         .map_err(|e| failed(e.to_string()))?;
     let table = &found.table;
     let n = table.n_samples();
-    let lens: Vec<u64> =
-        (0..n).map(|i| u64::from(table.extent(SampleId(i)).len)).collect();
-    let total: u64 = lens.iter().sum();
+    let total: u64 = lens(table).sum();
     let format = match found.format {
         Format::ClassFolders => "class folders",
         Format::Cifar10 => "CIFAR-10 binary batches",
@@ -37,7 +34,7 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
             "{} bytes; a sample has {} on average, {} at most",
             total,
             total.checked_div(n).unwrap_or(0),
-            lens.iter().max().unwrap_or(&0)
+            lens(table).max().unwrap_or(0)
         ),
         format!(
             "extent table: {} bytes of memory, hash {:032x}",

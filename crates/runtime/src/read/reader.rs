@@ -1,14 +1,15 @@
 //! The reader thread of the front: from a job's rows to their records, on the way to workers.
 //!
-//! It opens files, keeps as many reads on their way as the reader takes, and reads records
-//! that lie side by side together.
+//! It has files opened (`opener.rs`), keeps as many reads on their way as the reader takes, and
+//! reads records that lie side by side together.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bothends_core::ids::SampleId;
-use bothends_core::sample::Extent;
+use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::Piece;
 use bothends_io::{Bytes, OpenFile, ReadRequest, Reader};
 use bothends_slots::Part;
@@ -16,9 +17,10 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::make::front::{FrontJob, Progress};
 use crate::make::worker::{Arrival, Found, RecordBytes, Task};
-use crate::read::side_index::Name;
+use crate::read::opener::{Open, Opened, Opener};
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
+use crate::threads::times::{Meter, ThreadTimes};
 
 /// Most bytes of records that are read together because they lie side by side.
 const MOST_TOGETHER: u64 = 128 << 10;
@@ -26,13 +28,16 @@ const MOST_TOGETHER: u64 = 128 << 10;
 /// Pause between two looks at the reader while it has nothing finished.
 const READ_PATIENCE: Duration = Duration::from_millis(20);
 
-/// What the reader thread owns for one epoch.
+/// What the reader thread owns.
 #[derive(Debug)]
 pub(crate) struct ReadStage {
     pub(crate) source: Arc<Source>,
     pub(crate) reader: Box<dyn Reader>,
     pub(crate) jobs: Receiver<FrontJob>,
     pub(crate) tasks: Sender<Task>,
+    /// Bytes read from storage, for whoever asks.
+    pub(crate) read_bytes: Arc<AtomicU64>,
+    pub(crate) meter: Meter,
     pub(crate) stop: Stop,
 }
 
@@ -46,27 +51,62 @@ struct Waiting {
     piece: Piece,
 }
 
-/// A read on its way.
+/// Rows whose records one read brings: they lie in one file, without a gap.
 #[derive(Debug)]
-struct InFlight {
-    /// Whose record it brings.
-    first: (Waiting, Name),
-    /// Whose records follow that one without a gap.
-    others: Vec<(Waiting, Name)>,
+struct Together {
+    first: Waiting,
+    others: Vec<Waiting>,
 }
 
-impl InFlight {
+impl Together {
+    fn file(&self) -> FileIdx {
+        self.first.piece.extent.file
+    }
+
     fn offset(&self) -> u64 {
-        self.first.0.piece.extent.offset
+        self.first.piece.extent.offset
     }
 
     /// The offset behind its last byte.
     fn end(&self) -> u64 {
-        end_of(self.others.last().unwrap_or(&self.first).0.piece.extent)
+        end_of(self.others.last().unwrap_or(&self.first).piece.extent)
     }
 
-    fn members(self) -> impl DoubleEndedIterator<Item = (Waiting, Name)> {
+    fn members(self) -> impl Iterator<Item = Waiting> {
         std::iter::once(self.first).chain(self.others)
+    }
+}
+
+/// A read on its way: whose records it brings, and from which file.
+#[derive(Debug)]
+struct InFlight {
+    rows: Together,
+    file: Arc<OpenFile>,
+}
+
+/// What is between jobs and records.
+#[derive(Debug)]
+struct Way {
+    /// Rows that no file has been opened for.
+    queue: VecDeque<Waiting>,
+    opener: Opener<Together>,
+    /// By the tags of their requests.
+    in_flight: HashMap<u64, InFlight>,
+    next_tag: u64,
+}
+
+impl Way {
+    fn new(files: Arc<dyn Open>, times: ThreadTimes) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            opener: Opener::new(files, times),
+            in_flight: HashMap::new(),
+            next_tag: 0,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.opener.is_idle() && self.in_flight.is_empty()
     }
 }
 
@@ -75,41 +115,69 @@ fn end_of(extent: Extent) -> u64 {
     extent.offset.saturating_add(u64::from(extent.len))
 }
 
+impl Waiting {
+    /// Nobody wants its batch any more.
+    fn leave_out(self) {
+        let Self { progress, part, .. } = self;
+        // The joiner can only put the slot together once the part is gone.
+        drop(part);
+        progress.row_left_out();
+    }
+}
+
+/// One read for `first` and those behind it whose records follow on its own.
+fn together(first: Waiting, queue: &mut VecDeque<Waiting>) -> Together {
+    let mut rows = Together { first, others: Vec::new() };
+    while let Some(next) = queue.front() {
+        let next = next.piece.extent;
+        let follows = next.file == rows.file()
+            && next.offset == rows.end()
+            && end_of(next) - rows.offset() <= MOST_TOGETHER;
+        if !follows {
+            break;
+        }
+        rows.others.extend(queue.pop_front());
+    }
+    rows
+}
+
 impl ReadStage {
-    /// The loop of the reader thread. Returns the reader for the next epoch.
-    pub(crate) fn run(mut self) -> Box<dyn Reader> {
-        let mut queue = VecDeque::new();
-        let mut in_flight = HashMap::new();
-        let mut next_tag = 0;
+    /// The loop of the reader thread.
+    pub(crate) fn run(mut self) {
+        let files = Arc::clone(&self.source) as Arc<dyn Open>;
+        let mut way = Way::new(files, self.meter.times());
         while !self.stop.is_set() {
-            if queue.is_empty() && in_flight.is_empty() {
+            if way.is_empty() {
                 match self.jobs.recv_timeout(PATIENCE) {
-                    Ok(job) => self.unpack(job, &mut queue),
+                    Ok(job) => self.unpack(job, &mut way.queue),
                     Err(RecvTimeoutError::Timeout) => continue,
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
             while let Ok(job) = self.jobs.try_recv() {
-                self.unpack(job, &mut queue);
+                self.unpack(job, &mut way.queue);
             }
-            self.submit(&mut queue, &mut in_flight, &mut next_tag);
-            if in_flight.is_empty() {
+            self.submit(&mut way);
+            self.meter.note();
+            if way.in_flight.is_empty() {
+                // Nothing can be read before a file is open.
+                way.opener.wait(READ_PATIENCE);
                 continue;
             }
             let Some(done) = self.reader.poll(READ_PATIENCE) else { continue };
-            let Some(read) = in_flight.remove(&done.tag) else { continue };
+            self.read_bytes.store(self.reader.bytes_read(), Ordering::Relaxed);
+            let Some(read) = way.in_flight.remove(&done.tag) else { continue };
             match done.result {
                 Ok(bytes) => self.arrived(read, bytes),
                 Err(error) => self.failed(read, &error.to_string()),
             }
         }
-        while !in_flight.is_empty() {
+        while !way.in_flight.is_empty() {
             match self.reader.poll(PATIENCE) {
-                Some(done) => drop(in_flight.remove(&done.tag)),
+                Some(done) => drop(way.in_flight.remove(&done.tag)),
                 None => break,
             }
         }
-        self.reader
     }
 
     fn unpack(&self, job: FrontJob, queue: &mut VecDeque<Waiting>) {
@@ -124,92 +192,90 @@ impl ReadStage {
         queue.make_contiguous()[before..].sort_by_key(place);
     }
 
-    fn submit(
-        &mut self,
-        queue: &mut VecDeque<Waiting>,
-        in_flight: &mut HashMap<u64, InFlight>,
-        next_tag: &mut u64,
-    ) {
+    fn submit(&mut self, way: &mut Way) {
         while self.reader.in_flight() < self.reader.depth() {
-            let Some(first) = queue.pop_front() else { return };
+            let Some((rows, opened)) = self.next_open(way) else { return };
+            let file = match opened {
+                Ok(file) => file,
+                Err(why) => {
+                    for row in rows.members() {
+                        self.pass_on(row, Arrival::Read(Err(why.clone())));
+                    }
+                    continue;
+                }
+            };
+            let (offset, tag) = (rows.offset(), way.next_tag);
+            let len = u32::try_from(rows.end() - offset).unwrap_or(u32::MAX);
+            let request = ReadRequest { file: Arc::clone(&file), offset, len, tag };
+            if self.reader.submit(request).is_err() {
+                way.opener.put_back(rows, Ok(file));
+                return;
+            }
+            way.next_tag += 1;
+            way.in_flight.insert(tag, InFlight { rows, file });
+        }
+    }
+
+    /// The next rows whose file is open, or cannot be opened; `None` when there are none yet.
+    fn next_open(&self, way: &mut Way) -> Option<(Together, Opened)> {
+        loop {
+            if let Some(open) = way.opener.next() {
+                return Some(open);
+            }
+            if way.opener.is_full() {
+                return None;
+            }
+            let first = way.queue.pop_front()?;
+            if first.progress.is_revoked() {
+                first.leave_out();
+                continue;
+            }
             if self.source.records().is_some() {
                 self.pass_on(first, Arrival::Asked);
                 continue;
             }
-            let file = match self.source.open_file(first.piece.extent.file) {
-                Ok(file) => file,
-                Err(why) => {
-                    self.pass_on(first, Arrival::Read(Err(why)));
-                    continue;
-                }
-            };
-            let read = self.together(first, &file, queue);
-            let len = u32::try_from(read.end() - read.offset()).unwrap_or(u32::MAX);
-            let tag = *next_tag;
-            let request = ReadRequest { file, offset: read.offset(), len, tag };
-            if self.reader.submit(request).is_err() {
-                read.members().rev().for_each(|(w, _)| queue.push_front(w));
-                return;
-            }
-            *next_tag += 1;
-            in_flight.insert(tag, read);
-        }
-    }
-
-    /// One read for `first` and those behind it whose records follow on its own.
-    fn together(
-        &self,
-        first: Waiting,
-        file: &OpenFile,
-        queue: &mut VecDeque<Waiting>,
-    ) -> InFlight {
-        let name = self.source.name(first.sample, file);
-        let mut read = InFlight { first: (first, name), others: Vec::new() };
-        while let Some(next) = queue.front() {
-            let next = next.piece.extent;
-            let follows = next.file == read.first.0.piece.extent.file
-                && next.offset == read.end()
-                && end_of(next) - read.offset() <= MOST_TOGETHER;
-            if !follows {
-                break;
-            }
-            if let Some(next) = queue.pop_front() {
-                let name = self.source.name(next.sample, file);
-                read.others.push((next, name));
+            let rows = together(first, &mut way.queue);
+            if let Some(open) = way.opener.open(rows.file(), rows) {
+                return Some(open);
             }
         }
-        read
     }
 
     /// Passes on what a read brought.
-    fn arrived(&self, read: InFlight, bytes: Bytes) {
-        if read.others.is_empty() {
-            let (waiting, name) = read.first;
-            let found = Found { bytes: RecordBytes::Own(bytes), name };
-            return self.pass_on(waiting, Arrival::Read(Ok(found)));
+    fn arrived(&self, InFlight { rows, file }: InFlight, bytes: Bytes) {
+        let name = |row: &Waiting| self.source.name(row.sample, &file);
+        if rows.others.is_empty() {
+            let (row, bytes) = (rows.first, RecordBytes::Own(bytes));
+            let found = Found { bytes, name: name(&row) };
+            return self.pass_on(row, Arrival::Read(Ok(found)));
         }
-        let (offset, bytes) = (read.offset(), Arc::new(bytes));
-        for (waiting, name) in read.members() {
-            let extent = waiting.piece.extent;
+        let (offset, bytes) = (rows.offset(), Arc::new(bytes));
+        for row in rows.members() {
+            let extent = row.piece.extent;
             let start = usize::try_from(extent.offset - offset).unwrap_or(0);
             let range = start..start + extent.len as usize;
             let bytes = RecordBytes::Part(Arc::clone(&bytes), range);
-            self.pass_on(waiting, Arrival::Read(Ok(Found { bytes, name })));
+            let found = Found { bytes, name: name(&row) };
+            self.pass_on(row, Arrival::Read(Ok(found)));
         }
     }
 
     /// Of records that were read together nobody knows which is to blame: each is read once
     /// more, alone.
-    fn failed(&self, read: InFlight, why: &str) {
-        let is_one = read.others.is_empty();
-        for (waiting, name) in read.members() {
+    fn failed(&self, InFlight { rows, file }: InFlight, why: &str) {
+        let is_one = rows.others.is_empty();
+        for row in rows.members() {
             let again = match is_one {
                 true => Err(why.to_owned()),
-                false => self.source.read(waiting.sample, waiting.piece),
+                false => {
+                    let read = self.source.read(row.sample, row.piece);
+                    read.map_err(|unmade| unmade.to_string())
+                }
             };
+            let name = self.source.name(row.sample, &file);
             let found =
-                again.map(|bytes| Found { bytes: RecordBytes::Again(bytes), name });
-            self.pass_on(waiting, Arrival::Read(found));
+                again.map(|bytes| Found { bytes: RecordBytes::Given(bytes), name });
+            self.pass_on(row, Arrival::Read(found));
         }
     }
 

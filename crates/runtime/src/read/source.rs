@@ -3,30 +3,32 @@
 //! Shared by every thread of the host; nothing in it changes after it was opened. Sample ids
 //! run over the repeated data set; a record is found by the id modulo the number of samples.
 
-use std::fs::File;
-use std::io::ErrorKind;
+use std::fmt;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bothends_core::blocks::Blocks;
 use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
-use bothends_dataset::side_index::stamp;
 use bothends_dataset::store::original_names;
-use bothends_dataset::{Format, Found, Piece, Table};
-use bothends_io::Folder;
-use bothends_io::{Direct, Files, OpenFile};
+use bothends_dataset::{Format, Piece, Table};
+use bothends_io::{Direct, Files, Folder, OpenFile, is_of_machine, open_regular};
 use bothends_ops::Pipeline;
+use bothends_side_index::{Beside, Cache, Name, Place, SideIndex};
+use bothends_slots::available_bytes;
 
-use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
-use crate::error::RuntimeError;
-use crate::measure::machine::available_memory_bytes;
-use crate::read::side_index::{Name, Place, SideIndex};
+use crate::config::run::{MemoryBudget, PageCacheUse, RunConfig, SideIndexUse};
+use crate::error::{MACHINE_PATIENCE, RuntimeError};
+use crate::read::opener::{Open, Opened};
 use crate::read::supplied::{self, Records};
+use crate::threads::ulimits::files_to_keep_open;
 
-/// Files that stay open.
-const MOST_OPEN: usize = 64;
+/// The pause behind the first attempt; each later one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the records of a shard begin, and their original files.
 type Names = Vec<(u64, String)>;
@@ -39,10 +41,8 @@ pub struct Source {
     pub(crate) table: Arc<Table>,
     /// Who gives the records, where they lie in no file.
     records: Option<Arc<dyn Records>>,
-    /// One line for the user when the data were read in a way that may surprise.
-    pub(crate) note: Option<&'static str>,
-    /// Files that belong to no sample.
-    pub(crate) n_ignored: u64,
+    /// One line for the user for each way in which the data are read that may surprise.
+    notes: Vec<String>,
     pub(crate) pipeline: Pipeline,
     pub(crate) seed: u64,
     side_index: Option<SideIndex>,
@@ -57,30 +57,40 @@ impl Source {
     /// Lists the data and fits the recipe to it. Blocks on the file system.
     pub(crate) fn open(config: &RunConfig) -> Result<Self, RuntimeError> {
         let failed = |why: String| RuntimeError::Data { path: config.data.clone(), why };
-        let (root, found) = find(config).map_err(failed)?;
-        let shape = found.table.record_shape().map_err(|e| failed(e.to_string()))?;
+        let (root, table, format, note) = find(config).map_err(failed)?;
+        let shape = table.record_shape().map_err(|e| failed(e.to_string()))?;
         let views = config.recipe.views(shape)?;
         let pipeline = Pipeline::new(&config.recipe, views);
-        let table = found.table;
+        let pipeline = match config.memory {
+            MemoryBudget::Total(bytes) => pipeline.with_decode_bytes(bytes as u64),
+            MemoryBudget::Auto | MemoryBudget::Slots(_) => pipeline,
+        };
         let records = config.supplied.as_ref().and_then(|given| given.records.clone());
         let n_samples = table.n_samples();
+        // What the caller gives lies in no file.
+        let n_files = if records.is_none() { table.n_files() } else { 0 };
+        let (depth, n_devices) = (config.read.depth, config.devices.len());
+        let kept_open = files_to_keep_open(n_files, depth, n_devices)?;
         let side_index_place = Place {
             data: &root,
             is_folder: records.is_none(),
-            wanted: config.read.side_index,
+            beside: match config.read.side_index {
+                SideIndexUse::Beside => Beside::Written,
+                SideIndexUse::Auto | SideIndexUse::Off => Beside::Read,
+            },
+            cache: Cache::of_user(),
         };
         let is_indexed = config.read.side_index != SideIndexUse::Off
             && table.encoding() == Encoding::Image
-            && found.format != Format::Store;
+            && format != Format::Store;
         Ok(Self {
             side_index: is_indexed.then(|| SideIndex::open(side_index_place)),
             records,
-            files: Files::new(&root, MOST_OPEN, direct(config.read.page_cache, &table)),
+            files: Files::new(&root, kept_open.n, direct(config.read.page_cache, &table)),
             root,
-            format: found.format,
+            format,
             names: Mutex::default(),
-            note: found.note,
-            n_ignored: found.n_ignored,
+            notes: note.map(str::to_owned).into_iter().chain(kept_open.note).collect(),
             table,
             pipeline,
             seed: config.seed,
@@ -100,16 +110,10 @@ impl Source {
         self.n_ids
     }
 
-    /// One line for the user about how the data were read, where that may surprise.
+    /// One line for the user for each way in which the data are read that may surprise.
     #[must_use]
-    pub fn note(&self) -> Option<&'static str> {
-        self.note
-    }
-
-    /// Files below the data path that belong to no sample.
-    #[must_use]
-    pub fn n_ignored(&self) -> u64 {
-        self.n_ignored
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// What is read for the sample of `key`.
@@ -144,8 +148,7 @@ impl Source {
 
     /// What the side index knows a record by; `file` is the one it lies in.
     pub(crate) fn name(&self, sample: SampleId, file: &OpenFile) -> Name {
-        let (len, modified_ns) = file.age();
-        Name { key: self.table.index_key(sample), stamp: stamp(len, modified_ns) }
+        Name::new(self.table.index_key(sample), file.age())
     }
 
     /// Whether the host reads through the page cache.
@@ -177,39 +180,101 @@ impl Source {
         }
     }
 
-    pub(crate) fn open_file(&self, file: FileIdx) -> Result<Arc<OpenFile>, String> {
-        self.files.open(file, || self.table.file_path(file)).map_err(|e| e.to_string())
-    }
-
     /// Who gives the records, where they lie in no file.
     pub(crate) fn records(&self) -> Option<&dyn Records> {
         self.records.as_deref()
     }
 
-    /// The side index's name of a record that lies in no file: its bytes are compared anyway.
+    /// The side index's name of a record that lies in no file.
     pub(crate) fn name_of_supplied(&self, sample: SampleId) -> Name {
-        Name { key: self.table.index_key(sample), stamp: 0 }
+        Name::without_file(self.table.index_key(sample))
     }
 
     /// Reads a piece of a sample on the calling thread: the rare way, for samples that are
     /// made once more.
-    pub(crate) fn read(&self, sample: SampleId, piece: Piece) -> Result<Vec<u8>, String> {
+    ///
+    /// # Errors
+    /// [`Unmade`]; whatever it is, it is told at once.
+    pub(crate) fn read(&self, sample: SampleId, piece: Piece) -> Result<Vec<u8>, Unmade> {
         match &self.records {
-            Some(records) => records.read(sample.0 % self.n_samples()),
+            Some(records) => {
+                records.read(sample.0 % self.n_samples()).map_err(Unmade::Bad)
+            }
             None => self.read_extent(piece.extent),
         }
     }
 
-    fn read_extent(&self, extent: Extent) -> Result<Vec<u8>, String> {
+    /// As [`Self::read`], with more attempts while it is the machine that fails: where that lasts,
+    /// the run ends, and it must not for a moment's want of memory.
+    ///
+    /// # Errors
+    /// [`Unmade`]: what the machine says, after [`MACHINE_PATIENCE`].
+    pub(crate) fn read_patiently(
+        &self,
+        sample: SampleId,
+        piece: Piece,
+    ) -> Result<Vec<u8>, Unmade> {
+        let deadline = Instant::now() + MACHINE_PATIENCE;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.read(sample, piece) {
+                Err(Unmade::Machine { .. }) if Instant::now() + pause < deadline => {
+                    // Should it be open files that are missing: these are ours.
+                    self.files.close();
+                    thread::sleep(pause);
+                    pause *= 2;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn read_extent(&self, extent: Extent) -> Result<Vec<u8>, Unmade> {
         let path = self.root.join(self.table.file_path(extent.file));
         let mut bytes = vec![0; extent.len as usize];
-        File::open(&path)
-            .and_then(|file| file.read_exact_at(&mut bytes, extent.offset))
-            .map_err(|e| match e.kind() == ErrorKind::UnexpectedEof {
-                true => "its file ends before it does".to_owned(),
-                false => format!("it cannot be read ({e})"),
-            })?;
-        Ok(bytes)
+        let read = open_regular(&path)
+            .and_then(|file| file.read_exact_at(&mut bytes, extent.offset));
+        match read {
+            Ok(()) => Ok(bytes),
+            Err(source) if is_of_machine(&source) => {
+                Err(Unmade::Machine { path, source })
+            }
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Err(Unmade::Bad("its file ends before it does".to_owned()))
+            }
+            Err(error) => Err(Unmade::Bad(format!("it cannot be read ({error})"))),
+        }
+    }
+}
+
+/// Why there is no sample.
+#[derive(Debug)]
+pub(crate) enum Unmade {
+    /// It cannot be read or decoded, whoever tries: the bad-sample policy says what to do.
+    Bad(String),
+    /// The machine failed: nothing is known of the sample, and no policy makes up for it.
+    Machine { path: PathBuf, source: io::Error },
+}
+
+/// One line, for a worker whose row is made again.
+impl fmt::Display for Unmade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bad(why) => f.write_str(why),
+            Self::Machine { path, source } => {
+                write!(f, "`{}` cannot be read ({source})", path.display())
+            }
+        }
+    }
+}
+
+impl Open for Source {
+    fn known(&self, file: FileIdx) -> Option<Arc<OpenFile>> {
+        self.files.opened(file)
+    }
+
+    fn open(&self, file: FileIdx) -> Opened {
+        self.files.open(file, || self.table.file_path(file)).map_err(|e| e.to_string())
     }
 }
 
@@ -219,11 +284,9 @@ fn direct(wanted: PageCacheUse, table: &Table) -> Direct {
         PageCacheUse::Through => true,
         PageCacheUse::Past => false,
         PageCacheUse::Auto => {
-            let most = available_memory_bytes().map_or(0, |bytes| bytes / 2);
-            let lens = (0..table.n_samples())
-                .map(|sample| u64::from(table.extent(SampleId(sample)).len));
+            let most = available_bytes().map_or(0, |bytes| bytes / 2);
             // As far as it takes to know.
-            let mut sums = lens.scan(0_u64, |sum, len| {
+            let mut sums = lens(table).scan(0_u64, |sum, len| {
                 *sum += len;
                 Some(*sum)
             });
@@ -233,48 +296,38 @@ fn direct(wanted: PageCacheUse, table: &Table) -> Direct {
     if goes_through { Direct::Off } else { Direct::Auto }
 }
 
-/// The samples of a run, with the folder that their files lie in. What devices are told is
-/// limited too: an id means the same record everywhere.
-fn find(config: &RunConfig) -> Result<(PathBuf, Listed), String> {
+/// The samples of a run: the folder that their files lie in, and what was found there. What
+/// devices are told is limited too: an id means the same record everywhere.
+fn find(config: &RunConfig) -> Result<Listed, String> {
     if let Some(supplied) = &config.supplied {
         let table = match config.limit {
             None => Arc::clone(&supplied.table),
             Some(limit) => Arc::new(Table::clone(&supplied.table).first(limit)),
         };
-        let (format, n_ignored, note) = (Format::List, 0, None);
-        return Ok((config.data.clone(), Listed { table, format, n_ignored, note }));
+        return Ok((config.data.clone(), table, Format::List, None));
     }
     let (root, target) = root_and_target(&config.data)?;
     let found = bothends_dataset::find(&Folder(root.clone()), &target)
         .map_err(|e| e.to_string())?;
-    let Found { table, format, n_ignored, note } = found;
-    let table = Arc::new(table.first(config.limit.unwrap_or(u64::MAX)));
-    Ok((root, Listed { table, format, n_ignored, note }))
+    let table = Arc::new(found.table.first(config.limit.unwrap_or(u64::MAX)));
+    Ok((root, table, found.format, found.note))
 }
 
-/// A data set that was found or supplied.
-struct Listed {
-    table: Arc<Table>,
-    format: Format,
-    n_ignored: u64,
-    note: Option<&'static str>,
+/// Root, table, format, and one line where the format may surprise.
+type Listed = (PathBuf, Arc<Table>, Format, Option<&'static str>);
+
+/// Bytes of each sample as they lie in storage.
+pub(crate) fn lens(table: &Table) -> impl Iterator<Item = u64> + '_ {
+    (0..table.n_samples()).map(|sample| u64::from(table.extent(SampleId(sample)).len))
 }
 
 /// A folder is its own root; a file is a target in its folder.
 pub(crate) fn root_and_target(path: &Path) -> Result<(PathBuf, String), String> {
-    let found = std::fs::metadata(path).map_err(|e| {
-        let is_missing = e.kind() == ErrorKind::NotFound;
-        if is_missing {
-            "no such file or folder; check the path".to_owned()
-        } else {
-            e.to_string()
+    match Folder::around(path) {
+        Ok((Folder(root), target)) => Ok((root, target)),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            Err("no such file or folder; check the path".to_owned())
         }
-    })?;
-    if found.is_dir() {
-        return Ok((path.to_owned(), String::new()));
+        Err(e) => Err(e.to_string()),
     }
-    let name =
-        path.file_name().and_then(|name| name.to_str()).ok_or("its name is not text")?;
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-    Ok((parent.unwrap_or(Path::new(".")).to_owned(), name.to_owned()))
 }

@@ -1,5 +1,6 @@
 //! Samples that the caller lists, in the place of a data set that is found at a path: files,
-//! parts of files, or bytes that it gives when asked.
+//! parts of files, or bytes that it gives when asked; and its decoder for records that `ops`
+//! refuses, damaged images and formats that it does not read.
 //!
 //! Files become extents of a table like any other: devices, side index and resuming know no
 //! difference. Bytes that are asked for stay with the host.
@@ -24,6 +25,19 @@ pub trait Records: Send + Sync + fmt::Debug {
     /// One line: why there are no bytes. The sample is then a bad one (`on_bad`).
     fn read(&self, sample: u64) -> Result<Vec<u8>, String>;
 }
+
+/// Decodes what `ops` does not. Called by the feed, with one record at a time; a call may take
+/// long, and holds up the batch that the record is in.
+pub trait Redecode: Send + Sync + fmt::Debug {
+    /// The record's image as a PNG of its pixels: RGB, 8 bits.
+    ///
+    /// # Errors
+    /// One line: why there is no image. The sample is then a bad one (`on_bad`).
+    fn redecode(&self, record: &[u8]) -> Result<Vec<u8>, String>;
+}
+
+/// The caller's decoder, shared by whoever makes samples again.
+pub type Redecoder = Arc<dyn Redecode>;
 
 /// The samples of a run, as its caller lists them. Clones share them.
 #[derive(Debug, Clone)]

@@ -3,14 +3,16 @@
 //! What the state holds and when it may be used is `core::resume`'s; this module only knows
 //! files and which batches the consumer got.
 
-use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::time::Instant;
 
 use bothends_core::ids::{BatchIdx, EpochIdx};
 use bothends_core::order::{Order, OrderMark};
-use bothends_core::resume::{Resume, RunIdentity};
+use bothends_core::resume::{Resume, RunIdentity, UNCHECKED_NOTE};
+use bothends_io::{open_regular, write_beside};
 
+use crate::config::drive::{CheckpointEvery, DriveConfig};
 use crate::error::RuntimeError;
 use crate::run::digests::Digests;
 use crate::runtime::host::{EpochOptions, Runtime};
@@ -59,6 +61,37 @@ impl Consumed {
     }
 }
 
+/// When the state is to be written next while an epoch runs.
+#[derive(Debug)]
+pub(crate) struct NextSave {
+    every: Option<CheckpointEvery>,
+    last: Instant,
+    n_batches: u32,
+    /// The last time failed, which has been said.
+    pub(crate) has_failed: bool,
+}
+
+impl NextSave {
+    pub(crate) fn new(how: &DriveConfig) -> Self {
+        let every = how.checkpoint_every.filter(|_| how.checkpoint.is_some());
+        Self { every, last: Instant::now(), n_batches: 0, has_failed: false }
+    }
+
+    /// A batch was consumed; whether it is due now.
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.n_batches += 1;
+        let is_due = match self.every {
+            None => false,
+            Some(CheckpointEvery::Batches(n)) => self.n_batches >= n,
+            Some(CheckpointEvery::Time(time)) => self.last.elapsed() >= time,
+        };
+        if is_due {
+            (self.last, self.n_batches) = (Instant::now(), 0);
+        }
+        is_due
+    }
+}
+
 /// Where an epoch begins or goes on.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -80,21 +113,11 @@ impl Place {
     }
 }
 
-/// What a resumed run starts from.
-#[derive(Debug)]
-pub(crate) struct Resumed {
-    pub(crate) epoch: EpochIdx,
-    pub(crate) start: u64,
-    pub(crate) done: Vec<(u32, u32)>,
-    /// The supplied order that the state was saved in.
-    pub(crate) order: Option<OrderMark>,
-    pub(crate) digests: Digests,
-}
-
 /// What identifies this run.
-fn identity(runtime: &Runtime) -> RunIdentity {
+fn identity(runtime: &Runtime) -> Result<RunIdentity, RuntimeError> {
     let config = &runtime.config;
-    RunIdentity {
+    let plan = runtime.plan(&runtime.options(EpochIdx(0)))?;
+    Ok(RunIdentity {
         seed: config.seed,
         recipe_hash: config.recipe.hash(),
         manifest_hash: runtime.source.table.hash(),
@@ -104,7 +127,8 @@ fn identity(runtime: &Runtime) -> RunIdentity {
         last: config.rank.last,
         world: config.rank.world,
         strategy: config.strategy.name().to_owned(),
-    }
+        plan: Some(plan.config().fingerprint()),
+    })
 }
 
 /// Where an epoch's consumers are, each of which has taken as many batches as the others.
@@ -121,14 +145,18 @@ pub(crate) fn state(
     };
     let order = options.order.as_deref().map(Order::mark);
     let place = Place { epoch: options.epoch, position, done, order };
-    Ok(at(runtime, place, digests))
+    at(runtime, place, digests)
 }
 
 /// The state of a run that is to go on at `place`.
-pub(crate) fn at(runtime: &Runtime, place: Place, digests: &Digests) -> Resume {
+pub(crate) fn at(
+    runtime: &Runtime,
+    place: Place,
+    digests: &Digests,
+) -> Result<Resume, RuntimeError> {
     let Place { epoch, position, done, order } = place;
-    Resume {
-        run: identity(runtime),
+    Ok(Resume {
+        run: identity(runtime)?,
         epoch,
         position,
         done,
@@ -136,53 +164,68 @@ pub(crate) fn at(runtime: &Runtime, place: Place, digests: &Digests) -> Resume {
         n_delivered: digests.n_samples,
         stream: digests.stream.clone(),
         content: digests.content,
-    }
+    })
 }
 
 /// Writes a state beside its place and renames it, so that a reader sees the old state or
 /// the new one.
 pub(crate) fn save(path: &Path, resume: &Resume) -> Result<(), RuntimeError> {
-    write_whole(path, resume.to_json().as_bytes())
-        .map_err(|e| RuntimeError::Checkpoint { path: path.to_owned(), source: e })
-}
-
-fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));
-    let mut file = fs::File::create(&beside)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    let renamed = written.and_then(|()| fs::rename(&beside, path));
-    if renamed.is_err() {
-        // What could not become the state is litter; the first error is the one to tell.
-        let _ = fs::remove_file(&beside);
-    }
-    renamed
+    write_beside(beside.as_ref(), path, |mut file| {
+        file.write_all(resume.to_json().as_bytes())?;
+        file.sync_all()
+    })
+    .map_err(|e| RuntimeError::Checkpoint { path: path.to_owned(), source: e })
+}
+
+/// A state that this run may go on from.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) place: Place,
+    /// The digests until there.
+    pub(crate) digests: Digests,
+    /// What the user should know about it.
+    pub(crate) note: Option<&'static str>,
 }
 
 /// Reads a state and makes sure that it belongs to this run.
-pub(crate) fn load(path: &Path, runtime: &Runtime) -> Result<Resumed, RuntimeError> {
-    let text = fs::read_to_string(path).map_err(|e| RuntimeError::CannotResume {
+pub(crate) fn load(path: &Path, runtime: &Runtime) -> Result<Loaded, RuntimeError> {
+    // A pipe would be waited for without end.
+    let read = open_regular(path).and_then(std::io::read_to_string);
+    let text = read.map_err(|e| RuntimeError::CannotResume {
         why: format!("the state {} cannot be read ({e})", path.display()),
     })?;
     resumed(&text, runtime)
 }
 
 /// A state's meaning for this run.
-pub(crate) fn resumed(json: &str, runtime: &Runtime) -> Result<Resumed, RuntimeError> {
+pub(crate) fn resumed(json: &str, runtime: &Runtime) -> Result<Loaded, RuntimeError> {
     let resume = Resume::from_json(json)?;
-    resume.check(&identity(runtime))?;
-    let digests = Digests {
-        stream: resume.stream,
-        content: resume.content,
-        n_samples: resume.n_delivered,
-    };
-    Ok(Resumed {
-        epoch: resume.epoch,
-        start: resume.position,
-        done: resume.done,
-        order: resume.order,
-        digests,
-    })
+    resume.check(&identity(runtime)?)?;
+    let note = (!resume.is_checked()).then_some(UNCHECKED_NOTE);
+    let Resume { epoch, position, done, order, stream, content, n_delivered, .. } =
+        resume;
+    let digests = Digests { stream, content, n_samples: n_delivered };
+    let place = Place { epoch, position, done, order };
+    Ok(Loaded { place, digests, note })
+}
+
+/// Whether the batches that are said to be delivered are of a plan of `n_batches`.
+pub(crate) fn check_done(
+    done: &[(u32, u32)],
+    n_batches: u32,
+) -> Result<(), RuntimeError> {
+    match done.last() {
+        Some(&(_, end)) if end > n_batches => Err(RuntimeError::CannotResume {
+            why: format!(
+                "the state says that batch {} was delivered and what is planned has \
+                 {n_batches}; use an older checkpoint, and as many consumers as it had",
+                end - 1
+            ),
+        }),
+        Some(_) | None => Ok(()),
+    }
 }
 
 #[cfg(test)]

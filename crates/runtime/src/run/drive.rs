@@ -8,30 +8,34 @@ use std::time::{Duration, Instant};
 
 use bothends_accel::Usage;
 use bothends_core::ids::{EpochIdx, Prong};
+use bothends_core::one_line;
 use bothends_core::resume::check_order;
 use bothends_figures::{
-    AcceleratorResult, Alone, BackResult, Bytes, Cpu, EpochResult, FrontResult, Memory,
-    RunResult, Stall, UsageSample,
+    AcceleratorResult, Alone, BackResult, Bytes, Counted, Cpu, EpochResult, FrontResult,
+    Memory, RunResult, Stall, UsageSample,
 };
 
 use crate::collect::log::EventLog;
-use crate::config::drive::{Digesting, DriveConfig};
+use crate::config::drive::DriveConfig;
 use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
 use crate::handover::consumer::{Consumer, Timed};
 use crate::handover::deal::Deal;
+use crate::handover::epoch::Polled;
 use crate::handover::loader::Loader;
 use crate::handover::report::EpochReport;
-use crate::run::checkpoint;
+use crate::run::checkpoint::{self, Loaded, NextSave, Place};
 use crate::run::digests::Digests;
-use crate::run::energy::{Counted, Metering, Meters, Used, devices_say};
+use crate::run::energy::{Amounts, Metering, Meters, Used, devices_say};
 use crate::run::observer::{Ended, Observer, Progress};
 use crate::run::settings::settings;
 use crate::run::usage::{UsageLog, byte_seconds};
 use crate::runtime::host::{EpochOptions, Runtime};
 use crate::threads::process;
+use crate::threads::shutdown::PATIENCE;
 
-/// Runs everything. Blocks until the run is over. What happened when is told to `observer` and
+/// Runs everything. Blocks until the run is over, or [`DriveConfig::stop`] asked for its end
+/// and the step at hand is done. What happened when is told to `observer` and
 /// then forgotten, epoch by epoch: a run of any length needs no more memory than its figures.
 ///
 /// # Errors
@@ -42,10 +46,15 @@ pub fn drive(
     observer: &mut dyn Observer,
 ) -> Result<RunResult, RuntimeError> {
     if let Some(note) = loader.note() {
-        observer.note(note);
+        observer.note(&note);
     }
     let meters = Meters::open(&how.energy)?;
     let alone = prepare(loader.runtime_mut(), how, observer)?;
+    // Strategies that are compared need not have one.
+    let note = loader.runtime().horizon_note().filter(|_| how.compare.is_empty());
+    if let Some(note) = note {
+        observer.note(&note);
+    }
     let metering = meters.begin(loader.runtime_mut(), &how.energy, observer)?;
     let mut run = Run {
         loader,
@@ -58,8 +67,12 @@ pub fn drive(
         memory_byte_s: Some(0.0),
     };
     let cpu_before = process::cpu_seconds();
-    for options in run.plan_epochs()? {
-        if run.epoch(&options, observer)? == Went::Stopped {
+    let epochs = run.plan_epochs(observer)?;
+    for (nth, options) in epochs.iter().enumerate() {
+        // Strategies that are compared shall have nothing of each other.
+        let next = epochs.get(nth + 1).filter(|_| how.compare.is_empty());
+        let next = next.and_then(|next| options.next().filter(|o| o.are(next)));
+        if how.stop.is_asked() || run.epoch(options, next, observer)? == Went::Stopped {
             break;
         }
     }
@@ -85,6 +98,7 @@ fn prepare(
     if !runtime.config.devices.is_empty() {
         observer.phase("connecting the devices");
         runtime.connect_devices(alone.front_images_per_s)?;
+        tell_notes(runtime, observer);
         if let Some(lasting) = how.measure {
             observer.phase("measuring the devices alone");
             alone.back_images_per_s =
@@ -117,19 +131,24 @@ enum Went {
 /// What the consumer saw of one epoch.
 struct Seen {
     began: Instant,
+    /// From then to the end of the last step; 0 while it runs.
+    seconds: f64,
     first_batch_s: f64,
     /// Made by the host, made by devices.
     samples: [u64; 2],
     front: u32,
     back: u32,
     usage: Usage,
-    /// Time between receiving a batch and giving it to the accelerator.
-    own_work: Duration,
+    /// Time in the accelerator's steps.
+    in_steps: Duration,
 }
 
 impl Run<'_> {
     /// Which epochs, each with its options.
-    fn plan_epochs(&mut self) -> Result<Vec<EpochOptions>, RuntimeError> {
+    fn plan_epochs(
+        &mut self,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<EpochOptions>, RuntimeError> {
         let runtime = self.loader.runtime();
         let accelerator_ns = self.how.accelerator.busy_ns(runtime.config.batch_size);
         let options = |epoch: u32| EpochOptions {
@@ -143,87 +162,119 @@ impl Run<'_> {
         let Some(path) = &self.how.resume else {
             return Ok((0..self.how.epochs).map(options).collect());
         };
-        let resumed = checkpoint::load(path, runtime)?;
-        check_order(resumed.order, None)?;
-        let first = EpochOptions {
-            start: resumed.start,
-            done: resumed.done,
-            ..options(resumed.epoch.0)
-        };
-        let later = (resumed.epoch.0.saturating_add(1)..self.how.epochs).map(options);
+        let Loaded { place, digests, note } = checkpoint::load(path, runtime)?;
+        let Place { epoch, position, done, order } = place;
+        check_order(order, None)?;
+        if epoch.0 >= self.how.epochs {
+            return Err(RuntimeError::CannotResume {
+                why: format!(
+                    "the state is of epoch {}, counted from 0, and this run has {}; give it \
+                     more epochs",
+                    epoch.0, self.how.epochs
+                ),
+            });
+        }
+        let first = EpochOptions { start: position, done, ..options(epoch.0) };
+        checkpoint::check_done(&first.done, runtime.plan(&first)?.n_batches())?;
+        if let Some(note) = note {
+            observer.note(note);
+        }
+        let later = (epoch.0.saturating_add(1)..self.how.epochs).map(options);
         let epochs = std::iter::once(first).chain(later).collect();
-        self.digests = resumed.digests;
+        self.digests = digests;
         Ok(epochs)
     }
 
     fn epoch(
         &mut self,
         options: &EpochOptions,
+        next: Option<EpochOptions>,
         observer: &mut dyn Observer,
     ) -> Result<Went, RuntimeError> {
         process::reset_peak_rss();
         let cpu_before = process::cpu_seconds();
-        let mut consumer = Timed::new(&self.how.accelerator);
         let usage = UsageLog::begin()?;
-        let deal = self.loader.begin_epoch(options.clone())?;
+        let deal = self.loader.begin_epoch(options.clone(), next)?;
         let mut seen = Seen {
             began: Instant::now(),
+            seconds: 0.0,
             first_batch_s: 0.0,
             samples: [0; 2],
             front: 0,
             back: 0,
             usage: Usage::default(),
-            own_work: Duration::ZERO,
-        };
-        let moments = deal.moments();
-        let tell = |observer: &mut dyn Observer| {
-            observer.moments(&moments.try_iter().collect::<Vec<_>>());
+            in_steps: Duration::ZERO,
         };
         observer.begin(self.progress(&seen, options, &deal));
-        let mut went = Ok(Went::ToTheEnd);
-        for batch in deal.batches(0) {
-            match batch {
-                Ok(batch) => self.consume(batch, &mut seen, &mut consumer)?,
-                Err(error) => {
-                    went = Err(error);
-                    break;
-                }
-            }
-            tell(observer);
-            observer.batch(self.progress(&seen, options, &deal));
-            if self.how.stop_after.is_some_and(|most| seen.n_batches() >= most) {
-                went = Ok(Went::Stopped);
-                break;
-            }
-        }
-        let seconds = seen.began.elapsed().as_secs_f64();
+        let went = self.consume_all(options, &deal, &mut seen, observer);
+        seen.seconds = seen.began.elapsed().as_secs_f64();
         let state = self.loader.place(&self.digests);
         let mut report = self.loader.end_epoch().ok_or(RuntimeError::Closed)?;
-        tell(observer);
-        report.stall.consumer = seen.own_work.as_secs_f64();
+        tell_moments(observer, &deal);
+        tell_notes(self.loader.runtime(), observer);
+        report.stall = seen.with_own_work(report.stall, seen.seconds);
         let went = went?;
         if let Some(path) = &self.how.checkpoint {
             checkpoint::save(path, &state?)?;
         }
-        let cpu_s =
-            cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
+        let cpu_s = process::since(cpu_before, process::cpu_seconds());
         self.note_memory();
-        let accelerator = accelerator_result(&consumer, &seen.usage, &report);
-        let result = self.epoch_result(options, &seen, &report, seconds);
-        self.epochs.push(EpochResult {
-            accelerator,
-            cpu_ms_per_image: per_image_ms(cpu_s, seen.n_samples()),
-            ..result
-        });
+        let result = self.epoch_result(options, &seen, &report);
+        let cpu_ms_per_image = per_image_ms(cpu_s, seen.n_samples());
+        self.epochs.push(EpochResult { cpu_ms_per_image, ..result });
         let usage = usage.end();
         self.memory_byte_s =
             self.memory_byte_s.zip(byte_seconds(&usage)).map(|(sum, more)| sum + more);
-        self.tell_end(observer, &report.log, &usage);
+        let counted = seen.counted(report.stall);
+        self.tell_end(observer, counted, &report.log, &usage);
         // The next epoch has digests of its own.
         self.digests = Digests::default();
         Ok(went)
     }
 
+    /// Takes batches until there is none left, or the run shall end.
+    fn consume_all(
+        &mut self,
+        options: &EpochOptions,
+        deal: &Deal,
+        seen: &mut Seen,
+        observer: &mut dyn Observer,
+    ) -> Result<Went, RuntimeError> {
+        let mut consumer = Timed::new(&self.how.accelerator);
+        let mut next_save = NextSave::new(self.how);
+        while !self.how.stop.is_asked() {
+            match deal.poll(0, PATIENCE)? {
+                Polled::Batch(batch) => self.consume(batch, seen, &mut consumer)?,
+                Polled::Pending => continue,
+                Polled::End => return Ok(Went::ToTheEnd),
+            }
+            tell_moments(observer, deal);
+            tell_notes(self.loader.runtime(), observer);
+            observer.batch(self.progress(seen, options, deal));
+            if self.how.stop_after.is_some_and(|most| seen.n_batches() >= most) {
+                break;
+            }
+            if next_save.is_due() {
+                next_save.has_failed = self.save_meanwhile(&next_save, observer);
+            }
+        }
+        Ok(Went::Stopped)
+    }
+
+    /// Writes the state while the epoch runs. Where it cannot be written, the one from before is
+    /// still there and the run goes on: what it has done is worth more. Whether it failed.
+    fn save_meanwhile(&self, next: &NextSave, observer: &mut dyn Observer) -> bool {
+        let Some(path) = &self.how.checkpoint else { return false };
+        let state = self.loader.place(&self.digests);
+        let saved = state.and_then(|state| checkpoint::save(path, &state));
+        let error = saved.err();
+        if let Some(error) = error.as_ref().filter(|_| !next.has_failed) {
+            observer.note(&format!("{}; the run goes on", one_line(error)));
+        }
+        error.is_some()
+    }
+
+    /// Takes one batch through its step.
     fn consume(
         &mut self,
         batch: Batch,
@@ -233,10 +284,9 @@ impl Run<'_> {
         if seen.n_batches() == 0 {
             seen.first_batch_s = seen.began.elapsed().as_secs_f64();
         }
-        let received = Instant::now();
         let n_valid = batch.n_valid();
         self.digests.n_samples += u64::from(n_valid);
-        if self.how.digest == Digesting::On {
+        if self.how.digest {
             self.digests.add(&batch);
         }
         let cut_bytes = self.loader.runtime().sample_bytes() as u64 * u64::from(n_valid);
@@ -252,8 +302,9 @@ impl Run<'_> {
             }
         }
         self.bytes.host_to_accelerator += batch.bytes().len() as u64;
-        seen.own_work += received.elapsed();
+        let steps = Instant::now();
         seen.usage.add(consumer.take(batch)?);
+        seen.in_steps += steps.elapsed();
         Ok(())
     }
 
@@ -267,19 +318,16 @@ impl Run<'_> {
 impl Run<'_> {
     fn progress(&self, seen: &Seen, options: &EpochOptions, deal: &Deal) -> Progress {
         let seconds = seen.began.elapsed().as_secs_f64().max(1e-9);
-        let consumer = seen.own_work.as_secs_f64();
-        let stall = deal.stall();
+        let stall = seen.with_own_work(deal.stall(), seconds);
         Progress {
             epoch: options.epoch.0,
             strategy: options.strategy.name(),
-            n_batches: deal.n_batches(),
+            n_batches: deal.n_batches,
             front: seen.front,
             back: seen.back,
             images_per_s: rate(seen.n_samples(), seconds),
             stalled: (stall.waited() / seconds).min(1.0),
-            samples: seen.samples,
-            stall: Stall { consumer, ..stall },
-            busy_s: Duration::from_nanos(seen.usage.busy_ns).as_secs_f64(),
+            counted: seen.counted(stall),
             bytes: self.bytes,
         }
     }
@@ -288,6 +336,7 @@ impl Run<'_> {
     fn tell_end(
         &mut self,
         observer: &mut dyn Observer,
+        counted: Counted,
         log: &EventLog,
         usage: &[UsageSample],
     ) {
@@ -298,7 +347,7 @@ impl Run<'_> {
             false => Vec::new(),
         };
         let bytes = self.bytes;
-        observer.end(Ended { result, log, usage, energy: &energy, bytes });
+        observer.end(Ended { result, counted, log, usage, energy: &energy, bytes });
     }
 }
 
@@ -310,6 +359,18 @@ impl Seen {
     fn n_batches(&self) -> u32 {
         self.front + self.back
     }
+
+    /// The waits, and as the consumer's own what is left of `seconds` beside them and the
+    /// steps: no moment is on two accounts or on none, however late a thread is woken.
+    fn with_own_work(&self, stall: Stall, seconds: f64) -> Stall {
+        let own = seconds - self.in_steps.as_secs_f64() - stall.total();
+        Stall { consumer: stall.consumer + own, ..stall }
+    }
+
+    fn counted(&self, stall: Stall) -> Counted {
+        let busy_s = Duration::from_nanos(self.usage.busy_ns).as_secs_f64();
+        Counted { samples: self.samples, stall, busy_s }
+    }
 }
 
 // ---- figures -------------------------------------------------------------------------
@@ -320,9 +381,8 @@ impl Run<'_> {
         options: &EpochOptions,
         seen: &Seen,
         report: &EpochReport,
-        seconds: f64,
     ) -> EpochResult {
-        let digesting = self.how.digest == Digesting::On;
+        let seconds = seen.seconds;
         let images_per_s = rate(seen.n_samples(), seconds);
         let counts = &report.counts;
         EpochResult {
@@ -333,8 +393,8 @@ impl Run<'_> {
             seconds,
             images_per_s,
             first_batch_s: seen.first_batch_s,
-            stream_digest: digesting.then(|| self.digests.stream.to_string()),
-            content_digest: digesting.then(|| self.digests.content.to_string()),
+            stream_digest: self.how.digest.then(|| self.digests.stream.to_string()),
+            content_digest: self.how.digest.then(|| self.digests.content.to_string()),
             front: FrontResult {
                 batches: seen.front,
                 rate_batches_per_s: f64::from(seen.front) / seconds,
@@ -352,13 +412,20 @@ impl Run<'_> {
             feed_cpu_s: report.cpu.both,
             cpu_ms_per_image: None,
             peak_rss_bytes: process::peak_rss_bytes(),
-            accelerator: AcceleratorResult {
-                name: String::new(),
-                utilisation: None,
-                busy_s: 0.0,
-                stall_s: 0.0,
-                stall_by: report.stall,
-            },
+            accelerator: self.accelerator_result(seen, report.stall),
+        }
+    }
+
+    fn accelerator_result(&self, seen: &Seen, stall_by: Stall) -> AcceleratorResult {
+        let (usage, accelerator) = (&seen.usage, &self.how.accelerator);
+        let has_rate = accelerator.samples_per_s().is_some();
+        AcceleratorResult {
+            name: accelerator.name().to_owned(),
+            utilisation: usage.utilisation().filter(|_| has_rate),
+            busy_s: Duration::from_nanos(usage.busy_ns).as_secs_f64(),
+            stall_s: Duration::from_nanos(usage.stall_ns).as_secs_f64(),
+            idle_s: seen.seconds - seen.in_steps.as_secs_f64(),
+            stall_by,
         }
     }
 
@@ -369,7 +436,7 @@ impl Run<'_> {
             .zip(&report.cpu.back)
             .map(|(((device, counts), back), host_cpu_s)| BackResult {
                 device: device.name.clone(),
-                emulated: device.capabilities.emulated,
+                emulated: device.presence.is_emulated(),
                 batches: counts.delivered,
                 rate_batches_per_s: f64::from(counts.delivered) / seconds,
                 late: counts.late,
@@ -389,21 +456,19 @@ impl Run<'_> {
             true => 0.0,
             false => self.alone.back_images_per_s?,
         };
-        let accelerator =
-            self.how.accelerator.build().samples_per_s().unwrap_or(f64::INFINITY);
+        let accelerator = self.how.accelerator.samples_per_s().unwrap_or(f64::INFINITY);
         Some(images_per_s / (front + back).min(accelerator))
     }
 
     fn finish(mut self, cpu_before: Option<f64>, metering: Metering) -> RunResult {
         let samples = self.epochs.iter().map(|e| e.samples).sum();
-        let seconds =
-            cpu_before.zip(process::cpu_seconds()).map(|(before, after)| after - before);
+        let seconds = process::since(cpu_before, process::cpu_seconds());
         let runtime = self.loader.runtime_mut();
         let used = Used::now(runtime);
         let device_process_seconds = used.device_process_seconds(runtime);
         self.bytes.storage_read = runtime.storage_read_bytes();
         self.bytes.page_cache = runtime.source().goes_through_page_cache();
-        let counted = Counted {
+        let counted = Amounts {
             samples,
             bytes: &self.bytes,
             busy_s: self.epochs.iter().map(|epoch| epoch.accelerator.busy_s).sum(),
@@ -428,19 +493,16 @@ impl Run<'_> {
     }
 }
 
-fn accelerator_result(
-    consumer: &dyn Consumer,
-    usage: &Usage,
-    report: &EpochReport,
-) -> AcceleratorResult {
-    let has_rate = consumer.samples_per_s().is_some();
-    AcceleratorResult {
-        name: consumer.name().to_owned(),
-        utilisation: usage.utilisation().filter(|_| has_rate),
-        busy_s: Duration::from_nanos(usage.busy_ns).as_secs_f64(),
-        stall_s: Duration::from_nanos(usage.stall_ns).as_secs_f64(),
-        stall_by: report.stall,
+/// What has happened to devices since it was told last.
+fn tell_notes(runtime: &Runtime, observer: &mut dyn Observer) {
+    while let Some(note) = runtime.next_note() {
+        observer.note(&note);
     }
+}
+
+/// What has happened to batches since it was told last.
+fn tell_moments(observer: &mut dyn Observer, deal: &Deal) {
+    observer.moments(&deal.moments.try_iter().collect::<Vec<_>>());
 }
 
 #[expect(

@@ -7,7 +7,6 @@
 use std::time::Instant;
 
 use bothends_accel::AccelConfig;
-use bothends_core::ids::SampleId;
 use bothends_csd::{DeviceStats, EnergyReading};
 use bothends_energy::{
     AcceleratorQuantities, DeviceKind, DeviceMeter, DeviceQuantities, EnergyError,
@@ -16,11 +15,11 @@ use bothends_energy::{
 };
 use bothends_figures::{Bytes, Energy, EnergyDomain, EpochResult};
 
-use crate::config::drive::DriveConfig;
-use crate::config::energy::EnergyConfig;
+use crate::config::drive::{DriveConfig, EnergyConfig};
 use crate::error::RuntimeError;
+use crate::read::source::lens;
 use crate::run::observer::Observer;
-use crate::runtime::host::Runtime;
+use crate::runtime::host::{Device, Runtime};
 use crate::threads::process;
 
 /// What a sum is called.
@@ -109,18 +108,16 @@ impl Used {
 
     /// What each device says of its energy; `None` of one that says nothing.
     fn device_meters(&self, runtime: &Runtime) -> Vec<Option<DeviceMeter>> {
-        let mut meters = Vec::with_capacity(self.devices.len());
-        for (i, (device, stats)) in runtime.devices.iter().zip(&self.devices).enumerate()
-        {
-            let kind = match device.capabilities.emulated {
+        let devices = runtime.devices.iter().zip(&self.devices).enumerate();
+        let meter = |(i, (device, stats)): (usize, (&Device, &Option<DeviceStats>))| {
+            let kind = match device.presence.is_emulated() {
                 true => DeviceKind::Emulated,
                 false => DeviceKind::Real,
             };
-            let first = stats.as_ref().map(|stats| reported(&stats.energy));
-            let name = format!("device {i}");
-            meters.push(first.map(|first| DeviceMeter::new(&name, kind, first)));
-        }
-        meters
+            let first = reported(&stats.as_ref()?.energy);
+            Some(DeviceMeter::new(&format!("device {i}"), kind, first))
+        };
+        devices.map(meter).collect()
     }
 }
 
@@ -128,24 +125,22 @@ impl Used {
 pub(crate) fn devices_say(runtime: &mut Runtime) -> Vec<EnergyDomain> {
     let mut domains = Vec::new();
     for (i, stats) in runtime.device_stats().into_iter().enumerate() {
-        for EnergyReading { domain, energy_uj, source } in
-            stats.into_iter().flat_map(|s| s.energy)
-        {
-            #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 9 GJ")]
-            let joules = energy_uj as f64 / 1e6;
-            let name = format!("device {i} {domain}");
-            domains.push(EnergyDomain {
-                name,
-                joules,
-                low: joules,
-                high: joules,
-                source,
-                net_of_idle_joules: None,
-                attributed_joules: None,
-            });
-        }
+        let readings = stats.into_iter().flat_map(|stats| stats.energy);
+        domains.extend(readings.map(|EnergyReading { domain, energy_uj, source }| {
+            exact(format!("device {i} {domain}"), joules(energy_uj), source).into()
+        }));
     }
     domains
+}
+
+#[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 9 GJ")]
+fn joules(energy_uj: u64) -> f64 {
+    energy_uj as f64 / 1e6
+}
+
+/// A figure that may be no other.
+fn exact(name: String, joules: f64, source: String) -> Figure {
+    Figure { name, joules, low: joules, high: joules, source }
 }
 
 fn reported(readings: &[EnergyReading]) -> Vec<Reported> {
@@ -159,7 +154,7 @@ fn reported(readings: &[EnergyReading]) -> Vec<Reported> {
 
 /// What the run itself has counted.
 #[derive(Debug)]
-pub(crate) struct Counted<'a> {
+pub(crate) struct Amounts<'a> {
     pub(crate) samples: u64,
     pub(crate) bytes: &'a Bytes,
     /// Seconds in which the accelerator computed.
@@ -189,7 +184,7 @@ impl Metering {
         runtime: &Runtime,
         how: &DriveConfig,
         after: &Used,
-        counted: &Counted<'_>,
+        counted: &Amounts<'_>,
     ) -> Energy {
         let Self { session, began, before, devices, idle, mut remarks } = self;
         let metered = session.end();
@@ -210,16 +205,16 @@ impl Metering {
         let mut domains = measured(&metered, &idle, &quantities.host);
         domains.extend(said_by_devices(devices, after, &mut remarks));
         let figures = how.energy.profile.joules(&quantities);
-        domains.extend(figures.iter().map(modelled_domain));
+        domains.extend(figures.iter().cloned().map(EnergyDomain::from));
         remarks.extend(metered.failures.iter().map(ToString::to_string));
         remarks.extend(emulation(runtime, &metered));
         let unknown = quantities.unknown();
         remarks.extend(unknown.iter().map(|what| format!("not counted here: {what}")));
         let mut totals = Vec::new();
-        totals.extend(total(&metered.domains).map(|Total { joules, source }| {
-            let name = TOTAL.to_owned();
-            Figure { name, joules, low: joules, high: joules, source }
-        }));
+        totals.extend(
+            total(&metered.domains)
+                .map(|Total { joules, source }| exact(TOTAL.to_owned(), joules, source)),
+        );
         if unknown.is_empty() {
             totals.push(modelled(&figures, &how.energy.profile));
         }
@@ -260,34 +255,20 @@ fn modelled(figures: &[Figure], profile: &Profile) -> Figure {
     }
 }
 
-/// A figure without the other two numbers of a measured one.
-fn modelled_domain(figure: &Figure) -> EnergyDomain {
-    EnergyDomain {
-        name: figure.name.clone(),
-        joules: figure.joules,
-        low: figure.low,
-        high: figure.high,
-        source: figure.source.clone(),
-        net_of_idle_joules: None,
-        attributed_joules: None,
-    }
-}
-
-fn host(before: &Used, after: &Used, counted: &Counted<'_>) -> HostQuantities {
-    let processors =
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+fn host(before: &Used, after: &Used, counted: &Amounts<'_>) -> HostQuantities {
     let epochs = counted.epochs.iter();
     HostQuantities {
-        processors: u32::try_from(processors).unwrap_or(u32::MAX),
-        processor_seconds: since(before.cpu_s, after.cpu_s),
+        processors: process::cores(),
+        processor_seconds: process::since(before.cpu_s, after.cpu_s),
         front_processor_seconds: all_of(epochs.clone().map(|epoch| epoch.front.cpu_s)),
+        feeding_processor_seconds: all_of(epochs.clone().map(|epoch| epoch.feed_cpu_s)),
         receiving_processor_seconds: all_of(
             epochs.flat_map(|epoch| &epoch.back).map(|back| back.host_cpu_s),
         ),
-        feeding_processor_seconds: all_of(
-            counted.epochs.iter().map(|epoch| epoch.feed_cpu_s),
+        machine_processor_seconds: process::since(
+            before.machine_cpu_s,
+            after.machine_cpu_s,
         ),
-        machine_processor_seconds: since(before.machine_cpu_s, after.machine_cpu_s),
         memory_byte_seconds: counted.memory_byte_s,
     }
 }
@@ -295,10 +276,6 @@ fn host(before: &Used, after: &Used, counted: &Counted<'_>) -> HostQuantities {
 /// The sum; `None` where one of them is not known.
 fn all_of(mut parts: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     parts.try_fold(0.0, |sum, part| Some(sum + part?))
-}
-
-fn since(before: Option<f64>, after: Option<f64>) -> Option<f64> {
-    before.zip(after).map(|(before, after)| after - before)
 }
 
 fn device_quantities(
@@ -312,13 +289,13 @@ fn device_quantities(
     devices
         .map(|(device, (before, after))| {
             let used = |of: fn(&DeviceStats) -> f64| {
-                since(before.as_ref().map(of), after.as_ref().map(of))
+                process::since(before.as_ref().map(of), after.as_ref().map(of))
                     .filter(|used| *used >= 0.0)
             };
             let busy = used(|stats| stats.busy_seconds).map(|busy| busy.min(seconds));
             DeviceQuantities {
                 device: device.name.clone(),
-                emulated: device.capabilities.emulated,
+                emulated: device.presence.is_emulated(),
                 processor_seconds: used(|stats| stats.cpu_seconds),
                 busy_seconds: busy,
                 idle_seconds: busy.map(|busy| seconds - busy),
@@ -329,10 +306,7 @@ fn device_quantities(
 
 /// Bytes of all samples as they lie in storage.
 fn stored_bytes(runtime: &Runtime) -> u64 {
-    let table = &runtime.source().table;
-    (0..table.n_samples())
-        .map(|sample| u64::from(table.extent(SampleId(sample)).len))
-        .sum()
+    lens(&runtime.source().table).sum()
 }
 
 fn accelerator(
@@ -340,16 +314,15 @@ fn accelerator(
     busy_s: f64,
     seconds: f64,
 ) -> Option<AcceleratorQuantities> {
-    let emulated = match config {
-        AccelConfig::Host => return None,
-        AccelConfig::Sim(_) => true,
-    };
-    Some(AcceleratorQuantities {
-        name: config.build().name().to_owned(),
-        emulated,
-        busy_seconds: busy_s.min(seconds),
-        idle_seconds: (seconds - busy_s).max(0.0),
-    })
+    match config {
+        AccelConfig::Host => None,
+        AccelConfig::Sim(model) => Some(AcceleratorQuantities {
+            name: model.name().to_owned(),
+            emulated: true,
+            busy_seconds: busy_s.min(seconds),
+            idle_seconds: (seconds - busy_s).max(0.0),
+        }),
+    }
 }
 
 /// Three numbers for each domain: all of it, net of idle, and this process's part.
@@ -370,14 +343,11 @@ fn measured(
                 Part::Processors => net.zip(share).map(|(net, share)| net * share),
                 Part::Machine | Part::Memory | Part::Accelerator | Part::Other => None,
             };
+            let figure = exact(domain.name.clone(), domain.joules, domain.source.clone());
             EnergyDomain {
-                name: domain.name.clone(),
-                joules: domain.joules,
-                low: domain.joules,
-                high: domain.joules,
-                source: domain.source.clone(),
                 net_of_idle_joules: net,
                 attributed_joules: attributed,
+                ..figure.into()
             }
         })
         .collect()
@@ -412,17 +382,13 @@ fn used_by(
     let before = meter.read()?;
     meter.report(newest)?;
     let after = meter.read()?;
-    let mut used = Vec::with_capacity(after.len());
-    for (domain, (after, before)) in meter.domains().iter().zip(after.iter().zip(&before))
-    {
-        #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 9 GJ")]
-        let joules = (after.energy_uj - before.energy_uj) as f64 / 1e6;
+    let used = meter.domains().iter().zip(after.iter().zip(&before));
+    let used = used.map(|(domain, (after, before))| {
         let name = format!("{} {}", meter.name(), domain.name);
-        let source = domain.source.clone();
-        let figure = Figure { name, joules, low: joules, high: joules, source };
-        used.push(modelled_domain(&figure));
-    }
-    Ok(used)
+        let used = joules(after.energy_uj - before.energy_uj);
+        exact(name, used, domain.source.clone()).into()
+    });
+    Ok(used.collect())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Who watches a run, and what is told.
 
-use bothends_figures::{Bytes, EnergyDomain, EpochResult, Moment, Stall, UsageSample};
+use bothends_figures::{Bytes, Counted, EnergyDomain, EpochResult, Moment, UsageSample};
 
 use crate::collect::log::EventLog;
 
@@ -21,12 +21,8 @@ pub struct Progress {
     pub images_per_s: f64,
     /// Share of the time in which the consumer waited.
     pub stalled: f64,
-    /// Samples delivered: the host's, the devices'.
-    pub samples: [u64; 2],
-    /// Seconds in which the consumer had no batch, by cause.
-    pub stall: Stall,
-    /// Seconds in which the accelerator computed.
-    pub busy_s: f64,
+    /// Sums of the epoch so far.
+    pub counted: Counted,
     /// Bytes moved in the whole run; those of storage until the epoch before.
     pub bytes: Bytes,
 }
@@ -36,6 +32,8 @@ pub struct Progress {
 pub struct Ended<'a> {
     /// Its figures.
     pub result: &'a EpochResult,
+    /// Its sums, of which the last [`Progress`] had all but the end.
+    pub counted: Counted,
     /// What happened when.
     pub log: &'a EventLog,
     /// What the process used meanwhile.
@@ -49,11 +47,11 @@ pub struct Ended<'a> {
 /// Who watches a run.
 pub trait Observer {
     /// A step that takes a while begins.
-    fn phase(&mut self, what: &str);
+    fn phase(&mut self, _what: &str) {}
     /// A batch was consumed.
-    fn batch(&mut self, progress: Progress);
+    fn batch(&mut self, _progress: Progress) {}
     /// Something that the user should know.
-    fn note(&mut self, text: &str);
+    fn note(&mut self, _text: &str) {}
     /// An epoch begins: nothing of it is consumed yet.
     fn begin(&mut self, _progress: Progress) {}
     /// What happened to batches since the last call, in order.

@@ -11,7 +11,6 @@ use crate::config::run::RunConfig;
 #[must_use]
 pub fn settings(run: &RunConfig, how: &DriveConfig) -> BTreeMap<String, Value> {
     let devices: Vec<&str> = run.devices.iter().map(|d| d.text()).collect();
-    let accelerator = how.accelerator.build();
     let energy: Vec<String> = how.energy.meters.iter().map(ToString::to_string).collect();
     let settings = [
         ("data", json!(run.data.display().to_string())),
@@ -27,8 +26,8 @@ pub fn settings(run: &RunConfig, how: &DriveConfig) -> BTreeMap<String, Value> {
         ("csd", json!(devices)),
         ("strategy", json!(run.strategy.name())),
         ("objective", json!(run.objective.to_string())),
-        ("accelerator", json!(accelerator.name())),
-        ("accelerator_images_per_s", json!(accelerator.samples_per_s())),
+        ("accelerator", json!(how.accelerator.name())),
+        ("accelerator_images_per_s", json!(how.accelerator.samples_per_s())),
         ("output", json!(run.output.dtype)),
         ("layout", json!(run.output.layout)),
         ("rank", json!(run.rank.rank)),

@@ -30,13 +30,10 @@ impl UsageLog {
         let look = move || {
             let began = Instant::now();
             let cpu_before = process::cpu_seconds();
-            let look = || {
-                let used = process::cpu_seconds().zip(cpu_before);
-                UsageSample {
-                    t_s: began.elapsed().as_secs_f64(),
-                    cpu_s: used.map(|(now, before)| now - before),
-                    pss_bytes: process::pss_bytes(),
-                }
+            let look = || UsageSample {
+                t_s: began.elapsed().as_secs_f64(),
+                cpu_s: process::since(cpu_before, process::cpu_seconds()),
+                pss_bytes: process::pss_bytes(),
             };
             let mut samples = vec![look()];
             while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
@@ -61,8 +58,7 @@ impl UsageLog {
 
 /// Memory over time in byte-seconds: the looks joined by straight lines. `None` where the kernel
 /// does not say, or there is less than two looks.
-#[must_use]
-pub fn byte_seconds(samples: &[UsageSample]) -> Option<f64> {
+pub(crate) fn byte_seconds(samples: &[UsageSample]) -> Option<f64> {
     let mut sum = None;
     for pair in samples.windows(2) {
         #[expect(clippy::cast_precision_loss, reason = "2^53 bytes are beyond any host")]

@@ -4,51 +4,53 @@
 //! since an emulated device may be set relative to it. Then epochs, one after another.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bothends_core::ids::EpochIdx;
+use bothends_core::one_line;
 use bothends_core::order::Order;
 use bothends_core::plan::{LastPolicy, Plan, PlanConfig, Shuffle};
 use bothends_core::select::StrategyConfig;
-use bothends_csd::connect::{ConnectOptions, connect};
-use bothends_csd::{Capabilities, DeviceStats, Session, Transport};
-use bothends_io::Reader;
-use bothends_ops::{Finish, Scratch};
+use bothends_csd::address::Address;
+use bothends_csd::connect::ConnectOptions;
+use bothends_csd::{CsdError, DeviceStats, Transport};
+use bothends_ops::Finish;
 use bothends_slots::{Producer, Ring, RingConfig};
+use crossbeam::channel::{Receiver, Sender, bounded};
 
+use crate::collect::collector::Rings;
 use crate::config::run::RunConfig;
+use crate::devices::emulator::{DeviceProcess, Setting};
 use crate::devices::plain::Plain;
-use crate::devices::spec::{DeviceProcess, DeviceSpec, SimSetting};
+use crate::devices::presence::{Lost, Presence};
+use crate::devices::reach::{FIRST_WAIT, Reach, Reached, Try, may_come, session};
+use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
-use crate::handover::epoch::DeviceThread;
 use crate::read::source::Source;
+use crate::runtime::engine::Engine;
 use crate::runtime::memory::{Room, Sizes};
+use crate::runtime::rates::RememberedRates;
+use crate::threads::ulimits::check_addresses;
 
-/// A connected device.
+/// Notes that wait to be read; what comes when they are so many is not kept.
+const NOTE_ROOM: usize = 64;
+
+/// A device of the run.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) name: String,
-    pub(crate) capabilities: Capabilities,
-    /// `None` while an epoch runs, and when the device is lost.
+    pub(crate) presence: Presence,
+    /// How it is reached again; `None` of one that is not: emulated, or brought by the caller.
+    pub(crate) reach: Option<Reach>,
+    /// `None` while an engine runs, and when the device is lost.
     pub(crate) transport: Option<Box<dyn Transport>>,
-    /// The thread of an earlier epoch that still has the transport.
-    pub(crate) busy: Option<DeviceThread>,
-    /// It owes an answer from the last epoch that it should have given.
-    pub(crate) is_silent: bool,
-    /// Mean nanoseconds per batch in the last epoch: the prior of the next.
+    /// The try to reach it that was under way when the run went on without it.
+    pub(crate) begun: Option<Try>,
+    /// Mean nanoseconds per batch in the last epoch, perhaps of another run: the prior of the
+    /// next.
     pub(crate) prior_ns: Option<u64>,
     /// Behind the transport: it is asked to leave before its process is ended.
     pub(crate) process: Option<DeviceProcess>,
-}
-
-impl Device {
-    /// The way to the device, if there is one now: the thread of an earlier epoch may have
-    /// got its answer meanwhile.
-    pub(crate) fn take_transport(&mut self) -> Option<Box<dyn Transport>> {
-        if let Some(thread) = self.busy.take_if(|thread| thread.is_finished()) {
-            self.transport = thread.join().ok().flatten().and_then(Result::ok);
-        }
-        self.transport.take()
-    }
 }
 
 /// What an epoch is told beyond the run's configuration.
@@ -72,26 +74,73 @@ pub struct EpochOptions {
     pub order: Option<Arc<Order>>,
 }
 
+impl EpochOptions {
+    /// The epoch behind this one, told the same; `None` where that is not known ahead, or the
+    /// strategy is to begin when its epoch does, as it was published.
+    #[must_use]
+    pub fn next(&self) -> Option<Self> {
+        let is_known = self.order.is_none() && !self.strategy.is_published();
+        let epoch = EpochIdx(self.epoch.0.checked_add(1)?);
+        let next = Self { epoch, start: 0, done: Vec::new(), ..self.clone() };
+        is_known.then_some(next)
+    }
+
+    /// Whether an epoch that was begun with these is what is asked for with `other`.
+    pub(crate) fn are(&self, other: &Self) -> bool {
+        let Self {
+            epoch,
+            strategy,
+            repeat,
+            start,
+            done,
+            accelerator_ns,
+            consumers,
+            order,
+        } = other;
+        (self.epoch, self.strategy, self.repeat) == (*epoch, *strategy, *repeat)
+            && (self.start, &self.done) == (*start, done)
+            && (self.accelerator_ns, self.consumers) == (*accelerator_ns, *consumers)
+            && self.order.is_none()
+            && order.is_none()
+    }
+}
+
+/// What happens to devices (one is missing, lost, there again), to be read from any thread.
+#[derive(Debug, Clone)]
+pub struct Notes(Receiver<String>);
+
+impl Notes {
+    /// The oldest that has not been read, in one line; does not wait.
+    #[must_use]
+    pub fn next(&self) -> Option<String> {
+        self.0.try_recv().ok()
+    }
+}
+
 /// The host's side of a run.
 #[derive(Debug)]
 pub struct Runtime {
     pub(crate) config: RunConfig,
     pub(crate) source: Arc<Source>,
     pub(crate) finish: Arc<Finish>,
-    pub(crate) reader: Option<Box<dyn Reader>>,
-    /// What it had read when the epoch that has it began.
-    pub(crate) read_bytes: u64,
-    /// What workers keep from sample to sample, between epochs.
-    pub(crate) scratches: Vec<Scratch>,
+    /// Before the devices: their processes end behind the threads that speak to them.
+    pub(crate) engine: Option<Engine>,
+    /// Bytes that engines before this one have read from storage.
+    pub(crate) read_before: u64,
     pub(crate) devices: Vec<Device>,
-    pub(crate) ring: Ring,
-    pub(crate) converted: Option<Ring>,
-    sizes: Sizes,
+    notes: (Sender<String>, Receiver<String>),
+    pub(crate) rings: Rings,
+    pub(crate) sizes: Sizes,
+    /// This process's part of the machine's memory, in bytes, as it was when it was opened.
+    pub(crate) available: Option<u64>,
     pub(crate) room: Room,
-    /// Mean nanoseconds of the host's workers per batch in the last epoch.
+    /// What is kept of them for the next run.
+    pub(crate) rates: RememberedRates,
+    /// Mean nanoseconds of the host's workers per batch in the last epoch, perhaps of another
+    /// run.
     pub(crate) front_prior_ns: Option<u64>,
-    /// Epochs started so far: no two jobs of a run have one id, or a device's late answer
-    /// from one epoch would be taken for another of the next.
+    /// Engines and epochs started so far.
+    pub(crate) n_engines: u64,
     pub(crate) n_started: u64,
 }
 
@@ -105,8 +154,8 @@ impl Runtime {
         if config.supplied.as_ref().is_some_and(|given| given.records.is_some())
             && !config.devices.is_empty()
         {
-            let line = "--csd: a device cannot read samples that a Python object gives as \
-                        bytes; give paths, or (path, offset, length)";
+            let line = "csds: a device cannot read samples that the caller gives as bytes; give \
+                        paths, or (path, offset, length)";
             return Err(RuntimeError::Options(line.to_owned()));
         }
         let source = Arc::new(Source::open(&config)?);
@@ -116,22 +165,24 @@ impl Runtime {
         let finish = Finish::new(&config.recipe, views, config.output)?;
         let sizes = Sizes::new(&config, views.len(), &finish);
         let n_devices = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
-        let room = Room::divide(config.memory, sizes, n_devices)?;
-        let ring = |n_slots, slot_bytes| Ring::new(RingConfig { n_slots, slot_bytes });
-        let converted =
-            sizes.converted_slot().map(|bytes| ring(sizes.n_converted(), bytes));
+        let available = config.share.memory_bytes();
+        let room = Room::divide(config.memory, available, sizes, n_devices)?;
+        let rates = RememberedRates::of(&config, &source);
+        check_addresses(slot_bytes(sizes, room), config.workers)?;
         Ok(Self {
             source,
             finish: Arc::new(finish),
-            reader: None,
-            read_bytes: 0,
-            scratches: Vec::new(),
+            engine: None,
+            read_before: 0,
             devices: Vec::new(),
-            ring: ring(room.total, sizes.slot())?,
-            converted: converted.transpose()?,
+            notes: bounded(NOTE_ROOM),
+            rings: rings(sizes, room)?,
             sizes,
+            available,
             room,
-            front_prior_ns: None,
+            front_prior_ns: rates.front_ns(),
+            rates,
+            n_engines: 0,
             n_started: 0,
             config,
         })
@@ -157,73 +208,115 @@ impl Runtime {
         self.source.pipeline.sample_bytes()
     }
 
-    /// Starts emulated devices, connects all and agrees on the session.
+    /// Starts emulated devices, connects all and agrees on the session. One that cannot be
+    /// reached, refuses, or says nothing for two seconds is missing: a note says so
+    /// ([`Self::next_note`]), and it is tried again while epochs run, unless it is emulated.
     ///
     /// # Errors
-    /// The first device that cannot be started or reached, or that refuses the session.
+    /// The first device that cannot be started, or that has another key or version; with
+    /// [`RunConfig::require_devices`] also one that is missing.
     pub fn connect_devices(
         &mut self,
         host_images_per_s: Option<f64>,
     ) -> Result<(), RuntimeError> {
         let n_batches = self.plan(&self.options(EpochIdx(0)))?.n_batches();
-        let root = self.source.root.clone();
-        for (spec, n) in self.config.devices.clone().into_iter().zip(0_u64..) {
-            let setting = SimSetting {
-                media: &root,
-                host_images_per_s,
-                expected_batches: self.expected_batches(&spec, n_batches),
-                seed: self.config.seed.wrapping_add(n),
+        let mut found = Vec::new();
+        for (nth, spec) in self.config.devices.iter().enumerate() {
+            let (process, address) = match spec {
+                DeviceSpec::At { address, .. } => (None, address.clone()),
+                DeviceSpec::Sim(sim) => {
+                    let (run, media) = (&self.config, &self.source.root);
+                    let setting =
+                        Setting { run, nth, media, n_batches, host_images_per_s };
+                    let process = DeviceProcess::spawn(sim, &setting)?;
+                    let address = process.address.clone();
+                    (Some(process), address)
+                }
             };
-            self.connect(&spec, setting)?;
+            found.push((spec.text().to_owned(), process, self.reach(address)));
         }
-        Ok(())
-    }
-
-    /// Batches of an epoch that a device will make, roughly: what the `P%` of its faults
-    /// counts in. Its share by the rates that were asked for, else half.
-    fn expected_batches(&self, spec: &DeviceSpec, n_batches: u32) -> u32 {
-        if self.config.strategy == StrategyConfig::Csd {
-            return n_batches;
-        }
-        let rates = self.config.devices.iter().filter_map(DeviceSpec::rate_of_host);
-        let share =
-            spec.rate_of_host().map_or(0.5, |own| own / (1.0 + rates.sum::<f64>()));
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of a u32"
-        )]
-        let expected = (f64::from(n_batches) * share) as u32;
-        expected.max(1)
-    }
-
-    fn connect(
-        &mut self,
-        spec: &DeviceSpec,
-        setting: SimSetting,
-    ) -> Result<(), RuntimeError> {
-        let (process, address) = match spec {
-            DeviceSpec::Sim(sim) => {
-                let process = DeviceProcess::spawn(sim, setting)?;
-                let address = process.address.clone();
-                (Some(process), address)
+        // All at once: each may take as long as its deadlines.
+        let tries = found.iter().map(|(_, _, reach)| reach.begin());
+        let tries: Vec<_> = tries.collect::<Result<_, _>>()?;
+        let by = Instant::now() + FIRST_WAIT;
+        for ((name, process, reach), begun) in found.into_iter().zip(tries) {
+            // An emulated device is ours, and is there as soon as this machine has time for it.
+            let waits = self.config.require_devices || process.is_some();
+            let (reached, begun) = match waits || begun.is_greeted(by) {
+                true => (begun.ends()?, None),
+                false => (Err(said_nothing()), Some(begun)),
+            };
+            let reach = Some(reach).filter(|_| process.is_none());
+            self.add(&name, reach, reached)?;
+            if let Some(device) = self.devices.last_mut() {
+                (device.process, device.begun) = (process, begun);
             }
-            DeviceSpec::At { address, .. } => (None, address.clone()),
-        };
-        let key_file = self.config.key_file.clone();
-        let options = ConnectOptions { key_file, ..ConnectOptions::default() };
-        let transport = connect(&address, &options).map_err(|source| {
-            RuntimeError::Device { device: spec.text().to_owned(), source }
-        })?;
-        self.attach(spec.text(), transport)?;
-        if let Some(device) = self.devices.last_mut() {
-            device.process = process;
         }
         Ok(())
+    }
+
+    fn reach(&self, address: Address) -> Reach {
+        let key_file = self.config.key_file.clone();
+        Reach {
+            address,
+            options: ConnectOptions { key_file, ..ConnectOptions::default() },
+            source: Arc::clone(&self.source),
+            recipe: self.config.recipe.clone(),
+            batch_size: self.config.batch_size,
+        }
+    }
+
+    /// Adds a device as it was found.
+    fn add(
+        &mut self,
+        name: &str,
+        reach: Option<Reach>,
+        found: Result<Reached, CsdError>,
+    ) -> Result<(), RuntimeError> {
+        let is_fault = |error: &CsdError| !self.config.require_devices && may_come(error);
+        let lost = if reach.is_some() { Lost::IsTriedAgain } else { Lost::IsGone };
+        let presence = Presence::new(name, lost, self.notes.0.clone());
+        let transport = match found {
+            Ok((transport, capabilities)) => {
+                presence.is_here(capabilities);
+                Some(transport)
+            }
+            Err(error) if is_fault(&error) => {
+                presence.is_missing(one_line(&error));
+                None
+            }
+            Err(source) => {
+                return Err(RuntimeError::Device { device: name.to_owned(), source });
+            }
+        };
+        self.stop_engine();
+        self.make_room()?;
+        let nth = self.devices.iter().filter(|device| device.name == name).count();
+        self.devices.push(Device {
+            name: name.to_owned(),
+            presence,
+            reach,
+            transport,
+            begun: None,
+            prior_ns: self.rates.device_ns(name, nth),
+            process: None,
+        });
+        Ok(())
+    }
+
+    /// What happens to devices; what one reader has had no other gets.
+    #[must_use]
+    pub fn notes(&self) -> Notes {
+        Notes(self.notes.1.clone())
+    }
+
+    /// What happened to a device since the last call, in one line each.
+    pub fn next_note(&self) -> Option<String> {
+        self.notes().next()
     }
 
     /// Adds a device that the caller has reached by a transport of its own, and agrees with
-    /// it on the session.
+    /// it on the session. It is not reached again when it is lost.
     ///
     /// # Errors
     /// [`RuntimeError::Device`] when it refuses or does not answer, [`RuntimeError::Memory`]
@@ -235,18 +328,9 @@ impl Runtime {
     ) -> Result<(), RuntimeError> {
         let failed = |source| RuntimeError::Device { device: name.to_owned(), source };
         let capabilities = transport.hello().map_err(failed)?;
-        transport.open(&self.session()).map_err(failed)?;
-        self.make_room()?;
-        self.devices.push(Device {
-            name: name.to_owned(),
-            capabilities,
-            transport: Some(transport),
-            busy: None,
-            is_silent: false,
-            prior_ns: None,
-            process: None,
-        });
-        Ok(())
+        let (recipe, batch_size) = (&self.config.recipe, self.config.batch_size);
+        transport.open(&session(&self.source, recipe, batch_size)).map_err(failed)?;
+        self.add(name, None, Ok((transport, capabilities)))
     }
 
     /// Adds a producer that the caller brings, which takes `n_jobs` jobs at a time and makes
@@ -268,26 +352,40 @@ impl Runtime {
     fn make_room(&mut self) -> Result<(), RuntimeError> {
         let n_devices = self.config.devices.len().max(self.devices.len() + 1);
         let n_devices = u32::try_from(n_devices).unwrap_or(u32::MAX);
-        let room = Room::divide(self.config.memory, self.sizes, n_devices)?;
+        let (memory, available) = (self.config.memory, self.available);
+        let room = Room::divide(memory, available, self.sizes, n_devices)?;
         if room != self.room {
-            let slot_bytes = self.ring.slot_bytes();
-            self.ring = Ring::new(RingConfig { n_slots: room.total, slot_bytes })?;
+            self.rings = rings(self.sizes, room)?;
             self.room = room;
         }
         Ok(())
     }
+}
 
-    fn session(&self) -> Session {
-        let sample_bytes = self.source.pipeline.sample_bytes();
-        Session {
-            recipe: self.config.recipe.to_json(),
-            recipe_hash: self.config.recipe.hash(),
-            seed: self.config.seed,
-            sample_bytes: u32::try_from(sample_bytes).unwrap_or(u32::MAX),
-            max_batch: self.config.batch_size,
-            manifest: self.source.table.encode(),
-        }
-    }
+/// What is said of a device that is not waited for any longer.
+fn said_nothing() -> CsdError {
+    CsdError::Timeout { doing: "hello", waited: FIRST_WAIT }
+}
+
+/// Bytes of all slots.
+fn slot_bytes(sizes: Sizes, room: Room) -> u64 {
+    let all =
+        |n_slots: u32, bytes: usize| u64::from(n_slots).saturating_mul(bytes as u64);
+    all(room.front_slots, sizes.front_slot())
+        .saturating_add(all(room.back_slots, sizes.cut_slot()))
+}
+
+/// The memory that batches are made in.
+fn rings(sizes: Sizes, room: Room) -> Result<Rings, RuntimeError> {
+    let front = Ring::new(RingConfig {
+        n_slots: room.front_slots,
+        slot_bytes: sizes.front_slot(),
+    })?;
+    let back = match room.back_slots {
+        0 => front.clone(),
+        n_slots => Ring::new(RingConfig { n_slots, slot_bytes: sizes.cut_slot() })?,
+    };
+    Ok(Rings { front, back })
 }
 
 fn options(config: &RunConfig, epoch: EpochIdx) -> EpochOptions {
@@ -344,17 +442,14 @@ fn plan(
 impl Runtime {
     /// What each device has counted since it started, as it says; `None` of one that does not.
     pub(crate) fn device_stats(&mut self) -> Vec<Option<DeviceStats>> {
-        let stats = |device: &mut Device| {
-            // One that owes an answer would owe this one too.
-            let transport = device.transport.as_mut().filter(|_| !device.is_silent);
-            transport.and_then(|t| t.stats().ok())
-        };
-        self.devices.iter_mut().map(stats).collect()
+        let stats = self.engine().map(Engine::device_stats);
+        // Without threads there is nobody who could ask.
+        stats.unwrap_or_else(|_| vec![None; self.devices.len()])
     }
 
     /// Bytes the host has read from storage since it was opened.
     pub(crate) fn storage_read_bytes(&self) -> u64 {
-        self.reader.as_ref().map_or(self.read_bytes, |reader| reader.bytes_read())
+        self.read_before + self.engine.as_ref().map_or(0, Engine::read_bytes)
     }
 
     /// What this run reads, and how.

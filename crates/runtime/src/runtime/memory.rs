@@ -7,23 +7,41 @@ use bothends_ops::Finish;
 
 use crate::config::run::{MemoryBudget, RunConfig};
 use crate::error::RuntimeError;
+use crate::handover::convert::MOST_RUNS;
 
 /// Jobs a device holds at once: one being made, one waiting, so that it never idles while a
 /// result travels.
 pub(crate) const DEVICE_DEPTH: u32 = 2;
 
-/// Slots of batches in the output's form that the consumer does not hold: being converted, ready.
-const CONVERTED: u32 = 2;
-
 /// Feed, ready, and the one that is in nobody's hands for a moment; and the rescue slot outside
 /// the front's quota. The consumer's come to them.
 const OUTSIDE: u32 = 4;
 
-/// The fewest slots that the front makes progress with, and the most that it has a use for.
+/// The same where memory is tight and nobody is rescued: feed and ready.
+const OUTSIDE_AT_LEAST: u32 = 2;
+
+/// A device's batch that is being converted, and the next.
+const CONVERTED: u32 = 2;
+
+/// The fewest slots that the front works well with, and the most that it has a use for.
 const FRONT: (u32, u32) = (3, 16);
 
+/// The fewest that it makes progress with: one that is decoded, one that is read.
+const FRONT_AT_LEAST: u32 = 2;
+
+/// The part of the memory available to this process that batches may take where nobody says how
+/// much: one in so many. Slots cost nothing until they are used.
+const DEFAULT_PART: u64 = 8;
+
+/// The least that they may take then, as long as it is within the most.
+const DEFAULT_LEAST: usize = 160 << 20;
+
+/// The most of it that they may take then, one in so many, unless they could make no progress:
+/// ranks that share a machine leave it three quarters together.
+const DEFAULT_MOST_PART: u64 = 4;
+
 /// The most slots that a device has a use for.
-const MOST_PER_DEVICE: u32 = 64;
+pub(crate) const MOST_PER_DEVICE: u32 = 64;
 
 /// What batches take, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +49,12 @@ pub(crate) struct Sizes {
     batch_size: u32,
     /// Batches that the consumer may hold.
     held: u32,
-    /// One sample as a prong makes it.
+    /// One sample as a device makes it.
     cut: usize,
-    /// One sample's part of all batches in the output's form; 0 where the cut is the output.
-    converted: usize,
+    /// One sample as the host's workers make it: in the output's form.
+    output: usize,
+    /// Whether these are one and the same, and a device's batches need not be converted.
+    is_identity: bool,
     /// What mixing keeps beside the batch it mixes.
     kept: usize,
 }
@@ -42,155 +62,355 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// Of batches whose samples have `cut` bytes and leave through `finish`.
     pub(crate) fn new(config: &RunConfig, cut: usize, finish: &Finish) -> Self {
-        let batch_size = config.batch_size;
-        let delivered = finish.sample_bytes();
-        let n_kept = if finish.mixes() { finish.distance() } else { 0 };
+        let output = finish.sample_bytes();
         Self {
-            batch_size,
+            batch_size: config.batch_size,
             held: config.held_batches,
             cut,
-            converted: if finish.is_identity() { 0 } else { delivered },
-            kept: n_kept.min(batch_size as usize).saturating_mul(delivered),
+            output,
+            is_identity: finish.is_identity(),
+            kept: if finish.mixes() {
+                MOST_RUNS.saturating_mul(finish.distance()).saturating_mul(output)
+            } else {
+                0
+            },
         }
     }
 
-    /// One slot that prongs fill.
-    pub(crate) fn slot(self) -> usize {
+    /// A slot that a device fills.
+    pub(crate) fn cut_slot(self) -> usize {
         self.cut.saturating_mul(self.batch_size as usize)
     }
 
-    /// One slot of a batch in the output's form; `None` where the cut is the output.
-    pub(crate) fn converted_slot(self) -> Option<usize> {
-        let slot = self.converted.saturating_mul(self.batch_size as usize);
-        (self.converted > 0).then_some(slot)
+    /// A slot that the host's workers fill.
+    pub(crate) fn front_slot(self) -> usize {
+        self.output.saturating_mul(self.batch_size as usize)
     }
 
-    /// Slots in the output's form.
-    pub(crate) fn n_converted(self) -> u32 {
-        self.held.saturating_add(CONVERTED)
+    /// The kind that devices fill.
+    fn back_slot(self) -> usize {
+        if self.is_identity { self.front_slot() } else { self.cut_slot() }
     }
 
-    /// Slots that are in no prong's quota.
-    fn n_outside(self) -> u32 {
-        self.held.saturating_add(OUTSIDE)
+    /// How many of each there are where the front may hold `front`, and devices `back`.
+    fn slots(self, front: u32, back: u32) -> (u32, u32) {
+        self.slots_beside(OUTSIDE, front, back)
     }
 
-    /// Everything but the slots that prongs fill.
-    fn beside(self) -> usize {
-        let slot = self.converted_slot().unwrap_or(0);
-        slot.saturating_mul(self.n_converted() as usize).saturating_add(self.kept)
+    /// The fewest that all make progress with.
+    fn fewest_slots(self, back: u32) -> (u32, u32) {
+        let outside = OUTSIDE_AT_LEAST + u32::from(back > 0);
+        self.slots_beside(outside, FRONT_AT_LEAST, back)
     }
 
-    /// Everything, with so many slots.
-    fn total(self, n_slots: u32) -> usize {
-        self.slot().saturating_mul(n_slots as usize).saturating_add(self.beside())
+    /// With `outside` and the consumer's in no prong's quota.
+    fn slots_beside(self, outside: u32, front: u32, back: u32) -> (u32, u32) {
+        let front = self.held.saturating_add(outside).saturating_add(front);
+        match (self.is_identity, back) {
+            (true, _) => (front.saturating_add(back), 0),
+            (false, 0) => (front, 0),
+            (false, _) => (front, back.saturating_add(CONVERTED)),
+        }
     }
 
-    /// The largest batch of such samples that fits into `budget`; 0 when none does.
-    fn largest_batch(self, n_slots: u32, budget: usize) -> u32 {
-        let sample = (self.cut.saturating_mul(n_slots as usize))
-            .saturating_add(self.converted.saturating_mul(self.n_converted() as usize));
+    /// Bytes of so many.
+    fn total(self, (front, back): (u32, u32)) -> usize {
+        let front = self.front_slot().saturating_mul(front as usize);
+        let back = self.cut_slot().saturating_mul(back as usize);
+        front.saturating_add(back).saturating_add(self.kept)
+    }
+
+    /// The least limit with which each of `n_devices` devices has `per_device` slots, whatever
+    /// the front takes of it, in bytes.
+    pub(crate) fn limit_for(self, per_device: u32, n_devices: u32) -> usize {
+        let least = self.slots(FRONT.0, DEVICE_DEPTH.saturating_mul(n_devices));
+        let more = per_device.saturating_sub(DEVICE_DEPTH).saturating_mul(n_devices);
+        let more = self.back_slot().saturating_mul(more as usize);
+        // The front takes a third of what is spare, and no more than it has a use for.
+        let most = self.front_slot().saturating_mul((FRONT.1 - FRONT.0) as usize);
+        let for_front = more.div_ceil(2).min(most);
+        self.total(least).saturating_add(more).saturating_add(for_front)
+    }
+
+    /// The largest batch of such samples that so many slots of fit into `budget`; 0 when none
+    /// does.
+    fn largest_batch(self, (front, back): (u32, u32), budget: usize) -> u32 {
+        let front = self.output.saturating_mul(front as usize);
+        let sample = front.saturating_add(self.cut.saturating_mul(back as usize));
         let fits = budget.saturating_sub(self.kept) / sample.max(1);
         u32::try_from(fits).unwrap_or(u32::MAX)
     }
 }
 
-/// How many slots each prong may hold.
+/// How many slots each prong may hold, and how many there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) front: u32,
     pub(crate) per_device: u32,
-    pub(crate) total: u32,
+    /// Slots in the output's form.
+    pub(crate) front_slots: u32,
+    /// Slots at the cut; 0 where devices fill those in the output's form, too.
+    pub(crate) back_slots: u32,
 }
 
 impl Room {
-    /// Divides the budget. Every prong gets what it needs to make progress.
+    /// Divides the budget; where it is left to us, of the `available` bytes that are this
+    /// process's part of the machine's memory. Every prong gets what it needs to make progress.
     ///
     /// # Errors
     /// [`RuntimeError::Memory`] when that is more than the budget's limit.
     pub(crate) fn divide(
         budget: MemoryBudget,
+        available: Option<u64>,
         sizes: Sizes,
         n_devices: u32,
     ) -> Result<Self, RuntimeError> {
         let for_devices = DEVICE_DEPTH.saturating_mul(n_devices);
-        let outside = sizes.n_outside();
-        let least = outside.saturating_add(FRONT.0).saturating_add(for_devices);
-        let for_slots = match budget {
+        let fewest = sizes.fewest_slots(for_devices);
+        let least = sizes.slots(FRONT.0, for_devices);
+        let bytes = match budget {
+            MemoryBudget::Auto => match by_default(available) {
+                ByDefault { most, .. } if sizes.total(least) > most => {
+                    return Ok(Self::fewest(fewest, n_devices));
+                }
+                ByDefault { wanted, .. } => wanted,
+            },
             MemoryBudget::Slots(bytes) => bytes,
-            MemoryBudget::Total(bytes) if sizes.total(least) > bytes => {
+            MemoryBudget::Total(bytes) if sizes.total(fewest) > bytes => {
                 return Err(RuntimeError::Memory {
                     batch_size: sizes.batch_size,
                     given_bytes: bytes,
-                    least_bytes: sizes.total(least),
-                    largest_batch: sizes.largest_batch(least, bytes),
+                    least_bytes: sizes.total(fewest),
+                    largest_batch: sizes.largest_batch(fewest, bytes),
                 });
             }
-            MemoryBudget::Total(bytes) => bytes - sizes.beside(),
+            MemoryBudget::Total(bytes) if sizes.total(least) > bytes => {
+                return Ok(Self::fewest(fewest, n_devices));
+            }
+            MemoryBudget::Total(bytes) => bytes,
         };
-        let afford = u32::try_from(for_slots / sizes.slot().max(1)).unwrap_or(u32::MAX);
-        let share = afford.min(4096).max(least) - outside;
-        let front = (share / 3).clamp(FRONT.0, FRONT.1).min(share - for_devices);
-        let left = share - front;
-        let per_device = left.checked_div(n_devices).unwrap_or(0).min(MOST_PER_DEVICE);
-        Ok(Self { front, per_device, total: outside + front + per_device * n_devices })
+        // Of what is left beside the least a third is the front's, and the devices' the rest.
+        let spare = bytes.saturating_sub(sizes.total(least));
+        let for_front = if n_devices > 0 { spare / 3 } else { spare };
+        let front = FRONT.1.min(FRONT.0 + affords(for_front, sizes.front_slot()));
+        let spare = spare - (front - FRONT.0) as usize * sizes.front_slot();
+        let each = spare.checked_div(n_devices as usize).unwrap_or(0);
+        let per_device =
+            MOST_PER_DEVICE.min(DEVICE_DEPTH + affords(each, sizes.back_slot()));
+        let per_device = if n_devices > 0 { per_device } else { 0 };
+        let (front_slots, back_slots) =
+            sizes.slots(front, per_device.saturating_mul(n_devices));
+        Ok(Self { front, per_device, front_slots, back_slots })
     }
+
+    /// The fewest slots that all make progress with.
+    fn fewest((front_slots, back_slots): (u32, u32), n_devices: u32) -> Self {
+        let per_device = if n_devices > 0 { DEVICE_DEPTH } else { 0 };
+        Self { front: FRONT_AT_LEAST, per_device, front_slots, back_slots }
+    }
+}
+
+/// What batches may take where the user leaves it to us, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ByDefault {
+    wanted: usize,
+    most: usize,
+}
+
+/// Of the bytes that are this process's part of the machine's memory.
+fn by_default(available: Option<u64>) -> ByDefault {
+    let part = |divisor| {
+        available.map(|bytes| usize::try_from(bytes / divisor).unwrap_or(usize::MAX))
+    };
+    let most = part(DEFAULT_MOST_PART).unwrap_or(usize::MAX);
+    let wanted = part(DEFAULT_PART).unwrap_or(0).max(DEFAULT_LEAST.min(most));
+    ByDefault { wanted, most }
+}
+
+/// Slots that so many bytes are enough for.
+fn affords(bytes: usize, slot_bytes: usize) -> u32 {
+    u32::try_from(bytes / slot_bytes.max(1)).unwrap_or(u32::MAX / 2)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::share::Ranks;
 
     /// 256 samples of DINO in f32: ten views, 522,240 bytes before they are converted.
-    const DINO: Sizes =
-        Sizes { batch_size: 256, held: 1, cut: 522_240, converted: 4 * 522_240, kept: 0 };
+    const DINO: Sizes = Sizes {
+        batch_size: 256,
+        held: 1,
+        cut: 522_240,
+        output: 4 * 522_240,
+        is_identity: false,
+        kept: 0,
+    };
 
     #[test]
     fn memory_that_batches_cannot_do_with_is_refused_with_what_they_can() {
-        let n_bytes = |n_samples: usize| n_samples * 522_240 * (8 + 3 * 4);
-        let budget = MemoryBudget::Total(32 << 20);
-        let refused = Room::divide(budget, DINO, 0).unwrap_err();
+        let n_bytes = |n_samples: usize| n_samples * 4 * 522_240 * 5;
+        let budget = MemoryBudget::Total(64 << 20);
+        let refused = Room::divide(budget, None, DINO, 0).unwrap_err();
         let RuntimeError::Memory { least_bytes, largest_batch, .. } = refused else {
             panic!("{refused}")
         };
-        assert_eq!((least_bytes, largest_batch), (n_bytes(256), 3));
-        for (bytes, batch_size) in [(least_bytes, 256), (32 << 20, 3)] {
+        assert_eq!((least_bytes, largest_batch), (n_bytes(256), 6));
+        for (bytes, batch_size) in [(least_bytes, 256), (64 << 20, 6)] {
             let sizes = Sizes { batch_size, ..DINO };
-            assert!(Room::divide(MemoryBudget::Total(bytes), sizes, 0).is_ok());
+            assert!(Room::divide(MemoryBudget::Total(bytes), None, sizes, 0).is_ok());
         }
         let budget = MemoryBudget::Total(least_bytes - 1);
-        assert!(Room::divide(budget, DINO, 0).is_err());
+        assert!(Room::divide(budget, None, DINO, 0).is_err());
     }
 
     #[test]
     fn without_a_limit_prongs_get_what_they_need() {
-        let room = Room::divide(MemoryBudget::Slots(0), DINO, 3).unwrap();
-        assert_eq!(room, Room { front: 3, per_device: 2, total: 5 + 3 + 6 });
+        let room = Room::divide(MemoryBudget::Slots(0), None, DINO, 3).unwrap();
+        let (front_slots, back_slots) = (5 + 3, 6 + 2);
+        let expected = Room { front: 3, per_device: 2, front_slots, back_slots };
+        assert_eq!(room, expected);
+        let one_kind = Sizes { output: DINO.cut, is_identity: true, ..DINO };
+        let room = Room::divide(MemoryBudget::Slots(0), None, one_kind, 3).unwrap();
+        let (front_slots, back_slots) = (5 + 3 + 6, 0);
+        assert_eq!(room, Room { front: 3, per_device: 2, front_slots, back_slots });
+    }
+
+    /// A device eight times as fast as the host makes eight batches while that makes one.
+    #[test]
+    fn by_default_devices_of_big_machines_work_far_ahead() {
+        let gib = |n: u64| Some(n << 30);
+        // 256 samples of 224 x 224 in u8; a rank of eight on 1 TiB, a laptop, CI.
+        for (available, at_least) in [(gib(128), 64), (gib(12), 20), (gib(4), 4)] {
+            let cut = 224 * 224 * 3;
+            let sizes = Sizes { cut, output: cut, is_identity: true, ..DINO };
+            let room = Room::divide(MemoryBudget::Auto, available, sizes, 1).unwrap();
+            assert!(room.per_device >= at_least, "{available:?}: {room:?}");
+        }
+        let unknown = ByDefault { wanted: DEFAULT_LEAST, most: usize::MAX };
+        assert_eq!(by_default(None), unknown);
+    }
+
+    /// Every kind of machine, shared by ranks, and batches small and large.
+    fn each_machine(mut check: impl FnMut(u64, u32, Sizes, u32)) {
+        let photograph = 224 * 224 * 3;
+        let forms = [(photograph, true), (4 * photograph, false)];
+        let batch_sizes = (0..=12).map(|power| 1 << power).chain([3, 96, 1000, 4095]);
+        let sizes = batch_sizes.flat_map(|batch_size| {
+            forms.map(|(output, is_identity)| Sizes {
+                batch_size,
+                held: 1,
+                cut: photograph,
+                output,
+                is_identity,
+                kept: 0,
+            })
+        });
+        for sizes in sizes {
+            for (gib, ranks) in (2..=1024).flat_map(|n| (1..=16).map(move |r| (n, r))) {
+                for n_devices in [0, 1, 8] {
+                    check(gib << 30, ranks, sizes, n_devices);
+                }
+            }
+        }
+    }
+
+    /// What a rank takes where nobody says how much.
+    fn default_room(
+        machine: u64,
+        n_ranks: u32,
+        sizes: Sizes,
+        n_devices: u32,
+    ) -> (u64, Room) {
+        let ranks = n_ranks.to_string();
+        let ranks =
+            Ranks::told_by(|name| (name == "LOCAL_WORLD_SIZE").then(|| ranks.clone()));
+        let part = ranks.part_of(machine);
+        assert_eq!(part, machine / u64::from(n_ranks));
+        let auto = MemoryBudget::Auto;
+        (part, Room::divide(auto, Some(part), sizes, n_devices).unwrap())
+    }
+
+    #[test]
+    fn all_ranks_together_take_a_quarter_of_a_machine_at_most() {
+        each_machine(|machine, n_ranks, sizes, n_devices| {
+            let (part, room) = default_room(machine, n_ranks, sizes, n_devices);
+            let what = (machine, n_ranks, n_devices, sizes, room);
+            let bytes = sizes.total((room.front_slots, room.back_slots)) as u64;
+            let fewest = sizes.fewest_slots(DEVICE_DEPTH * n_devices);
+            let is_least = (room.front_slots, room.back_slots) == fewest;
+            assert!(bytes * u64::from(n_ranks) <= machine / 4 || is_least, "{what:?}");
+            // What is more than an eighth is the least that a run works well with.
+            let well = sizes.slots(FRONT.0, DEVICE_DEPTH * n_devices);
+            let most = (part / 8).max(DEFAULT_LEAST as u64).max(sizes.total(well) as u64);
+            assert!(bytes <= most || is_least, "{what:?}");
+        });
+    }
+
+    #[test]
+    fn a_device_has_its_horizon_where_the_machine_has_the_memory() {
+        let horizons = [2, 5, 11, 26, MOST_PER_DEVICE];
+        each_machine(|machine, n_ranks, sizes, n_devices| {
+            let (part, room) = default_room(machine, n_ranks, sizes, n_devices);
+            for needs in horizons.into_iter().filter(|_| n_devices > 0) {
+                let limit = sizes.limit_for(needs, n_devices);
+                let is_there = limit as u64 <= part / DEFAULT_PART;
+                let has = room.per_device;
+                assert!(!is_there || has >= needs, "{needs} on {machine} by {n_ranks}");
+            }
+        });
+    }
+
+    #[test]
+    fn the_limit_for_a_horizon_gives_it_and_so_does_any_above_it() {
+        for (output, is_identity) in [(100, true), (400, false), (50, false)] {
+            let sizes = Sizes {
+                batch_size: 32,
+                held: 1,
+                cut: 100,
+                output,
+                is_identity,
+                kept: 77,
+            };
+            for (needs, n_devices) in
+                (2..=MOST_PER_DEVICE).flat_map(|needs| [1, 2, 7].map(|n| (needs, n)))
+            {
+                let limit = sizes.limit_for(needs, n_devices);
+                for bytes in (limit..limit + 200_000).step_by(991) {
+                    let budget = MemoryBudget::Total(bytes);
+                    let room = Room::divide(budget, None, sizes, n_devices).unwrap();
+                    assert!(room.per_device >= needs, "{needs} of {bytes}: {room:?}");
+                }
+            }
+        }
     }
 
     #[test]
     fn a_limit_is_held_and_nobody_starves() {
-        let sizes = [(0, 0), (100, 0), (400, 3200)].map(|(converted, kept)| Sizes {
+        let sizes = [(100, true, 0), (100, false, 0), (400, false, 3200)];
+        let sizes = sizes.map(|(output, is_identity, kept)| Sizes {
             batch_size: 32,
             held: 1,
             cut: 100,
-            converted,
+            output,
+            is_identity,
             kept,
         });
         for (sizes, n_devices) in
             sizes.into_iter().flat_map(|s| (0..30).map(move |n| (s, n)))
         {
-            for bytes in (0..1_000_000).step_by(997) {
-                match Room::divide(MemoryBudget::Total(bytes), sizes, n_devices) {
+            for bytes in (0..2_000_000).step_by(997) {
+                match Room::divide(MemoryBudget::Total(bytes), None, sizes, n_devices) {
                     Ok(room) => {
-                        assert!(sizes.total(room.total) <= bytes, "{room:?} of {bytes}");
-                        assert!(room.front >= FRONT.0, "{room:?}");
+                        let slots = (room.front_slots, room.back_slots);
+                        assert!(sizes.total(slots) <= bytes, "{room:?} of {bytes}");
+                        assert!(room.front >= FRONT_AT_LEAST, "{room:?}");
                         assert!(n_devices == 0 || room.per_device >= DEVICE_DEPTH);
                     }
                     Err(RuntimeError::Memory { least_bytes, largest_batch, .. }) => {
                         assert!(least_bytes > bytes && largest_batch < 32);
                         let enough = MemoryBudget::Total(least_bytes);
-                        assert!(Room::divide(enough, sizes, n_devices).is_ok());
+                        assert!(Room::divide(enough, None, sizes, n_devices).is_ok());
                     }
                     Err(other) => panic!("{other}"),
                 }

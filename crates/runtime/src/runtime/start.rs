@@ -1,145 +1,110 @@
-//! Starting an epoch: its queues, its threads, and what each of them is given.
-//!
-//! The only place where front, back, collector and feed are joined, and they are joined by
-//! queues alone. What a loop does is in its own file.
+//! Starting an epoch and ending it: what it adds to the engine's threads (`runtime/engine.rs`), a
+//! feed of its own, and what is kept of it.
 
 use std::sync::{Arc, Mutex};
 
-use bothends_core::epoch::{
-    DeviceConfig, EpochConfig, EpochState, FrontConfig, Recovery,
-};
-use bothends_core::ids::Prong;
+use bothends_core::epoch::{DeviceConfig, EpochConfig, FrontConfig, Recovery};
 use bothends_core::plan::Plan;
 use bothends_core::recipe::Size;
 use bothends_figures::Stall;
-use bothends_io::{Reader, ReaderConfig};
-use bothends_ops::Scratch;
-use bothends_slots::Producer;
-use crossbeam::channel::{Receiver, bounded};
+use crossbeam::channel::bounded;
 
-use crate::collect::bell::{Bell, bell};
-use crate::collect::clock::Clock;
-use crate::collect::collector::{Collector, FEED_ROOM, Under, device_idx};
-use crate::collect::line::Line;
+use crate::collect::collector::{Command, FEED_ROOM};
+use crate::collect::line::LineReport;
 use crate::collect::log::{EventLog, MOMENT_ROOM};
-use crate::collect::stall::StallGauge;
-use crate::config::run::ReadConfig;
-use crate::devices::spec::DeviceProcess;
-use crate::devices::thread::threaded;
+use crate::collect::underway::Brief;
+use crate::devices::emulator::DeviceProcess;
 use crate::error::RuntimeError;
-use crate::handover::epoch::{
-    DeviceThread, Epoch, Lent, Remains, Returned, Threads, spawn,
-};
-use crate::handover::finish::{Feed, FeedAccount, FeedLinks, Mixing};
+use crate::handover::account::FeedAccount;
+use crate::handover::epoch::{Epoch, Ways};
+use crate::handover::finish::{Feed, FeedLinks};
+use crate::handover::mend::Maker;
+use crate::handover::mix::Mixing;
 use crate::handover::report::EpochReport;
-use crate::make::front::{FRONT_DEPTH, Front, FrontJob};
-use crate::make::worker::Worker;
-use crate::read::reader::ReadStage;
+use crate::runtime::engine::spawn;
 use crate::runtime::host::{EpochOptions, Runtime};
-use crate::runtime::memory::DEVICE_DEPTH;
 use crate::threads::home::Home;
-use crate::threads::pin::Pins;
-use crate::threads::shutdown::Stop;
-use crate::threads::times::{Ends, ThreadTimes};
+use crate::threads::times::Ends;
 
 /// Batches behind the feed: one ready while the consumer has another.
 const READY_ROOM: usize = 1;
 
-/// Records that may wait for the workers, for each of them.
-const TASK_ROOM: u32 = 16;
-
-/// Reader and workers.
-type FrontThreads = (Lent<Box<dyn Reader>>, Vec<Lent<Scratch>>);
-
-/// What every thread of an epoch is given.
-#[derive(Debug, Clone)]
-struct Shared {
-    bell: Bell,
-    stop: Stop,
-    times: ThreadTimes,
-    gauge: Arc<StallGauge>,
-}
-
-impl Shared {
-    /// Starts one of the epoch's threads.
-    fn spawn<T: Send + 'static>(
-        &self,
-        name: &'static str,
-        ends: Ends,
-        body: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Lent<T>, RuntimeError> {
-        spawn(name, &self.stop, self.times.timer(ends), body)
-    }
-}
-
 impl Runtime {
-    /// Starts an epoch. One at a time: end it with [`Self::finish_epoch`]. Dropping the
-    /// epoch instead loses the devices' connections.
+    /// Starts an epoch, behind those that were started before and are not over. End it with
+    /// [`Self::finish_epoch`]; dropping it ends it, too, and forgets what it was.
     ///
     /// # Errors
     /// A plan that makes no sense, or a thread that cannot be started.
     pub fn start_epoch(&mut self, options: &EpochOptions) -> Result<Epoch, RuntimeError> {
+        let mut epoch = self.start_ahead(options)?;
+        epoch.want();
+        Ok(epoch)
+    }
+
+    /// Starts an epoch that nobody asks for yet: it is made as far as there are slots when all
+    /// of the epochs before it is being made.
+    pub(crate) fn start_ahead(
+        &mut self,
+        options: &EpochOptions,
+    ) -> Result<Epoch, RuntimeError> {
         let plan = Arc::new(self.plan(options)?);
-        self.read_bytes = self.storage_read_bytes();
         self.n_started += 1;
-        let (bell, ear) = bell();
-        let times = ThreadTimes::new(self.devices.len());
-        let shared = Shared { bell, stop: Stop::default(), times, gauge: Arc::default() };
+        let number = self.n_started;
+        let config = self.epoch_config(&plan, options);
+        let slots = self.rings.front.n_slots();
         let (made_in, made) = bounded(FEED_ROOM + 1);
         let (ready_in, ready) = bounded(READY_ROOM);
-        let (jobs_in, jobs) = bounded(FRONT_DEPTH as usize);
         let (moments_in, moments) = bounded(MOMENT_ROOM);
         let account = Arc::new(Mutex::new(FeedAccount::default()));
-
-        let (reader, workers) = self.spawn_front(jobs, &shared)?;
-        let sample_bytes = self.source.pipeline.sample_bytes();
-        let front =
-            Front::new(jobs_in, shared.bell.clone(), sample_bytes, self.config.workers);
-        let mut lines = vec![Line::new(Prong::Front, Some(Box::new(front)), FRONT_DEPTH)];
-        let devices = self.spawn_back(&shared, &mut lines)?;
+        let (shared, commands) = {
+            let engine = self.engine()?;
+            (engine.shared.clone(), engine.commands.clone())
+        };
+        let stop = shared.stop.of_epoch();
         let feed = Feed {
-            source: Arc::clone(&self.source),
-            epoch: options.epoch,
+            maker: Maker {
+                source: Arc::clone(&self.source),
+                epoch: options.epoch,
+                finish: Arc::clone(&self.finish),
+                redecoder: self.config.redecoder.clone(),
+                account: Arc::clone(&account),
+            },
             plan: Arc::clone(&plan),
-            finish: Arc::clone(&self.finish),
             mixing: self.mixing(),
-            converted: self.converted.clone(),
-            redecoder: self.config.redecoder.clone(),
+            converted: (!self.finish.is_identity()).then(|| self.rings.front.clone()),
             on_bad: self.config.on_bad,
             audit_percent: self.config.audit_percent,
             devices: self.devices.iter().map(|d| d.name.clone()).collect(),
             links: FeedLinks { made, ready: ready_in, bell: shared.bell.clone() },
-            account: Arc::clone(&account),
-            gauge: Arc::clone(&shared.gauge),
-            stop: shared.stop.clone(),
+            waits: Arc::clone(&shared.waits),
+            chores: shared.chores.clone(),
+            meter: shared.times.meter(Ends::Both),
+            stop: stop.clone(),
         };
-        let feed = shared.spawn("feed", Ends::Both, move || feed.run())?;
-        let collector = Collector {
-            epoch: EpochState::new(self.epoch_config(&plan, options)),
-            epoch_idx: options.epoch,
-            ring: self.ring.clone(),
-            lines,
-            feed: made_in,
-            ear,
-            clock: Clock::start(),
-            gauge: Arc::clone(&shared.gauge),
-            log: EventLog::watched(moments_in),
-            stop: shared.stop.clone(),
-            under: Under::after(self.n_started << 32),
+        let feed = spawn(&stop, "feed", move || feed.run())?;
+        let brief = Brief {
+            number,
+            config,
             plan: Arc::clone(&plan),
-            keeps_order: options.strategy.keeps_order(),
+            epoch: options.epoch,
+            feed: made_in,
+            log: EventLog::watched(moments_in),
+            is_wanted: false,
         };
-        let collector = shared.spawn("collector", Ends::Both, move || collector.run())?;
+        let ways = Ways { commands, bell: shared.bell.clone(), number };
+        ways.tell(Command::Begin(Box::new(brief)));
         Ok(Epoch {
-            ready,
+            ready: Some(ready),
             moments,
-            gauge: shared.gauge,
+            waits: shared.waits,
             account,
-            stop: shared.stop,
+            stop,
+            used_before: shared.times.seconds(),
             times: shared.times,
-            threads: Some(Threads { reader, workers, devices, collector, feed }),
+            ways,
+            feed: Some(feed),
             n_batches: plan.n_batches(),
-            slots: self.ring.n_slots(),
+            slots,
             stall: Stall::default(),
             home: Home::here(),
             waiting_since: None,
@@ -156,127 +121,29 @@ impl Runtime {
         Mixing { recipe: self.config.recipe.clone(), size }
     }
 
-    /// Ends an epoch (cancelling what is left of it), joins its threads and takes back what
-    /// they were lent.
+    /// Ends an epoch (cancelling what is left of it). Waits for nothing that is being made.
     pub fn finish_epoch(&mut self, epoch: Epoch) -> EpochReport {
         let mut remains = epoch.end();
         if let Some(index) = self.source.side_index() {
             index.publish();
         }
-        self.reader = remains.reader.take();
-        self.scratches.append(&mut remains.scratches);
-        self.take_back(&mut remains);
-        if let Some(collected) = &remains.collected {
-            self.front_prior_ns = collected.front.mean_ns.or(self.front_prior_ns);
-            for (device, line) in self.devices.iter_mut().zip(&collected.back) {
-                device.prior_ns = line.mean_ns.or(device.prior_ns);
-                device.is_silent = line.is_silent;
+        if let Some(collected) = &mut remains.collected {
+            self.front_prior_ns = collected.front.mean_ns().or(self.front_prior_ns);
+            for (device, line) in self.devices.iter_mut().zip(&mut collected.back) {
+                device.prior_ns = line.mean_ns().or(device.prior_ns);
+                name_lost_process(device.process.as_mut(), line);
+                line.lost = line.lost.take().or_else(|| device.presence.missing());
             }
+            let back = self.devices.iter().zip(&collected.back);
+            let back = back.map(|(device, line)| (device.name.as_str(), line));
+            self.rates.keep(&collected.front, back);
         }
         EpochReport::new(remains)
     }
 
-    /// Takes the devices back, and names those that were lost, also where the epoch was over
-    /// before anybody noticed.
-    fn take_back(&mut self, remains: &mut Remains) {
-        let mut returned = std::mem::take(&mut remains.devices).into_iter();
-        for (i, device) in self.devices.iter_mut().enumerate() {
-            let mut lost = None;
-            match returned.next().unwrap_or(Returned::Absent) {
-                Returned::Well(transport) => device.transport = Some(transport),
-                Returned::Lost(why) => lost = Some(why),
-                Returned::Absent => {}
-                Returned::Busy(thread) => device.busy = Some(thread),
-            }
-            if let Some(status) = device.process.as_mut().and_then(DeviceProcess::ended) {
-                device.transport = None;
-                lost.get_or_insert(format!("its process ended ({status})"));
-            }
-            let lines = remains.collected.as_mut().map(|collected| &mut collected.back);
-            if let Some(line) = lines.and_then(|back| back.get_mut(i)) {
-                line.lost = line.lost.take().or(lost);
-            }
-        }
-    }
-
-    /// The threads of the front.
-    fn spawn_front(
-        &mut self,
-        jobs: Receiver<FrontJob>,
-        shared: &Shared,
-    ) -> Result<FrontThreads, RuntimeError> {
-        let (tasks_in, tasks) = bounded((TASK_ROOM * self.config.workers) as usize);
-        let reader = match self.reader.take() {
-            Some(reader) => reader,
-            None => self.open_reader()?,
-        };
-        let stage = ReadStage {
-            source: Arc::clone(&self.source),
-            reader,
-            jobs,
-            tasks: tasks_in,
-            stop: shared.stop.clone(),
-        };
-        let reader = shared.spawn("reader", Ends::Front, move || stage.run())?;
-        let pins = if self.config.devices.is_empty() {
-            Pins::new(self.config.workers)
-        } else {
-            Pins::default()
-        };
-        let workers = (0..self.config.workers as usize)
-            .map(|number| {
-                let pins = pins.clone();
-                let worker = Worker {
-                    source: Arc::clone(&self.source),
-                    tasks: tasks.clone(),
-                    scratch: self.scratches.pop().unwrap_or_default(),
-                    note: Vec::new(),
-                    gauge: Arc::clone(&shared.gauge),
-                    stop: shared.stop.clone(),
-                };
-                shared.spawn("worker", Ends::Front, move || {
-                    pins.pin(number);
-                    worker.run()
-                })
-            })
-            .collect::<Result<_, _>>()?;
-        Ok((reader, workers))
-    }
-
-    fn open_reader(&self) -> Result<Box<dyn Reader>, RuntimeError> {
-        let ReadConfig { kind, depth, buffer_bytes, .. } = self.config.read;
-        // Every record that is being read, waits, or is being decoded has a buffer.
-        let n_buffers = depth + (TASK_ROOM + 1) * self.config.workers + 1;
-        let defaults = ReaderConfig::default();
-        let config = ReaderConfig { kind, depth, buffer_bytes, n_buffers, ..defaults };
-        Ok(bothends_io::open_reader(&config)?)
-    }
-
-    /// The threads of the back; the collector's lines to them are added to `lines`.
-    fn spawn_back(
-        &mut self,
-        shared: &Shared,
-        lines: &mut Vec<Line>,
-    ) -> Result<Vec<Option<DeviceThread>>, RuntimeError> {
-        let mut threads = Vec::new();
-        for (i, device) in self.devices.iter_mut().enumerate() {
-            let depth = device.capabilities.slots.clamp(1, DEVICE_DEPTH);
-            let (mut producer, mut thread) = (None, None);
-            if let Some(transport) = device.take_transport() {
-                let ends = (shared.bell.clone(), shared.stop.clone());
-                let (ours, its) = threaded(transport, depth, ends);
-                thread = Some(shared.spawn("device", Ends::Back(i), move || its.run())?);
-                producer = Some(Box::new(ours) as Box<dyn Producer>);
-            }
-            lines.push(Line::new(Prong::Back(device_idx(i)), producer, depth));
-            threads.push(thread);
-        }
-        Ok(threads)
-    }
-
     fn epoch_config(&self, plan: &Plan, options: &EpochOptions) -> EpochConfig {
         let devices = self.devices.iter().map(|device| DeviceConfig {
-            slots: device.capabilities.slots.clamp(1, DEVICE_DEPTH),
+            slots: device.presence.depth(),
             buffer: self.room.per_device,
             prior_ns: device.prior_ns,
             shard: None,
@@ -297,5 +164,83 @@ impl Runtime {
             done: options.done.clone(),
             recovery: Recovery::On,
         }
+    }
+}
+
+/// Names a device that was lost with its process, also where the epoch was over before anybody
+/// noticed.
+fn name_lost_process(process: Option<&mut DeviceProcess>, line: &mut LineReport) {
+    if let Some(status) = process.and_then(DeviceProcess::ended) {
+        line.lost.get_or_insert(format!("its process ended ({status})"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
+    use bothends_core::ids::EpochIdx;
+    use bothends_core::recipe::Recipe;
+    use bothends_core::select::StrategyConfig;
+    use bothends_csd::loopback::Loopback;
+
+    use super::*;
+    use crate::config::run::RunConfig;
+
+    /// A run of ten batches with a device in this process, which remembers rates in `root`.
+    fn run(root: &std::path::Path) -> Runtime {
+        let data = root.join("data");
+        if !data.exists() {
+            std::fs::create_dir(&data).unwrap();
+            let bytes: Vec<u8> = (0..=9).cycle().take(40 * 3073).collect();
+            std::fs::write(data.join("data_batch_1.bin"), bytes).unwrap();
+        }
+        let recipe = Recipe::builtin("cifar10-train").unwrap();
+        let mut runtime = Runtime::open(RunConfig {
+            batch_size: 4,
+            rates: Some(root.join("rates")),
+            ..RunConfig::new(data.clone(), recipe)
+        })
+        .unwrap();
+        let name = "device".to_owned();
+        let config = ServerConfig { name, emulated: false, n_workers: 1, n_slots: 2 };
+        let server =
+            Server::start(config, FileStore::new(&data).unwrap(), NoCosts).unwrap();
+        runtime.attach("device", Box::new(Loopback::new(Box::new(server)))).unwrap();
+        runtime
+    }
+
+    /// What the next epoch is told of the host and the device.
+    fn priors(runtime: &Runtime) -> [Option<u64>; 2] {
+        let options = runtime.options(EpochIdx(0));
+        let config = runtime.epoch_config(&runtime.plan(&options).unwrap(), &options);
+        [config.front.prior_ns, config.devices[0].prior_ns]
+    }
+
+    /// Runs an epoch until `n_batches` were taken.
+    fn epoch(runtime: &mut Runtime, strategy: StrategyConfig, n_batches: usize) {
+        let options = EpochOptions { strategy, ..runtime.options(EpochIdx(0)) };
+        let mut epoch = runtime.start_epoch(&options).unwrap();
+        for _ in 0..n_batches {
+            epoch.next_batch().unwrap().unwrap();
+        }
+        runtime.finish_epoch(epoch);
+    }
+
+    #[test]
+    fn a_run_begins_with_the_rates_that_the_run_before_it_showed() {
+        let root = tempfile::tempdir().unwrap();
+        let mut first = run(root.path());
+        assert_eq!(priors(&first), [None, None]);
+        epoch(&mut first, StrategyConfig::Cpu, 10);
+        let [front, device] = priors(&first);
+        assert!(front.is_some() && device.is_none());
+        assert_eq!(priors(&run(root.path())), [front, None]);
+        // On a busy machine the host may make most of an epoch that is the device's.
+        let is_known = (0..100).any(|_| {
+            epoch(&mut first, StrategyConfig::Csd, 10);
+            priors(&run(root.path()))[1].is_some()
+        });
+        assert!(is_known, "{:?}", priors(&first));
+        assert!(priors(&run(root.path()))[0].is_some());
     }
 }

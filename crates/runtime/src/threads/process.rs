@@ -4,6 +4,8 @@
 
 use std::fs;
 
+use nix::time::{ClockId, clock_gettime};
+
 /// Seconds of processor time of this process, user and system, ended threads included.
 #[must_use]
 pub fn cpu_seconds() -> Option<f64> {
@@ -15,11 +17,10 @@ pub fn cpu_seconds() -> Option<f64> {
     Some((ticks(14)? + ticks(15)?) / 100.0)
 }
 
-/// Seconds of processor time of the calling thread.
-pub(crate) fn thread_cpu_seconds() -> Option<f64> {
-    // Documentation/scheduler/sched-stats.rst: the first field is nanoseconds on a processor.
-    let stat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(stat.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
+/// Nanoseconds of processor time of the calling thread. One system call.
+pub(crate) fn thread_cpu_ns() -> Option<u64> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
+    u64::try_from(std::time::Duration::from(time).as_nanos()).ok()
 }
 
 /// Seconds of processor time of everything on this machine, since it started.
@@ -36,6 +37,31 @@ fn machine_seconds(stat: &str) -> Option<f64> {
         line.split_whitespace().map(|field| field.parse().ok()).collect();
     let fields = fields.filter(|fields| fields.len() >= 7)?;
     Some([0, 1, 2, 5, 6].into_iter().map(|i| fields[i]).sum::<f64>() / 100.0)
+}
+
+/// What was used between two looks; `None` where the kernel does not say.
+pub(crate) fn since(before: Option<f64>, after: Option<f64>) -> Option<f64> {
+    before.zip(after).map(|(before, after)| after - before)
+}
+
+/// The processor's own name.
+pub(crate) fn processor() -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
+    let name = name.and_then(|line| line.split_once(':'));
+    name.map_or("unknown processor", |(_, name)| name.trim()).to_owned()
+}
+
+/// Memory of this machine, in bytes.
+pub(crate) fn machine_memory_bytes() -> Option<u64> {
+    kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
+/// Processors that this process may keep busy.
+#[must_use]
+pub fn cores() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(cores).unwrap_or(u32::MAX)
 }
 
 /// Starts a new measurement of [`peak_rss_bytes`]; without effect where it is not allowed.
@@ -56,7 +82,13 @@ pub fn pss_bytes() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/self/smaps_rollup").ok()?, "Pss:")
 }
 
-fn kilobytes(text: &str, key: &str) -> Option<u64> {
+/// Addresses that this process has in use, in bytes: more than it has memory.
+pub(crate) fn address_bytes() -> Option<u64> {
+    kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmSize:")
+}
+
+/// What a line of one of the kernel's tables says in kB, in bytes.
+pub(crate) fn kilobytes(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kb| kb * 1024)
 }

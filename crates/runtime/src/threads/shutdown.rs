@@ -1,12 +1,13 @@
-//! How an epoch ends: the contract, and the one flag that all loops read.
+//! How an epoch ends, and the engine that it runs on: the contract, and the flags that all
+//! loops read.
 //!
 //! The numbers are referred to by the tests in `tests/shutdown.rs`; an implementation that
 //! disagrees with a sentence here is wrong.
 //!
 //! **End.** 1. When the last batch of the plan has been handed to the feed, the collector
 //! closes the feed's queue; the consumer receives every batch, then `None`, and `None` again
-//! for ever. 2. Device results that are still under way are given up: their claims end, their
-//! slots go back, the transports are handed back for the next epoch.
+//! for ever. 2. Results that are still under way are given up: their claims end, their jobs are
+//! revoked, and their slots go back when they are answered.
 //!
 //! **Failure of a prong.** 3. A lost device gives its claims back and is named in the summary;
 //! the epoch goes on. 4. An error that no policy covers (a bad sample under `raise`, a reader
@@ -15,11 +16,20 @@
 //! that thread, never as a hang.
 //!
 //! **Cancel.** 6. Dropping the epoch stops it at any point: the consumer does not wait for
-//! unfinished batches. 7. After the end, a failure or a cancel every thread has been joined
-//! and every slot is back; nothing waits longer than [`PATIENCE`]. But for one: a device that
-//! falls silent in the middle of an answer keeps its thread and that answer's slot until the
-//! transport's own deadline; the next epoch does without it, or finds it well again. 8. A
-//! consumer that keeps every slot is told so after two seconds: nothing else could go on.
+//! unfinished batches. 7. Reader, workers, collector and the devices' threads outlive it: what
+//! they have of it comes back as soon as they look at it next, and nobody waits for that. A
+//! device that falls silent in the middle of an answer keeps that answer's slot until the
+//! transport's own deadline; the next epoch does without it, or finds it well again. Where it makes
+//! what nobody else would (`csd`) the epoch waits for it until it has taken no job for ten seconds,
+//! or for 20 batches' time if that is longer (`collect/room.rs`); then the host makes it, and the
+//! device is asked again once in a second. 8. A consumer that keeps every slot is told so after
+//! two seconds: nothing else could go on.
+//!
+//! **The engine's end.** 9. Closing the loader, or a panic in one of the engine's threads, ends
+//! them all: every thread is joined and every slot is back; nothing waits longer than
+//! [`PATIENCE`], but for a device's thread that is in the middle of an answer, or is being reached
+//! and says nothing: that is left alone and ends by the transport's deadline. 10. After a panic
+//! the next epoch begins with an engine of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +38,8 @@ use std::time::Duration;
 /// The longest that a loop stays in one wait before it looks at the stop flag again.
 pub const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The flag that ends every loop of an epoch. Cheap to clone; setting it is final.
+/// The flag that ends every loop of an engine or of an epoch. Cheap to clone; setting it is
+/// final.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stop(Arc<Flag>);
 
@@ -37,9 +48,16 @@ struct Flag {
     is_set: AtomicBool,
     /// The thread that panicked first.
     dead: OnceLock<&'static str>,
+    /// An epoch ends with its engine.
+    engine: Option<Stop>,
 }
 
 impl Stop {
+    /// The flag of an epoch on the engine that this is the flag of.
+    pub(crate) fn of_epoch(&self) -> Self {
+        Self(Arc::new(Flag { engine: Some(self.clone()), ..Flag::default() }))
+    }
+
     /// Asks every loop to end.
     pub(crate) fn set(&self) {
         // Pairs with the load in `is_set`: what was written before is seen after.
@@ -49,6 +67,12 @@ impl Stop {
     /// Whether loops shall end.
     pub(crate) fn is_set(&self) -> bool {
         self.0.is_set.load(Ordering::Acquire)
+            || self.0.engine.as_ref().is_some_and(Self::is_set)
+    }
+
+    /// Whether the engine of an epoch has been asked to end.
+    pub(crate) fn has_no_engine(&self) -> bool {
+        self.0.engine.as_ref().is_some_and(Self::is_set)
     }
 
     /// A thread panicked: everything ends, and the consumer is told.
@@ -60,6 +84,7 @@ impl Stop {
 
     /// The thread that panicked, if one did.
     pub(crate) fn dead_thread(&self) -> Option<&'static str> {
-        self.0.dead.get().copied()
+        let engine = || self.0.engine.as_ref().and_then(Self::dead_thread);
+        self.0.dead.get().copied().or_else(engine)
     }
 }

@@ -1,10 +1,11 @@
-//! Processor time of an epoch's threads, prong by prong: what making batches costs the host, and
-//! what receiving those of devices costs it.
+//! Processor time of the threads, prong by prong: what making batches costs the host, and what
+//! receiving those of devices costs it.
 //!
-//! A thread says what it used when it ends. The rest of the process (the consumer, whoever
-//! watches) is in no part; the whole is `process::cpu_seconds`.
+//! A thread notes what it has used whenever it has done a piece of work. The rest of the process
+//! (the consumer, whoever watches) is in no part; the whole is `process::cpu_seconds`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::threads::process;
 
@@ -19,10 +20,10 @@ pub(crate) enum Ends {
     Both,
 }
 
-/// Processor seconds of threads that have ended; `None` where the kernel does not say.
-#[derive(Debug, Clone, PartialEq)]
+/// Processor seconds of threads; `None` where the kernel does not say.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ThreadSeconds {
-    /// Of the host's reader and workers.
+    /// Of the host's reader, those that open files for it, and workers.
     pub front: Option<f64>,
     /// Of the host's thread for each device, in the order of `--csd`: its batches are received
     /// and checked there.
@@ -47,41 +48,95 @@ impl ThreadSeconds {
         };
         *sum = sum.zip(seconds).map(|(sum, more)| sum + more);
     }
+
+    /// What was used since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let back = self.back.iter().zip(&before.back);
+        Self {
+            front: process::since(before.front, self.front),
+            back: back.map(|(now, before)| process::since(*before, *now)).collect(),
+            both: process::since(before.both, self.both),
+        }
+    }
 }
 
-/// What all threads of an epoch add to.
+/// What all threads add to.
 #[derive(Debug, Clone)]
-pub(crate) struct ThreadTimes(Arc<Mutex<ThreadSeconds>>);
+pub(crate) struct ThreadTimes(Arc<Mutex<Sums>>);
+
+#[derive(Debug)]
+struct Sums {
+    /// Of threads that have ended.
+    ended: ThreadSeconds,
+    running: Vec<(Ends, Weak<AtomicU64>)>,
+}
+
+/// One thread's account. Dropped by the thread at its end.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    ends: Ends,
+    times: ThreadTimes,
+    used_ns: Arc<AtomicU64>,
+}
+
+/// Stands for what the kernel does not say.
+const UNKNOWN: u64 = u64::MAX;
+
+fn seconds(used_ns: u64) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "seconds for people")]
+    (used_ns != UNKNOWN).then_some(used_ns as f64 / 1e9)
+}
 
 impl ThreadTimes {
     pub(crate) fn new(n_devices: usize) -> Self {
-        Self(Arc::new(Mutex::new(ThreadSeconds::new(n_devices))))
+        let ended = ThreadSeconds::new(n_devices);
+        Self(Arc::new(Mutex::new(Sums { ended, running: Vec::new() })))
     }
 
-    /// For a thread of its own.
-    pub(crate) fn timer(&self, ends: Ends) -> ThreadTimer {
-        ThreadTimer { times: self.clone(), ends }
+    /// An account for the calling thread.
+    pub(crate) fn meter(&self, ends: Ends) -> Meter {
+        let used_ns = Arc::new(AtomicU64::new(0));
+        self.sums().running.push((ends, Arc::downgrade(&used_ns)));
+        Meter { ends, times: self.clone(), used_ns }
     }
 
-    /// Of the threads that have ended until now.
+    /// Of all threads until now.
     pub(crate) fn seconds(&self) -> ThreadSeconds {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let sums = self.sums();
+        let mut sum = sums.ended.clone();
+        for (ends, used_ns) in &sums.running {
+            if let Some(used_ns) = used_ns.upgrade() {
+                sum.add(*ends, seconds(used_ns.load(Ordering::Relaxed)));
+            }
+        }
+        sum
+    }
+
+    fn sums(&self) -> MutexGuard<'_, Sums> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Ends with the thread that it belongs to.
-#[derive(Debug)]
-pub(crate) struct ThreadTimer {
-    times: ThreadTimes,
-    ends: Ends,
+impl Meter {
+    /// Where it is added up, for threads that the calling one starts.
+    pub(crate) fn times(&self) -> ThreadTimes {
+        self.times.clone()
+    }
+
+    /// Notes what the calling thread has used since it began.
+    pub(crate) fn note(&self) {
+        let used_ns = process::thread_cpu_ns().unwrap_or(UNKNOWN);
+        self.used_ns.store(used_ns, Ordering::Relaxed);
+    }
 }
 
-impl ThreadTimer {
-    /// Adds what the calling thread has used since it began.
-    pub(crate) fn end(self) {
-        let seconds = process::thread_cpu_seconds();
-        let mut sum = self.times.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sum.add(self.ends, seconds);
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.note();
+        let mut sums = self.times.sums();
+        sums.ended.add(self.ends, seconds(self.used_ns.load(Ordering::Relaxed)));
+        let own = Arc::as_ptr(&self.used_ns);
+        sums.running.retain(|(_, other)| other.as_ptr() != own);
     }
 }
 
@@ -94,20 +149,32 @@ mod tests {
     #[test]
     fn a_thread_adds_what_it_used_to_its_own_part() {
         let times = ThreadTimes::new(2);
-        let timer = times.timer(Ends::Back(1));
+        let before = times.seconds();
+        let its = times.clone();
+        let (noted, is_noted) = std::sync::mpsc::channel();
+        let (end, may_end) = std::sync::mpsc::channel::<()>();
         let busy = std::thread::spawn(move || {
+            let meter = its.meter(Ends::Back(1));
             let began = Instant::now();
             while began.elapsed() < Duration::from_millis(30) {
                 std::hint::spin_loop();
             }
-            timer.end();
+            meter.note();
+            noted.send(()).unwrap();
+            let _ = may_end.recv();
         });
-        busy.join().unwrap();
-        let ThreadSeconds { front, back, both } = times.seconds();
+        is_noted.recv().unwrap();
+        let running = times.seconds();
+        let ThreadSeconds { front, back, both } = running.since(&before);
         assert_eq!((front, back[0], both), (Some(0.0), Some(0.0), Some(0.0)));
         // A machine that is busy elsewhere gives it less than it waited; never more.
         let used = back[1].expect("Linux says");
         assert!(used > 0.0 && used < 1.0, "{used}");
+        drop(end);
+        busy.join().unwrap();
+        // What a thread used is not forgotten with it, and counted once.
+        let ended = times.seconds().since(&running).back[1].expect("Linux says");
+        assert!((0.0..1.0).contains(&ended), "{ended}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{Scans, Spectrum, quantise};
 
 /// Start and end of image, and the segments (T.81 Table B.1).
 const SOI: [u8; 2] = [0xFF, 0xD8];
-const EOI: [u8; 2] = [0xFF, 0xD9];
+pub(super) const EOI: [u8; 2] = [0xFF, 0xD9];
 const APP0: u8 = 0xE0;
 const DQT: u8 = 0xDB;
 const SOF0: u8 = 0xC0;
@@ -63,11 +63,6 @@ pub(super) fn begin_scan(file: &mut Vec<u8>, scan: &Scan, tables: &Tables) {
     }
     header.extend([byte(first), byte(last), (scan.high << 4) | scan.low]);
     segment(file, SOS, &header);
-}
-
-/// What stands behind the last scan.
-pub(super) fn end(file: &mut Vec<u8>) {
-    file.extend(EOI);
 }
 
 fn segment(file: &mut Vec<u8>, marker: u8, content: &[u8]) {

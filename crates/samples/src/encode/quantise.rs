@@ -22,9 +22,7 @@ const CHROMA: [[u16; 4]; 4] =
     [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99], [47, 66, 99, 99]];
 
 /// Where the coefficients lie in a block, from the coarsest to the finest (T.81 Figure A.6).
-const ZIGZAG: [usize; 64] = zigzag();
-
-const fn zigzag() -> [usize; 64] {
+const ZIGZAG: [usize; 64] = {
     let mut order = [0; 64];
     let (mut x, mut y, mut i) = (0, 0, 0);
     while i < 64 {
@@ -42,7 +40,7 @@ const fn zigzag() -> [usize; 64] {
         }
     }
     order
-}
+};
 
 /// The divisors of a component, in zigzag order: colour from the second component on.
 pub(super) fn table(component: usize, quality: u16) -> [u16; 64] {

@@ -1,6 +1,6 @@
 //! Sky, ridges fading into haze, a plain in perspective, bushes in front; sometimes water.
 
-use super::{EARTHS, Frame, GREENS, near};
+use super::{EARTHS, Frame, GREENS, near, one_of};
 use crate::canvas::{Canvas, Colour, lit, mix};
 use crate::dice::Dice;
 use crate::field::{Field, Noise, index, pixels, smooth};
@@ -9,10 +9,8 @@ pub(super) fn paint(frame: Frame, dice: &mut Dice) -> Canvas {
     let Frame { width, height, .. } = frame;
     let mut canvas = Canvas::new(width, height);
     let horizon = pixels(height) * dice.between(0.32, 0.62);
-    let haze = near(
-        dice.pick(&[[0.78, 0.82, 0.86], [0.90, 0.78, 0.62], [0.70, 0.76, 0.84]]),
-        dice,
-    );
+    let haze =
+        one_of(&[[0.78, 0.82, 0.86], [0.90, 0.78, 0.62], [0.70, 0.76, 0.84]], dice);
     sky(&mut canvas, haze, &mut dice.fork());
     let n_ridges = 1 + dice.below(4);
     for ridge_idx in 0..n_ridges {
@@ -33,10 +31,8 @@ pub(super) fn paint(frame: Frame, dice: &mut Dice) -> Canvas {
 
 fn sky(canvas: &mut Canvas, haze: Colour, dice: &mut Dice) {
     let Canvas { width, height, .. } = *canvas;
-    let blue = near(
-        dice.pick(&[[0.30, 0.50, 0.80], [0.42, 0.58, 0.80], [0.52, 0.56, 0.62]]),
-        dice,
-    );
+    let blue =
+        one_of(&[[0.30, 0.50, 0.80], [0.42, 0.58, 0.80], [0.52, 0.56, 0.62]], dice);
     let shape = Noise {
         cell: [pixels(width) * 0.6, pixels(height) * 0.25],
         finest: 2.0,
@@ -71,8 +67,7 @@ fn ridge(canvas: &mut Canvas, frame: Frame, at: Ridge, dice: &mut Dice) {
     let rock =
         Field::noise(width, height, Noise { rough: 0.62, ..Noise::natural(60.0) }, dice);
     let palette = if dice.chance(0.6) { GREENS } else { EARTHS };
-    let (dark, bright) =
-        (near(dice.pick(&palette), dice), near(dice.pick(&EARTHS), dice));
+    let (dark, bright) = (one_of(&palette, dice), one_of(&EARTHS, dice));
     canvas.cover(|x, y| {
         let depth = pixels(y) - crest[x];
         if depth <= 0.0 {
@@ -90,8 +85,7 @@ fn plain(canvas: &mut Canvas, frame: Frame, horizon: f32, dice: &mut Dice) {
     let rough = 0.52 + 0.3 * detail;
     let turf = Field::noise(width, height, Noise { rough, ..Noise::natural(90.0) }, dice);
     let palette = if dice.chance(0.7) { GREENS } else { EARTHS };
-    let (dark, bright) =
-        (near(dice.pick(&palette), dice), near(dice.pick(&palette), dice));
+    let (dark, bright) = (one_of(&palette, dice), one_of(&palette, dice));
     let middle = pixels(width) * dice.between(0.2, 0.8);
     canvas.cover(|x, y| {
         let below = pixels(y) - horizon;
@@ -140,7 +134,7 @@ fn bush(canvas: &mut Canvas, frame: Frame, horizon: f32, dice: &mut Dice) {
         Noise { rough: 0.72, ..Noise::natural(size * 0.6) },
         dice,
     );
-    let green = near(dice.pick(&GREENS), dice);
+    let green = one_of(&GREENS, dice);
     canvas.cover(|x, y| {
         let (dx, dy) = ((pixels(x) - middle_x) / size, (pixels(y) - foot) / (size * 0.2));
         ([0.06, 0.07, 0.06], (1.0 - dx * dx - dy * dy).max(0.0) * 0.7)

@@ -1,7 +1,7 @@
 //! Things in front of a background that is out of focus: round, patterned, lit from one
 //! side, casting a shadow.
 
-use super::{EARTHS, Frame, GREENS, VIVIDS, near};
+use super::{EARTHS, Frame, GREENS, VIVIDS, one_of};
 use crate::canvas::{Canvas, Colour, lit, mix};
 use crate::dice::Dice;
 use crate::field::{Field, Noise, pixels, smooth};
@@ -33,9 +33,8 @@ fn background(canvas: &mut Canvas, dice: &mut Dice) {
     let Canvas { width, height, .. } = *canvas;
     let blur = Noise { finest: 40.0, ..Noise::natural(pixels(width) * 0.7) };
     let [first, second] = [(); 2].map(|()| Field::noise(width, height, blur, dice));
-    let [a, b, c] =
-        [GREENS, EARTHS, GREENS].map(|palette| near(dice.pick(&palette), dice));
-    let c = if dice.chance(0.4) { near(dice.pick(&VIVIDS), dice) } else { c };
+    let [a, b, c] = [GREENS, EARTHS, GREENS].map(|palette| one_of(&palette, dice));
+    let c = if dice.chance(0.4) { one_of(&VIVIDS, dice) } else { c };
     canvas.fill(|x, y| {
         let colour = mix(a, b, smooth(first.at(x, y) * 1.6 + 0.5));
         lit(
@@ -61,8 +60,7 @@ fn ground(canvas: &mut Canvas, frame: Frame, table: f32, dice: &mut Dice) {
         Noise { cell: [30.0 * stretch, 30.0], finest: 1.5, rough: 0.56 + 0.28 * detail };
     let wood = Field::noise(width, height, grain, dice);
     let palette = if stretch < 2.0 { GREENS } else { EARTHS };
-    let (dark, bright) =
-        (near(dice.pick(&palette), dice), near(dice.pick(&palette), dice));
+    let (dark, bright) = (one_of(&palette, dice), one_of(&palette, dice));
     canvas.cover(|x, y| {
         let below = pixels(y) - table + 40.0;
         let near_focus = smooth(below / 120.0);
@@ -131,8 +129,7 @@ struct Pattern {
 impl Pattern {
     fn random(radius: f32, dice: &mut Dice) -> Self {
         let palette: &[Colour] = if dice.chance(0.65) { &VIVIDS } else { &EARTHS };
-        let (base, drawn) =
-            (near(dice.pick(palette), dice), near(dice.pick(&EARTHS), dice));
+        let (base, drawn) = (one_of(palette, dice), one_of(&EARTHS, dice));
         Self {
             kind: dice.below(4),
             base,

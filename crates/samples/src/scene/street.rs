@@ -1,6 +1,6 @@
 //! Buildings: straight edges, rows of windows, plaster and brick, half of it in shadow.
 
-use super::{EARTHS, Frame, VIVIDS, near};
+use super::{EARTHS, Frame, VIVIDS, near, one_of};
 use crate::canvas::{Canvas, Colour, lit, mix};
 use crate::dice::Dice;
 use crate::field::{Field, Noise, index, pixels, smooth};
@@ -46,11 +46,7 @@ struct House {
 impl House {
     fn random(from: [f32; 2], to: [f32; 2], dice: &mut Dice) -> Self {
         let palette: &[Colour] = if dice.chance(0.7) { &EARTHS } else { &VIVIDS };
-        let wall = mix(
-            near(dice.pick(palette), dice),
-            [0.8, 0.78, 0.74],
-            dice.between(0.1, 0.6),
-        );
+        let wall = mix(one_of(palette, dice), [0.8, 0.78, 0.74], dice.between(0.1, 0.6));
         let across = (to[0] - from[0]) / dice.between(2.0, 6.0);
         Self {
             from,

@@ -1,6 +1,6 @@
 //! A surface close up: bark, stone, fur or pebbles, sharp in one band and soft elsewhere.
 
-use super::{EARTHS, Frame, GREENS, VIVIDS, near};
+use super::{EARTHS, Frame, GREENS, VIVIDS, one_of};
 use crate::canvas::{Canvas, Colour, lit, mix};
 use crate::dice::Dice;
 use crate::field::{Field, Noise, index, pixels, smooth};
@@ -25,9 +25,9 @@ fn grown(frame: Frame, dice: &mut Dice) -> Canvas {
     };
     let heights = (0..width * height).map(|i| bent(i % width, i / width)).collect();
     let heights = Field { width, height, values: heights };
-    let [a, b] = [(); 2].map(|()| near(dice.pick(&EARTHS), dice));
+    let [a, b] = [(); 2].map(|()| one_of(&EARTHS, dice));
     let lively: &[Colour] = if dice.chance(0.5) { &GREENS } else { &VIVIDS };
-    let c = near(dice.pick(lively), dice);
+    let c = one_of(lively, dice);
     let mut canvas = Canvas::new(width, height);
     canvas.fill(|x, y| {
         let rise = heights.at(x, y);
@@ -49,7 +49,7 @@ fn pebbles(frame: Frame, dice: &mut Dice) -> Canvas {
         .map(|i| Stone {
             x: (pixels(i % n_across) - 1.0 + dice.unit()) * pitch,
             y: (pixels(i / n_across) - 1.0 + dice.unit()) * pitch,
-            colour: near(dice.pick(&EARTHS), dice),
+            colour: one_of(&EARTHS, dice),
         })
         .collect();
     let skin = Noise { rough: 0.52 + 0.3 * detail, ..Noise::natural(pitch) };

@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use bothends_core::claim::Claim;
-use bothends_core::ids::Ns;
+use bothends_core::ids::{Ns, Prong};
 
+use super::epochs::Task;
 use super::{Agenda, Event, Play, device_idx, float, scaled};
 use crate::noise::Noise;
 use crate::world::{Device, Fault, World};
@@ -26,11 +26,10 @@ struct DeviceState<'a> {
     config: &'a Device,
     noise: Noise,
     begun: u32,
-    busy_ns: u64,
-    waiting: VecDeque<Claim>,
-    at_work: Option<(Claim, u64)>,
+    waiting: VecDeque<Task>,
+    at_work: Option<(Task, u64)>,
     /// Made, and on their way to the host.
-    sent: VecDeque<Claim>,
+    sent: VecDeque<Task>,
     /// Since when it works on what arrives next, as the host sees it.
     busy_since: Ns,
     factor: f64,
@@ -81,15 +80,11 @@ impl DeviceState<'_> {
             factor *= 1.0 + drift.amplitude * (turns * std::f64::consts::TAU).cos();
         }
         for fault in &self.config.faults {
-            match fault {
-                Fault::SlowStart { batches } if self.begun < *batches => factor *= 2.0,
-                Fault::Late { percent } if self.noise.happens(*percent) => factor *= 5.0,
-                Fault::SlowStart { .. }
-                | Fault::Late { .. }
-                | Fault::Corrupt { .. }
-                | Fault::Die { .. }
-                | Fault::Stall { .. }
-                | Fault::Throttle { .. } => {}
+            if matches!(fault, Fault::SlowStart { batches } if self.begun < *batches) {
+                factor *= 2.0;
+            }
+            if matches!(fault, Fault::Late { percent } if self.noise.happens(*percent)) {
+                factor *= 5.0;
             }
         }
         factor.max(0.01)
@@ -106,13 +101,15 @@ impl DeviceState<'_> {
 
 impl<'a> Devices<'a> {
     pub(super) fn new(world: &'a World, agenda: &mut Agenda) -> Self {
+        let of_moments = |faults: &[Fault]| {
+            faults.iter().copied().filter(|fault| moment(fault).is_some()).collect()
+        };
         let each: Vec<_> = (1..)
             .zip(&world.devices)
             .map(|(i, config)| DeviceState {
                 config,
                 noise: Noise::new(world.seed, i),
                 begun: 0,
-                busy_ns: 0,
                 waiting: VecDeque::new(),
                 at_work: None,
                 sent: VecDeque::new(),
@@ -122,10 +119,10 @@ impl<'a> Devices<'a> {
                 life: 0,
                 presence: Presence::Here,
                 is_hungry: true,
-                pending: config.faults.iter().copied().filter(has_moment).collect(),
+                pending: of_moments(&config.faults),
             })
             .collect();
-        for (device, state) in (0..).zip(&each) {
+        for (device, state) in each.iter().enumerate() {
             if let Some(absence) = state.config.absence {
                 agenda.at(Ns(absence.first_ns), Event::Leaves { device });
             }
@@ -139,10 +136,6 @@ impl<'a> Devices<'a> {
         }
     }
 
-    pub(super) fn busy_ns(&self) -> u64 {
-        self.each.iter().map(|device| device.busy_ns).sum()
-    }
-
     /// Notes whether a device may take another batch.
     fn look_at(&mut self, device: usize) {
         let state = &mut self.each[device];
@@ -153,11 +146,13 @@ impl<'a> Devices<'a> {
     }
 }
 
-/// Whether a fault happens at a moment, rather than to batches.
-fn has_moment(fault: &Fault) -> bool {
-    match fault {
-        Fault::Die { .. } | Fault::Stall { .. } | Fault::Throttle { .. } => true,
-        Fault::SlowStart { .. } | Fault::Late { .. } | Fault::Corrupt { .. } => false,
+/// At what percent of the epoch a fault happens; `None` where it happens to batches.
+fn moment(fault: &Fault) -> Option<u32> {
+    match *fault {
+        Fault::Die { percent }
+        | Fault::Stall { percent, .. }
+        | Fault::Throttle { percent, .. } => Some(percent),
+        Fault::SlowStart { .. } | Fault::Late { .. } | Fault::Corrupt { .. } => None,
     }
 }
 
@@ -183,17 +178,39 @@ impl Play<'_> {
     /// Whether the device could take still more.
     fn feed(&mut self, device: usize) -> bool {
         while self.devices.each[device].may_take() {
-            let Some(claim) = self.epoch.next_back(device_idx(device), self.now) else {
-                return true;
-            };
+            let prong = Prong::Back(device_idx(device));
+            let Some(task) = self.epochs.next(prong, self.now) else { return true };
             let state = &mut self.devices.each[device];
             if state.n_open() == 0 {
                 state.busy_since = self.now;
             }
-            state.waiting.push_back(claim);
+            state.waiting.push_back(task);
             self.begin(device);
         }
         false
+    }
+
+    /// An epoch is over: what devices have not begun of it they forget, and a silent one what it
+    /// is at, or it would be asked for nothing more and be thought to work.
+    pub(super) fn revoke(&mut self) {
+        for device in 0..self.devices.each.len() {
+            let state = &mut self.devices.each[device];
+            let is_unwanted = |task: &Task| !self.epochs.is_wanted(task);
+            let waiting = std::mem::take(&mut state.waiting).into_iter();
+            let (mut unwanted, kept): (VecDeque<_>, VecDeque<_>) =
+                waiting.partition(is_unwanted);
+            state.waiting = kept;
+            if state.is_silent()
+                && let Some((task, _)) =
+                    state.at_work.take_if(|(task, _)| is_unwanted(task))
+            {
+                unwanted.push_back(task);
+            }
+            for task in unwanted {
+                self.epochs.give_back(task, self.now);
+            }
+            self.devices.look_at(device);
+        }
     }
 
     /// A device that can begins on the next batch of its queue.
@@ -201,16 +218,16 @@ impl Play<'_> {
         if !self.devices.each[device].may_begin() {
             return;
         }
-        let Some(claim) = self.devices.each[device].waiting.pop_front() else { return };
-        let slope = self.slope_at(claim.batch());
+        let Some(task) = self.devices.each[device].waiting.pop_front() else { return };
+        let slope = self.slope_at(task.batch());
         let state = &mut self.devices.each[device];
         let work_ns =
             scaled(state.config.batch_ns, slope * state.factor(self.now)).max(1);
         state.begun += 1;
-        state.at_work = Some((claim, work_ns));
+        state.at_work = Some((task, work_ns));
         let end = self.now.max(state.stalled_until).plus(work_ns);
         let life = state.life;
-        self.agenda.at(end, Event::Made { device: small(device), life });
+        self.agenda.at(end, Event::Made { device, life });
     }
 }
 
@@ -225,12 +242,12 @@ impl Play<'_> {
         if self.now < state.stalled_until {
             // It stopped in the middle of this batch, which is done when it goes on.
             let until = state.stalled_until;
-            self.agenda.at(until, Event::Made { device: small(device), life });
+            self.agenda.at(until, Event::Made { device, life });
             return;
         }
-        let Some((claim, work_ns)) = state.at_work.take() else { return };
-        state.busy_ns += work_ns;
-        state.sent.push_back(claim);
+        let Some((task, work_ns)) = state.at_work.take() else { return };
+        self.epochs.device_worked(&task, work_ns);
+        state.sent.push_back(task);
         let mut at_host = self.now;
         if let Some(link) = state.config.link
             && let Some(free_at) = self.devices.links.get_mut(link)
@@ -244,7 +261,7 @@ impl Play<'_> {
         if at_host == self.now {
             self.arrived(device, life);
         } else {
-            self.agenda.at(at_host, Event::Arrived { device: small(device), life });
+            self.agenda.at(at_host, Event::Arrived { device, life });
             self.begin(device);
         }
     }
@@ -254,13 +271,13 @@ impl Play<'_> {
         if state.life != life {
             return;
         }
-        let Some(claim) = state.sent.pop_front() else { return };
+        let Some(task) = state.sent.pop_front() else { return };
         let work_ns = self.now.since(state.busy_since);
         state.busy_since = self.now;
         if state.is_corrupt() {
-            self.epoch.give_back(claim, self.now);
+            self.epochs.give_back(task, self.now);
         } else {
-            self.epoch.finish(claim, work_ns, self.now);
+            self.epochs.finish(task, work_ns, self.now);
         }
         self.devices.look_at(device);
         self.begin(device);
@@ -270,26 +287,18 @@ impl Play<'_> {
     fn strike(&mut self, device: usize) {
         let pending = std::mem::take(&mut self.devices.each[device].pending);
         for fault in pending {
+            if !moment(&fault).is_some_and(|percent| self.is_past(self.batches, percent))
+            {
+                self.devices.each[device].pending.push(fault);
+                continue;
+            }
+            let state = &mut self.devices.each[device];
             match fault {
-                Fault::Die { percent } if self.is_past(self.batches, percent) => {
-                    self.depart(device);
-                }
-                Fault::Stall { percent, ns } if self.is_past(self.batches, percent) => {
-                    self.devices.each[device].stalled_until = self.now.plus(ns);
-                }
-                Fault::Throttle { percent, factor }
-                    if self.is_past(self.batches, percent) =>
-                {
-                    self.devices.each[device].factor *= factor;
-                }
-                Fault::Die { .. }
-                | Fault::Stall { .. }
-                | Fault::Throttle { .. }
-                | Fault::SlowStart { .. }
-                | Fault::Late { .. }
-                | Fault::Corrupt { .. } => {
-                    self.devices.each[device].pending.push(fault);
-                }
+                Fault::Die { .. } => self.depart(device),
+                Fault::Stall { ns, .. } => state.stalled_until = self.now.plus(ns),
+                Fault::Throttle { factor, .. } => state.factor *= factor,
+                // These have no moment.
+                Fault::SlowStart { .. } | Fault::Late { .. } | Fault::Corrupt { .. } => {}
             }
         }
         if !self.devices.each[device].pending.is_empty() {
@@ -300,7 +309,6 @@ impl Play<'_> {
     pub(super) fn leaves(&mut self, device: usize) {
         let Some(absence) = self.devices.each[device].config.absence else { return };
         self.depart(device);
-        let device = small(device);
         let back = self.now.plus(absence.for_ns.max(1));
         self.agenda.at(back, Event::Joins { device });
         let again = self.now.plus(absence.every_ns.max(absence.for_ns.saturating_add(1)));
@@ -309,7 +317,7 @@ impl Play<'_> {
 
     pub(super) fn joins(&mut self, device: usize) {
         self.devices.each[device].presence = Presence::Here;
-        self.epoch.device_joined(device_idx(device), self.now);
+        self.epochs.device_joined(device_idx(device), self.now);
         self.devices.look_at(device);
     }
 
@@ -318,16 +326,12 @@ impl Play<'_> {
         let state = &mut self.devices.each[device];
         state.presence = Presence::Away;
         state.life += 1;
-        let at_work = state.at_work.take().map(|(claim, _)| claim);
+        let at_work = state.at_work.take().map(|(task, _)| task);
         let waiting = std::mem::take(&mut state.waiting);
         let sent = std::mem::take(&mut state.sent);
-        self.epoch.device_lost(device_idx(device), self.now);
-        for claim in sent.into_iter().chain(at_work).chain(waiting) {
-            self.epoch.give_back(claim, self.now);
+        self.epochs.device_lost(device_idx(device), self.now);
+        for task in sent.into_iter().chain(at_work).chain(waiting) {
+            self.epochs.give_back(task, self.now);
         }
     }
-}
-
-fn small(device: usize) -> u32 {
-    u32::try_from(device).unwrap_or(u32::MAX)
 }

@@ -1,7 +1,8 @@
 //! The host's workers: each makes one batch at a time, at its part of the host's rate.
 
-use bothends_core::claim::Claim;
+use bothends_core::ids::Prong;
 
+use super::epochs::Task;
 use super::{Event, Play, scaled};
 use crate::noise::Noise;
 use crate::world::{Slowdown, World};
@@ -10,11 +11,10 @@ use crate::world::{Slowdown, World};
 pub(super) struct Workers {
     noise: Noise,
     begun: u32,
-    busy_ns: u64,
-    /// What each worker is at: the claim and its worker's time.
-    at_work: Vec<Option<(Claim, u64)>>,
+    /// What each worker is at: the task and its worker's time.
+    at_work: Vec<Option<(Task, u64)>>,
     /// Places of workers that are at nothing.
-    idle: Vec<u32>,
+    pub(super) idle: Vec<usize>,
 }
 
 impl Workers {
@@ -23,18 +23,9 @@ impl Workers {
         Self {
             noise: Noise::new(world.seed, 0),
             begun: 0,
-            busy_ns: 0,
             at_work: (0..n).map(|_| None).collect(),
-            idle: (0..n).rev().collect(),
+            idle: (0..n as usize).rev().collect(),
         }
-    }
-
-    pub(super) fn some_idle(&self) -> bool {
-        !self.idle.is_empty()
-    }
-
-    pub(super) fn busy_ns(&self) -> u64 {
-        self.busy_ns
     }
 }
 
@@ -42,15 +33,15 @@ impl Play<'_> {
     /// Gives every idle worker what there is to do.
     pub(super) fn act_front(&mut self) {
         while let Some(&place) = self.workers.idle.last() {
-            let Some(claim) = self.epoch.next_front(self.now) else { return };
+            let Some(task) = self.epochs.next(Prong::Front, self.now) else { return };
             self.workers.idle.pop();
             let host = self.world.host;
             let factor = self.slowdown()
                 * self.workers.noise.factor(host.cv)
-                * self.slope_at(claim.batch());
+                * self.slope_at(task.batch());
             let work_ns = scaled(host.batch_ns * u64::from(host.parallel.max(1)), factor);
             self.workers.begun += 1;
-            self.workers.at_work[place as usize] = Some((claim, work_ns));
+            self.workers.at_work[place] = Some((task, work_ns));
             self.agenda.at(self.now.plus(work_ns), Event::Front { place });
         }
     }
@@ -69,13 +60,13 @@ impl Play<'_> {
         }
     }
 
-    pub(super) fn front_ends(&mut self, place: u32) {
-        let Some((claim, work_ns)) = self.workers.at_work[place as usize].take() else {
+    pub(super) fn front_ends(&mut self, place: usize) {
+        let Some((task, work_ns)) = self.workers.at_work[place].take() else {
             return;
         };
         self.workers.idle.push(place);
-        self.workers.busy_ns += work_ns;
+        self.epochs.host_worked(&task, work_ns);
         let share_ns = work_ns / u64::from(self.world.host.parallel.max(1));
-        self.epoch.finish(claim, share_ns, self.now);
+        self.epochs.finish(task, share_ns, self.now);
     }
 }

@@ -1,7 +1,6 @@
 //! A fault as it is written: `die@P%`, `stall@P%[:SECONDS]`, `throttle@P%:FACTOR`,
 //! `slow-start`, `late@P%`, `corrupt@P%`. The words of the emulated device's faults.
 
-use super::seconds::nanoseconds;
 use crate::world::Fault;
 
 /// Batches that a cold device makes at half its rate.
@@ -37,6 +36,16 @@ pub(super) fn fault(text: &str) -> Option<Fault> {
         ("corrupt", None) => Some(Fault::Corrupt { percent }),
         _ => None,
     }
+}
+
+/// Seconds as whole nanoseconds; `None` outside 0 to 1e9 seconds.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "0 to 1e18, as checked"
+)]
+pub(super) fn nanoseconds(seconds: f64) -> Option<u64> {
+    (0.0..=1e9).contains(&seconds).then(|| (seconds * 1e9).round() as u64)
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 //! Times are seconds there and nanoseconds in a [`World`].
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use bothends_core::epoch::Recovery;
 use bothends_core::select::StrategyConfig;
 use serde::Deserialize;
 
-use super::seconds::nanoseconds;
-use super::{Scenario, ScenarioError, fault};
+use super::fault::{self, nanoseconds};
+use super::{Scenario, ScenarioError};
 use crate::energy::{Power, PowerSpec};
 use crate::world::{
     Absence, Accelerator, Device, Drift, Fault, Host, Link, Slowdown, World,
@@ -27,7 +28,7 @@ struct RawScenario {
     #[serde(default)]
     devices: Vec<RawDevices>,
     #[serde(default)]
-    links: Vec<RawLink>,
+    links: Vec<Link>,
     batch_bytes: Option<u64>,
     accelerator: RawAccelerator,
     slope: Option<f64>,
@@ -98,12 +99,6 @@ struct RawDrift {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawLink {
-    bytes_per_s: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct RawAccelerator {
     step_s: f64,
     poll_s: Option<f64>,
@@ -114,7 +109,7 @@ pub(super) fn scenario(file: &str, json: &str) -> Result<Scenario, ScenarioError
     let raw: RawScenario = serde_json::from_str(json)
         .map_err(|source| ScenarioError::Json { file: file.to_owned(), source })?;
     let place = Place { file, way: String::new() };
-    let n_ranks = place.within("ranks", raw.ranks.unwrap_or(1), 1, 4096)?;
+    let n_ranks = place.within("ranks", raw.ranks.unwrap_or(1), 1..=4096)?;
     let batches = place.at_least_1("batches", raw.batches)?;
     place.at_most("batches", batches, MOST_BATCHES / n_ranks)?;
     let seeds = raw.seeds.clone().unwrap_or_else(|| vec![1, 2, 3]);
@@ -149,6 +144,7 @@ const MOST_WORKERS: u32 = 4096;
 /// A rank's world, as yet without devices.
 fn world(raw: &RawScenario, place: &Place<'_>) -> Result<World, ScenarioError> {
     let known = raw.known.unwrap_or(true);
+    let prior = known.then_some(1.0);
     let objective = raw.objective.as_deref().unwrap_or("throughput");
     let accelerator = place.inside("accelerator");
     let step_ns = accelerator.seconds("step_s", raw.accelerator.step_s)?;
@@ -173,13 +169,13 @@ fn world(raw: &RawScenario, place: &Place<'_>) -> Result<World, ScenarioError> {
             Some(RawRecovery::Off) => Recovery::Off,
             Some(RawRecovery::On) | None => Recovery::On,
         },
-        host: Host { known, ..host(&raw.host, &place.inside("host"))? },
+        host: Host { prior, ..host(&raw.host, &place.inside("host"))? },
         devices: Vec::new(),
         shards: 1,
-        links: raw.links.iter().map(|l| Link { bytes_per_s: l.bytes_per_s }).collect(),
+        links: raw.links.clone(),
         batch_bytes: raw.batch_bytes.unwrap_or(0),
         accelerator: Accelerator { step_ns, poll_ns, known },
-        slope: place.number("slope", raw.slope.unwrap_or(0.0), 0.0, 0.99)?,
+        slope: place.within("slope", raw.slope.unwrap_or(0.0), 0.0..=0.99)?,
         seed: 0,
     })
 }
@@ -191,17 +187,17 @@ fn host(raw: &RawHost, place: &Place<'_>) -> Result<Host, ScenarioError> {
         batch_ns: place.some_time("batch_s", raw.batch_s)?,
         parallel: place.at_most("workers", workers, MOST_WORKERS)?,
         quota: place.at_least_1("quota", raw.quota.unwrap_or(16))?,
-        cv: place.number("cv", raw.cv.unwrap_or(0.1), 0.0, 10.0)?,
+        cv: place.within("cv", raw.cv.unwrap_or(0.1), 0.0..=10.0)?,
         slowdown: raw.slowdown.as_ref().map(|raw| slowdown(raw, &inside)).transpose()?,
-        known: true,
+        prior: Some(1.0),
     })
 }
 
 fn slowdown(raw: &RawSlowdown, place: &Place<'_>) -> Result<Slowdown, ScenarioError> {
-    let factor = place.number("factor", raw.factor, 0.001, 1000.0)?;
+    let factor = place.within("factor", raw.factor, 0.001..=1000.0)?;
     match (raw.after_percent, raw.first_batches) {
         (Some(percent), None) => {
-            let percent = place.within("after_percent", percent, 0, 100)?;
+            let percent = place.within("after_percent", percent, 0..=100)?;
             Ok(Slowdown::After { percent, factor })
         }
         (None, Some(batches)) => Ok(Slowdown::First { batches, factor }),
@@ -219,7 +215,7 @@ fn deal(
     worlds: &mut [World],
     place: &Place<'_>,
 ) -> Result<(), ScenarioError> {
-    let count = place.within("count", raw.count.unwrap_or(1), 1, 60_000)?;
+    let count = place.within("count", raw.count.unwrap_or(1), 1..=60_000)?;
     let device = device(raw, worlds, place)?;
     let ranks = raw.ranks.clone().unwrap_or_else(|| (0..worlds.len()).collect());
     if ranks.is_empty() {
@@ -245,8 +241,8 @@ fn device(
     worlds: &[World],
     place: &Place<'_>,
 ) -> Result<Device, ScenarioError> {
-    let (n_links, known) =
-        worlds.first().map_or((0, true), |world| (world.links.len(), world.host.known));
+    let (n_links, prior) =
+        worlds.first().map_or((0, None), |world| (world.links.len(), world.host.prior));
     if let Some(link) = raw.link.filter(|link| *link >= n_links) {
         let remedy = format!("there are {n_links} links, and they count from 0");
         return Err(place.wrong("link", link, &remedy));
@@ -262,7 +258,7 @@ fn device(
     Ok(Device {
         slots: place.at_least_1("slots", raw.slots.unwrap_or(1))?,
         buffer: place.at_least_1("buffer", raw.buffer.unwrap_or(32))?,
-        cv: place.number("cv", raw.cv.unwrap_or(0.1), 0.0, 10.0)?,
+        cv: place.within("cv", raw.cv.unwrap_or(0.1), 0.0..=10.0)?,
         faults: faults?,
         absence: raw.absence.as_ref().map(|raw| absence(raw, place)).transpose()?,
         drift: raw.drift.as_ref().map(|raw| drift(raw, place)).transpose()?,
@@ -270,7 +266,7 @@ fn device(
         latency_ns: place.seconds("latency_s", raw.latency_s.unwrap_or(0.0))?,
         outputs: place.at_least_1("outputs", raw.outputs.unwrap_or(u32::MAX))?,
         shard: raw.shard.filter(|shard| *shard < u16::MAX),
-        known,
+        prior,
         ..Device::steady(place.some_time("batch_s", raw.batch_s)?)
     })
 }
@@ -290,7 +286,7 @@ fn absence(raw: &RawAbsence, place: &Place<'_>) -> Result<Absence, ScenarioError
 fn drift(raw: &RawDrift, place: &Place<'_>) -> Result<Drift, ScenarioError> {
     let place = place.inside("drift");
     Ok(Drift {
-        amplitude: place.number("amplitude", raw.amplitude, 0.0, 0.99)?,
+        amplitude: place.within("amplitude", raw.amplitude, 0.0..=0.99)?,
         period_ns: place.some_time("period_s", raw.period_s)?,
     })
 }
@@ -347,29 +343,16 @@ impl Place<'_> {
         Ok(value)
     }
 
-    fn within(
+    fn within<T: PartialOrd + Copy + Display>(
         &self,
         key: &str,
-        value: u32,
-        least: u32,
-        most: u32,
-    ) -> Result<u32, ScenarioError> {
-        if (least..=most).contains(&value) {
+        value: T,
+        range: RangeInclusive<T>,
+    ) -> Result<T, ScenarioError> {
+        if range.contains(&value) {
             return Ok(value);
         }
-        Err(self.wrong(key, value, &format!("it must be from {least} to {most}")))
-    }
-
-    fn number(
-        &self,
-        key: &str,
-        value: f64,
-        least: f64,
-        most: f64,
-    ) -> Result<f64, ScenarioError> {
-        if (least..=most).contains(&value) {
-            return Ok(value);
-        }
+        let (least, most) = (range.start(), range.end());
         Err(self.wrong(key, value, &format!("it must be from {least} to {most}")))
     }
 }
@@ -405,7 +388,7 @@ mod tests {
         let text = format!("{first:?}");
         for part in [
             "objective: HostCpuCap(Percent(50)), recovery: Off",
-            "slowdown: Some(After { percent: 50, factor: 2.0 }), known: false",
+            "slowdown: Some(After { percent: 50, factor: 2.0 }), prior: None",
             "faults: [Late { percent: 10 }]",
             "first_ns: 1000000000, for_ns: 2000000000, every_ns: 3000000000",
             "amplitude: 0.5, period_ns: 60000000000",

@@ -36,7 +36,7 @@ pub(crate) fn classic(n_batches: u32, n_devices: usize, s: f64, a: f64) -> World
             quota: 16,
             cv: 0.1,
             slowdown: None,
-            known: true,
+            prior: Some(1.0),
         },
         devices: vec![device; n_devices],
         shards: 1,

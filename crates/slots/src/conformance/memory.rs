@@ -1,7 +1,7 @@
 //! Checks of a [`Kind`] of memory, and of whoever keeps slots of it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::{Backing, Heap, Kind, Registration, Ring, RingConfig, SLOT_ALIGN, SlotError};
@@ -102,9 +102,9 @@ pub fn registrations_end_before_their_memory(keep: Keep<'_>) {
         let keeper = keep(&kind);
         let slots: Vec<_> = (0..2).filter_map(|_| keeper.take()).collect();
         assert_eq!(slots.len(), 2, "two slots");
-        assert_eq!(kind.log().registered.len(), 2, "every slot is registered");
+        assert_eq!(locked(&kind.0).registered.len(), 2, "every slot is registered");
         end(keeper, slots);
-        let log = kind.log();
+        let log = locked(&kind.0);
         assert_eq!(log.freed_while_registered, 0, "memory was freed while registered");
         assert!(log.registered.is_empty(), "registrations outlived their memory");
         assert!(log.allocated.is_empty(), "memory was never freed");
@@ -135,31 +135,21 @@ struct Registered {
     number: usize,
 }
 
-impl Watched {
-    fn log(&self) -> std::sync::MutexGuard<'_, Log> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn in_log(log: &Mutex<Log>, change: impl FnOnce(&mut Log)) {
-    change(&mut log.lock().unwrap_or_else(PoisonError::into_inner));
+fn locked(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Freeing {
     fn drop(&mut self) {
-        in_log(&self.log, |log| {
-            log.allocated.remove(&self.number);
-            log.freed_while_registered +=
-                u32::from(log.registered.contains(&self.number));
-        });
+        let mut log = locked(&self.log);
+        log.allocated.remove(&self.number);
+        log.freed_while_registered += u32::from(log.registered.contains(&self.number));
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        in_log(&self.log, |log| {
-            log.registered.remove(&self.number);
-        });
+        locked(&self.log).registered.remove(&self.number);
     }
 }
 
@@ -173,8 +163,8 @@ impl Kind for Watched {
     fn allocate(&self, bytes: usize) -> Option<Result<Backing, SlotError>> {
         // The host need not look into it.
         drop(Heap.allocate(bytes)?);
-        let number = self.log().allocated.last().map_or(0, |last| last + 1);
-        self.log().allocated.insert(number);
+        let number = locked(&self.0).allocated.last().map_or(0, |last| last + 1);
+        locked(&self.0).allocated.insert(number);
         let owner = Freeing { log: Arc::clone(&self.0), number };
         Some(Ok(Backing::of_device(bytes, Box::new(owner))))
     }
@@ -183,7 +173,7 @@ impl Kind for Watched {
         &self,
         _memory: &Backing,
     ) -> Result<Option<Box<dyn Registration>>, SlotError> {
-        let mut log = self.log();
+        let mut log = locked(&self.0);
         let number = log.allocated.last().copied().unwrap_or(0);
         log.registered.insert(number);
         Ok(Some(Box::new(Registered { log: Arc::clone(&self.0), number })))

@@ -6,15 +6,13 @@
 //! exclusive or puts the answers together. Values from 128 on have rounds of their own.
 #![allow(unsafe_code, reason = "functions for this processor alone are called")]
 
-use std::arch::x86_64::{
-    __m256i, _mm256_broadcastsi128_si256, _mm256_set1_epi8, _mm256_setzero_si256,
-    _mm256_shuffle_epi8, _mm256_subs_epi8, _mm256_xor_si256,
-};
+use std::arch::x86_64::*;
 use std::array::from_fn;
 
 use super::Table;
 use crate::kernels::Avx2;
-use crate::vectors::{load_128, load_256, store_256};
+use crate::kernels::compiled::door;
+use crate::kernels::vectors::{load_128, load_256, store_256};
 
 /// What four bits choose from.
 type Row = [u8; 16];
@@ -22,11 +20,7 @@ type Row = [u8; 16];
 /// Vectors that are looked up side by side.
 const SIDE_BY_SIDE: usize = 4;
 
-/// [`Table::apply`].
-pub(super) fn apply(_: Avx2, table: &Table, values: &mut [u8]) {
-    // SAFETY: an `Avx2` is proof that the processor has these instructions.
-    unsafe { look_up(table, values) }
-}
+door!(pub(super) fn apply(_: Avx2, table: &Table, values: &mut [u8]) = look_up);
 
 #[target_feature(enable = "avx2")]
 fn look_up(table: &Table, values: &mut [u8]) {

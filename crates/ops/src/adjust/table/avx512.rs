@@ -2,19 +2,14 @@
 //! chooses one.
 #![allow(unsafe_code, reason = "functions for this processor alone are called")]
 
-use std::arch::x86_64::{
-    _mm512_mask_blend_epi8, _mm512_movepi8_mask, _mm512_permutex2var_epi8,
-};
+use std::arch::x86_64::*;
 
 use super::Table;
 use crate::kernels::Avx512;
-use crate::vectors::{load_512, store_512};
+use crate::kernels::compiled::door;
+use crate::kernels::vectors::{load_512, store_512};
 
-/// [`Table::apply`].
-pub(super) fn apply(_: Avx512, table: &Table, values: &mut [u8]) {
-    // SAFETY: an `Avx512` is proof that the processor has these instructions.
-    unsafe { look_up(table, values) }
-}
+door!(pub(super) fn apply(_: Avx512, table: &Table, values: &mut [u8]) = look_up);
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn look_up(table: &Table, values: &mut [u8]) {

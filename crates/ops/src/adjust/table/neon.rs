@@ -6,13 +6,10 @@ use std::arch::aarch64::{uint8x16x4_t, vdupq_n_u8, vqtbl4q_u8, vqtbx4q_u8, vsubq
 
 use super::Table;
 use crate::kernels::Neon;
-use crate::vectors::{load_u8, store_u8};
+use crate::kernels::compiled::door;
+use crate::kernels::vectors::{load_u8, store_u8};
 
-/// [`Table::apply`].
-pub(super) fn apply(_: Neon, table: &Table, values: &mut [u8]) {
-    // SAFETY: a `Neon` is proof that the processor has these instructions.
-    unsafe { look_up(table, values) }
-}
+door!(pub(super) fn apply(_: Neon, table: &Table, values: &mut [u8]) = look_up);
 
 #[target_feature(enable = "neon")]
 fn look_up(table: &Table, values: &mut [u8]) {

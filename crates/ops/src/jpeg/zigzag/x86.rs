@@ -1,15 +1,10 @@
 //! The order of sending with AVX-512: all coefficients of a block at once, a byte for each.
 //! What packs a block and what writes its scan begin with [`sent_at_once`].
 
-use std::arch::x86_64::{
-    __m512i, _mm512_add_epi16, _mm512_castsi256_si512, _mm512_cmpgt_epu16_mask,
-    _mm512_cvtsepi16_epi8, _mm512_inserti64x4, _mm512_maskz_compress_epi8,
-    _mm512_maskz_permutexvar_epi8, _mm512_max_epi8, _mm512_set1_epi8, _mm512_set1_epi16,
-    _mm512_test_epi8_mask,
-};
+use std::arch::x86_64::*;
 
 use super::{Block, NATURAL};
-use crate::vectors::load_512;
+use crate::kernels::vectors::load_512;
 
 /// A byte for each coefficient of a block.
 #[derive(Debug, Clone, Copy)]
@@ -20,12 +15,7 @@ pub(crate) struct Bytes(pub(crate) [u8; 64]);
 const PLACES: Bytes = Bytes(NATURAL);
 
 /// For each natural place its coefficient's number.
-pub(crate) const ZIGZAG: Bytes = zigzag();
-
-/// The largest magnitude that a byte is trusted with.
-const LARGEST: i8 = i8::MAX;
-
-const fn zigzag() -> Bytes {
+pub(crate) const ZIGZAG: Bytes = {
     let mut numbers = [0; 64];
     let mut number = 0_u8;
     while number < 64 {
@@ -33,7 +23,10 @@ const fn zigzag() -> Bytes {
         number += 1;
     }
     Bytes(numbers)
-}
+};
+
+/// The largest magnitude that a byte is trusted with.
+const LARGEST: i8 = i8::MAX;
 
 /// The coefficients of a block but DC.
 #[derive(Debug, Clone, Copy)]

@@ -7,6 +7,7 @@ import inspect
 import sys
 from typing import Any
 
+from .._callers import stacklevel_of_caller
 from .._errors import OptionsError
 from .orders import is_default
 from .rows import is_default_collate
@@ -36,24 +37,12 @@ def refuse_unknown(unknown: dict[str, Any], cls: type[Any]) -> None:
         raise OptionsError(f"`{name}` is no option of {cls.__name__}{hint}")
 
 
-def stacklevel_of_caller() -> int:
-    """The `stacklevel` of the first frame outside bothends, for the function that calls this."""
-    frame, level = sys._getframe(1), 1
-    while frame is not None and _is_ours(frame.f_globals.get("__name__", "")):
-        frame, level = frame.f_back, level + 1  # type: ignore[assignment]
-    return level
-
-
 def counts_batches() -> bool:
     """Whether the caller is Lightning: it takes an epoch as done whose last batch it has had, and
     never asks for its end."""
     frame = sys._getframe(stacklevel_of_caller())
     module: str = frame.f_globals.get("__name__", "")
     return module.startswith(("lightning.", "pytorch_lightning."))
-
-
-def _is_ours(module: str) -> bool:
-    return module == "bothends" or module.startswith("bothends.")
 
 
 def explained(loader: Any) -> list[str]:

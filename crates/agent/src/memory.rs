@@ -1,0 +1,125 @@
+//! How much memory the batches of a session may take on the device: so many of them as fit are
+//! made, wait or are sent at once.
+//!
+//! Decides, and takes none. What is taken, and when it is given back, is `server.rs`'s and `csd`'s,
+//! whose loop counts a batch that has not left as one that is still here.
+
+use std::str::FromStr;
+
+use bothends_slots::available_bytes;
+
+/// The largest batch that is made where nobody says how much memory there is for them, in bytes.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// The part of the memory available on the machine that `auto` is: one in so many. The rest is for
+/// the page cache, out of which the data are read, and for what the machine is there for.
+const AUTO_PART: u64 = 4;
+
+/// What batches may take. The device serves one host at a time, and it is all for that one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Memory {
+    /// As many batches as there are slots.
+    #[default]
+    Slots,
+    /// A quarter of what programs may still take on this machine when a host comes; one batch
+    /// always.
+    Auto,
+    /// So many bytes. A host whose batches are larger is refused.
+    Bytes(u64),
+}
+
+impl FromStr for Memory {
+    type Err = String;
+
+    /// `auto`, or MiB.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let bytes = text.parse::<u64>().ok().and_then(|mib| mib.checked_mul(1 << 20));
+        let bytes = bytes.filter(|bytes| *bytes > 0);
+        bytes.map(Self::Bytes).ok_or_else(|| "give MiB, 1 or more, or auto".to_owned())
+    }
+}
+
+impl Memory {
+    /// How many of `slots` batches of this size there may be at once, at least 1.
+    ///
+    /// # Errors
+    /// One line: not even one.
+    pub(crate) fn slots_of(self, batch_bytes: u64, slots: u32) -> Result<u32, String> {
+        self.divided(available_bytes(), batch_bytes, slots)
+    }
+
+    fn divided(
+        self,
+        available: Option<u64>,
+        batch_bytes: u64,
+        slots: u32,
+    ) -> Result<u32, String> {
+        let (most_bytes, largest_bytes) = match self {
+            Self::Slots => (u64::MAX, MOST_BYTES),
+            Self::Auto => {
+                let part = available.map_or(MOST_BYTES, |bytes| bytes / AUTO_PART);
+                (part, part.max(MOST_BYTES))
+            }
+            Self::Bytes(bytes) => (bytes, bytes),
+        };
+        if batch_bytes > largest_bytes {
+            let remedy = match self {
+                Self::Bytes(_) => ", or give the device more with --memory",
+                Self::Slots | Self::Auto => "",
+            };
+            return Err(format!(
+                "a batch takes {batch_bytes} bytes and this device prepares at most \
+                 {largest_bytes}; use a smaller batch size{remedy}"
+            ));
+        }
+        let fitting = most_bytes / batch_bytes.max(1);
+        let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
+        Ok(fitting.clamp(1, slots.max(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+    /// 256 samples of 224 x 224 in three bytes.
+    const BATCH: u64 = 256 * 224 * 224 * 3;
+
+    #[test]
+    fn what_is_typed_is_read_or_named() {
+        assert_eq!("auto".parse(), Ok(Memory::Auto));
+        assert_eq!("512".parse(), Ok(Memory::Bytes(512 << 20)));
+        for wrong in ["", "0", "-1", "1.5", "512M", "18446744073709551615"] {
+            assert!(wrong.parse::<Memory>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn as_many_batches_as_fit_and_no_more_than_slots() {
+        let of = |memory: Memory, bytes| memory.divided(Some(8 * GIB), bytes, 4);
+        assert_eq!(of(Memory::Slots, BATCH), Ok(4));
+        assert_eq!(of(Memory::Bytes(2 * BATCH), BATCH), Ok(2));
+        assert_eq!(of(Memory::Bytes(3 * BATCH - 1), BATCH), Ok(2));
+        assert_eq!(of(Memory::Bytes(BATCH), BATCH), Ok(1));
+        assert_eq!(of(Memory::Bytes(GIB), BATCH), Ok(4));
+        let refused = of(Memory::Bytes(BATCH - 1), BATCH).unwrap_err();
+        assert!(refused.contains("smaller batch size, or give the device more"));
+        assert!(refused.contains(&format!("at most {}", BATCH - 1)), "{refused}");
+    }
+
+    #[test]
+    fn auto_suits_big_batches_on_big_machines_and_one_on_any() {
+        let of = |available, bytes| Memory::Auto.divided(available, bytes, 4);
+        // In four bytes for each value.
+        assert_eq!(of(Some(64 * GIB), 4 * BATCH), Ok(4));
+        assert_eq!(of(Some(64 * GIB), 2 * GIB), Ok(4));
+        assert_eq!(of(Some(GIB), 4 * BATCH), Ok(1));
+        assert_eq!(of(Some(0), GIB), Ok(1), "as before there was a bound");
+        assert!(of(Some(0), GIB + 1).is_err());
+        assert_eq!(of(None, BATCH), Ok(4));
+    }
+}

@@ -1,0 +1,28 @@
+//! The commands: each reads its flags, calls the crates that know how, and says what came out.
+
+mod bench;
+mod demo;
+mod doctor;
+mod inspect;
+mod pack;
+mod report;
+mod run;
+mod simulate;
+
+use crate::args::Command;
+use crate::failed::Failed;
+
+/// Does what was asked for.
+pub(crate) fn run(command: &Command) -> Result<(), Failed> {
+    match command {
+        Command::Demo(args) => demo::demo(args),
+        Command::Run(args) => run::run(args),
+        Command::Doctor(args) => doctor::doctor(args),
+        Command::Inspect(args) => inspect::inspect(args),
+        Command::Bench(args) => bench::bench(args),
+        Command::Simulate(args) => simulate::simulate(args),
+        Command::Pack(args) => pack::pack(args),
+        Command::Unpack(args) => pack::unpack(args),
+        Command::Report(args) => report::report(args),
+    }
+}

@@ -1,0 +1,145 @@
+//! `bothends inspect RECIPE --sheet FILE.html`: samples to look at, as a recipe makes them.
+
+use std::path::{Path, PathBuf};
+
+use bothends_core::recipe::{Recipe, Size};
+use bothends_core::tensor::SampleShape;
+use bothends_report::{Picture, Sheet, SheetCell, SheetRow};
+use bothends_runtime::{Looked, RunConfig, Runtime, look};
+use bothends_samples::GenerateConfig;
+
+use super::looking;
+use crate::args::InspectArgs;
+use crate::failed::Failed;
+use crate::{file, say};
+
+/// Makes samples and writes the sheet.
+pub(crate) fn write(
+    args: &InspectArgs,
+    recipe: &Recipe,
+    path: &Path,
+) -> Result<(), Failed> {
+    let generated = match args.data {
+        Some(_) => None,
+        None => Some(tempfile::tempdir()?),
+    };
+    let data = match (&args.data, &generated) {
+        (Some(data), _) => data.clone(),
+        (None, Some(folder)) => {
+            let n_images = args.samples;
+            let config = GenerateConfig { n_images, n_classes: 1, seed: args.seed };
+            bothends_samples::generate(folder.path(), &config, &mut |_, _| {})?;
+            folder.path().to_owned()
+        }
+        (None, None) => PathBuf::new(),
+    };
+    let n_there = n_samples(&data, recipe)?;
+    let n_shown = args.samples.min(u32::try_from(n_there).unwrap_or(u32::MAX));
+    let shown = Shown { data: &data, n_samples: n_shown, seed: args.seed };
+    let epochs = look(shown.config(recipe.clone()), args.epochs)?;
+    let shape = epochs.first().and_then(|samples| samples.first());
+    let shape = shape.and_then(|sample| sample.views.first()).map(|(shape, _)| *shape);
+    let plain = plain(shape.map_or(Size { height: 224, width: 224 }, size));
+    let originals = look(shown.config(plain?), 1).unwrap_or_default();
+    let html = bothends_report::sheet(&Sheet {
+        title: recipe.name().to_owned(),
+        words: recipe.words(),
+        note: note(args),
+        rows: rows(&originals, &epochs),
+    });
+    file::write(path, &html)?;
+    let few = if n_shown < args.samples { ", all there are" } else { "" };
+    say::line(&format!(
+        "{}: {n_shown} samples{few}, made {} times",
+        path.display(),
+        args.epochs
+    ));
+    Ok(())
+}
+
+/// Samples of a data set that the recipe fits.
+fn n_samples(data: &Path, recipe: &Recipe) -> Result<u64, Failed> {
+    let one = RunConfig { batch_size: 1, ..looking(data.to_owned(), recipe.clone()) };
+    Ok(Runtime::open(one)?.source().n_samples())
+}
+
+/// The samples of a sheet.
+struct Shown<'a> {
+    data: &'a Path,
+    n_samples: u32,
+    seed: u64,
+}
+
+impl Shown<'_> {
+    fn config(&self, recipe: Recipe) -> RunConfig {
+        // A sample that is repeated needs a row for every repetition.
+        let repeat = recipe.repeated_augment();
+        RunConfig {
+            batch_size: self.n_samples * repeat,
+            seed: self.seed,
+            repeat,
+            ..looking(self.data.to_owned(), recipe)
+        }
+    }
+}
+
+/// The image as it is, about as large as what is made of it.
+fn plain(Size { height, width }: Size) -> Result<Recipe, Failed> {
+    let side = height.min(width);
+    let json = format!(
+        r#"{{"version": 1, "name": "plain", "ops": [{{"op": "decode"}},
+            {{"op": "resize", "size": {side}}},
+            {{"op": "center_crop", "size": [{height}, {width}]}}]}}"#
+    );
+    Ok(Recipe::from_json(&json)?)
+}
+
+fn note(args: &InspectArgs) -> String {
+    let images = match &args.data {
+        Some(data) => format!("Samples of {}.", data.display()),
+        None => "Generated, photograph-like images.".to_owned(),
+    };
+    let command: Vec<String> = std::env::args().collect();
+    format!(
+        "{images} Left, the image itself; then as it is delivered in each epoch, before an \
+         accelerator normalises it, with the steps that made it. Made by: {}",
+        command.join(" ")
+    )
+}
+
+/// One row for each sample: itself, then every time it was made.
+fn rows(originals: &[Vec<Looked>], epochs: &[Vec<Looked>]) -> Vec<SheetRow> {
+    let mut rows: Vec<SheetRow> = Vec::new();
+    for looked in epochs.iter().flatten() {
+        let cell = cell(looked);
+        if let Some(row) = rows.iter_mut().find(|row| row.name == looked.file) {
+            row.cells.push(cell);
+            continue;
+        }
+        let original = originals.iter().flatten().find(|o| o.file == looked.file);
+        let itself = original.map(|original| SheetCell {
+            pictures: original.views.iter().map(picture).collect(),
+            steps: Vec::new(),
+        });
+        let cells = itself.into_iter().chain([cell]).collect();
+        rows.push(SheetRow { name: looked.file.clone(), cells });
+    }
+    rows
+}
+
+fn cell(looked: &Looked) -> SheetCell {
+    let mut steps = looked.steps.clone();
+    if let Some((other, own_share)) = &looked.mixed {
+        steps.push(format!("{own_share:.2} of itself, the rest of {other}"));
+    }
+    SheetCell { pictures: looked.views.iter().map(picture).collect(), steps }
+}
+
+fn picture((shape, pixels): &(SampleShape, Vec<u8>)) -> Picture {
+    let SampleShape { height, width, channels } = *shape;
+    Picture { width, height, channels, pixels: pixels.clone() }
+}
+
+fn size(shape: SampleShape) -> Size {
+    Size { height: shape.height, width: shape.width }
+}

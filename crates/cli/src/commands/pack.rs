@@ -1,0 +1,187 @@
+//! `bothends pack` and `bothends unpack`, and what `inspect` says of stores.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bothends_pack::{
+    Destination, Files, OpenStore, PackConfig, Progress, Source, Stored, check_outside,
+    is_store,
+};
+
+use crate::args::{PackArgs, UnpackArgs};
+use crate::failed::{Failed, wrong};
+use crate::say;
+use crate::watch::bar::{Bar, SHOW_EVERY};
+
+/// Packs a data set, or the records of stores.
+pub(crate) fn pack(args: &PackArgs) -> Result<(), Failed> {
+    let default = PackConfig::default();
+    let config = PackConfig {
+        destination: match args.append {
+            true => Destination::Append,
+            false => Destination::New,
+        },
+        shard_bytes: args.shard_bytes,
+        n_threads: args.threads.map_or(default.n_threads, usize::from),
+    };
+    for source in &args.sources {
+        check_outside(&args.store, source)?;
+    }
+    if args.sources.iter().all(|source| is_store(source)) {
+        let stores = args.sources.iter().map(|source| OpenStore::new(source));
+        let stores = stores.collect::<Result<Vec<_>, _>>()?;
+        let source = match &args.samples {
+            Some(samples) => Stored::some(&stores, samples.clone())?,
+            None => Stored::all(&stores)?,
+        };
+        return pack_source(&source, &args.store, &config);
+    }
+    if args.samples.is_some() {
+        let why = "`--samples` takes a part of a store; pack the data set first";
+        return Err(wrong(why));
+    }
+    let [source] = args.sources.as_slice() else {
+        let why = "several sources must all be stores; pack each data set, then join the stores";
+        return Err(wrong(why));
+    };
+    pack_source(&Files::open(source)?, &args.store, &config)
+}
+
+fn pack_source(
+    source: &dyn Source,
+    store: &Path,
+    config: &PackConfig,
+) -> Result<(), Failed> {
+    let mut show = Show::new("packing");
+    let packed = bothends_pack::pack(source, store, config, &mut |p| show.step(p))?;
+    show.bar.clear();
+    if packed.progress.n_found_done > 0 {
+        let n = packed.progress.n_found_done;
+        say::line(&format!("went on behind {n} records of an earlier attempt"));
+    }
+    describe(store)
+}
+
+/// Makes the original files of a store.
+pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
+    let store = OpenStore::new(&args.store)?;
+    check_outside(&args.folder, &args.store)?;
+    let n_threads = args.threads.map_or(PackConfig::default().n_threads, usize::from);
+    let mut show = Show::new("unpacking");
+    let unpacked =
+        bothends_pack::unpack(&store, &args.folder, n_threads, &mut |p| show.step(p))?;
+    show.bar.clear();
+    let Progress { n_done, original_bytes, .. } = unpacked.progress;
+    say::line(&format!("{n_done} records, {original_bytes} bytes"));
+    if unpacked.n_partial > 0 {
+        let n = unpacked.n_partial;
+        say::line(&format!(
+            "{n} files are not whole: the store has a part of their samples"
+        ));
+    }
+    if unpacked.damages.is_empty() {
+        return Ok(());
+    }
+    for damage in &unpacked.damages {
+        say::line(&damage.to_string());
+    }
+    Err(Failed::Run(anyhow::anyhow!(
+        "{} records of `{}` are damaged, and what they held is missing in `{}`; bring the \
+         shards that are named back from a copy, and unpack to another folder",
+        unpacked.damages.len(),
+        args.store.display(),
+        args.folder.display()
+    )))
+}
+
+/// Says what is in a store.
+pub(crate) fn describe(path: &Path) -> Result<(), Failed> {
+    let store = OpenStore::new(path)?;
+    let contents = store.contents();
+    let n_shards = store.manifest().shards.len();
+    say::line(&format!(
+        "{n_shards} shards with {} records of blocks, {} of bytes, {} of what is no sample",
+        contents.n_blocks, contents.n_bytes, contents.n_rests
+    ));
+    let (original, kept) = (contents.original_bytes, contents.shard_bytes);
+    let percent = kept.saturating_mul(100).checked_div(original).unwrap_or(100);
+    say::line(&format!(
+        "{kept} bytes for {original} original ones ({percent} %, with indices and filled pages)"
+    ));
+    Ok(())
+}
+
+/// Names what is damaged in a store.
+pub(crate) fn verify(path: &Path) -> Result<(), Failed> {
+    let mut show = Show::new("verifying");
+    let found = bothends_pack::verify(path, &mut |p| show.step(p))?;
+    show.bar.clear();
+    for damage in &found.damages {
+        say::line(&damage.to_string());
+    }
+    let n_lost = found.damages.iter().filter(|damage| damage.record.is_some()).count();
+    match found.damages.len() {
+        0 => {
+            say::line(&format!("all {} records are as they were", found.progress.n_done));
+            Ok(())
+        }
+        n => Err(Failed::Run(anyhow::anyhow!(
+            "`{}` is damaged in {n} places, {n_lost} of them records; bring the files that \
+             are named back from a copy, or pack the data again",
+            path.display()
+        ))),
+    }
+}
+
+/// Shows how far a step has come, and how long it will take.
+struct Show {
+    what: &'static str,
+    bar: Bar,
+    began: Instant,
+    shown: Instant,
+}
+
+impl Show {
+    fn new(what: &'static str) -> Self {
+        let now = Instant::now();
+        Self { what, bar: Bar::new(), began: now, shown: now }
+    }
+
+    fn step(&mut self, progress: Progress) {
+        if self.shown.elapsed() < SHOW_EVERY {
+            return;
+        }
+        self.shown = Instant::now();
+        self.bar.step(&line(self.what, progress, self.began.elapsed()));
+    }
+}
+
+/// `packing 1200 of 5000 records, 1530 records/s, 3 s left`
+fn line(what: &str, progress: Progress, elapsed: Duration) -> String {
+    let Progress { n_done, n_found_done, n_records, .. } = progress;
+    let now = (n_done - n_found_done) as f64;
+    let rate = now / elapsed.as_secs_f64().max(1e-3);
+    let left = (n_records - n_done) as f64 / rate.max(1e-3);
+    format!(
+        "{what} {n_done} of {n_records} records, {rate:.0} records/s, {left:.0} s left"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_an_earlier_attempt_tell_nothing_of_the_time_left() {
+        let progress = Progress {
+            n_done: 600,
+            n_found_done: 500,
+            n_records: 1000,
+            ..Progress::default()
+        };
+        assert_eq!(
+            line("packing", progress, Duration::from_secs(2)),
+            "packing 600 of 1000 records, 50 records/s, 8 s left"
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! `bothends run`: flags into a configuration, and the result to where it was asked for.
+
+use std::path::Path;
+
+use bothends_core::tensor::Output;
+use bothends_report::{Header, ReportInput};
+use bothends_runtime::{
+    DriveConfig, EpochResult, Loader, MemoryBudget, RankConfig, ReadConfig, RunConfig,
+    RunResult, Runtime, RuntimeError, StopRequest, drive, rates_folder,
+};
+
+use crate::args::run::RunArgs;
+use crate::failed::{Failed, wrong};
+use crate::flags::one_line;
+use crate::signals::Received;
+use crate::typed::{recipe, seconds, share, workers};
+use crate::watch::Watch;
+use crate::watch::bar::Bar;
+use crate::watch::events::EventFile;
+use crate::watch::metrics::MetricsServer;
+use crate::watch::recorder::{Keep, Recorder, header};
+use crate::{energy, file, say};
+
+const MIB: usize = 1 << 20;
+
+/// Runs epochs as the flags say.
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
+    let RunArgs { rank, world, show, .. } = args;
+    if rank >= world {
+        return Err(wrong(format!(
+            "--rank {rank} with --world {world}: ranks count from 0"
+        )));
+    }
+    let config = run_config(args)?;
+    let how = drive_config(args)?;
+    let header = header("bothends run", &config, &how);
+    let signals = Received::watch(how.stop.clone())?;
+    let mut loader = Loader::over(Runtime::open(config)?);
+    let pages = show.report.iter().chain(&show.trace);
+    for path in pages.filter(|path| *path != Path::new("-")) {
+        file::check_writable(path)?;
+    }
+    let metrics = show.metrics.as_deref().map(MetricsServer::start).transpose()?;
+    let keep = match show.report.is_some() || show.trace.is_some() {
+        true => Keep::Moments,
+        false => Keep::Figures,
+    };
+    let mut watch = Watch {
+        bar: Bar::new(),
+        recorder: Recorder::new(keep),
+        events: show
+            .events
+            .as_deref()
+            .map(|path| EventFile::create(path, &header))
+            .transpose()?,
+        metrics,
+        signals: Some(signals.clone()),
+    };
+    let driven = drive(&mut loader, &how, &mut watch);
+    watch.bar.clear();
+    match (driven, signals.first()) {
+        (Ok(result), None) => show_result(args, watch, header, &result),
+        // It ends by the signal, whatever could be kept of it.
+        (Ok(result), Some(signal)) => {
+            let shown = show_result(args, watch, header, &result);
+            say_failed(shown.err())?;
+            Err(Failed::Stopped { signal, where_to: stopped(args, &result) })
+        }
+        (Err(error @ RuntimeError::Checkpoint { .. }), Some(signal)) => {
+            say_failed(Some(error.into()))?;
+            Err(Failed::Stopped { signal, where_to: unsaved(args) })
+        }
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+/// Writes the results where they were asked for.
+fn show_result(
+    args: &RunArgs,
+    watch: Watch,
+    header: Header,
+    result: &RunResult,
+) -> Result<(), Failed> {
+    let show = &args.show;
+    if let Some(path) = &show.json {
+        file::write(path, &serde_json::to_string_pretty(result)?)?;
+    }
+    if let Some(events) = watch.events {
+        events.end(result)?;
+    }
+    let recording = watch.recorder.recording(header, result);
+    let input = ReportInput::from(&recording);
+    if let Some(path) = &show.report {
+        file::write(path, &bothends_report::html(&input))?;
+    }
+    if let Some(path) = &show.trace {
+        file::write(path, &bothends_report::trace(&recording)?)?;
+    }
+    if show.json.as_deref() != Some(Path::new("-")) {
+        say::line(&bothends_report::table(&input));
+        for line in remarks(result) {
+            say::line(&line);
+        }
+        say::line(&energy::line(&result.energy));
+    }
+    Ok(())
+}
+
+/// Says what failed in a run that a signal ended; what makes no sense is passed on.
+fn say_failed(failed: Option<Failed>) -> Result<(), Failed> {
+    match failed {
+        Some(Failed::Run(error)) => say::error(&one_line(&error)),
+        Some(failed) => return Err(failed),
+        None => {}
+    }
+    Ok(())
+}
+
+/// How far a run came that was stopped, and how to go on.
+fn stopped(args: &RunArgs, result: &RunResult) -> String {
+    let Some(EpochResult { epoch, batches, .. }) = result.epochs.last() else {
+        return "no epoch was begun".to_owned();
+    };
+    let go_on = match &args.state.checkpoint {
+        Some(path) => format!("go on with --resume {}", path.display()),
+        None => "without --checkpoint no state was kept".to_owned(),
+    };
+    format!("{batches} batches of epoch {epoch} were delivered; {go_on}")
+}
+
+/// What there is to go on from where the state could not be written.
+fn unsaved(args: &RunArgs) -> String {
+    match args.state.checkpoint.as_ref().filter(|path| path.is_file()) {
+        Some(path) => format!("no state was kept; {} is as it was", path.display()),
+        None => "no state was kept".to_owned(),
+    }
+}
+
+fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
+    let devices = args.csd.iter().map(|spec| spec.parse());
+    let share = share();
+    Ok(RunConfig {
+        batch_size: args.batch_size,
+        seed: args.seed,
+        shuffle: args.shuffle,
+        limit: args.limit,
+        repeat: args.repeat,
+        workers: workers(&args.workers, share)?,
+        share,
+        read: ReadConfig {
+            kind: args.reader,
+            side_index: args.side_index,
+            page_cache: args.page_cache,
+            ..ReadConfig::default()
+        },
+        rates: rates_folder(args.side_index),
+        devices: devices.collect::<Result<_, _>>()?,
+        require_devices: args.require_devices,
+        key_file: args.key_file.clone(),
+        strategy: args.strategy.parse().map_err(wrong)?,
+        objective: args.objective.parse().map_err(wrong)?,
+        output: Output { dtype: args.output, layout: args.layout },
+        rank: RankConfig { rank: args.rank, world: args.world, last: args.last },
+        on_bad: args.on_bad.parse().map_err(wrong)?,
+        audit_percent: percent(&args.audit)?,
+        memory: match args.memory {
+            Some(mib) => MemoryBudget::Total(mib as usize * MIB),
+            None => MemoryBudget::Auto,
+        },
+        ..RunConfig::new(args.data.clone(), recipe(&args.recipe)?)
+    })
+}
+
+fn drive_config(args: &RunArgs) -> Result<DriveConfig, Failed> {
+    Ok(DriveConfig {
+        epochs: args.epochs,
+        compare: Vec::new(),
+        accelerator: args.accelerator.parse().map_err(wrong)?,
+        digest: args.show.digest,
+        stop_after: args.state.stop_after,
+        checkpoint: args.state.checkpoint.clone(),
+        checkpoint_every: args.state.checkpoint_every,
+        resume: args.state.resume.clone(),
+        measure: args.measure_alone.map(|s| seconds("--measure-alone", s)).transpose()?,
+        energy: energy::config(&args.energy)?,
+        stop: StopRequest::default(),
+    })
+}
+
+fn percent(text: &str) -> Result<u8, Failed> {
+    let number =
+        text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|n| *n <= 100);
+    number.ok_or_else(|| {
+        wrong(format!("`--audit {text}`: give a percentage from 0% to 100%"))
+    })
+}
+
+/// What a table cannot say: digests, losses, bad samples.
+fn remarks(result: &RunResult) -> Vec<String> {
+    let mut lines = Vec::new();
+    for epoch in &result.epochs {
+        let n = epoch.epoch;
+        if let (Some(stream), Some(content)) =
+            (&epoch.stream_digest, &epoch.content_digest)
+        {
+            lines.push(format!("epoch {n}: stream {stream} content {content}"));
+        }
+        for device in &epoch.back {
+            let kind = if device.emulated { "emulated device" } else { "device" };
+            let (late, lost, wasted) = (device.late, device.lost, device.wasted);
+            if late + lost + wasted > 0 || device.failure.is_some() {
+                let why = device.failure.as_deref().unwrap_or("no failure reported");
+                lines.push(format!(
+                    "epoch {n}: {kind} {}: {late} late, {lost} lost, {wasted} wasted; {why}",
+                    device.device
+                ));
+            }
+        }
+        for bad in &epoch.skipped {
+            lines.push(format!(
+                "epoch {n}: sample {} ({}) {}: {}",
+                bad.sample, bad.file, bad.policy, bad.why
+            ));
+        }
+    }
+    lines
+}

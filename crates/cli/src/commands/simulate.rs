@@ -1,0 +1,137 @@
+//! `bothends simulate`: scenarios played in virtual time. It finds the scenarios that the
+//! flags name, lets `bothends-simulate` play them, and prints; every figure is modelled.
+
+mod sizing;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bothends_core::objective::Objective;
+use bothends_core::select::StrategyConfig;
+use bothends_simulate::scenario::{all, find};
+use bothends_simulate::{LABEL, Scenario, ScenarioResult, table};
+use serde_json::json;
+
+use crate::args::simulate::SimulateArgs;
+use crate::failed::{Failed, wrong};
+use crate::watch::bar::Bar;
+use crate::{file, say};
+
+/// What is played when nobody says.
+const STRATEGIES: [&str; 5] = ["cpu", "mte", "wrr", "relaxed", "ordered"];
+
+/// For so long nobody asks what is going on.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Plays what the flags say, and prints a table of each scenario.
+pub(crate) fn simulate(args: &SimulateArgs) -> Result<(), Failed> {
+    if let Some(doctor) = &args.sizing.doctor {
+        return sizing::size(&args.sizing, doctor, args.json.as_deref());
+    }
+    if args.list {
+        return list();
+    }
+    let strategies = strategies(&args.strategy)?;
+    let objective = args.objective.as_deref().map(str::parse).transpose();
+    let objective = objective.map_err(wrong)?;
+    let mut scenarios = scenarios(args)?;
+    for scenario in &mut scenarios {
+        override_with(args, objective, scenario);
+    }
+    let prints_tables = args.json.as_deref() != Some(Path::new("-"));
+    let mut bar = Bar::new();
+    let began = Instant::now();
+    let mut results: Vec<ScenarioResult> = Vec::new();
+    for (done, scenario) in scenarios.iter().enumerate() {
+        let epochs = scenario.run_epochs(args.epochs, &strategies, &mut |strategy| {
+            if began.elapsed() > PATIENCE {
+                let (name, n) = (&scenario.name, scenarios.len());
+                bar.step(&format!("{done} of {n} scenarios played; {name}: {strategy}"));
+            }
+        });
+        if prints_tables {
+            bar.clear();
+            epochs.iter().for_each(|result| say::line(&table(result)));
+        }
+        results.extend(epochs);
+    }
+    bar.clear();
+    if let Some(path) = &args.json {
+        let version = env!("CARGO_PKG_VERSION");
+        let json = json!({ "version": version, "label": LABEL, "scenarios": results });
+        file::write(path, &serde_json::to_string_pretty(&json)?)?;
+    }
+    Ok(())
+}
+
+fn list() -> Result<(), Failed> {
+    let scenarios = all()?;
+    let width = scenarios.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
+    for Scenario { name, about, .. } in &scenarios {
+        say::line(&format!("{name:<width$}  {about}"));
+    }
+    Ok(())
+}
+
+/// The strategies by name, each once, in the order given.
+fn strategies(names: &[String]) -> Result<Vec<StrategyConfig>, Failed> {
+    let given = names.iter().map(String::as_str);
+    let standard = STRATEGIES.into_iter().filter(|_| names.is_empty());
+    let mut strategies: Vec<StrategyConfig> = Vec::new();
+    for name in given.chain(standard) {
+        let strategy = name.parse().map_err(wrong)?;
+        if !strategies.contains(&strategy) {
+            strategies.push(strategy);
+        }
+    }
+    Ok(strategies)
+}
+
+/// The scenarios by name, then those of files.
+fn scenarios(args: &SimulateArgs) -> Result<Vec<Scenario>, Failed> {
+    if args.scenario.is_empty() && args.config.is_empty() {
+        return Err(wrong(
+            "nothing to simulate: give --scenario NAME, --scenario all, or --config FILE; \
+             --list shows the names"
+                .to_owned(),
+        ));
+    }
+    let mut scenarios = Vec::new();
+    for name in &args.scenario {
+        if name == "all" {
+            scenarios.extend(all()?);
+        } else {
+            let found = find(name);
+            scenarios.push(found.map_err(wrong)?);
+        }
+    }
+    for path in &args.config {
+        scenarios.push(Scenario::load(path)?);
+    }
+    Ok(scenarios)
+}
+
+/// What the flags say wins over what the scenario says.
+fn override_with(
+    args: &SimulateArgs,
+    objective: Option<Objective>,
+    scenario: &mut Scenario,
+) {
+    if let Some(n_seeds) = args.seeds {
+        scenario.seeds = (1..=n_seeds).collect();
+    }
+    for world in &mut scenario.ranks {
+        if let Some(objective) = objective {
+            world.objective = objective;
+        }
+        if let Some(recovery) = args.recovery {
+            world.recovery = recovery;
+        }
+        if let Some(known) = args.known {
+            world.accelerator.known = known;
+            let prior = known.then_some(1.0);
+            world.host.prior = prior;
+            world.devices.iter_mut().for_each(|device| device.prior = prior);
+        }
+    }
+}

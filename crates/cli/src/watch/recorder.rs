@@ -1,0 +1,92 @@
+//! From a run's result to what is recorded of it, and so to what the report draws.
+
+use bothends_report::{EpochRecord, FORMAT, Header, Recording};
+use bothends_runtime::{
+    DriveConfig, Ended, Machine, Observer, RunConfig, RunResult, settings,
+};
+
+/// What is known of a run before it begins.
+pub(crate) fn header(title: &str, config: &RunConfig, how: &DriveConfig) -> Header {
+    let args: Vec<String> = std::env::args().collect();
+    Header {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        title: title.to_owned(),
+        note: String::new(),
+        generated_images: false,
+        machine: Machine::read().summary(),
+        command: args.join(" "),
+        date: now(),
+        config: settings(config, how).into_iter().collect(),
+    }
+}
+
+/// What is kept of every epoch until the run is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// What a table needs.
+    Figures,
+    /// What a page or a trace needs: 32 bytes for each of an epoch's moments, too.
+    Moments,
+}
+
+/// Holds a run's epochs, as an event file would have them.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    keep: Keep,
+    epochs: Vec<EpochRecord>,
+}
+
+impl Recorder {
+    pub(crate) fn new(keep: Keep) -> Self {
+        Self { keep, epochs: Vec::new() }
+    }
+
+    /// The run that is over.
+    pub(crate) fn recording(self, header: Header, result: &RunResult) -> Recording {
+        let run = Some(without_epochs(result));
+        Recording { header, epochs: self.epochs, run, cut_line: None }
+    }
+}
+
+impl Observer for Recorder {
+    fn end(&mut self, ended: Ended<'_>) {
+        self.epochs.push(record(&ended, self.keep));
+    }
+}
+
+fn record(ended: &Ended<'_>, keep: Keep) -> EpochRecord {
+    let Ended { result, log, usage, .. } = ended;
+    let begun = EpochRecord {
+        figures: Some((*result).clone()),
+        ..EpochRecord::new(result.epoch, &result.strategy, result.batches)
+    };
+    match keep {
+        Keep::Figures => begun,
+        Keep::Moments => EpochRecord {
+            moments: log.entries().to_vec(),
+            moments_cut: log.cut(),
+            looks: usage.to_vec(),
+            ..begun
+        },
+    }
+}
+
+/// The result without its epochs, which have lines of their own.
+pub(crate) fn without_epochs(result: &RunResult) -> RunResult {
+    RunResult { epochs: Vec::new(), ..result.clone() }
+}
+
+/// The date and time in UTC, from the kernel's clock.
+pub(crate) fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%MZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_date_is_a_date() {
+        let now = super::now();
+        assert!(now.len() == 17 && now.starts_with("20") && now.ends_with('Z'), "{now}");
+    }
+}

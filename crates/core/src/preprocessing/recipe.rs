@@ -1,0 +1,279 @@
+//! What is done to a sample: a declared, versioned, hashed list of ops.
+//!
+//! A recipe says *what*; `bothends-ops` does it. Stages: decode → ops on pixels → the cut
+//! (u8, rows × columns × channels) → normalise, cast, layout, erasing and mixing at the feed.
+//! Nothing here touches a pixel. Reading order: `recipe/op.rs` has the ops, `parse.rs` reads
+//! the JSON form and refuses what is not a recipe, `shape.rs` finds the size of a sample at
+//! the cut, `decide.rs` makes the random choices (with the numbers of `draw.rs`): ops become
+//! the steps of `step.rs`.
+
+mod decide;
+pub mod draw;
+mod error;
+mod mixture;
+pub mod op;
+mod parse;
+pub mod range;
+mod shape;
+pub mod step;
+mod words;
+
+use serde::{Deserialize, Serialize};
+
+use crate::tensor::{Dtype, Layout};
+
+pub use super::size::{
+    MAX_DECODE_BYTES, MAX_IMAGE_PIXELS, MAX_IMAGE_SIDE, Padding, ResizeTo, Size,
+};
+pub use decide::{Decision, Misfit};
+pub use error::{Path, RecipeError};
+pub use mixture::{BatchKey, Mixture, partner};
+pub use op::{Normalise, Op};
+
+use op::{Crops, Feed};
+pub use shape::RecordShape;
+
+/// The version of the recipe format and of every op's meaning that this build has.
+pub const RECIPE_VERSION: u32 = 1;
+
+/// Most ops of a recipe, those inside other ops and copies of views included; every op has
+/// its own stream of random numbers.
+pub const MAX_OPS: usize = 256;
+
+/// Largest height or width of a crop or resize.
+pub const MAX_SIDE: u32 = 16_384;
+
+/// The built-in recipes as they stand in `configs/recipes/`.
+const BUILTIN: [(&str, &str); 16] = [
+    ("imagenet-train", include_str!("../../../../configs/recipes/imagenet-train.json")),
+    ("imagenet-eval", include_str!("../../../../configs/recipes/imagenet-eval.json")),
+    ("cifar10-train", include_str!("../../../../configs/recipes/cifar10-train.json")),
+    ("cifar10-eval", include_str!("../../../../configs/recipes/cifar10-eval.json")),
+    (
+        "cifar10-autoaugment",
+        include_str!("../../../../configs/recipes/cifar10-autoaugment.json"),
+    ),
+    (
+        "torchvision-resnet50-v1",
+        include_str!("../../../../configs/recipes/torchvision-resnet50-v1.json"),
+    ),
+    (
+        "torchvision-resnet50-v2",
+        include_str!("../../../../configs/recipes/torchvision-resnet50-v2.json"),
+    ),
+    (
+        "torchvision-resnet50-v2-eval",
+        include_str!("../../../../configs/recipes/torchvision-resnet50-v2-eval.json"),
+    ),
+    ("timm-a1", include_str!("../../../../configs/recipes/timm-a1.json")),
+    ("timm-a2", include_str!("../../../../configs/recipes/timm-a2.json")),
+    ("timm-a3", include_str!("../../../../configs/recipes/timm-a3.json")),
+    ("timm-a-eval", include_str!("../../../../configs/recipes/timm-a-eval.json")),
+    ("deit", include_str!("../../../../configs/recipes/deit.json")),
+    ("deit-eval", include_str!("../../../../configs/recipes/deit-eval.json")),
+    ("dino", include_str!("../../../../configs/recipes/dino.json")),
+    ("raw", include_str!("../../../../configs/recipes/raw.json")),
+];
+
+/// A complete list of ops, every parameter in range and every default written out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Recipe {
+    version: u32,
+    name: String,
+    /// For people; not part of the canonical form.
+    #[serde(skip)]
+    about: Option<String>,
+    /// Where it is from; not part of the canonical form.
+    #[serde(skip)]
+    source: Option<String>,
+    numerics: Numerics,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeated_augment: Option<u32>,
+    ops: Vec<Op>,
+}
+
+/// How pixels are computed; part of the hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Numerics {
+    /// Upsample, convert to colour, then resize as Pillow does, bit for bit.
+    Exact,
+    /// Resize the planes, each from its own sampling, then convert to colour.
+    Planar,
+}
+
+/// How pixels between pixels are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Interpolation {
+    /// The pixel whose area holds the point.
+    Nearest,
+    /// Triangle filter; where an image is made smaller, as wide as the reduction, so that
+    /// nothing aliases.
+    #[default]
+    Bilinear,
+    /// Cubic convolution with a = −½, widened in the same way.
+    Bicubic,
+}
+
+impl Recipe {
+    /// Reads the JSON form. Missing parameters get torchvision's defaults.
+    ///
+    /// # Errors
+    /// [`RecipeError`] names the first op and key that is wrong, and the remedy.
+    pub fn from_json(json: &str) -> Result<Self, RecipeError> {
+        parse::recipe(json)
+    }
+
+    /// The built-in recipe of this name, if there is one.
+    ///
+    /// # Panics
+    /// Never: every built-in recipe is parsed by a test.
+    #[must_use]
+    pub fn builtin(name: &str) -> Option<Self> {
+        let (_, json) = BUILTIN.iter().find(|(builtin, _)| *builtin == name)?;
+        Some(Self::from_json(json).expect("every built-in recipe is parsed by a test"))
+    }
+
+    /// The names of the built-in recipes.
+    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+        BUILTIN.iter().map(|(name, _)| *name)
+    }
+
+    /// The canonical JSON: one line, keys in a fixed order, every default written out.
+    /// Reading it gives the same recipe.
+    ///
+    /// # Panics
+    /// Never: strings, numbers and lists have a JSON form.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("strings, numbers and lists have a JSON form")
+    }
+
+    /// XXH3-128 of [`Self::to_json`]: host and device compare it before they work together.
+    #[must_use]
+    pub fn hash(&self) -> u128 {
+        xxhash_rust::xxh3::xxh3_128(self.to_json().as_bytes())
+    }
+
+    /// The recipe's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is, for people, if it says so.
+    #[must_use]
+    pub fn about(&self) -> Option<&str> {
+        self.about.as_deref()
+    }
+
+    /// Where it is from, if it says so.
+    #[must_use]
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
+    }
+
+    /// The version of format and ops.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// How pixels are computed.
+    #[must_use]
+    pub fn numerics(&self) -> Numerics {
+        self.numerics
+    }
+
+    /// The same ops, computed in another way.
+    #[must_use]
+    pub fn with_numerics(self, numerics: Numerics) -> Self {
+        Self { numerics, ..self }
+    }
+
+    /// How many positions of an epoch, one behind the other, are the same sample, each augmented anew
+    /// (Hoffer et al., arXiv 1901.09335; the `RASampler` of torchvision's references): 1
+    /// where the recipe says nothing.
+    #[must_use]
+    pub fn repeated_augment(&self) -> u32 {
+        self.repeated_augment.unwrap_or(1)
+    }
+
+    /// All ops in order. Numbered through, each before the ops inside it and copies of views
+    /// one behind the other, they have their `op_index` in
+    /// [`Draws::new`](crate::rng::Draws::new).
+    #[must_use]
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// The ops before the cut, in order: what a worker or a device does. Their places are
+    /// the same as in [`Self::ops`].
+    #[must_use]
+    pub fn before_cut(&self) -> &[Op] {
+        &self.ops[..self.n_before_cut()]
+    }
+
+    /// The ops behind the cut, in order: what the feed does.
+    #[must_use]
+    pub fn after_cut(&self) -> &[Op] {
+        &self.ops[self.n_before_cut()..]
+    }
+
+    fn n_before_cut(&self) -> usize {
+        self.ops.iter().take_while(|op| !op.is_after_cut()).count()
+    }
+
+    /// The names of the ops before the cut in order, those inside other ops behind these, for
+    /// comparison with what a device can do.
+    #[must_use]
+    pub fn names_before_cut(&self) -> Vec<&'static str> {
+        names(self.before_cut())
+    }
+
+    /// The names of all ops that can stand before the cut: what a device that runs this
+    /// build can do.
+    #[must_use]
+    pub fn known_before_cut() -> Vec<&'static str> {
+        parse::names_before_cut()
+    }
+
+    /// What is done to each channel at the feed, if anything.
+    #[must_use]
+    pub fn normalise(&self) -> Option<&Normalise> {
+        self.ops.iter().find_map(|op| {
+            if let Op::Feed(Feed::Normalise(op)) = op { Some(op) } else { None }
+        })
+    }
+
+    /// The element type the recipe asks for, if it does.
+    #[must_use]
+    pub fn dtype(&self) -> Option<Dtype> {
+        self.ops.iter().find_map(|op| {
+            if let Op::Feed(Feed::ToDtype(to)) = op { Some(to.dtype) } else { None }
+        })
+    }
+
+    /// The layout the recipe asks for, if it does.
+    #[must_use]
+    pub fn layout(&self) -> Option<Layout> {
+        self.ops.iter().find_map(|op| {
+            if let Op::Feed(Feed::Layout(op)) = op { Some(op.layout) } else { None }
+        })
+    }
+}
+
+fn names(ops: &[Op]) -> Vec<&'static str> {
+    let inside = |op: &Op| {
+        if let Op::Crops(Crops::MultiCrop(crops)) = op {
+            crops.views.iter().flat_map(|view| names(&view.ops)).collect()
+        } else {
+            names(op.inside())
+        }
+    };
+    ops.iter().flat_map(|op| std::iter::once(op.name()).chain(inside(op))).collect()
+}
+
+#[cfg(test)]
+mod tests;

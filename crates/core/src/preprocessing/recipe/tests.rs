@@ -1,0 +1,330 @@
+//! Tests of the recipe's JSON form, hash and shapes.
+
+use std::error::Error;
+
+use super::*;
+use crate::tensor::{SampleShape, Views};
+
+fn with_ops(ops: &str) -> String {
+    format!(r#"{{"version": 1, "name": "test", "ops": {ops}}}"#)
+}
+
+fn recipe(ops: &str) -> Recipe {
+    Recipe::from_json(&with_ops(ops)).unwrap()
+}
+
+/// The whole line a user sees: the error and its sources.
+fn complaint(json: &str) -> String {
+    let error = Recipe::from_json(json).unwrap_err();
+    let sources = std::iter::successors(error.source(), |&error| error.source());
+    sources.fold(error.to_string(), |line, source| format!("{line}: {source}"))
+}
+
+#[test]
+fn every_builtin_is_there_under_its_name() {
+    for name in Recipe::builtin_names() {
+        let recipe = Recipe::builtin(name).unwrap();
+        assert_eq!(recipe.name(), name);
+        assert_eq!(recipe.numerics(), Numerics::Exact);
+    }
+    assert!(Recipe::builtin("imagenet").is_none());
+}
+
+#[test]
+fn every_file_of_the_folder_is_a_builtin() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/recipes");
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let mut builtin: Vec<_> =
+        Recipe::builtin_names().map(|name| format!("{name}.json")).collect();
+    names.sort();
+    builtin.sort();
+    assert_eq!(names, builtin);
+}
+
+#[test]
+fn canonical_json_writes_every_default_in_a_fixed_order() {
+    let json = recipe(
+        r#"[{"op": "decode"}, {"op": "resize", "size": 256}, {"op": "resize", "size": [9, 8]},
+            {"size": 224, "op": "random_resized_crop"}, {"op": "center_crop", "size": [6, 7]},
+            {"op": "random_crop", "size": 5, "padding": [1, 2]},
+            {"op": "random_horizontal_flip"}, {"op": "random_vertical_flip", "p": 1},
+            {"op": "normalize", "std": [1], "mean": [0.1]},
+            {"op": "to_dtype", "dtype": "bf16", "scale": true},
+            {"op": "layout", "layout": "nchw"}]"#,
+    )
+    .to_json();
+    assert_eq!(
+        json,
+        concat!(
+            r#"{"version":1,"name":"test","numerics":"exact","ops":[{"op":"decode"},"#,
+            r#"{"op":"resize","size":256,"interpolation":"bilinear"},"#,
+            r#"{"op":"resize","size":[9,8],"interpolation":"bilinear"},"#,
+            r#"{"op":"random_resized_crop","size":[224,224],"scale":[0.08,1.0],"#,
+            r#""ratio":[0.75,1.3333333333333333],"interpolation":"bilinear"},"#,
+            r#"{"op":"center_crop","size":[6,7]},"#,
+            r#"{"op":"random_crop","size":[5,5],"padding":[1,2,1,2],"fill":0},"#,
+            r#"{"op":"random_horizontal_flip","p":0.5},"#,
+            r#"{"op":"random_vertical_flip","p":1.0},"#,
+            r#"{"op":"normalize","mean":[0.1],"std":[1.0]},"#,
+            r#"{"op":"to_dtype","dtype":"bf16","scale":true},"#,
+            r#"{"op":"layout","layout":"nchw"}]}"#,
+        )
+    );
+    assert_eq!(Recipe::from_json(&json).unwrap().to_json(), json);
+}
+
+/// A changed hash is a new recipe version, not a fix.
+#[test]
+fn hashes_do_not_drift() {
+    let hashes: Vec<_> = GOLDEN_HASHES
+        .iter()
+        .filter_map(|golden| golden.split(' ').next())
+        .map(|name| format!("{name} {:032x}", Recipe::builtin(name).unwrap().hash()))
+        .collect();
+    assert_eq!(hashes, GOLDEN_HASHES);
+}
+
+/// Computed in Python (`json`, `xxhash`) from the files and `docs/numbers.md`.
+const GOLDEN_HASHES: [&str; 5] = [
+    "imagenet-train 62c4d40a26b8cddef1d996e6ce5657cb",
+    "imagenet-eval 4b6b34c06ced37a3c2c6030c992b78e2",
+    "cifar10-train bff4064beb152f950be522034c0288ca",
+    "cifar10-eval 7f905d3df2a45767c996c8fb82927348",
+    "raw 67f21d922904465d078eeacd356dbb78",
+];
+
+#[test]
+fn the_hash_sees_numbers_and_numerics_but_not_spelling() {
+    let hash = |ops: &str| recipe(ops).hash();
+    let flip = hash(r#"[{"op": "decode"}, {"op": "random_horizontal_flip"}]"#);
+    let spelled =
+        hash(r#"[ {"op":"decode"}, {"p": 5e-1, "op":"random_horizontal_flip"} ]"#);
+    let other = hash(
+        r#"[{"op": "decode"}, {"op": "random_horizontal_flip", "p": 0.5000000000000001}]"#,
+    );
+    assert_eq!(flip, spelled);
+    assert_ne!(flip, other);
+    let planar = r#"{"version": 1, "name": "test", "numerics": "planar", "ops": []}"#;
+    assert_ne!(recipe("[]").hash(), Recipe::from_json(planar).unwrap().hash());
+}
+
+#[test]
+fn the_cut_stands_before_normalise() {
+    let train = Recipe::builtin("imagenet-train").unwrap();
+    let names: Vec<_> = train.before_cut().iter().map(Op::name).collect();
+    assert_eq!(names, ["decode", "random_resized_crop", "random_horizontal_flip"]);
+    assert_eq!(train.ops().last().map(Op::name), Some("normalize"));
+    assert_eq!(train.normalise().unwrap().mean, [0.485, 0.456, 0.406]);
+    assert_eq!((train.dtype(), train.layout()), (None, None));
+    let feed = recipe(
+        r#"[{"op": "to_dtype", "dtype": "f16", "scale": true}, {"op": "layout", "layout": "nchw"}]"#,
+    );
+    assert_eq!((feed.dtype(), feed.layout()), (Some(Dtype::F16), Some(Layout::Nchw)));
+    assert!(feed.before_cut().is_empty());
+}
+
+#[test]
+fn every_mistake_is_named_with_its_remedy() {
+    let table = [
+        ("[]", "the recipe cannot be read; it is an object with version, name and ops"),
+        (
+            r#"{"version": 2, "name": "x", "ops": []}"#,
+            "version 2 and this build reads version 1",
+        ),
+        (
+            r#"{"version": 1, "name": "", "ops": []}"#,
+            "`name` is empty; give the recipe a name",
+        ),
+        (r#"{"version": 1, "name": "x"}"#, "missing field `ops`"),
+        (r#"{"version": 1, "name": "x", "ops": [], "opps": []}"#, "unknown field `opps`"),
+        (
+            r#"{"version": 1, "name": "x", "numerics": "fast", "ops": []}"#,
+            "unknown variant `fast`, expected `exact` or `planar`",
+        ),
+    ];
+    for (json, part) in table {
+        assert!(complaint(json).contains(part), "{}", complaint(json));
+    }
+}
+
+/// An op behind `decode`, and part of the line that refuses it.
+const WRONG_OPS: &[(&str, &str)] = &[
+    (r#"{"size": 3}"#, "op 1 has no name; write"),
+    (
+        r#"{"op": "rotate"}"#,
+        "op 1 is `rotate`, which this build does not have; it has decode,",
+    ),
+    (r#"{"op": "normalise", "mean": [0], "std": [1]}"#, "op 1 is `normalise`"),
+    (
+        r#"{"op": "center_crop"}"#,
+        "op 1 `center_crop` cannot be read: missing field `size`",
+    ),
+    (r#"{"op": "center_crop", "siz": 3}"#, "unknown field `siz`, expected `size`"),
+    (
+        r#"{"op": "center_crop", "size": "3"}"#,
+        "`size` must be a whole number or [height, width]",
+    ),
+    (r#"{"op": "center_crop", "size": 0}"#, "`size` is 0; it must be from 1 to 16384"),
+    (r#"{"op": "resize", "size": [3, 16385]}"#, "`size` is 16385; it must be from 1"),
+    (
+        r#"{"op": "resize", "size": 3, "interpolation": "cubic"}"#,
+        "expected one of `nearest`, `bilinear`",
+    ),
+    (
+        r#"{"op": "random_crop", "size": 3, "padding": -1}"#,
+        "`padding` must be a whole number",
+    ),
+    (
+        r#"{"op": "random_crop", "size": 3, "padding": 20000}"#,
+        "`padding` is [20000, 20000, 20000, 20000]; it must be at most 16384",
+    ),
+    (
+        r#"{"op": "random_crop", "size": 3, "fill": 256}"#,
+        "`fill` must be a whole number from 0 to 255 or [red, green, blue]",
+    ),
+    (
+        r#"{"op": "random_horizontal_flip", "p": 1.5}"#,
+        "`p` is 1.5; it must be from 0 to 1",
+    ),
+    (r#"{"op": "random_vertical_flip", "q": 1}"#, "unknown field `q`, expected `p`"),
+    (
+        r#"{"op": "random_resized_crop", "size": 3, "scale": [0, 1]}"#,
+        "`scale` is [0.0, 1.0]; it must be [least, greatest] with 0 < least ≤ greatest ≤ 1",
+    ),
+    (r#"{"op": "random_resized_crop", "size": 3, "scale": [0.5, 0.4]}"#, "`scale` is"),
+    (
+        r#"{"op": "random_resized_crop", "size": 3, "ratio": [2, 1]}"#,
+        "`ratio` is [2.0, 1.0]",
+    ),
+    (r#"{"op": "random_resized_crop", "size": 3, "ratio": [-1, 1]}"#, "`ratio` is"),
+    (r#"{"op": "normalize", "mean": [0], "std": [1, 1]}"#, "as many numbers as `mean`"),
+    (
+        r#"{"op": "normalize", "mean": [0], "std": [0]}"#,
+        "`std` is [0.0]; it must be above 0",
+    ),
+    (r#"{"op": "normalize", "mean": [], "std": []}"#, "one finite number per channel"),
+    (
+        r#"{"op": "to_dtype", "dtype": "f32"}"#,
+        "`scale` is false; it must be true for a float",
+    ),
+    (r#"{"op": "to_dtype", "dtype": "f64"}"#, "unknown variant `f64`"),
+    (r#"{"op": "layout", "layout": "chwn"}"#, "unknown variant `chwn`"),
+    (
+        r#"{"op": "decode"}"#,
+        "op 1 `decode` stands behind another op; `decode` comes first",
+    ),
+];
+
+#[test]
+fn every_wrong_op_is_named_with_its_remedy() {
+    for (op, part) in WRONG_OPS {
+        let json = with_ops(&format!(r#"[{{"op": "decode"}}, {op}]"#));
+        assert!(complaint(&json).contains(part), "{}", complaint(&json));
+    }
+}
+
+#[test]
+fn every_op_has_its_place() {
+    let normalise = r#"{"op": "normalize", "mean": [0], "std": [1]}"#;
+    let flip = r#"{"op": "random_horizontal_flip"}"#;
+    let twice = with_ops(&format!("[{normalise}, {normalise}]"));
+    assert!(
+        complaint(&twice)
+            .contains("op 1 `normalize` stands there a second time; leave one")
+    );
+    let late = with_ops(&format!(r#"[{{"op": "decode"}}, {normalise}, {flip}]"#));
+    assert!(
+        complaint(&late)
+            .contains("op 2 `random_horizontal_flip` stands behind normalize")
+    );
+    let bare = with_ops(&format!("[{flip}]"));
+    assert!(complaint(&bare).contains("begin the recipe with `decode`"));
+    let many = with_ops(&format!("[{}]", vec![normalise; 257].join(",")));
+    assert!(complaint(&many).contains("257 ops; at most 256"));
+}
+
+const CIFAR: RecordShape = RecordShape::Planar { height: 32, width: 32, channels: 3 };
+
+/// The shape of samples of one view.
+fn only(views: &Views) -> SampleShape {
+    assert_eq!(views.shapes().len(), 1);
+    views.shapes()[0]
+}
+
+#[test]
+fn shapes_of_the_builtins() {
+    let shape = |name, record| {
+        let SampleShape { height, width, channels } =
+            only(&Recipe::builtin(name).unwrap().views(record).unwrap());
+        (height, width, channels)
+    };
+    assert_eq!(shape("imagenet-train", RecordShape::Image), (224, 224, 3));
+    assert_eq!(shape("imagenet-eval", RecordShape::Image), (224, 224, 3));
+    assert_eq!(shape("imagenet-eval", CIFAR), (224, 224, 3));
+    assert_eq!(shape("cifar10-train", RecordShape::Image), (32, 32, 3));
+    assert_eq!(shape("cifar10-train", CIFAR), (32, 32, 3));
+    assert_eq!(shape("cifar10-eval", CIFAR), (32, 32, 3));
+    assert_eq!(shape("raw", CIFAR), (1, 3072, 1));
+    assert_eq!(shape("raw", RecordShape::Opaque { len_bytes: 77 }), (1, 77, 1));
+}
+
+#[test]
+fn shapes_follow_known_records() {
+    let shape = |ops: &str| only(&recipe(ops).views(CIFAR).unwrap());
+    assert_eq!(shape(r#"[{"op": "decode"}]"#).len(), 3072);
+    let resized = shape(r#"[{"op": "decode"}, {"op": "resize", "size": 20}]"#);
+    assert_eq!((resized.height, resized.width), (20, 20));
+}
+
+#[test]
+fn the_long_side_follows_as_in_torchvision() {
+    let resized = |height, width| {
+        let Size { height, width } =
+            ResizeTo::ShortSide(256).apply(Size { height, width });
+        (height, width)
+    };
+    // int(256 * long / short)
+    assert_eq!(resized(375, 500), (256, 341));
+    assert_eq!(resized(500, 375), (341, 256));
+    assert_eq!(resized(256, 256), (256, 256));
+    assert_eq!(resized(1, 65_500), (256, 16_768_000));
+}
+
+/// Why a recipe does not fit such records, or none at all.
+fn refusal(ops: &str, record: RecordShape) -> String {
+    let views = Recipe::from_json(&with_ops(ops)).and_then(|recipe| recipe.views(record));
+    views.unwrap_err().to_string()
+}
+
+#[test]
+fn what_does_not_fit_the_data_is_refused_by_name() {
+    let decode = r#"[{"op": "decode"}]"#;
+    let line = refusal(decode, RecordShape::Image);
+    assert!(
+        line.contains("after `decode` depends on the image; add `center_crop`"),
+        "{line}"
+    );
+    let line = refusal(
+        r#"[{"op": "decode"}, {"op": "resize", "size": 9}, {"op": "random_vertical_flip"}]"#,
+        RecordShape::Image,
+    );
+    assert!(line.contains("after `resize` depends on the image"), "{line}");
+    let line = refusal("[]", RecordShape::Image);
+    assert!(line.contains("does not decode"), "{line}");
+    let line = refusal(decode, RecordShape::Opaque { len_bytes: 4 });
+    assert!(line.contains("use the recipe `raw`"), "{line}");
+    let line = refusal(r#"[{"op": "decode"}, {"op": "random_crop", "size": 33}]"#, CIFAR);
+    assert!(line.contains("larger than the padded image"), "{line}");
+    let line = refusal(r#"[{"op": "normalize", "mean": [0, 0], "std": [1, 1]}]"#, CIFAR);
+    assert!(line.contains("2 channels and a sample has 1"), "{line}");
+    let line = refusal("[]", RecordShape::Opaque { len_bytes: 0 });
+    assert!(line.contains("no bytes"), "{line}");
+    let huge = RecordShape::Planar { height: u32::MAX, width: u32::MAX, channels: 3 };
+    assert!(refusal(decode, huge).contains("4 GiB"));
+}
+
+mod augment;
+mod early;

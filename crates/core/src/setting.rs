@@ -1,0 +1,69 @@
+//! The settings of a run that messages name. A library error names them as the library does;
+//! a front door that calls them otherwise says the same text with its own names.
+//!
+//! What a setting means is `PlanConfig` and the runtime's `RunConfig`; the flags are the
+//! command line's.
+
+use std::error::Error;
+
+/// A setting that an error's text names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Setting {
+    /// Where the data set is.
+    Data,
+    /// Samples of a batch.
+    BatchSize,
+    /// Times that the data are run in an epoch.
+    Repeat,
+    /// What happens with the samples that do not fill a step.
+    Last,
+    /// The seed.
+    Seed,
+    /// The strategy.
+    Strategy,
+    /// This process's rank.
+    Rank,
+    /// The number of ranks.
+    World,
+    /// What a bad sample does.
+    OnBad,
+    /// The limit of memory.
+    Memory,
+    /// The devices.
+    Devices,
+    /// What writes the state of a run.
+    SaveState,
+    /// What continues from such a state.
+    LoadState,
+}
+
+/// What a front door calls each setting.
+pub type Names = fn(Setting) -> &'static str;
+
+impl Setting {
+    /// The library's own name: the key of a loader's options, or its method.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::BatchSize => "batch_size",
+            Self::Repeat => "repeat",
+            Self::Last => "last",
+            Self::Seed => "seed",
+            Self::Strategy => "strategy",
+            Self::Rank => "rank",
+            Self::World => "world_size",
+            Self::OnBad => "on_bad",
+            Self::Memory => "memory",
+            Self::Devices => "csds",
+            Self::SaveState => "state_dict",
+            Self::LoadState => "load_state_dict",
+        }
+    }
+}
+
+/// An error whose text names settings. Its `Display` is the text with [`Setting::key`].
+pub trait NamesSettings: Error {
+    /// The text, without causes, with a front door's names.
+    fn with_names(&self, name: Names) -> String;
+}

@@ -1,0 +1,106 @@
+//! The ways in which samples lie in files: recognised by names alone, read into a table.
+//!
+//! Read `formats/list.rs` first, then `class_folders.rs`; a packed data set is `store.rs`.
+
+mod cifar;
+mod class_folders;
+mod list;
+mod store;
+
+use crate::error::DatasetError;
+use crate::storage::{self, Kind, Storage};
+use crate::table::Table;
+
+/// A way in which samples lie in files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One folder per class, images in it: torchvision's `ImageFolder`. A folder of images
+    /// without class folders is read too; all its labels are 0.
+    ClassFolders,
+    /// CIFAR-10's binary version: `data_batch_*.bin`, `test_batch.bin`.
+    Cifar10,
+    /// CIFAR-10's Python version, which torchvision downloads: `data_batch_1` …, `test_batch`.
+    Cifar10Python,
+    /// A data set packed for reading: a folder with `store.json` and shards.
+    Store,
+    /// A `.jsonl` file, one `{"path": "a/b.jpg", "label": 3}` per line.
+    List,
+}
+
+/// A data set that was found, with what the user should hear about it.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Where the samples are.
+    pub table: Table,
+    /// How it was read.
+    pub format: Format,
+    /// Files that belong to no sample.
+    pub n_ignored: u64,
+    /// One line for the user when the format had to be read in a way that may surprise.
+    pub note: Option<&'static str>,
+}
+
+/// Recognises and reads the data set at `target` (`""` is the storage's root; else a file
+/// or folder in it). Blocks on the storage: class folders are listed, a CIFAR batch is read.
+///
+/// # Errors
+/// As [`Format::detect`] and [`Format::parse`].
+pub fn find(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
+    Format::detect(storage, target)?.parse(storage, target)
+}
+
+impl Format {
+    /// Says which format lies at `target`, from names alone.
+    ///
+    /// # Errors
+    /// [`DatasetError::Storage`] when the target is missing or unreadable,
+    /// [`DatasetError::Empty`], [`DatasetError::Unrecognised`].
+    pub fn detect(storage: &dyn Storage, target: &str) -> Result<Self, DatasetError> {
+        let unrecognised = || DatasetError::Unrecognised { path: storage.shown(target) };
+        match storage::kind(storage, target)? {
+            Kind::File { .. } if list::is_list(target) => Ok(Self::List),
+            Kind::File { .. } if cifar::BINARY.is_batch(target) => Ok(Self::Cifar10),
+            Kind::File { .. } if cifar::PYTHON.is_batch(target) => {
+                Ok(Self::Cifar10Python)
+            }
+            Kind::File { .. } => Err(unrecognised()),
+            Kind::Folder => {
+                let entries = storage::list(storage, target)?;
+                if entries.iter().any(store::is_manifest) {
+                    Ok(Self::Store)
+                } else if entries.iter().any(|entry| cifar::BINARY.is_batch(&entry.name))
+                {
+                    Ok(Self::Cifar10)
+                } else if entries.iter().any(|entry| cifar::PYTHON.is_batch(&entry.name))
+                {
+                    Ok(Self::Cifar10Python)
+                } else if entries.iter().any(class_folders::is_class_or_image) {
+                    Ok(Self::ClassFolders)
+                } else if entries.is_empty() {
+                    Err(DatasetError::Empty { path: storage.shown(target) })
+                } else {
+                    Err(unrecognised())
+                }
+            }
+        }
+    }
+
+    /// Reads the data set at `target` as this format.
+    ///
+    /// # Errors
+    /// What the format's file says is wrong with the data, by file and line where there is
+    /// one; [`DatasetError::Storage`].
+    pub fn parse(
+        self,
+        storage: &dyn Storage,
+        target: &str,
+    ) -> Result<Found, DatasetError> {
+        match self {
+            Self::ClassFolders => class_folders::parse(storage, target),
+            Self::Cifar10 => cifar::BINARY.parse(storage, target),
+            Self::Cifar10Python => cifar::PYTHON.parse(storage, target),
+            Self::Store => store::parse(storage, target),
+            Self::List => list::parse(storage, target),
+        }
+    }
+}

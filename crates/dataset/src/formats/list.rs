@@ -1,0 +1,183 @@
+//! Plain lists: a `.jsonl` file with one `{"path": "a/b.jpg", "label": 3}` per line.
+//!
+//! Paths are relative to the list's own folder. Blank lines are passed over, other keys
+//! too; a file may stand in several lines. Records are images when any listed file's name
+//! says so, else opaque. Does not open the listed files, but asks for their lengths.
+
+use bothends_core::sample::{Encoding, Extent};
+use serde::Deserialize;
+
+use crate::error::DatasetError;
+use crate::formats::class_folders::is_image;
+use crate::formats::{Format, Found};
+use crate::path;
+use crate::storage::{Kind, Storage, kind, read};
+use crate::table::TableBuilder;
+
+/// Longest list that is read, in bytes: about ten million lines.
+const MAX_LIST_BYTES: u64 = 1 << 30;
+
+/// Whether the path's name is that of a list.
+pub(crate) fn is_list(path: &str) -> bool {
+    path.rsplit_once('.').is_some_and(|(_, ext)| ext.eq_ignore_ascii_case("jsonl"))
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    path: std::borrow::Cow<'a, str>,
+    label: u32,
+}
+
+/// Reads the list at `target`.
+pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
+    let text = text(storage, target)?;
+    let (folder, _) = path::split(target);
+    let mut samples = Vec::new();
+    for (line, json) in (1..).zip(text.split(|&byte| byte == b'\n')) {
+        if json.trim_ascii().is_empty() {
+            continue;
+        }
+        let sample = sample(storage, folder, json).map_err(|why| DatasetError::Line {
+            path: storage.shown(target),
+            line,
+            why,
+        })?;
+        samples.push(sample);
+    }
+    let encoding = match samples.iter().any(|sample| is_image(&sample.path)) {
+        true => Encoding::Image,
+        false => Encoding::Opaque,
+    };
+    let mut builder = TableBuilder::new(encoding);
+    for sample in &samples {
+        let file = builder.file(&sample.path)?;
+        builder.sample(Extent { file, offset: 0, len: sample.len }, sample.label);
+    }
+    if samples.is_empty() {
+        return Err(DatasetError::Empty { path: storage.shown(target) });
+    }
+    Ok(Found { table: builder.build()?, format: Format::List, n_ignored: 0, note: None })
+}
+
+fn text(storage: &dyn Storage, target: &str) -> Result<Vec<u8>, DatasetError> {
+    let Kind::File { len } = kind(storage, target)? else {
+        return Err(DatasetError::Unrecognised { path: storage.shown(target) });
+    };
+    let too_long = || DatasetError::ListTooLong {
+        path: storage.shown(target),
+        len_bytes: len,
+        max: MAX_LIST_BYTES,
+    };
+    let len = usize::try_from(len).map_err(|_| too_long())?;
+    if len as u64 > MAX_LIST_BYTES {
+        return Err(too_long());
+    }
+    let mut text = vec![0; len];
+    read(storage, target, 0, &mut text)?;
+    Ok(text)
+}
+
+/// A line, checked.
+struct Sample {
+    path: String,
+    len: u32,
+    label: u32,
+}
+
+fn sample(storage: &dyn Storage, folder: &str, json: &[u8]) -> Result<Sample, String> {
+    let line: Line<'_> = serde_json::from_slice(json).map_err(|error| {
+        format!("{error}; expected {{\"path\": \"a/b.jpg\", \"label\": 3}}")
+    })?;
+    let relative = line.path.strip_prefix("./").unwrap_or(&line.path);
+    path::check(relative).map_err(|why| {
+        format!("the path {:?} {why}; paths are relative to the list's folder", line.path)
+    })?;
+    let path = path::join(folder, relative);
+    match storage.kind(&path) {
+        Ok(Kind::File { len }) => {
+            let len = u32::try_from(len).map_err(|_| {
+                format!("`{}` is longer than 4 GiB", storage.shown(&path))
+            })?;
+            Ok(Sample { path, len, label: line.label })
+        }
+        Ok(Kind::Folder) => {
+            Err(format!("`{}` is a folder; list its files", storage.shown(&path)))
+        }
+        Err(error) => Err(format!("cannot open `{}`: {error}", storage.shown(&path))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_core::ids::{Label, SampleId};
+    use bothends_core::sample::FileIdx;
+
+    use super::*;
+    use crate::RecordShape;
+    use crate::conformance::{self, MemoryStorage};
+
+    fn find(list: &str) -> Result<Found, DatasetError> {
+        let storage = MemoryStorage::new()
+            .with("sets/a/b.jpg", b"0123")
+            .with("sets/c.bin", b"01")
+            .with("sets/ä.jpg", b"0")
+            .with("sets/list.jsonl", list.as_bytes());
+        let found = crate::find(&storage, "sets/list.jsonl")?;
+        conformance::check(&storage, &found);
+        Ok(found)
+    }
+
+    #[test]
+    fn lines_keep_their_order_and_their_labels() {
+        let found = find(
+            "{\"path\": \"a/b.jpg\", \"label\": 7}\n\n\
+             {\"label\": 0, \"path\": \"./\\u00e4.jpg\", \"split\": \"train\"}\r\n\
+             {\"path\": \"a/b.jpg\", \"label\": 4294967295}",
+        )
+        .unwrap();
+        assert_eq!(found.table.n_samples(), 3);
+        assert_eq!(found.table.file_path(FileIdx(1)), "sets/ä.jpg");
+        assert_eq!(found.table.label(SampleId(2)), Label(4_294_967_295));
+        assert_eq!(found.table.extent(SampleId(0)).len, 4);
+        assert_eq!(found.table.encoding(), Encoding::Image);
+    }
+
+    #[test]
+    fn a_list_without_an_image_is_opaque() {
+        let found = find("{\"path\": \"c.bin\", \"label\": 1}\n").unwrap();
+        let shape = found.table.record_shape().unwrap();
+        assert_eq!(shape, RecordShape::Opaque { len_bytes: 2 });
+    }
+
+    #[test]
+    fn a_broken_line_is_named_by_its_number() {
+        let good = "{\"path\": \"a/b.jpg\", \"label\": 7}\n";
+        let cases = [
+            ("{\"path\": \"a/b.jpg\"", "EOF while parsing"),
+            ("{\"path\": \"a/b.jpg\"}", "missing field `label`"),
+            ("{\"path\": \"a/b.jpg\", \"label\": -1}", "invalid value: integer `-1`"),
+            ("{\"path\": \"a/b.jpg\", \"label\": \"cat\"}", "invalid type: string"),
+            ("{\"path\": \"a/b.jpg\", \"label\": 4294967296}", "4294967296"),
+            ("{\"path\": \"/etc/passwd\", \"label\": 0}", "is absolute"),
+            ("{\"path\": \"../x.jpg\", \"label\": 0}", "leads up"),
+            (
+                "{\"path\": \"gone.jpg\", \"label\": 0}",
+                "cannot open `/data/sets/gone.jpg`",
+            ),
+            ("{\"path\": \"a\", \"label\": 0}", "is a folder"),
+            ("a/b.jpg 7", "expected value"),
+            ("\u{feff}{}", "expected value"),
+        ];
+        for (line, expected) in cases {
+            let error = find(&format!("{good}\n{line}\n")).unwrap_err().to_string();
+            assert!(error.starts_with("`/data/sets/list.jsonl` line 3: "), "{error}");
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_is_refused() {
+        assert!(find("\n  \n").unwrap_err().to_string().contains("is empty"));
+    }
+}

@@ -1,0 +1,207 @@
+//! RAPL through perf: the PMU `power`, whose events count from the moment they are opened, and
+//! which the kernel itself carries on when a register begins anew.
+//!
+//! What there is and in which unit is in sysfs; `event` asks the kernel to count.
+
+mod event;
+
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::EnergyError;
+use crate::meters::sysfs::{Files, Tree};
+use crate::{Counter, Domain, Meter, Part};
+
+const NAME: &str = "perf";
+const PMU: &str = "sys/bus/event_source/devices/power";
+const REMEDY: &str = "allow it with `sudo sysctl kernel.perf_event_paranoid=0`, or give the \
+    program CAP_PERFMON";
+
+/// The events that are wanted, with what they hold.
+const EVENTS: [(&str, Part); 3] = [
+    ("energy-pkg", Part::Processors),
+    ("energy-ram", Part::Memory),
+    ("energy-psys", Part::Other),
+];
+
+/// What the kernel is asked to count, on one processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// Number of the PMU.
+    pub pmu: u32,
+    /// Number of the event in it.
+    pub config: u64,
+    /// The processor.
+    pub cpu: u32,
+}
+
+/// An event that counts.
+pub trait Count: Debug + Send {
+    /// What it has counted, in the event's own unit.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn count(&mut self) -> io::Result<u64>;
+}
+
+/// The events of the PMU `power`.
+#[derive(Debug)]
+pub struct Perf {
+    files: Files,
+    domains: Vec<Domain>,
+    counts: Vec<Counting>,
+}
+
+#[derive(Debug)]
+struct Counting {
+    count: Box<dyn Count>,
+    joules_per_count: f64,
+    place: PathBuf,
+}
+
+impl Perf {
+    /// Opens the events on one processor of each package, through the kernel.
+    ///
+    /// # Errors
+    /// There is no such PMU, or this user may not count.
+    pub fn open(tree: &Tree) -> Result<Self, EnergyError> {
+        Self::open_by(tree, &event::open)
+    }
+
+    /// The same with another way to count (tests).
+    ///
+    /// # Errors
+    /// As [`Perf::open`].
+    pub fn open_by(
+        tree: &Tree,
+        open: &dyn Fn(Event) -> io::Result<Box<dyn Count>>,
+    ) -> Result<Self, EnergyError> {
+        let files = Files::new(tree, NAME, REMEDY);
+        let entries = files.list(PMU).map_err(|error| {
+            if matches!(error, EnergyError::Absent { .. }) {
+                return files.absent("the kernel has no PMU `power`");
+            }
+            error
+        })?;
+        let entry = |name: &str| {
+            let found = entries.iter().find(|path| path.ends_with(name)).cloned();
+            found.ok_or_else(|| files.absent(format!("the PMU `power` has no `{name}`")))
+        };
+        let kind = entry("type")?;
+        let pmu = u32::try_from(files.number(&kind)?)
+            .map_err(|_| files.garbage(&kind, "too much", "the number of a PMU"))?;
+        let cpus = cpus(&files, &entry("cpumask")?)?;
+        let events = entry("events")?;
+        let mut domains = Vec::new();
+        let mut counts = Vec::new();
+        for (name, part) in EVENTS {
+            let path = events.join(name);
+            let Some(text) = files.text_if_there(&path)? else { continue };
+            let config = config(&text).ok_or_else(|| {
+                files.garbage(&path, &text, "an event such as event=0x02")
+            })?;
+            let joules_per_count = scale(&files, &events.join(format!("{name}.scale")))?;
+            for &cpu in &cpus {
+                let count = open(Event { pmu, config, cpu })
+                    .map_err(|error| not_opened(&files, &path, error))?;
+                domains.push(Domain::measured(NAME, format!("{name}/cpu{cpu}"), part));
+                counts.push(Counting { count, joules_per_count, place: path.clone() });
+            }
+        }
+        if counts.is_empty() {
+            return Err(files.absent("the PMU `power` has no event energy-pkg"));
+        }
+        Ok(Self { files, domains, counts })
+    }
+}
+
+fn not_opened(files: &Files, path: &Path, source: io::Error) -> EnergyError {
+    if source.kind() == io::ErrorKind::PermissionDenied {
+        return files.denied("perf_event_open");
+    }
+    EnergyError::Unreadable { meter: NAME.to_owned(), place: path.to_owned(), source }
+}
+
+/// `event=0x02`: the number.
+fn config(text: &str) -> Option<u64> {
+    let number = text.strip_prefix("event=")?;
+    match number.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => number.parse().ok(),
+    }
+}
+
+/// Joules of one count.
+fn scale(files: &Files, path: &Path) -> Result<f64, EnergyError> {
+    let text = files.text(path)?;
+    let scale = text.parse().ok().filter(|scale: &f64| *scale > 0.0 && *scale < 1.0);
+    scale
+        .ok_or_else(|| files.garbage(path, &text, "joules of one count, between 0 and 1"))
+}
+
+/// `0,36` or `0-1`: one processor of each package.
+fn cpus(files: &Files, path: &Path) -> Result<Vec<u32>, EnergyError> {
+    let text = files.text(path)?;
+    let wrong = || files.garbage(path, &text, "a list of processors such as 0,36");
+    let mut cpus = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let first: u32 = first.parse().map_err(|_| wrong())?;
+        let last: u32 = last.parse().map_err(|_| wrong())?;
+        // No machine has more packages than this has processors.
+        if first > last || last - first > 1024 {
+            return Err(wrong());
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(cpus)
+}
+
+impl Meter for Perf {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn domains(&self) -> &[Domain] {
+        &self.domains
+    }
+
+    fn read(&mut self) -> Result<Vec<Counter>, EnergyError> {
+        let Self { files, counts, .. } = self;
+        let read = |counting: &mut Counting| {
+            let count = counting
+                .count
+                .count()
+                .map_err(|error| not_opened(files, &counting.place, error))?;
+            #[expect(
+                clippy::cast_precision_loss,
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "counts of some 2^-32 J; 2^53 of them are hours, and then precise enough"
+            )]
+            let energy_uj = (count as f64 * counting.joules_per_count * 1e6) as u64;
+            Ok(Counter { energy_uj })
+        };
+        counts.iter_mut().map(read).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_number_in_either_form() {
+        let table = [
+            ("event=0x02", Some(2)),
+            ("event=5", Some(5)),
+            ("event=0xzz", None),
+            ("config=2", None),
+            ("", None),
+        ];
+        for (text, number) in table {
+            assert_eq!(config(text), number, "{text}");
+        }
+    }
+}

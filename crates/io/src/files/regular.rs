@@ -1,0 +1,112 @@
+//! Opens regular files and nothing else: who opens a pipe waits for its writer, and a device
+//! may do anything.
+//!
+//! Names come from lists that may be old, or from another machine: what lies behind one is
+//! looked at when it is open. Does not read; `files` adds what readers need.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+/// Opens a regular file for reading. Does not wait for anybody but the file system.
+///
+/// # Errors
+/// The system's; [`ErrorKind::InvalidInput`] where there is something else, or a folder.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = open_flagged(path, OFlag::empty())?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(not_regular()),
+    }
+}
+
+/// All of a regular file.
+///
+/// # Errors
+/// As [`open_regular`].
+pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut open_regular(path)?, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether it is the machine that failed and not the file: what is out of memory or of open files,
+/// a disk that does not answer, a right that is missing. Such an error says nothing about what
+/// the file holds, and may be gone at the next attempt.
+#[must_use]
+pub fn is_of_machine(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    errno.is_some_and(|errno| MACHINE.contains(&errno))
+}
+
+const MACHINE: [Errno; 10] = [
+    Errno::EMFILE,
+    Errno::ENFILE,
+    Errno::ENOMEM,
+    Errno::EIO,
+    Errno::ESTALE,
+    Errno::EACCES,
+    Errno::EPERM,
+    Errno::EINTR,
+    Errno::EAGAIN,
+    Errno::ETIMEDOUT,
+];
+
+/// Whether no more files can be opened.
+pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EMFILE | Errno::ENFILE))
+}
+
+/// Opens whatever it is with these flags, at once.
+pub(crate) fn open_flagged(path: &Path, flags: OFlag) -> io::Result<File> {
+    // Without O_NONBLOCK, opening a pipe would wait for its writer. It goes at once: where
+    // a file system cannot read without waiting, io_uring would take it at its word and
+    // fail with EAGAIN. std adds O_CLOEXEC.
+    let at_first = (flags | OFlag::O_NONBLOCK).bits();
+    let opened = OpenOptions::new().read(true).custom_flags(at_first).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        // What a socket answers.
+        Some(errno) if errno == Errno::ENXIO as i32 => not_regular(),
+        _ => error,
+    })?;
+    fcntl(&file, FcntlArg::F_SETFL(flags))?;
+    Ok(file)
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, "it is no regular file")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn pipes_sockets_folders_and_devices_are_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let zeros = Path::new("/dev/zero");
+        for path in [&*pipe, &*socket, folder.path(), zeros] {
+            let error = open_regular(path).unwrap_err();
+            assert_eq!(error.to_string(), "it is no regular file", "{}", path.display());
+        }
+        let file = folder.path().join("file");
+        std::fs::write(&file, b"0123").unwrap();
+        let mut bytes = [0; 2];
+        open_regular(&file).unwrap().read_exact_at(&mut bytes, 1).unwrap();
+        assert_eq!(
+            (&bytes, read_regular(&file).unwrap().as_slice()),
+            (b"12", &b"0123"[..])
+        );
+    }
+}

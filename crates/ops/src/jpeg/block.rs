@@ -1,0 +1,112 @@
+//! Blocks of 64 coefficients: one ([`Block`]), those of a row ([`RowBlocks`]), and a component's
+//! share of that ([`BlockRow`]).
+//!
+//! Memory only, aligned for vectors, with room behind it for decoders that store before they
+//! test. Nothing here knows what a coefficient means. Read `coefficients.rs` next.
+
+use std::ops::Range;
+
+/// The coefficients of one block in natural order (row by row), quantised.
+pub(crate) type Block = [i16; 64];
+
+/// What may be written through the start of a block: as many places as `Progress` can name.
+pub(crate) const WINDOW: usize = 256;
+
+/// The coefficients of a row of MCUs, block by block, in the order of sending the blocks. Kept
+/// from row to row.
+#[derive(Debug, Default)]
+pub(crate) struct RowBlocks {
+    coefficients: Vec<i16>,
+    /// The first coefficient of block 0, at an address that suits vectors; at least 1.
+    first: usize,
+}
+
+/// Alignment of the blocks, in coefficients: 64 bytes.
+const ALIGNMENT: usize = 32;
+
+impl RowBlocks {
+    /// Makes room for `n_blocks`.
+    pub(crate) fn reserve(&mut self, n_blocks: usize) {
+        let need = ALIGNMENT + n_blocks * 64 + WINDOW;
+        if self.coefficients.len() < need {
+            self.coefficients.resize(need, 0);
+            let to_aligned = self.coefficients.as_ptr().align_offset(64);
+            self.first = if to_aligned == 0 { ALIGNMENT } else { to_aligned };
+        }
+    }
+
+    /// Makes room for `n_blocks`, and zeroes them.
+    pub(crate) fn reset(&mut self, n_blocks: usize) {
+        self.coefficients.clear();
+        self.reserve(n_blocks);
+    }
+
+    /// Gives the memory back if it is more than `keep_bytes`.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+        if self.coefficients.capacity() * 2 > keep_bytes {
+            *self = Self::default();
+        }
+    }
+
+    /// Block `idx` and those behind it.
+    #[inline(always)]
+    pub(crate) fn block(&self, idx: usize) -> &Block {
+        let start = self.first + idx * 64;
+        self.coefficients[start..start + 64].try_into().expect("64 coefficients")
+    }
+
+    #[inline(always)]
+    pub(crate) fn block_mut(&mut self, idx: usize) -> &mut Block {
+        let start = self.first + idx * 64;
+        (&mut self.coefficients[start..start + 64]).try_into().expect("64 coefficients")
+    }
+
+    /// The blocks of `places`.
+    pub(crate) fn blocks(&self, places: Range<usize>) -> &[Block] {
+        let coefficients = self.first + places.start * 64..self.first + places.end * 64;
+        self.coefficients[coefficients].as_chunks().0
+    }
+
+    pub(crate) fn blocks_mut(&mut self, places: Range<usize>) -> &mut [Block] {
+        let coefficients = self.first + places.start * 64..self.first + places.end * 64;
+        self.coefficients[coefficients].as_chunks_mut().0
+    }
+
+    /// From the coefficient before block `idx`: place k + 1 is coefficient k.
+    #[inline(always)]
+    pub(crate) fn window(&mut self, idx: usize) -> &mut [i16; WINDOW] {
+        let start = self.first + idx * 64 - 1;
+        let window = &mut self.coefficients[start..start + WINDOW];
+        window.try_into().expect("as long as the window")
+    }
+}
+
+/// The blocks of one block row of a component within a row of MCUs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockRow<'a> {
+    pub(crate) row: &'a RowBlocks,
+    /// The component's first block of this row in an MCU; its blocks per MCU across; blocks
+    /// of all components per MCU.
+    pub(crate) in_mcu: usize,
+    pub(crate) across: usize,
+    pub(crate) per_mcu: usize,
+    /// First block and number of blocks wanted, counted across the component.
+    pub(crate) first: usize,
+    pub(crate) n_blocks: usize,
+}
+
+impl<'a> BlockRow<'a> {
+    /// A row of one component alone.
+    pub(crate) fn of_one(row: &'a RowBlocks, n_blocks: usize) -> Self {
+        Self { row, in_mcu: 0, across: 1, per_mcu: 1, first: 0, n_blocks }
+    }
+
+    /// Block number `x` of those wanted; the last one where there are fewer.
+    #[inline(always)]
+    pub(crate) fn block(&self, x: usize) -> &'a Block {
+        let x = self.first + x.min(self.n_blocks - 1);
+        let (mcu, within) =
+            if self.across == 1 { (x, 0) } else { (x / self.across, x % self.across) };
+        self.row.block(mcu * self.per_mcu + self.in_mcu + within)
+    }
+}

@@ -1,0 +1,16 @@
+//! Entropy-coded data: bits become coefficients (T.81 Annexes F and G).
+//!
+//! ```text
+//! bits, lookup ─► sequential ─► entry_points
+//!             └─► progressive
+//! ```
+//!
+//! The other direction is `store/rebuild/scan.rs`. Read `bits.rs` next.
+
+pub(crate) mod bits;
+pub(crate) mod lookup;
+
+pub(crate) mod entry_points;
+pub(crate) mod sequential;
+
+pub(crate) mod progressive;

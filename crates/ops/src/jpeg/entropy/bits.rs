@@ -1,0 +1,237 @@
+//! Entropy-coded data without its stuffing, so that bits can be read eight bytes at a time.
+//!
+//! A file writes the byte FF as FF 00, and may put restart markers between (T.81 §B.1.1.5,
+//! §F.1.2.3). [`ScanData`] drops both once, remembers where, and ends in zeros that a reader
+//! may run into: whoever reads bits compares its position with the end once per MCU, not
+//! once per symbol. Read `lookup.rs` next.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "a place in memory fits a usize, a place in a byte 3 bits"
+)]
+
+use std::ops::Range;
+
+use crate::error::SampleFault;
+use crate::jpeg::damaged;
+
+/// Zeros behind the data. One MCU takes at most 10 blocks of 64 symbols of 31 bits, and a
+/// read looks 8 bytes ahead.
+const PADDING: usize = 10 * 64 * 31 / 8 + 16;
+
+/// Entropy-coded data, unstuffed.
+#[derive(Debug, Default)]
+pub(crate) struct ScanData {
+    /// The data, then [`PADDING`] zeros.
+    bytes: Vec<u8>,
+    /// Length of the data without the padding.
+    len: usize,
+    /// Where bytes of the file were left out: from `ours` on, a byte lies at `theirs` and
+    /// further in the file.
+    gaps: Vec<Gap>,
+    restarts: Vec<Restart>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    ours: usize,
+    theirs: usize,
+}
+
+/// A restart marker that was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Restart {
+    /// Its place in the unstuffed data.
+    pub(crate) at: usize,
+    /// 0 to 7.
+    pub(crate) number: u8,
+}
+
+impl ScanData {
+    /// Takes the entropy-coded data that begin at `from` in `file`, up to the first marker
+    /// that is no restart. Returns the offset of that marker.
+    pub(crate) fn set(&mut self, file: &[u8], from: usize) -> Result<usize, SampleFault> {
+        self.clear();
+        self.gaps.push(Gap { ours: 0, theirs: from });
+        let mut at = from;
+        loop {
+            let rest = file.get(at..).unwrap_or_default();
+            let run = memchr::memchr(0xff, rest).ok_or_else(|| {
+                damaged("it ends in the middle of its entropy-coded data")
+            })?;
+            self.bytes.extend_from_slice(&rest[..run]);
+            at += run;
+            // Several FF are one (libjpeg), or fill bytes before a marker (§B.1.1.2).
+            let n_ff = file[at..].iter().take_while(|&&byte| byte == 0xff).count();
+            match file.get(at + n_ff) {
+                Some(0) => self.bytes.push(0xff),
+                Some(&marker @ 0xd0..=0xd7) => {
+                    self.restarts
+                        .push(Restart { at: self.bytes.len(), number: marker & 7 });
+                }
+                Some(_) => break,
+                None => {
+                    return Err(damaged(
+                        "it ends in the middle of its entropy-coded data",
+                    ));
+                }
+            }
+            at += n_ff + 1;
+            self.gaps.push(Gap { ours: self.bytes.len(), theirs: at });
+        }
+        self.seal();
+        Ok(at)
+    }
+
+    /// Adds the data of one range of a file that [`Self::set`] has accepted as a whole.
+    /// Returns where in [`Self::padded`] it begins and ends; `seal` when all are there.
+    pub(crate) fn push_range(&mut self, range: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        let mut rest = range;
+        while let Some(run) = memchr::memchr(0xff, rest) {
+            self.bytes.extend_from_slice(&rest[..run]);
+            rest = &rest[run..];
+            let n_ff = rest.iter().take_while(|&&byte| byte == 0xff).count();
+            if matches!(rest.get(n_ff), None | Some(0)) {
+                self.bytes.push(0xff);
+            }
+            rest = rest.get(n_ff + 1..).unwrap_or_default();
+        }
+        self.bytes.extend_from_slice(rest);
+        start..self.bytes.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.gaps.clear();
+        self.restarts.clear();
+        self.len = 0;
+    }
+
+    /// Adds the padding.
+    pub(crate) fn seal(&mut self) {
+        self.len = self.bytes.len();
+        self.bytes.resize(self.len + PADDING, 0);
+    }
+
+    /// Gives the memory back if it is more than `keep_bytes`.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+        if self.bytes.capacity() > keep_bytes {
+            *self = Self::default();
+        }
+    }
+
+    /// Data and padding.
+    pub(crate) fn padded(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Length of the data in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn restarts(&self) -> &[Restart] {
+        &self.restarts
+    }
+
+    /// Where bytes lie in the file. The places asked for must not go back.
+    pub(crate) fn places(&self) -> impl FnMut(usize) -> usize {
+        let mut gaps = self.gaps.iter().copied().peekable();
+        let mut current = Gap { ours: 0, theirs: 0 };
+        move |ours| {
+            while let Some(gap) = gaps.next_if(|gap| gap.ours <= ours) {
+                current = gap;
+            }
+            current.theirs + (ours - current.ours)
+        }
+    }
+}
+
+/// A place in padded data, with the bits that follow it at hand. Passed by value, so that it
+/// stays in registers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Bits {
+    /// The next bits, left-aligned.
+    pub(crate) next: u64,
+    /// How many of `next` are valid.
+    pub(crate) n_valid: u32,
+    /// Where the byte behind them lies.
+    at: usize,
+}
+
+impl Bits {
+    /// Begins at bit `position`.
+    #[inline(always)]
+    pub(crate) fn new(padded: &[u8], position: u64) -> Self {
+        let at = (position >> 3) as usize;
+        let skipped = (position & 7) as u32;
+        let first = u64::from(padded[at]) << 56 << skipped;
+        Self { next: first, n_valid: 8 - skipped, at: at + 1 }.refill(padded)
+    }
+
+    /// Makes 56 or more bits valid. The caller stays within the padding.
+    #[inline(always)]
+    pub(crate) fn refill(mut self, padded: &[u8]) -> Self {
+        let word: [u8; 8] = padded[self.at..self.at + 8].try_into().expect("eight bytes");
+        self.next |= u64::from_be_bytes(word) >> self.n_valid;
+        self.at += ((63 - self.n_valid) >> 3) as usize;
+        self.n_valid |= 56;
+        self
+    }
+
+    /// Takes `n` bits off; `n` of them are valid.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, n: u32) {
+        self.next <<= n & 63;
+        self.n_valid -= n;
+    }
+
+    /// The number of the next bit.
+    #[inline(always)]
+    pub(crate) fn position(self) -> u64 {
+        8 * self.at as u64 - u64::from(self.n_valid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stuffing_and_restarts_are_dropped_and_found_again() {
+        let file = [9, 1, 0xff, 0, 2, 0xff, 0xd3, 3, 0xff, 0xff, 0, 4, 0xff, 0xd9];
+        let mut data = ScanData::default();
+        assert_eq!(data.set(&file, 1).unwrap(), 12);
+        assert_eq!(data.padded()[..data.len()], [1, 0xff, 2, 3, 0xff, 4]);
+        assert!(data.padded()[data.len()..].iter().all(|&byte| byte == 0));
+        assert_eq!(data.restarts(), [Restart { at: 3, number: 3 }]);
+        let mut place = data.places();
+        let places: Vec<usize> = (0..6).map(&mut place).collect();
+        assert_eq!(places, [1, 2, 4, 7, 8, 11]);
+    }
+
+    #[test]
+    fn data_without_an_end_are_damaged() {
+        for file in [&[1, 2, 3][..], &[1, 0xff], &[1, 0xff, 0xff], &[]] {
+            assert!(ScanData::default().set(file, 0).is_err(), "{file:?}");
+        }
+    }
+
+    #[test]
+    fn bits_begin_anywhere_and_are_counted() {
+        let bytes: Vec<u8> = (0..40_u8).map(|i| i.wrapping_mul(37) ^ 0x5a).collect();
+        let bit = |i: u64| u64::from(bytes[(i / 8) as usize] >> (7 - i % 8) & 1);
+        for start in 0..64 {
+            let mut bits = Bits::new(&bytes, start);
+            let mut at = start;
+            for n in [1, 7, 12, 27, 3, 31, 2] {
+                bits = bits.refill(&bytes);
+                assert!(bits.n_valid >= 56 && bits.position() == at);
+                let expected = (at..at + n).fold(0, |sum, i| sum << 1 | bit(i));
+                assert_eq!(bits.next >> (64 - n), expected, "{n} bits at {at}");
+                bits.take(n as u32);
+                at += n;
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Unpacking on x86. AVX-512 takes all values of a block at once; on AVX2 it is the scalar
+//! loop, compiled for a processor that shifts and counts bits in one instruction.
+#![allow(unsafe_code, reason = "calls code compiled for a processor known to be there")]
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use super::{
+    Block, Broken, Header, Numbers, PackedRow, VALUES_ROOM, WINDOW, Written, below,
+    exceptions, read, unpack_with, write_with,
+};
+use crate::jpeg::zigzag::x86::{Bytes, Sent, ZIGZAG, sent_at_once};
+use crate::kernels::compiled::compiled;
+use crate::kernels::vectors::{load_512, store_512};
+use crate::kernels::{Avx2, Avx512};
+
+// The scalar loop with BMI2.
+compiled!("avx2,bmi1,bmi2,lzcnt,popcnt",
+    pub(super) fn unpack_row_avx2(
+        _: Avx2,
+        row: PackedRow<'_>,
+        wanted: Range<usize>,
+        out: &mut [Block],
+    ) -> Result<(), Broken> = unpack_with, read);
+
+// All values of a block at once.
+compiled!("avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt",
+    pub(super) fn unpack_row_avx512(
+        _: Avx512,
+        row: PackedRow<'_>,
+        wanted: Range<usize>,
+        out: &mut [Block],
+    ) -> Result<(), Broken> = unpack_with, |window, block| read_at_once(window, block));
+
+/// The numbers of a block at once.
+pub(super) fn write_row_avx512<'a>(
+    _: Avx512,
+    blocks: impl Iterator<Item = &'a Block>,
+    out: &mut Written,
+) -> Option<()> {
+    #[target_feature(enable = "avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt")]
+    fn compiled<'a>(
+        blocks: impl Iterator<Item = &'a Block>,
+        out: &mut Written,
+    ) -> Option<()> {
+        write_with(
+            blocks,
+            out,
+            |block| numbers_at_once(block),
+            |numbers, widths, out| press_all(numbers, widths, out),
+        )
+    }
+    // SAFETY: an `Avx512` is only made on a processor that has these instructions.
+    unsafe { compiled(blocks, out) }
+}
+
+/// A number is a value less one where that is positive.
+#[target_feature(enable = "avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline]
+fn numbers_at_once(block: &Block) -> Numbers {
+    let Sent { values, not_zero, large } = sent_at_once(block);
+    let one = _mm512_set1_epi8(1);
+    let is_positive = _mm512_cmpgt_epi8_mask(values, _mm512_setzero_si512());
+    let numbers = _mm512_mask_sub_epi8(values, is_positive, values, one);
+    let mut bytes = [0; 64];
+    store_512(&mut bytes, numbers);
+    // Of positive and negative numbers alike; behind the last one stay zeros.
+    let magnitudes = _mm512_subs_epu8(_mm512_abs_epi8(values), one);
+    let first = _mm_cvtsi128_si64(_mm512_castsi512_si128(magnitudes)).cast_unsigned();
+    let others = _mm512_maskz_mov_epi64(!1, magnitudes);
+    let others = _mm512_reduce_or_epi64(others).cast_unsigned();
+    let (groups, _) = bytes.as_chunks::<8>();
+    Numbers {
+        mask: not_zero >> 1,
+        groups: std::array::from_fn(|nth| u64::from_le_bytes(groups[nth])),
+        bits: [any_bits(first), any_bits(others)],
+        large,
+    }
+}
+
+/// What any of eight bytes has set.
+#[inline(always)]
+fn any_bits(bytes: u64) -> u8 {
+    let bytes = bytes | bytes >> 32;
+    let bytes = bytes | bytes >> 16;
+    (bytes | bytes >> 8) as u8
+}
+
+/// All groups, whether there are values in them or not: what is behind the last counts for
+/// nothing, and a loop's end would be guessed wrong.
+#[target_feature(enable = "bmi2")]
+#[inline]
+fn press_all(numbers: &Numbers, widths: [u32; 2], out: &mut [u8; VALUES_ROOM]) {
+    let [first, others] = widths;
+    let lowest = |width: u32| below(width) * 0x0101_0101_0101_0101;
+    let [of_first, of_others] = [lowest(first), lowest(others)];
+    let (&group, rest) = numbers.groups.split_first().expect("eight groups");
+    out[..8].copy_from_slice(&_pext_u64(group, of_first).to_le_bytes());
+    let mut at = first as usize;
+    for &group in rest {
+        let eight: &mut [u8; 8] = out[at & 63..].first_chunk_mut().expect("eight bytes");
+        *eight = _pext_u64(group, of_others).to_le_bytes();
+        at += others as usize;
+    }
+}
+
+/// For each width of the second values: where the eight bytes lie that hold the eight values
+/// of a group. Those of the first group begin at byte 0; the others begin behind the first
+/// group, whose length is added.
+const GROUPS: [Bytes; 9] = {
+    let mut all = [Bytes([0; 64]); 9];
+    let mut width = 0;
+    while width < 9 {
+        let mut at = 0;
+        while at < 64 {
+            let (group, byte) = (at / 8, at % 8);
+            let start = if group == 0 { 0 } else { (group - 1) * width };
+            all[width].0[at] = (start + byte) as u8;
+            at += 1;
+        }
+        width += 1;
+    }
+    all
+};
+
+/// For each width: where a value begins in its group, in bits.
+const STARTS: [Bytes; 9] = {
+    let mut all = [Bytes([0; 64]); 9];
+    let mut width = 0;
+    while width < 9 {
+        let mut at = 0;
+        while at < 64 {
+            all[width].0[at] = ((at % 8) * width) as u8;
+            at += 1;
+        }
+        width += 1;
+    }
+    all
+};
+
+/// For each width: the bits of a value, and its sign.
+const BITS: [u8; 9] = [0, 1, 3, 7, 15, 31, 63, 127, 255];
+const SIGN: [u8; 9] = [0, 1, 2, 4, 8, 16, 32, 64, 128];
+
+/// The bytes of a group that hold its first value are the lowest; a value has at most 8 bits,
+/// so it lies in eight bytes with the seven others. Group 0 has the first width, all groups
+/// behind it the second.
+#[target_feature(enable = "avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline]
+fn read_at_once(window: &[u8; WINDOW], block: &mut Block) -> Result<usize, Broken> {
+    const FIRST_GROUP: u8 = 1;
+    const BEHIND: u64 = !0xff;
+    let header = Header::read(window)?;
+    let [first, others] = header.widths.map(|width| width as usize % 9);
+    let packed: &[u8; 64] = window[header.values..].first_chunk().expect("in the window");
+    let from = load_512(&GROUPS[others].0);
+    let skip = _mm512_set1_epi8(first as i8);
+    let from = _mm512_mask_add_epi8(from, BEHIND, from, skip);
+    let grouped = _mm512_permutexvar_epi8(from, load_512(packed));
+    let starts = load_512(&STARTS[others].0);
+    let starts = _mm512_mask_mov_epi64(starts, FIRST_GROUP, load_512(&STARTS[first].0));
+    let shifted = _mm512_multishift_epi64_epi8(starts, grouped);
+    let of_widths = |table: &[u8; 9]| {
+        let others = _mm512_set1_epi8(table[others].cast_signed());
+        _mm512_mask_set1_epi8(others, !BEHIND, table[first].cast_signed())
+    };
+    let sign = of_widths(&SIGN);
+    let bits = _mm512_and_si512(shifted, of_widths(&BITS));
+    let values = _mm512_sub_epi8(_mm512_xor_si512(bits, sign), sign);
+    let is_positive = !_mm512_movepi8_mask(values);
+    let one = _mm512_set1_epi8(1);
+    let values = _mm512_mask_add_epi8(values, is_positive, values, one);
+    let spread = _mm512_maskz_expand_epi8(header.mask << 1, values);
+    let spread = _mm512_permutexvar_epi8(load_512(&ZIGZAG.0), spread);
+    let low = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(spread));
+    let low = _mm512_mask_set1_epi16(low, 1, header.dc);
+    let high = _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64::<1>(spread));
+    let (above, below) = block.split_at_mut(32);
+    store_512::<i16, 32>(above.try_into().expect("half a block"), low);
+    store_512::<i16, 32>(below.try_into().expect("half a block"), high);
+    if header.has_exceptions {
+        return exceptions(window, header.end, block);
+    }
+    Ok(header.end)
+}

@@ -1,0 +1,315 @@
+//! A data set in files, as a source: its samples in their order, then what else lies there.
+//!
+//! Files that belong to no sample are rests, and so are the bytes between samples and folders
+//! that are empty: unpacking gives the same tree. Links are followed; what they lead to is
+//! packed. Left out are a side index (it is made again) and what is no file, as pipes.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use bothends_core::ids::SampleId;
+use bothends_core::sample::Encoding;
+use bothends_dataset::Kind;
+use bothends_dataset::{Format, Table, side_index};
+use bothends_io::{Folder, list, open_regular};
+
+use crate::record::{Item, Made};
+use crate::source::Source;
+use crate::{Converter, PackError};
+
+/// Longer rests are several records.
+const MAX_REST_BYTES: u64 = 64 << 20;
+
+/// A data set in files.
+#[derive(Debug)]
+pub struct Files {
+    root: PathBuf,
+    target: String,
+    table: Table,
+    /// Length of each of the table's files.
+    file_bytes: Vec<u64>,
+    rests: Vec<Rest>,
+}
+
+/// Bytes of a file that belong to no sample.
+#[derive(Debug)]
+struct Rest {
+    path: String,
+    file_bytes: u64,
+    parts: Vec<Range<u64>>,
+    is_folder: bool,
+}
+
+impl Rest {
+    fn len(&self) -> u64 {
+        self.parts.iter().map(|part| part.end - part.start).sum()
+    }
+}
+
+impl Files {
+    /// Finds the data set at `path` and all that lies beside its samples. Blocks on the file
+    /// system: every folder is listed.
+    ///
+    /// # Errors
+    /// [`PackError::Dataset`], [`PackError::Failed`].
+    pub fn open(path: &Path) -> Result<Self, PackError> {
+        let failed = PackError::at("open", path);
+        let (folder, target) = Folder::around(path).map_err(failed)?;
+        let found = bothends_dataset::find(&folder, &target)?;
+        let root = folder.0;
+        let table = found.table;
+        let mut files = Vec::new();
+        let mut empty_folders = Vec::new();
+        if target.is_empty() {
+            walk(&root, "", &mut files, &mut empty_folders)?;
+        }
+        let n_files = u32::try_from(table.n_files()).unwrap_or(u32::MAX);
+        let paths = (0..n_files)
+            .map(|file| table.file_path(bothends_core::sample::FileIdx(file)));
+        let paths: Vec<String> = paths.collect();
+        let mut listed: HashMap<String, u64> = files.iter().cloned().collect();
+        if !target.is_empty() {
+            // A list's own file belongs to no sample, those it names are its data.
+            let own = (found.format == Format::List).then_some(&target);
+            for path in paths.iter().chain(own) {
+                let at = root.join(path);
+                let found = fs::metadata(&at).map_err(PackError::at("open", &at))?;
+                if listed.insert(path.clone(), found.len()).is_none() {
+                    files.push((path.clone(), found.len()));
+                }
+            }
+        }
+        let len = |path: &String| listed.get(path).copied().unwrap_or(0);
+        let file_bytes = paths.iter().map(len).collect();
+        let mut rests = rests(&table, &paths, files);
+        rests.extend(empty_folders.into_iter().map(|path| Rest {
+            path,
+            file_bytes: 0,
+            parts: Vec::new(),
+            is_folder: true,
+        }));
+        Ok(Self { root, target, table, file_bytes, rests })
+    }
+
+    fn n_samples(&self) -> usize {
+        usize::try_from(self.table.n_samples()).unwrap_or(usize::MAX)
+    }
+
+    /// Opens a file that has `len` bytes as when it was listed.
+    fn file(&self, path: &str, len: u64) -> Result<File, PackError> {
+        let path = self.root.join(path);
+        let file = open_regular(&path).map_err(PackError::at("open", &path))?;
+        let found = file.metadata().map_err(PackError::at("open", &path))?;
+        if found.len() == len { Ok(file) } else { Err(PackError::Changed { path }) }
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        file: &File,
+        part: &Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), PackError> {
+        let before = out.len();
+        let n = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
+        out.resize(before.saturating_add(n), 0);
+        file.read_exact_at(&mut out[before..], part.start).map_err(|source| {
+            let path = self.root.join(path);
+            match source.kind() == io::ErrorKind::UnexpectedEof {
+                true => PackError::Changed { path },
+                false => PackError::Failed { doing: "read", path, source },
+            }
+        })
+    }
+}
+
+impl Source for Files {
+    fn name(&self) -> String {
+        format!("`{}`", self.root.join(&self.target).display())
+    }
+
+    fn encoding(&self) -> Encoding {
+        self.table.encoding()
+    }
+
+    fn classes(&self) -> Vec<String> {
+        self.table.class_names().map(str::to_owned).collect()
+    }
+
+    fn n_records(&self) -> usize {
+        self.n_samples() + self.rests.len()
+    }
+
+    fn item(&self, number: usize) -> Item {
+        if let Some(rest) = number.checked_sub(self.n_samples()) {
+            let rest = &self.rests[rest];
+            return Item {
+                path: rest.path.clone(),
+                is_sample: false,
+                label: u32::from(rest.is_folder),
+                at: rest.file_bytes,
+                len: u32::try_from(rest.len()).expect("rests are cut to pieces"),
+            };
+        }
+        let sample = SampleId(number as u64);
+        let extent = self.table.extent(sample);
+        Item {
+            path: self.table.file_path(extent.file),
+            is_sample: true,
+            label: u32::try_from(self.table.label(sample).0).expect("a table's are u32"),
+            at: extent.offset,
+            len: extent.len,
+        }
+    }
+
+    fn has_changed_since(
+        &self,
+        number: usize,
+        time: SystemTime,
+    ) -> Result<bool, PackError> {
+        let path = self.root.join(self.item(number).path);
+        let found = fs::metadata(&path).map_err(PackError::at("open", &path))?;
+        // A folder's time tells of what was put into it, which is listed anyhow.
+        Ok(found.is_file() && found.modified().is_ok_and(|modified| modified > time))
+    }
+
+    fn make(&self, number: usize, converter: &mut Converter) -> Result<Made, PackError> {
+        let item = self.item(number);
+        let mut bytes = Vec::new();
+        if item.is_sample {
+            let extent = self.table.extent(SampleId(number as u64));
+            let file = self.file(&item.path, self.file_bytes[extent.file.0 as usize])?;
+            let part = item.at..item.at + u64::from(item.len);
+            self.read(&item.path, &file, &part, &mut bytes)?;
+            return Ok(converter.convert(item, bytes, self.encoding()));
+        }
+        let rest = &self.rests[number - self.n_samples()];
+        if !rest.is_folder {
+            let file = self.file(&item.path, rest.file_bytes)?;
+            for part in &rest.parts {
+                self.read(&item.path, &file, part, &mut bytes)?;
+            }
+        }
+        Ok(Made::bytes(item, bytes))
+    }
+}
+
+/// Every file below `folder` with its length, and every folder in which nothing lies.
+fn walk(
+    root: &Path,
+    folder: &str,
+    files: &mut Vec<(String, u64)>,
+    empty_folders: &mut Vec<String>,
+) -> Result<(), PackError> {
+    let path = root.join(folder);
+    let mut listed = list(&path).map_err(|e| PackError::Failed {
+        doing: "list",
+        path,
+        source: io::Error::other(e),
+    })?;
+    listed.retain(|listed| !side_index::is_segment(&listed.name));
+    if listed.is_empty() && !folder.is_empty() {
+        empty_folders.push(folder.to_owned());
+    }
+    for listed in listed {
+        let path = match folder {
+            "" => listed.name,
+            _ => format!("{folder}/{}", listed.name),
+        };
+        match listed.kind {
+            Kind::Folder => walk(root, &path, files, empty_folders)?,
+            Kind::File { len } => files.push((path, len)),
+        }
+    }
+    Ok(())
+}
+
+/// What the samples leave of `files`.
+fn rests(table: &Table, paths: &[String], files: Vec<(String, u64)>) -> Vec<Rest> {
+    let mut samples: HashMap<&str, Vec<Range<u64>>> = HashMap::new();
+    for sample in (0..table.n_samples()).map(SampleId) {
+        let extent = table.extent(sample);
+        let range = extent.offset..extent.offset + u64::from(extent.len);
+        samples.entry(&paths[extent.file.0 as usize]).or_default().push(range);
+    }
+    let mut rests = Vec::new();
+    for (path, file_bytes) in files {
+        let parts = match samples.get_mut(path.as_str()) {
+            Some(samples) => {
+                let parts = between(samples, file_bytes);
+                if parts.is_empty() {
+                    continue;
+                }
+                parts
+            }
+            None => between(&mut [], file_bytes),
+        };
+        for parts in pieces(parts) {
+            rests.push(Rest { path: path.clone(), file_bytes, parts, is_folder: false });
+        }
+    }
+    rests
+}
+
+/// The parts of a file of that length that lie in none of the ranges.
+pub(crate) fn between(ranges: &mut [Range<u64>], file_bytes: u64) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut parts = Vec::new();
+    let mut at = 0;
+    for range in ranges {
+        if range.start > at {
+            parts.push(at..range.start);
+        }
+        at = at.max(range.end);
+    }
+    if at < file_bytes {
+        parts.push(at..file_bytes);
+    }
+    parts
+}
+
+/// The same parts, in groups that a record holds; at least one.
+fn pieces(parts: Vec<Range<u64>>) -> Vec<Vec<Range<u64>>> {
+    let mut pieces = vec![Vec::new()];
+    let mut room = MAX_REST_BYTES;
+    for mut part in parts {
+        while part.end - part.start > room {
+            let cut = part.start + room;
+            pieces.last_mut().expect("never empty").push(part.start..cut);
+            part.start = cut;
+            pieces.push(Vec::new());
+            room = MAX_REST_BYTES;
+        }
+        room -= part.end - part.start;
+        pieces.last_mut().expect("never empty").push(part);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_between_samples_is_found_in_whatever_order_they_are() {
+        assert_eq!(between(&mut [4..6, 1..2, 4..5], 9), [0..1, 2..4, 6..9]);
+        assert_eq!(between(&mut [0..4, 4..9], 9), []);
+        assert_eq!(between(&mut [], 0), []);
+    }
+
+    #[test]
+    fn a_long_rest_is_cut_and_an_empty_one_is_still_a_record() {
+        assert_eq!(pieces(Vec::new()), [Vec::new()]);
+        let m = MAX_REST_BYTES;
+        let cut = pieces(vec![0..1, 5..2 * m + 6, 3 * m..3 * m + 1]);
+        let lens = cut.iter().map(|parts| parts.iter().map(|p| p.end - p.start).sum());
+        assert_eq!(lens.collect::<Vec<u64>>(), [m, m, 3]);
+        assert_eq!(cut[0], [0..1, 5..m + 4]);
+        assert_eq!(cut[2], [2 * m + 4..2 * m + 6, 3 * m..3 * m + 1]);
+    }
+}

@@ -1,0 +1,304 @@
+//! What of a machine one process takes when it is left to choose: its part of the processors and
+//! of the memory, beside the other ranks that train there.
+//!
+//! Pure: `threads/limits.rs` asks the kernel, and the front doors hand over what launchers'
+//! variables say. Numbers that the user gives are never divided.
+
+/// Where launchers say how many of their processes run on one machine.
+const VARIABLES: [(&str, Launcher); 7] = [
+    ("LOCAL_WORLD_SIZE", Launcher::Torchrun),
+    ("SLURM_STEP_TASKS_PER_NODE", Launcher::Slurm),
+    ("SLURM_NTASKS_PER_NODE", Launcher::Slurm),
+    ("SLURM_TASKS_PER_NODE", Launcher::Slurm),
+    ("OMPI_COMM_WORLD_LOCAL_SIZE", Launcher::Mpi),
+    ("MPI_LOCALNRANKS", Launcher::Mpi),
+    ("MV2_COMM_WORLD_LOCAL_SIZE", Launcher::Mpi),
+];
+
+/// Most ranks that a machine is believed to have.
+const MOST_RANKS: u32 = 4096;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Launcher {
+    Torchrun,
+    Slurm,
+    Mpi,
+}
+
+/// This process among those of its launcher on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranks {
+    n: u32,
+    told_by: Option<(&'static str, Launcher)>,
+}
+
+impl Ranks {
+    /// Nobody else.
+    pub const ALONE: Self = Self { n: 1, told_by: None };
+
+    /// As a launcher's environment variables say: `LOCAL_WORLD_SIZE`, Slurm's, Open MPI's, MPICH's.
+    /// `variable` gives the value of one. What cannot be read counts as not said.
+    #[must_use]
+    pub fn told_by(variable: impl Fn(&str) -> Option<String>) -> Self {
+        // A batch script of Slurm is one process, and has the numbers of the tasks it may start.
+        let in_step = variable("SLURM_STEP_ID").is_some();
+        let node = variable("SLURM_NODEID").and_then(|node| node.trim().parse().ok());
+        let said = VARIABLES.iter().find_map(|&(name, launcher)| {
+            let value = variable(name).filter(|_| launcher != Launcher::Slurm || in_step);
+            let n = nth_of(value?.trim(), node.unwrap_or(0))?;
+            let told_by = Some((name, launcher));
+            (1..=MOST_RANKS).contains(&n).then_some(Self { n, told_by })
+        });
+        said.unwrap_or(Self::ALONE)
+    }
+
+    /// How many there are, this one included.
+    #[must_use]
+    pub fn n(self) -> u32 {
+        self.n
+    }
+
+    /// Of an amount that all of them use, one's part.
+    #[must_use]
+    pub fn part_of(self, whole: u64) -> u64 {
+        whole / u64::from(self.n.max(1))
+    }
+}
+
+/// The number for node `node` in what Slurm writes: `8(x2),4` is 8, 8, 4. The last one counts for
+/// nodes that are not listed.
+fn nth_of(list: &str, node: usize) -> Option<u32> {
+    let mut before = 0;
+    let mut last = None;
+    for part in list.split(',') {
+        let (number, times) = match part.split_once("(x") {
+            Some((number, times)) => (number, times.strip_suffix(')')?.parse().ok()?),
+            None => (part, 1_usize),
+        };
+        last = Some(number.trim().parse().ok()?);
+        before += times.min(1 << 20);
+        if node < before {
+            break;
+        }
+    }
+    last
+}
+
+/// Processors, as the kernel gives them to this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Processors {
+    /// Those that it may run on.
+    pub(crate) allowed: u32,
+    /// Those of the machine, or of the container it runs in.
+    pub(crate) machine: u32,
+    /// How much of them its control group may use at once, in thousandths.
+    pub(crate) quota_milli: Option<u64>,
+    /// Whether who started it may run on more.
+    pub(crate) is_bound: bool,
+}
+
+/// What of a machine this process takes when it is left to choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    pub(crate) ranks: Ranks,
+    pub(crate) processors: Processors,
+}
+
+impl Share {
+    /// Worker threads: one for each processor that is this process's own, and one at least.
+    #[must_use]
+    pub fn workers(&self) -> u32 {
+        let Self { ranks, processors } = self;
+        let own = match self.has_own_processors() {
+            true => processors.allowed,
+            false => processors.allowed / ranks.n,
+        };
+        // A control group holds all ranks of a machine.
+        let quota = processors.quota_milli.map(|milli| ranks.part_of(milli / 1000));
+        let quota = quota.map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX));
+        own.min(quota).max(1)
+    }
+
+    /// Whether the launcher has given each rank processors of its own: then they are divided
+    /// already. Slurm and MPI do so; torchrun's ranks inherit what it has, unless somebody bound
+    /// them one by one.
+    fn has_own_processors(&self) -> bool {
+        let Self { ranks, processors } = self;
+        let may_be = match ranks.told_by {
+            None => true,
+            Some((_, Launcher::Torchrun)) => processors.is_bound,
+            Some((_, Launcher::Slurm | Launcher::Mpi)) => true,
+        };
+        may_be && processors.allowed.saturating_mul(ranks.n) <= processors.machine
+    }
+
+    /// Why that is fewer than the machine has, in one line, if it is; for a run of so many
+    /// workers, nothing where they were not chosen so.
+    #[must_use]
+    pub fn why(&self, workers: u32) -> Option<String> {
+        let Self { ranks, processors } = self;
+        let Processors { machine, allowed, quota_milli, .. } = *processors;
+        if workers >= machine || workers != self.workers() {
+            return None;
+        }
+        let mut why = Vec::new();
+        if let Some((name, _)) = ranks.told_by.filter(|_| ranks.n > 1) {
+            why.push(format!("{} ranks share this machine ({name})", ranks.n));
+        }
+        if allowed < machine {
+            why.push(format!("this process may run on {allowed}"));
+        }
+        if let Some(milli) =
+            quota_milli.filter(|milli| *milli < 1000 * u64::from(machine))
+        {
+            let (whole, tenth) = (milli / 1000, milli % 1000 / 100);
+            why.push(format!("its control group may use {whole}.{tenth}"));
+        }
+        let noun = if workers == 1 { "worker" } else { "workers" };
+        (!why.is_empty()).then(|| {
+            format!("{workers} {noun} on {machine} processors: {}", why.join(", "))
+        })
+    }
+}
+
+/// What `cpu.max` of a control group (version 2) allows, in thousandths of a processor.
+pub(crate) fn quota_milli(cpu_max: &str) -> Option<u64> {
+    let (quota, period) = cpu_max.trim().split_once(' ')?;
+    // "max" is none.
+    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+    quota.checked_mul(1000)?.checked_div(period)
+}
+
+/// How many processors a list of the kernel's names: `0-3,8` are five.
+pub(crate) fn n_listed(list: &str) -> Option<u32> {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) =
+            (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    };
+    list.trim().split(',').map(count).try_fold(0_u32, |sum, n| sum.checked_add(n?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranks(variables: &[(&str, &str)]) -> Ranks {
+        let value = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Ranks::told_by(value)
+    }
+
+    fn torchrun(n: u32) -> Ranks {
+        ranks(&[("LOCAL_WORLD_SIZE", &n.to_string())])
+    }
+
+    fn whole(n: u32) -> Processors {
+        Processors { allowed: n, machine: n, quota_milli: None, is_bound: false }
+    }
+
+    #[test]
+    fn ranks_divide_a_machine_and_every_one_has_a_worker() {
+        for (machine, n_ranks, workers) in [
+            (16, 1, 16),
+            (16, 2, 8),
+            (16, 8, 2),
+            (64, 1, 64),
+            (64, 2, 32),
+            (64, 8, 8),
+            (128, 1, 128),
+            (128, 2, 64),
+            (128, 8, 16),
+            (16, 3, 5),
+            (2, 8, 1),
+        ] {
+            let share = Share { ranks: torchrun(n_ranks), processors: whole(machine) };
+            assert_eq!(share.workers(), workers, "{machine} by {n_ranks}");
+            assert!(workers == 1 || workers * n_ranks <= machine);
+            let why = share.why(workers);
+            assert_eq!(why.is_some(), n_ranks > 1, "{why:?}");
+        }
+    }
+
+    #[test]
+    fn a_quota_is_shared_by_all_and_says_so() {
+        let processors = Processors { quota_milli: Some(2500), ..whole(64) };
+        for (n_ranks, workers) in [(1, 2), (2, 1), (8, 1)] {
+            let share = Share { ranks: torchrun(n_ranks), processors };
+            assert_eq!(share.workers(), workers);
+        }
+        let share = Share { ranks: Ranks::ALONE, processors };
+        let why = "2 workers on 64 processors: its control group may use 2.5";
+        assert_eq!(share.why(2).as_deref(), Some(why));
+        assert_eq!(share.why(7), None, "seven were asked for");
+        let wide = Processors { quota_milli: Some(64_000), ..whole(64) };
+        assert_eq!(Share { ranks: torchrun(8), processors: wide }.workers(), 8);
+        // Bound to four processors each, and all of them may use eight.
+        let ranks = ranks(&[("OMPI_COMM_WORLD_LOCAL_SIZE", "8")]);
+        let bound = Processors { allowed: 4, quota_milli: Some(8000), ..whole(32) };
+        assert_eq!(Share { ranks, processors: bound }.workers(), 1);
+    }
+
+    #[test]
+    fn a_mask_is_divided_unless_each_rank_has_one_of_its_own() {
+        let masked = Processors { allowed: 16, ..whole(128) };
+        assert_eq!(Share { ranks: Ranks::ALONE, processors: masked }.workers(), 16);
+        // `taskset torchrun`: all of them run on the same sixteen.
+        assert_eq!(Share { ranks: torchrun(8), processors: masked }.workers(), 2);
+        let bound = Processors { is_bound: true, ..masked };
+        assert_eq!(Share { ranks: torchrun(8), processors: bound }.workers(), 16);
+        let in_step = ("SLURM_STEP_ID", "0");
+        let slurm = ranks(&[in_step, ("SLURM_NTASKS_PER_NODE", "8")]);
+        assert_eq!(Share { ranks: slurm, processors: masked }.workers(), 16);
+        // Sixteen of sixteen are no rank's own.
+        assert_eq!(Share { ranks: slurm, processors: whole(16) }.workers(), 2);
+        let why = Share { ranks: torchrun(8), processors: masked }.why(2).unwrap();
+        assert_eq!(
+            why,
+            "2 workers on 128 processors: 8 ranks share this machine (LOCAL_WORLD_SIZE), \
+             this process may run on 16"
+        );
+    }
+
+    #[test]
+    fn launchers_say_how_many_run_on_a_machine() {
+        let n = |variables: &[(&str, &str)]| ranks(variables).n();
+        assert_eq!(n(&[]), 1);
+        assert_eq!(n(&[("WORLD_SIZE", "16")]), 1, "of all machines together");
+        assert_eq!(n(&[("OMPI_COMM_WORLD_LOCAL_SIZE", "4")]), 4);
+        assert_eq!(n(&[("MPI_LOCALNRANKS", "6")]), 6);
+        for nonsense in ["", "x", "0", "-1", "99999", "8(x", "8(y2)"] {
+            assert_eq!(n(&[("LOCAL_WORLD_SIZE", nonsense)]), 1, "{nonsense}");
+        }
+        let slurm = |list, node| {
+            n(&[
+                ("SLURM_STEP_ID", "0"),
+                ("SLURM_NODEID", node),
+                ("SLURM_STEP_TASKS_PER_NODE", list),
+            ])
+        };
+        assert_eq!((slurm("8", "0"), slurm("8(x2),4", "1")), (8, 8));
+        assert_eq!((slurm("8(x2),4", "2"), slurm("2,4(x3)", "0")), (4, 2));
+        // A batch script is none of the tasks that it may start.
+        assert_eq!(n(&[("SLURM_NTASKS_PER_NODE", "8")]), 1);
+        let both = [
+            ("SLURM_STEP_ID", "0"),
+            ("SLURM_NTASKS_PER_NODE", "1"),
+            ("LOCAL_WORLD_SIZE", "8"),
+        ];
+        assert_eq!(n(&both), 8, "srun started torchrun");
+    }
+
+    #[test]
+    fn what_the_kernel_writes_is_read() {
+        assert_eq!(quota_milli("250000 100000\n"), Some(2500));
+        assert_eq!(quota_milli("max 100000\n"), None);
+        assert_eq!(quota_milli("1 0"), None);
+        assert_eq!(n_listed("0-3,8\n"), Some(5));
+        assert_eq!((n_listed("0"), n_listed(""), n_listed("3-1")), (Some(1), None, None));
+        assert_eq!(torchrun(8).part_of(1 << 30), 1 << 27);
+    }
+}

@@ -1,0 +1,131 @@
+//! Whether a device is there: what its thread, the collector and the run say of it, once each.
+//!
+//! It decides nothing. How a missing device is reached is `devices/reach.rs`'s, when one that takes
+//! no job is given up `collect/room.rs`'s.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bothends_csd::Capabilities;
+use crossbeam::channel::Sender;
+
+use crate::devices::thread::Counter;
+use crate::runtime::memory::DEVICE_DEPTH;
+
+/// What becomes of a device that is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// It is reached again as soon as that can be.
+    IsTriedAgain,
+    /// It was emulated, or brought by the caller, who knows how it is reached.
+    IsGone,
+}
+
+/// How a device is, as its thread and the run both see it. Clones are one.
+#[derive(Debug, Clone)]
+pub(crate) struct Presence {
+    name: String,
+    lost: Lost,
+    now: Arc<Mutex<Now>>,
+    notes: Sender<String>,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    /// Of the last time that it was there.
+    capabilities: Option<Capabilities>,
+    /// Why it is not there.
+    missing: Option<String>,
+    counter: Option<Counter>,
+}
+
+impl Presence {
+    /// Of a device that is not known yet.
+    pub(crate) fn new(name: &str, lost: Lost, notes: Sender<String>) -> Self {
+        Self { name: name.to_owned(), lost, now: Arc::default(), notes }
+    }
+
+    /// It is there.
+    pub(crate) fn is_here(&self, capabilities: Capabilities) {
+        let mut now = self.now();
+        if now.missing.take().is_some() {
+            self.note(format!("device {}: it is there and takes part", self.name));
+        }
+        now.capabilities = Some(capabilities);
+    }
+
+    /// It is not there; said once for as long as that lasts.
+    pub(crate) fn is_missing(&self, why: String) {
+        let mut now = self.now();
+        if now.missing.is_none() {
+            let next = match self.lost {
+                Lost::IsTriedAgain => "the run goes on without it and tries again",
+                Lost::IsGone => "the run goes on without it",
+            };
+            self.note(format!("device {}: {why}; {next}", self.name));
+        }
+        now.missing = Some(why);
+        now.counter = None;
+    }
+
+    /// It answers, and what host and device were told does not fit: waiting does not mend that.
+    /// Said once, also of one that was missing.
+    pub(crate) fn is_mistaken(&self, why: String) {
+        let mut now = self.now();
+        if now.missing.as_ref() != Some(&why) {
+            let next = "the run goes on without it";
+            self.note(format!("device {}: {why}; {next}", self.name));
+        }
+        now.missing = Some(why);
+        now.counter = None;
+    }
+
+    /// It is connected and takes no job; said once for as long as that lasts.
+    pub(crate) fn is_stuck(&self, why: &str) {
+        let mut now = self.now();
+        if now.missing.is_none() {
+            let next = "the run goes on without it and asks again";
+            self.note(format!("device {}: {why}; {next}", self.name));
+        }
+        now.missing = Some(why.to_owned());
+    }
+
+    /// One that was stuck has taken a job.
+    pub(crate) fn is_free(&self) {
+        if self.now().missing.take().is_some() {
+            self.note(format!("device {}: it takes jobs again", self.name));
+        }
+    }
+
+    pub(crate) fn missing(&self) -> Option<String> {
+        self.now().missing.clone()
+    }
+
+    pub(crate) fn is_emulated(&self) -> bool {
+        self.now().capabilities.as_ref().is_some_and(|known| known.emulated)
+    }
+
+    /// Jobs that it is given at a time; of one that is not known yet, the most.
+    pub(crate) fn depth(&self) -> u32 {
+        let now = self.now();
+        let slots = now.capabilities.as_ref().map_or(DEVICE_DEPTH, |known| known.slots);
+        slots.clamp(1, DEVICE_DEPTH)
+    }
+
+    pub(crate) fn counted_by(&self, counter: Counter) {
+        self.now().counter = Some(counter);
+    }
+
+    /// Does something with who asks what it has counted; `None` while there is nobody.
+    pub(crate) fn counter<T>(&self, ask: impl FnOnce(&mut Counter) -> T) -> Option<T> {
+        self.now().counter.as_mut().map(ask)
+    }
+
+    fn note(&self, text: String) {
+        // Who reads no notes keeps the oldest: they are of no use to them.
+        let _ = self.notes.try_send(text);
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,259 @@
+//! Reaching devices: at the start, and in the background for as long as one is missing.
+//!
+//! A device that cannot be reached, refuses the session or is lost is a fault, which costs the
+//! run nothing but the device; a wrong key or another version is a mistake that waiting does not
+//! mend. What is done with a connected device is `devices/thread.rs`'s.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bothends_core::one_line;
+use bothends_core::recipe::Recipe;
+use bothends_csd::address::Address;
+use bothends_csd::connect::{ConnectOptions, connect};
+use bothends_csd::{Capabilities, CsdError, Session, Transport};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use crate::collect::bell::Bell;
+use crate::collect::collector::Command;
+use crate::devices::presence::Presence;
+use crate::devices::thread::{ProducerLoop, threaded};
+use crate::error::RuntimeError;
+use crate::read::source::Source;
+use crate::runtime::engine::spawn;
+use crate::threads::shutdown::{PATIENCE, Stop};
+use crate::threads::times::Meter;
+
+/// The pause before a missing device is tried again; each is twice the one before, up to the
+/// longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long opening waits for a device to say hello. One that is well takes milliseconds; one that
+/// takes longer joins when it has said it.
+pub(crate) const FIRST_WAIT: Duration = Duration::from_secs(2);
+
+/// How to reach one device.
+#[derive(Debug, Clone)]
+pub(crate) struct Reach {
+    pub(crate) address: Address,
+    pub(crate) options: ConnectOptions,
+    pub(crate) source: Arc<Source>,
+    pub(crate) recipe: Recipe,
+    pub(crate) batch_size: u32,
+}
+
+/// A device that is connected and has taken the session.
+pub(crate) type Reached = (Box<dyn Transport>, Capabilities);
+
+impl Reach {
+    /// Connects and agrees on the session. Blocks up to the transport's deadlines, or for as long as
+    /// the system takes to look a name up.
+    ///
+    /// # Errors
+    /// Whatever the device or the link says.
+    fn once(&self, greeted: impl FnOnce()) -> Result<Reached, CsdError> {
+        let mut transport = connect(&self.address, &self.options)?;
+        let capabilities = transport.hello()?;
+        greeted();
+        transport.open(&session(&self.source, &self.recipe, self.batch_size))?;
+        Ok((transport, capabilities))
+    }
+
+    /// Begins to reach it, on a thread of its own.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub(crate) fn begin(&self) -> Result<Try, RuntimeError> {
+        let (greets, greeted) = bounded(1);
+        let (tells, reached) = bounded(1);
+        let reach = self.clone();
+        let body = move || {
+            // Nobody need wait for either.
+            let result = reach.once(move || {
+                let _ = greets.send(());
+            });
+            let _ = tells.send(result);
+        };
+        spawn(&Stop::default(), "reach", body)?;
+        Ok(Try { greeted, reached })
+    }
+}
+
+/// A try to reach a device. Its thread ends by the transport's deadlines, whether or not anybody
+/// still wants to know.
+#[derive(Debug)]
+pub(crate) struct Try {
+    greeted: Receiver<()>,
+    reached: Receiver<Result<Reached, CsdError>>,
+}
+
+impl Try {
+    /// What comes of it, however long that takes.
+    pub(crate) fn ends(self) -> Result<Result<Reached, CsdError>, RuntimeError> {
+        self.reached.recv().map_err(|_| RuntimeError::Thread { thread: "reach" })
+    }
+
+    /// Whether the device has said hello by then, or will not: what comes of it is known soon.
+    pub(crate) fn is_greeted(&self, by: Instant) -> bool {
+        self.greeted.recv_deadline(by) != Err(RecvTimeoutError::Timeout)
+    }
+}
+
+/// What a device is told of the run.
+pub(crate) fn session(source: &Source, recipe: &Recipe, batch_size: u32) -> Session {
+    let sample_bytes = source.pipeline.sample_bytes();
+    Session {
+        recipe: recipe.to_json(),
+        recipe_hash: recipe.hash(),
+        seed: source.seed,
+        sample_bytes: u32::try_from(sample_bytes).unwrap_or(u32::MAX),
+        max_batch: batch_size,
+        manifest: source.table.encode(),
+    }
+}
+
+/// Whether it may be otherwise later. A name that no resolver knows is a typing error, and so is
+/// what the two sides were told about each other.
+pub(crate) fn may_come(error: &CsdError) -> bool {
+    if let CsdError::Unreachable { source, .. } = error {
+        let why = source.to_string();
+        return !["not known", "does not resolve"].iter().any(|part| why.contains(part));
+    }
+    matches!(
+        error,
+        CsdError::LinkLost { .. }
+            | CsdError::Timeout { .. }
+            | CsdError::SessionRefused { .. }
+            | CsdError::Malformed { .. }
+            | CsdError::Place { .. }
+    )
+}
+
+/// A device's thread that serves it while it is there and reaches it where it is not.
+#[derive(Debug)]
+pub(crate) struct Awaiting {
+    pub(crate) reach: Reach,
+    pub(crate) presence: Presence,
+    /// A try that was begun and has not come to its end.
+    pub(crate) begun: Option<Try>,
+    /// The collector's line to it.
+    pub(crate) line: usize,
+    pub(crate) commands: Sender<Command>,
+    pub(crate) bell: Bell,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) stop: Stop,
+}
+
+impl Awaiting {
+    /// The loop of the thread, until it is told to stop; `first` serves a device that is there.
+    /// Gives the way to the device back, or why there is none.
+    pub(crate) fn run(
+        mut self,
+        mut first: Option<ProducerLoop>,
+    ) -> Result<Box<dyn Transport>, String> {
+        let mut pause = FIRST_PAUSE;
+        if let Some(begun) = self.begun.take() {
+            first = self.settle(&begun);
+        }
+        loop {
+            let began = Instant::now();
+            if let Some(serving) = first.take() {
+                let served = serving.run();
+                if self.stop.is_set() {
+                    return served;
+                }
+                let why = served.err();
+                let why = why.unwrap_or_else(|| "its jobs came to nothing".to_owned());
+                self.presence.is_missing(why);
+            }
+            // One that was well for long is not made to wait for how it was before.
+            if began.elapsed() > LONGEST_PAUSE {
+                pause = FIRST_PAUSE;
+            }
+            if !self.waits(pause) {
+                return Err("the run ended before it was there".to_owned());
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            first = self.served(self.reach.once(|| ()));
+        }
+    }
+
+    /// Waits for what comes of a try, unless it is to end.
+    fn settle(&self, begun: &Try) -> Option<ProducerLoop> {
+        while !self.stop.is_set() {
+            match begun.reached.recv_timeout(PATIENCE) {
+                Ok(reached) => return self.served(reached),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        None
+    }
+
+    fn served(&self, reached: Result<Reached, CsdError>) -> Option<ProducerLoop> {
+        match reached {
+            Ok(reached) => Some(self.join(reached)),
+            Err(error) if may_come(&error) => {
+                self.presence.is_missing(one_line(&error));
+                None
+            }
+            Err(error) => {
+                self.presence.is_mistaken(one_line(&error));
+                None
+            }
+        }
+    }
+
+    /// Waits for so long; false where it is to end.
+    fn waits(&self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        while !self.stop.is_set() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(PATIENCE));
+        }
+        false
+    }
+
+    /// Gives the collector a line to it.
+    fn join(&self, reached: Reached) -> ProducerLoop {
+        let (transport, capabilities) = reached;
+        self.presence.is_here(capabilities);
+        let depth = self.presence.depth();
+        let ends = (self.bell.clone(), Arc::clone(&self.meter), self.stop.clone());
+        let (ours, its) = threaded(transport, depth, ends);
+        self.presence.counted_by(ours.counter());
+        // A collector that is gone ends this thread, too: it holds the other end.
+        let _ = self.commands.send(Command::Join(self.line, Box::new(ours), depth));
+        self.bell.ring();
+        its
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_fault_may_pass_and_a_mistake_does_not() {
+        let unreachable = |source: io::Error| CsdError::Unreachable {
+            address: "tcp://nas:7070".to_owned(),
+            source,
+        };
+        assert!(may_come(&unreachable(io::ErrorKind::ConnectionRefused.into())));
+        assert!(may_come(&unreachable(io::ErrorKind::NotFound.into())));
+        let lookup = "failed to lookup address information: ";
+        let name = |why: &str| unreachable(io::Error::other(format!("{lookup}{why}")));
+        assert!(may_come(&name("Temporary failure in name resolution")));
+        assert!(!may_come(&name("Name or service not known")));
+        let what = "the host has another key".to_owned();
+        assert!(!may_come(&CsdError::Unauthenticated { what }));
+        assert!(!may_come(&CsdError::Version { ours: 1, theirs: 2 }));
+        assert!(may_come(&CsdError::SessionRefused { reason: "no data".to_owned() }));
+    }
+}

@@ -1,0 +1,200 @@
+//! Putting the engine together: its queues, its threads, and what each of them is given.
+//!
+//! The only place where front, back and collector are joined, and they are joined by queues
+//! alone. What an epoch adds to them is in `runtime/start.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use bothends_core::ids::Prong;
+use bothends_io::{Reader, ReaderConfig};
+use bothends_slots::Producer;
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
+
+use crate::collect::bell::bell;
+use crate::collect::collector::{Collector, Command, Work};
+use crate::collect::line::{Line, device_idx, place};
+use crate::config::run::ReadConfig;
+use crate::devices::reach::Awaiting;
+use crate::devices::thread::threaded;
+use crate::error::RuntimeError;
+use crate::make::front::{FRONT_DEPTH, Front, FrontJob};
+use crate::make::worker::{Kept, Worker};
+use crate::read::reader::ReadStage;
+use crate::runtime::engine::{DeviceBody, Engine, Shared, Threads, spawn};
+use crate::runtime::host::Runtime;
+use crate::threads::home::Home;
+use crate::threads::pin::Pins;
+use crate::threads::times::Ends;
+
+/// Records that may wait for the workers, for each of them.
+const TASK_ROOM: u32 = 16;
+
+impl Runtime {
+    /// The engine, started where it is not.
+    ///
+    /// # Errors
+    /// A thread that cannot be started; a reader that cannot be opened.
+    pub(crate) fn engine(&mut self) -> Result<&mut Engine, RuntimeError> {
+        if self.engine.as_ref().is_some_and(Engine::has_died) {
+            self.stop_engine();
+        }
+        let engine = match self.engine.take() {
+            Some(engine) => engine,
+            None => self.start_engine()?,
+        };
+        Ok(self.engine.insert(engine))
+    }
+
+    /// Ends the engine, and takes back what its threads had. Epochs that run on it end.
+    pub(crate) fn stop_engine(&mut self) {
+        let Some(mut engine) = self.engine.take() else { return };
+        self.read_before += engine.read_bytes();
+        let transports = engine.end().into_iter();
+        for (device, transport) in self.devices.iter_mut().zip(transports) {
+            device.transport = transport;
+        }
+    }
+
+    fn start_engine(&mut self) -> Result<Engine, RuntimeError> {
+        self.n_engines += 1;
+        let (bell, ear) = bell();
+        let shared = Shared::new(bell, self.devices.len());
+        let (commands, commanded) = unbounded();
+        let mut engine = Engine {
+            home: Home::here(),
+            shared: shared.clone(),
+            commands,
+            read_bytes: Arc::default(),
+            devices: self.devices.iter().map(|d| d.presence.clone()).collect(),
+            threads: Some(Threads::default()),
+        };
+        let threads = engine.threads.get_or_insert_default();
+        let (jobs_in, jobs) = bounded(FRONT_DEPTH as usize);
+        self.spawn_front(jobs, &shared, (&engine.read_bytes, threads))?;
+        let sample_bytes = self.finish.sample_bytes();
+        let front =
+            Front::new(jobs_in, shared.bell.clone(), sample_bytes, self.config.workers);
+        let mut lines = vec![Line::new(Prong::Front, Some(Box::new(front)), FRONT_DEPTH)];
+        for device in 0..self.devices.len() {
+            let ways = (&shared, &engine.commands);
+            lines.push(self.spawn_device(device, ways, threads)?);
+        }
+        let collector = Collector {
+            commands: commanded,
+            rings: self.rings.clone(),
+            lines,
+            ear,
+            waits: Arc::clone(&shared.waits),
+            meter: shared.times.meter(Ends::Both),
+            stop: shared.stop.clone(),
+            work: Work::after(self.n_engines << 40),
+        };
+        let collector = spawn(&shared.stop, "collector", move || collector.run())?;
+        threads.collector = Some(collector);
+        Ok(engine)
+    }
+
+    /// The threads of the front.
+    fn spawn_front(
+        &self,
+        jobs: Receiver<FrontJob>,
+        shared: &Shared,
+        (read_bytes, threads): (&Arc<AtomicU64>, &mut Threads),
+    ) -> Result<(), RuntimeError> {
+        let n_workers = self.config.workers;
+        let (tasks_in, tasks) = bounded((TASK_ROOM * n_workers) as usize);
+        let stage = ReadStage {
+            source: Arc::clone(&self.source),
+            reader: self.open_reader()?,
+            jobs,
+            tasks: tasks_in,
+            read_bytes: Arc::clone(read_bytes),
+            meter: shared.times.meter(Ends::Front),
+            stop: shared.stop.clone(),
+        };
+        threads.front.push(spawn(&shared.stop, "reader", move || stage.run())?);
+        // Emulators choose their own, and other ranks would choose the same.
+        let is_alone = self.devices.is_empty()
+            && self.config.devices.is_empty()
+            && self.config.share.ranks.n() == 1;
+        let pins = if is_alone { Pins::new(n_workers) } else { Pins::default() };
+        let is_identity = self.finish.is_identity();
+        for number in 0..n_workers as usize {
+            let pins = pins.clone();
+            let worker = Worker {
+                source: Arc::clone(&self.source),
+                finish: (!is_identity).then(|| Arc::clone(&self.finish)),
+                tasks: tasks.clone(),
+                chores: shared.chores.clone(),
+                kept: Kept::default(),
+                waits: Arc::clone(&shared.waits),
+                meter: shared.times.meter(Ends::Front),
+                stop: shared.stop.clone(),
+            };
+            let worker = spawn(&shared.stop, "worker", move || {
+                pins.pin(number);
+                worker.run()
+            });
+            threads.workers.push(worker?);
+        }
+        Ok(())
+    }
+
+    fn open_reader(&self) -> Result<Box<dyn Reader>, RuntimeError> {
+        let ReadConfig { kind, depth, buffer_bytes, .. } = self.config.read;
+        // Every record that is being read, waits, or is being decoded has a buffer.
+        let n_buffers = depth + (TASK_ROOM + 1) * self.config.workers + 1;
+        let defaults = ReaderConfig::default();
+        let config = ReaderConfig { kind, depth, buffer_bytes, n_buffers, ..defaults };
+        Ok(bothends_io::open_reader(&config)?)
+    }
+
+    /// The thread of a device, and the collector's line to it. One that is missing and may come
+    /// has a thread, too.
+    fn spawn_device(
+        &mut self,
+        number: usize,
+        (shared, commands): (&Shared, &Sender<Command>),
+        threads: &mut Threads,
+    ) -> Result<Line, RuntimeError> {
+        let device = &mut self.devices[number];
+        let (prong, depth) = (Prong::Back(device_idx(number)), device.presence.depth());
+        let meter = Arc::new(shared.times.meter(Ends::Back(number)));
+        let (mut producer, mut its) = (None, None);
+        if let Some(transport) = device.transport.take() {
+            let ends = (shared.bell.clone(), Arc::clone(&meter), shared.stop.clone());
+            let (ours, serving) = threaded(transport, depth, ends);
+            device.presence.counted_by(ours.counter());
+            producer = Some(Box::new(ours) as Box<dyn Producer>);
+            its = Some(serving);
+        }
+        let awaiting = device.reach.clone().map(|reach| Awaiting {
+            reach,
+            presence: device.presence.clone(),
+            begun: device.begun.take(),
+            line: place(prong),
+            commands: commands.clone(),
+            bell: shared.bell.clone(),
+            meter,
+            stop: shared.stop.clone(),
+        });
+        let spawned = |body| spawn(&shared.stop, "device", body);
+        let body: Option<DeviceBody> = match (awaiting, its) {
+            (Some(awaiting), its) => Some(Box::new(move || awaiting.run(its))),
+            (None, Some(its)) => {
+                let (presence, stop) = (device.presence.clone(), shared.stop.clone());
+                Some(Box::new(move || {
+                    let served = its.run();
+                    if let Some(why) = served.as_ref().err().filter(|_| !stop.is_set()) {
+                        presence.is_missing(why.clone());
+                    }
+                    served
+                }))
+            }
+            (None, None) => None,
+        };
+        threads.devices.push(body.map(spawned).transpose()?);
+        Ok(Line::new(prong, producer, depth).of(device.presence.clone()))
+    }
+}

@@ -1,0 +1,173 @@
+//! The engine: the threads that outlive an epoch, each with a name, one loop and this owner, which
+//! joins it.
+//!
+//! What a loop does is in its own file (`read/reader.rs`, `make/worker.rs`, `devices/thread.rs`,
+//! `collect/collector.rs`); how they end in `threads/shutdown.rs`; how they are put together in
+//! `runtime/assembly.rs`.
+
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bothends_csd::{DeviceStats, Transport};
+use crossbeam::channel::Sender;
+
+use crate::collect::bell::Bell;
+use crate::collect::collector::Command;
+use crate::collect::stall::WaitClock;
+use crate::devices::presence::Presence;
+use crate::devices::thread::Counter;
+use crate::error::RuntimeError;
+use crate::make::chores::Chores;
+use crate::make::worker::Kept;
+use crate::threads::home::Home;
+use crate::threads::make_way::make_way;
+use crate::threads::shutdown::{PATIENCE, Stop};
+use crate::threads::times::ThreadTimes;
+
+/// How long a device's thread may take to hand its transport back: it looks at the stop flag
+/// once in [`PATIENCE`], unless an answer keeps it.
+const RETURN_TIMEOUT: Duration = PATIENCE.saturating_mul(5);
+
+/// How long all devices together may take to say what they have counted.
+const STATS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A thread that hands something back; `None` when it panicked.
+pub(crate) type Lent<T> = JoinHandle<Option<T>>;
+
+/// What it runs.
+pub(crate) type DeviceBody =
+    Box<dyn FnOnce() -> Result<Box<dyn Transport>, String> + Send>;
+
+/// A device's thread; the inner error says why the device is lost.
+pub(crate) type DeviceThread = Lent<Result<Box<dyn Transport>, String>>;
+
+/// What every thread of an engine is given.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub(crate) bell: Bell,
+    pub(crate) stop: Stop,
+    pub(crate) times: ThreadTimes,
+    pub(crate) waits: Arc<WaitClock>,
+    pub(crate) chores: Chores,
+}
+
+impl Shared {
+    pub(crate) fn new(bell: Bell, n_devices: usize) -> Self {
+        Self {
+            bell,
+            stop: Stop::default(),
+            times: ThreadTimes::new(n_devices),
+            waits: Arc::default(),
+            chores: Chores::default(),
+        }
+    }
+}
+
+/// Starts a thread: it has a name, and its panic becomes an error of what `stop` ends instead of
+/// a hang.
+pub(crate) fn spawn<T: Send + 'static>(
+    stop: &Stop,
+    name: &'static str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<Lent<T>, RuntimeError> {
+    let stop = stop.clone();
+    std::thread::Builder::new()
+        .name(format!("be-{name}"))
+        .spawn(move || {
+            make_way();
+            let ended = catch_unwind(AssertUnwindSafe(body));
+            if ended.is_err() {
+                stop.died(name);
+            }
+            ended.ok()
+        })
+        .map_err(|source| RuntimeError::Spawning { thread: name, source })
+}
+
+/// The running threads.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) home: Home,
+    pub(crate) shared: Shared,
+    pub(crate) commands: Sender<Command>,
+    pub(crate) read_bytes: Arc<AtomicU64>,
+    pub(crate) devices: Vec<Presence>,
+    /// Some until they are joined.
+    pub(crate) threads: Option<Threads>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    pub(crate) front: Vec<Lent<()>>,
+    pub(crate) workers: Vec<Lent<Kept>>,
+    pub(crate) devices: Vec<Option<DeviceThread>>,
+    pub(crate) collector: Option<Lent<()>>,
+}
+
+impl Engine {
+    /// Bytes that its reader has read from storage.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a thread of it has panicked.
+    pub(crate) fn has_died(&self) -> bool {
+        self.shared.stop.is_set()
+    }
+
+    /// What each device has counted since it started, as it says; `None` of one that does not in
+    /// a second.
+    pub(crate) fn device_stats(&mut self) -> Vec<Option<DeviceStats>> {
+        for device in &self.devices {
+            device.counter(Counter::ask);
+        }
+        let by = Instant::now() + STATS_TIMEOUT;
+        let devices = self.devices.iter();
+        devices.map(|device| device.counter(|c| c.answer(by)).flatten()).collect()
+    }
+
+    /// Ends all threads. The ways to the devices that are well, in their order.
+    pub(crate) fn end(&mut self) -> Vec<Option<Box<dyn Transport>>> {
+        let Some(threads) = self.threads.take() else { return Vec::new() };
+        if !self.home.is_here() {
+            // A child process has the memory of these threads and not the threads.
+            let _ = ManuallyDrop::new(threads);
+            return Vec::new();
+        }
+        self.shared.stop.set();
+        self.shared.bell.ring();
+        // A panicked thread has been reported through `Stop`; what it held is gone.
+        let _ = threads.collector.map(JoinHandle::join);
+        for thread in threads.front {
+            let _ = thread.join();
+        }
+        for worker in threads.workers {
+            let _ = worker.join();
+        }
+        let devices = threads.devices.into_iter();
+        devices.map(|thread| thread.and_then(returned)).collect()
+    }
+}
+
+/// What a device's thread has to give, after [`RETURN_TIMEOUT`] at most; then it is in the middle
+/// of an answer that does not come, and ends by itself at the transport's own deadline.
+fn returned(thread: DeviceThread) -> Option<Box<dyn Transport>> {
+    let deadline = Instant::now() + RETURN_TIMEOUT;
+    while !thread.is_finished() {
+        if Instant::now() > deadline {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    thread.join().ok().flatten().and_then(Result::ok)
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,262 @@
+//! Where segments lie: in the user's cache directory, a folder for each data set, or beside
+//! the data where that is asked for. Nothing is written into a user's folder unasked.
+//!
+//! The cache directory is bounded: before a segment is begun, the data sets that were not
+//! written to for longest make room for it, and those whose data are no longer there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use bothends_dataset::side_index::{content, is_segment};
+use bothends_io::{Draft, read_regular};
+
+/// Where in [`user_cache`] the data sets' folders lie.
+const CACHE: &str = "index";
+
+/// Most bytes of all data sets together: seven times ImageNet (2.4 kB for each image).
+pub const CACHE_LIMIT_BYTES: u64 = 20 << 30;
+
+/// The file in a data set's folder that says whose it is.
+const OWNER: &str = "data-set";
+
+/// How long a data set may be away (a file system that is not mounted, say) before what is
+/// known of it is removed.
+const AWAY: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// The data that an index is of, and where it may be kept.
+#[derive(Debug, Clone)]
+pub struct Place<'a> {
+    /// The data's root, or their name.
+    pub data: &'a Path,
+    /// Whether that is a folder.
+    pub is_folder: bool,
+    /// What is done with segments beside the data.
+    pub beside: Beside,
+    /// The directory for all data sets' segments; `None` where there is none.
+    pub cache: Option<Cache>,
+}
+
+/// What is done with segments that lie beside the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// They are not looked at: whoever may write there could say what images look like.
+    Ignored,
+    /// They are read.
+    Read,
+    /// They are read, and new ones go there if they can.
+    Written,
+}
+
+/// A directory for the segments of many data sets, and most bytes of them together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cache {
+    /// The directory; made when something is kept in it.
+    pub root: PathBuf,
+    /// Most bytes of all data sets together.
+    pub limit_bytes: u64,
+}
+
+impl Cache {
+    /// `bothends/index` in the user's cache directory (XDG Base Directory Specification);
+    /// `None` for a user who has none.
+    #[must_use]
+    pub fn of_user() -> Option<Self> {
+        let root = user_cache()?.join(CACHE);
+        Some(Self { root, limit_bytes: CACHE_LIMIT_BYTES })
+    }
+}
+
+/// `bothends` in the user's cache directory (XDG Base Directory Specification): the folder for
+/// whatever is kept from run to run. `None` for a user who has none.
+#[must_use]
+pub fn user_cache() -> Option<PathBuf> {
+    let cache = match std::env::var_os("XDG_CACHE_HOME") {
+        Some(cache) => PathBuf::from(cache),
+        None => Path::new(&std::env::var_os("HOME")?).join(".cache"),
+    };
+    cache.is_absolute().then(|| cache.join("bothends"))
+}
+
+/// The folders of one data set's segments.
+#[derive(Debug, Default)]
+pub(crate) struct Folders {
+    /// The data set's own, and most bytes of those of all data sets.
+    cache: Option<(PathBuf, u64)>,
+    beside: Option<PathBuf>,
+    wants_beside: bool,
+    /// What the cache folder is for, as its owner file says.
+    owner: Vec<u8>,
+}
+
+impl Folders {
+    pub(crate) fn of(place: Place<'_>) -> Self {
+        let data = match place.is_folder {
+            true => place.data.canonicalize().ok(),
+            false => Some(place.data.to_owned()),
+        };
+        let owner = data.map(|data| data.as_os_str().as_encoded_bytes().to_vec());
+        let owner = owner.unwrap_or_default();
+        let name = format!("{:016x}", content(&owner));
+        let cache = place.cache.filter(|_| !owner.is_empty());
+        let is_read = place.is_folder && place.beside != Beside::Ignored;
+        Self {
+            cache: cache.map(|cache| (cache.root.join(name), cache.limit_bytes)),
+            beside: is_read.then(|| place.data.to_owned()),
+            wants_beside: place.beside == Beside::Written,
+            owner,
+        }
+    }
+
+    /// Where segments are looked for.
+    pub(crate) fn to_read(&self) -> impl Iterator<Item = &Path> {
+        let cache = self.cache.iter().map(|(folder, _)| folder);
+        self.beside.iter().chain(cache).map(PathBuf::as_path)
+    }
+
+    /// A new segment, where it can go: the first folder that may be written; and how many bytes
+    /// it may take.
+    pub(crate) fn begin(&self) -> Option<(Draft, u64)> {
+        let beside = self.beside.as_deref().filter(|_| self.wants_beside);
+        let beside = beside.and_then(|folder| Draft::new(folder).ok());
+        match beside {
+            Some(draft) => Some((draft, u64::MAX)),
+            None => self.begin_in_cache(),
+        }
+    }
+
+    fn begin_in_cache(&self) -> Option<(Draft, u64)> {
+        let (folder, limit_bytes) = self.cache.as_ref()?;
+        let root = folder.parent()?;
+        fs::create_dir_all(root).ok()?;
+        let room_bytes = make_room(root, folder, *limit_bytes);
+        let draft = Draft::new(folder).ok()?;
+        // Without it the folder is only never known to be stale.
+        let _ = fs::write(folder.join(OWNER), &self.owner);
+        Some((draft, room_bytes))
+    }
+
+    /// Where new segments go when they can, for people.
+    pub(crate) fn shown(&self) -> Option<&Path> {
+        let beside = self.beside.as_deref().filter(|_| self.wants_beside);
+        beside.or(self.cache.as_ref().map(|(folder, _)| folder.as_path()))
+    }
+
+    /// Most bytes of all data sets in the cache directory.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.cache.as_ref().map_or(CACHE_LIMIT_BYTES, |(_, limit_bytes)| *limit_bytes)
+    }
+}
+
+/// A data set's folder in the cache directory.
+struct Kept {
+    folder: PathBuf,
+    len_bytes: u64,
+    written: SystemTime,
+    is_stale: bool,
+}
+
+/// Removes other data sets' segments until those that stay take three quarters of the limit;
+/// how many bytes `own` may still get.
+fn make_room(root: &Path, own: &Path, limit_bytes: u64) -> u64 {
+    let mut kept: Vec<Kept> = fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| look(&entry.ok()?.path()))
+        .collect();
+    kept.sort_by_key(|kept| (!kept.is_stale, kept.written));
+    let mut total: u64 = kept.iter().map(|kept| kept.len_bytes).sum();
+    for kept in kept.iter().filter(|kept| kept.folder != own) {
+        if kept.is_stale || total > limit_bytes / 4 * 3 {
+            remove(&kept.folder);
+            total = total.saturating_sub(kept.len_bytes);
+        }
+    }
+    limit_bytes.saturating_sub(total)
+}
+
+fn look(folder: &Path) -> Option<Kept> {
+    let mut kept = Kept {
+        folder: folder.to_owned(),
+        len_bytes: 0,
+        written: SystemTime::UNIX_EPOCH,
+        is_stale: false,
+    };
+    for entry in fs::read_dir(folder).ok()?.flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(is_segment);
+        let Some(metadata) = entry.metadata().ok().filter(|_| is_ours) else { continue };
+        kept.len_bytes += metadata.len();
+        kept.written = kept.written.max(metadata.modified().unwrap_or(kept.written));
+    }
+    let age = SystemTime::now().duration_since(kept.written).unwrap_or_default();
+    kept.is_stale = age > AWAY && is_gone(folder);
+    Some(kept)
+}
+
+/// Whether the folder is of data that lay in a folder that is no more.
+fn is_gone(folder: &Path) -> bool {
+    let owner = read_regular(&folder.join(OWNER)).ok();
+    let owner = owner.and_then(|owner| String::from_utf8(owner).ok());
+    owner.is_some_and(|owner| {
+        Path::new(&owner).is_absolute() && !Path::new(&owner).exists()
+    })
+}
+
+/// Removes segments and the owner file: nothing that others may have put there, nor the folder
+/// if it holds such.
+fn remove(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_ours = name.to_str().is_some_and(|name| is_segment(name) || name == OWNER);
+        if is_ours {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    let _ = fs::remove_dir(folder);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bothends_dataset::side_index::{EXTENSION, PREFIX};
+
+    fn keep(root: &Path, name: &str, len: usize, age: Duration, owner: &str) -> PathBuf {
+        let folder = root.join(name);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(OWNER), owner).unwrap();
+        let segment = folder.join(format!("{PREFIX}1.{EXTENSION}"));
+        fs::write(&segment, vec![0; len]).unwrap();
+        let file = fs::File::options().write(true).open(&segment).unwrap();
+        file.set_modified(SystemTime::now() - age).unwrap();
+        folder
+    }
+
+    #[test]
+    fn the_cache_stays_within_its_limit_and_the_oldest_go_first() {
+        let root = tempfile::tempdir().unwrap();
+        let (root, hour) = (root.path(), Duration::from_secs(3600));
+        let old = keep(root, "a", 400, 9 * hour, "/");
+        let newer = keep(root, "b", 400, hour, "/");
+        let own = keep(root, "c", 100, 99 * hour, "/");
+        assert_eq!(make_room(root, &own, 1000), 500);
+        assert!(!old.exists() && newer.exists() && own.exists());
+        assert_eq!(make_room(root, &own, 1000), 500, "there is room now");
+        assert_eq!(make_room(root, &own, 50), 0);
+        assert!(own.exists(), "its own are not removed");
+    }
+
+    #[test]
+    fn data_that_are_long_gone_leave_nothing_and_foreign_files_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let gone = keep(root, "gone", 10, AWAY * 2, "/no/such/folder");
+        let away = keep(root, "away", 10, AWAY / 2, "/no/such/folder");
+        let there = keep(root, "there", 10, AWAY * 2, "/");
+        let named = keep(root, "named", 10, AWAY * 2, "not a path");
+        let mixed = keep(root, "mixed", 10, AWAY * 2, "/no/such/folder");
+        fs::write(mixed.join("mine.txt"), "x").unwrap();
+        make_room(root, &root.join("own"), 1 << 20);
+        assert!(!gone.exists() && away.exists() && there.exists() && named.exists());
+        assert_eq!(fs::read_dir(mixed).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,330 @@
+//! What earlier epochs left to know about the images: looked up by the workers, added to by
+//! them, and published at the end of an epoch.
+//!
+//! Segments are hidden files in the user's cache directory, or beside the data where that is
+//! asked for (`folder`). They are read when a run begins; what one process adds others
+//! see when they begin. Nothing here is needed for a right result: whatever goes wrong costs
+//! speed, and at most one line for the user. The form of a segment is
+//! `bothends_dataset::side_index`'s.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use bothends_dataset::Kind;
+use bothends_dataset::side_index::{
+    self as form, EXTENSION, HEADER_BYTES, Line, PREFIX, Unreadable, is_segment, stamp,
+};
+use bothends_io::{Draft, open_regular};
+use serde::Serialize;
+
+use crate::folder::{Folders, Place};
+
+/// Most segments that are read: a folder with more is in need of being deleted.
+const MAX_SEGMENTS: usize = 1024;
+
+/// Bytes of notes that are collected before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// What a note is found by: where its record lies, and how long and old its file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    key: u64,
+    stamp: u64,
+}
+
+impl Name {
+    /// Of the record with this key (`Table::index_key`), in a file of this length in bytes that
+    /// was last changed at this time, in nanoseconds since 1970.
+    #[must_use]
+    pub fn new(key: u64, (len, modified_ns): (u64, i128)) -> Self {
+        Self { key, stamp: stamp(len, modified_ns) }
+    }
+
+    /// Of a record that lies in no file: its bytes are compared anyway.
+    #[must_use]
+    pub fn without_file(key: u64) -> Self {
+        Self { key, stamp: 0 }
+    }
+}
+
+/// The side index of a data set.
+#[derive(Debug)]
+pub struct SideIndex {
+    folders: Folders,
+    /// The newest first.
+    segments: RwLock<Vec<Arc<Segment>>>,
+    growing: Mutex<Growing>,
+}
+
+/// A segment that has been read.
+#[derive(Debug)]
+struct Segment {
+    file: File,
+    lines: Vec<Line>,
+    len_bytes: u64,
+}
+
+/// Where the side index is kept, and how large it is.
+#[derive(Debug, Clone, Serialize)]
+pub struct SideIndexStats {
+    /// The folder that new segments go to.
+    pub folder: String,
+    /// Bytes of this data set's segments that are in use.
+    pub bytes: u64,
+    /// Most bytes that all data sets' segments in the cache directory take together.
+    pub limit_bytes: u64,
+}
+
+/// A segment being written.
+#[derive(Debug)]
+enum Growing {
+    /// Nothing is new yet.
+    Empty,
+    Draft(Box<Writing>),
+    /// It could not be written; nobody tries again.
+    Failed,
+}
+
+#[derive(Debug)]
+struct Writing {
+    draft: Draft,
+    lines: Vec<Line>,
+    /// Notes that are not in the file yet, and where they belong.
+    pending: Vec<u8>,
+    offset: u64,
+    /// Most bytes that it may have.
+    room_bytes: u64,
+}
+
+impl SideIndex {
+    /// Reads the segments beside the data and those in the cache directory.
+    #[must_use]
+    pub fn open(place: Place<'_>) -> Self {
+        let folders = Folders::of(place);
+        let segments = folders.to_read().flat_map(segments).collect();
+        Self {
+            folders,
+            segments: RwLock::new(segments),
+            growing: Mutex::new(Growing::Empty),
+        }
+    }
+
+    /// Puts the note of the record with these `bytes` into `note`; false when there is none
+    /// that holds.
+    pub fn look_up(&self, name: Name, bytes: &[u8], note: &mut Vec<u8>) -> bool {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        segments.iter().any(|segment| {
+            let line = form::find(&segment.lines, name.key);
+            let line = line.filter(|line| line.stamp == name.stamp);
+            line.is_some_and(|line| {
+                note.resize(line.len as usize, 0);
+                line.content == form::content(bytes)
+                    && segment.file.read_exact_at(note, line.offset).is_ok()
+                    && line.fits(note)
+            })
+        })
+    }
+
+    /// Keeps a note about the record with these `bytes`.
+    pub fn keep(&self, name: Name, bytes: &[u8], note: &[u8]) {
+        let content = form::content(bytes);
+        let mut growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*growing, Growing::Empty) {
+            let begun = self.folders.begin();
+            *growing = begun.map_or(Growing::Failed, |(draft, room_bytes)| {
+                let (lines, pending, offset) =
+                    (Vec::new(), Vec::new(), HEADER_BYTES as u64);
+                let writing = Writing { draft, lines, pending, offset, room_bytes };
+                Growing::Draft(Box::new(writing))
+            });
+        }
+        if let Growing::Draft(writing) = &mut *growing
+            && writing.push([name.key, name.stamp, content], note).is_err()
+        {
+            *growing = Growing::Failed;
+        }
+    }
+
+    /// Where it is kept, and how large it is now.
+    #[must_use]
+    pub fn stats(&self) -> SideIndexStats {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let folder = self.folders.shown().map(|folder| folder.display().to_string());
+        SideIndexStats {
+            folder: folder.unwrap_or_default(),
+            bytes: segments.iter().map(|segment| segment.len_bytes).sum(),
+            limit_bytes: self.folders.limit_bytes(),
+        }
+    }
+
+    /// Makes a segment of what is new, if anything is, for this process and others.
+    pub fn publish(&self) {
+        let mut growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *growing, Growing::Empty) {
+            Growing::Empty => {}
+            Growing::Failed => *growing = Growing::Failed,
+            Growing::Draft(writing) => match writing.publish() {
+                Some(segment) => {
+                    let segments = self.segments.write();
+                    let mut segments = segments.unwrap_or_else(PoisonError::into_inner);
+                    segments.insert(0, Arc::new(segment));
+                }
+                None => *growing = Growing::Failed,
+            },
+        }
+    }
+}
+
+/// What is new is not lost when a run ends in the middle of an epoch.
+impl Drop for SideIndex {
+    fn drop(&mut self) {
+        self.publish();
+    }
+}
+
+impl Writing {
+    fn push(&mut self, name: [u64; 3], note: &[u8]) -> Result<(), bothends_io::IoError> {
+        let offset = self.offset + self.pending.len() as u64;
+        let Some(line) = Line::new(name, offset, note) else { return Ok(()) };
+        // A full cache costs speed: what is in it stays of use.
+        let directory = (self.lines.len() + 1) * size_of::<Line>();
+        if offset + (note.len() + directory) as u64 > self.room_bytes {
+            return Ok(());
+        }
+        self.lines.push(line);
+        self.pending.extend_from_slice(note);
+        if self.pending.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), bothends_io::IoError> {
+        self.draft.write_at(&self.pending, self.offset)?;
+        self.offset += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn publish(mut self) -> Option<Segment> {
+        self.flush().ok()?;
+        let (directory, header) = form::seal(&mut self.lines, self.offset);
+        self.draft.write_at(&directory, self.offset).ok()?;
+        self.draft.write_at(&header, 0).ok()?;
+        let path = self.draft.publish(PREFIX, EXTENSION).ok()?;
+        let len_bytes = self.offset + directory.len() as u64;
+        Some(Segment { file: open_regular(&path).ok()?, lines: self.lines, len_bytes })
+    }
+}
+
+/// The segments in `folder`, the newest first. Names begin with the time they were made.
+fn segments(folder: &Path) -> Vec<Arc<Segment>> {
+    let mut listed = bothends_io::list(folder).unwrap_or_default();
+    listed.retain(|listed| {
+        matches!(listed.kind, Kind::File { .. }) && is_segment(&listed.name)
+    });
+    let newest = listed.iter().rev().take(MAX_SEGMENTS);
+    newest.filter_map(|l| read(&folder.join(&l.name)).ok().map(Arc::new)).collect()
+}
+
+fn read(path: &Path) -> io::Result<Segment> {
+    let unreadable = |error: Unreadable| io::Error::other(error);
+    let file = open_regular(path)?;
+    let mut header = [0; HEADER_BYTES];
+    file.read_exact_at(&mut header, 0)?;
+    let len = file.metadata()?.len();
+    let range = form::directory_range(&header, len).map_err(unreadable)?;
+    let n_bytes = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+    let mut directory = vec![0; n_bytes];
+    file.read_exact_at(&mut directory, range.start)?;
+    let lines = form::directory(&header, &directory).map_err(unreadable)?;
+    Ok(Segment { file, lines, len_bytes: len })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::folder::Beside;
+
+    fn beside(data: &Path) -> SideIndex {
+        let beside = Beside::Written;
+        SideIndex::open(Place { data, is_folder: true, beside, cache: None })
+    }
+
+    const NAME: Name = Name { key: 7, stamp: 8 };
+
+    fn known(index: &SideIndex, name: Name, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut note = Vec::new();
+        index.look_up(name, bytes, &mut note).then_some(note)
+    }
+
+    #[test]
+    fn what_one_run_learnt_the_next_knows() {
+        let root = tempfile::tempdir().unwrap();
+        let index = beside(root.path());
+        assert_eq!(known(&index, NAME, b"image"), None);
+        index.keep(NAME, b"image", b"note");
+        index.publish();
+        assert_eq!(known(&index, NAME, b"image").as_deref(), Some(&b"note"[..]));
+        let other = beside(root.path());
+        assert_eq!(known(&other, NAME, b"image").as_deref(), Some(&b"note"[..]));
+        assert_eq!(known(&other, NAME, b"imagf"), None, "other bytes");
+        assert_eq!(known(&other, Name { stamp: 9, ..NAME }, b"image"), None, "older");
+        assert_eq!(known(&other, Name { key: 9, ..NAME }, b"image"), None, "elsewhere");
+    }
+
+    #[test]
+    fn two_processes_add_to_one_index_and_the_newer_note_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let (a, b) = (beside(root.path()), beside(root.path()));
+        a.keep(NAME, b"image", b"old");
+        b.keep(Name { key: 1, ..NAME }, b"second", b"two");
+        drop(a);
+        b.keep(NAME, b"image", b"new");
+        drop(b);
+        let index = beside(root.path());
+        assert_eq!(known(&index, NAME, b"image").as_deref(), Some(&b"new"[..]));
+        assert!(known(&index, Name { key: 1, ..NAME }, b"second").is_some());
+    }
+
+    #[test]
+    fn a_broken_segment_costs_its_notes_only() {
+        let root = tempfile::tempdir().unwrap();
+        for (key, note) in [(1, "one"), (2, "two")] {
+            let index = beside(root.path());
+            index.keep(Name { key, ..NAME }, b"image", note.as_bytes());
+        }
+        let folder = root.path();
+        let paths: Vec<std::path::PathBuf> =
+            std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+        assert_eq!(paths.len(), 2);
+        let mut bytes = std::fs::read(&paths[0]).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&paths[0], bytes).unwrap();
+        std::fs::write(folder.join(format!("{PREFIX}0.{EXTENSION}")), "").unwrap();
+        let index = beside(root.path());
+        let found =
+            [1, 2].map(|key| known(&index, Name { key, ..NAME }, b"image").is_some());
+        assert_eq!(found.iter().filter(|&&found| found).count(), 1);
+    }
+
+    #[test]
+    fn where_nothing_may_be_written_nothing_is_lost_but_speed() {
+        let index = SideIndex {
+            folders: Folders::default(),
+            segments: RwLock::default(),
+            growing: Mutex::new(Growing::Empty),
+        };
+        index.keep(NAME, b"image", b"note");
+        index.publish();
+        assert_eq!(known(&index, NAME, b"image"), None);
+    }
+
+    #[test]
+    fn a_run_that_learns_nothing_leaves_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        drop(beside(root.path()));
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,107 @@
+//! Entries for texts that people and programs write: states, lists, presets, scenarios,
+//! options. Read `lib.rs` first.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bothends_core::resume::Resume;
+use bothends_dataset::conformance::{self, MemoryStorage};
+use bothends_energy::Profile;
+use bothends_firmware_sim::config::DeviceConfig;
+use bothends_runtime::{Loader, options};
+use bothends_simulate::Scenario;
+
+/// A state: what is read comes back from what it writes.
+pub fn state(bytes: &[u8]) {
+    let Ok(json) = std::str::from_utf8(bytes) else { return };
+    let Ok(state) = Resume::from_json(json) else { return };
+    let written = state.to_json();
+    let again = Resume::from_json(&written).expect("just written");
+    assert_eq!(again.to_json(), written);
+}
+
+/// A list of samples: what is accepted leads to files that are there, inside the root.
+pub fn list(bytes: &[u8]) {
+    let storage = MemoryStorage::new()
+        .with("sets/good.jpg", b"image")
+        .with("good.jpg", b"image")
+        .with("sets/list.jsonl", bytes);
+    if let Ok(found) = bothends_dataset::find(&storage, "sets/list.jsonl") {
+        conformance::check(&storage, &found);
+    }
+}
+
+/// A device's preset, a scenario and an energy profile, which are all JSON that people write:
+/// nothing panics, and what is accepted can be asked for what follows from it.
+pub fn preset(bytes: &[u8]) {
+    let Ok(json) = std::str::from_utf8(bytes) else { return };
+    if let Ok(mut device) = DeviceConfig::from_json("fuzzed", json) {
+        let n_units = device.n_units();
+        assert!(n_units.is_none_or(|n| n > 0));
+        device.set_n_units(2);
+    }
+    drop(Profile::from_json("fuzzed", json));
+    if let Ok(scenario) = Scenario::from_json("fuzzed", json) {
+        assert!(scenario.n_batches() > 0);
+        assert!(!scenario.seeds.is_empty());
+        let n_devices = scenario.n_devices();
+        assert!(n_devices < 1 << 20, "{n_devices} devices of a few bytes");
+    }
+}
+
+/// A program that calls a loader as it likes, through the doors that C and Python have: the
+/// bytes are options, a state, and calls with the numbers of consumers and epochs that they
+/// name. Nothing panics, and nothing takes longer than it may.
+pub fn loader(bytes: &[u8]) {
+    let mut parts = bytes.splitn(3, |byte| *byte == 0);
+    let [options_json, state, calls] = [(); 3].map(|()| parts.next().unwrap_or_default());
+    if let Ok(json) = std::str::from_utf8(options_json) {
+        drop(options(json));
+    }
+    let Ok(state) = std::str::from_utf8(state) else { return };
+    let Some(mut loader) = fixed_loader() else { return };
+    let mut deal = None;
+    for call in calls.chunks(2).take(8) {
+        let number = call.get(1).copied().unwrap_or_default();
+        let wild = [0, 1, 2, 3, 7, u32::MAX][usize::from(number % 6)];
+        match call[0] % 9 {
+            0 => {
+                if let Ok(begun) = loader.begin(wild) {
+                    deal = Some((begun, wild));
+                }
+            }
+            1 => loader.set_epoch(wild),
+            2 => drop(loader.load_state(state)),
+            3 => {
+                if let Ok(state) = loader.state() {
+                    loader.load_state(&state).expect("its own state");
+                }
+            }
+            4 => drop(loader.n_batches(wild)),
+            5 => drop(loader.set_rank(wild, u32::from(number))),
+            6 => drop(loader.sample(bothends_core::ids::SampleId(wild.into()))),
+            7 => {
+                // The doors refuse a consumer that is not there, as this one must be.
+                if let Some((deal, consumers)) = &deal {
+                    drop(deal.poll(wild % consumers, Duration::from_secs(20)));
+                }
+            }
+            _ => {
+                if let Some((deal, _)) = &deal {
+                    deal.cancel();
+                }
+            }
+        }
+    }
+}
+
+/// A loader over three small images; `None` where the system has no threads left.
+fn fixed_loader() -> Option<Loader> {
+    let data = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/stream");
+    let json = format!(
+        r#"{{"data": {:?}, "recipe": "imagenet-eval", "batch_size": 2, "limit": 3,
+            "workers": 1, "last": "pad", "side_index": "off", "memory": 33554432}}"#,
+        data.join("photos").display().to_string()
+    );
+    Loader::open(options(&json).expect("good options")).ok()
+}

@@ -1,0 +1,162 @@
+//! The waits of a run, by cause, are the consumer's idle time: in the result, in the metrics
+//! and on the page.
+
+#![allow(clippy::unwrap_used, reason = "these functions are all tests")]
+
+use anyhow::{Context, Result, ensure};
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::rng::Draws;
+use bothends_core::sample::SampleKey;
+use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_report::{
+    EpochRecord, FORMAT, Header, Metrics, Recording, ReportInput, html,
+};
+use bothends_runtime::{Ended, Machine, Observer, Progress, RunResult};
+use bothends_tests::{Setup, generated, programs};
+use serde_json::Value;
+
+/// Runs, each with settings drawn anew.
+const N_RUNS: u64 = 50;
+
+/// Most that the sums may differ from the idle time, as a part of it.
+const TOLERANCE: f64 = 0.01;
+
+/// What is shown of a run, by the parts that the command line shows it with.
+struct Shown {
+    metrics: Metrics,
+    epochs: Vec<EpochRecord>,
+}
+
+impl Observer for Shown {
+    fn phase(&mut self, _: &str) {}
+    fn note(&mut self, _: &str) {}
+
+    fn begin(&mut self, progress: Progress) {
+        self.metrics.begin(progress.epoch, progress.n_batches);
+    }
+
+    fn batch(&mut self, progress: Progress) {
+        self.metrics.counted(progress.counted);
+    }
+
+    fn end(&mut self, ended: Ended<'_>) {
+        self.metrics.counted(ended.counted);
+        let result = ended.result;
+        self.epochs.push(EpochRecord {
+            figures: Some(result.clone()),
+            ..EpochRecord::new(result.epoch, &result.strategy, result.batches)
+        });
+    }
+}
+
+#[test]
+fn the_waits_of_fifty_runs_add_up_to_the_consumers_idle_time() -> Result<()> {
+    programs::program("firmware-sim")?;
+    let data = generated()?;
+    for run in 0..N_RUNS {
+        let setup = drawn(run, &data)?;
+        let mut shown = Shown { metrics: Metrics::new("test"), epochs: Vec::new() };
+        let result = setup.watched(&mut shown)?;
+        let idle: f64 = result.epochs.iter().map(|e| e.accelerator.idle_s).sum();
+        ensure!(idle > 0.0, "run {run} was never idle");
+        for epoch in &result.epochs {
+            // What the loader counts twice, the consumer would be short of.
+            let own = epoch.accelerator.stall_by.consumer;
+            ensure!(own >= 0.0, "run {run}: the waits are {own} s too long: {setup:?}");
+        }
+        let sums = [
+            ("JSON", in_json(&result)?),
+            ("metrics", in_metrics(&shown.metrics.text())?),
+            ("page", on_page(shown.epochs, &result)?),
+        ];
+        for (place, sum) in sums {
+            let error = (sum - idle).abs() / idle;
+            ensure!(
+                error < TOLERANCE,
+                "run {run}, {place}: {sum} s of waits and {idle} s idle: {setup:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The settings of a run.
+fn drawn(run: u64, data: &std::path::Path) -> Result<Setup> {
+    let key = SampleKey { seed: 20, epoch: EpochIdx(0), sample: SampleId(run) };
+    let mut draws = Draws::new(key, 0);
+    let mut one_of = |n: u32| draws.below(n) as usize;
+    let devices = [None, Some("loopback"), Some("sim:ideal,rate=60")][one_of(3)];
+    let strategies = match devices {
+        None => ["ordered", "relaxed", "cpu"],
+        Some(_) => ["ordered", "relaxed", "wrr"],
+    };
+    let dtype = [Dtype::U8, Dtype::F32][one_of(2)];
+    Ok(Setup {
+        devices: devices.map(str::to_owned).into_iter().collect(),
+        strategy: strategies[one_of(3)],
+        output: Output { dtype, layout: Layout::Nchw },
+        accelerator: ["host", "sim:150", "sim:5000"][one_of(3)].parse()?,
+        batch_size: [3, 8, 16][one_of(3)],
+        workers: [1, 2][one_of(2)],
+        epochs: [1, 2][one_of(2)],
+        audit_percent: [0, 50][one_of(2)],
+        seed: run,
+        ..Setup::new(data)
+    })
+}
+
+fn in_json(result: &RunResult) -> Result<f64> {
+    let json = serde_json::to_value(result)?;
+    let epochs = json["epochs"].as_array().context("epochs")?;
+    Ok(epochs.iter().map(|epoch| sum(&epoch["accelerator"]["stall_by"])).sum())
+}
+
+fn in_metrics(text: &str) -> Result<f64> {
+    let lines = text.lines().filter(|l| l.starts_with("bothends_stall_seconds_total{"));
+    let value =
+        |line: &str| Ok(line.split(' ').nth(1).context("a value")?.parse::<f64>()?);
+    lines.map(value).sum()
+}
+
+/// What the page's data say; its bars are drawn of them, and the figures beside the bars are
+/// the same, rounded.
+fn on_page(epochs: Vec<EpochRecord>, result: &RunResult) -> Result<f64> {
+    let header = Header {
+        format: FORMAT,
+        version: result.version.clone(),
+        title: "waits".to_owned(),
+        note: String::new(),
+        generated_images: true,
+        machine: Machine::read().summary(),
+        command: String::new(),
+        date: String::new(),
+        config: result.config.clone().into_iter().collect(),
+    };
+    let recording = Recording { header, epochs, run: None, cut_line: None };
+    let page = html(&ReportInput::from(&recording));
+    let data = page.split("id=\"data\">").nth(1).context("the page's data")?;
+    let data = data.split("</script>").next().context("the data's end")?;
+    let data: Value = serde_json::from_str(data.trim())?;
+    let runs = data["runs"].as_array().context("runs")?;
+    let bars = page.split("data-plot=\"stall\"").nth(1).context("the bars")?;
+    let bars = bars.split("class=\"legend\"").next().context("the bars' end")?;
+    let figures = bars.split("class=\"figure\">").skip(1);
+    let figures: Vec<&str> =
+        figures.filter_map(|text| text.split(" s of").next()).collect();
+    ensure!(figures.len() == runs.len(), "{figures:?}");
+    for (run, figure) in runs.iter().zip(figures) {
+        let (drawn, whole): (f64, f64) = (figure.parse()?, sum(&run["stall"]));
+        ensure!((drawn - whole).abs() <= 0.02 * whole + 0.051, "{drawn} of {whole}");
+    }
+    Ok(runs.iter().map(|run| sum(&run["stall"])).sum())
+}
+
+/// All numbers of an object.
+fn sum(object: &Value) -> f64 {
+    object
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, number)| number.as_f64())
+        .sum()
+}
