@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use bothends_accel::Usage;
 use bothends_core::ids::{EpochIdx, Prong};
-use bothends_core::one_line;
 use bothends_core::resume::check_order;
 use bothends_figures::{
     AcceleratorResult, Alone, BackResult, Bytes, Counted, Cpu, EpochResult, FrontResult,
@@ -17,7 +16,7 @@ use bothends_figures::{
 
 use crate::collect::log::EventLog;
 use crate::config::drive::DriveConfig;
-use crate::error::RuntimeError;
+use crate::error::{RuntimeError, one_line_with};
 use crate::handover::batch::Batch;
 use crate::handover::consumer::{Consumer, Timed};
 use crate::handover::deal::Deal;
@@ -51,7 +50,8 @@ pub fn drive(
     let meters = Meters::open(&how.energy)?;
     let alone = prepare(loader.runtime_mut(), how, observer)?;
     // Strategies that are compared need not have one.
-    let note = loader.runtime().horizon_note().filter(|_| how.compare.is_empty());
+    let note = loader.runtime().horizon_note(observer.names());
+    let note = note.filter(|_| how.compare.is_empty());
     if let Some(note) = note {
         observer.note(&note);
     }
@@ -269,7 +269,8 @@ impl Run<'_> {
         let saved = state.and_then(|state| checkpoint::save(path, &state));
         let error = saved.err();
         if let Some(error) = error.as_ref().filter(|_| !next.has_failed) {
-            observer.note(&format!("{}; the run goes on", one_line(error)));
+            let line = one_line_with(error, observer.names());
+            observer.note(&format!("{line}; the run goes on"));
         }
         error.is_some()
     }
