@@ -75,5 +75,5 @@ pub use bothends_figures::{
     EpochResult, FrontResult, Memory, Moment, RunResult, Seen, Skipped, Stall,
     UsageSample, What,
 };
-pub use bothends_io::{ReaderKind, write_beside};
+pub use bothends_io::{ReaderKind, replace};
 pub use bothends_side_index::SideIndexStats;
