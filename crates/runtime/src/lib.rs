@@ -72,7 +72,7 @@ pub use threads::{process, shutdown};
 pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_figures::{
     AcceleratorResult, Alone, BackResult, Bytes, Counted, Cpu, Energy, EnergyDomain,
-    EpochResult, FrontResult, Memory, Moment, RunResult, Seen, Skipped, Stall,
+    EpochResult, FrontResult, Memory, Moment, RunResult, Seen, Settings, Skipped, Stall,
     UsageSample, What,
 };
 pub use bothends_io::{ReaderKind, replace};
