@@ -48,6 +48,7 @@ pub use config::share::{Ranks, Share};
 pub use devices::spec::{DeviceSpec, SimRate, SimSpec, Via};
 pub use error::{ErrorKind, RuntimeError, one_line_with};
 pub use handover::batch::{Batch, Mixed, Row, soft_labels};
+pub use handover::conformance;
 pub use handover::consumer::Consumer;
 pub use handover::deal::Deal;
 pub use handover::epoch::{Epoch, Polled};
