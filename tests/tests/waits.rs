@@ -1,5 +1,9 @@
 //! The waits of a run, by cause, are the consumer's idle time: in the result, in the metrics
 //! and on the page.
+//!
+//! The loader books waits on a clock of its own, the loop round the steps times the consumer's work
+//! between them, and the idle time is measured apart from both: a wait that nobody books is missing
+//! from the sum, and one that is booked twice is too much in it.
 
 #![allow(clippy::unwrap_used, reason = "these functions are all tests")]
 
@@ -11,15 +15,21 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_report::{
     EpochRecord, FORMAT, Header, Metrics, Recording, ReportInput, html,
 };
-use bothends_runtime::{Ended, Machine, Observer, Progress, RunResult};
+use bothends_runtime::{Ended, Machine, Observer, Progress, RunResult, Stall};
 use bothends_tests::{Setup, generated, programs};
 use serde_json::Value;
 
 /// Runs, each with settings drawn anew.
 const N_RUNS: u64 = 50;
 
-/// Most that the sums may differ from the idle time, as a part of it.
+/// Most that may be missing from the waits of all runs, as a part of their idle time.
 const TOLERANCE: f64 = 0.01;
+
+/// As much of one run: on a busy machine a thread may be put aside between two readings of a clock.
+const TOLERANCE_OF_ONE: f64 = 0.1;
+
+/// What sums of numbers that were written down and read again may differ by, in seconds.
+const ROUNDING_S: f64 = 1e-6;
 
 /// What is shown of a run, by the parts that the command line shows it with.
 struct Shown {
@@ -53,6 +63,7 @@ impl Observer for Shown {
 fn the_waits_of_fifty_runs_add_up_to_the_consumers_idle_time() -> Result<()> {
     programs::program("firmware-sim")?;
     let data = generated()?;
+    let (mut idle_of_all, mut booked_of_all) = (0.0, Stall::default());
     for run in 0..N_RUNS {
         let setup = drawn(run, &data)?;
         let mut shown = Shown { metrics: Metrics::new("test"), epochs: Vec::new() };
@@ -60,22 +71,31 @@ fn the_waits_of_fifty_runs_add_up_to_the_consumers_idle_time() -> Result<()> {
         let idle: f64 = result.epochs.iter().map(|e| e.accelerator.idle_s).sum();
         ensure!(idle > 0.0, "run {run} was never idle");
         for epoch in &result.epochs {
-            // What the loader counts twice, the consumer would be short of.
-            let own = epoch.accelerator.stall_by.consumer;
-            ensure!(own >= 0.0, "run {run}: the waits are {own} s too long: {setup:?}");
+            booked_of_all += epoch.accelerator.stall_by;
         }
+        idle_of_all += idle;
         let sums = [
             ("JSON", in_json(&result)?),
             ("metrics", in_metrics(&shown.metrics.text())?),
             ("page", on_page(shown.epochs, &result)?),
         ];
         for (place, sum) in sums {
-            let error = (sum - idle).abs() / idle;
+            let missing = idle - sum;
             ensure!(
-                error < TOLERANCE,
+                missing >= -ROUNDING_S && missing < TOLERANCE_OF_ONE * idle,
                 "run {run}, {place}: {sum} s of waits and {idle} s idle: {setup:?}"
             );
         }
+    }
+    let missing = idle_of_all - booked_of_all.total();
+    ensure!(
+        missing < TOLERANCE * idle_of_all,
+        "{missing} s of {idle_of_all} s idle are on no account: {booked_of_all:?}"
+    );
+    for (cause, seconds) in booked_of_all.by_cause() {
+        // Whether a strategy ever holds up the next batch is a matter of luck.
+        let is_luck = cause == "order";
+        ensure!(is_luck || seconds > 0.0, "nothing was booked as `{cause}` in all runs");
     }
     Ok(())
 }
@@ -130,7 +150,7 @@ fn on_page(epochs: Vec<EpochRecord>, result: &RunResult) -> Result<f64> {
         machine: Machine::read().summary(),
         command: String::new(),
         date: String::new(),
-        config: result.config.clone().into_iter().collect(),
+        config: result.config.clone(),
     };
     let recording = Recording { header, epochs, run: None, cut_line: None };
     let page = html(&ReportInput::from(&recording));
