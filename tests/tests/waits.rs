@@ -22,11 +22,12 @@ use serde_json::Value;
 /// Runs, each with settings drawn anew.
 const N_RUNS: u64 = 50;
 
-/// Most that may be missing from the waits of all runs, as a part of their idle time.
+/// Most that may be missing from the sums, as a part of the idle time.
 const TOLERANCE: f64 = 0.01;
 
-/// As much of one run: on a busy machine a thread may be put aside between two readings of a clock.
-const TOLERANCE_OF_ONE: f64 = 0.1;
+/// On a busy machine a thread may be put aside between two readings of a clock, and that time is
+/// nobody's; a wait that is not booked is missing from every attempt.
+const N_ATTEMPTS: u32 = 10;
 
 /// What sums of numbers that were written down and read again may differ by, in seconds.
 const ROUNDING_S: f64 = 1e-6;
@@ -63,41 +64,52 @@ impl Observer for Shown {
 fn the_waits_of_fifty_runs_add_up_to_the_consumers_idle_time() -> Result<()> {
     programs::program("firmware-sim")?;
     let data = generated()?;
-    let (mut idle_of_all, mut booked_of_all) = (0.0, Stall::default());
+    let mut booked_of_all = Stall::default();
     for run in 0..N_RUNS {
         let setup = drawn(run, &data)?;
-        let mut shown = Shown { metrics: Metrics::new("test"), epochs: Vec::new() };
-        let result = setup.watched(&mut shown)?;
-        let idle: f64 = result.epochs.iter().map(|e| e.accelerator.idle_s).sum();
-        ensure!(idle > 0.0, "run {run} was never idle");
-        for epoch in &result.epochs {
-            booked_of_all += epoch.accelerator.stall_by;
+        let mut missing = f64::INFINITY;
+        for _ in 0..N_ATTEMPTS {
+            let found = missing_of(&setup, &mut booked_of_all);
+            missing =
+                missing.min(found.with_context(|| format!("run {run}: {setup:?}"))?);
+            if missing < TOLERANCE {
+                break;
+            }
         }
-        idle_of_all += idle;
-        let sums = [
-            ("JSON", in_json(&result)?),
-            ("metrics", in_metrics(&shown.metrics.text())?),
-            ("page", on_page(shown.epochs, &result)?),
-        ];
-        for (place, sum) in sums {
-            let missing = idle - sum;
-            ensure!(
-                missing >= -ROUNDING_S && missing < TOLERANCE_OF_ONE * idle,
-                "run {run}, {place}: {sum} s of waits and {idle} s idle: {setup:?}"
-            );
-        }
+        ensure!(
+            missing < TOLERANCE,
+            "run {run}: {missing} of the idle time is on no account: {setup:?}"
+        );
     }
-    let missing = idle_of_all - booked_of_all.total();
-    ensure!(
-        missing < TOLERANCE * idle_of_all,
-        "{missing} s of {idle_of_all} s idle are on no account: {booked_of_all:?}"
-    );
     for (cause, seconds) in booked_of_all.by_cause() {
         // Whether a strategy ever holds up the next batch is a matter of luck.
         let is_luck = cause == "order";
         ensure!(is_luck || seconds > 0.0, "nothing was booked as `{cause}` in all runs");
     }
     Ok(())
+}
+
+/// Makes a run, adds its waits to those of all, and says what part of its idle time is missing from
+/// them, wherever they are shown.
+fn missing_of(setup: &Setup, booked_of_all: &mut Stall) -> Result<f64> {
+    let mut shown = Shown { metrics: Metrics::new("test"), epochs: Vec::new() };
+    let result = setup.watched(&mut shown)?;
+    let idle: f64 = result.epochs.iter().map(|e| e.accelerator.idle_s).sum();
+    ensure!(idle > 0.0, "it was never idle");
+    for epoch in &result.epochs {
+        *booked_of_all += epoch.accelerator.stall_by;
+    }
+    let sums = [
+        ("JSON", in_json(&result)?),
+        ("metrics", in_metrics(&shown.metrics.text())?),
+        ("page", on_page(shown.epochs, &result)?),
+    ];
+    let mut most = 0.0_f64;
+    for (place, sum) in sums {
+        ensure!(sum <= idle + ROUNDING_S, "{place}: {sum} s of waits and {idle} s idle");
+        most = most.max((idle - sum) / idle);
+    }
+    Ok(most)
 }
 
 /// The settings of a run.
