@@ -5,9 +5,10 @@
 //! says how faults are written.
 //!
 //! `P%` of die, stall and throttle is a part of the device's jobs: jobs are counted from its
-//! start, across sessions, against the batches that are expected of it in an epoch
-//! ([`FaultConfig::expected_batches`]) or, when that is not known, against the batches of one
-//! pass over the session's data set. 0 % strikes at the first job. Energy is the device's own:
+//! start, across sessions, against the batches that are expected of it in an epoch. A host says
+//! nothing of that, so these are half the batches of one pass over the session's data set: the
+//! share of a device that is as fast as its host. Whoever knows better says so
+//! ([`FaultConfig::expected_batches`]). 0 % strikes at the first job. Energy is the device's own:
 //! faults do not change it.
 
 mod spec;
@@ -34,7 +35,7 @@ const LATE_FACTOR: f64 = 5.0;
 pub struct FaultConfig {
     /// In any order; the same kind may stand there more than once.
     pub faults: Vec<Fault>,
-    /// Batches that this device is expected to make in an epoch.
+    /// Batches that this device is expected to make in an epoch, where that is known.
     pub expected_batches: Option<u64>,
     /// Seed of the faults that strike by chance.
     pub seed: u64,
@@ -219,7 +220,7 @@ impl<S: Serve> Serve for Faulty<S> {
     fn open(&mut self, session: Session) -> Result<(), String> {
         self.forget();
         if self.config.expected_batches.is_none() {
-            self.n_expected = epoch_batches(&session).unwrap_or(0);
+            self.n_expected = epoch_batches(&session).unwrap_or(0) / 2;
         }
         self.inner.open(session)
     }

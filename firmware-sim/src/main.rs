@@ -43,8 +43,8 @@ struct Args {
     /// corrupt@P%, duplicate@P%, late@P% or refuse; may be repeated
     #[arg(long = "fault", value_name = "SPEC")]
     faults: Vec<Fault>,
-    /// Batches expected of the device in an epoch: what P% is a part of [default: the whole
-    /// epoch's]
+    /// Batches expected of the device in an epoch: what P% is a part of [default: half of those
+    /// that the data set has]
     #[arg(long, value_name = "N")]
     fault_batches: Option<u64>,
     /// Seed of the faults that strike by chance

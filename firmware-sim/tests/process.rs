@@ -239,9 +239,9 @@ fn a_device_that_dies_is_a_lost_link() {
 }
 
 #[test]
-fn without_a_count_a_part_is_one_of_the_whole_data_set() {
+fn without_a_count_a_part_is_one_of_half_the_data_set() {
     let site = Site::new();
-    // 5 samples in batches of up to 12 are one batch, and half of it begins with the first.
+    // 5 samples in batches of up to 12 are one batch; any part of half of it begins with the first.
     let mut sim = site.start("unix", &["--preset", "ideal", "--fault", "die@50%"]);
     let mut device = sim.open(&site.exercise);
     device.submit(site.exercise.job(0, &[0]), slot(&site.exercise)).unwrap();

@@ -246,8 +246,8 @@ fn a_device_that_was_silent_for_a_while_works_again() -> Result<()> {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     program("firmware-sim")?;
     let data = generated()?;
-    // At its fifth job; the epoch is several times as long.
-    let devices = vec!["sim:ideal,rate=1000,fault=stall@3%:1".to_owned()];
+    // At half of what it makes of the data once; the epoch is many times as long.
+    let devices = vec!["sim:ideal,rate=1000,fault=stall@50%:1".to_owned()];
     let (batch_size, repeat) = (BATCH_SIZE, 40);
     let setup = Setup { devices, batch_size, repeat, ..Setup::new(&data) };
     let epoch = setup.run()?;

@@ -11,7 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use bothends_runtime::{Batch, Consumer, Loader, Polled, RuntimeError, Step};
+use bothends_runtime::{
+    Batch, Consumer, Loader, Polled, RuntimeError, Step, conformance,
+};
 use bothends_tests::loading::{
     DEADLINE, N, N_BATCHES, Taken, ensure_permutation, ids, is_superseded, next, open,
     open_at, rest, rows, take, whole,
@@ -52,6 +54,35 @@ fn a_consumer_is_fed_the_epoch_that_a_loop_would_pull() -> Result<()> {
     let mut kept = Kept { taken: Vec::new(), most: usize::MAX };
     loader.feed(&mut kept)?;
     ensure_permutation(ids(&kept.taken))
+}
+
+/// A consumer as a user writes it: takes a copy of the bytes, and as long as that takes.
+#[derive(Debug, Default)]
+struct Copies {
+    bytes: Vec<u8>,
+    idle_since: Option<Instant>,
+}
+
+impl Consumer for Copies {
+    fn take(&mut self, batch: Batch) -> Result<Step, RuntimeError> {
+        let ready = batch.ready;
+        let idle_since = self.idle_since.unwrap_or(ready);
+        let begun = Instant::now();
+        if batch.n_valid() > 0 {
+            self.bytes.extend_from_slice(batch.bytes());
+        }
+        drop(batch);
+        let ended = if self.bytes.is_empty() { begun } else { Instant::now() };
+        self.idle_since = Some(ended);
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap();
+        let stall_ns = ns(ready.saturating_duration_since(idle_since));
+        Ok(Step { stall_ns, busy_ns: ns(ended - begun) })
+    }
+}
+
+#[test]
+fn a_consumer_of_the_callers_keeps_the_contract() {
+    conformance::all(&|| Box::new(Copies::default()));
 }
 
 // ---- 1. begin ----------------------------------------------------------------------------

@@ -1,5 +1,9 @@
 //! The waits of a run, by cause, are the consumer's idle time: in the result, in the metrics
 //! and on the page.
+//!
+//! The loader books waits on a clock of its own, the loop round the steps times the consumer's work
+//! between them, and the idle time is measured apart from both: a wait that nobody books is missing
+//! from the sum, and one that is booked twice is too much in it.
 
 #![allow(clippy::unwrap_used, reason = "these functions are all tests")]
 
@@ -11,15 +15,22 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_report::{
     EpochRecord, FORMAT, Header, Metrics, Recording, ReportInput, html,
 };
-use bothends_runtime::{Ended, Machine, Observer, Progress, RunResult};
+use bothends_runtime::{Ended, Machine, Observer, Progress, RunResult, Stall};
 use bothends_tests::{Setup, generated, programs};
 use serde_json::Value;
 
 /// Runs, each with settings drawn anew.
 const N_RUNS: u64 = 50;
 
-/// Most that the sums may differ from the idle time, as a part of it.
+/// Most that may be missing from the sums, as a part of the idle time.
 const TOLERANCE: f64 = 0.01;
+
+/// On a busy machine a thread may be put aside between two readings of a clock, and that time is
+/// nobody's; a wait that is not booked is missing from every attempt.
+const N_ATTEMPTS: u32 = 10;
+
+/// What sums of numbers that were written down and read again may differ by, in seconds.
+const ROUNDING_S: f64 = 1e-6;
 
 /// What is shown of a run, by the parts that the command line shows it with.
 struct Shown {
@@ -53,31 +64,52 @@ impl Observer for Shown {
 fn the_waits_of_fifty_runs_add_up_to_the_consumers_idle_time() -> Result<()> {
     programs::program("firmware-sim")?;
     let data = generated()?;
+    let mut booked_of_all = Stall::default();
     for run in 0..N_RUNS {
         let setup = drawn(run, &data)?;
-        let mut shown = Shown { metrics: Metrics::new("test"), epochs: Vec::new() };
-        let result = setup.watched(&mut shown)?;
-        let idle: f64 = result.epochs.iter().map(|e| e.accelerator.idle_s).sum();
-        ensure!(idle > 0.0, "run {run} was never idle");
-        for epoch in &result.epochs {
-            // What the loader counts twice, the consumer would be short of.
-            let own = epoch.accelerator.stall_by.consumer;
-            ensure!(own >= 0.0, "run {run}: the waits are {own} s too long: {setup:?}");
+        let mut missing = f64::INFINITY;
+        for _ in 0..N_ATTEMPTS {
+            let found = missing_of(&setup, &mut booked_of_all);
+            missing =
+                missing.min(found.with_context(|| format!("run {run}: {setup:?}"))?);
+            if missing < TOLERANCE {
+                break;
+            }
         }
-        let sums = [
-            ("JSON", in_json(&result)?),
-            ("metrics", in_metrics(&shown.metrics.text())?),
-            ("page", on_page(shown.epochs, &result)?),
-        ];
-        for (place, sum) in sums {
-            let error = (sum - idle).abs() / idle;
-            ensure!(
-                error < TOLERANCE,
-                "run {run}, {place}: {sum} s of waits and {idle} s idle: {setup:?}"
-            );
-        }
+        ensure!(
+            missing < TOLERANCE,
+            "run {run}: {missing} of the idle time is on no account: {setup:?}"
+        );
+    }
+    for (cause, seconds) in booked_of_all.by_cause() {
+        // Whether a strategy ever holds up the next batch is a matter of luck.
+        let is_luck = cause == "order";
+        ensure!(is_luck || seconds > 0.0, "nothing was booked as `{cause}` in all runs");
     }
     Ok(())
+}
+
+/// Makes a run, adds its waits to those of all, and says what part of its idle time is missing from
+/// them, wherever they are shown.
+fn missing_of(setup: &Setup, booked_of_all: &mut Stall) -> Result<f64> {
+    let mut shown = Shown { metrics: Metrics::new("test"), epochs: Vec::new() };
+    let result = setup.watched(&mut shown)?;
+    let idle: f64 = result.epochs.iter().map(|e| e.accelerator.idle_s).sum();
+    ensure!(idle > 0.0, "it was never idle");
+    for epoch in &result.epochs {
+        *booked_of_all += epoch.accelerator.stall_by;
+    }
+    let sums = [
+        ("JSON", in_json(&result)?),
+        ("metrics", in_metrics(&shown.metrics.text())?),
+        ("page", on_page(shown.epochs, &result)?),
+    ];
+    let mut most = 0.0_f64;
+    for (place, sum) in sums {
+        ensure!(sum <= idle + ROUNDING_S, "{place}: {sum} s of waits and {idle} s idle");
+        most = most.max((idle - sum) / idle);
+    }
+    Ok(most)
 }
 
 /// The settings of a run.
@@ -130,7 +162,7 @@ fn on_page(epochs: Vec<EpochRecord>, result: &RunResult) -> Result<f64> {
         machine: Machine::read().summary(),
         command: String::new(),
         date: String::new(),
-        config: result.config.clone().into_iter().collect(),
+        config: result.config.clone(),
     };
     let recording = Recording { header, epochs, run: None, cut_line: None };
     let page = html(&ReportInput::from(&recording));

@@ -14,6 +14,7 @@ mod work;
 
 use std::time::Duration;
 
+use bothends_core::columns;
 use bothends_ops::kernels::Level;
 use serde::Serialize;
 
@@ -21,7 +22,7 @@ use self::cases::Case;
 use self::peers::Peers;
 pub use self::peers::{Peer, PeersCommand};
 use self::work::{Images, Timed, measure};
-use crate::table::{aligned, cell};
+use crate::table::cell;
 use crate::timing::median;
 use crate::{BenchError, Tell};
 
@@ -252,7 +253,7 @@ impl AloneResult {
             }
         }
         text.push('\n');
-        text += &aligned(&lines, 2);
+        text += &columns(&lines, 2);
         text.push('\n');
         text += &match self.peers {
             Some(_) => format!(

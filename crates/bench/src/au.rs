@@ -9,10 +9,11 @@
 //! [`highest`] is the rule; `scripts/peers/sustained.py` has the same for other loaders, and
 //! a test (`tests/peers_rule.rs`) plays both over the same curves.
 
+use bothends_core::columns;
 use bothends_figures::Seen;
 use serde::Serialize;
 
-use crate::table::{aligned, cell};
+use crate::table::cell;
 
 /// The utilisation that counts as busy.
 pub const WANTED: f64 = 0.9;
@@ -213,7 +214,7 @@ impl AuResult {
             "takes images/s",
             "utilisation",
             "gets images/s",
-            "p99 wait ms",
+            "p99 stall ms",
             "CPU ms/image",
             "of devices",
             "peak PSS MB",
@@ -227,7 +228,7 @@ impl AuResult {
             let rate = self.sustained.rate_images_per_s;
             lines.push(line("the highest that passes", rate, seen));
         }
-        format!("{}\n{}\n", aligned(&lines, 1), self.verdict())
+        format!("{}\n{}\n", columns(&lines, 1), self.verdict())
     }
 
     fn verdict(&self) -> String {

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use bothends_core::columns;
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::permutation::Permutation;
 use bothends_io::{
@@ -15,7 +16,7 @@ use bothends_io::{
 use serde::Serialize;
 
 use crate::records::DataSet;
-use crate::table::{aligned, cell};
+use crate::table::cell;
 use crate::timing::{median, process_cpu_ns};
 use crate::{BenchError, Tell};
 
@@ -237,7 +238,7 @@ impl IoResult {
                 cell(variant.cpu_us_per_record, 1),
             ]
         }));
-        text += &aligned(&lines, 2);
+        text += &columns(&lines, 2);
         text += "\nwarm: from the page cache; direct: past it. Files are opened on the way.\n";
         for note in &self.notes {
             text += &format!("note: {note}\n");

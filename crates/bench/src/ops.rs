@@ -11,6 +11,7 @@ mod stages;
 
 use std::path::PathBuf;
 
+use bothends_core::columns;
 use bothends_core::ids::EpochIdx;
 use bothends_core::recipe::{Decision, Numerics, Recipe, Size};
 use bothends_ops::Pipeline;
@@ -20,7 +21,7 @@ use serde::Serialize;
 use self::contender::{Contender, learn, mean_value};
 use self::rates::Turns;
 use crate::records::{DataSet, Records};
-use crate::table::{aligned, cell, word};
+use crate::table::{cell, word};
 use crate::{BenchError, Tell};
 
 pub use self::contender::Form;
@@ -223,7 +224,7 @@ impl OpsResult {
         );
         let mut lines = vec![self.headings()];
         lines.extend(self.variants.iter().map(VariantResult::cells));
-        text += &aligned(&lines, 3);
+        text += &columns(&lines, 3);
         text.push('\n');
         if let Some(SampleTime { best_us, median_us }) = self.read {
             text += &format!(

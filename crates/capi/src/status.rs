@@ -170,7 +170,7 @@ pub extern "C" fn be_abi_version() -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use bothends_core::resume::Resume;
+    use bothends_core::resume::{Compared, Resume, ResumeError};
 
     use super::*;
 
@@ -194,9 +194,18 @@ mod tests {
         assert_eq!(last(), "cannot resume: the state is of another run");
         let unread = Resume::from_json("{").err().unwrap();
         answer(|| Err(RuntimeError::Resume(unread).into()));
-        let line = "the resume state cannot be read; give the file that be_loader_state \
-                    wrote: EOF while parsing";
+        let line = "the resume state cannot be read; give what be_loader_state wrote: \
+                    EOF while parsing";
         assert!(last().starts_with(line), "{}", last());
+        let differs = ResumeError::Differs {
+            what: Compared::Setting(Setting::BatchSize),
+            theirs: "4".to_owned(),
+            ours: "8".to_owned(),
+        };
+        answer(|| Err(RuntimeError::Resume(differs).into()));
+        let line = "the resume state was made with batch_size 4 and this run has 8; give the \
+                    same, or start without be_loader_load_state";
+        assert_eq!(last(), line);
         let source = std::io::Error::other("too many threads");
         let error = RuntimeError::Spawning { thread: "feed", source };
         assert_eq!(answer(|| Err(error.into())), be_status::BE_ERROR_SYSTEM);

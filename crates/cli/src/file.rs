@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write as _};
 use std::path::Path;
 
-use bothends_runtime::write_beside;
+use bothends_runtime::replace;
 
 use crate::failed::{Failed, cannot_write};
 use crate::say;
@@ -49,9 +49,7 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     if fs::metadata(&place).is_ok_and(|there| !there.is_file()) {
         return fs::write(place, text);
     }
-    let mut beside = place.clone().into_os_string();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    write_beside(beside.as_ref(), &place, |mut file| {
+    replace(&place, |mut file| {
         if let Ok(there) = fs::metadata(&place) {
             file.set_permissions(there.permissions())?;
         }

@@ -8,7 +8,8 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
     one_line_with(error.as_ref(), flag)
 }
 
-fn flag(setting: Setting) -> &'static str {
+/// A setting's flag.
+pub(crate) fn flag(setting: Setting) -> &'static str {
     match setting {
         Setting::Data => "the path given with --data",
         Setting::BatchSize => "--batch-size",

@@ -6,12 +6,14 @@ pub(crate) mod events;
 pub(crate) mod metrics;
 pub(crate) mod recorder;
 
+use bothends_core::setting::Names;
 use bothends_runtime::{Ended, Moment, Observer, Progress};
 
 use self::bar::Bar;
 use self::events::EventFile;
 use self::metrics::MetricsServer;
 use self::recorder::Recorder;
+use crate::flags::flag;
 use crate::signals::Received;
 
 /// All of them; each is told everything.
@@ -57,6 +59,10 @@ impl Observer for Watch {
 
     fn end(&mut self, ended: Ended<'_>) {
         self.all().for_each(|observer| observer.end(ended));
+    }
+
+    fn names(&self) -> Names {
+        flag
     }
 
     fn asks_for_energy(&self) -> bool {

@@ -7,7 +7,8 @@
 //! * `scheduling`: who makes which batch, and when, whatever is in it.
 //!
 //! Common to both are the names of things (`ids`), what messages call the settings
-//! (`setting`) and the one source of random numbers (`philox`). Each half's file tells how to
+//! (`setting`), how text for people is laid out (`line`, `columns`), and the one source of random
+//! numbers (`philox`). Each half's file tells how to
 //! read it. The halves' modules are known by their own names (`core::recipe`, `core::plan`),
 //! here and outside.
 
@@ -18,8 +19,10 @@ pub mod setting;
 mod preprocessing;
 mod scheduling;
 
+mod columns;
 mod line;
 
+pub use columns::columns;
 pub use line::{one_line, one_line_by};
 pub use preprocessing::{arith, blocks, recipe, rng, sample, tensor};
 pub use scheduling::{

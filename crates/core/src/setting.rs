@@ -41,7 +41,8 @@ pub enum Setting {
 pub type Names = fn(Setting) -> &'static str;
 
 impl Setting {
-    /// The library's own name: the key of a loader's options, or its method.
+    /// The library's own name: the key of a loader's options, or its method in Rust. A door to another
+    /// language calls methods otherwise.
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {
@@ -56,8 +57,8 @@ impl Setting {
             Self::OnBad => "on_bad",
             Self::Memory => "memory",
             Self::Devices => "csds",
-            Self::SaveState => "state_dict",
-            Self::LoadState => "load_state_dict",
+            Self::SaveState => "Loader::state",
+            Self::LoadState => "Loader::load_state",
         }
     }
 }

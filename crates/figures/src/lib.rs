@@ -6,6 +6,7 @@
 
 mod moment;
 mod result;
+mod settings;
 mod stall;
 
 pub use moment::{Counted, Moment, UsageSample, What};
@@ -13,4 +14,5 @@ pub use result::{
     AcceleratorResult, Alone, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult,
     FrontResult, Memory, RunResult, Seen, Skipped,
 };
+pub use settings::Settings;
 pub use stall::Stall;

@@ -3,11 +3,10 @@
 //! Every figure here was measured in this run, except where its own `source` says
 //! `modelled(…)`; an emulated device says so beside its name.
 
-use std::collections::BTreeMap;
-
 use bothends_energy::{Figure, Quantities};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::settings::Settings;
 use crate::stall::Stall;
 
 /// A figure that is no number, as a rate of an epoch without time, is `null` in JSON.
@@ -23,7 +22,7 @@ pub struct RunResult {
     pub version: String,
     /// What the run was told.
     #[serde(default)]
-    pub config: BTreeMap<String, serde_json::Value>,
+    pub config: Settings,
     /// One entry per epoch; left out where epochs have lines of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub epochs: Vec<EpochResult>,
@@ -146,18 +145,24 @@ pub struct AcceleratorResult {
     /// `host`, `resnet50-h100`, …
     #[serde(default)]
     pub name: String,
-    /// Busy ÷ (busy + stall) from the first batch on; `None` for `host`.
+    /// [`Self::busy_s`] ÷ (`busy_s` + [`Self::stall_s`]): from the first batch on, as MLPerf Storage
+    /// counts; `None` for `host`.
     pub utilisation: Option<f64>,
-    /// Seconds of computing.
+    /// Seconds of computing, on the accelerator's own timeline.
     #[serde(default)]
     pub busy_s: f64,
-    /// Seconds of waiting for batches after the first.
+    /// Seconds of waiting on the accelerator's own timeline: from the end of a step to the moment the
+    /// next batch was ready. It has neither the wait for the first batch, nor the consumer's own work
+    /// while a batch was ready, nor a thread that the system wakes late: `utilisation` is made of it,
+    /// and no cause is known for it.
     #[serde(default)]
     pub stall_s: f64,
-    /// Seconds of the epoch outside the steps, the wait for the first batch included.
+    /// Seconds of the epoch outside the steps, on the clock of the consumer's thread: the wait for
+    /// the first batch and the consumer's own work are in it.
     #[serde(default)]
     pub idle_s: f64,
-    /// The same by cause.
+    /// What held the consumer meanwhile, by cause. The sum is [`Self::idle_s`], not
+    /// [`Self::stall_s`].
     pub stall_by: Stall,
 }
 
@@ -166,11 +171,13 @@ pub struct AcceleratorResult {
 pub struct Seen {
     /// Steps, the first and the last included, though these do not count.
     pub n_steps: u32,
-    /// Computing ÷ (computing + waiting), in 0..=1; `None` for an accelerator without a rate.
+    /// Computing ÷ (computing + stall) on the accelerator's own timeline, as
+    /// [`AcceleratorResult::utilisation`]; `None` for an accelerator without a rate.
     pub utilisation: Option<f64>,
     /// Samples that it got in a second.
     pub images_per_s: f64,
-    /// 99 of 100 batches were waited for no longer, in milliseconds.
+    /// 99 of 100 steps were stalled no longer, in milliseconds, on the accelerator's own timeline
+    /// ([`AcceleratorResult::stall_s`]).
     pub p99_wait_ms: f64,
     /// Processor time of this process for a sample; `None` where the kernel does not say.
     pub cpu_ms_per_image: Option<f64>,

@@ -4,8 +4,10 @@ use std::ops::{Add, AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// Seconds in which the consumer had no batch to work on, by what held it. Each moment is
-/// on one account: together they are its idle time.
+/// Seconds in which the consumer computed nothing, by what held it: the waits as the loader's own
+/// clock books them, and the consumer's work between its steps as the loop round the steps times
+/// it. Each moment is on one account, so together they are the consumer's idle time
+/// ([`AcceleratorResult::idle_s`](crate::AcceleratorResult::idle_s)), which is measured apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stall {
@@ -18,12 +20,13 @@ pub struct Stall {
     pub decode: f64,
     /// A device had the batch.
     pub device: f64,
-    /// The batch was being finished: normalised, cast, laid out, mixed, audited.
+    /// The batch was being finished: bad samples replaced, a device audited, rows mixed.
     pub finish: f64,
-    /// The batch was being copied to where the consumer takes it from.
+    /// A device's batch was being brought into the output's form (normalised, cast, laid out) in the
+    /// slot that it is delivered in. The host's workers write that form at once.
     pub copy: f64,
-    /// The consumer's own: its work beside the steps (digests), and waits for slots that it
-    /// kept itself.
+    /// The consumer's own: its work between the steps (digests, checkpoints, whoever watches), and
+    /// waits for slots that it kept itself.
     pub consumer: f64,
 }
 

@@ -3,7 +3,7 @@
 //! Where the file system can (O_TMPFILE), an unfinished file has no name, so that nothing is
 //! left of it when its process is killed. Elsewhere it has a hidden one, which is removed
 //! when the draft is dropped. A file that takes the place of another is written beside it
-//! ([`write_beside`]). Neither syncs: what must outlive a power cut is synced by whoever writes
+//! ([`replace`], or [`write_beside`] where the name beside it matters). None of them syncs: what must outlive a power cut is synced by whoever writes
 //! it, else whoever reads it must recognise a file that is empty.
 
 use std::fs::{File, OpenOptions};
@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::unistd::linkat;
@@ -118,6 +119,24 @@ pub fn write_beside<T>(
     done
 }
 
+/// Writes a file in place of the one that is called `path`, as [`write_beside`] does, under a name
+/// that no other thread and no other process chooses until then: `path`, and behind it the number of
+/// the process, one that is counted up, and `.tmp`.
+///
+/// # Errors
+/// As [`write_beside`].
+pub fn replace<T>(
+    path: &Path,
+    write: impl FnOnce(File) -> io::Result<T>,
+) -> io::Result<T> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Distinct values are all that is asked of the counter.
+    let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}-{nth}.tmp", std::process::id()));
+    write_beside(beside.as_ref(), path, write)
+}
+
 /// Since 1970.
 fn nanoseconds() -> u128 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -163,13 +182,16 @@ mod tests {
             write_beside(&beside, &path, |mut file| file.write_all(text.as_bytes()))
                 .unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), text.as_bytes());
+            replace(&path, |mut file| file.write_all(b"second")).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), b"second");
         }
         let full = |mut file: File| {
             file.write_all(b"th")?;
             Err::<(), _>(io::ErrorKind::StorageFull.into())
         };
-        let error = write_beside(&beside, &path, full).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        for error in [write_beside(&beside, &path, full), replace(&path, full)] {
+            assert_eq!(error.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        }
         assert_eq!(
             (names(root.path()), std::fs::read(&path).unwrap()),
             (vec!["file".to_owned()], b"second".to_vec())

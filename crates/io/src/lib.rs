@@ -26,7 +26,7 @@ mod readers;
 pub mod conformance;
 
 pub use buffer::{ALIGNMENT, Buffer, Bytes, Pool, Pooled};
-pub use draft::{Draft, write_beside};
+pub use draft::{Draft, replace, write_beside};
 pub use error::IoError;
 pub use files::regular::{is_of_machine, open_regular, read_regular};
 pub use files::{Direct, Files, OpenFile};

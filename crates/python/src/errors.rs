@@ -1,13 +1,13 @@
 //! Errors of the runtime as Python's: which class, which line, which attributes. The classes
 //! are in `python/bothends/_errors.py`.
 
-use bothends_core::one_line;
-use bothends_runtime::{ErrorKind, RuntimeError};
+use bothends_core::setting::Setting;
+use bothends_runtime::{ErrorKind, RuntimeError, one_line_with};
 use pyo3::prelude::*;
 
 /// An error of the runtime as Python's.
 pub(crate) fn raised(py: Python<'_>, error: &RuntimeError) -> PyErr {
-    let line = one_line(error);
+    let line = one_line_with(error, name);
     let made = || {
         let classes = py.import("bothends._errors")?;
         let raised = classes.getattr(class_of(error))?.call1((&line,))?;
@@ -15,6 +15,17 @@ pub(crate) fn raised(py: Python<'_>, error: &RuntimeError) -> PyErr {
         Ok(PyErr::from_value(raised))
     };
     made().unwrap_or_else(|other: PyErr| other)
+}
+
+/// What a setting is called here: options are keywords, and a loader's methods are PyTorch's.
+fn name(setting: Setting) -> &'static str {
+    if setting == Setting::SaveState {
+        "state_dict"
+    } else if setting == Setting::LoadState {
+        "load_state_dict"
+    } else {
+        setting.key()
+    }
 }
 
 fn class_of(error: &RuntimeError) -> &'static str {

@@ -125,8 +125,9 @@ def test_a_state_of_another_run_is_refused(small: Path, options: dict[str, Any],
     batches = loader(small)
     taken(batches.batches(), 2)
     other = loader(small, **options)
-    with pytest.raises(bothends.StateError, match=key):
+    with pytest.raises(bothends.StateError, match=key) as refused:
         other.load_state_dict(batches.state_dict())
+    assert str(refused.value).endswith(" or start without load_state_dict")
     assert len(steps(other)) == len(other), "it goes on as if nobody had asked"
 
 
@@ -136,6 +137,8 @@ def test_a_damaged_state_is_refused(small: Path) -> None:
     for broken in ({}, {**state, "format": 99}, {k: v for k, v in list(state.items())[1:]}):
         with pytest.raises(bothends.StateError):
             batches.load_state_dict(broken)
+    with pytest.raises(bothends.StateError, match="give what state_dict wrote"):
+        batches.load_state_dict({})
     number = next(k for k, v in state.items() if isinstance(v, int))
     with pytest.raises(bothends.StateError):
         batches.load_state_dict({**state, number: -1})

@@ -3,8 +3,6 @@
 //! The page of a run and the page that is made of its event file later both come through here,
 //! so they are the same.
 
-use serde_json::Value;
-
 use bothends_figures::{Moment, RunResult, What};
 
 use crate::record::{EpochRecord, Recording};
@@ -16,8 +14,7 @@ const MOST_DRAWN: usize = 12_000;
 impl From<&Recording> for ReportInput {
     fn from(recording: &Recording) -> Self {
         let header = &recording.header;
-        let rate_of_accelerator =
-            header.config.get("accelerator_images_per_s").and_then(Value::as_f64);
+        let rate_of_accelerator = header.config.accelerator_images_per_s;
         let run = recording.run.as_ref();
         let drawn = Drawn::of(recording);
         Self {
@@ -29,7 +26,7 @@ impl From<&Recording> for ReportInput {
             command: header.command.clone(),
             date: header.date.clone(),
             version: header.version.clone(),
-            config: header.config.clone().into_iter().collect(),
+            config: header.config.by_name(),
             alone: run.and_then(|run| alone(run, rate_of_accelerator)),
             energy: run.map(|run| run.energy.domains.clone()).unwrap_or_default(),
             runs: recording
@@ -79,8 +76,7 @@ impl Drawn {
 /// What is known to be a model's: by what devices say, and by what the run was told.
 fn emulated(recording: &Recording, rate_of_accelerator: Option<f64>) -> Vec<Emulated> {
     let figures = || recording.epochs.iter().filter_map(|epoch| epoch.figures.as_ref());
-    let devices = recording.header.config.get("csd").and_then(Value::as_array);
-    let mut specs = devices.into_iter().flatten().filter_map(Value::as_str);
+    let mut specs = recording.header.config.csd.iter();
     let device = specs.any(|spec| spec.starts_with("sim:"))
         || figures().flat_map(|f| &f.back).any(|device| device.emulated);
     let accelerator = rate_of_accelerator.is_some()
@@ -136,11 +132,11 @@ fn gaps(recording: &Recording, drawn: Drawn) -> Vec<String> {
 fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> StrategyRun {
     let figures = epoch.figures.as_ref();
     let seconds = epoch.seconds();
-    let full = recording.header.config.get("batch_size").and_then(Value::as_f64);
+    let full = recording.header.config.batch_size;
     let images_a_batch = match figures {
         #[expect(clippy::cast_precision_loss, reason = "a mean; 2^53 is beyond any run")]
         Some(f) => f.samples as f64 / f64::from(f.batches.max(1)),
-        None => full.unwrap_or(f64::NAN),
+        None => full.map_or(f64::NAN, f64::from),
     };
     let count = |of: &dyn Fn(&&Moment) -> bool| epoch.moments.iter().filter(of).count();
     let delivered = |by_device: bool| {

@@ -1,5 +1,7 @@
 //! The table of figures: one list of columns, written for a terminal or as HTML.
 
+use bothends_core::columns;
+
 use crate::figure::{
     BOTH_ENDS, MEASURED, NONE, Origin, megabytes, number, or_none, origin_words, percent,
     short_digest,
@@ -36,18 +38,7 @@ pub fn table(input: &ReportInput) -> String {
         let cells = COLUMNS.iter().map(|(.., cell)| cell(run, input));
         lines.push(std::iter::once(name).chain(cells).collect());
     }
-    let widths: Vec<usize> = (0..=COLUMNS.len())
-        .map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    for line in &lines {
-        let cells = line.iter().zip(&widths).enumerate().map(|(i, (cell, &width))| {
-            if i == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    text + &origins(input)
+    columns(&lines, 1) + &origins(input)
 }
 
 /// Which columns have which origin, one line per origin.

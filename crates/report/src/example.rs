@@ -53,7 +53,7 @@ fn header() -> Header {
         machine: "2 cores".to_owned(),
         command: "bothends demo".to_owned(),
         date: "2026-11-20".to_owned(),
-        config: config.as_object().unwrap().clone(),
+        config: serde_json::from_value(config).unwrap(),
     }
 }
 

@@ -9,9 +9,8 @@
 use std::io::{BufRead, Read};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use bothends_figures::{EpochResult, Moment, RunResult, UsageSample};
+use bothends_figures::{EpochResult, Moment, RunResult, Settings, UsageSample};
 
 /// The format of event files that this release writes, and the only one that it reads.
 pub const FORMAT: u32 = 1;
@@ -39,7 +38,7 @@ pub struct Header {
     /// When it began, ISO 8601.
     pub date: String,
     /// What the run was told, by the names of its flags.
-    pub config: Map<String, Value>,
+    pub config: Settings,
 }
 
 /// One epoch, as far as it is known.

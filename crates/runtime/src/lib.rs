@@ -48,6 +48,7 @@ pub use config::share::{Ranks, Share};
 pub use devices::spec::{DeviceSpec, SimRate, SimSpec, Via};
 pub use error::{ErrorKind, RuntimeError, one_line_with};
 pub use handover::batch::{Batch, Mixed, Row, soft_labels};
+pub use handover::conformance;
 pub use handover::consumer::Consumer;
 pub use handover::deal::Deal;
 pub use handover::epoch::{Epoch, Polled};
@@ -72,8 +73,8 @@ pub use threads::{process, shutdown};
 pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_figures::{
     AcceleratorResult, Alone, BackResult, Bytes, Counted, Cpu, Energy, EnergyDomain,
-    EpochResult, FrontResult, Memory, Moment, RunResult, Seen, Skipped, Stall,
+    EpochResult, FrontResult, Memory, Moment, RunResult, Seen, Settings, Skipped, Stall,
     UsageSample, What,
 };
-pub use bothends_io::{ReaderKind, write_beside};
+pub use bothends_io::{ReaderKind, replace};
 pub use bothends_side_index::SideIndexStats;

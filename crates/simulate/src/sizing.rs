@@ -6,6 +6,7 @@
 
 mod advice;
 
+use bothends_core::columns;
 use bothends_core::epoch::Recovery;
 use bothends_core::objective::Objective;
 use bothends_core::select::StrategyConfig;
@@ -15,7 +16,7 @@ use crate::energy::Power;
 use crate::play::scaled;
 use crate::result::{LABEL, StrategyResult};
 use crate::scenario::Scenario;
-use crate::table::{aligned, figure, percent};
+use crate::table::{figure, percent};
 use crate::world::{Accelerator, Device, Host, World};
 
 /// An accelerator that is busy for this part of the time counts as fed.
@@ -286,7 +287,7 @@ impl Answer {
                 figure(row.joules_per_image),
             ]
         }));
-        text += &aligned(&lines);
+        text += &columns(&lines, 1);
         text += &format!(
             "({LABEL}, from the rates above; power model {})\n",
             self.question.power.name

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use bothends_core::columns;
+
 use crate::result::{LABEL, ScenarioResult, StrategyResult};
 
 /// What stands where there is no figure.
@@ -49,7 +51,7 @@ pub fn table(result: &ScenarioResult) -> String {
     let _ = writeln!(text, "{}", about.join(" · "));
     let mut lines = vec![HEADINGS.map(str::to_owned)];
     lines.extend(result.strategies.iter().map(|(name, result)| cells(name, result)));
-    text += &aligned(&lines);
+    text += &columns(&lines, 1);
     let _ = writeln!(text, "({LABEL}; power model {})", result.power);
     text
 }
@@ -72,22 +74,6 @@ fn cells(name: &str, result: &StrategyResult) -> [String; 11] {
         figure(result.host_cpu_s),
         or_none(result.joules, |joules| figure(joules / 1e3)),
     ]
-}
-
-/// Columns as wide as their widest cell, the first to the left, the others to the right.
-#[must_use]
-pub fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
-    let width = |i: usize| lines.iter().map(|line| line[i].chars().count()).max();
-    let widths: [usize; N] = std::array::from_fn(|i| width(i).unwrap_or(0));
-    let mut text = String::new();
-    for line in lines {
-        let cells = line.iter().zip(widths).enumerate().map(|(i, (cell, width))| {
-            if i == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    text
 }
 
 fn counted(n: usize, one: &str, many: &str) -> String {

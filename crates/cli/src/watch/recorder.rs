@@ -17,7 +17,7 @@ pub(crate) fn header(title: &str, config: &RunConfig, how: &DriveConfig) -> Head
         machine: Machine::read().summary(),
         command: args.join(" "),
         date: now(),
-        config: settings(config, how).into_iter().collect(),
+        config: settings(config, how),
     }
 }
 

@@ -125,7 +125,7 @@ impl NamesSettings for ResumeError {
     fn with_names(&self, name: Names) -> String {
         match self {
             Self::Json(_) => format!(
-                "the resume state cannot be read; give the file that {} wrote",
+                "the resume state cannot be read; give what {} wrote",
                 name(Setting::SaveState)
             ),
             Self::Version { got } => format!(
@@ -618,7 +618,7 @@ mod tests {
                 r#""stream":"1001-"#,
                 "`stream` is not a saved stream digest",
             ),
-            ("{", "", "cannot be read; give the file that state_dict wrote"),
+            ("{", "", "cannot be read; give what Loader::state wrote"),
         ];
         for (old, new, part) in table {
             assert!(text.contains(old), "{text}");

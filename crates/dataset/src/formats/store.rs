@@ -45,7 +45,7 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
         n_ignored: n_foreign(storage, target, &manifest)?,
         note: is_damaged.then_some(
             "the store is damaged where it keeps things twice, and can still be read; \
-             `bothends inspect --verify` says where",
+             verify it to see where",
         ),
     })
 }

@@ -12,8 +12,8 @@ pub const VERSION: u32 = 1;
 pub enum Refusal {
     /// They are damaged, or never were a part of a store.
     #[error(
-        "{0}; `bothends inspect --verify` shows what else is damaged; \
-         bring the file back from a copy, or pack the data again"
+        "{0}; bring the file back from a copy, or pack the data again; \
+         verifying the store shows what else is damaged"
     )]
     Damaged(String),
     /// They are of another version.

@@ -12,8 +12,8 @@ const MEANINGS: [(&str, &str); 7] = [
     ("read", "read: files from storage"),
     ("decode", "decode: the host's workers"),
     ("device", "device: its batch was next"),
-    ("finish", "finish: normalise, cast, mix"),
-    ("copy", "copy: bytes into place"),
+    ("finish", "finish: replace, audit, mix"),
+    ("copy", "copy: a device's batch converted"),
     ("consumer", "consumer: its own work"),
 ];
 

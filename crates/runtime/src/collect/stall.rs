@@ -47,7 +47,7 @@ struct State {
 }
 
 /// Time by [`Cause`].
-type Accounts = [Duration; 6];
+type Accounts = [Duration; 7];
 
 #[derive(Debug, Clone, Copy)]
 enum Cause {
@@ -56,6 +56,7 @@ enum Cause {
     Decode,
     Device,
     Finish,
+    Copy,
     Consumer,
 }
 
@@ -115,9 +116,9 @@ impl WaitClock {
     pub(crate) fn read(&self) -> Stall {
         let mut state = self.state();
         state.book();
-        let [order, read, decode, device, finish, consumer] =
+        let [order, read, decode, device, finish, copy, consumer] =
             state.accounts.map(|time| time.as_secs_f64());
-        Stall { order, read, decode, device, finish, copy: 0.0, consumer }
+        Stall { order, read, decode, device, finish, copy, consumer }
     }
 
     fn turn(&self, change: impl FnOnce(&mut State)) {
@@ -138,6 +139,8 @@ pub(crate) enum Finisher {
     Idle,
     /// It has one.
     Busy,
+    /// It has a device's batch brought into the output's form, from one slot to another.
+    Converts,
     /// It has one and no slot to finish it in: the consumer keeps them all.
     LacksSlot,
 }
@@ -153,6 +156,7 @@ impl State {
     fn cause(&self) -> Cause {
         match self.awaited {
             _ if self.finisher == Finisher::LacksSlot => Cause::Consumer,
+            _ if self.finisher == Finisher::Converts => Cause::Copy,
             _ if self.finisher == Finisher::Busy => Cause::Finish,
             Awaited::Front if self.decoding => Cause::Decode,
             Awaited::Front => Cause::Read,
@@ -193,14 +197,16 @@ mod tests {
                 clock.finisher(Finisher::LacksSlot);
                 assert!(clock.is_starved());
                 std::thread::sleep(MS);
+                clock.finisher(Finisher::Converts);
+                assert!(!clock.is_starved());
+                std::thread::sleep(MS);
                 clock.finisher(Finisher::Busy);
             });
         });
         let Stall { order, read, decode, device, finish, copy, consumer } = stall;
-        for seconds in [order, read, decode, device, finish, consumer] {
+        for seconds in [order, read, decode, device, finish, copy, consumer] {
             assert!(seconds >= MS.as_secs_f64(), "{stall:?}");
         }
-        assert_eq!(copy, 0.0);
         let gap = took - stall.total();
         assert!(gap.abs() < 1e-4, "{gap} s of {took} s are on no account");
         assert!(!clock.is_starved());

@@ -1,7 +1,7 @@
 //! An emulated device's process: how `firmware-sim` is found, started and ended.
 //!
-//! The only place that spawns a process, and the only one that knows of the emulator's flags,
-//! faults among them. An emulated device (`sim:`) is a child reached over a socket or a spool
+//! The only place that spawns a process, and the only one that knows the emulator's flags. Faults
+//! are passed on in the words that they were given in. An emulated device (`sim:`) is a child reached over a socket or a spool
 //! directory like any other device; it holds none of the host's state. It ends by itself when
 //! its standard input closes, which the kernel does for us if this process is killed.
 
@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use bothends_core::select::StrategyConfig;
 use bothends_csd::address::Address;
 
 use crate::config::run::RunConfig;
@@ -33,30 +32,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) nth: usize,
     /// The folder that the device's media hold.
     pub(crate) media: &'a Path,
-    /// Batches of the run's epochs.
-    pub(crate) n_batches: u32,
     /// The host's own rate, where it has been measured.
     pub(crate) host_images_per_s: Option<f64>,
-}
-
-impl Setting<'_> {
-    /// Batches of an epoch that the device will make, roughly: what the `P%` of its faults
-    /// counts in. Its share by the rates that were asked for, else half.
-    fn expected_batches(&self) -> u32 {
-        if self.run.strategy == StrategyConfig::Csd {
-            return self.n_batches;
-        }
-        let rate = |nth: usize| self.run.devices.get(nth)?.rate_of_host();
-        let all: f64 = (0..self.run.devices.len()).filter_map(rate).sum();
-        let share = rate(self.nth).map_or(0.5, |own| own / (1.0 + all));
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of a u32"
-        )]
-        let expected = (f64::from(self.n_batches) * share) as u32;
-        expected.max(1)
-    }
 }
 
 /// The child process of an emulated device. Dropping it ends the process: first by closing
@@ -169,7 +146,6 @@ fn arguments(spec: &SimSpec, setting: &Setting<'_>) -> Vec<String> {
     put("listen", listen_url(spec.via));
     put("time", spec.time.clone());
     put("seed", setting.run.seed.wrapping_add(setting.nth as u64).to_string());
-    put("fault-batches", setting.expected_batches().to_string());
     match (spec.rate, setting.host_images_per_s) {
         (Some(SimRate::Absolute(rate)), _) => put("rate", rate.to_string()),
         (Some(SimRate::OfHost(part)), Some(host)) => {

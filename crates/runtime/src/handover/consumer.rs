@@ -19,6 +19,8 @@ use crate::handover::batch::Batch;
 ///    dropping the batch gives the slot back.
 /// 2. Steps do not overlap; what they computed and waited tiles their time, as
 ///    [`Accelerator`] says.
+///
+/// [`conformance`](crate::conformance) holds these as callable checks.
 pub trait Consumer: Send + Debug {
     /// Takes a batch; what it computed, and waited for this batch.
     ///

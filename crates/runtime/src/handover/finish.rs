@@ -270,12 +270,13 @@ impl Feed {
             }
             self.waits.finisher(Finisher::LacksSlot);
         };
-        self.waits.finisher(Finisher::Busy);
+        self.waits.finisher(Finisher::Converts);
         let keys = rows.iter().map(|row| row.sample.map(|id| self.maker.key(id)));
         let keys: Vec<_> = keys.collect();
         let cut_bytes = self.maker.row_bytes(Form::Cut);
         let finish = &self.maker.finish;
         let out = convert(finish, &self.chores, (slot, cut_bytes), out, &keys);
+        self.waits.finisher(Finisher::Busy);
         out.filter(|_| !self.stop.is_set())
     }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use bothends_core::ids::{BatchIdx, EpochIdx};
 use bothends_core::order::{Order, OrderMark};
 use bothends_core::resume::{Resume, RunIdentity, UNCHECKED_NOTE};
-use bothends_io::{open_regular, write_beside};
+use bothends_io::{open_regular, replace};
 
 use crate::config::drive::{CheckpointEvery, DriveConfig};
 use crate::error::RuntimeError;
@@ -170,9 +170,7 @@ pub(crate) fn at(
 /// Writes a state beside its place and renames it, so that a reader sees the old state or
 /// the new one.
 pub(crate) fn save(path: &Path, resume: &Resume) -> Result<(), RuntimeError> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    write_beside(beside.as_ref(), path, |mut file| {
+    replace(path, |mut file| {
         file.write_all(resume.to_json().as_bytes())?;
         file.sync_all()
     })

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use bothends_accel::Usage;
 use bothends_core::ids::{EpochIdx, Prong};
-use bothends_core::one_line;
 use bothends_core::resume::check_order;
 use bothends_figures::{
     AcceleratorResult, Alone, BackResult, Bytes, Counted, Cpu, EpochResult, FrontResult,
@@ -17,7 +16,7 @@ use bothends_figures::{
 
 use crate::collect::log::EventLog;
 use crate::config::drive::DriveConfig;
-use crate::error::RuntimeError;
+use crate::error::{RuntimeError, one_line_with};
 use crate::handover::batch::Batch;
 use crate::handover::consumer::{Consumer, Timed};
 use crate::handover::deal::Deal;
@@ -51,7 +50,8 @@ pub fn drive(
     let meters = Meters::open(&how.energy)?;
     let alone = prepare(loader.runtime_mut(), how, observer)?;
     // Strategies that are compared need not have one.
-    let note = loader.runtime().horizon_note().filter(|_| how.compare.is_empty());
+    let note = loader.runtime().horizon_note(observer.names());
+    let note = note.filter(|_| how.compare.is_empty());
     if let Some(note) = note {
         observer.note(&note);
     }
@@ -139,8 +139,41 @@ struct Seen {
     front: u32,
     back: u32,
     usage: Usage,
-    /// Time in the accelerator's steps.
-    in_steps: Duration,
+    shares: Shares,
+}
+
+/// Whose time an epoch is, beside the loader's, which has a clock of its own
+/// (`collect/stall.rs`). The shares begin where others end: nothing lies between them.
+struct Shares {
+    since: Instant,
+    /// In the accelerator's steps.
+    steps: Duration,
+    /// In the consumer's work between the steps: digests, checkpoints, whoever watches.
+    own: Duration,
+}
+
+impl Shares {
+    /// Until now it was the consumer's own time.
+    fn own(&mut self) {
+        let took = self.lap();
+        self.own += took;
+    }
+
+    /// Until now the accelerator computed.
+    fn step(&mut self) {
+        let took = self.lap();
+        self.steps += took;
+    }
+
+    /// Until now the loader was waited for.
+    fn waited(&mut self) {
+        self.lap();
+    }
+
+    fn lap(&mut self) -> Duration {
+        let since = std::mem::replace(&mut self.since, Instant::now());
+        self.since - since
+    }
 }
 
 impl Run<'_> {
@@ -195,24 +228,27 @@ impl Run<'_> {
         let cpu_before = process::cpu_seconds();
         let usage = UsageLog::begin()?;
         let deal = self.loader.begin_epoch(options.clone(), next)?;
+        let began = Instant::now();
+        let (steps, own) = (Duration::ZERO, Duration::ZERO);
         let mut seen = Seen {
-            began: Instant::now(),
+            began,
             seconds: 0.0,
             first_batch_s: 0.0,
             samples: [0; 2],
             front: 0,
             back: 0,
             usage: Usage::default(),
-            in_steps: Duration::ZERO,
+            shares: Shares { since: began, steps, own },
         };
         observer.begin(self.progress(&seen, options, &deal));
         let went = self.consume_all(options, &deal, &mut seen, observer);
-        seen.seconds = seen.began.elapsed().as_secs_f64();
+        seen.shares.own();
+        seen.seconds = (seen.shares.since - seen.began).as_secs_f64();
         let state = self.loader.place(&self.digests);
         let mut report = self.loader.end_epoch().ok_or(RuntimeError::Closed)?;
         tell_moments(observer, &deal);
         tell_notes(self.loader.runtime(), observer);
-        report.stall = seen.with_own_work(report.stall, seen.seconds);
+        report.stall = seen.with_own_work(report.stall);
         let went = went?;
         if let Some(path) = &self.how.checkpoint {
             checkpoint::save(path, &state?)?;
@@ -243,7 +279,10 @@ impl Run<'_> {
         let mut consumer = Timed::new(&self.how.accelerator);
         let mut next_save = NextSave::new(self.how);
         while !self.how.stop.is_asked() {
-            match deal.poll(0, PATIENCE)? {
+            seen.shares.own();
+            let polled = deal.poll(0, PATIENCE)?;
+            seen.shares.waited();
+            match polled {
                 Polled::Batch(batch) => self.consume(batch, seen, &mut consumer)?,
                 Polled::Pending => continue,
                 Polled::End => return Ok(Went::ToTheEnd),
@@ -269,7 +308,8 @@ impl Run<'_> {
         let saved = state.and_then(|state| checkpoint::save(path, &state));
         let error = saved.err();
         if let Some(error) = error.as_ref().filter(|_| !next.has_failed) {
-            observer.note(&format!("{}; the run goes on", one_line(error)));
+            let line = one_line_with(error, observer.names());
+            observer.note(&format!("{line}; the run goes on"));
         }
         error.is_some()
     }
@@ -302,9 +342,9 @@ impl Run<'_> {
             }
         }
         self.bytes.host_to_accelerator += batch.bytes().len() as u64;
-        let steps = Instant::now();
+        seen.shares.own();
         seen.usage.add(consumer.take(batch)?);
-        seen.in_steps += steps.elapsed();
+        seen.shares.step();
         Ok(())
     }
 
@@ -318,7 +358,7 @@ impl Run<'_> {
 impl Run<'_> {
     fn progress(&self, seen: &Seen, options: &EpochOptions, deal: &Deal) -> Progress {
         let seconds = seen.began.elapsed().as_secs_f64().max(1e-9);
-        let stall = seen.with_own_work(deal.stall(), seconds);
+        let stall = seen.with_own_work(deal.stall());
         Progress {
             epoch: options.epoch.0,
             strategy: options.strategy.name(),
@@ -360,11 +400,9 @@ impl Seen {
         self.front + self.back
     }
 
-    /// The waits, and as the consumer's own what is left of `seconds` beside them and the
-    /// steps: no moment is on two accounts or on none, however late a thread is woken.
-    fn with_own_work(&self, stall: Stall, seconds: f64) -> Stall {
-        let own = seconds - self.in_steps.as_secs_f64() - stall.total();
-        Stall { consumer: stall.consumer + own, ..stall }
+    /// The loader's waits and the consumer's own work.
+    fn with_own_work(&self, stall: Stall) -> Stall {
+        Stall { consumer: stall.consumer + self.shares.own.as_secs_f64(), ..stall }
     }
 
     fn counted(&self, stall: Stall) -> Counted {
@@ -424,7 +462,7 @@ impl Run<'_> {
             utilisation: usage.utilisation().filter(|_| has_rate),
             busy_s: Duration::from_nanos(usage.busy_ns).as_secs_f64(),
             stall_s: Duration::from_nanos(usage.stall_ns).as_secs_f64(),
-            idle_s: seen.seconds - seen.in_steps.as_secs_f64(),
+            idle_s: seen.seconds - seen.shares.steps.as_secs_f64(),
             stall_by,
         }
     }

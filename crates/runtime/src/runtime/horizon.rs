@@ -4,6 +4,8 @@
 //! Says it, and changes nothing: who gets how many slots is `runtime/memory.rs`'s, how many a
 //! strategy has a use for `core`'s.
 
+use bothends_core::setting::{Names, Setting};
+
 use crate::runtime::host::{Device, Runtime};
 use crate::runtime::memory::MOST_PER_DEVICE;
 
@@ -20,8 +22,8 @@ impl Runtime {
     }
 
     /// What the horizons of the devices that are there get, in one line; `None` without devices,
-    /// or without horizons.
-    pub(crate) fn horizon_note(&self) -> Option<String> {
+    /// or without horizons. The setting that it names is called as the front door calls it.
+    pub(crate) fn horizon_note(&self, name: Names) -> Option<String> {
         if !self.config.strategy.has_horizon() {
             return None;
         }
@@ -33,7 +35,8 @@ impl Runtime {
         let n_devices = u32::try_from(self.devices.len()).unwrap_or(u32::MAX);
         let limit = |needed| self.sizes.limit_for(needed, n_devices).div_ceil(MIB);
         let available = self.available.map(|bytes| bytes >> 20);
-        note(self.room.per_device, &uses, limit, available)
+        let remedies = Remedies { memory: name(Setting::Memory), available };
+        note(self.room.per_device, &uses, limit, &remedies)
     }
 }
 
@@ -44,13 +47,21 @@ struct Use<'a> {
     needed: Option<u32>,
 }
 
-/// The line for devices with so many slots each; `limit` says which `--memory` gives so many, and
-/// `available` what the machine has, in MiB.
+/// What can be done where there are fewer slots than are of use.
+#[derive(Debug, Clone, Copy)]
+struct Remedies {
+    /// What the limit of memory is called.
+    memory: &'static str,
+    /// MiB that the machine has.
+    available: Option<u64>,
+}
+
+/// The line for devices with so many slots each; `limit` says how many MiB give so many.
 fn note(
     slots: u32,
     uses: &[Use<'_>],
     limit: impl FnOnce(u32) -> usize,
-    available: Option<u64>,
+    remedies: &Remedies,
 ) -> Option<String> {
     let first = uses.first()?.device;
     let (has, timed) = match uses.len() {
@@ -67,10 +78,10 @@ fn note(
     };
     let remedy = match limit(needed) {
         _ if needed <= slots => String::new(),
-        mib if available.is_some_and(|available| mib as u64 > available) => {
+        mib if remedies.available.is_some_and(|available| mib as u64 > available) => {
             format!("; that would take {mib} MiB, more than there is")
         }
-        mib => format!("; --memory {mib} would do"),
+        mib => format!("; {} {mib} would do", remedies.memory),
     };
     Some(format!("{has}, and at the rates known {uses}{remedy}"))
 }
@@ -84,7 +95,8 @@ mod tests {
         let uses = names.iter().zip(needed);
         let uses: Vec<_> =
             uses.map(|(device, needed)| Use { device, needed: *needed }).collect();
-        note(slots, &uses, |needed| 100 * needed as usize, Some(2000)).unwrap()
+        let remedies = Remedies { memory: "a limit of", available: Some(2000) };
+        note(slots, &uses, |needed| 100 * needed as usize, &remedies).unwrap()
     }
 
     #[test]
@@ -99,7 +111,7 @@ mod tests {
                 4,
                 &[Some(11)][..],
                 "device sim:newport has slots for 4 batches, and at the rates known a use for 11; \
-                 --memory 1100 would do",
+                 a limit of 1100 would do",
             ),
             (
                 4,
@@ -116,7 +128,7 @@ mod tests {
                 4,
                 &[Some(3), Some(6), None][..],
                 "3 devices have slots for 4 batches each, and at the rates known tcp://nas:7070 a \
-                 use for 6, the most of them; --memory 600 would do",
+                 use for 6, the most of them; a limit of 600 would do",
             ),
             (
                 4,
@@ -126,6 +138,7 @@ mod tests {
         ] {
             assert_eq!(said(slots, needed), line);
         }
-        assert_eq!(note(4, &[], |_| 0, None), None);
+        let remedies = Remedies { memory: "", available: None };
+        assert_eq!(note(4, &[], |_| 0, &remedies), None);
     }
 }

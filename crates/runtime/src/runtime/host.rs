@@ -219,15 +219,13 @@ impl Runtime {
         &mut self,
         host_images_per_s: Option<f64>,
     ) -> Result<(), RuntimeError> {
-        let n_batches = self.plan(&self.options(EpochIdx(0)))?.n_batches();
         let mut found = Vec::new();
         for (nth, spec) in self.config.devices.iter().enumerate() {
             let (process, address) = match spec {
                 DeviceSpec::At { address, .. } => (None, address.clone()),
                 DeviceSpec::Sim(sim) => {
                     let (run, media) = (&self.config, &self.source.root);
-                    let setting =
-                        Setting { run, nth, media, n_batches, host_images_per_s };
+                    let setting = Setting { run, nth, media, host_images_per_s };
                     let process = DeviceProcess::spawn(sim, &setting)?;
                     let address = process.address.clone();
                     (Some(process), address)

@@ -24,13 +24,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{Read, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use bothends_core::ids::SampleId;
 use bothends_core::tensor::Output;
-use bothends_io::{Draft, open_regular};
+use bothends_io::{open_regular, replace};
 use bothends_ops::kernels::Level;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
@@ -64,9 +64,6 @@ const MOST_FILES: usize = 256;
 const PROBES: u64 = 64;
 
 const EXTENSION: &str = "json";
-
-/// What a file's name begins with until it has its own.
-const NEW: &str = "new-";
 
 /// Everything that a host's batch takes its time from. Machines are told by their kind: a user's
 /// directory may be that of many, and a container has another name every time.
@@ -273,7 +270,7 @@ impl RatesFile {
         fs::create_dir_all(&self.folder).ok()?;
         let path = self.folder.join(&self.name);
         let is_new = !path.exists();
-        self.replace(&path, &text).ok()?;
+        replace(&path, |mut file| file.write_all(&text)).ok()?;
         if is_new {
             make_room(&self.folder, &path);
         }
@@ -284,14 +281,6 @@ impl RatesFile {
         let written = Written { version: VERSION, of: self.kind.clone(), rates };
         let text = serde_json::to_vec_pretty(&written).ok()?;
         (text.len() as u64 <= MOST_BYTES).then_some(text)
-    }
-
-    fn replace(&self, path: &Path, text: &[u8]) -> io::Result<()> {
-        let draft = Draft::new(&self.folder).map_err(io::Error::other)?;
-        draft.write_at(text, 0).map_err(io::Error::other)?;
-        let new = draft.publish(NEW, EXTENSION).map_err(io::Error::other)?;
-        // Who is killed right here leaves it; it is removed when there are too many.
-        fs::rename(&new, path).inspect_err(|_| drop(fs::remove_file(&new)))
     }
 }
 
@@ -316,9 +305,10 @@ fn make_room(folder: &Path, own: &Path) {
 }
 
 fn is_ours(name: &str) -> bool {
-    let Some(stem) = name.strip_suffix(".json") else { return false };
+    let Some((stem, rest)) = name.split_once(".json") else { return false };
     let is_hash = stem.len() == 32 && stem.bytes().all(|b| b.is_ascii_hexdigit());
-    is_hash || stem.starts_with(NEW)
+    // A process that was killed while it wrote leaves a file that is not whole.
+    is_hash && (rest.is_empty() || rest.ends_with(".tmp"))
 }
 
 #[cfg(test)]
@@ -549,8 +539,8 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let now = SystemTime::now();
         for n in 0..300_u64 {
-            let name =
-                if n == 7 { "new-1-2.json".into() } else { format!("{n:032x}.json") };
+            let cut = if n == 7 { ".1-2.tmp" } else { "" };
+            let name = format!("{n:032x}.json{cut}");
             let file = fs::File::create(folder.join(name)).unwrap();
             file.set_modified(now - Duration::from_secs(1000 - n)).unwrap();
         }
@@ -566,7 +556,7 @@ mod tests {
         assert_eq!((n_ours, names.len()), (MOST_FILES, MOST_FILES + 3));
         let is_there = |n: u64| names.contains(&format!("{n:032x}.json"));
         assert!(!is_there(0) && !is_there(44) && is_there(45) && is_there(299));
-        assert!(!names.contains(&"new-1-2.json".to_owned()));
+        assert!(names.iter().all(|name| !name.ends_with(".tmp")));
     }
 
     #[test]
