@@ -10,6 +10,7 @@ pub(crate) mod picture;
 mod png;
 pub(crate) mod room;
 
+use bothends_core::recipe::Size;
 use bothends_core::sample::{Encoding, Record};
 
 use self::picture::Picture;
@@ -39,13 +40,18 @@ impl Format {
     }
 }
 
-/// Bytes that decoding the record may take at most, as its first bytes say; 0 for what is no
-/// image, or where they say nothing: decoding then says what is wrong.
-pub(crate) fn need_bytes(record: Record<'_>, picture: Option<&Picture<'_>>) -> u64 {
+/// The size of a record's image, and the bytes that decoding it may take at most, as its first
+/// bytes say; 0 for what is no image, or where they say nothing: decoding then says what is wrong.
+pub(crate) fn need_bytes(
+    record: Record<'_>,
+    picture: Option<&Picture<'_>>,
+) -> (Size, u64) {
     match (picture, record.encoding) {
-        (Some(picture), _) => picture.frame().need_bytes(),
+        (Some(picture), _) => (picture.frame().size, picture.frame().need_bytes()),
         (None, Encoding::Image) => png::need_bytes(record.bytes),
-        (None, Encoding::Planar { .. } | Encoding::Opaque) => 0,
+        (None, Encoding::Planar { .. } | Encoding::Opaque) => {
+            (Size { height: 0, width: 0 }, 0)
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use bothends_ops::Pipeline;
 use bothends_side_index::{Beside, Cache, Name, Place, SideIndex};
 use bothends_slots::available_bytes;
 
-use crate::config::run::{MemoryBudget, PageCacheUse, RunConfig, SideIndexUse};
+use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
 use crate::read::opener::{Open, Opened};
 use crate::read::supplied::{self, Records};
@@ -60,11 +60,8 @@ impl Source {
         let (root, table, format, note) = find(config).map_err(failed)?;
         let shape = table.record_shape().map_err(|e| failed(e.to_string()))?;
         let views = config.recipe.views(shape)?;
-        let pipeline = Pipeline::new(&config.recipe, views);
-        let pipeline = match config.memory {
-            MemoryBudget::Total(bytes) => pipeline.with_decode_bytes(bytes as u64),
-            MemoryBudget::Auto | MemoryBudget::Slots(_) => pipeline,
-        };
+        let pipeline = Pipeline::new(&config.recipe, views)
+            .with_decode_room(config.decode_room(config.share.memory_bytes()));
         let records = config.supplied.as_ref().and_then(|given| given.records.clone());
         let n_samples = table.n_samples();
         // What the caller gives lies in no file.
