@@ -17,6 +17,17 @@ pub(crate) fn raised(py: Python<'_>, error: &RuntimeError) -> PyErr {
     made().unwrap_or_else(|other: PyErr| other)
 }
 
+/// What is raised instead of a batch once a loader was told to stop.
+pub(crate) fn stopped(py: Python<'_>) -> PyErr {
+    let line =
+        "the loader was told to stop; save its state_dict(), and go on from it later";
+    let made = || {
+        let classes = py.import("bothends._errors")?;
+        Ok(PyErr::from_value(classes.getattr("Stopped")?.call1((line,))?))
+    };
+    made().unwrap_or_else(|other: PyErr| other)
+}
+
 fn class_of(error: &RuntimeError) -> &'static str {
     match error.kind() {
         ErrorKind::Options => "OptionsError",

@@ -51,6 +51,8 @@ pub struct Source {
     names: Mutex<Option<(FileIdx, Names)>>,
     n_ids: u64,
     files: Files,
+    /// Files that may be on their way to the reader at once.
+    most_opening: usize,
 }
 
 impl Source {
@@ -83,6 +85,7 @@ impl Source {
         Ok(Self {
             side_index: is_indexed.then(|| SideIndex::open(side_index_place)),
             records,
+            most_opening: kept_open.n_opening,
             files: Files::new(&root, kept_open.n, direct(config.read.page_cache, &table)),
             root,
             format,
@@ -268,6 +271,10 @@ impl fmt::Display for Unmade {
 impl Open for Source {
     fn known(&self, file: FileIdx) -> Option<Arc<OpenFile>> {
         self.files.opened(file)
+    }
+
+    fn most_opening(&self) -> usize {
+        self.most_opening
     }
 
     fn open(&self, file: FileIdx) -> Opened {
