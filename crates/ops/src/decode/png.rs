@@ -26,9 +26,9 @@ pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
     };
     let width = u32::from_be_bytes([w0, w1, w2, w3]);
     let height = u32::from_be_bytes([h0, h1, h2, h3]);
-    let sample_bytes = if depth[0] == 16 { 2 } else { 1 };
+    let pixel_bytes = if depth[0] == 16 { 8 } else { 4 };
     let n_pixels = u64::from(height).saturating_mul(u64::from(width));
-    (Size { height, width }, n_pixels.saturating_mul(4 * sample_bytes))
+    (Size { height, width }, n_pixels.saturating_mul(pixel_bytes))
 }
 
 /// Decodes all of `bytes` into `out`; the crate allocates its window for each image.
@@ -85,7 +85,7 @@ fn pixel_bytes(color: ColorType, depth: BitDepth) -> u32 {
         ColorType::Rgb => 3,
         ColorType::Rgba => 4,
     };
-    if depth == BitDepth::Sixteen { 2 * samples } else { samples }
+    if depth == BitDepth::Sixteen { samples << 1 } else { samples }
 }
 
 fn damaged(error: DecodingError) -> SampleFault {

@@ -54,7 +54,7 @@ impl Default for DecodeRoom {
 impl DecodeRoom {
     /// One worker's part of what it may take together, in bytes.
     fn part(self) -> u64 {
-        self.together_bytes / u64::from(self.n_workers.max(1))
+        self.together_bytes.checked_div(self.n_workers.into()).unwrap_or(u64::MAX)
     }
 
     /// What a worker may take without asking.
@@ -119,7 +119,8 @@ impl Room {
             *taken > 0 && taken.saturating_add(need_bytes) > together_bytes
         };
         let taken = shared.given_back.wait_while(shared.taken(), has_no_room);
-        *taken.unwrap_or_else(PoisonError::into_inner) += need_bytes;
+        let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
+        *taken = taken.saturating_add(need_bytes);
         Ok(Some(Turn(shared, need_bytes)))
     }
 }
@@ -133,7 +134,9 @@ impl Shared {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let Self(shared, bytes) = self;
-        *shared.taken() -= *bytes;
+        let mut taken = shared.taken();
+        *taken = taken.saturating_sub(*bytes);
+        drop(taken);
         shared.given_back.notify_all();
     }
 }
@@ -148,7 +151,7 @@ mod tests {
     const SIZE: Size = Size { height: 1, width: 1 };
 
     fn limits(together: u64, one: u64, n_workers: u32) -> DecodeRoom {
-        DecodeRoom { together_bytes: together * MIB, one_bytes: one * MIB, n_workers }
+        DecodeRoom { together_bytes: together << 20, one_bytes: one << 20, n_workers }
     }
 
     #[test]
