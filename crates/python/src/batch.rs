@@ -52,7 +52,7 @@ impl Form {
             false => Memory::of(lease.batch().bytes()),
         };
         let memory = Arc::new(memory);
-        let small = Small::default();
+        let small = Small::new();
         let form = self.clone();
         Batch { form, memory, rows, view_bytes, sample_bytes, index, prong, small }
     }
@@ -72,11 +72,20 @@ pub(crate) struct Batch {
 }
 
 /// The arrays of a few bytes a row, each made when it is first asked for and once.
-#[derive(Default)]
 struct Small {
     labels: PyOnceLock<Py<Array>>,
     sample_ids: PyOnceLock<Py<Array>>,
     mask: PyOnceLock<Py<Array>>,
+}
+
+impl Small {
+    fn new() -> Self {
+        Self {
+            labels: PyOnceLock::new(),
+            sample_ids: PyOnceLock::new(),
+            mask: PyOnceLock::new(),
+        }
+    }
 }
 
 #[pymethods]
