@@ -273,7 +273,8 @@ def test_a_preempted_job_saves_its_state(
     child.send_signal(number)
     state = json.loads(children.line(child))
     assert child.wait(60) == 3, child.communicate()[1]
-    again = loader(small)
+    quick = {**options, "csds": ["sim:ideal,rate=2000"]} if options else {}
+    again = loader(small, **quick)
     again.load_state_dict(state)
     assert len(steps(again)) <= 5
 
