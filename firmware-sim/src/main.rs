@@ -144,6 +144,9 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     std::io::stdout().flush().context("cannot say where it listens")?;
     let visits = if args.once { Visits::Once } else { Visits::Always };
     door.serve(&mut server, visits, &stop, &mut |error| eprintln!("warning: {error}"))?;
+    if let Err(error) = door.close() {
+        eprintln!("warning: {error}");
+    }
     Ok(())
 }
 

@@ -169,3 +169,35 @@ fn too_few_files_that_may_be_open_make_no_other_stream() -> Result<()> {
     ensure!(n_noted > 0, "no limit was enough to run with");
     Ok(())
 }
+
+/// A limit on what a file may hold stands for a full disk: the second half of a result does not
+/// fit. Who reads the old one has all of it, and nothing lies beside it.
+#[test]
+fn a_result_that_does_not_fit_leaves_the_old_one_whole() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let place = folder.path().join("result.json");
+    let run = |limit: &str| -> Result<(Option<i32>, String)> {
+        // The signal of that limit would end the program before it is told.
+        let script = format!("trap '' XFSZ; ulimit -f {limit} && exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).arg(programs::program("bothends")?);
+        command.args(["run", "--data"]).arg(generated()?).args(["--limit", "8"]);
+        command.args(["--recipe", "imagenet-eval", "--side-index", "off", "--json"]);
+        let output = programs::run(command.arg(&place), DEADLINE)?;
+        Ok((output.status.code(), String::from_utf8(output.stderr)?))
+    };
+    let (status, said) = run("unlimited")?;
+    ensure!(status == Some(0), "{said}");
+    let old = std::fs::read(&place)?;
+    // Two blocks are 1 or 2 KiB, as the shell counts.
+    ensure!(old.len() > 2048, "a result of {} bytes would fit", old.len());
+    let (status, said) = run("2")?;
+    ensure!(status == Some(1), "{status:?}: {said}");
+    ensure!(
+        said.contains("error: cannot write ") && said.contains("result.json"),
+        "{said}"
+    );
+    ensure!(std::fs::read(&place)? == old, "the old result is gone");
+    ensure!(std::fs::read_dir(folder.path())?.count() == 1, "something lies beside it");
+    Ok(())
+}

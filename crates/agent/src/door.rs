@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bothends_csd::key::Key;
 use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
-use bothends_csd::spool::serve_directory;
+use bothends_csd::spool::{remove_directory, serve_directory};
 use bothends_csd::{Address, CsdError, Serve};
 
 /// How often a door without a guest looks whether it shall close.
@@ -39,7 +39,8 @@ enum Way {
     Spool(SpoolDir),
 }
 
-/// A spool directory; removed on drop, with whatever is in it, if it was made here.
+/// A spool directory; one that was made here is removed on drop, unless others have put
+/// something into it.
 #[derive(Debug)]
 struct SpoolDir {
     path: PathBuf,
@@ -60,12 +61,19 @@ impl SpoolDir {
     }
 }
 
+impl SpoolDir {
+    fn remove(&mut self) -> Result<(), CsdError> {
+        match std::mem::take(&mut self.is_ours) {
+            true => remove_directory(&self.path),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Drop for SpoolDir {
     fn drop(&mut self) {
-        if self.is_ours {
-            // Nobody is left to tell.
-            let _ = std::fs::remove_dir_all(&self.path);
-        }
+        // Who wants to know calls `Door::close`.
+        drop(self.remove());
     }
 }
 
@@ -83,6 +91,17 @@ impl Door {
         let listener = Listener::bind(address, key.as_ref())?;
         let address = listener.address().clone();
         Ok(Self { way: Way::Socket(listener), key, address })
+    }
+
+    /// Closes the door, and removes what was made for it. Dropping it does the same in silence.
+    ///
+    /// # Errors
+    /// [`CsdError::Foreign`] when a directory stays for what others have put into it.
+    pub fn close(self) -> Result<(), CsdError> {
+        match self.way {
+            Way::Spool(mut dir) => dir.remove(),
+            Way::Socket(_) => Ok(()),
+        }
     }
 
     /// Where hosts come in; TCP port 0 has become the port that was given.
@@ -110,9 +129,8 @@ impl Door {
                 (Ok(Some(Ended::Stopped)), _)
                 | (Ok(Some(Ended::HostGone)), Visits::Once) => break,
                 (Ok(Some(Ended::HostGone)), Visits::Always) => {}
-                (Err(error @ CsdError::Place { .. }), _) | (Err(error), Visits::Once) => {
-                    return Err(error);
-                }
+                (Err(error @ (CsdError::Place { .. } | CsdError::Foreign { .. })), _)
+                | (Err(error), Visits::Once) => return Err(error),
                 (Err(error), Visits::Always) => complain(&error),
             }
         }
@@ -135,5 +153,38 @@ impl Door {
                 }
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_goes_with_the_door_unless_others_use_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = dir.path().join("spool");
+        let address = Address::Spool(spool.clone());
+        Door::open(&address, None).unwrap().close().unwrap();
+        assert!(!spool.exists());
+        let theirs = spool.join("results.csv");
+        for close in [
+            |door: Door| door.close().unwrap_err().to_string(),
+            |door: Door| {
+                drop(door);
+                "results.csv".to_owned()
+            },
+        ] {
+            let door = Door::open(&address, None).unwrap();
+            std::fs::write(&theirs, "results").unwrap();
+            let said = close(door);
+            assert!(said.contains("results.csv"), "{said}");
+            assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "results");
+            std::fs::remove_dir_all(&spool).unwrap();
+        }
+        // One that was there before stays in any case.
+        std::fs::create_dir(&spool).unwrap();
+        Door::open(&address, None).unwrap().close().unwrap();
+        assert!(spool.is_dir());
     }
 }

@@ -85,6 +85,9 @@ fn run(args: &Args) -> Result<()> {
     println!("listening on {}", door.address());
     let visits = if args.once { Visits::Once } else { Visits::Always };
     door.serve(&mut server, visits, &stop, &mut |error| eprintln!("warning: {error}"))?;
+    if let Err(error) = door.close() {
+        eprintln!("warning: {error}");
+    }
     Ok(())
 }
 

@@ -43,6 +43,8 @@ enum be_status
   BE_PENDING = 2,
   // The epoch has no batch any more.
   BE_END = 3,
+  // The epoch was cancelled by `be_epoch_cancel`, and may have had more.
+  BE_STOPPED = 4,
   // An argument is NULL, no UTF-8 or out of range.
   BE_ERROR_ARGUMENT = -1,
   // An option is unknown, or options, recipe and data make no sense together.
@@ -163,7 +165,7 @@ void be_text_release(char *text);
 //
 // `data` (path of the data set) and `recipe` (a built-in recipe's name, a file, or the recipe
 // itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
-// `repeat`, `workers` ("auto": one per core, divided by the launcher's ranks on this machine),
+// `repeat`, `workers` ("auto": one per core, divided by the ranks on this machine),
 // `csds` (a list of devices), `require_devices` (false), `key_file`, `strategy` ("ordered"),
 // `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
 // "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
@@ -224,7 +226,7 @@ void be_loader_close(be_loader *loader);
 
 // The next batch of `consumer` (from 0), waiting for it no longer than `timeout_ms`
 // milliseconds; 0 looks and does not wait, `BE_FOREVER` has no limit. Answers `BE_BATCH`
-// with the batch in `out`, `BE_PENDING`, `BE_END`, or an error, after which the epoch has
+// with the batch in `out`, `BE_PENDING`, `BE_END`, `BE_STOPPED`, or an error, after which the epoch has
 // ended: `BE_ERROR_OPTIONS` where the loader began another epoch meanwhile, or was closed.
 // `be_epoch_cancel` ends the wait.
 // Release every batch with `be_batch_release`.
@@ -234,7 +236,7 @@ be_status be_epoch_next(const be_epoch *epoch,
                         be_batch **out);
 
 // Cancels what is left of the epoch: whoever is inside `be_epoch_next`, or enters it, is answered
-// `BE_END` within a tenth of a second. Any thread may call it, and a signal handler: it sets a flag
+// `BE_STOPPED` within a tenth of a second. Any thread may call it, and a signal handler: it sets a flag
 // and nothing else. NULL is nothing to do. The loader still knows how far its consumers have come:
 // `be_loader_state` is where to go on. Release the epoch with `be_epoch_close` all the same.
 void be_epoch_cancel(const be_epoch *epoch);

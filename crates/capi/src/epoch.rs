@@ -35,7 +35,7 @@ pub struct be_epoch {
 
 /// The next batch of `consumer` (from 0), waiting for it no longer than `timeout_ms`
 /// milliseconds; 0 looks and does not wait, `BE_FOREVER` has no limit. Answers `BE_BATCH`
-/// with the batch in `out`, `BE_PENDING`, `BE_END`, or an error, after which the epoch has
+/// with the batch in `out`, `BE_PENDING`, `BE_END`, `BE_STOPPED`, or an error, after which the epoch has
 /// ended: `BE_ERROR_OPTIONS` where the loader began another epoch meanwhile, or was closed.
 /// `be_epoch_cancel` ends the wait.
 /// Release every batch with `be_batch_release`.
@@ -65,7 +65,7 @@ pub extern "C" fn be_epoch_next(
             // A flag alone; nothing else is published with it.
             if epoch.is_cancelled.load(Ordering::Relaxed) {
                 epoch.deal.cancel();
-                return Ok(be_status::BE_END);
+                return Ok(be_status::BE_STOPPED);
             }
             let left = patience.saturating_sub(began.elapsed());
             match epoch.deal.poll(consumer, left.min(LOOK))? {
@@ -83,7 +83,7 @@ pub extern "C" fn be_epoch_next(
 }
 
 /// Cancels what is left of the epoch: whoever is inside `be_epoch_next`, or enters it, is answered
-/// `BE_END` within a tenth of a second. Any thread may call it, and a signal handler: it sets a flag
+/// `BE_STOPPED` within a tenth of a second. Any thread may call it, and a signal handler: it sets a flag
 /// and nothing else. NULL is nothing to do. The loader still knows how far its consumers have come:
 /// `be_loader_state` is where to go on. Release the epoch with `be_epoch_close` all the same.
 #[unsafe(no_mangle)]

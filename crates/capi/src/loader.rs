@@ -9,7 +9,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bothends_runtime::{Home, Loader, Ranks, options_among};
+use bothends_runtime::{Home, Loader, Ranks, Registration, options_among};
 
 use crate::epoch::be_epoch;
 use crate::held::Form;
@@ -23,6 +23,8 @@ pub struct be_loader {
     home: Home,
     loader: Mutex<Loader>,
     form: Arc<Form>,
+    /// So that other ranks on this machine count this one.
+    _registration: Option<Registration>,
 }
 
 /// Opens the data, reserves memory, starts and connects devices. `options_json` is one object,
@@ -31,7 +33,7 @@ pub struct be_loader {
 ///
 /// `data` (path of the data set) and `recipe` (a built-in recipe's name, a file, or the recipe
 /// itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
-/// `repeat`, `workers` ("auto": one per core, divided by the launcher's ranks on this machine),
+/// `repeat`, `workers` ("auto": one per core, divided by the ranks on this machine),
 /// `csds` (a list of devices), `require_devices` (false), `key_file`, `strategy` ("ordered"),
 /// `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
 /// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
@@ -49,11 +51,13 @@ pub unsafe extern "C" fn be_loader_open(
         let out = given(out, "out")?.write(None);
         // SAFETY: C gives text that ends.
         let json = unsafe { text(options_json, "options_json") }?;
-        let ranks = Ranks::told_by(|variable| std::env::var(variable).ok());
+        let (ranks, registration) =
+            Ranks::here(|variable| std::env::var(variable).ok(), None);
         let loader = Loader::open(options_among(json, ranks)?)?;
         let form = Arc::new(Form::new(&loader));
         let loader = Mutex::new(loader);
-        *out = Some(Box::new(be_loader { home: Home::here(), loader, form }));
+        let (home, _registration) = (Home::here(), registration);
+        *out = Some(Box::new(be_loader { home, loader, form, _registration }));
         Ok(be_status::BE_OK)
     })
 }

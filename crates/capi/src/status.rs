@@ -32,6 +32,8 @@ pub enum be_status {
     BE_PENDING = 2,
     /// The epoch has no batch any more.
     BE_END = 3,
+    /// The epoch was cancelled by `be_epoch_cancel`, and may have had more.
+    BE_STOPPED = 4,
     /// An argument is NULL, no UTF-8 or out of range.
     BE_ERROR_ARGUMENT = -1,
     /// An option is unknown, or options, recipe and data make no sense together.

@@ -132,6 +132,14 @@ pub enum CsdError {
         /// What the system said.
         source: io::Error,
     },
+    /// Something of others is where something of ours belongs. It was left alone.
+    #[error("`{place}` is not of a spool, so it stays as it is; {remedy}")]
+    Foreign {
+        /// Its path.
+        place: String,
+        /// What the user can do.
+        remedy: &'static str,
+    },
 }
 
 impl CsdError {

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The messages are those of `wire.rs`; here they are files. Whoever outlives the other
-//! removes what is left, and a new host removes what an earlier run left. Spawns nothing:
+//! removes what is left, and a new host removes what an earlier run left. Files of others stay: one
+//! with the name of a notice is refused, not replaced. Spawns nothing:
 //! signs of life are given and looked for inside the waiting calls. Read `spool/lane.rs`
 //! for the files, `spool/pulse.rs` for the signs of life, `spool/device.rs` for the device.
 
@@ -227,7 +228,6 @@ fn claim(root: &Path, (device, watch): (Notice, Watch)) -> Result<Run, CsdError>
     let notice_path = root.join(HOST_NOTICE);
     while let Err(error) = notice.place(&notice_path) {
         if error.kind() != io::ErrorKind::AlreadyExists {
-            drop(std::fs::remove_file(&notice_path));
             return Err(failed(error));
         }
         remove_abandoned(root, &notice_path)?;
@@ -248,25 +248,16 @@ fn claim(root: &Path, (device, watch): (Notice, Watch)) -> Result<Run, CsdError>
     })
 }
 
-/// Removes the run that `notice_path` names if its host is dead, else says that it lives.
+/// Removes the notice of a host that is dead; fails for one that lives, and for a file that is no
+/// notice.
 fn remove_abandoned(root: &Path, notice_path: &Path) -> Result<(), CsdError> {
-    let other = Notice::read(notice_path);
-    let dir = run_dir(root, other.as_ref().map_or("unknown", |other| other.id.as_str()));
-    if Watch::over(&dir.join(HOST_PULSE)).judge() == Life::Alive {
+    let Some(other) = Notice::find(notice_path)? else { return Ok(()) };
+    if Watch::over(&run_dir(root, &other.id).join(HOST_PULSE)).judge() == Life::Alive {
         let what = "another run uses this directory";
         return Err(unreachable(root, io::Error::new(io::ErrorKind::AddrInUse, what)));
     }
-    if other == Notice::read(notice_path) {
-        match std::fs::remove_file(notice_path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                // A folder, or somebody else's: it would be found there again for ever.
-                let failed = CsdError::at("start a run in", root.display());
-                return Err(failed(error));
-            }
-            Ok(()) | Err(_) => {}
-        }
-    }
-    Ok(())
+    let failed = CsdError::at("start a run in", root.display());
+    Notice::remove(notice_path, &other.id).map_err(failed)
 }
 
 /// Removes the directories of earlier runs. The one listing, once per run.
@@ -276,6 +267,48 @@ fn sweep(root: &Path, ours: &Path) {
         if entry.path() != ours {
             remove_run(&entry.path());
         }
+    }
+    sweep_drafts(root, HOST_NOTICE);
+}
+
+/// Removes drafts of a notice whose place is taken: their writers died, or are about to be told.
+fn sweep_drafts(root: &Path, notice: &str) {
+    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| Notice::is_draft(name, notice)) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Removes a directory that was made for a spool, once nobody serves it: what runs have left in
+/// it first. What others have put there stays, and then so does the directory.
+///
+/// # Errors
+/// [`CsdError::Foreign`] names what stays; [`CsdError::Place`] when the directory cannot be read
+/// or removed.
+pub fn remove_directory(dir: &Path) -> Result<(), CsdError> {
+    let failed = CsdError::at("remove the directory", dir.display());
+    let names = || -> io::Result<Vec<_>> {
+        std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
+    };
+    if Notice::read(&dir.join(DEVICE_NOTICE)).is_none() {
+        if let Some(host) = Notice::read(&dir.join(HOST_NOTICE)) {
+            Notice::remove_if(&dir.join(HOST_NOTICE), &host.id);
+        }
+        for name in names().map_err(&failed)? {
+            remove_run(&dir.join(name));
+        }
+        sweep_drafts(dir, HOST_NOTICE);
+    }
+    let Err(error) = std::fs::remove_dir(dir) else { return Ok(()) };
+    match names() {
+        Ok(left) if !left.is_empty() => {
+            let place = dir.join(&left[0]).display().to_string();
+            let remedy = "remove the directory yourself when it may go";
+            Err(CsdError::Foreign { place, remedy })
+        }
+        Ok(_) | Err(_) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) | Err(_) => Err(failed(error)),
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_csd::conformance::{self, EchoServe};
 use bothends_csd::listen::Ended;
-use bothends_csd::spool::{Spool, serve_directory};
+use bothends_csd::spool::{Spool, remove_directory, serve_directory};
 use bothends_csd::{CsdError, Job, JobId, Session, Transport};
 use bothends_slots::{
     Completion, Lost, Outcome, Polled, Producer, Rejection, Ring, RingConfig, Slot,
@@ -179,16 +179,86 @@ fn a_second_host_and_a_second_device_are_told() {
     });
 }
 
-/// What cannot be removed would be found there again for ever.
 #[test]
-fn a_folder_in_the_place_of_a_hosts_notice_is_named() {
+fn what_is_no_hosts_notice_stays_and_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("host.json")).unwrap();
-    serving_until(dir.path(), Ended::Stopped, |dir| {
+    let notice = dir.path().join("host.json");
+    let refused = |dir: &Path| {
         let error = Spool::connect(dir, NOTICED).unwrap().hello().unwrap_err();
-        assert!(matches!(error, CsdError::Place { .. }), "{error}");
+        assert!(matches!(error, CsdError::Foreign { .. }), "{error}");
+        assert!(error.to_string().contains("host.json"), "{error}");
+    };
+    for theirs in ["", "notes", r#"{"id": "mine"}"#] {
+        std::fs::write(&notice, theirs).unwrap();
+        serving_until(dir.path(), Ended::Stopped, refused);
+        assert_eq!(std::fs::read_to_string(&notice).unwrap(), theirs);
+    }
+    std::fs::remove_file(&notice).unwrap();
+    std::fs::create_dir(&notice).unwrap();
+    serving_until(dir.path(), Ended::Stopped, refused);
+    assert!(notice.is_dir());
+}
+
+#[test]
+fn what_is_no_devices_notice_stays_and_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["hello.json", "hello.new"] {
+        std::fs::write(dir.path().join(name), "notes").unwrap();
+    }
+    let stop = AtomicBool::new(true);
+    let error = serve_directory(dir.path(), &mut EchoServe::default(), &stop);
+    let error = error.unwrap_err();
+    assert!(matches!(error, CsdError::Foreign { .. }), "{error}");
+    assert!(error.to_string().contains("hello.json"), "{error}");
+    let read = |name| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    assert_eq!((read("hello.json"), read("hello.new")), ("notes".into(), "notes".into()));
+    std::fs::remove_file(dir.path().join("hello.json")).unwrap();
+    serving_until(dir.path(), Ended::HostGone, |dir| drop(open(dir)));
+    assert_eq!(names(dir.path()), ["hello.new"]);
+    assert_eq!(read("hello.new"), "notes");
+}
+
+/// Two that start at once do not take each other's place.
+#[test]
+fn of_devices_that_start_together_one_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let serve = || serve_directory(dir.path(), &mut EchoServe::default(), &stop);
+        let devices: Vec<_> = (0..8).map(|_| scope.spawn(serve)).collect();
+        let is_at_end =
+            |n: usize| devices.iter().filter(|d| d.is_finished()).count() >= n;
+        wait_for(|| is_at_end(7));
+        assert!(!is_at_end(8), "nobody serves");
+        stop.store(true, Ordering::Relaxed);
     });
-    assert!(dir.path().join("host.json").is_dir());
+    assert_eq!(names(dir.path()), [""; 0]);
+}
+
+#[test]
+fn a_directory_goes_with_what_runs_left_and_stays_with_what_others_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = "0123456789abcdef0123456789abcdef";
+    let left_by_a_run = |spool: &Path| {
+        let run = spool.join(format!("run-{id}"));
+        std::fs::create_dir_all(&run).unwrap();
+        for name in ["host.pulse", "d-0000000000"] {
+            std::fs::write(run.join(name), [0; 8]).unwrap();
+        }
+        let notice = format!(r#"{{"protocol_version": 1, "id": "{id}"}}"#);
+        std::fs::write(spool.join("host.json"), notice).unwrap();
+        std::fs::write(spool.join(format!("host.{id}.new")), "half of").unwrap();
+    };
+    let spool = dir.path().join("spool");
+    left_by_a_run(&spool);
+    remove_directory(&spool).unwrap();
+    assert!(!spool.exists());
+    left_by_a_run(&spool);
+    std::fs::write(spool.join("results.csv"), "results").unwrap();
+    let error = remove_directory(&spool).unwrap_err();
+    assert!(matches!(error, CsdError::Foreign { .. }), "{error}");
+    assert!(error.to_string().contains("results.csv"), "{error}");
+    assert_eq!(names(&spool), ["results.csv"]);
 }
 
 #[test]

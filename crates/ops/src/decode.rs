@@ -6,10 +6,16 @@
 //! decodes no more than it needs. JPEG is ours (`jpeg.rs`; `picture.rs` is a file or a store's
 //! record alike), PNG a library's (`png.rs`). Read `geometry.rs` next.
 
+#![deny(
+    clippy::arithmetic_side_effects,
+    reason = "numbers that a file gives; a release does not check sums in this crate"
+)]
+
 pub(crate) mod picture;
 mod png;
 pub(crate) mod room;
 
+use bothends_core::recipe::Size;
 use bothends_core::sample::{Encoding, Record};
 
 use self::picture::Picture;
@@ -39,13 +45,18 @@ impl Format {
     }
 }
 
-/// Bytes that decoding the record may take at most, as its first bytes say; 0 for what is no
-/// image, or where they say nothing: decoding then says what is wrong.
-pub(crate) fn need_bytes(record: Record<'_>, picture: Option<&Picture<'_>>) -> u64 {
+/// The size of a record's image, and the bytes that decoding it may take at most, as its first
+/// bytes say; 0 for what is no image, or where they say nothing: decoding then says what is wrong.
+pub(crate) fn need_bytes(
+    record: Record<'_>,
+    picture: Option<&Picture<'_>>,
+) -> (Size, u64) {
     match (picture, record.encoding) {
-        (Some(picture), _) => picture.frame().need_bytes(),
+        (Some(picture), _) => (picture.frame().size, picture.frame().need_bytes()),
         (None, Encoding::Image) => png::need_bytes(record.bytes),
-        (None, Encoding::Planar { .. } | Encoding::Opaque) => 0,
+        (None, Encoding::Planar { .. } | Encoding::Opaque) => {
+            (Size { height: 0, width: 0 }, 0)
+        }
     }
 }
 
@@ -82,7 +93,8 @@ impl ImageDecoder {
             Encoding::Image => png::decode(record.bytes, out),
             Encoding::Planar { height, width, channels } => {
                 let size = check_size(height as usize, width as usize)?;
-                let need = height as usize * width as usize * channels as usize;
+                let row = (width as usize).saturating_mul(channels as usize);
+                let need = (height as usize).saturating_mul(row);
                 let got = record.bytes.len();
                 if got != need {
                     return Err(SampleFault::RecordLength { got, need }.into());
@@ -105,7 +117,7 @@ impl ImageDecoder {
         let size = picture.frame().size;
         let whole = Region::whole(size);
         picture.decode(&mut self.jpeg, &whole, Chroma::Upsampled)?;
-        let row_bytes = whole.columns.len() * 3;
+        let row_bytes = whole.columns.len().saturating_mul(3);
         let pixels = out.reshape(size, 3).chunks_exact_mut(row_bytes);
         for (y, pixels) in pixels.enumerate() {
             let rgb = self.rows.row(&self.jpeg, y, &whole.columns);
@@ -130,7 +142,7 @@ pub fn decode(record: Record<'_>, out: &mut Image) -> Result<(), OpsError> {
 
 /// Planes, one behind the other (CIFAR's binary form), become interleaved pixels.
 fn interleave(planes: &[u8], channels: usize, out: &mut [u8]) {
-    let n_pixels = (planes.len() / channels.max(1)).max(1);
+    let n_pixels = planes.len().checked_div(channels).unwrap_or(0).max(1);
     for (channel, plane) in planes.chunks_exact(n_pixels).enumerate() {
         for (pixel, &value) in out.chunks_exact_mut(channels).zip(plane) {
             pixel[channel] = value;

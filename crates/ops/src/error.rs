@@ -85,6 +85,20 @@ pub enum SampleFault {
         /// What it may take: of a JPEG samples and coefficients, as if it were progressive.
         need_bytes: u64,
     },
+    /// Decoding it may take more memory than this run may use for that.
+    #[error(
+        "an image of {}x{} pixels may need {} MiB to be decoded, and this run may take {} MiB \
+         for that; give it as much memory, or store the image with fewer pixels",
+        size.height, size.width, need_bytes.div_ceil(1 << 20), most_bytes >> 20
+    )]
+    BeyondBudget {
+        /// Rows and columns.
+        size: Size,
+        /// What it may take, counted as for [`Self::TooMuchMemory`].
+        need_bytes: u64,
+        /// What it is allowed.
+        most_bytes: u64,
+    },
     /// A record of fixed size has another size.
     #[error("the record has {got} bytes where its data set promises {need}")]
     RecordLength {

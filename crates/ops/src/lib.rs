@@ -31,6 +31,7 @@ pub mod pipeline;
 
 pub mod finish;
 
+pub use decode::room::DecodeRoom;
 pub use error::{OpsError, SampleFault};
 pub use finish::Finish;
 pub use geometry::{crop, flip, resample, resize, warp};

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use bothends_core::blocks::Blocks;
 use bothends_core::recipe::step::Step;
-use bothends_core::recipe::{Decision, MAX_DECODE_BYTES, Misfit, Numerics, Recipe, Size};
+use bothends_core::recipe::{Decision, Misfit, Numerics, Recipe, Size};
 use bothends_core::sample::{Record, SampleKey};
 use bothends_core::tensor::{SampleShape, Views};
 
@@ -22,7 +22,7 @@ use self::steps::{Lead, rgb};
 use crate::decode::ImageDecoder;
 use crate::decode::need_bytes;
 use crate::decode::picture::Picture;
-use crate::decode::room::Room;
+use crate::decode::room::{DecodeRoom, Room};
 use crate::error::{OpsError, SampleFault};
 use crate::finish::Finish;
 use crate::geometry::resample::TakesRows;
@@ -32,10 +32,6 @@ use crate::jpeg::{Region, Stage, Stored};
 use crate::kernels::Level;
 
 pub use self::steps::Workbench;
-
-/// Largest buffer that a worker keeps for the next sample; what one huge image took beyond
-/// it is given back after that image.
-const KEEP_BYTES: usize = 64 << 20;
 
 /// One worker's memory. After warm-up nothing allocates per sample (but the PNG library,
 /// inside).
@@ -74,10 +70,11 @@ impl Scratch {
         if self.is_first_visit { self.decoder.jpeg.entry_points() } else { &[] }
     }
 
-    fn release_excess(&mut self) {
-        self.bench.release_above(KEEP_BYTES);
-        self.shared.release_above(KEEP_BYTES);
-        self.decoder.release_above(KEEP_BYTES);
+    /// Gives back what one huge image took: every buffer of more than `keep_bytes`.
+    fn release_above(&mut self, keep_bytes: usize) {
+        self.bench.release_above(keep_bytes);
+        self.shared.release_above(keep_bytes);
+        self.decoder.release_above(keep_bytes);
     }
 }
 
@@ -94,15 +91,15 @@ impl Pipeline {
     /// [`Recipe::views`]).
     #[must_use]
     pub fn new(recipe: &Recipe, views: Views) -> Self {
-        let room = Room::new(MAX_DECODE_BYTES);
+        let room = Room::new(DecodeRoom::default());
         Self { recipe: recipe.clone(), views, room }
     }
 
-    /// The same, whose large images together take no more than so many bytes while they are
-    /// decoded, or one of them alone: all who work with this pipeline or a clone of it count.
+    /// The same, with these bounds on what decoding takes: all who work with this pipeline or a
+    /// clone of it count.
     #[must_use]
-    pub fn with_decode_bytes(self, most_bytes: u64) -> Self {
-        Self { room: Room::new(most_bytes), ..self }
+    pub fn with_decode_room(self, limits: DecodeRoom) -> Self {
+        Self { room: Room::new(limits), ..self }
     }
 
     /// The shapes of every sample this makes, view by view.
@@ -205,9 +202,10 @@ impl Pipeline {
         work: impl FnOnce(&mut Scratch, Option<Picture<'r>>) -> Result<(), OpsError>,
     ) -> Result<(), OpsError> {
         let picture = Picture::open(record)?;
-        let turn = self.room.take(need_bytes(record, picture.as_ref()));
+        let (size, need) = need_bytes(record, picture.as_ref());
+        let turn = self.room.take(size, need)?;
         let done = work(scratch, picture);
-        scratch.release_excess();
+        scratch.release_above(self.room.keep_bytes());
         drop(turn);
         done
     }

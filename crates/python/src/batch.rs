@@ -11,6 +11,7 @@ use bothends_core::ids::Prong;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 use bothends_runtime::{Batch as Delivered, Home, Row, soft_labels};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::array::Array;
 use crate::errors::raised;
@@ -51,7 +52,9 @@ impl Form {
             false => Memory::of(lease.batch().bytes()),
         };
         let memory = Arc::new(memory);
-        Batch { form: self.clone(), memory, rows, view_bytes, sample_bytes, index, prong }
+        let small = Small::new();
+        let form = self.clone();
+        Batch { form, memory, rows, view_bytes, sample_bytes, index, prong, small }
     }
 }
 
@@ -65,6 +68,24 @@ pub(crate) struct Batch {
     sample_bytes: usize,
     index: u32,
     prong: Prong,
+    small: Small,
+}
+
+/// The arrays of a few bytes a row, each made when it is first asked for and once.
+struct Small {
+    labels: PyOnceLock<Py<Array>>,
+    sample_ids: PyOnceLock<Py<Array>>,
+    mask: PyOnceLock<Py<Array>>,
+}
+
+impl Small {
+    fn new() -> Self {
+        Self {
+            labels: PyOnceLock::new(),
+            sample_ids: PyOnceLock::new(),
+            mask: PyOnceLock::new(),
+        }
+    }
 }
 
 #[pymethods]
@@ -95,23 +116,26 @@ impl Batch {
 
     /// Each row's class, int64; -1 in masked rows.
     #[getter]
-    fn labels(&self) -> Array {
-        integers(self.rows.iter().map(|row| row.label.0))
+    fn labels(&self, py: Python<'_>) -> PyResult<Py<Array>> {
+        once(py, &self.small.labels, || integers(self.rows.iter().map(|row| row.label.0)))
     }
 
     /// Each row's sample id, int64; -1 in masked rows.
     #[getter]
-    fn sample_ids(&self) -> Array {
+    fn sample_ids(&self, py: Python<'_>) -> PyResult<Py<Array>> {
         let id = |row: &Row| row.sample.and_then(|id| i64::try_from(id.0).ok());
-        integers(self.rows.iter().map(|row| id(row).unwrap_or(-1)))
+        let ids = || integers(self.rows.iter().map(|row| id(row).unwrap_or(-1)));
+        once(py, &self.small.sample_ids, ids)
     }
 
     /// Which rows hold a sample, bool.
     #[getter]
-    fn mask(&self) -> Array {
-        let valid: Vec<u8> =
-            self.rows.iter().map(|row| row.sample.is_some().into()).collect();
-        own(Element::Bool, vec![count(valid.len())], &valid)
+    fn mask(&self, py: Python<'_>) -> PyResult<Py<Array>> {
+        once(py, &self.small.mask, || {
+            let valid: Vec<u8> =
+                self.rows.iter().map(|row| row.sample.is_some().into()).collect();
+            own(Element::Bool, vec![count(valid.len())], &valid)
+        })
     }
 
     /// Rows that hold a sample.
@@ -150,6 +174,15 @@ impl Batch {
     fn __len__(&self) -> usize {
         self.rows.len()
     }
+}
+
+/// The array that is kept there; the same object each time.
+fn once(
+    py: Python<'_>,
+    kept: &PyOnceLock<Py<Array>>,
+    make: impl FnOnce() -> Array,
+) -> PyResult<Py<Array>> {
+    Ok(kept.get_or_try_init(py, || Py::new(py, make()))?.clone_ref(py))
 }
 
 fn integers(numbers: impl Iterator<Item = i64>) -> Array {

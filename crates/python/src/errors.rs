@@ -28,6 +28,17 @@ fn name(setting: Setting) -> &'static str {
     }
 }
 
+/// What is raised instead of a batch once a loader was told to stop.
+pub(crate) fn stopped(py: Python<'_>) -> PyErr {
+    let line =
+        "the loader was told to stop; save its state_dict(), and go on from it later";
+    let made = || {
+        let classes = py.import("bothends._errors")?;
+        Ok(PyErr::from_value(classes.getattr("Stopped")?.call1((line,))?))
+    };
+    made().unwrap_or_else(|other: PyErr| other)
+}
+
 fn class_of(error: &RuntimeError) -> &'static str {
     match error.kind() {
         ErrorKind::Options => "OptionsError",

@@ -1,6 +1,6 @@
 //! A loader and the consumers of an epoch, for Python.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use bothends_core::ids::SampleId;
 use bothends_core::order::{OrderConfig, Repeats};
 use bothends_core::tensor::{Dtype, Layout};
 use bothends_runtime::{
-    Deal, Home, Loader, Notes, Polled, Ranks, RunConfig, RuntimeError,
+    Deal, Home, Loader, Notes, Polled, Ranks, Registration, RunConfig, RuntimeError,
 };
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
 use crate::batch::{Batch, Form};
-use crate::errors::raised;
+use crate::errors::{raised, stopped};
 use crate::supplied::{self, Samples};
 
 /// How long a wait goes on before Python's signals are looked at.
@@ -29,29 +29,37 @@ pub(crate) struct NativeLoader {
     /// Beside the lock: every batch asks for them.
     notes: Notes,
     form: Form,
+    /// So that other ranks on this machine count this one; given up with the loader.
+    registration: Mutex<Option<Registration>>,
+    /// Set once and for all: no consumer gets a batch any more.
+    is_stopped: Arc<AtomicBool>,
 }
 
 #[pymethods]
 impl NativeLoader {
     /// Opens a loader from its options, a JSON object, the samples where Python lists them, and
-    /// a function that makes a PNG of a record that the native decoders refuse. Blocks on
-    /// the file system and on devices.
+    /// a function that makes a PNG of a record that the native decoders refuse; `parent` is the
+    /// process that started this one as one of several. Blocks on the file system, on devices
+    /// and on other ranks of the machine.
     #[new]
-    #[pyo3(signature = (options, samples=None, redecode=None))]
+    #[pyo3(signature = (options, samples=None, redecode=None, parent=None))]
     fn new(
         py: Python<'_>,
         options: &str,
         samples: Option<&Samples>,
         redecode: Option<Py<PyAny>>,
+        parent: Option<u32>,
     ) -> PyResult<Self> {
         let redecoder = redecode.map(supplied::redecoder);
-        let ranks = Ranks::told_by(|variable| std::env::var(variable).ok());
         let opened = py.detach(|| {
+            let variable = |name: &str| std::env::var(name).ok();
+            let (ranks, registration) = Ranks::here(variable, parent);
             let config = bothends_runtime::options_among(options, ranks)?;
             let supplied = samples.map(Samples::supplied).transpose()?;
-            Loader::open(RunConfig { supplied, redecoder, ..config })
+            let loader = Loader::open(RunConfig { supplied, redecoder, ..config })?;
+            Ok((loader, registration))
         });
-        let loader = opened.map_err(|error| raised(py, &error))?;
+        let (loader, registration) = opened.map_err(|error| raised(py, &error))?;
         let form = Form {
             views: loader.views().into(),
             output: loader.output(),
@@ -60,18 +68,16 @@ impl NativeLoader {
             home: Home::here(),
         };
         let notes = loader.notes();
-        Ok(Self { loader: Mutex::new(Some(loader)), notes, form })
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let (loader, registration) = (Mutex::new(Some(loader)), Mutex::new(registration));
+        Ok(Self { loader, notes, form, registration, is_stopped })
     }
 
     /// Begins the next epoch and returns its consumers; the epoch before is cancelled.
     fn begin(&self, py: Python<'_>, consumers: u32) -> PyResult<Vec<Consumer>> {
         let deal = self.with(py, |loader| loader.begin(consumers))?;
         let hand = Arc::new(Hand(deal));
-        let consumer = |number| Consumer {
-            hand: Arc::clone(&hand),
-            form: self.form.clone(),
-            number,
-        };
+        let consumer = |number| self.consumer(Arc::clone(&hand), number);
         Ok((0..consumers).map(consumer).collect())
     }
 
@@ -99,8 +105,7 @@ impl NativeLoader {
             let order = loader.order(config, &records, ends)?;
             loader.begin_order(Arc::new(order))
         })?;
-        let hand = Arc::new(Hand(deal));
-        Ok(Consumer { hand, form: self.form.clone(), number: 0 })
+        Ok(self.consumer(Arc::new(Hand(deal)), 0))
     }
 
     /// This process is rank `rank` of `world` from the next epoch on.
@@ -132,10 +137,25 @@ impl NativeLoader {
         self.with(py, |loader| loader.load_state(json))
     }
 
+    /// From now on every consumer raises `Stopped` instead of giving a batch, also one that waits.
+    /// Sets a flag and waits for nothing, so that a signal's handler may call it.
+    fn stop(&self) {
+        // A flag alone; nothing else is published with it.
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was told to stop.
+    #[getter]
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
     /// Ends the running epoch, its threads and devices, and waits for them. Tensors stay.
     fn close(&self, py: Python<'_>) {
         if self.form.home.is_here() {
             py.detach(|| drop(self.loader().take()));
+            let registration = self.registration.lock();
+            drop(registration.unwrap_or_else(PoisonError::into_inner).take());
         }
     }
 
@@ -257,6 +277,11 @@ impl NativeLoader {
         done.map_err(|error| raised(py, &error))
     }
 
+    fn consumer(&self, hand: Arc<Hand>, number: u32) -> Consumer {
+        let is_stopped = Arc::clone(&self.is_stopped);
+        Consumer { hand, form: self.form.clone(), number, is_stopped }
+    }
+
     fn loader(&self) -> MutexGuard<'_, Option<Loader>> {
         self.loader.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -290,6 +315,7 @@ pub(crate) struct Consumer {
     hand: Arc<Hand>,
     form: Form,
     number: u32,
+    is_stopped: Arc<AtomicBool>,
 }
 
 #[pymethods]
@@ -298,9 +324,13 @@ impl Consumer {
         this
     }
 
-    /// The next batch. Waits without Python's lock; a signal (Ctrl-C) ends the wait.
+    /// The next batch. Waits without Python's lock; a signal (Ctrl-C) and the loader's `stop` end
+    /// the wait.
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         loop {
+            if self.is_stopped.load(Ordering::Relaxed) {
+                return Err(stopped(py));
+            }
             // Making it may mean a copy: nobody waits for that either.
             let polled = py.detach(|| {
                 let polled = self.hand.0.poll(self.number, LOOK)?;

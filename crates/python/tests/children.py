@@ -16,7 +16,7 @@ from typing import Any
 HERE = Path(__file__).parent
 
 # Variables of launchers, which may be those of a test run in a cluster.
-LAUNCHERS = ("RANK", "WORLD_SIZE", "OMPI_", "PMI_", "MV2_", "SLURM_")
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI_", "MV2_", "SLURM_")
 
 
 def start(code: str, *arguments: Any, **variables: str) -> subprocess.Popen[str]:

@@ -63,6 +63,15 @@ def test_a_batch_knows_its_rows(small: Path) -> None:
     assert not made[-1].images[0][3].any() and made[-1].images[0][2].any()
 
 
+def test_small_arrays_are_made_once(small: Path) -> None:
+    """However often they are asked for: frameworks ask for labels several times a step."""
+    batches = loader(small, last="pad")
+    for batch in batches._native.begin(1)[0]:
+        for name in ("labels", "sample_ids", "mask"):
+            assert getattr(batch, name) is getattr(batch, name)
+    assert batch.labels.data_ptr != batch.sample_ids.data_ptr
+
+
 def test_views_and_mixed_labels(small: Path) -> None:
     crop = {"op": "random_resized_crop", "scale": [0.3, 1.0], "ratio": [0.75, 1.33]}
     views = [[{**crop, "size": 32}], [{**crop, "size": 16}]]

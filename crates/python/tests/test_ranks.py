@@ -359,3 +359,43 @@ def test_ranks_that_cannot_agree_are_told(small: Path, monkeypatch: pytest.Monke
         monkeypatch.setenv("RANK", str(rank))
         seen += sum(order(quiet(numbered(small), shuffle=True, seed=1, ranks="shard")), [])
     assert len(seen) == 24 and set(seen) == set(range(23))
+
+
+COUNTED = """
+import multiprocessing, os, sys, tempfile
+from streams import loader
+
+def rank(data, meet, part, out):
+    meet.wait(60)
+    batches = loader(data, workers="auto")
+    # Nobody leaves before all have been counted.
+    meet.wait(60)
+    out.put((part, batches.note or ""))
+    batches.close()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    meet, out = context.Barrier(3), context.Queue()
+    started = [
+        context.Process(target=rank, args=(sys.argv[1], meet, part, out)) for part in range(3)
+    ]
+    for process in started:
+        process.start()
+    for _ in started:
+        print(out.get(timeout=60)[1])
+    for process in started:
+        process.join(60)
+    left = [name for name in os.listdir(os.environ["TMPDIR"]) if name.startswith("bothends")]
+    assert left == [], left
+"""
+
+
+@pytest.mark.parametrize("meets", [{}, {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}])
+def test_spawned_ranks_divide_a_machine(
+    small: Path, tmp_path: Path, meets: dict[str, str]
+) -> None:
+    """`torch.multiprocessing.spawn` sets no variable that says how many there are."""
+    runtime = {"XDG_RUNTIME_DIR": "", "TMPDIR": str(tmp_path)}
+    said = children.run(COUNTED, small, **runtime, **meets)
+    line = "3 ranks share this machine (processes that registered)"
+    assert said.count(line) == 3, said

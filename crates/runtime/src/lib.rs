@@ -66,6 +66,7 @@ pub use run::observer::{Ended, Observer, Progress};
 pub use run::settings::settings;
 pub use runtime::host::{EpochOptions, Notes, Runtime};
 pub use threads::home::Home;
+pub use threads::registration::Registration;
 pub use threads::times::ThreadSeconds;
 pub use threads::{process, shutdown};
 

@@ -1,13 +1,14 @@
 //! What threads need besides work: how they end (`shutdown`), where and after whom they run
 //! (`pin`, `make_way`), what they use (`times`, `process`) and may use (`limits`,
-//! `ulimits`), and which process
-//! is theirs (`home`).
+//! `ulimits`), which process is theirs (`home`), and which others share the machine
+//! (`registration`).
 
 pub(crate) mod home;
 pub(crate) mod limits;
 pub(crate) mod make_way;
 pub(crate) mod pin;
 pub mod process;
+pub(crate) mod registration;
 pub mod shutdown;
 pub(crate) mod times;
 pub(crate) mod ulimits;

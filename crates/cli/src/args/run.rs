@@ -103,9 +103,10 @@ pub(crate) struct RunArgs {
     pub(crate) measure_alone: Option<f64>,
     /// Most memory that batches may take on the host, in MiB: those that are made, wait or are
     /// with the consumer, their copies in the output's form, and what mixing keeps. A run that
-    /// cannot do with it is refused. What workers and the reader keep for the samples they are at,
-    /// the list of samples and the program come on top; images that need more than 256 MiB to be
-    /// decoded take turns within it, and one that needs more than 1 GiB is a bad sample. By default
+    /// cannot do with it is refused. Decoding may take as much again, all workers together: images
+    /// wait for each other, and one that alone needs more is a bad sample (with devices, one that
+    /// needs more than 1 GiB). The reader's buffers, the list of samples and the program come on
+    /// top. By default
     /// as much as is useful, up to an eighth of what is available to this process (160 at least,
     /// within a quarter);
     /// memory that no batch has needed yet is not taken

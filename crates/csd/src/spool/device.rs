@@ -13,6 +13,7 @@ use super::notice::Notice;
 use super::pulse::{Life, Pulse, Watch};
 use super::{
     DEVICE_NOTICE, HOST_NOTICE, HOST_PULSE, device_pulse, gone, remove_run, run_dir,
+    sweep_drafts,
 };
 use crate::device::serving::{DeviceLink, Ended, serve_link};
 use crate::words::job::{Answer, Ending};
@@ -30,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// [`CsdError::Place`] when the directory is missing, not writable or served by another
-/// device; [`CsdError::Version`] and [`CsdError::Malformed`] as for a connection.
+/// device; [`CsdError::Foreign`] when a file of others has the name of its notice; [`CsdError::Version`] and [`CsdError::Malformed`] as for a connection.
 pub fn serve_directory(
     dir: &Path,
     serve: &mut dyn Serve,
@@ -71,7 +72,13 @@ impl Post {
     fn take(dir: &Path) -> Result<Self, CsdError> {
         let failed = CsdError::at("serve", dir.display());
         let notice_path = dir.join(DEVICE_NOTICE);
-        if let Some(other) = Notice::read(&notice_path) {
+        let notice = Notice::new(None).map_err(&failed)?;
+        let pulse = Pulse::start(device_pulse(dir, &notice.id)).map_err(&failed)?;
+        while let Err(error) = notice.place(&notice_path) {
+            if error.kind() != std::io::ErrorKind::AlreadyExists {
+                return Err(failed(error));
+            }
+            let Some(other) = Notice::find(&notice_path)? else { continue };
             let pulse_path = device_pulse(dir, &other.id);
             if Watch::over(&pulse_path).judge() == Life::Alive {
                 let in_use = std::io::ErrorKind::AddrInUse;
@@ -80,10 +87,9 @@ impl Post {
             }
             // A host that still watches it sees that its device is gone.
             drop(std::fs::remove_file(pulse_path));
+            Notice::remove(&notice_path, &other.id).map_err(&failed)?;
         }
-        let notice = Notice::new(None).map_err(&failed)?;
-        let pulse = Pulse::start(device_pulse(dir, &notice.id)).map_err(&failed)?;
-        notice.replace(&notice_path).map_err(&failed)?;
+        sweep_drafts(dir, DEVICE_NOTICE);
         Ok(Self { dir: dir.to_owned(), notice, pulse })
     }
 

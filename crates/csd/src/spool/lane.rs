@@ -13,7 +13,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use bothends_io::write_beside;
+use bothends_io::{open_regular, write_beside};
 
 use crate::CsdError;
 use crate::words::job::{Answer, Ending};
@@ -78,7 +78,7 @@ impl Inlet {
     /// wait. The message's file is removed, but for one with a payload.
     pub(super) fn take(&mut self) -> Result<Option<(Message, Option<Extent>)>, CsdError> {
         let path = self.0.path();
-        let mut file = match File::open(&path) {
+        let mut file = match open_regular(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(CsdError::lost("open a message")(error)),

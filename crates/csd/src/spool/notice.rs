@@ -1,13 +1,19 @@
 //! The two notices in a spool directory: which device serves it, and which host's run it
 //! serves. Each names a version and a fresh id, so that what an earlier run left behind is
-//! never taken for this one's.
+//! never taken for this one's. A file of a notice's name without them is somebody else's: it is
+//! neither replaced nor removed. Read `pulse.rs` next.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use std::time::Instant;
 
-use bothends_io::write_beside;
+use bothends_io::read_regular;
 use serde::{Deserialize, Serialize};
+
+use super::NAPS;
+use super::pulse::PATIENCE;
+use crate::CsdError;
 
 use crate::words::job::PROTOCOL_VERSION;
 use crate::words::key;
@@ -38,30 +44,120 @@ impl Notice {
 
     /// The notice at `path`, if there is a whole one.
     pub(super) fn read(path: &Path) -> Option<Self> {
-        let notice: Self = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let notice: Self = serde_json::from_slice(&read_regular(path).ok()?).ok()?;
         is_id(&notice.id).then_some(notice)
     }
 
-    /// Puts the notice at `path`, whatever is there.
-    pub(super) fn replace(&self, path: &Path) -> io::Result<()> {
-        let json = self.json()?;
-        write_beside(&path.with_extension("new"), path, |mut file| file.write_all(&json))
-    }
-
-    /// Puts the notice at `path` if none is there, else fails with `AlreadyExists`.
-    pub(super) fn place(&self, path: &Path) -> io::Result<()> {
-        File::create_new(path)?.write_all(&self.json()?)
-    }
-
-    /// Removes the notice at `path` if it is the one with this id.
-    pub(super) fn remove_if(path: &Path, id: &str) {
-        if Self::read(path).is_some_and(|notice| notice.id == id) {
-            // Somebody was faster.
-            drop(std::fs::remove_file(path));
+    /// What lies at `path`. A file that is no notice is given time to become one: where the file
+    /// system has no links, its owner may still be writing it.
+    ///
+    /// # Errors
+    /// [`CsdError::Foreign`] for what no spool has written.
+    pub(super) fn find(path: &Path) -> Result<Option<Self>, CsdError> {
+        let began = Instant::now();
+        loop {
+            if let Some(notice) = Self::read(path) {
+                return Ok(Some(notice));
+            }
+            let looked = std::fs::symlink_metadata(path);
+            if looked.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                return Ok(None);
+            }
+            if began.elapsed() > PATIENCE {
+                let remedy = "move it away, or name another directory";
+                let place = path.display().to_string();
+                return Err(CsdError::Foreign { place, remedy });
+            }
+            std::thread::sleep(NAPS[1]);
         }
+    }
+
+    /// Puts the notice at `path` if nothing is there, else fails with `AlreadyExists`. It appears
+    /// whole.
+    pub(super) fn place(&self, path: &Path) -> io::Result<()> {
+        let json = self.json()?;
+        let draft = path.with_extension(format!("{}.{DRAFT}", self.id));
+        loop {
+            let mut file = File::create_new(&draft)?;
+            let placed =
+                file.write_all(&json).and_then(|()| std::fs::hard_link(&draft, path));
+            let removed = std::fs::remove_file(&draft);
+            match placed {
+                // Who holds the place has swept the draft away; or nobody holds it any more.
+                Err(error) if error.kind() == ErrorKind::NotFound && removed.is_err() => {
+                }
+                Err(error) if has_no_links(&error) => return write_new(path, &json),
+                done => return done,
+            }
+        }
+    }
+
+    /// Whether a file of this name is the draft of a notice for `place`.
+    pub(super) fn is_draft(name: &str, place: &str) -> bool {
+        let id = name
+            .strip_prefix(place.trim_end_matches("json"))
+            .and_then(|rest| rest.strip_suffix(DRAFT)?.strip_suffix('.'));
+        id.is_some_and(is_id)
+    }
+
+    /// Removes the notice at `path` if it is the one with this id; another one stays.
+    pub(super) fn remove(path: &Path, id: &str) -> io::Result<()> {
+        if Self::read(path).is_none_or(|notice| notice.id != id) {
+            return Ok(());
+        }
+        match std::fs::remove_file(path) {
+            // Somebody was faster.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    /// The same, at the end, when nobody is left to be told of an error.
+    pub(super) fn remove_if(path: &Path, id: &str) {
+        drop(Self::remove(path, id));
     }
 
     fn json(&self) -> io::Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(io::Error::other)
+    }
+}
+
+const DRAFT: &str = "new";
+
+/// Whether a file system does not link files: vfat says `EPERM`, others that they do not support
+/// it.
+fn has_no_links(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
+}
+
+/// Writes a file that is not there yet; after an error it is not there either.
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(bytes).inspect_err(|_| drop(std::fs::remove_file(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_is_placed_once_and_its_draft_does_not_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("host.json");
+        let (one, other) = (Notice::new(None).unwrap(), Notice::new(None).unwrap());
+        one.place(&path).unwrap();
+        let error = other.place(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(Notice::read(&path), Some(one.clone()));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        Notice::remove_if(&path, &other.id);
+        assert_eq!(Notice::find(&path).unwrap(), Some(one.clone()));
+        Notice::remove_if(&path, &one.id);
+        assert_eq!(Notice::find(&path).unwrap(), None);
+        let draft = format!("host.{}.new", one.id);
+        assert!(Notice::is_draft(&draft, "host.json"));
+        for name in ["host.new", "host.json", "host.abc.new", &draft.to_uppercase()] {
+            assert!(!Notice::is_draft(name, "host.json"), "{name}");
+        }
     }
 }

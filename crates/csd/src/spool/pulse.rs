@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bothends_io::write_beside;
+use bothends_io::{open_regular, write_beside};
 
 /// How often the counter rises.
 const BEAT: Duration = Duration::from_millis(250);
@@ -19,7 +19,7 @@ const BEAT: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(100);
 /// An unlocked pulse that stands still for this long is a dead owner's. With the time
 /// between two looks it stays below the 2 s in which a death must be noticed.
-const PATIENCE: Duration = Duration::from_millis(1500);
+pub(super) const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// This side's sign of life. Its file is removed when this is dropped.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Watch {
     }
 
     fn sign(&mut self) -> Sign {
-        let Ok(mut file) = File::open(&self.path) else {
+        let Ok(mut file) = open_regular(&self.path) else {
             return if self.count.is_some() { Sign::Removed } else { Sign::None };
         };
         let mut count = [0; 8];

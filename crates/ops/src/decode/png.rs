@@ -5,7 +5,7 @@
 
 use std::io::Cursor;
 
-use bothends_core::recipe::MAX_IMAGE_PIXELS;
+use bothends_core::recipe::{MAX_IMAGE_PIXELS, Size};
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 
 use crate::decode::room::check_room;
@@ -17,17 +17,18 @@ pub(super) fn recognises(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x89PNG\r\n\x1a\n")
 }
 
-/// Bytes that the pixels of an image may take at most: with alpha, which a file can add to any
-/// colour type (`tRNS`), at its depth. 0 where there is no header (§11.2.1).
-pub(super) fn need_bytes(bytes: &[u8]) -> u64 {
-    let Some((size, rest)) =
-        bytes.get(16..25).and_then(|ihdr| ihdr.split_first_chunk::<8>())
-    else {
-        return 0;
+/// The size of an image, and the bytes that its pixels may take at most: with alpha, which a file
+/// can add to any colour type (`tRNS`), at its depth. 0 where there is no header (§11.2.1).
+pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
+    let header = bytes.get(16..25).and_then(|ihdr| ihdr.split_first_chunk::<8>());
+    let Some((&[w0, w1, w2, w3, h0, h1, h2, h3], depth)) = header else {
+        return (Size { height: 0, width: 0 }, 0);
     };
-    let side = |four: &[u8]| four.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-    let sample_bytes = if rest[0] == 16 { 2 } else { 1 };
-    side(&size[..4]).saturating_mul(side(&size[4..])).saturating_mul(4 * sample_bytes)
+    let width = u32::from_be_bytes([w0, w1, w2, w3]);
+    let height = u32::from_be_bytes([h0, h1, h2, h3]);
+    let pixel_bytes = if depth[0] == 16 { 8 } else { 4 };
+    let n_pixels = u64::from(height).saturating_mul(u64::from(width));
+    (Size { height, width }, n_pixels.saturating_mul(pixel_bytes))
 }
 
 /// Decodes all of `bytes` into `out`; the crate allocates its window for each image.
@@ -40,7 +41,7 @@ pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     decoder.set_transformations(Transformations::EXPAND);
     let header = decoder.read_header_info().map_err(damaged)?;
     let size = check_size(header.height as usize, header.width as usize)?;
-    check_room(size, need_bytes(bytes))?;
+    check_room(size, need_bytes(bytes).1)?;
     let is_grey = header.color_type == ColorType::Grayscale;
 
     let mut reader = decoder.read_info().map_err(damaged)?;
@@ -84,7 +85,7 @@ fn pixel_bytes(color: ColorType, depth: BitDepth) -> u32 {
         ColorType::Rgb => 3,
         ColorType::Rgba => 4,
     };
-    if depth == BitDepth::Sixteen { 2 * samples } else { samples }
+    if depth == BitDepth::Sixteen { samples << 1 } else { samples }
 }
 
 fn damaged(error: DecodingError) -> SampleFault {

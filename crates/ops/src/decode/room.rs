@@ -1,8 +1,9 @@
 //! How much memory decoding an image may take: known from its first bytes, before any is taken.
 //!
-//! The bound of one image is a constant, and counted alike for a file and for what a store has
-//! of it: whether a sample is bad must not depend on who makes it or with what settings. What
-//! workers take together is bounded, too, and that by waiting: images that need much take turns.
+//! Two bounds. What one image may take is a constant, counted alike for a file and for what a
+//! store has of it, so that whether a sample is bad does not depend on who makes it; a run that
+//! is told how much memory it may use can lower it. What all workers take together is bounded by
+//! waiting: beyond a small allowance of their own, they decode as many images at once as fit.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -10,10 +11,16 @@ use bothends_core::recipe::{MAX_DECODE_BYTES, Size};
 
 use crate::error::SampleFault;
 
-/// Images that may take more than this take turns; those below are as good as all there are.
-const LARGE_BYTES: u64 = 256 << 20;
+/// The most that a worker decodes without asking: images of up to 3.7 megapixels (4:2:0).
+const MOST_ALLOWED: u64 = 16 << 20;
 
-/// Whether an image may be decoded that needs so much at most.
+/// The largest buffer that a worker keeps for its next image.
+const MOST_KEPT: usize = 64 << 20;
+
+/// Buffers of such a size that a worker may have: samples, coefficients, two images.
+const N_BUFFERS: u64 = 4;
+
+/// Whether an image may be decoded that needs so much at most, wherever it is.
 pub(crate) fn check_room(size: Size, need_bytes: u64) -> Result<(), SampleFault> {
     match need_bytes {
         0..=MAX_DECODE_BYTES => Ok(()),
@@ -21,10 +28,51 @@ pub(crate) fn check_room(size: Size, need_bytes: u64) -> Result<(), SampleFault>
     }
 }
 
-/// What large images that are decoded at the same time may take together. Clones share it.
+/// What decoding may take: that of all workers of a pipeline and its clones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodeRoom {
+    /// All images that are decoded at the same time, in bytes. One that needs more waits until
+    /// nobody else decodes a large one.
+    pub together_bytes: u64,
+    /// One image, in bytes; one that needs more is a bad sample.
+    pub one_bytes: u64,
+    /// Workers that share it. Each has a part of it, 16 MiB at most, for which it need not ask.
+    pub n_workers: u32,
+}
+
+impl Default for DecodeRoom {
+    /// For one worker alone, and what is believed of any image.
+    fn default() -> Self {
+        Self {
+            together_bytes: MAX_DECODE_BYTES,
+            one_bytes: MAX_DECODE_BYTES,
+            n_workers: 1,
+        }
+    }
+}
+
+impl DecodeRoom {
+    /// One worker's part of what it may take together, in bytes.
+    fn part(self) -> u64 {
+        self.together_bytes.checked_div(self.n_workers.into()).unwrap_or(u64::MAX)
+    }
+
+    /// What a worker may take without asking.
+    fn allowance(self) -> u64 {
+        self.part().min(MOST_ALLOWED)
+    }
+
+    /// The largest buffer that a worker keeps from image to image, in bytes.
+    fn keep_bytes(self) -> usize {
+        let each = usize::try_from(self.part() / N_BUFFERS).unwrap_or(MOST_KEPT);
+        each.min(MOST_KEPT)
+    }
+}
+
+/// What images that are decoded at the same time take together. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
-    most_bytes: u64,
+    limits: DecodeRoom,
     shared: Arc<Shared>,
 }
 
@@ -39,23 +87,41 @@ struct Shared {
 pub(crate) struct Turn<'a>(&'a Shared, u64);
 
 impl Room {
-    pub(crate) fn new(most_bytes: u64) -> Self {
-        Self { most_bytes, shared: Arc::default() }
+    pub(crate) fn new(limits: DecodeRoom) -> Self {
+        Self { limits, shared: Arc::default() }
+    }
+
+    /// The largest buffer that a worker keeps from image to image, in bytes.
+    pub(crate) fn keep_bytes(&self) -> usize {
+        self.limits.keep_bytes()
     }
 
     /// Waits until so much is free, which is as long as other images are being decoded; one
-    /// that needs more than there is gets it when nobody else has any.
-    pub(crate) fn take(&self, need_bytes: u64) -> Option<Turn<'_>> {
-        if need_bytes <= LARGE_BYTES {
-            return None;
+    /// that needs more than there is gets it when nobody else has any. `None` for what a worker
+    /// need not ask for.
+    pub(crate) fn take(
+        &self,
+        size: Size,
+        need_bytes: u64,
+    ) -> Result<Option<Turn<'_>>, SampleFault> {
+        let DecodeRoom { together_bytes, one_bytes, .. } = self.limits;
+        // What nobody may decode is refused by the decoder, in its own words.
+        let is_refused = need_bytes > MAX_DECODE_BYTES;
+        if need_bytes <= self.limits.allowance() || is_refused {
+            return Ok(None);
+        }
+        if need_bytes > one_bytes {
+            let most_bytes = one_bytes;
+            return Err(SampleFault::BeyondBudget { size, need_bytes, most_bytes });
         }
         let shared = &*self.shared;
         let has_no_room = |taken: &mut u64| {
-            *taken > 0 && taken.saturating_add(need_bytes) > self.most_bytes
+            *taken > 0 && taken.saturating_add(need_bytes) > together_bytes
         };
         let taken = shared.given_back.wait_while(shared.taken(), has_no_room);
-        *taken.unwrap_or_else(PoisonError::into_inner) += need_bytes;
-        Some(Turn(shared, need_bytes))
+        let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
+        *taken = taken.saturating_add(need_bytes);
+        Ok(Some(Turn(shared, need_bytes)))
     }
 }
 
@@ -68,7 +134,9 @@ impl Shared {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let Self(shared, bytes) = self;
-        *shared.taken() -= *bytes;
+        let mut taken = shared.taken();
+        *taken = taken.saturating_sub(*bytes);
+        drop(taken);
         shared.given_back.notify_all();
     }
 }
@@ -79,18 +147,26 @@ mod tests {
 
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+    const SIZE: Size = Size { height: 1, width: 1 };
+
+    fn limits(together: u64, one: u64, n_workers: u32) -> DecodeRoom {
+        DecodeRoom { together_bytes: together << 20, one_bytes: one << 20, n_workers }
+    }
+
     #[test]
     #[cfg_attr(target_family = "wasm", ignore = "it starts threads")]
     fn large_images_take_turns_and_one_beyond_all_room_gets_it_alone() {
-        let room = Room::new(600 << 20);
-        assert!(room.take(LARGE_BYTES).is_none(), "most images wait for nobody");
+        let room = Room::new(limits(600, 1024, 8));
+        let small = room.take(SIZE, MOST_ALLOWED).unwrap();
+        assert!(small.is_none(), "most images wait for nobody");
         let (now, most) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|threads| {
-            for need in [300_u64 << 20, 300 << 20, 900 << 20, 290 << 20, 310 << 20] {
+            for need in [300 * MIB, 300 * MIB, 900 * MIB, 290 * MIB, 310 * MIB] {
                 let (room, now, most) = (room.clone(), &now, &most);
                 threads.spawn(move || {
                     for _ in 0..50 {
-                        let _turn = room.take(need).unwrap();
+                        let _turn = room.take(SIZE, need).unwrap().unwrap();
                         let taken = now.fetch_add(need, Ordering::SeqCst) + need;
                         most.fetch_max(taken, Ordering::SeqCst);
                         std::thread::yield_now();
@@ -99,7 +175,43 @@ mod tests {
                 });
             }
         });
-        assert_eq!(most.into_inner(), 900 << 20, "never two that are too much together");
+        assert_eq!(most.into_inner(), 900 * MIB, "never two that are too much together");
         assert_eq!(*room.shared.taken(), 0);
+    }
+
+    /// Sixty-four workers with an image of 256 MiB each took 16 GiB.
+    #[test]
+    fn all_workers_together_stay_within_the_room() {
+        for (together, n_workers) in [(64, 64), (1024, 64), (4096, 16), (8, 2)] {
+            let limits = limits(together, together, n_workers);
+            let all = |each: u64| each * u64::from(n_workers);
+            assert!(all(limits.allowance()) <= together * MIB, "{limits:?}");
+            let kept = limits.keep_bytes() as u64 * N_BUFFERS;
+            assert!(all(kept) <= together * MIB, "{limits:?}");
+        }
+    }
+
+    /// 24 megapixels, 4:2:0, on eight workers with 2 GiB.
+    #[test]
+    fn photographs_of_cameras_are_decoded_side_by_side() {
+        let room = Room::new(limits(2048, 1024, 8));
+        let need = 24_000_000 / 2 * 3 * 3;
+        let turns: Vec<_> =
+            (0..8).map(|_| room.take(SIZE, need).unwrap().unwrap()).collect();
+        assert_eq!(*room.shared.taken(), 8 * need);
+        drop(turns);
+    }
+
+    #[test]
+    fn an_image_beyond_what_one_may_take_says_what_it_needs() {
+        let room = Room::new(limits(64, 64, 2));
+        let size = Size { height: 12_000, width: 10_000 };
+        let fault = room.take(size, 540_000_000).unwrap_err();
+        assert_eq!(
+            fault.to_string(),
+            "an image of 12000x10000 pixels may need 515 MiB to be decoded, and this run may \
+             take 64 MiB for that; give it as much memory, or store the image with fewer pixels"
+        );
+        assert!(room.take(size, 64 * MIB).unwrap().is_some());
     }
 }

@@ -3,6 +3,11 @@
 //! [`Opened`] is a file that has been read so far. Nothing here decodes entropy-coded data.
 //! Reading order: as the modules are listed.
 
+#![deny(
+    clippy::arithmetic_side_effects,
+    reason = "numbers that a file gives; a release does not check sums in this crate"
+)]
+
 pub(crate) mod frame;
 pub(crate) mod header;
 

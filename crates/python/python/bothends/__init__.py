@@ -23,6 +23,7 @@ from ._errors import (
     OptionsError,
     StarvedError,
     StateError,
+    Stopped,
 )
 from ._loader import Batch, Loader
 from ._native import Array, __version__
@@ -39,6 +40,7 @@ __all__ = [
     "OptionsError",
     "StarvedError",
     "StateError",
+    "Stopped",
     "__version__",
 ]
 

@@ -10,6 +10,7 @@ __all__ = [
     "OptionsError",
     "StarvedError",
     "StateError",
+    "Stopped",
 ]
 
 
@@ -61,3 +62,8 @@ class ForkError(Error):
 
 class StarvedError(Error):
     """Nothing can go on, because the consumer keeps every slot."""
+
+
+class Stopped(Error):
+    """Raised instead of a batch after `Loader.stop()`: nothing is wrong. `state_dict()` says where
+    the training loop is."""

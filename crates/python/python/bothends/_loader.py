@@ -3,11 +3,13 @@ the protocols of training scripts; what a loader does is the native half's."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
 import json
 import operator
 import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +19,7 @@ from ._callers import stacklevel_of_caller
 from ._errors import OptionsError
 from ._frameworks import converter
 from ._pillow import as_png
-from ._ranks import ALONE, Ranks, current, given, known
+from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
 
 
 class Batch(NamedTuple):
@@ -182,7 +184,8 @@ class Loader:
         options["rank"], options["world_size"] = self._ranks = ranks
         self._share = converter(self._framework, options["output"], self._sharding)
         text = json.dumps(options, default=_plain)
-        self._native = _native.Loader(text, self._samples, self._redecode)
+        parent = parent_of_ranks()
+        self._native = _native.Loader(text, self._samples, self._redecode, parent)
         self._tell_notes()
         self._pads = options["last"] in ("pad", "even")
         self._mixes = self._native.mixes
@@ -309,6 +312,48 @@ class Loader:
     def note(self) -> str | None:
         """One line about how the data were read, where that may surprise."""
         return self._native.note
+
+    # ---- stopping early -----------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Whoever asks this loader for a batch from now on gets a `Stopped` instead, also who waits
+        for one, and in the epochs that follow. Sets a flag and returns: any thread may call it,
+        and a signal's handler. `state_dict()` then says where the loop is."""
+        self._native.stop()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop()` was called."""
+        return self._native.is_stopped
+
+    @contextlib.contextmanager
+    def stop_on(self, *signals: int) -> Iterator["Loader"]:
+        """Within this block each of these signals calls `stop()`, and what handled it before if
+        that was a function of Python's; at its end they are handled as before. Without a signal
+        named, it is SIGTERM. Must be entered in the main thread, where Python handles signals.
+
+        Raises:
+            ValueError: in another thread, or for a signal that cannot be handled.
+        """
+        before: dict[int, Any] = {}
+
+        def handle(number: int, frame: Any) -> None:
+            self.stop()
+            previous = before.get(number)
+            # SIGINT's own one raises KeyboardInterrupt, which is what this is instead of.
+            if callable(previous) and previous is not signal.default_int_handler:
+                previous(number, frame)
+
+        try:
+            for number in signals or (signal.SIGTERM,):
+                before[number] = signal.getsignal(number)
+                signal.signal(number, handle)
+            yield self
+        finally:
+            for number, previous in before.items():
+                # None: what handled it was not of Python's, and cannot be put back.
+                if previous is not None:
+                    signal.signal(number, previous)
 
     def close(self) -> None:
         """Ends its threads and devices and waits for them. Tensors that were delivered stay; using

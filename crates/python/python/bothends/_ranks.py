@@ -72,6 +72,14 @@ def current(rank: int | None = None, world_size: int | None = None) -> Ranks:
     return ALONE
 
 
+def parent_of_ranks() -> int | None:
+    """The process that started this one through `multiprocessing`, as `torch.multiprocessing.spawn`
+    does: its other children that open loaders are ranks of the same job."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    parent = multiprocessing.parent_process() if multiprocessing else None
+    return None if parent is None else parent.pid
+
+
 def _of_torch() -> Ranks | None:
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use bothends_core::objective::Objective;
 use bothends_core::plan::{LastPolicy, Shuffle};
-use bothends_core::recipe::Recipe;
+use bothends_core::recipe::{MAX_DECODE_BYTES, Recipe};
 use bothends_core::select::StrategyConfig;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_io::ReaderKind;
+use bothends_ops::DecodeRoom;
 
 use crate::config::share::{Ranks, Share};
 use crate::devices::spec::DeviceSpec;
@@ -117,8 +118,9 @@ impl Default for ReadConfig {
 }
 
 /// Memory that batches may take on the host, in bytes: slots that prongs fill, batches in the
-/// output's form, and what mixing keeps. What a worker or a reader keeps for the sample it is at,
-/// and the table of the data set, come on top.
+/// output's form, and what mixing keeps. Decoding may take as much again, all workers together
+/// ([`RunConfig`] without devices: an image that alone needs more is a bad sample). The reader's
+/// buffers and the table of the data set come on top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryBudget {
     /// What the machine can spare, an eighth of what is available to this process, for slots
@@ -229,5 +231,50 @@ impl RunConfig {
             memory: MemoryBudget::Auto,
             held_batches: 1,
         }
+    }
+
+    /// What decoding may take beside batches; where nobody says, of the `available` bytes that are
+    /// this process's part of the machine's memory. Then it bounds what is decoded at the same
+    /// time, and not what one image may take: whether a sample is bad must not depend on how much
+    /// memory happened to be free, nor on who makes it, so not where a device may.
+    pub(crate) fn decode_room(&self, available: Option<u64>) -> DecodeRoom {
+        let n_workers = self.workers;
+        let given = match self.memory {
+            MemoryBudget::Total(bytes) => Some(bytes as u64),
+            MemoryBudget::Auto | MemoryBudget::Slots(_) => None,
+        };
+        let by_default = available.map_or(MAX_DECODE_BYTES, |bytes| bytes / DECODE_PART);
+        DecodeRoom {
+            together_bytes: given.unwrap_or(by_default),
+            one_bytes: given
+                .filter(|_| self.devices.is_empty())
+                .map_or(MAX_DECODE_BYTES, |bytes| bytes.min(MAX_DECODE_BYTES)),
+            n_workers,
+        }
+    }
+}
+
+/// The part of the memory available to this process that decoding may take where nobody says how
+/// much: one in so many. Eight workers with images of 24 megapixels need 0.9 GB.
+const DECODE_PART: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decoding_stays_within_what_is_given_and_a_device_changes_no_sample() {
+        let mut config =
+            RunConfig::new(PathBuf::new(), Recipe::builtin("imagenet-eval").unwrap());
+        config.workers = 64;
+        let limits = |config: &RunConfig| {
+            let room = config.decode_room(Some(8 << 30));
+            (room.together_bytes, room.one_bytes, room.n_workers)
+        };
+        assert_eq!(limits(&config), (2 << 30, MAX_DECODE_BYTES, 64));
+        config.memory = MemoryBudget::Total(64 << 20);
+        assert_eq!(limits(&config), (64 << 20, 64 << 20, 64));
+        config.devices = vec!["sim:ideal".parse().unwrap()];
+        assert_eq!(limits(&config), (64 << 20, MAX_DECODE_BYTES, 64));
     }
 }

@@ -1,8 +1,9 @@
 //! What of a machine one process takes when it is left to choose: its part of the processors and
 //! of the memory, beside the other ranks that train there.
 //!
-//! Pure: `threads/limits.rs` asks the kernel, and the front doors hand over what launchers'
-//! variables say. Numbers that the user gives are never divided.
+//! Pure: `threads/limits.rs` asks the kernel, `threads/registration.rs` counts processes where no
+//! launcher does, and the front doors hand over what launchers' variables say. Numbers that the user
+//! gives are never divided.
 
 /// Where launchers say how many of their processes run on one machine.
 const VARIABLES: [(&str, Launcher); 7] = [
@@ -14,6 +15,13 @@ const VARIABLES: [(&str, Launcher); 7] = [
     ("MPI_LOCALNRANKS", Launcher::Mpi),
     ("MV2_COMM_WORLD_LOCAL_SIZE", Launcher::Mpi),
 ];
+
+/// DeepSpeed's launcher, and only where its own second variable stands beside it: the name is
+/// anybody's.
+const DEEPSPEED: [&str; 2] = ["LOCAL_SIZE", "CROSS_SIZE"];
+
+/// What is said of ranks that were counted.
+const COUNTED: &str = "processes that registered";
 
 /// Most ranks that a machine is believed to have.
 const MOST_RANKS: u32 = 4096;
@@ -36,7 +44,9 @@ impl Ranks {
     /// Nobody else.
     pub const ALONE: Self = Self { n: 1, told_by: None };
 
-    /// As a launcher's environment variables say: `LOCAL_WORLD_SIZE`, Slurm's, Open MPI's, MPICH's.
+    /// As a launcher's environment variables say: `LOCAL_WORLD_SIZE` (torchrun, Accelerate, Ray
+    /// Train), Slurm's, Open MPI's, MPICH's, DeepSpeed's; or `WORLD_SIZE`, where the rendezvous is at
+    /// an address that only this machine can reach, as Lightning's launcher sets it on one node.
     /// `variable` gives the value of one. What cannot be read counts as not said.
     #[must_use]
     pub fn told_by(variable: impl Fn(&str) -> Option<String>) -> Self {
@@ -49,7 +59,27 @@ impl Ranks {
             let told_by = Some((name, launcher));
             (1..=MOST_RANKS).contains(&n).then_some(Self { n, told_by })
         });
-        said.unwrap_or(Self::ALONE)
+        let number = |name: &'static str| {
+            let n = variable(name)?.trim().parse().ok()?;
+            let told_by = Some((name, Launcher::Torchrun));
+            (1..=MOST_RANKS).contains(&n).then_some(Self { n, told_by })
+        };
+        let [deepspeed, beside_it] = DEEPSPEED;
+        let is_rank = variable("RANK").or_else(|| variable("LOCAL_RANK")).is_some();
+        let is_one_machine = variable("MASTER_ADDR").is_some_and(|at| is_loopback(&at));
+        said.or_else(|| variable(beside_it).and_then(|_| number(deepspeed)))
+            .or_else(|| number("WORLD_SIZE").filter(|_| is_rank && is_one_machine))
+            .unwrap_or(Self::ALONE)
+    }
+
+    /// So many as have registered ([`Self::here`]).
+    pub(crate) fn counted(n: u32) -> Self {
+        Self { n: n.clamp(1, MOST_RANKS), told_by: Some((COUNTED, Launcher::Torchrun)) }
+    }
+
+    /// Whether somebody said so.
+    pub(crate) fn are_told(self) -> bool {
+        self.told_by.is_some()
     }
 
     /// How many there are, this one included.
@@ -62,6 +92,38 @@ impl Ranks {
     #[must_use]
     pub fn part_of(self, whole: u64) -> u64 {
         whole / u64::from(self.n.max(1))
+    }
+}
+
+/// Whether only this machine can reach an address.
+fn is_loopback(address: &str) -> bool {
+    matches!(address.trim(), "localhost" | "::1") || address.trim().starts_with("127.")
+}
+
+/// Processes of one user on one machine that belong to one job, where no launcher counts them.
+///
+/// Those with the same rendezvous do: they are about to form one process group. Where there is none
+/// in the environment (`init_method="tcp://…"`), those that one parent has started as workers of a
+/// job (`torch.multiprocessing.spawn`); only the caller can know that it is one. A session, or a
+/// parent alone, would not do: two jobs that are started from one shell have both in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Group(String);
+
+impl Group {
+    /// The group that this process is in.
+    pub(crate) fn of(
+        variable: impl Fn(&str) -> Option<String>,
+        parent: Option<u32>,
+    ) -> Option<Self> {
+        let rendezvous = variable("MASTER_ADDR").zip(variable("MASTER_PORT"));
+        let rendezvous = rendezvous
+            .map(|(address, port)| format!("at {}:{}", address.trim(), port.trim()));
+        rendezvous.or_else(|| parent.map(|parent| format!("of {parent}"))).map(Self)
+    }
+
+    /// Different for different groups.
+    pub(crate) fn name(&self) -> &str {
+        &self.0
     }
 }
 
@@ -290,6 +352,51 @@ mod tests {
             ("LOCAL_WORLD_SIZE", "8"),
         ];
         assert_eq!(n(&both), 8, "srun started torchrun");
+    }
+
+    #[test]
+    fn launchers_that_say_it_otherwise_are_understood() {
+        let n = |variables: &[(&str, &str)]| ranks(variables).n();
+        let lightning = [
+            ("MASTER_ADDR", "127.0.0.1"),
+            ("MASTER_PORT", "41231"),
+            ("NODE_RANK", "0"),
+            ("LOCAL_RANK", "3"),
+            ("WORLD_SIZE", "8"),
+        ];
+        assert_eq!(n(&lightning), 8);
+        // Several nodes meet at an address that all of them reach: of how many each has, this says
+        // nothing.
+        let nodes = [("MASTER_ADDR", "10.0.0.1"), lightning[3], lightning[4]];
+        assert_eq!(n(&nodes), 1);
+        assert_eq!(n(&[lightning[0], lightning[4]]), 1, "no rank of it");
+        let deepspeed = [("LOCAL_SIZE", "4"), ("CROSS_SIZE", "2"), ("WORLD_SIZE", "8")];
+        assert_eq!(n(&deepspeed), 4);
+        assert_eq!(n(&deepspeed[..1]), 1, "anybody's variable");
+        let both = [("LOCAL_WORLD_SIZE", "2"), lightning[0], lightning[3], lightning[4]];
+        assert_eq!(n(&both), 2, "the number for this machine counts");
+        let share = Share { ranks: Ranks::counted(4), processors: whole(16) };
+        assert_eq!(share.workers(), 4);
+        let why = "4 workers on 16 processors: 4 ranks share this machine (processes that \
+                   registered)";
+        assert_eq!(share.why(4).as_deref(), Some(why));
+    }
+
+    #[test]
+    fn a_rendezvous_makes_a_group_and_else_a_parent_that_starts_ranks() {
+        let group = |at: &[(&str, &str)], parent| {
+            let value = |name: &str| {
+                let found = at.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            Group::of(value, parent)
+        };
+        let at = [("MASTER_ADDR", "node1"), ("MASTER_PORT", "29500")];
+        let other = [("MASTER_ADDR", "node1"), ("MASTER_PORT", "29501")];
+        assert_eq!(group(&at, None), group(&at, Some(7)));
+        assert_ne!(group(&at, None), group(&other, None));
+        assert_ne!(group(&[], Some(7)), group(&[], Some(8)));
+        assert_eq!((group(&[], None), group(&at[..1], None)), (None, None));
     }
 
     #[test]

@@ -32,7 +32,7 @@ const MOST_THREADS: usize = 32;
 
 /// Most files that are being opened, or are open and wait for the reader: they come to those that
 /// `Files` keeps open.
-const MOST_FILES: usize = 64;
+pub(crate) const MOST_FILES: usize = 64;
 
 /// Who opens files.
 pub(crate) trait Open: Send + Sync + fmt::Debug {
@@ -44,6 +44,12 @@ pub(crate) trait Open: Send + Sync + fmt::Debug {
     /// # Errors
     /// One line: why it cannot be opened.
     fn open(&self, file: FileIdx) -> Opened;
+
+    /// How many files may be on their way at once, 1 or more, as this process's limit of open files
+    /// has it.
+    fn most_opening(&self) -> usize {
+        MOST_FILES
+    }
 }
 
 /// A file, or why it cannot be opened.
@@ -103,7 +109,7 @@ impl<T> Opener<T> {
 
     /// Whether as many files are on their way as may be.
     pub(crate) fn is_full(&self) -> bool {
-        self.opening.len() + self.ready.len() >= MOST_FILES
+        self.opening.len() + self.ready.len() >= self.files.most_opening()
     }
 
     /// Whether nothing waits for a file here.

@@ -21,7 +21,7 @@ use bothends_ops::Pipeline;
 use bothends_side_index::{Beside, Cache, Name, Place, SideIndex};
 use bothends_slots::available_bytes;
 
-use crate::config::run::{MemoryBudget, PageCacheUse, RunConfig, SideIndexUse};
+use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
 use crate::read::opener::{Open, Opened};
 use crate::read::supplied::{self, Records};
@@ -51,6 +51,8 @@ pub struct Source {
     names: Mutex<Option<(FileIdx, Names)>>,
     n_ids: u64,
     files: Files,
+    /// Files that may be on their way to the reader at once.
+    most_opening: usize,
 }
 
 impl Source {
@@ -60,11 +62,8 @@ impl Source {
         let (root, table, format, note) = find(config).map_err(failed)?;
         let shape = table.record_shape().map_err(|e| failed(e.to_string()))?;
         let views = config.recipe.views(shape)?;
-        let pipeline = Pipeline::new(&config.recipe, views);
-        let pipeline = match config.memory {
-            MemoryBudget::Total(bytes) => pipeline.with_decode_bytes(bytes as u64),
-            MemoryBudget::Auto | MemoryBudget::Slots(_) => pipeline,
-        };
+        let pipeline = Pipeline::new(&config.recipe, views)
+            .with_decode_room(config.decode_room(config.share.memory_bytes()));
         let records = config.supplied.as_ref().and_then(|given| given.records.clone());
         let n_samples = table.n_samples();
         // What the caller gives lies in no file.
@@ -86,6 +85,7 @@ impl Source {
         Ok(Self {
             side_index: is_indexed.then(|| SideIndex::open(side_index_place)),
             records,
+            most_opening: kept_open.n_opening,
             files: Files::new(&root, kept_open.n, direct(config.read.page_cache, &table)),
             root,
             format,
@@ -271,6 +271,10 @@ impl fmt::Display for Unmade {
 impl Open for Source {
     fn known(&self, file: FileIdx) -> Option<Arc<OpenFile>> {
         self.files.opened(file)
+    }
+
+    fn most_opening(&self) -> usize {
+        self.most_opening
     }
 
     fn open(&self, file: FileIdx) -> Opened {

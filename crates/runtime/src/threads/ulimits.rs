@@ -8,6 +8,7 @@ use std::fs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::error::RuntimeError;
+use crate::read::opener::MOST_FILES;
 use crate::threads::process;
 
 /// Files of the data that stay open where that many may.
@@ -45,16 +46,19 @@ pub(crate) fn check_addresses(
     }
 }
 
-/// Files of the data that may stay open.
+/// Files of the data that may be open.
 #[derive(Debug)]
 pub(crate) struct KeptOpen {
+    /// How many stay open.
     pub(crate) n: usize,
+    /// How many may be on their way besides: being opened, or open and waiting for the reader.
+    pub(crate) n_opening: usize,
     /// One line for the user, where they are fewer than the data have a use for.
     pub(crate) note: Option<String>,
 }
 
-/// How many of the data's `n_files` may stay open beside `depth` that are read from and what
-/// devices need. Raises the limit of this process as far as that takes, and no further than it may.
+/// How many of the data's `n_files` may stay open, and how many may be on their way to the reader,
+/// beside `depth` that are read from and what devices need. Raises the limit of this process as far as that takes, and no further than it may.
 ///
 /// # Errors
 /// [`RuntimeError::OpenFiles`] when not even one may.
@@ -68,20 +72,54 @@ pub(crate) fn files_to_keep_open(
     let n_open = fs::read_dir("/proc/self/fd").map_or(SPARE, |open| open.count() as u64);
     let of_devices = OF_A_DEVICE.saturating_mul(n_devices as u64);
     let beside = n_open + u64::from(depth) + of_devices + SPARE;
-    let want = (beside + MOST_OPEN).min(hard);
+    let want = (beside + MOST_OPEN + MOST_FILES as u64).min(hard);
     let may_raise = soft < want && setrlimit(Resource::RLIMIT_NOFILE, want, hard).is_ok();
     let limit = if may_raise { want } else { soft };
-    let left = limit.saturating_sub(beside).min(MOST_OPEN);
-    if left == 0 {
-        return Err(RuntimeError::OpenFiles { limit, need: beside + 1 });
-    }
     let of_use = MOST_OPEN.min(n_files as u64);
-    let note = (left < of_use).then(|| {
+    let Some((kept, n_opening)) = divided(limit.saturating_sub(beside), of_use) else {
+        return Err(RuntimeError::OpenFiles { limit, need: beside + 2 });
+    };
+    let note = (kept < of_use).then(|| {
         format!(
-            "at most {limit} files may be open, so {left} of the data's stay open instead of \
+            "at most {limit} files may be open, so {kept} of the data's stay open instead of \
              {of_use}; raise the limit (ulimit -n {})",
-            beside + of_use
+            beside + 2 * of_use
         )
     });
-    Ok(KeptOpen { n: usize::try_from(left).unwrap_or(1), note })
+    let few = |n: u64| usize::try_from(n).unwrap_or(1);
+    Ok(KeptOpen { n: few(kept), n_opening: few(n_opening), note })
+}
+
+/// Of so many descriptors for the data, how many files stay open and how many may be on their way
+/// to the reader: as many of each as are of use, and one at least. Files that have been opened
+/// and not read yet are descriptors like any other.
+fn divided(left: u64, of_use: u64) -> Option<(u64, u64)> {
+    if left < 2 {
+        return None;
+    }
+    let most_opening = of_use.min(MOST_FILES as u64).max(1);
+    let n_opening = (left / 2).min(most_opening);
+    Some(((left - n_opening).min(MOST_OPEN), n_opening))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_on_their_way_are_counted_with_those_that_stay_open() {
+        for left in 0..300 {
+            for of_use in [0, 1, 5, 64] {
+                let Some((kept, n_opening)) = divided(left, of_use) else {
+                    assert!(left < 2);
+                    continue;
+                };
+                assert!(kept + n_opening <= left, "{left}: {kept} and {n_opening}");
+                assert!(kept >= 1 && n_opening >= 1, "{left}: {kept} and {n_opening}");
+            }
+        }
+        assert_eq!(divided(128, 64), Some((64, 64)));
+        assert_eq!(divided(64, 64), Some((32, 32)));
+        assert_eq!(divided(64, 1), Some((63, 1)));
+    }
 }

@@ -12,6 +12,11 @@
 //! them) have none. Wrong entry points give a wrong image or an error: whoever keeps them
 //! keeps the image's hash beside them. Read `progressive.rs` next.
 
+#![deny(
+    clippy::arithmetic_side_effects,
+    reason = "numbers that a file gives; a release does not check sums in this crate"
+)]
+
 use super::sequential::EntryPoint;
 
 /// MCUs from one entry point to the next.
@@ -35,6 +40,11 @@ pub(crate) struct FilePoint {
     pub(crate) dc: [i32; 3],
 }
 
+/// Where a component's DC prediction begins in a packed point, in bits.
+fn dc_place(component: u32) -> u32 {
+    component.saturating_mul(DC_BITS).saturating_add(BYTE_BITS + 3)
+}
+
 impl FilePoint {
     fn pack(self) -> Option<u64> {
         let byte = u64::try_from(self.byte).ok().filter(|byte| byte >> BYTE_BITS == 0)?;
@@ -44,14 +54,14 @@ impl FilePoint {
                 return None;
             }
             let field = u64::from(dc.cast_unsigned() & 0xfff);
-            packed |= field << (BYTE_BITS + 3 + component * DC_BITS);
+            packed |= field << dc_place(component);
         }
         Some(packed)
     }
 
     fn unpack(packed: u64) -> Self {
         let dc = [0, 1, 2].map(|component: u32| {
-            let field = packed >> (BYTE_BITS + 3 + component * DC_BITS);
+            let field = packed >> dc_place(component);
             (((field & 0xfff) as i32) << 20) >> 20
         });
         let byte = (packed & ((1 << BYTE_BITS) - 1)) as usize;

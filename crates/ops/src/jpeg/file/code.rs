@@ -43,13 +43,14 @@ impl Code {
     /// The symbols, shortest codes first; each with its code and the code's length (T.81
     /// Annex C). Of a code that has no room for all of them, codes come that are too long.
     pub(crate) fn codes(&self) -> impl Iterator<Item = (u8, u32, u32)> {
-        let lengths = (1..=16).zip(self.counts);
+        let lengths = (1_u32..=16).zip(self.counts);
         let lengths =
             lengths.flat_map(|(length, n)| std::iter::repeat_n(length, n.into()));
         let (mut next, mut last_length) = (0_u32, 0);
         self.symbols.iter().zip(lengths).map(move |(&symbol, length)| {
-            let code = next << (length - last_length);
-            (next, last_length) = (code + 1, length);
+            // 256 symbols of 16 bits at most: nothing is lost.
+            let code = next.unbounded_shl(length.saturating_sub(last_length));
+            (next, last_length) = (code.saturating_add(1), length);
             (symbol, code, length)
         })
     }

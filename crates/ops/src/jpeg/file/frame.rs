@@ -67,7 +67,7 @@ impl Frame {
         let used = &own[..n_components];
         let h_max = used.iter().map(|c| c.h).max().unwrap_or(1);
         let v_max = used.iter().map(|c| c.v).max().unwrap_or(1);
-        if used.iter().any(|c| h_max % c.h != 0 || v_max % c.v != 0) {
+        if used.iter().any(|c| !h_max.is_multiple_of(c.h) || !v_max.is_multiple_of(c.v)) {
             return Err(damaged("its sampling factors do not divide each other"));
         }
         let frame = Self {
@@ -87,8 +87,12 @@ impl Frame {
     /// they came in several scans. Of a store's record nobody knows whether they did.
     pub(crate) fn need_bytes(&self) -> u64 {
         let [across, down] = self.n_mcus().map(|n| n as u64);
-        let blocks: u64 = self.components().iter().map(|c| (c.h * c.v) as u64).sum();
-        across * down * blocks * (BLOCK * BLOCK) as u64 * (1 + size_of::<i16>() as u64)
+        // A sample and a coefficient.
+        const PER_BLOCK: u64 = (BLOCK * BLOCK * (1 + size_of::<i16>())) as u64;
+        let blocks = self.components().iter().map(|c| c.h.saturating_mul(c.v) as u64);
+        let blocks = blocks.fold(0, u64::saturating_add);
+        let n_mcus = across.saturating_mul(down);
+        n_mcus.saturating_mul(blocks).saturating_mul(PER_BLOCK)
     }
 
     pub(crate) fn components(&self) -> &[Component] {
@@ -106,7 +110,7 @@ impl Frame {
     /// Pixels that one sample of the component covers, across and down.
     pub(crate) fn ratio(&self, component: usize) -> [usize; 2] {
         let Component { h, v, .. } = self.components[component];
-        [self.h_max / h, self.v_max / v]
+        [self.h_max.div_euclid(h), self.v_max.div_euclid(v)]
     }
 
     /// Real columns and rows of the component's plane; the last blocks may hold more.
@@ -117,7 +121,7 @@ impl Frame {
 
     /// Interleaved MCUs, across and down.
     pub(crate) fn n_mcus(&self) -> [usize; 2] {
-        let [width, height] = [self.h_max * BLOCK, self.v_max * BLOCK];
+        let [width, height] = [self.h_max, self.v_max].map(|n| n.saturating_mul(BLOCK));
         [self.width().div_ceil(width), self.height().div_ceil(height)]
     }
 }

@@ -170,12 +170,12 @@ impl<'a> Segments<'a> {
         }
         // T.81 §B.1.1.2: any number of fill bytes may precede a marker.
         let fill = self.rest().iter().take_while(|&&byte| byte == 0xff).count();
-        self.at += fill;
+        self.at = self.at.saturating_add(fill);
         let marker = *self.rest().first().ok_or_else(ended)?;
         if marker == 0 {
             return Err(damaged("stray bytes between its segments"));
         }
-        self.at += 1;
+        self.at = self.at.saturating_add(1);
         Ok(marker)
     }
 
@@ -191,7 +191,7 @@ impl<'a> Segments<'a> {
         let contents = length
             .checked_sub(2)
             .ok_or_else(|| damaged("a segment shorter than its own length field"))?;
-        self.at += length;
+        self.at = self.at.saturating_add(length);
         rest.get(..contents).ok_or_else(ended)
     }
 

@@ -5,6 +5,11 @@
 //! in a store is `dataset`'s to know. Nothing here makes a sample: `decoder.rs` does. Read
 //! `rebuild.rs` next.
 
+#![deny(
+    clippy::arithmetic_side_effects,
+    reason = "numbers that a file gives; a release does not check sums in this crate"
+)]
+
 use std::ops::Range;
 
 use bothends_core::blocks::{Blocks, RowLengths};
@@ -40,7 +45,10 @@ pub fn unpack(
                 for row in 0..component.v {
                     let [n_blocks, _] = sizes[nth];
                     let packed = group.next(n_blocks).ok_or_else(broken)?;
-                    let blocks = out.row_mut(nth, mcu * component.v + row);
+                    let blocks = out.row_mut(
+                        nth,
+                        mcu.saturating_mul(component.v).saturating_add(row),
+                    );
                     unpack_row(level, packed, 0..n_blocks, blocks)
                         .map_err(|Broken| broken())?;
                 }
@@ -85,14 +93,14 @@ impl<'a> Stored<'a> {
         let size = check_size(height as usize, width as usize)?;
         let mut components = [frame::Component::default(); 4];
         let mut n = 0;
-        for component in profile.components() {
-            components[n] = frame::Component {
+        for (place, component) in components.iter_mut().zip(profile.components()) {
+            *place = frame::Component {
                 id: 0,
                 h: component.h.into(),
                 v: component.v.into(),
                 table: component.table.into(),
             };
-            n += 1;
+            n = usize::saturating_add(n, 1);
         }
         let mut frame = Frame::new(size, Process::Sequential, &components[..n])?;
         frame.model = profile.colour();
@@ -119,7 +127,8 @@ impl<'a> Stored<'a> {
     pub(crate) fn group(&self, number: usize) -> Result<Group<'a>, SampleFault> {
         let head = self.blocks.head();
         let missing = || damaged(number, "is not among the bytes that were read");
-        let own = head.part_of(self.bytes, self.first_group, number..number + 1);
+        let own =
+            head.part_of(self.bytes, self.first_group, number..number.saturating_add(1));
         let own = own.ok_or_else(missing)?;
         let before = head.part_of(self.bytes, self.first_group, self.first_group..number);
         let from_here = &self.bytes[before.map_or(0, <[u8]>::len)..];
@@ -130,10 +139,11 @@ impl<'a> Stored<'a> {
         }
         let mcus = self.blocks.mcus_of(number);
         let rows_of_mcu: usize = self.frame.components().iter().map(|c| c.v).sum();
-        let n_bytes = mcus.len() * rows_of_mcu * head.row_lengths.bytes();
-        let lengths = from_here.get(CHECKSUM_BYTES..CHECKSUM_BYTES + n_bytes);
-        let rows = from_here.get(CHECKSUM_BYTES + n_bytes..);
-        let (lengths, rows) = lengths.zip(rows).ok_or_else(missing)?;
+        let n_rows = mcus.len().saturating_mul(rows_of_mcu);
+        let n_bytes = n_rows.saturating_mul(head.row_lengths.bytes());
+        let behind = from_here.get(CHECKSUM_BYTES..);
+        let parts = behind.and_then(|behind| behind.split_at_checked(n_bytes));
+        let (lengths, rows) = parts.ok_or_else(missing)?;
         Ok(Group { row_lengths: head.row_lengths, lengths, rows })
     }
 }
