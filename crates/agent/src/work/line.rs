@@ -1,0 +1,211 @@
+//! The jobs of a session in the order in which they came: which row is begun next, and when a
+//! job may be told as done.
+//!
+//! Workers take rows one by one, those of the oldest job first, and go on to the next job's as
+//! soon as all of it is begun: no worker waits for the last samples of a batch. Jobs are told
+//! in order all the same, which is what models of cost rely on. Decides, and makes nothing;
+//! whoever calls holds the lock.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::vec;
+
+use bothends_core::ids::EpochIdx;
+use bothends_csd::{Job, JobId};
+use bothends_slots::HostSlot;
+
+use super::batch::{Batch, Outcome, Row};
+use crate::session::Agreed;
+
+/// Jobs that were taken and not told as done.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    jobs: VecDeque<InLine>,
+    /// The epoch that was got to last.
+    newest: Option<Begun>,
+    is_publishing: bool,
+    /// When the last job that was told was done.
+    last_end_ns: u64,
+}
+
+#[derive(Debug)]
+struct InLine {
+    batch: Arc<Batch>,
+    agreed: Arc<Agreed>,
+    /// Not begun.
+    rows: vec::IntoIter<Row>,
+    arrival_ns: u64,
+    begun_ns: Option<u64>,
+    done: Option<(u64, Outcome)>,
+}
+
+/// What a worker is to do next.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// Make known what earlier epochs taught, then say so ([`Line::published`]).
+    Publish(Begun),
+    /// Make a sample.
+    Row(Turn),
+}
+
+/// A row, and the job that it is of.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) batch: Arc<Batch>,
+    pub(crate) agreed: Arc<Agreed>,
+    pub(crate) row: Row,
+}
+
+/// A job that was done, or that cannot be. Times are nanoseconds since the server started.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) id: JobId,
+    pub(crate) outcome: Outcome,
+    pub(crate) arrival_ns: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+}
+
+impl Line {
+    pub(crate) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Appends a job, to be made in `slot`. One that cannot be made is done at once.
+    pub(crate) fn push(
+        &mut self,
+        agreed: &Arc<Agreed>,
+        (job, slot): (Job, HostSlot),
+        now_ns: u64,
+    ) {
+        let refused = why_not(agreed, &job, &slot);
+        let agreed = Arc::clone(agreed);
+        let (batch, rows, done) = match refused {
+            Some(reason) => {
+                let nothing = Job { samples: Vec::new(), ..job };
+                let (batch, rows) = Batch::new(nothing, slot, 0);
+                let ended = batch.end();
+                (batch, rows, ended.map(|it| Outcome { result: Err(reason), ..it }))
+            }
+            None => {
+                let (batch, rows) = Batch::new(job, slot, agreed.sample_bytes);
+                let ended = if rows.is_empty() { batch.end() } else { None };
+                (batch, rows, ended)
+            }
+        };
+        self.jobs.push_back(InLine {
+            batch: Arc::new(batch),
+            agreed,
+            rows: rows.into_iter(),
+            arrival_ns: now_ns,
+            begun_ns: None,
+            done: done.map(|outcome| (now_ns, outcome)),
+        });
+    }
+
+    /// What a worker does next; `None` where nothing is to be done now. With `learns`, what
+    /// earlier epochs taught is made known between the last sample of one epoch and the first of
+    /// the next. Jobs of two epochs may come by turns: that is done once.
+    pub(crate) fn claim(&mut self, now_ns: u64, learns: Learns) -> Option<Claim> {
+        let waits = |job: &InLine| job.rows.len() > 0;
+        let idx = self.jobs.iter().position(waits)?;
+        let job = &mut self.jobs[idx];
+        if learns == Learns::FromEpochs && job.begun_ns.is_none() {
+            let begun =
+                Begun { session: Arc::downgrade(&job.agreed), epoch: job.batch.epoch };
+            if self.newest.as_ref().is_none_or(|newest| begun.is_after(newest)) {
+                // All jobs before are done, and nobody is at it already.
+                let is_free = idx == 0 && !self.is_publishing;
+                self.is_publishing |= is_free;
+                return is_free.then_some(Claim::Publish(begun));
+            }
+        }
+        let row = job.rows.next()?;
+        job.begun_ns.get_or_insert(now_ns);
+        let (batch, agreed) = (Arc::clone(&job.batch), Arc::clone(&job.agreed));
+        Some(Claim::Row(Turn { batch, agreed, row }))
+    }
+
+    /// What earlier epochs taught is known.
+    pub(crate) fn published(&mut self, begun: Begun) {
+        (self.newest, self.is_publishing) = (Some(begun), false);
+    }
+
+    /// A job is done; one that was dropped meanwhile is not looked for any longer.
+    pub(crate) fn done(&mut self, batch: &Arc<Batch>, outcome: Outcome, now_ns: u64) {
+        if let Some(job) = self.jobs.iter_mut().find(|it| Arc::ptr_eq(&it.batch, batch)) {
+            job.done = Some((now_ns, outcome));
+        }
+    }
+
+    /// Takes the oldest job out, if it is done. Jobs overlap by a sample or so; as they are told
+    /// each begins where the one before ended.
+    pub(crate) fn tell(&mut self) -> Option<Told> {
+        self.jobs.front()?.done.as_ref()?;
+        let job = self.jobs.pop_front()?;
+        let (end_ns, outcome) = job.done?;
+        let (arrival_ns, id) = (job.arrival_ns, job.batch.id);
+        let end_ns = end_ns.max(self.last_end_ns);
+        let begun_ns = job.begun_ns.unwrap_or(end_ns);
+        let start_ns = begun_ns.max(self.last_end_ns);
+        self.last_end_ns = end_ns;
+        Some(Told { id, outcome, arrival_ns, start_ns, end_ns })
+    }
+
+    /// Takes out a job that is not begun, with its slot.
+    pub(crate) fn take_back(&mut self, id: JobId) -> Option<HostSlot> {
+        let waits = |job: &InLine| {
+            job.batch.id == id && job.begun_ns.is_none() && job.done.is_none()
+        };
+        let idx = self.jobs.iter().position(waits)?;
+        let InLine { batch, rows, .. } = self.jobs.remove(idx)?;
+        drop(rows);
+        batch.take_back()
+    }
+
+    /// Drops a job. Rows that are being made are finished, and then its slot is free.
+    pub(crate) fn forget(&mut self, id: JobId) {
+        self.jobs.retain(|job| job.batch.id != id);
+    }
+
+    /// Drops all jobs, likewise.
+    pub(crate) fn clear(&mut self) {
+        self.jobs.clear();
+    }
+}
+
+/// Whether there is a side index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Learns {
+    Nothing,
+    FromEpochs,
+}
+
+/// The epoch that a device has got to: of which session, and which.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    session: Weak<Agreed>,
+    epoch: EpochIdx,
+}
+
+impl Begun {
+    fn is_after(&self, newest: &Self) -> bool {
+        !self.session.ptr_eq(&newest.session) || self.epoch > newest.epoch
+    }
+}
+
+/// Why a job cannot be made, in one line.
+fn why_not(agreed: &Agreed, job: &Job, slot: &HostSlot) -> Option<String> {
+    let (id, n_samples) = (job.id.0, job.samples.len());
+    if n_samples > agreed.max_batch as usize {
+        let max_batch = agreed.max_batch;
+        return Some(format!(
+            "job {id} has {n_samples} samples, but the session was opened for at most \
+             {max_batch}"
+        ));
+    }
+    let bytes = n_samples.checked_mul(agreed.sample_bytes);
+    let fits = bytes.is_some_and(|bytes| bytes <= slot.len());
+    (!fits)
+        .then(|| format!("the {n_samples} samples of job {id} do not fit into its slot"))
+}
