@@ -2,9 +2,9 @@
 //!
 //! `submit` puts a job with its slot into the line; workers, which live as long as the server,
 //! fill the slot row by row and are at the next job's rows while the last ones of a job are made
-//! (`work/line.rs`). The cost model is asked what each job cost, and `poll` answers a finished job
+//! (`work/line.rs`); scouts go before them and have records read ahead. The cost model is asked what each job cost, and `poll` answers a finished job
 //! when its time has come. A job occupies one of the server's places from `submit` until it is
-//! answered, so nothing here grows without bound. The workers are joined when the server is
+//! answered, so nothing here grows without bound. All threads are joined when the server is
 //! dropped. Nothing here decodes, models, or knows how hosts come in.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,11 @@ const SPIN: Duration = Duration::from_micros(100);
 /// A job answered within this time after its modelled end was on time.
 const ON_TIME_NS: u64 = 200_000;
 
+/// Threads that have records read ahead: two, so that one file that is slow to open does not
+/// keep others waiting, and no more than these, however many workers there are.
+const MIN_SCOUTS: u32 = 2;
+const MAX_SCOUTS: u32 = 8;
+
 /// Record formats that `ops` decodes.
 const FORMATS: [&str; 3] = ["jpeg", "png", "raw"];
 
@@ -56,7 +61,8 @@ pub struct Server<C: Costs> {
     config: ServerConfig,
     memory: Memory,
     shared: Arc<Shared<C>>,
-    workers: Vec<JoinHandle<()>>,
+    /// Workers and scouts.
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// What `Serve`'s calls and the workers share.
@@ -70,6 +76,8 @@ struct Shared<C> {
     finished: Condvar,
     /// Told when there may be something for a worker to do, and when the end has come.
     work: Condvar,
+    /// Told when scouts that rest are to go on, and when the end has come.
+    ahead: Condvar,
     /// Locked for a moment, also while `state` is; never the other way round.
     costs: Mutex<C>,
 }
@@ -80,6 +88,7 @@ struct State {
     /// Jobs of this session that may be here at once.
     n_slots: u32,
     line: Line,
+    n_resting_scouts: u32,
     finished: Vec<Held>,
     stats: DeviceStats,
     ending: bool,
@@ -118,23 +127,32 @@ impl<C: Costs + 'static> Server<C> {
             state: Mutex::new(State::default()),
             finished: Condvar::new(),
             work: Condvar::new(),
+            ahead: Condvar::new(),
             costs: Mutex::new(costs),
         });
         let n_workers = config.n_workers.max(1);
         let memory = Memory::default();
-        let mut server = Self { config, memory, shared, workers: Vec::new() };
+        let mut server = Self { config, memory, shared, threads: Vec::new() };
         for worker_idx in 0..n_workers {
-            let shared = Arc::clone(&server.shared);
-            let name = format!("be-worker-{worker_idx}");
-            let worker = thread::Builder::new().name(name).spawn(move || shared.work());
-            match worker {
-                Ok(worker) => server.workers.push(worker),
+            let started = server.spawn(format!("be-worker-{worker_idx}"), Shared::work);
+            match started {
                 // Fewer workers than asked for still do all the work.
                 Err(_) if worker_idx > 0 => break,
-                Err(error) => return Err(error),
+                started => started?,
             }
         }
+        for scout_idx in 0..n_workers.clamp(MIN_SCOUTS, MAX_SCOUTS) {
+            // Without scouts records are read when they are needed.
+            let _ = server.spawn(format!("be-scout-{scout_idx}"), Shared::scout);
+        }
         Ok(server)
+    }
+
+    fn spawn(&mut self, name: String, run: fn(&Shared<C>)) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let thread = thread::Builder::new().name(name).spawn(move || run(&shared))?;
+        self.threads.push(thread);
+        Ok(())
     }
 
     /// With so much memory for batches: where it holds fewer of a session's than there are slots,
@@ -185,6 +203,32 @@ impl<C: Costs> Shared<C> {
         }
     }
 
+    /// A scout's loop, until the end: it goes before the workers and has records read that will
+    /// be needed. How far that got, or whether it failed, is of no consequence to anybody.
+    fn scout(&self) {
+        let clock = self.costs().thread_clock();
+        let mut state = self.state();
+        while !state.ending {
+            let Some((agreed, epoch, sample)) = state.line.scout() else {
+                state.n_resting_scouts += 1;
+                state = self.ahead.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.n_resting_scouts -= 1;
+                continue;
+            };
+            drop(state);
+            let site = Site { agreed: &agreed, store: &*self.store, clock };
+            site.read_ahead(SampleKey { seed: agreed.seed, epoch, sample });
+            drop(agreed);
+            state = self.state();
+        }
+    }
+
+    fn wake_scouts(&self, state: &State) {
+        if state.n_resting_scouts > 0 && state.line.is_unscouted() {
+            self.ahead.notify_all();
+        }
+    }
+
     /// Waits for something to do; `None` at the end.
     fn next_claim(&self) -> Option<Claim> {
         let mut state = self.state();
@@ -193,6 +237,7 @@ impl<C: Costs> Shared<C> {
                 return None;
             }
             if let Some(claim) = state.line.claim(self.now_ns(), self.learns) {
+                self.wake_scouts(&state);
                 return Some(claim);
             }
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -317,6 +362,7 @@ impl<C: Costs> Serve for Server<C> {
             return Err(Box::new(Refused { job, slot, source: CsdError::Full }));
         }
         state.line.push(&agreed, (job, slot), arrival_ns);
+        self.shared.wake_scouts(&state);
         self.shared.tell(&mut state);
         Ok(())
     }
@@ -399,9 +445,10 @@ impl<C: Costs> Drop for Server<C> {
         state.drop_jobs();
         drop(state);
         self.shared.work.notify_all();
-        for worker in self.workers.drain(..) {
-            // A worker that broke has nothing more to say.
-            let _ = worker.join();
+        self.shared.ahead.notify_all();
+        for thread in self.threads.drain(..) {
+            // One that broke has nothing more to say.
+            let _ = thread.join();
         }
     }
 }

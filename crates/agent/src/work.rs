@@ -10,7 +10,7 @@ pub(crate) mod line;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bothends_core::one_line;
-use bothends_core::sample::{Encoding, Extent, SampleKey};
+use bothends_core::sample::{Encoding, Extent, FileIdx, SampleKey};
 use bothends_csd::is_of_machine;
 use bothends_dataset::{Piece, WrongChecksum};
 use bothends_ops::Scratch;
@@ -57,6 +57,20 @@ pub(crate) enum Fault {
     Bad,
 }
 
+impl Site<'_> {
+    /// Where the sample's record is, or as much of it as is needed.
+    fn piece(self, key: SampleKey) -> Piece {
+        let Agreed { table, pipeline, .. } = self.agreed;
+        table.piece(key.sample, |blocks| pipeline.groups_for(key, blocks).ok())
+    }
+
+    /// Has the sample's record brought nearer while others are being made.
+    pub(crate) fn read_ahead(self, key: SampleKey) {
+        let Extent { file, offset, len } = self.piece(key).extent;
+        self.store.read_ahead(&self.agreed.table.file_path(file), offset, len);
+    }
+}
+
 impl Bench {
     /// Makes one sample in `place`, which is zero where it cannot be made. A panic is caught: it
     /// costs what this bench has kept, and the sample.
@@ -67,22 +81,21 @@ impl Bench {
         place: &mut [u8],
     ) -> Attempt {
         let begun_ns = (site.clock)();
-        let Agreed { table, pipeline, .. } = site.agreed;
-        let piece =
-            table.piece(key.sample, |blocks| pipeline.groups_for(key, blocks).ok());
         // Whatever a panic leaves half done is in the bench, which is thrown away, or in
         // `place`, which is zeroed.
-        let made = catch_unwind(AssertUnwindSafe(|| self.make(site, key, piece, place)));
-        let fault = made.unwrap_or_else(|_| {
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            let piece = site.piece(key);
+            (piece.extent, self.make(site, key, piece, place).err())
+        }));
+        let (extent, fault) = made.unwrap_or_else(|_| {
             *self = Self::default();
-            Err(Fault::Broke)
+            (Extent { file: FileIdx(0), offset: 0, len: 0 }, Some(Fault::Broke))
         });
-        let fault = fault.err();
         if fault.is_some() {
             place.fill(0);
         }
         let work = SampleWork {
-            extent: piece.extent,
+            extent,
             source_pixels: self.scratch.source_pixels(),
             cpu_ns: (site.clock)().saturating_sub(begun_ns),
             output_bytes: u32::try_from(place.len()).unwrap_or(u32::MAX),

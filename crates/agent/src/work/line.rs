@@ -3,19 +3,26 @@
 //!
 //! Workers take rows one by one, those of the oldest job first, and go on to the next job's as
 //! soon as all of it is begun: no worker waits for the last samples of a batch. Jobs are told
-//! in order all the same, which is what models of cost rely on. Decides, and makes nothing;
-//! whoever calls holds the lock.
+//! in order all the same, which is what models of cost rely on. Scouts, who have records read
+//! ahead, are given rows a stated number before the workers. Decides, and makes nothing; whoever
+//! calls holds the lock.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::vec;
 
-use bothends_core::ids::EpochIdx;
+use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_csd::{Job, JobId};
 use bothends_slots::HostSlot;
 
 use super::batch::{Batch, Outcome, Row};
 use crate::session::Agreed;
+
+/// Most rows by which scouts are before the workers.
+const MOST_AHEAD: usize = 64;
+
+/// Scouts rest until they are before the workers by so few rows: they are woken seldom.
+const TOO_NEAR: usize = MOST_AHEAD / 2;
 
 /// Jobs that were taken and not told as done.
 #[derive(Debug, Default)]
@@ -34,6 +41,9 @@ struct InLine {
     agreed: Arc<Agreed>,
     /// Not begun.
     rows: vec::IntoIter<Row>,
+    n_rows: usize,
+    /// Rows that scouts have been to.
+    n_scouted: usize,
     arrival_ns: u64,
     begun_ns: Option<u64>,
     done: Option<(u64, Outcome)>,
@@ -96,6 +106,8 @@ impl Line {
         self.jobs.push_back(InLine {
             batch: Arc::new(batch),
             agreed,
+            n_rows: rows.len(),
+            n_scouted: 0,
             rows: rows.into_iter(),
             arrival_ns: now_ns,
             begun_ns: None,
@@ -124,6 +136,39 @@ impl Line {
         job.begun_ns.get_or_insert(now_ns);
         let (batch, agreed) = (Arc::clone(&job.batch), Arc::clone(&job.agreed));
         Some(Claim::Row(Turn { batch, agreed, row }))
+    }
+
+    /// The sample that a scout sees to next; `None` while the workers are near enough behind.
+    pub(crate) fn scout(&mut self) -> Option<(Arc<Agreed>, EpochIdx, SampleId)> {
+        let mut n_ahead = 0;
+        for job in &mut self.jobs {
+            let ahead = job.n_ahead();
+            n_ahead += ahead;
+            if n_ahead >= MOST_AHEAD {
+                return None;
+            }
+            if let Some(row) = job.rows.as_slice().get(ahead) {
+                job.n_scouted = row.row + 1;
+                return Some((Arc::clone(&job.agreed), job.batch.epoch, row.sample));
+            }
+        }
+        None
+    }
+
+    /// Whether scouts that rest are to go on.
+    pub(crate) fn is_unscouted(&self) -> bool {
+        let mut n_ahead = 0;
+        for job in &self.jobs {
+            let ahead = job.n_ahead();
+            n_ahead += ahead;
+            if n_ahead > TOO_NEAR {
+                return false;
+            }
+            if ahead < job.rows.len() {
+                return true;
+            }
+        }
+        false
     }
 
     /// What earlier epochs taught is known.
@@ -171,6 +216,14 @@ impl Line {
     /// Drops all jobs, likewise.
     pub(crate) fn clear(&mut self) {
         self.jobs.clear();
+    }
+}
+
+impl InLine {
+    /// Rows that scouts have been to and workers have not.
+    fn n_ahead(&self) -> usize {
+        let n_begun = self.n_rows - self.rows.len();
+        self.n_scouted.saturating_sub(n_begun)
     }
 }
 
