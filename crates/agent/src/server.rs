@@ -134,7 +134,7 @@ impl<C: Costs + 'static> Server<C> {
         let memory = Memory::default();
         let mut server = Self { config, memory, shared, threads: Vec::new() };
         for worker_idx in 0..n_workers {
-            let started = server.spawn(format!("be-worker-{worker_idx}"), Shared::work);
+            let started = server.spawn(format!("be-agent-{worker_idx}"), Shared::work);
             match started {
                 // Fewer workers than asked for still do all the work.
                 Err(_) if worker_idx > 0 => break,
