@@ -1,8 +1,8 @@
 //! The device's end of the conversation: who does the jobs, and when they are answered.
 //!
 //! `submit` puts a job with its slot into the line; workers, which live as long as the server,
-//! fill the slot row by row and are at the next job's rows while the last ones of a job are made
-//! (`work/line.rs`); scouts go before them and have records read ahead. The cost model is asked what each job cost, and `poll` answers a finished job
+//! fill the slot row by row and start on the next job while the last rows of one are being made
+//! (`work/line.rs`); scouts prefetch records ahead of them. The cost model is asked what each job cost, and `poll` answers a finished job
 //! when its time has come. A job occupies one of the server's places from `submit` until it is
 //! answered, so nothing here grows without bound. All threads are joined when the server is
 //! dropped. Nothing here decodes, models, or knows how hosts come in.
@@ -25,7 +25,7 @@ use crate::memory::Memory;
 use crate::session::Agreed;
 use crate::store::Store;
 use crate::work::batch::{Outcome, Row};
-use crate::work::line::{Claim, Learns, Line, Told, Turn};
+use crate::work::line::{Claim, Learns, Line, Retired, Turn};
 use crate::work::{Bench, Site};
 
 /// Before the end of a hold the wait becomes a spin, because a sleep may end this much late.
@@ -72,11 +72,11 @@ struct Shared<C> {
     store: Arc<dyn Store>,
     learns: Learns,
     state: Mutex<State>,
-    /// Told when a job is finished.
+    /// Notified when a job is finished.
     finished: Condvar,
-    /// Told when there may be something for a worker to do, and when the end has come.
+    /// Notified when there may be something for a worker to do, and when the end has come.
     work: Condvar,
-    /// Told when scouts that rest are to go on, and when the end has come.
+    /// Notified when scouts that rest are to go on, and when the end has come.
     ahead: Condvar,
     /// Locked for a moment, also while `state` is; never the other way round.
     costs: Mutex<C>,
@@ -203,8 +203,8 @@ impl<C: Costs> Shared<C> {
         }
     }
 
-    /// A scout's loop, until the end: it goes before the workers and has records read that will
-    /// be needed. How far that got, or whether it failed, is of no consequence to anybody.
+    /// A scout's loop, until the end: it prefetches records ahead of the workers. Whether that
+    /// succeeds changes nothing but how long they wait.
     fn scout(&self) {
         let clock = self.costs().thread_clock();
         let mut state = self.state();
@@ -252,14 +252,14 @@ impl<C: Costs> Shared<C> {
         if let Some(outcome) = batch.row_done(row, part, attempt) {
             let mut state = self.state();
             state.line.done(&batch, outcome, self.now_ns());
-            self.tell(&mut state);
+            self.retire(&mut state);
         }
     }
 
-    /// Asks what the jobs that are done cost and puts their results where `poll` finds them.
-    fn tell(&self, state: &mut State) {
-        while let Some(told) = state.line.tell() {
-            let Told { id, outcome, arrival_ns, start_ns, end_ns } = told;
+    /// Retires jobs that are done: asks what they cost and leaves their results to `poll`.
+    fn retire(&self, state: &mut State) {
+        while let Some(retired) = state.line.retire() {
+            let Retired { id, outcome, arrival_ns, start_ns, end_ns } = retired;
             let Outcome { slot, result, samples } = outcome;
             let work = Work { arrival_ns, start_ns, end_ns, samples: &samples };
             let cost = self.costs().job(&work);
@@ -363,7 +363,7 @@ impl<C: Costs> Serve for Server<C> {
         }
         state.line.push(&agreed, (job, slot), arrival_ns);
         self.shared.wake_scouts(&state);
-        self.shared.tell(&mut state);
+        self.shared.retire(&mut state);
         Ok(())
     }
 
@@ -402,14 +402,14 @@ impl<C: Costs> Serve for Server<C> {
         let Some(slot) = state.line.take_back(job) else { return };
         let result = Err("revoked before it was begun".to_owned());
         state.finished.push(Held { job, slot, result, device_ns: 0, due_ns: None });
-        self.shared.tell(&mut state);
+        self.shared.retire(&mut state);
     }
 
     fn forget(&mut self, job: JobId) {
         let mut state = self.shared.state();
         state.line.forget(job);
         state.finished.retain(|held| held.job != job);
-        self.shared.tell(&mut state);
+        self.shared.retire(&mut state);
     }
 
     fn stats(&mut self) -> DeviceStats {

@@ -1,9 +1,9 @@
-//! One job under way: its rows come back made, in any order, and are hashed in theirs.
+//! One job under way: rows are completed in any order and hashed in row order.
 //!
-//! The checksum of a result is sequential, so each row is hashed as soon as all rows before it
-//! are: by the worker that brings the row that was waited for, while the bytes are still in the
-//! processor's cache, and while the others go on. Nobody walks over a whole batch, and nobody
-//! waits here. Which rows are made, and when, is `line.rs`'s.
+//! The checksum of a result is sequential, so a row is hashed as soon as every row before it is:
+//! by the worker that completes the missing one, while the bytes are still in cache and the
+//! other workers go on. There is no second pass over the batch, and nobody waits here. Which
+//! rows are made, and when, is up to `line.rs`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -33,7 +33,7 @@ pub(crate) struct Row {
     pub(crate) part: Part,
 }
 
-/// A job as it was done.
+/// What became of a job.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) slot: HostSlot,
@@ -86,8 +86,8 @@ impl Batch {
         (Self { id: job.id, epoch: job.epoch, progress, hash }, rows)
     }
 
-    /// One more row is done. The last one's worker gets the job as it was done. Hashes what can
-    /// be, and so may work for as long as others bring rows.
+    /// Completes a row and hashes what can be hashed now. Whoever completes the batch gets its
+    /// outcome.
     pub(crate) fn row_done(
         &self,
         row: usize,
@@ -97,7 +97,7 @@ impl Batch {
         let mut progress = self.progress();
         progress.made[row] = Some((part, attempt));
         if progress.is_hashing {
-            // Whoever hashes looks for this row before ending.
+            // The worker that is hashing will find this row before it stops.
             return None;
         }
         progress.is_hashing = true;
@@ -114,7 +114,7 @@ impl Batch {
         is_done.then(|| self.end()).flatten()
     }
 
-    /// The job as it was done, once every row is; that of a job without rows at once.
+    /// The outcome, once every row is hashed; at once for a job without rows.
     pub(crate) fn end(&self) -> Option<Outcome> {
         let mut progress = self.progress();
         let slot = progress.joiner.take()?.join().ok()?;

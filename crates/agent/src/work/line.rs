@@ -1,11 +1,10 @@
-//! The jobs of a session in the order in which they came: which row is begun next, and when a
-//! job may be told as done.
+//! The queue of a session's jobs: which row is started next, and which job retires.
 //!
-//! Workers take rows one by one, those of the oldest job first, and go on to the next job's as
-//! soon as all of it is begun: no worker waits for the last samples of a batch. Jobs are told
-//! in order all the same, which is what models of cost rely on. Scouts, who have records read
-//! ahead, are given rows a stated number before the workers. Decides, and makes nothing; whoever
-//! calls holds the lock.
+//! Workers take rows one at a time, the oldest job's first, and move on to the next job as soon
+//! as every row of the one before has been taken: no worker waits at the end of a batch. Jobs
+//! overlap, but they retire in order, which cost models rely on. Scouts, who prefetch records,
+//! run a bounded number of rows ahead of the workers. Decides, and makes nothing; whoever calls
+//! holds the lock.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -18,20 +17,20 @@ use bothends_slots::HostSlot;
 use super::batch::{Batch, Outcome, Row};
 use crate::session::Agreed;
 
-/// Most rows by which scouts are before the workers.
+/// Most rows that scouts are ahead of the workers.
 const MOST_AHEAD: usize = 64;
 
-/// Scouts rest until they are before the workers by so few rows: they are woken seldom.
+/// Scouts that caught up rest until their lead has shrunk to this: one wake-up prefetches many.
 const TOO_NEAR: usize = MOST_AHEAD / 2;
 
-/// Jobs that were taken and not told as done.
+/// Jobs that were accepted and have not retired.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     jobs: VecDeque<InLine>,
-    /// The epoch that was got to last.
+    /// The latest epoch that was started.
     newest: Option<Begun>,
     is_publishing: bool,
-    /// When the last job that was told was done.
+    /// When the last job to retire was done.
     last_end_ns: u64,
 }
 
@@ -39,10 +38,10 @@ pub(crate) struct Line {
 struct InLine {
     batch: Arc<Batch>,
     agreed: Arc<Agreed>,
-    /// Not begun.
+    /// Not taken by a worker yet.
     rows: vec::IntoIter<Row>,
     n_rows: usize,
-    /// Rows that scouts have been to.
+    /// Rows whose records scouts have prefetched.
     n_scouted: usize,
     arrival_ns: u64,
     begun_ns: Option<u64>,
@@ -52,7 +51,7 @@ struct InLine {
 /// What a worker is to do next.
 #[derive(Debug)]
 pub(crate) enum Claim {
-    /// Make known what earlier epochs taught, then say so ([`Line::published`]).
+    /// Publish the side index's new entries, then say so ([`Line::published`]).
     Publish(Begun),
     /// Make a sample.
     Row(Turn),
@@ -66,9 +65,9 @@ pub(crate) struct Turn {
     pub(crate) row: Row,
 }
 
-/// A job that was done, or that cannot be. Times are nanoseconds since the server started.
+/// A job that has retired: done, or refused. Times are nanoseconds since the server started.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Retired {
     pub(crate) id: JobId,
     pub(crate) outcome: Outcome,
     pub(crate) arrival_ns: u64,
@@ -81,7 +80,7 @@ impl Line {
         self.jobs.len()
     }
 
-    /// Appends a job, to be made in `slot`. One that cannot be made is done at once.
+    /// Appends a job, to be made in `slot`. One that can never be made counts as done.
     pub(crate) fn push(
         &mut self,
         agreed: &Arc<Agreed>,
@@ -115,9 +114,9 @@ impl Line {
         });
     }
 
-    /// What a worker does next; `None` where nothing is to be done now. With `learns`, what
-    /// earlier epochs taught is made known between the last sample of one epoch and the first of
-    /// the next. Jobs of two epochs may come by turns: that is done once.
+    /// What a worker does next; `None` where there is nothing to do now. With a side index, new
+    /// entries are published between the last sample of one epoch and the first of the next;
+    /// once, even if jobs of both epochs alternate.
     pub(crate) fn claim(&mut self, now_ns: u64, learns: Learns) -> Option<Claim> {
         let waits = |job: &InLine| job.rows.len() > 0;
         let idx = self.jobs.iter().position(waits)?;
@@ -126,7 +125,7 @@ impl Line {
             let begun =
                 Begun { session: Arc::downgrade(&job.agreed), epoch: job.batch.epoch };
             if self.newest.as_ref().is_none_or(|newest| begun.is_after(newest)) {
-                // All jobs before are done, and nobody is at it already.
+                // All earlier jobs have retired, and no other worker is publishing.
                 let is_free = idx == 0 && !self.is_publishing;
                 self.is_publishing |= is_free;
                 return is_free.then_some(Claim::Publish(begun));
@@ -138,7 +137,7 @@ impl Line {
         Some(Claim::Row(Turn { batch, agreed, row }))
     }
 
-    /// The sample that a scout sees to next; `None` while the workers are near enough behind.
+    /// The sample whose record to prefetch next; `None` while the lead is long enough.
     pub(crate) fn scout(&mut self) -> Option<(Arc<Agreed>, EpochIdx, SampleId)> {
         let mut n_ahead = 0;
         for job in &mut self.jobs {
@@ -155,7 +154,7 @@ impl Line {
         None
     }
 
-    /// Whether scouts that rest are to go on.
+    /// Whether resting scouts should resume.
     pub(crate) fn is_unscouted(&self) -> bool {
         let mut n_ahead = 0;
         for job in &self.jobs {
@@ -171,21 +170,21 @@ impl Line {
         false
     }
 
-    /// What earlier epochs taught is known.
+    /// The side index has been published.
     pub(crate) fn published(&mut self, begun: Begun) {
         (self.newest, self.is_publishing) = (Some(begun), false);
     }
 
-    /// A job is done; one that was dropped meanwhile is not looked for any longer.
+    /// A job is done. Ignored if it has been dropped in the meantime.
     pub(crate) fn done(&mut self, batch: &Arc<Batch>, outcome: Outcome, now_ns: u64) {
         if let Some(job) = self.jobs.iter_mut().find(|it| Arc::ptr_eq(&it.batch, batch)) {
             job.done = Some((now_ns, outcome));
         }
     }
 
-    /// Takes the oldest job out, if it is done. Jobs overlap by a sample or so; as they are told
-    /// each begins where the one before ended.
-    pub(crate) fn tell(&mut self) -> Option<Told> {
+    /// Retires the oldest job, if it is done. Jobs overlap by a sample or so; as they are
+    /// accounted for, each starts no earlier than the one before ended.
+    pub(crate) fn retire(&mut self) -> Option<Retired> {
         self.jobs.front()?.done.as_ref()?;
         let job = self.jobs.pop_front()?;
         let (end_ns, outcome) = job.done?;
@@ -194,10 +193,10 @@ impl Line {
         let begun_ns = job.begun_ns.unwrap_or(end_ns);
         let start_ns = begun_ns.max(self.last_end_ns);
         self.last_end_ns = end_ns;
-        Some(Told { id, outcome, arrival_ns, start_ns, end_ns })
+        Some(Retired { id, outcome, arrival_ns, start_ns, end_ns })
     }
 
-    /// Takes out a job that is not begun, with its slot.
+    /// Removes a job that has not been started; its slot.
     pub(crate) fn take_back(&mut self, id: JobId) -> Option<HostSlot> {
         let waits = |job: &InLine| {
             job.batch.id == id && job.begun_ns.is_none() && job.done.is_none()
@@ -208,7 +207,7 @@ impl Line {
         batch.take_back()
     }
 
-    /// Drops a job. Rows that are being made are finished, and then its slot is free.
+    /// Drops a job. Its slot is free once the rows in the workers' hands are finished.
     pub(crate) fn forget(&mut self, id: JobId) {
         self.jobs.retain(|job| job.batch.id != id);
     }
@@ -220,7 +219,7 @@ impl Line {
 }
 
 impl InLine {
-    /// Rows that scouts have been to and workers have not.
+    /// Rows that were prefetched and not taken by a worker yet.
     fn n_ahead(&self) -> usize {
         let n_begun = self.n_rows - self.rows.len();
         self.n_scouted.saturating_sub(n_begun)
@@ -234,7 +233,7 @@ pub(crate) enum Learns {
     FromEpochs,
 }
 
-/// The epoch that a device has got to: of which session, and which.
+/// An epoch of a session.
 #[derive(Debug)]
 pub(crate) struct Begun {
     session: Weak<Agreed>,
