@@ -21,6 +21,8 @@ use bothends_csd::{
     Capabilities, CsdError, DeviceStats, Finished, Job, JobId, Refused, Serve, Session,
 };
 
+use bothends_slots::{HostSlot, Ring, RingConfig};
+
 pub use spec::{Fault, FaultError, Percent};
 
 /// Jobs that `slow-start` slows down, and times their own time that they take.
@@ -173,10 +175,13 @@ impl<S: Serve> Faulty<S> {
         if self.strikes(Draw::Corrupt, finished.job) {
             corrupt(&mut finished);
         }
-        if self.strikes(Draw::Duplicate, finished.job) {
-            self.held.push(Held { begun, due, finished: finished.clone() });
-        }
+        let again = match self.strikes(Draw::Duplicate, finished.job) {
+            true => duplicate(&finished),
+            false => None,
+        };
+        // The job's own slot goes with the first answer.
         self.held.push(Held { begun, due, finished });
+        self.held.extend(again.map(|finished| Held { begun, due, finished }));
     }
 
     /// Puts an answer where the next `poll` finds it.
@@ -204,12 +209,20 @@ impl<S: Serve> Faulty<S> {
 
 /// Flips the byte in the middle, after the checksum was taken.
 fn corrupt(finished: &mut Finished) {
-    if let Ok(product) = &mut finished.result {
-        let middle = product.bytes.len() / 2;
-        if let Some(byte) = product.bytes.get_mut(middle) {
-            *byte = !*byte;
-        }
+    let Ok(product) = &finished.result else { return };
+    if let Some(byte) = finished.slot[..product.len].get_mut(product.len / 2) {
+        *byte = !*byte;
     }
+}
+
+/// The same answer in a slot of its own; `None` where there is no memory for it.
+fn duplicate(finished: &Finished) -> Option<Finished> {
+    let slot_bytes = finished.slot.len();
+    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).ok()?;
+    let mut slot = ring.take(Duration::ZERO)?.host().ok()?;
+    slot.copy_from_slice(&finished.slot);
+    let Finished { job, ref result, device_ns, lateness_ns, .. } = *finished;
+    Some(Finished { job, slot, result: result.clone(), device_ns, lateness_ns })
 }
 
 impl<S: Serve> Serve for Faulty<S> {
@@ -225,9 +238,9 @@ impl<S: Serve> Serve for Faulty<S> {
         self.inner.open(session)
     }
 
-    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
+    fn submit(&mut self, job: Job, slot: HostSlot) -> Result<(), Box<Refused>> {
         if self.open.len() >= self.n_slots {
-            return Err(Box::new(Refused { job, source: CsdError::Full }));
+            return Err(Box::new(Refused { job, slot, source: CsdError::Full }));
         }
         let number = self.n_submitted;
         self.strike(number);
@@ -237,9 +250,9 @@ impl<S: Serve> Serve for Faulty<S> {
         let id = job.id;
         if self.config.faults.contains(&Fault::Refuse) {
             let result = Err("this device has the fault `refuse`".to_owned());
-            self.hold(Finished { job: id, result, device_ns: 0, lateness_ns: 0 });
+            self.hold(Finished { job: id, slot, result, device_ns: 0, lateness_ns: 0 });
         } else {
-            self.inner.submit(job)?;
+            self.inner.submit(job, slot)?;
         }
         self.n_submitted += 1;
         self.open.push(OpenJob { id, number });
@@ -291,6 +304,12 @@ impl<S: Serve> Serve for Faulty<S> {
             held.finished.result = Err("revoked before it was begun".to_owned());
         }
         self.inner.revoke(job);
+    }
+
+    fn forget(&mut self, job: JobId) {
+        self.open.retain(|open| open.id != job);
+        self.held.retain(|held| held.finished.job != job);
+        self.inner.forget(job);
     }
 
     fn stats(&mut self) -> DeviceStats {

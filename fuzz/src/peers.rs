@@ -26,7 +26,7 @@ use bothends_csd::{
     Capabilities, DeviceStats, Finished, Job, JobId, PROTOCOL_VERSION, Refused, Serve,
     Session, Transport,
 };
-use bothends_slots::Producer;
+use bothends_slots::{HostSlot, Producer};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Nothing here waits for anybody: all is said before it is heard, and then the end.
@@ -191,7 +191,7 @@ impl Serve for Untouched {
         unreachable!("a host without the key opens a session")
     }
 
-    fn submit(&mut self, _: Job) -> Result<(), Box<Refused>> {
+    fn submit(&mut self, _: Job, _: HostSlot) -> Result<(), Box<Refused>> {
         unreachable!("a host without the key gives work")
     }
 
@@ -201,6 +201,10 @@ impl Serve for Untouched {
 
     fn revoke(&mut self, _: JobId) {
         unreachable!("a host without the key takes work back")
+    }
+
+    fn forget(&mut self, _: JobId) {
+        unreachable!("a host without the key has work")
     }
 
     fn stats(&mut self) -> DeviceStats {

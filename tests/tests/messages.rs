@@ -16,6 +16,7 @@ use bothends_csd::listen::{Listener, Terms, serve_connection};
 use bothends_csd::{
     Capabilities, DeviceStats, Finished, Job, JobId, Refused, Serve, Session,
 };
+use bothends_slots::HostSlot;
 use bothends_tests::{N_GENERATED, generated, programs};
 
 /// Runs `bothends run` and expects exactly this line on standard error.
@@ -481,8 +482,8 @@ impl Serve for OtherRelease {
         self.0.open(Session { recipe_hash: session.recipe_hash ^ 1, ..session })
     }
 
-    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
-        self.0.submit(job)
+    fn submit(&mut self, job: Job, slot: HostSlot) -> Result<(), Box<Refused>> {
+        self.0.submit(job, slot)
     }
 
     fn poll(&mut self, timeout: Duration) -> Option<Finished> {
@@ -491,6 +492,10 @@ impl Serve for OtherRelease {
 
     fn revoke(&mut self, job: JobId) {
         self.0.revoke(job);
+    }
+
+    fn forget(&mut self, job: JobId) {
+        self.0.forget(job);
     }
 
     fn stats(&mut self) -> DeviceStats {

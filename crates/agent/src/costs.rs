@@ -30,7 +30,7 @@ pub struct SampleWork {
 pub struct Work<'a> {
     /// When the job was taken.
     pub arrival_ns: u64,
-    /// When its first sample was begun.
+    /// When its first sample was begun, or the job before it was made: the later of both.
     pub start_ns: u64,
     /// When its last sample was made.
     pub end_ns: u64,

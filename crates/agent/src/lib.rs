@@ -7,8 +7,9 @@
 //! the host's side, and runs nothing from the wire but the declared ops of a recipe.
 //!
 //! Reading order: `store` and `costs` are the seams, `session` what was agreed with the
-//! host and `memory` how much of it is here at once, `work` how one job is done, `server` who does it and when it is answered, `door`
-//! where hosts come in, `stop` when a device program ends.
+//! host and `memory` how much of it is here at once, `work` how one sample is made, with a job under
+//! way (`work/batch.rs`) and the jobs of a session (`work/line.rs`), `server` who works and when
+//! jobs are answered, `door` where hosts come in, `stop` when a device program ends.
 
 pub mod costs;
 pub mod store;

@@ -1,8 +1,8 @@
 //! How much memory the batches of a session may take on the device: so many of them as fit are
 //! made, wait or are sent at once.
 //!
-//! Decides, and takes none. What is taken, and when it is given back, is `server.rs`'s and `csd`'s,
-//! whose loop counts a batch that has not left as one that is still here.
+//! Decides, and allocates none: that is `csd`'s loop, which makes the ring of a session's slots, and
+//! counts a batch that has not been sent yet as one that still occupies its slot.
 
 use std::str::FromStr;
 

@@ -1,36 +1,43 @@
 //! The device's end of the conversation: who does the jobs, and when they are answered.
 //!
-//! `submit` puts a job into a queue; one thread, the dispatcher, does the jobs in order with
-//! `work.rs` and asks the cost model what each cost; `poll` answers a finished job when its
-//! time has come. A job occupies one of the server's slots from `submit` until it is
-//! answered, so nothing here grows without bound. The dispatcher is joined when the server is
+//! `submit` puts a job with its slot into the line; workers, which live as long as the server,
+//! fill the slot row by row and start on the next job while the last rows of one are being made
+//! (`work/line.rs`); scouts prefetch records ahead of them. The cost model is asked what each job cost, and `poll` answers a finished job
+//! when its time has come. A job occupies one of the server's places from `submit` until it is
+//! answered, so nothing here grows without bound. All threads are joined when the server is
 //! dropped. Nothing here decodes, models, or knows how hosts come in.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use bothends_core::ids::EpochIdx;
 use bothends_core::recipe::Recipe;
+use bothends_core::sample::SampleKey;
 use bothends_csd::{
     Capabilities, CsdError, DeviceStats, Finished, Job, JobId, PROTOCOL_VERSION, Product,
     Refused, Serve, Session,
 };
+use bothends_slots::HostSlot;
 
-use crate::costs::{Costs, Hold, Work};
+use crate::costs::{Costs, Hold, ThreadClock, Work};
 use crate::cpu;
 use crate::memory::Memory;
 use crate::session::Agreed;
 use crate::store::Store;
-use crate::work::{self, Bench, Made, Task};
+use crate::work::batch::{Outcome, Row};
+use crate::work::line::{Claim, Learns, Line, Retired, Turn};
+use crate::work::{Bench, Site};
 
 /// Before the end of a hold the wait becomes a spin, because a sleep may end this much late.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// A job answered within this time after its modelled end was on time.
 const ON_TIME_NS: u64 = 200_000;
+
+/// Threads that have records read ahead: two, so that one file that is slow to open does not
+/// keep others waiting, and no more than these, however many workers there are.
+const MIN_SCOUTS: u32 = 2;
+const MAX_SCOUTS: u32 = 8;
 
 /// Record formats that `ops` decodes.
 const FORMATS: [&str; 3] = ["jpeg", "png", "raw"];
@@ -53,19 +60,25 @@ pub struct ServerConfig {
 pub struct Server<C: Costs> {
     config: ServerConfig,
     memory: Memory,
-    store: Arc<dyn Store>,
     shared: Arc<Shared<C>>,
-    /// `None` only while dropping.
-    dispatcher: Option<JoinHandle<()>>,
+    /// Workers and scouts.
+    threads: Vec<JoinHandle<()>>,
 }
 
-/// What `Serve`'s calls and the dispatcher share.
+/// What `Serve`'s calls and the workers share.
 #[derive(Debug)]
 struct Shared<C> {
     born: Instant,
+    store: Arc<dyn Store>,
+    learns: Learns,
     state: Mutex<State>,
-    /// Told when a job is queued or finished, and when the end has come.
-    changed: Condvar,
+    /// Notified when a job is finished.
+    finished: Condvar,
+    /// Notified when there may be something for a worker to do, and when the end has come.
+    work: Condvar,
+    /// Notified when scouts that rest are to go on, and when the end has come.
+    ahead: Condvar,
+    /// Locked for a moment, also while `state` is; never the other way round.
     costs: Mutex<C>,
 }
 
@@ -74,25 +87,18 @@ struct State {
     agreed: Option<Arc<Agreed>>,
     /// Jobs of this session that may be here at once.
     n_slots: u32,
-    queued: VecDeque<Queued>,
-    /// The job being done and the flag that tells its workers to give up.
-    running: Option<Arc<AtomicBool>>,
+    line: Line,
+    n_resting_scouts: u32,
     finished: Vec<Held>,
     stats: DeviceStats,
     ending: bool,
-}
-
-#[derive(Debug)]
-struct Queued {
-    job: Job,
-    agreed: Arc<Agreed>,
-    arrival_ns: u64,
 }
 
 /// A finished job that waits for its time.
 #[derive(Debug)]
 struct Held {
     job: JobId,
+    slot: HostSlot,
     result: Result<Product, String>,
     device_ns: u64,
     /// When it shall be answered; `None` for at once.
@@ -110,20 +116,43 @@ impl<C: Costs + 'static> Server<C> {
         costs: C,
     ) -> std::io::Result<Self> {
         let store: Arc<dyn Store> = Arc::new(store);
+        let learns = match store.side_index() {
+            Some(_) => Learns::FromEpochs,
+            None => Learns::Nothing,
+        };
         let shared = Arc::new(Shared {
             born: Instant::now(),
+            store,
+            learns,
             state: Mutex::new(State::default()),
-            changed: Condvar::new(),
+            finished: Condvar::new(),
+            work: Condvar::new(),
+            ahead: Condvar::new(),
             costs: Mutex::new(costs),
         });
-        let n_workers = config.n_workers.max(1) as usize;
-        let dispatcher =
-            std::thread::Builder::new().name("be-dispatcher".to_owned()).spawn({
-                let (shared, store) = (Arc::clone(&shared), Arc::clone(&store));
-                move || shared.dispatch(&*store, n_workers)
-            })?;
-        let (memory, dispatcher) = (Memory::default(), Some(dispatcher));
-        Ok(Self { config, memory, store, shared, dispatcher })
+        let n_workers = config.n_workers.max(1);
+        let memory = Memory::default();
+        let mut server = Self { config, memory, shared, threads: Vec::new() };
+        for worker_idx in 0..n_workers {
+            let started = server.spawn(format!("be-agent-{worker_idx}"), Shared::work);
+            match started {
+                // Fewer workers than asked for still do all the work.
+                Err(_) if worker_idx > 0 => break,
+                started => started?,
+            }
+        }
+        for scout_idx in 0..n_workers.clamp(MIN_SCOUTS, MAX_SCOUTS) {
+            // Without scouts records are read when they are needed.
+            let _ = server.spawn(format!("be-scout-{scout_idx}"), Shared::scout);
+        }
+        Ok(server)
+    }
+
+    fn spawn(&mut self, name: String, run: fn(&Shared<C>)) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let thread = thread::Builder::new().name(name).spawn(move || run(&shared))?;
+        self.threads.push(thread);
+        Ok(())
     }
 
     /// With so much memory for batches: where it holds fewer of a session's than there are slots,
@@ -158,104 +187,114 @@ impl<C: Costs> Shared<C> {
         self.costs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The dispatcher's loop: jobs in order until the end.
-    fn dispatch(&self, store: &dyn Store, n_workers: usize) {
-        let mut benches: Vec<Bench> = Vec::new();
-        benches.resize_with(n_workers, Bench::default);
+    /// A worker's loop, until the end.
+    fn work(&self) {
+        let mut bench = Bench::default();
         let clock = self.costs().thread_clock();
-        let mut newest: Option<Begun> = None;
-        while let Some((queued, dropped)) = self.next_job() {
-            let begun = Begun::of(&queued);
-            // Jobs of two epochs may come by turns: what one of them teaches is made known once.
-            if newest.as_ref().is_none_or(|newest| begun.is_after(newest)) {
-                if let Some(index) = store.side_index() {
-                    index.publish();
+        while let Some(claim) = self.next_claim() {
+            match claim {
+                Claim::Row(turn) => self.make(&mut bench, turn, clock),
+                Claim::Publish(begun) => {
+                    self.publish();
+                    self.state().line.published(begun);
+                    self.work.notify_all();
                 }
-                newest = Some(begun);
-            }
-            let start_ns = self.now_ns();
-            let task = Task { agreed: &queued.agreed, store, clock, dropped: &dropped };
-            let made = work::run(task, &queued.job, &mut benches);
-            if !dropped.load(Ordering::Relaxed) {
-                self.finish(&queued, start_ns, made);
             }
         }
     }
 
-    /// Waits for the next job and makes it the running one; `None` at the end.
-    fn next_job(&self) -> Option<(Queued, Arc<AtomicBool>)> {
+    /// A scout's loop, until the end: it prefetches records ahead of the workers. Whether that
+    /// succeeds changes nothing but how long they wait.
+    fn scout(&self) {
+        let clock = self.costs().thread_clock();
+        let mut state = self.state();
+        while !state.ending {
+            let Some((agreed, epoch, sample)) = state.line.scout() else {
+                state.n_resting_scouts += 1;
+                state = self.ahead.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.n_resting_scouts -= 1;
+                continue;
+            };
+            drop(state);
+            let site = Site { agreed: &agreed, store: &*self.store, clock };
+            site.read_ahead(SampleKey { seed: agreed.seed, epoch, sample });
+            drop(agreed);
+            state = self.state();
+        }
+    }
+
+    fn wake_scouts(&self, state: &State) {
+        if state.n_resting_scouts > 0 && state.line.is_unscouted() {
+            self.ahead.notify_all();
+        }
+    }
+
+    /// Waits for something to do; `None` at the end.
+    fn next_claim(&self) -> Option<Claim> {
         let mut state = self.state();
         loop {
             if state.ending {
                 return None;
             }
-            if let Some(queued) = state.queued.pop_front() {
-                let dropped = Arc::new(AtomicBool::new(false));
-                state.running = Some(Arc::clone(&dropped));
-                return Some((queued, dropped));
+            if let Some(claim) = state.line.claim(self.now_ns(), self.learns) {
+                self.wake_scouts(&state);
+                return Some(claim);
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Asks what a job cost and puts its result where `poll` finds it.
-    fn finish(&self, queued: &Queued, start_ns: u64, made: Result<Made, String>) {
-        let (arrival_ns, end_ns) = (queued.arrival_ns, self.now_ns());
-        let (samples, result) = match made {
-            Ok(Made { product, samples }) => (samples, Ok(product)),
-            Err(reason) => (Vec::new(), Err(reason)),
-        };
-        let work = Work { arrival_ns, start_ns, end_ns, samples: &samples };
-        let cost = self.costs().job(&work);
-        let device_ns = cost.end_ns.saturating_sub(cost.start_ns);
-        let due_ns = match cost.hold {
-            Hold::No => None,
-            Hold::UntilEnd => Some(cost.end_ns),
-        };
-        let mut state = self.state();
-        // Close or a new session may have come since the last sample.
-        if state.running.take().is_none() {
-            return;
+    fn make(&self, bench: &mut Bench, turn: Turn, clock: ThreadClock) {
+        let Turn { batch, agreed, row: Row { row, sample, mut part } } = turn;
+        let site = Site { agreed: &agreed, store: &*self.store, clock };
+        let key = SampleKey { seed: agreed.seed, epoch: batch.epoch, sample };
+        let attempt = bench.attempt(site, key, &mut part);
+        if let Some(outcome) = batch.row_done(row, part, attempt) {
+            let mut state = self.state();
+            state.line.done(&batch, outcome, self.now_ns());
+            self.retire(&mut state);
         }
-        let read = samples.iter().map(|sample| u64::from(sample.extent.len));
-        state.stats.media_read_bytes += read.sum::<u64>();
-        state.stats.busy_seconds += Duration::from_nanos(device_ns).as_secs_f64();
-        state.stats.samples += samples.len() as u64;
-        state.finished.push(Held { job: queued.job.id, result, device_ns, due_ns });
-        drop(state);
-        self.changed.notify_all();
-    }
-}
-
-/// The epoch that a device has got to: of which session, and which.
-#[derive(Debug)]
-struct Begun {
-    session: Weak<Agreed>,
-    epoch: EpochIdx,
-}
-
-impl Begun {
-    fn of(queued: &Queued) -> Self {
-        Self { session: Arc::downgrade(&queued.agreed), epoch: queued.job.epoch }
     }
 
-    fn is_after(&self, newest: &Self) -> bool {
-        !self.session.ptr_eq(&newest.session) || self.epoch > newest.epoch
+    /// Retires jobs that are done: asks what they cost and leaves their results to `poll`.
+    fn retire(&self, state: &mut State) {
+        while let Some(retired) = state.line.retire() {
+            let Retired { id, outcome, arrival_ns, start_ns, end_ns } = retired;
+            let Outcome { slot, result, samples } = outcome;
+            let work = Work { arrival_ns, start_ns, end_ns, samples: &samples };
+            let cost = self.costs().job(&work);
+            let device_ns = cost.end_ns.saturating_sub(cost.start_ns);
+            let due_ns = match cost.hold {
+                Hold::No => None,
+                Hold::UntilEnd => Some(cost.end_ns),
+            };
+            let read = samples.iter().map(|sample| u64::from(sample.extent.len));
+            state.stats.media_read_bytes += read.sum::<u64>();
+            state.stats.busy_seconds += Duration::from_nanos(device_ns).as_secs_f64();
+            state.stats.samples += samples.len() as u64;
+            state.finished.push(Held { job: id, slot, result, device_ns, due_ns });
+        }
+        self.finished.notify_all();
+        // The first job of an epoch waits until all before it are done.
+        self.work.notify_all();
+    }
+
+    fn publish(&self) {
+        if let Some(index) = self.store.side_index() {
+            index.publish();
+        }
     }
 }
 
 impl State {
     fn n_taken(&self) -> usize {
-        self.queued.len() + usize::from(self.running.is_some()) + self.finished.len()
+        self.line.len() + self.finished.len()
     }
 
-    /// Forgets all jobs; the running one is told to give up.
+    /// Forgets all jobs; workers finish the samples that they are at.
     fn drop_jobs(&mut self) {
-        self.queued.clear();
+        self.line.clear();
         self.finished.clear();
-        if let Some(dropped) = self.running.take() {
-            dropped.store(true, Ordering::Relaxed);
-        }
     }
 
     /// The finished job whose time has come first, or the time until it comes.
@@ -280,6 +319,7 @@ impl State {
         }
         Finished {
             job: held.job,
+            slot: held.slot,
             result: held.result,
             device_ns: held.device_ns,
             lateness_ns,
@@ -303,27 +343,27 @@ impl<C: Costs> Serve for Server<C> {
 
     fn open(&mut self, session: Session) -> Result<(), String> {
         self.close();
-        let agreed = Agreed::new(&session, &*self.store)?;
+        let agreed = Agreed::new(&session, &*self.shared.store)?;
         let n_slots = self.memory.slots_of(agreed.batch_bytes(), self.config.n_slots)?;
         let mut state = self.shared.state();
         (state.agreed, state.n_slots) = (Some(Arc::new(agreed)), n_slots);
         Ok(())
     }
 
-    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
+    fn submit(&mut self, job: Job, slot: HostSlot) -> Result<(), Box<Refused>> {
         let arrival_ns = self.shared.now_ns();
         let mut state = self.shared.state();
         let Some(agreed) = state.agreed.clone() else {
             let reason = "a job came before a session was opened".to_owned();
             let source = CsdError::SessionRefused { reason };
-            return Err(Box::new(Refused { job, source }));
+            return Err(Box::new(Refused { job, slot, source }));
         };
         if state.n_taken() >= state.n_slots as usize {
-            return Err(Box::new(Refused { job, source: CsdError::Full }));
+            return Err(Box::new(Refused { job, slot, source: CsdError::Full }));
         }
-        state.queued.push_back(Queued { job, agreed, arrival_ns });
-        drop(state);
-        self.shared.changed.notify_all();
+        state.line.push(&agreed, (job, slot), arrival_ns);
+        self.shared.wake_scouts(&state);
+        self.shared.retire(&mut state);
         Ok(())
     }
 
@@ -352,21 +392,24 @@ impl<C: Costs> Serve for Server<C> {
                 continue;
             }
             let wait = left.min(hold - SPIN);
-            let woken = self.shared.changed.wait_timeout(state, wait);
+            let woken = self.shared.finished.wait_timeout(state, wait);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     fn revoke(&mut self, job: JobId) {
         let mut state = self.shared.state();
-        let Some(at) = state.queued.iter().position(|queued| queued.job.id == job) else {
-            return;
-        };
-        state.queued.remove(at);
+        let Some(slot) = state.line.take_back(job) else { return };
         let result = Err("revoked before it was begun".to_owned());
-        state.finished.push(Held { job, result, device_ns: 0, due_ns: None });
-        drop(state);
-        self.shared.changed.notify_all();
+        state.finished.push(Held { job, slot, result, device_ns: 0, due_ns: None });
+        self.shared.retire(&mut state);
+    }
+
+    fn forget(&mut self, job: JobId) {
+        let mut state = self.shared.state();
+        state.line.forget(job);
+        state.finished.retain(|held| held.job != job);
+        self.shared.retire(&mut state);
     }
 
     fn stats(&mut self) -> DeviceStats {
@@ -376,7 +419,7 @@ impl<C: Costs> Serve for Server<C> {
         // A job that is held is one at which the modelled device still works.
         let is_held = |held: &&Held| held.due_ns.is_some_and(|due_ns| due_ns > now_ns);
         let n_held = state.finished.iter().filter(is_held).count();
-        let n_open = state.queued.len() + usize::from(state.running.is_some()) + n_held;
+        let n_open = state.line.len() + n_held;
         DeviceStats {
             queued: u32::try_from(n_open).unwrap_or(u32::MAX),
             cpu_seconds: cpu::process_seconds(),
@@ -391,9 +434,7 @@ impl<C: Costs> Serve for Server<C> {
         state.drop_jobs();
         drop(state);
         // The next host may be long in coming.
-        if let Some(index) = self.store.side_index() {
-            index.publish();
-        }
+        self.shared.publish();
     }
 }
 
@@ -403,10 +444,11 @@ impl<C: Costs> Drop for Server<C> {
         state.ending = true;
         state.drop_jobs();
         drop(state);
-        self.shared.changed.notify_all();
-        if let Some(dispatcher) = self.dispatcher.take() {
-            // A dispatcher that broke has nothing more to say.
-            let _ = dispatcher.join();
+        self.shared.work.notify_all();
+        self.shared.ahead.notify_all();
+        for thread in self.threads.drain(..) {
+            // One that broke has nothing more to say.
+            let _ = thread.join();
         }
     }
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bothends_csd::open_regular;
+use bothends_csd::{open_regular, will_need};
 use bothends_side_index::{Beside, Cache, Place, SideIndex};
 
 /// Bytes that could not be had.
@@ -48,6 +48,11 @@ pub trait Store: Send + Sync + Debug {
         dst: &mut Vec<u8>,
     ) -> Result<Age, StoreError>;
 
+    /// Has `len` bytes from `offset` of the file `path` brought nearer, if that can be done without
+    /// waiting for them: they will be read soon. May wait for the file to open. What goes wrong
+    /// is for `read` to say.
+    fn read_ahead(&self, _path: &str, _offset: u64, _len: u32) {}
+
     /// Checks that the file `path` is there and can be opened.
     ///
     /// # Errors
@@ -60,6 +65,9 @@ pub trait Store: Send + Sync + Debug {
         None
     }
 }
+
+/// Of a longer record no more is read ahead: the page cache is there for others, too.
+const MOST_AHEAD_BYTES: u64 = 8 << 20;
 
 /// The files under a data root, read with `pread`.
 #[derive(Debug)]
@@ -166,6 +174,13 @@ impl Store for FileStore {
         dst.resize(len as usize, 0);
         open.file.read_exact_at(dst, offset).map_err(wrong)?;
         Ok(age)
+    }
+
+    /// Into the page cache, which the kernel does on its own.
+    fn read_ahead(&self, path: &str, offset: u64, len: u32) {
+        if let Ok(open) = self.open(path) {
+            will_need(&open.file, offset, u64::from(len).min(MOST_AHEAD_BYTES));
+        }
     }
 
     fn probe(&self, path: &str) -> Result<(), StoreError> {

@@ -1,30 +1,26 @@
-//! One job: every sample read, decoded and augmented into its place in one buffer.
+//! One sample: its record read, decoded and augmented into its place in a slot.
 //!
-//! The samples of a job are shared among the workers one by one, so a job is finished as soon
-//! as it can be and jobs are finished in order. Workers are scoped threads: they live for one
-//! job, borrow its buffer without copies, and keep what is costly to make (a [`Bench`]) from
-//! job to job. Nothing here waits for a model or knows a queue: `server.rs` does.
+//! A worker does this with a [`Bench`], which keeps what is costly to make from sample to
+//! sample. Nothing here knows jobs or queues. Read `work/batch.rs` next for a job whose samples
+//! are being made, then `work/line.rs` for the jobs of a session.
 
-use std::iter::{Enumerate, Zip};
-use std::slice::{ChunksExactMut, Iter};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+pub(crate) mod batch;
+pub(crate) mod line;
 
-use bothends_core::ids::{EpochIdx, SampleId};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use bothends_core::one_line;
-use bothends_core::sample::{Encoding, Extent, SampleKey};
-use bothends_csd::{Job, Product, is_of_machine};
+use bothends_core::sample::{Encoding, Extent, FileIdx, SampleKey};
+use bothends_csd::is_of_machine;
 use bothends_dataset::{Piece, WrongChecksum};
 use bothends_ops::Scratch;
 use bothends_side_index::Name;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::costs::{SampleWork, ThreadClock};
 use crate::session::Agreed;
 use crate::store::Store;
 
-/// What one worker keeps from job to job.
+/// What one worker keeps from sample to sample.
 #[derive(Debug, Default)]
 pub(crate) struct Bench {
     record: Vec<u8>,
@@ -33,188 +29,93 @@ pub(crate) struct Bench {
     note: Vec<u8>,
 }
 
-/// What the workers of one job share.
+/// Where a worker works.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Task<'a> {
+pub(crate) struct Site<'a> {
     pub(crate) agreed: &'a Agreed,
     pub(crate) store: &'a dyn Store,
     pub(crate) clock: ThreadClock,
-    /// Set when nobody wants the result any more.
-    pub(crate) dropped: &'a AtomicBool,
-}
-
-/// A job's samples and what they took, in the order of their rows.
-#[derive(Debug)]
-pub(crate) struct Made {
-    pub(crate) product: Product,
-    pub(crate) samples: Vec<SampleWork>,
 }
 
 /// How one sample went.
 #[derive(Debug)]
-struct Attempt {
-    row: u32,
-    work: SampleWork,
-    fault: Option<Fault>,
+pub(crate) struct Attempt {
+    pub(crate) work: SampleWork,
+    pub(crate) fault: Option<Fault>,
 }
 
 /// Why a sample was not made.
 #[derive(Debug)]
-enum Fault {
+pub(crate) enum Fault {
     /// Its bytes could not be read.
     Unread(String),
     /// This machine could not read, whatever the file holds.
     Machine(String),
+    /// The worker broke on it.
+    Broke,
     /// Its bytes are no such sample.
     Bad,
 }
 
-/// Samples that wait for a worker: row, id, and the place for the result.
-type Waiting<'a> = Mutex<Zip<Enumerate<Iter<'a, SampleId>>, ChunksExactMut<'a, u8>>>;
-
-/// Does `job` on one worker per bench. Blocks until it is done.
-///
-/// # Errors
-/// One line: the job is too large, no sample of it could be read, or a worker broke.
-pub(crate) fn run(
-    task: Task<'_>,
-    job: &Job,
-    benches: &mut [Bench],
-) -> Result<Made, String> {
-    let Task { agreed, .. } = task;
-    if job.samples.len() > agreed.max_batch as usize {
-        return Err(format!(
-            "job {} has {} samples, but the session was opened for at most {}",
-            job.id.0,
-            job.samples.len(),
-            agreed.max_batch
-        ));
+impl Site<'_> {
+    /// Where the sample's record is, or as much of it as is needed.
+    fn piece(self, key: SampleKey) -> Piece {
+        let Agreed { table, pipeline, .. } = self.agreed;
+        table.piece(key.sample, |blocks| pipeline.groups_for(key, blocks).ok())
     }
-    let mut bytes = vec![0; job.samples.len() * agreed.sample_bytes];
-    let places = bytes.chunks_exact_mut(agreed.sample_bytes);
-    let waiting = Mutex::new(job.samples.iter().enumerate().zip(places));
-    let mut attempts = share(task, job.epoch, &waiting, benches)?;
-    attempts.sort_unstable_by_key(|attempt| attempt.row);
-    refuse_if_starved(&attempts)?;
-    let bad = attempts.iter().filter(|attempt| attempt.fault.is_some());
-    let bad = bad.map(|attempt| attempt.row).collect();
-    let checksum = xxh3_64(&bytes);
-    let samples = attempts.iter().map(|attempt| attempt.work).collect();
-    Ok(Made { product: Product { bytes, checksum, bad }, samples })
-}
 
-/// Runs one worker per bench until no sample waits.
-fn share(
-    task: Task<'_>,
-    epoch: EpochIdx,
-    waiting: &Waiting<'_>,
-    benches: &mut [Bench],
-) -> Result<Vec<Attempt>, String> {
-    thread::scope(|scope| {
-        let mut workers = Vec::with_capacity(benches.len());
-        for (worker_idx, bench) in benches.iter_mut().enumerate() {
-            let name = format!("be-worker-{worker_idx}");
-            let worker = thread::Builder::new()
-                .name(name)
-                .spawn_scoped(scope, move || task.work(epoch, waiting, bench));
-            match worker {
-                Ok(worker) => workers.push(worker),
-                // Fewer workers than asked for still finish the job.
-                Err(_) if !workers.is_empty() => break,
-                Err(error) => {
-                    return Err(format!("cannot start a worker thread ({error})"));
-                }
-            }
-        }
-        // All are joined before the first that broke is looked at.
-        let done: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-        let done: Result<Vec<_>, _> = done.into_iter().collect();
-        let broke = |_| {
-            "a worker broke on a sample; its words are in the device's log".to_owned()
-        };
-        Ok(done.map_err(broke)?.into_iter().flatten().collect())
-    })
-}
-
-/// A job of which nothing could be read is not made of bad samples: the data are not here. Nor is
-/// one in which the machine failed: the host makes it, or another attempt does.
-fn refuse_if_starved(attempts: &[Attempt]) -> Result<(), String> {
-    let failed = attempts.iter().find_map(|attempt| match &attempt.fault {
-        Some(Fault::Machine(reason)) => Some(reason),
-        Some(Fault::Unread(_) | Fault::Bad) | None => None,
-    });
-    if let Some(reason) = failed {
-        return Err(reason.clone());
-    }
-    let mut reasons = attempts.iter().map(|attempt| match &attempt.fault {
-        Some(Fault::Unread(reason)) => Some(reason),
-        Some(Fault::Machine(_) | Fault::Bad) | None => None,
-    });
-    match reasons.next() {
-        Some(Some(reason)) if reasons.all(|reason| reason.is_some()) => {
-            Err(reason.clone())
-        }
-        Some(_) | None => Ok(()),
+    /// Has the sample's record brought nearer while others are being made.
+    pub(crate) fn read_ahead(self, key: SampleKey) {
+        let Extent { file, offset, len } = self.piece(key).extent;
+        self.store.read_ahead(&self.agreed.table.file_path(file), offset, len);
     }
 }
 
-impl Task<'_> {
-    /// One worker's loop.
-    fn work(
-        self,
-        epoch: EpochIdx,
-        waiting: &Waiting<'_>,
-        bench: &mut Bench,
-    ) -> Vec<Attempt> {
-        let mut attempts = Vec::new();
-        while !self.dropped.load(Ordering::Relaxed) {
-            // A worker that broke did not hold the lock in the middle of anything.
-            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some(((row, &id), place)) = next else { break };
-            let row = u32::try_from(row).unwrap_or(u32::MAX);
-            let key = SampleKey { seed: self.agreed.seed, epoch, sample: id };
-            attempts.push(self.attempt(row, key, place, bench));
-        }
-        attempts
-    }
-
-    fn attempt(
-        self,
-        row: u32,
+impl Bench {
+    /// Makes one sample in `place`, which is zero where it cannot be made. A panic is caught: it
+    /// costs what this bench has kept, and the sample.
+    pub(crate) fn attempt(
+        &mut self,
+        site: Site<'_>,
         key: SampleKey,
         place: &mut [u8],
-        bench: &mut Bench,
     ) -> Attempt {
-        let begun_ns = (self.clock)();
-        let Agreed { table, pipeline, .. } = self.agreed;
-        let piece =
-            table.piece(key.sample, |blocks| pipeline.groups_for(key, blocks).ok());
-        let fault = self.make(key, piece, place, bench).err();
+        let begun_ns = (site.clock)();
+        // Whatever a panic leaves half done is in the bench, which is thrown away, or in
+        // `place`, which is zeroed.
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            let piece = site.piece(key);
+            (piece.extent, self.make(site, key, piece, place).err())
+        }));
+        let (extent, fault) = made.unwrap_or_else(|_| {
+            *self = Self::default();
+            (Extent { file: FileIdx(0), offset: 0, len: 0 }, Some(Fault::Broke))
+        });
         if fault.is_some() {
             place.fill(0);
         }
         let work = SampleWork {
-            extent: piece.extent,
-            source_pixels: bench.scratch.source_pixels(),
-            cpu_ns: (self.clock)().saturating_sub(begun_ns),
+            extent,
+            source_pixels: self.scratch.source_pixels(),
+            cpu_ns: (site.clock)().saturating_sub(begun_ns),
             output_bytes: u32::try_from(place.len()).unwrap_or(u32::MAX),
         };
-        Attempt { row, work, fault }
+        Attempt { work, fault }
     }
 
     fn make(
-        self,
+        &mut self,
+        site: Site<'_>,
         key: SampleKey,
         piece: Piece,
         place: &mut [u8],
-        bench: &mut Bench,
     ) -> Result<(), Fault> {
-        let Agreed { table, pipeline, .. } = self.agreed;
+        let Agreed { table, pipeline, .. } = site.agreed;
         let Extent { file, offset, len } = piece.extent;
         let path = table.file_path(file);
-        let Bench { record: bytes, scratch, note } = bench;
+        let Self { record: bytes, scratch, note } = self;
         let age =
-            self.store.read(&path, offset, len, bytes).map_err(
+            site.store.read(&path, offset, len, bytes).map_err(
                 |e| match is_of_machine(&e.source) {
                     true => Fault::Machine(one_line(&e)),
                     false => Fault::Unread(one_line(&e)),
@@ -225,7 +126,7 @@ impl Task<'_> {
         // What a store holds needs no entry points.
         let is_indexed =
             record.encoding == Encoding::Image && record.row_groups.is_none();
-        let index = self.store.side_index().filter(|_| is_indexed);
+        let index = site.store.side_index().filter(|_| is_indexed);
         let index =
             index.map(|index| (index, Name::new(table.index_key(key.sample), age)));
         if index.is_some_and(|(index, name)| index.look_up(name, bytes, note)) {

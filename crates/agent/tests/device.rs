@@ -18,6 +18,7 @@ use bothends_csd::loopback::Loopback;
 use bothends_csd::{ConnectOptions, CsdError, EnergyReading, Serve, Session, connect};
 use bothends_dataset::side_index::{HEADER_BYTES, is_segment};
 use bothends_side_index::Cache;
+use bothends_slots::HostSlot;
 
 /// Nothing here takes longer; what does, hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,6 +29,11 @@ fn exercise() -> (tempfile::TempDir, Exercise) {
     std::fs::create_dir(&data).unwrap();
     let exercise = Exercise::prepare(&data).unwrap();
     (dir, exercise)
+}
+
+/// A slot for one job of it.
+fn slot(exercise: &Exercise) -> HostSlot {
+    conformance::slot(exercise).host().unwrap()
 }
 
 fn server(root: &Path, n_workers: u32, n_slots: u32) -> Server<NoCosts> {
@@ -49,13 +55,13 @@ fn the_server_conforms_in_process_with_any_number_of_workers() {
 fn jobs_finish_in_order_and_a_full_server_hands_the_job_back() {
     let (_dir, exercise) = exercise();
     let mut server = server(exercise.root(), 2, 3);
-    let early = server.submit(exercise.job(0, &[0])).unwrap_err();
+    let early = server.submit(exercise.job(0, &[0]), slot(&exercise)).unwrap_err();
     assert!(matches!(early.source, CsdError::SessionRefused { .. }));
     server.open(exercise.session()).unwrap();
     for number in 0..3 {
-        server.submit(exercise.job(number, &[0, 1, 2])).unwrap();
+        server.submit(exercise.job(number, &[0, 1, 2]), slot(&exercise)).unwrap();
     }
-    let refused = server.submit(exercise.job(3, &[0])).unwrap_err();
+    let refused = server.submit(exercise.job(3, &[0]), slot(&exercise)).unwrap_err();
     assert!(matches!(refused.source, CsdError::Full));
     assert_eq!(refused.job, exercise.job(3, &[0]));
     for number in 0..3 {
@@ -64,10 +70,10 @@ fn jobs_finish_in_order_and_a_full_server_hands_the_job_back() {
         assert_eq!(finished.lateness_ns, 0, "nothing is modelled");
     }
     // A host that does not keep to its session hurts itself alone.
-    server.submit(exercise.job(3, &[0; 13])).unwrap();
+    server.submit(exercise.job(3, &[0; 13]), slot(&exercise)).unwrap();
     let reason = server.poll(PATIENCE).unwrap().result.unwrap_err();
     assert_eq!(reason, "job 3 has 13 samples, but the session was opened for at most 12");
-    server.submit(exercise.job(4, &[0])).unwrap();
+    server.submit(exercise.job(4, &[0]), slot(&exercise)).unwrap();
     assert!(server.poll(PATIENCE).unwrap().result.is_ok());
 }
 
@@ -82,12 +88,12 @@ fn no_more_batches_are_here_than_the_memory_holds() {
     server.open(session.clone()).unwrap();
     assert_eq!(server.hello().slots, 2);
     for number in 0..2 {
-        server.submit(exercise.job(number, &[0])).unwrap();
+        server.submit(exercise.job(number, &[0]), slot(&exercise)).unwrap();
     }
-    let refused = server.submit(exercise.job(2, &[0])).unwrap_err();
+    let refused = server.submit(exercise.job(2, &[0]), slot(&exercise)).unwrap_err();
     assert!(matches!(refused.source, CsdError::Full));
     assert!(server.poll(PATIENCE).unwrap().result.is_ok());
-    server.submit(exercise.job(2, &[0])).unwrap();
+    server.submit(exercise.job(2, &[0]), slot(&exercise)).unwrap();
     let larger = Session { max_batch: 2 * session.max_batch + 1, ..session };
     let reason = server.open(larger).unwrap_err();
     assert!(reason.ends_with("or give the device more with --memory"), "{reason}");
@@ -100,14 +106,14 @@ fn a_closed_server_forgets_its_jobs_and_takes_another_session() {
     let mut server = server(exercise.root(), 1, 8);
     server.open(exercise.session()).unwrap();
     for number in 0..8 {
-        server.submit(exercise.job(number, &[0; 12])).unwrap();
+        server.submit(exercise.job(number, &[0; 12]), slot(&exercise)).unwrap();
     }
     let revoked = exercise.job(7, &[]).id;
     server.revoke(revoked);
     let answer =
         std::iter::from_fn(|| server.poll(PATIENCE)).find(|it| it.job == revoked);
     assert_eq!(answer.unwrap().result.unwrap_err(), "revoked before it was begun");
-    server.submit(exercise.job(9, &[0])).unwrap();
+    server.submit(exercise.job(9, &[0]), slot(&exercise)).unwrap();
     server.close();
     assert_eq!(server.stats().queued, 0);
     assert!(server.poll(Duration::from_millis(20)).is_none());
@@ -224,7 +230,7 @@ fn a_job_is_at_work_until_its_modelled_end() {
     let mut server = Server::start(config, store, Takes(took)).unwrap();
     server.open(exercise.session()).unwrap();
     let began = Instant::now();
-    server.submit(exercise.job(1, &[0])).unwrap();
+    server.submit(exercise.job(1, &[0]), slot(&exercise)).unwrap();
     assert!(server.poll(took / 4).is_none());
     let queued = server.stats().queued;
     assert!(queued == 1 || began.elapsed() >= took, "{queued}");
@@ -265,8 +271,8 @@ fn a_worker_that_breaks_costs_its_job_and_no_other() {
         ServerConfig { name: "test".into(), emulated: false, n_workers: 2, n_slots: 2 };
     let mut server = Server::start(config, store, NoCosts).unwrap();
     server.open(exercise.session()).unwrap();
-    server.submit(exercise.job(0, &[0, 1, 2])).unwrap();
-    server.submit(exercise.job(1, &[0, 1, 2])).unwrap();
+    server.submit(exercise.job(0, &[0, 1, 2]), slot(&exercise)).unwrap();
+    server.submit(exercise.job(1, &[0, 1, 2]), slot(&exercise)).unwrap();
     let reason = server.poll(PATIENCE).unwrap().result.unwrap_err();
     assert!(reason.starts_with("a worker broke"), "{reason}");
     assert!(server.poll(PATIENCE).unwrap().result.is_ok());
@@ -309,8 +315,8 @@ fn a_machine_that_fails_makes_a_job_fail_and_no_sample_bad() {
         ServerConfig { name: "test".into(), emulated: false, n_workers: 2, n_slots: 2 };
     let mut server = Server::start(config, store, NoCosts).unwrap();
     server.open(exercise.session()).unwrap();
-    server.submit(exercise.job(0, &[0, 1, 2])).unwrap();
-    server.submit(exercise.job(1, &[0, 1, 2])).unwrap();
+    server.submit(exercise.job(0, &[0, 1, 2]), slot(&exercise)).unwrap();
+    server.submit(exercise.job(1, &[0, 1, 2]), slot(&exercise)).unwrap();
     let reason = server.poll(PATIENCE).unwrap().result.err().unwrap_or_default();
     assert!(reason.contains("Too many open files"), "{reason}");
     assert!(server.poll(PATIENCE).unwrap().result.unwrap().bad.is_empty());

@@ -23,9 +23,9 @@ use std::fmt::{Debug, Display};
 use std::io;
 use std::time::Duration;
 
-use bothends_slots::Producer;
+use bothends_slots::{HostSlot, Producer};
 
-pub use device::{is_of_machine, listen, open_regular};
+pub use device::{is_of_machine, listen, open_regular, will_need};
 pub use host::connect::{ConnectOptions, connect};
 pub use host::{connect, loopback, remote, stream};
 pub use words::address::Address;
@@ -36,12 +36,14 @@ pub use words::{address, job, key, wire};
 // What a job is, whoever makes it.
 pub use bothends_slots::{Job, JobId};
 
-/// A job that a device did not take; it comes back with the reason.
+/// A job that a device did not take; it comes back with its slot and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the device did not take a job")]
 pub struct Refused {
     /// The job, untouched.
     pub job: Job,
+    /// Its slot, untouched.
+    pub slot: HostSlot,
     /// Why.
     pub source: CsdError,
 }
@@ -192,12 +194,14 @@ pub trait Transport: Producer {
     fn stats(&mut self) -> Result<DeviceStats, CsdError>;
 }
 
-/// A finished job on the device's side, with its bytes.
-#[derive(Debug, Clone)]
+/// A finished job on the device's side, with the slot that came with it.
+#[derive(Debug)]
 pub struct Finished {
     /// The submission.
     pub job: JobId,
-    /// The samples, or one line that says why there are none.
+    /// The job's slot. The samples are in it where `result` says so.
+    pub slot: HostSlot,
+    /// What was made, or one line that says why nothing was.
     pub result: Result<Product, String>,
     /// As in [`Answer::device_ns`].
     pub device_ns: u64,
@@ -206,24 +210,26 @@ pub struct Finished {
 }
 
 /// A batch as the device made it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Product {
-    /// The samples, one behind the other.
-    pub bytes: Vec<u8>,
-    /// XXH3-64 of `bytes`, taken when they were made.
+    /// The samples, back to back: so many bytes from the start of the slot.
+    pub len: usize,
+    /// XXH3-64 of those bytes, taken when they were made.
     pub checksum: u64,
     /// Rows whose samples could not be made; their bytes are zero.
     pub bad: Vec<u32>,
 }
 
-/// The device's end: what a listener (or `loopback`) drives.
+/// The device's end: what a listener (or `loopback`) drives. The counterpart of [`Producer`]:
+/// here, too, the destination travels with the work.
 ///
 /// # Contract
 ///
 /// `open` before `submit`; `submit` returns at once (work happens on the implementer's own
 /// threads or inside `poll`); `poll` waits up to its timeout for any finished job. Every job
-/// is answered, a revoked one too: by this the host knows that the device lives and has
-/// room. `close` drops all queued work.
+/// is answered, with its own slot, a revoked one too: by this the host knows that the device
+/// lives and has room. Only a job that was forgotten, or dropped by `open` or `close`, is not;
+/// its slot is dropped as soon as nothing writes to it any more.
 pub trait Serve: Send + Debug {
     /// What this device is and can do.
     fn hello(&mut self) -> Capabilities;
@@ -234,11 +240,11 @@ pub trait Serve: Send + Debug {
     /// One line for the host's user.
     fn open(&mut self, session: Session) -> Result<(), String>;
 
-    /// Queues a job.
+    /// Queues a job, to be made in `slot`.
     ///
     /// # Errors
-    /// The job comes back when all slots are taken or no session is open.
-    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>>;
+    /// The job comes back when all places are taken or no session is open.
+    fn submit(&mut self, job: Job, slot: HostSlot) -> Result<(), Box<Refused>>;
 
     /// Waits up to `timeout` for a finished job.
     fn poll(&mut self, timeout: Duration) -> Option<Finished>;
@@ -246,9 +252,12 @@ pub trait Serve: Send + Debug {
     /// A job is not wanted any more: if it has not started it is answered at once, as failed.
     fn revoke(&mut self, job: JobId);
 
+    /// Nobody waits for a job's answer, and none is given.
+    fn forget(&mut self, job: JobId);
+
     /// What has been counted since start.
     fn stats(&mut self) -> DeviceStats;
 
-    /// The host is gone: drop queued jobs and finished results.
+    /// The host is gone: drop queued jobs and finished results with their slots.
     fn close(&mut self);
 }

@@ -154,8 +154,9 @@ fn threads() -> BTreeMap<String, u32> {
         // A thread may end while we look.
         let name = std::fs::read_to_string(task.unwrap().path().join("comm"));
         let name = name.unwrap_or_default().trim().to_owned();
-        // The agent's dispatcher has helpers of its name, a moment each.
-        if name.starts_with("be-") && name != "be-dispatcher" {
+        // An agent in this process has threads of its own.
+        let is_agents = name.starts_with("be-agent-") || name.starts_with("be-scout-");
+        if name.starts_with("be-") && !is_agents {
             *threads.entry(name).or_default() += 1;
         }
     }

@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// Answers in order, at once, and says that each job took [`OWN`].
 #[derive(Debug, Default)]
 struct Prompt {
-    jobs: VecDeque<JobId>,
+    jobs: VecDeque<(JobId, HostSlot)>,
     is_open: bool,
 }
 
@@ -37,25 +37,29 @@ impl Serve for Prompt {
         Ok(())
     }
 
-    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
-        self.jobs.push_back(job.id);
+    fn submit(&mut self, job: Job, slot: HostSlot) -> Result<(), Box<Refused>> {
+        self.jobs.push_back((job.id, slot));
         Ok(())
     }
 
     fn poll(&mut self, timeout: Duration) -> Option<Finished> {
-        let Some(job) = self.jobs.pop_front() else {
+        let Some((job, mut slot)) = self.jobs.pop_front() else {
             std::thread::sleep(timeout);
             return None;
         };
-        let bytes = job.0.to_le_bytes().to_vec();
-        let checksum = sum(&bytes);
-        let result = Ok(Product { bytes, checksum, bad: Vec::new() });
+        let bytes = job.0.to_le_bytes();
+        slot.copy_from_slice(&bytes);
+        let product = Product { len: 8, checksum: sum(&bytes), bad: Vec::new() };
         let device_ns = u64::try_from(OWN.as_nanos()).unwrap();
-        Some(Finished { job, result, device_ns, lateness_ns: 0 })
+        Some(Finished { job, slot, result: Ok(product), device_ns, lateness_ns: 0 })
     }
 
     fn revoke(&mut self, job: JobId) {
-        self.jobs.retain(|open| *open != job);
+        self.jobs.retain(|(open, _)| *open != job);
+    }
+
+    fn forget(&mut self, job: JobId) {
+        self.revoke(job);
     }
 
     fn stats(&mut self) -> DeviceStats {
@@ -84,15 +88,21 @@ fn job(id: u64) -> Job {
     Job { id: JobId(id), epoch, batch, samples: vec![SampleId(id)] }
 }
 
+/// A slot for one job.
+fn slot() -> HostSlot {
+    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 8 }).unwrap();
+    ring.take(Duration::ZERO).unwrap().host().unwrap()
+}
+
 /// Submits one job and waits for its answer.
 fn one(device: &mut Faulty<Prompt>, id: u64) -> Option<Finished> {
-    device.submit(job(id)).unwrap();
+    device.submit(job(id), slot()).unwrap();
     device.poll(LONG)
 }
 
 fn is_intact(finished: &Finished) -> bool {
     let product = finished.result.as_ref().unwrap();
-    sum(&product.bytes) == product.checksum
+    sum(&finished.slot[..product.len]) == product.checksum
 }
 
 #[test]
@@ -113,9 +123,9 @@ fn a_dead_device_never_answers_again() {
         for id in 0..n_answered {
             assert!(one(&mut device, id).is_some(), "{percent}%: job {id}");
         }
-        device.submit(job(100)).unwrap();
+        device.submit(job(100), slot()).unwrap();
         assert!(device.poll(Duration::from_millis(1)).is_none(), "{percent}%");
-        device.submit(job(101)).unwrap();
+        device.submit(job(101), slot()).unwrap();
         assert!(device.poll(Duration::from_millis(1)).is_none(), "{percent}%");
     }
 }
@@ -127,7 +137,7 @@ fn death_is_what_the_caller_says_it_is() {
     device.config.on_death = || DIED.store(true, Ordering::Relaxed);
     one(&mut device, 0).unwrap();
     assert!(!DIED.load(Ordering::Relaxed));
-    device.submit(job(1)).unwrap();
+    device.submit(job(1), slot()).unwrap();
     assert!(DIED.load(Ordering::Relaxed));
 }
 
@@ -137,7 +147,7 @@ fn a_stalled_device_answers_after_its_stall() {
     one(&mut device, 0).unwrap();
     one(&mut device, 1).unwrap();
     let begun = Instant::now();
-    device.submit(job(2)).unwrap();
+    device.submit(job(2), slot()).unwrap();
     while device.poll(Duration::from_millis(1)).is_none() {
         assert!(begun.elapsed() < LONG, "it never came back");
     }
@@ -154,7 +164,7 @@ fn a_throttled_device_is_slower_for_all_later_jobs() {
     assert_eq!(own(one(&mut device, 0).unwrap()), OWN);
     let begun = Instant::now();
     for id in 1..4 {
-        device.submit(job(id)).unwrap();
+        device.submit(job(id), slot()).unwrap();
     }
     for id in 1..4 {
         assert_eq!(device.poll(LONG).unwrap().job, JobId(id));
@@ -185,7 +195,8 @@ fn a_duplicate_comes_twice_and_is_the_same() {
     let first = one(&mut device, 0).unwrap();
     let second = device.poll(LONG).unwrap();
     assert_eq!(first.job, second.job);
-    assert_eq!(first.result.unwrap().bytes, second.result.unwrap().bytes);
+    assert_eq!(first.result.unwrap(), second.result.unwrap());
+    assert_eq!(first.slot[..], second.slot[..]);
     assert!(device.poll(Duration::ZERO).is_none());
 }
 
@@ -196,8 +207,8 @@ fn a_late_answer_takes_five_times_its_own_time_and_holds_nobody_up() {
     let late = (0..100).find(|&id| is_late(&device, id)).unwrap();
     let prompt = (0..100).find(|&id| !is_late(&device, id)).unwrap();
     let begun = Instant::now();
-    device.submit(job(late)).unwrap();
-    device.submit(job(prompt)).unwrap();
+    device.submit(job(late), slot()).unwrap();
+    device.submit(job(prompt), slot()).unwrap();
     assert_eq!(device.poll(LONG).unwrap().job, JobId(prompt), "it overtakes");
     let finished = device.poll(LONG).unwrap();
     assert_eq!(finished.job, JobId(late));
@@ -233,21 +244,21 @@ fn a_refusing_device_answers_every_job_with_no() {
 fn held_answers_occupy_their_slots() {
     let mut device = faulty(&["late@100%"]);
     for id in 0..4 {
-        device.submit(job(id)).unwrap();
+        device.submit(job(id), slot()).unwrap();
     }
     assert!(device.poll(Duration::from_millis(1)).is_none(), "all are held");
-    let refused = device.submit(job(4)).unwrap_err();
+    let refused = device.submit(job(4), slot()).unwrap_err();
     assert_eq!(refused.job, job(4));
     assert!(matches!(refused.source, CsdError::Full));
     device.revoke(JobId(0));
-    assert!(device.submit(job(4)).is_err(), "what has begun is done");
+    assert!(device.submit(job(4), slot()).is_err(), "what has begun is done");
 }
 
 #[test]
 fn a_revoked_job_is_answered() {
     let mut device = faulty(&["throttle@0%:10"]);
-    device.submit(job(0)).unwrap();
-    device.submit(job(1)).unwrap();
+    device.submit(job(0), slot()).unwrap();
+    device.submit(job(1), slot()).unwrap();
     assert!(device.poll(Duration::ZERO).is_none(), "both are held");
     device.revoke(JobId(0));
     device.revoke(JobId(1));
@@ -261,7 +272,7 @@ fn a_revoked_job_is_answered() {
 #[test]
 fn closing_forgets_what_was_held() {
     let mut device = faulty(&["late@100%"]);
-    device.submit(job(0)).unwrap();
+    device.submit(job(0), slot()).unwrap();
     device.poll(Duration::from_millis(1));
     device.close();
     assert!(device.poll(OWN * 6).is_none());

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bothends_core::ids::SampleId;
+use bothends_slots::{HostSlot, Ring, RingConfig};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::words::job::{Capabilities, DeviceStats, PROTOCOL_VERSION, Session};
@@ -25,6 +26,8 @@ pub const TWICE_SAMPLE: SampleId = SampleId(1 << 62);
 pub const REFUSED_RECIPE: &str = "a recipe with an op that does not exist";
 /// Jobs that the device takes at a time.
 pub const SLOTS: u32 = 4;
+/// The largest batch that the device makes, in bytes.
+const MOST_BYTES: u64 = 1 << 28;
 
 /// A device that works inside `poll`, youngest job first.
 #[derive(Debug)]
@@ -32,8 +35,8 @@ pub struct EchoServe {
     control: Control,
     protocol_version: u32,
     session: Option<Session>,
-    queue: Vec<Job>,
-    again: VecDeque<Job>,
+    queue: Vec<(Job, HostSlot)>,
+    again: VecDeque<(Job, HostSlot)>,
     stats: DeviceStats,
 }
 
@@ -88,7 +91,7 @@ impl EchoServe {
         self.control.clone()
     }
 
-    fn work(&self, job: &Job) -> Result<Product, String> {
+    fn work(&self, job: &Job, slot: &mut [u8]) -> Result<Product, String> {
         let session = self.session.as_ref().ok_or("no session")?;
         if job.samples.contains(&FATAL_SAMPLE) {
             return Err("the sample was fatal".to_owned());
@@ -96,7 +99,9 @@ impl EchoServe {
         let bytes = echo(session, job);
         let bad = (0..).zip(&job.samples).filter(|(_, id)| **id == BAD_SAMPLE);
         let bad = bad.map(|(row, _)| row).collect();
-        Ok(Product { checksum: xxh3_64(&bytes), bytes, bad })
+        let place = slot.get_mut(..bytes.len()).ok_or("the slot is too small")?;
+        place.copy_from_slice(&bytes);
+        Ok(Product { len: bytes.len(), checksum: xxh3_64(&bytes), bad })
     }
 }
 
@@ -117,15 +122,18 @@ impl Serve for EchoServe {
         if session.recipe == REFUSED_RECIPE {
             return Err("that op does not exist".to_owned());
         }
+        if u64::from(session.max_batch) * u64::from(session.sample_bytes) > MOST_BYTES {
+            return Err("no batch is that large".to_owned());
+        }
         self.session = Some(session);
         Ok(())
     }
 
-    fn submit(&mut self, job: Job) -> Result<(), Box<Refused>> {
+    fn submit(&mut self, job: Job, slot: HostSlot) -> Result<(), Box<Refused>> {
         if self.queue.len() >= SLOTS as usize {
-            return Err(Box::new(Refused { job, source: CsdError::Full }));
+            return Err(Box::new(Refused { job, slot, source: CsdError::Full }));
         }
-        self.queue.push(job);
+        self.queue.push((job, slot));
         Ok(())
     }
 
@@ -136,23 +144,28 @@ impl Serve for EchoServe {
         } else {
             self.again.pop_front().or_else(|| self.queue.pop())
         };
-        let Some(mut job) = job else {
+        let Some((mut job, mut slot)) = job else {
             std::thread::sleep(timeout);
             return None;
         };
-        let result = self.work(&job);
+        let result = self.work(&job, &mut slot);
         self.stats.jobs += 1;
         self.stats.samples += job.samples.len() as u64;
         let id = job.id;
         if let Some(twice) = job.samples.iter().position(|id| *id == TWICE_SAMPLE) {
             job.samples[twice] = SampleId(0);
-            self.again.push_back(job);
+            self.again.push_back((job, spare_slot(slot.len())));
         }
-        Some(Finished { job: id, result, device_ns: 7, lateness_ns: 3 })
+        Some(Finished { job: id, slot, result, device_ns: 7, lateness_ns: 3 })
     }
 
     /// As on a device whose job has started: revoking changes nothing.
     fn revoke(&mut self, _job: JobId) {}
+
+    fn forget(&mut self, job: JobId) {
+        self.queue.retain(|(queued, _)| queued.id != job);
+        self.again.retain(|(queued, _)| queued.id != job);
+    }
 
     fn stats(&mut self) -> DeviceStats {
         self.stats.clone()
@@ -162,6 +175,12 @@ impl Serve for EchoServe {
         self.queue.clear();
         self.control.n_closed.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+/// A slot for an answer that nobody gave one for.
+fn spare_slot(slot_bytes: usize) -> HostSlot {
+    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).expect("memory");
+    ring.take(Duration::ZERO).and_then(|slot| slot.host().ok()).expect("its only slot")
 }
 
 /// The samples that [`EchoServe`] makes of a job.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::device::serving::{DeviceLink, serve_link};
+use crate::device::serving::{DeviceLink, Payload, serve_link};
 use crate::host::stream::Inbox;
 use crate::socket::{Readiness, wait};
 use crate::words::address::Address;
@@ -193,13 +193,16 @@ struct Outbox {
 
 enum Part {
     Message(Vec<u8>),
-    Payload(Vec<u8>),
+    /// Sent from the slot that it was made in.
+    Payload(Payload),
 }
 
 impl Part {
     fn bytes(&self) -> &[u8] {
-        let (Self::Message(bytes) | Self::Payload(bytes)) = self;
-        bytes
+        match self {
+            Self::Message(bytes) => bytes,
+            Self::Payload(payload) => payload.bytes(),
+        }
     }
 }
 
@@ -306,9 +309,15 @@ impl DeviceLink for StreamDevice {
         self.inbox.next(&mut self.socket)
     }
 
-    fn send(&mut self, message: &Message, payload: Vec<u8>) -> Result<(), CsdError> {
+    fn send(
+        &mut self,
+        message: &Message,
+        payload: Option<Payload>,
+    ) -> Result<(), CsdError> {
         self.outbox.push(Part::Message(message.encode()));
-        self.outbox.push(Part::Payload(payload));
+        if let Some(payload) = payload {
+            self.outbox.push(Part::Payload(payload));
+        }
         self.flush()
     }
 

@@ -1,18 +1,19 @@
 //! The device's one loop, over any link: messages in, finished jobs out.
 //!
 //! One thread does it all: it never waits for the host while a job may finish, nor for a
-//! job longer than a [`TICK`] while the host may speak. Knows neither sockets nor files;
-//! read `listen.rs` and `spool.rs` for the two links.
+//! job longer than a [`TICK`] while the host may speak. The slots that batches are made in and
+//! sent from are here: one ring for each session. Knows neither sockets nor files; read
+//! `listen.rs` and `spool.rs` for the two links.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bothends_slots::{Job, JobId};
+use bothends_slots::{HostSlot, Job, JobId, Ring, RingConfig};
 
-use crate::words::job::{Answer, Ending};
+use crate::words::job::{Answer, Ending, Session};
 use crate::words::wire::Message;
-use crate::{CsdError, Finished, Serve};
+use crate::{CsdError, Finished, Refused, Serve};
 
 /// How long the loop looks one way while something may come from the other.
 const TICK: Duration = Duration::from_millis(1);
@@ -35,6 +36,20 @@ pub enum Ended {
     Stopped,
 }
 
+/// The samples of an answer, in the slot that they were made in, which is free for another job
+/// once this is dropped.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    slot: HostSlot,
+    len: usize,
+}
+
+impl Payload {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.slot[..self.len]
+    }
+}
+
 /// A way for messages between device and host, as the device sees it. An error ends it;
 /// [`CsdError::LinkLost`] means that the host is gone.
 pub(crate) trait DeviceLink {
@@ -42,7 +57,11 @@ pub(crate) trait DeviceLink {
     fn receive(&mut self) -> Result<Option<Message>, CsdError>;
 
     /// Takes a message and its payload for sending; does not wait for the host.
-    fn send(&mut self, message: &Message, payload: Vec<u8>) -> Result<(), CsdError>;
+    fn send(
+        &mut self,
+        message: &Message,
+        payload: Option<Payload>,
+    ) -> Result<(), CsdError>;
 
     /// Whether some of what was taken has not left yet.
     fn is_sending(&self) -> bool;
@@ -62,7 +81,7 @@ pub(crate) fn serve_link(
 ) -> Result<Ended, CsdError> {
     let n_slots = serve.hello().slots;
     let (waiting, running) = (VecDeque::new(), HashSet::new());
-    let mut serving = Serving { link, serve, n_slots, waiting, running };
+    let mut serving = Serving { link, serve, n_slots, ring: None, waiting, running };
     let ended = loop {
         // A flag alone; nothing else is published with it.
         if stop.load(Ordering::Relaxed) {
@@ -83,6 +102,8 @@ struct Serving<'a> {
     serve: &'a mut dyn Serve,
     /// Results that may be here at once: being made, made, or not sent yet.
     n_slots: u32,
+    /// This session's slots.
+    ring: Option<Ring>,
     /// Jobs for which the device has no room yet: a host that begins an epoch counts what it
     /// abandoned as gone, the device only when it is.
     waiting: VecDeque<Job>,
@@ -111,9 +132,7 @@ impl Serving<'_> {
             Message::Open(session) => {
                 self.waiting.clear();
                 self.running.clear();
-                let opened = self.serve.open(session);
-                // A device may have room for fewer of this session's.
-                self.n_slots = self.serve.hello().slots;
+                let opened = self.open(session);
                 self.answer(&match opened {
                     Ok(()) => Message::Opened,
                     Err(reason) => Message::Refused { reason },
@@ -141,6 +160,25 @@ impl Serving<'_> {
         }
     }
 
+    /// Opens the session on the device, and makes its ring.
+    fn open(&mut self, session: Session) -> Result<(), String> {
+        self.ring = None;
+        let (samples, bytes) =
+            (session.max_batch as usize, session.sample_bytes as usize);
+        let opened = self.serve.open(session);
+        // A device may have room for fewer of this session's.
+        self.n_slots = self.serve.hello().slots.max(1);
+        opened?;
+        // Nobody writes into a slot of a session without bytes, but slots have some.
+        let slot_bytes = samples.saturating_mul(bytes).max(1);
+        let ring = Ring::new(RingConfig { n_slots: self.n_slots, slot_bytes });
+        self.ring = Some(ring.map_err(|error| {
+            self.serve.close();
+            error.to_string()
+        })?);
+        Ok(())
+    }
+
     /// A job that has not begun is answered at once; one that has, when it is done.
     fn revoke(&mut self, id: JobId) -> Result<(), CsdError> {
         if let Some(at) = self.waiting.iter().position(|job| job.id == id) {
@@ -160,7 +198,7 @@ impl Serving<'_> {
     }
 
     fn answer(&mut self, message: &Message) -> Result<(), CsdError> {
-        self.link.send(message, Vec::new())
+        self.link.send(message, None)
     }
 
     /// Hands waiting jobs to the device, as many as it takes. A host that does not take its results
@@ -172,15 +210,26 @@ impl Serving<'_> {
         while self.running.len() + self.link.n_unsent() < self.n_slots.max(1) as usize {
             let Some(job) = self.waiting.pop_front() else { break };
             let id = job.id;
-            let Err(refused) = self.serve.submit(job) else {
+            let Some(ring) = &self.ring else {
+                self.fail(id, "a job came before a session was opened".to_owned())?;
+                continue;
+            };
+            let slot = ring.take(Duration::ZERO).and_then(|slot| slot.host().ok());
+            let Some(slot) = slot else {
+                // The device still writes into one, although it has answered.
+                self.waiting.push_front(job);
+                break;
+            };
+            let Err(refused) = self.serve.submit(job, slot) else {
                 self.running.insert(id);
                 continue;
             };
-            if matches!(refused.source, CsdError::Full) {
-                self.waiting.push_front(refused.job);
+            let Refused { job, source, .. } = *refused;
+            if matches!(source, CsdError::Full) {
+                self.waiting.push_front(job);
                 break;
             }
-            self.fail(id, refused.source.to_string())?;
+            self.fail(id, source.to_string())?;
         }
         Ok(())
     }
@@ -200,7 +249,12 @@ impl Serving<'_> {
 
     fn deliver(&mut self, finished: Finished) -> Result<(), CsdError> {
         self.running.remove(&finished.job);
-        let (answer, payload) = finished.into_answer();
+        let (answer, slot) = finished.into_answer();
+        let len = match &answer.ending {
+            Ending::Done { len, .. } => usize::try_from(*len).ok(),
+            Ending::Failed { .. } => None,
+        };
+        let payload = len.map(|len| Payload { slot, len });
         self.link.send(&Message::Completed(answer), payload)
     }
 }
@@ -228,7 +282,7 @@ mod tests {
             }
         }
 
-        fn send(&mut self, _: &Message, _: Vec<u8>) -> Result<(), CsdError> {
+        fn send(&mut self, _: &Message, _: Option<Payload>) -> Result<(), CsdError> {
             Ok(())
         }
 
@@ -256,7 +310,7 @@ mod tests {
     /// A host that sends its jobs and takes nothing.
     struct Hoard<'a> {
         messages: VecDeque<Message>,
-        sent: Vec<usize>,
+        sent: Vec<Payload>,
         n_turns: u32,
         stop: &'a AtomicBool,
     }
@@ -268,10 +322,12 @@ mod tests {
             Ok(self.messages.pop_front())
         }
 
-        fn send(&mut self, message: &Message, payload: Vec<u8>) -> Result<(), CsdError> {
-            if matches!(message, Message::Completed(_)) {
-                self.sent.push(payload.len());
-            }
+        fn send(
+            &mut self,
+            _: &Message,
+            payload: Option<Payload>,
+        ) -> Result<(), CsdError> {
+            self.sent.extend(payload);
             Ok(())
         }
 
@@ -303,6 +359,7 @@ mod tests {
         let mut link = Hoard { messages, sent: Vec::new(), n_turns: 0, stop: &stop };
         let ended = serve_link(&mut link, &mut EchoServe::default(), &stop);
         assert_eq!(ended.unwrap(), Ended::Stopped);
-        assert_eq!(link.sent, vec![300; SLOTS as usize]);
+        let sent: Vec<usize> = link.sent.iter().map(|sent| sent.bytes().len()).collect();
+        assert_eq!(sent, vec![300; SLOTS as usize]);
     }
 }

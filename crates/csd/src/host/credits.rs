@@ -11,9 +11,9 @@ use bothends_slots::{
     Completion, HostSlot, Job, JobId, Lost, Outcome, Polled, Rejected, Rejection, Slot,
 };
 
-use crate::CsdError;
 use crate::words::job::{Answer, Capabilities, Ending, PROTOCOL_VERSION, Session};
 use crate::words::wire::{MAX_JOB_SAMPLES, session_fits};
+use crate::{CsdError, Refused};
 
 /// The submissions of one transport.
 #[derive(Debug, Default)]
@@ -37,15 +37,25 @@ struct SessionTerms {
 #[derive(Debug)]
 pub(crate) struct Submission {
     pub(crate) job: Job,
-    pub(crate) slot: HostSlot,
+    /// `None` while it is lent to a device that fills it itself.
+    slot: Option<HostSlot>,
     /// What a whole answer brings.
     pub(crate) payload_bytes: usize,
     pub(crate) is_revoked: bool,
 }
 
+/// Whoever lends a slot puts it back before the submission ends.
+const COMES_BACK: &str = "a slot that was lent comes back with its job";
+
 impl Submission {
     fn reject(self, why: Rejection) -> Box<Rejected> {
-        Box::new(Rejected { job: self.job, slot: self.slot.into_slot(), why })
+        let slot = self.slot.expect(COMES_BACK).into_slot();
+        Box::new(Rejected { job: self.job, slot, why })
+    }
+
+    /// With the slot that was lent.
+    pub(crate) fn with_slot(self, slot: HostSlot) -> Self {
+        Self { slot: Some(slot), ..self }
     }
 
     /// Ends as the device says. `bring` brings a payload into its place and tells its XXH3-64;
@@ -55,7 +65,8 @@ impl Submission {
         ending: Ending,
         bring: impl FnOnce(&mut [u8]) -> Result<Result<u64, String>, CsdError>,
     ) -> Result<Polled, CsdError> {
-        let Self { job, mut slot, payload_bytes, is_revoked } = self;
+        let Self { job, slot, payload_bytes, is_revoked } = self;
+        let mut slot = slot.expect(COMES_BACK);
         let outcome = match ending {
             Ending::Failed { .. } if is_revoked => Outcome::NotBegun,
             Ending::Failed { reason } => Outcome::Failed { reason },
@@ -151,6 +162,7 @@ impl Credits {
         let serial = self.next_serial;
         self.next_serial += 1;
         let travelling = Job { id: JobId(serial), ..job.clone() };
+        let slot = Some(slot);
         let submission = Submission { job, slot, payload_bytes, is_revoked: false };
         self.outstanding.insert(serial, submission);
         Ok(travelling)
@@ -173,6 +185,19 @@ impl Credits {
             .ok()
             .filter(|bytes| *bytes <= slot.len())
             .ok_or_else(|| impossible("the job's samples do not fit into its slot"))
+    }
+
+    /// The slot of a job that was just issued, for a device that fills it itself.
+    pub(crate) fn lend(&mut self, serial: JobId) -> Option<HostSlot> {
+        self.outstanding.get_mut(&serial.0)?.slot.take()
+    }
+
+    /// As [`Self::withdraw`], of a job whose slot was lent.
+    pub(crate) fn withdraw_lent(&mut self, back: Refused) -> Box<Rejected> {
+        if let Some(submission) = self.outstanding.get_mut(&back.job.id.0) {
+            submission.slot = Some(back.slot);
+        }
+        self.withdraw(back.job.id, back.source)
     }
 
     /// Takes a job back that did not leave.
@@ -201,6 +226,11 @@ impl Credits {
     pub(crate) fn abandon(&mut self) -> Vec<JobId> {
         let gone = self.outstanding.drain().filter(|(_, it)| !it.is_revoked);
         gone.map(|(serial, _)| JobId(serial)).collect()
+    }
+
+    /// As [`Self::abandon`]; the serials of all jobs, those that were revoked before included.
+    pub(crate) fn forget(&mut self) -> Vec<JobId> {
+        self.outstanding.drain().map(|(serial, _)| JobId(serial)).collect()
     }
 
     /// Passes a result on; where the device is lost, so are its jobs.

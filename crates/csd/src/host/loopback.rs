@@ -1,19 +1,20 @@
 //! The reference transport: the device is a value in this process, called directly.
 //!
-//! It has no bytes and no thread; what it does is what every transport must do.
+//! It has no bytes and no thread: the device fills the host's slots itself. What it does is
+//! what every transport must do.
 //! Read `remote.rs` next for the same over a wire.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
+use bothends_slots::{HostSlot, Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::host::credits::{Credits, Redeemed, refuse};
 use crate::host::fuse::Fuse;
 use crate::words::job::{Answer, Capabilities, DeviceStats, Ending, Session};
-use crate::{CsdError, Finished, Serve, Transport};
+use crate::{CsdError, Finished, Product, Serve, Transport};
 
 /// A device in this process.
 #[derive(Debug)]
@@ -79,15 +80,30 @@ impl Loopback {
         }
     }
 
+    /// Slots of jobs that nobody waits for come back.
+    fn forget_all(&mut self) {
+        for serial in self.credits.forget() {
+            self.serve.forget(serial);
+        }
+    }
+
+    /// Passes a result on; where the device is lost, its slots come back.
+    fn watch<T>(&mut self, result: Result<T, CsdError>) -> Result<T, Lost> {
+        if result.is_err() {
+            self.forget_all();
+        }
+        self.credits.watch(result)
+    }
+
     /// A finished job as the host sees it; `None` of one of another session.
     fn take(&mut self, finished: Finished) -> Result<Option<Polled>, CsdError> {
-        let (answer, bytes) = finished.into_answer();
-        let bring = |dst: &mut [u8]| {
-            dst.copy_from_slice(&bytes);
-            Ok(Ok(xxh3_64(dst)))
-        };
+        let (answer, slot) = finished.into_answer();
+        // The bytes are in their place; whether they are the right ones is asked all the same.
+        let bring = |dst: &mut [u8]| Ok(Ok(xxh3_64(dst)));
         Ok(match self.credits.redeem(&answer)? {
-            Redeemed::Job(submission) => Some(submission.complete(answer.ending, bring)?),
+            Redeemed::Job(submission) => {
+                Some(submission.with_slot(slot).complete(answer.ending, bring)?)
+            }
             Redeemed::Again => Some(Polled::Extra),
             Redeemed::Foreign => None,
         })
@@ -100,18 +116,19 @@ impl Producer for Loopback {
             return Err(refuse(job, slot, error));
         }
         let travelling = self.credits.issue(job, slot)?;
-        let taken = self.serve.submit(travelling);
-        taken.map_err(|back| self.credits.withdraw(back.job.id, back.source))
+        let slot = self.credits.lend(travelling.id).expect("it was just issued");
+        let taken = self.serve.submit(travelling, slot);
+        taken.map_err(|back| self.credits.withdraw_lent(*back))
     }
 
     fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
         let polled = self.poll_until(Instant::now() + timeout);
-        self.credits.watch(polled)
+        self.watch(polled)
     }
 
     fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
         let entered = self.enter("revoke");
-        self.credits.watch(entered)?;
+        self.watch(entered)?;
         if let Some(serial) = self.credits.revoke(job) {
             self.serve.revoke(serial);
         }
@@ -120,10 +137,8 @@ impl Producer for Loopback {
 
     fn abandon(&mut self) -> Result<(), Lost> {
         let entered = self.enter("abandon");
-        self.credits.watch(entered)?;
-        for serial in self.credits.abandon() {
-            self.serve.revoke(serial);
-        }
+        self.watch(entered)?;
+        self.forget_all();
         Ok(())
     }
 }
@@ -159,17 +174,15 @@ impl Drop for Loopback {
 }
 
 impl Finished {
-    /// The answer that says it, and the payload that follows.
-    pub(crate) fn into_answer(self) -> (Answer, Vec<u8>) {
-        let (ending, bytes) = match self.result {
-            Err(reason) => (Ending::Failed { reason }, Vec::new()),
-            Ok(product) => {
-                let (checksum, bad) = (product.checksum, product.bad);
-                let len = product.bytes.len() as u64;
-                (Ending::Done { len, checksum, bad }, product.bytes)
+    /// The answer that says it, and the slot.
+    pub(crate) fn into_answer(self) -> (Answer, HostSlot) {
+        let ending = match self.result {
+            Err(reason) => Ending::Failed { reason },
+            Ok(Product { len, checksum, bad }) => {
+                Ending::Done { len: len as u64, checksum, bad }
             }
         };
         let (device_ns, lateness_ns) = (self.device_ns, self.lateness_ns);
-        (Answer { job: self.job, ending, device_ns, lateness_ns }, bytes)
+        (Answer { job: self.job, ending, device_ns, lateness_ns }, self.slot)
     }
 }

@@ -15,7 +15,7 @@ use super::{
     DEVICE_NOTICE, HOST_NOTICE, HOST_PULSE, device_pulse, gone, remove_run, run_dir,
     sweep_drafts,
 };
-use crate::device::serving::{DeviceLink, Ended, serve_link};
+use crate::device::serving::{DeviceLink, Ended, Payload, serve_link};
 use crate::words::job::{Answer, Ending};
 use crate::words::wire::Message;
 use crate::{CsdError, Serve};
@@ -140,12 +140,14 @@ impl DeviceLink for SpoolDevice<'_> {
         }
     }
 
-    fn send(&mut self, message: &Message, payload: Vec<u8>) -> Result<(), CsdError> {
+    fn send(
+        &mut self,
+        message: &Message,
+        payload: Option<Payload>,
+    ) -> Result<(), CsdError> {
         let mut bytes = message.encode();
-        if let Message::Completed(Answer { ending, .. }) = message
-            && matches!(ending, Ending::Done { .. })
-        {
-            match self.outlet.put(&bytes, Some(&payload)) {
+        if let Some(payload) = payload {
+            match self.outlet.put(&bytes, Some(payload.bytes())) {
                 Ok(()) => return Ok(()),
                 Err(error) => bytes = unwritten(message, &error).encode(),
             }

@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, PosixFadviseAdvice, fcntl, posix_fadvise};
 
 /// Opens a regular file for reading. Does not wait for anybody but the file system.
 ///
@@ -21,6 +21,15 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(not_regular()),
+    }
+}
+
+/// Has the kernel bring `len` bytes from `offset` of a file into the page cache, without waiting for
+/// them. Advice: a file system that takes none reads as before.
+pub fn will_need(file: &File, offset: u64, len: u64) {
+    if let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) {
+        let advice = PosixFadviseAdvice::POSIX_FADV_WILLNEED;
+        let _ = posix_fadvise(file, offset, len, advice);
     }
 }
 
