@@ -12,7 +12,7 @@ use bothends_core::digest::sample_digest;
 use bothends_core::order::{OrderConfig, Repeats};
 use bothends_runtime::{
     Deal, Loader, Polled, Records, Redecode, RunConfig, RuntimeError, Supplied,
-    SuppliedFile, options,
+    SuppliedFile, Unread, options,
 };
 use bothends_tests::{generated, programs};
 use serde_json::{Value, json};
@@ -183,12 +183,11 @@ struct OfFiles {
 }
 
 impl Records for OfFiles {
-    fn read(&self, sample: u64) -> Result<Vec<u8>, String> {
+    fn read(&self, sample: u64) -> Result<Vec<u8>, Unread> {
         if self.bad == Some(sample) {
-            return Err("there are no bytes".to_owned());
+            return Err(Unread::new("there are no bytes", None));
         }
-        let file = &self.files[usize::try_from(sample).unwrap()];
-        std::fs::read(file).map_err(|error| error.to_string())
+        Ok(std::fs::read(&self.files[usize::try_from(sample).unwrap()])?)
     }
 }
 
@@ -238,7 +237,7 @@ fn a_fetched_sample_without_bytes_is_a_bad_one() -> Result<()> {
 struct Halves(OfFiles);
 
 impl Records for Halves {
-    fn read(&self, sample: u64) -> Result<Vec<u8>, String> {
+    fn read(&self, sample: u64) -> Result<Vec<u8>, Unread> {
         let mut bytes = self.0.read(sample)?;
         bytes.truncate(bytes.len() / 2);
         Ok(bytes)

@@ -4,6 +4,7 @@
 //! is theirs (`home`).
 
 pub(crate) mod home;
+pub(crate) mod join;
 pub(crate) mod limits;
 pub(crate) mod make_way;
 pub(crate) mod pin;

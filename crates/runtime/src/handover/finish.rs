@@ -19,8 +19,8 @@ use bothends_slots::{HostSlot, Ring, Slot};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::collect::bell::Bell;
-use crate::collect::stall::{Finisher, WaitClock};
-use crate::collect::underway::Made;
+use crate::collect::stall::{FeedClock, Finisher};
+use crate::collect::underway::{Lacks, Made};
 use crate::config::run::BadPolicy;
 use crate::error::RuntimeError;
 use crate::handover::batch::{Batch, Mixed, Release, Row};
@@ -28,7 +28,7 @@ use crate::handover::convert::convert;
 use crate::handover::mend::{Bench, Form, Maker};
 use crate::handover::mix::{Mixing, mix};
 use crate::make::chores::Chores;
-use crate::read::source::Unmade;
+use crate::read::supplied::Unmade;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -48,7 +48,7 @@ pub(crate) struct Feed {
     /// The devices' names, for errors.
     pub(crate) devices: Vec<String>,
     pub(crate) links: FeedLinks,
-    pub(crate) waits: Arc<WaitClock>,
+    pub(crate) waits: FeedClock,
     pub(crate) chores: Chores,
     pub(crate) meter: Meter,
     pub(crate) stop: Stop,
@@ -93,7 +93,7 @@ impl Feed {
         made: Made,
         bench: &mut Bench,
     ) -> Result<Option<Batch>, RuntimeError> {
-        let Made { batch: index, prong, rows, slot, bad } = made;
+        let Made { batch: index, prong, rows, slot, bad, lacking } = made;
         let mut slot =
             slot.host().map_err(|_| RuntimeError::Thread { thread: "feed" })?;
         let form = self.form(prong);
@@ -117,6 +117,9 @@ impl Feed {
         }
         let mut gone = Vec::new();
         for bad in bad {
+            if self.stop.is_set() {
+                return Ok(None);
+            }
             let row = bad as usize;
             let out = &mut slot[row * row_bytes..][..row_bytes];
             if self.mend(prong, &mut rows[row], (form, out), bench)? {
@@ -124,7 +127,9 @@ impl Feed {
             }
         }
         close_gaps(&mut rows, &gone, (&mut slot, row_bytes));
-        let Some(slot) = self.convert((form, slot), &rows) else { return Ok(None) };
+        let Some(slot) = self.convert((form, slot), lacking, &rows) else {
+            return Ok(None);
+        };
         let Some(slot) = self.mix(index, &mut rows, slot) else { return Ok(None) };
         let finish = &self.maker.finish;
         Ok(Some(Batch {
@@ -246,9 +251,13 @@ impl Feed {
         (form, slot): (Form, &HostSlot),
         bench: &mut Bench,
     ) -> Result<(), SampleId> {
+        // What is not audited to its end is not counted.
         let mut own = vec![0; self.maker.row_bytes(form)];
         for (sample, theirs) in rows.iter().zip(slot.chunks_exact(own.len())) {
             let Some(sample) = *sample else { continue };
+            if self.stop.is_set() {
+                return Ok(());
+            }
             let made = self.maker.make(sample, (form, &mut own), bench);
             if made.is_ok() && own != theirs {
                 return Err(sample);
@@ -259,7 +268,12 @@ impl Feed {
     }
 
     /// The batch in the output's form; `None` when the epoch is cancelled meanwhile.
-    fn convert(&self, (form, slot): (Form, HostSlot), rows: &[Row]) -> Option<HostSlot> {
+    fn convert(
+        &self,
+        (form, slot): (Form, HostSlot),
+        lacking: Option<Lacks>,
+        rows: &[Row],
+    ) -> Option<HostSlot> {
         let (Form::Cut, Some(ring)) = (form, &self.converted) else { return Some(slot) };
         let out = loop {
             if self.stop.is_set() {
@@ -271,6 +285,9 @@ impl Feed {
             self.waits.finisher(Finisher::LacksSlot);
         };
         self.waits.finisher(Finisher::Busy);
+        // The collector may go on with the slots that are left.
+        drop(lacking);
+        self.links.bell.ring();
         let keys = rows.iter().map(|row| row.sample.map(|id| self.maker.key(id)));
         let keys: Vec<_> = keys.collect();
         let cut_bytes = self.maker.row_bytes(Form::Cut);

@@ -28,7 +28,7 @@ use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
 use crate::read::source::Source;
 use crate::runtime::engine::Engine;
-use crate::runtime::memory::{Room, Sizes};
+use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room, Sizes};
 use crate::runtime::rates::RememberedRates;
 use crate::threads::ulimits::check_addresses;
 
@@ -128,7 +128,7 @@ pub struct Runtime {
     /// Bytes that engines before this one have read from storage.
     pub(crate) read_before: u64,
     pub(crate) devices: Vec<Device>,
-    notes: (Sender<String>, Receiver<String>),
+    pub(crate) notes: (Sender<String>, Receiver<String>),
     pub(crate) rings: Rings,
     pub(crate) sizes: Sizes,
     /// This process's part of the machine's memory, in bytes, as it was when it was opened.
@@ -290,9 +290,8 @@ impl Runtime {
             }
         };
         self.stop_engine();
-        self.make_room()?;
         let nth = self.devices.iter().filter(|device| device.name == name).count();
-        self.devices.push(Device {
+        let device = Device {
             name: name.to_owned(),
             presence,
             reach,
@@ -300,7 +299,9 @@ impl Runtime {
             begun: None,
             prior_ns: self.rates.device_ns(name, nth),
             process: None,
-        });
+        };
+        self.make_room(&device)?;
+        self.devices.push(device);
         Ok(())
     }
 
@@ -349,11 +350,16 @@ impl Runtime {
     }
 
     /// Makes sure of slots for one device more; those of the configuration have theirs.
-    fn make_room(&mut self) -> Result<(), RuntimeError> {
-        let n_devices = self.config.devices.len().max(self.devices.len() + 1);
-        let n_devices = u32::try_from(n_devices).unwrap_or(u32::MAX);
+    fn make_room(&mut self, device: &Device) -> Result<(), RuntimeError> {
+        let n = self.config.devices.len().max(self.devices.len() + 1);
+        let all = self.devices.iter().chain([device]);
+        let needed = all.filter_map(|device| self.slots_needed(device)).max();
+        let devices = Devices {
+            n: u32::try_from(n).unwrap_or(u32::MAX),
+            needed: needed.unwrap_or(DEVICE_DEPTH),
+        };
         let (memory, available) = (self.config.memory, self.available);
-        let room = Room::divide(memory, available, self.sizes, n_devices)?;
+        let room = Room::divide(memory, available, self.sizes, devices)?;
         if room != self.room {
             self.rings = rings(self.sizes, room)?;
             self.room = room;
@@ -381,10 +387,9 @@ fn rings(sizes: Sizes, room: Room) -> Result<Rings, RuntimeError> {
         n_slots: room.front_slots,
         slot_bytes: sizes.front_slot(),
     })?;
-    let back = match room.back_slots {
-        0 => front.clone(),
-        n_slots => Ring::new(RingConfig { n_slots, slot_bytes: sizes.cut_slot() })?,
-    };
+    let n_back = Some(room.back_slots).filter(|n| *n > 0);
+    let back = |n_slots| Ring::new(RingConfig { n_slots, slot_bytes: sizes.cut_slot() });
+    let back = n_back.map(back).transpose()?;
     Ok(Rings { front, back })
 }
 
