@@ -1,7 +1,6 @@
-//! What threads need besides work: how they end (`shutdown`), where and after whom they run
-//! (`pin`, `make_way`), what they use (`times`, `process`) and may use (`limits`,
-//! `ulimits`), and which process
-//! is theirs (`home`).
+//! What threads need besides work: how they end (`shutdown`, `join`), where and after whom they run
+//! (`pin`, `make_way`), what they use (`times`, `process`) and may use (`limits`, `ulimits`), and
+//! which process is theirs (`home`).
 
 pub(crate) mod home;
 pub(crate) mod join;

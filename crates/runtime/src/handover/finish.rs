@@ -1,5 +1,5 @@
 //! The feed: the last thread before the consumer. It applies the bad-sample policy, audits
-//! devices, has batches converted and mixed by the workers, and hands over.
+//! devices, has batches converted, mixed and digested by the workers, and hands over.
 //!
 //! What it delivers does not depend on who made a batch: a row that a prong could not make is
 //! made again here, and the policy is applied to what that attempt says.
@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bothends_core::digest::StreamDigest;
 use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
 use bothends_core::plan::Plan;
 use bothends_core::recipe::{BatchKey, partner};
@@ -25,6 +26,7 @@ use crate::config::run::BadPolicy;
 use crate::error::RuntimeError;
 use crate::handover::batch::{Batch, Mixed, Release, Row};
 use crate::handover::convert::convert;
+use crate::handover::digest::digest;
 use crate::handover::mend::{Bench, Form, Maker};
 use crate::handover::mix::{Mixing, mix};
 use crate::make::chores::Chores;
@@ -45,6 +47,8 @@ pub(crate) struct Feed {
     pub(crate) converted: Option<Ring>,
     pub(crate) on_bad: BadPolicy,
     pub(crate) audit_percent: u8,
+    /// What the digest of the stream goes on from, where digests are wanted.
+    pub(crate) digest: Option<StreamDigest>,
     /// The devices' names, for errors.
     pub(crate) devices: Vec<String>,
     pub(crate) links: FeedLinks,
@@ -66,6 +70,7 @@ impl Feed {
     /// The loop of the feed thread.
     pub(crate) fn run(self) {
         let mut bench = Bench::default();
+        let mut stream = self.digest.clone();
         while !self.stop.is_set() {
             let made = match self.links.made.recv_timeout(PATIENCE) {
                 Ok(made) => made,
@@ -74,7 +79,10 @@ impl Feed {
             };
             self.links.bell.ring();
             let batch = made.and_then(|made| {
-                self.waits.finishing(|| self.complete(made, &mut bench))
+                self.waits.finishing(|| {
+                    let batch = self.complete(made, &mut bench)?;
+                    Ok(batch.and_then(|batch| self.digest(batch, &mut stream)))
+                })
             });
             self.meter.note();
             let failed = batch.is_err();
@@ -140,6 +148,7 @@ impl Feed {
             sample_bytes: finish.sample_bytes(),
             view_bytes: Arc::clone(finish.view_bytes()),
             slot,
+            sums: None,
             release: Release(self.links.bell.clone()),
         }))
     }
@@ -315,6 +324,18 @@ impl Feed {
         }
         let slot = mix(finish, &self.chores, slot, n_valid, mixture);
         slot.filter(|_| !self.stop.is_set())
+    }
+
+    /// The batch with its digests, where they are wanted; `None` when the epoch is cancelled
+    /// meanwhile.
+    fn digest(&self, batch: Batch, stream: &mut Option<StreamDigest>) -> Option<Batch> {
+        let Some(so_far) = stream.take() else { return Some(batch) };
+        let Batch { rows, slot, sample_bytes, .. } = batch;
+        let (slot, sums) = digest(&self.chores, so_far, (slot, sample_bytes), &rows)?;
+        *stream = Some(sums.stream.clone());
+        let (sums, ready) = (Some(Box::new(sums)), Instant::now());
+        let batch = Batch { rows, slot, sums, ready, ..batch };
+        Some(batch).filter(|_| !self.stop.is_set())
     }
 
     /// Waits until the consumer has room; the wait is the consumer's.

@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use bothends_accel::Usage;
+use bothends_core::digest::StreamDigest;
 use bothends_core::ids::{EpochIdx, Prong};
 use bothends_core::one_line;
 use bothends_core::resume::check_order;
@@ -170,8 +171,10 @@ impl Run<'_> {
     ) -> Result<Vec<EpochOptions>, RuntimeError> {
         let runtime = self.loader.runtime();
         let accelerator_ns = self.how.accelerator.busy_ns(runtime.config.batch_size);
+        let wants_digests = self.how.digest;
         let options = |epoch: u32| EpochOptions {
             accelerator_ns,
+            digest: wants_digests.then(StreamDigest::new),
             ..runtime.options(EpochIdx(epoch))
         };
         if !self.how.compare.is_empty() {
@@ -193,7 +196,8 @@ impl Run<'_> {
                 ),
             });
         }
-        let first = EpochOptions { start: position, done, ..options(epoch.0) };
+        let digest = wants_digests.then(|| digests.stream.clone());
+        let first = EpochOptions { start: position, done, digest, ..options(epoch.0) };
         checkpoint::check_done(&first.done, runtime.plan(&first)?.n_batches())?;
         if let Some(note) = note {
             observer.note(note);
@@ -299,8 +303,8 @@ impl Run<'_> {
         }
         let n_valid = batch.n_valid();
         self.digests.n_samples += u64::from(n_valid);
-        if self.how.digest {
-            self.digests.add(&batch);
+        if let Some(sums) = &batch.sums {
+            self.digests.add(sums);
         }
         let cut_bytes = self.loader.runtime().sample_bytes() as u64 * u64::from(n_valid);
         match batch.prong {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bothends_core::digest::StreamDigest;
 use bothends_core::ids::EpochIdx;
 use bothends_core::one_line;
 use bothends_core::order::Order;
@@ -72,6 +73,8 @@ pub struct EpochOptions {
     pub consumers: u32,
     /// The order of this rank's epoch, where the caller supplies it.
     pub order: Option<Arc<Order>>,
+    /// What the digest of the stream goes on from; `None` where batches need no digests.
+    pub digest: Option<StreamDigest>,
 }
 
 impl EpochOptions {
@@ -79,9 +82,19 @@ impl EpochOptions {
     /// strategy is to begin when its epoch does, as it was published.
     #[must_use]
     pub fn next(&self) -> Option<Self> {
-        let is_known = self.order.is_none() && !self.strategy.is_published();
+        self.next_in(None)
+    }
+
+    /// As [`Self::next`], in this order where the caller supplies them.
+    #[must_use]
+    pub fn next_in(&self, order: Option<Arc<Order>>) -> Option<Self> {
+        let is_known = self.order.is_some() == order.is_some();
+        let is_known = is_known && !self.strategy.is_published();
         let epoch = EpochIdx(self.epoch.0.checked_add(1)?);
-        let next = Self { epoch, start: 0, done: Vec::new(), ..self.clone() };
+        // Each epoch has a digest of its own.
+        let digest = self.digest.as_ref().map(|_| StreamDigest::new());
+        let (start, done) = (0, Vec::new());
+        let next = Self { epoch, start, done, digest, order, ..self.clone() };
         is_known.then_some(next)
     }
 
@@ -96,12 +109,15 @@ impl EpochOptions {
             accelerator_ns,
             consumers,
             order,
+            digest,
         } = other;
+        let save =
+            |digest: &Option<StreamDigest>| digest.as_ref().map(StreamDigest::save);
         (self.epoch, self.strategy, self.repeat) == (*epoch, *strategy, *repeat)
             && (self.start, &self.done) == (*start, done)
             && (self.accelerator_ns, self.consumers) == (*accelerator_ns, *consumers)
-            && self.order.is_none()
-            && order.is_none()
+            && save(&self.digest) == save(digest)
+            && self.order == *order
     }
 }
 
@@ -403,6 +419,7 @@ fn options(config: &RunConfig, epoch: EpochIdx) -> EpochOptions {
         accelerator_ns: None,
         consumers: 1,
         order: None,
+        digest: None,
     }
 }
 

@@ -27,8 +27,8 @@ const CONVERTED: u32 = 2;
 /// The fewest slots that the front works well with, and the most that it has a use for.
 const FRONT: (u32, u32) = (3, 16);
 
-/// Samples of each worker that wait, where nobody says how much memory there is: some 100 ms of its
-/// work, at 1.5 ms for a photograph. A worker that is not scheduled, a record that comes from a disk
+/// Samples of each worker that wait, where nobody says how much memory there is and no device takes
+/// part: some 100 ms of its work, at 1.5 ms for a photograph. A worker that is not scheduled, a record that comes from a disk
 /// instead of the page cache, a step that is shorter than the others are over by then. More showed
 /// no gain, and is touched whenever the accelerator is slower than the loader: in f32 16 batches of
 /// 256 are 2.5 GB for each rank and loader.
@@ -65,7 +65,7 @@ pub(crate) struct Sizes {
     is_identity: bool,
     /// What mixing keeps beside the batch it mixes.
     kept: usize,
-    /// The most slots that the front takes where nobody says how much memory there is.
+    /// The most slots that the front takes where nobody says how much memory there is, and it is alone.
     front_by_default: u32,
 }
 
@@ -223,8 +223,11 @@ impl Room {
         let spare = bytes.saturating_sub(sizes.total(least));
         let for_front = if n_devices > 0 { spare / 3 } else { spare };
         let most = match budget {
-            MemoryBudget::Auto => sizes.front_by_default,
-            MemoryBudget::Slots(_) | MemoryBudget::Total(_) => FRONT.1,
+            // Beside devices what the host has made may wait for a batch of theirs, too.
+            MemoryBudget::Auto if n_devices == 0 => sizes.front_by_default,
+            MemoryBudget::Auto | MemoryBudget::Slots(_) | MemoryBudget::Total(_) => {
+                FRONT.1
+            }
         };
         let front = most.min(FRONT.0 + affords(for_front, sizes.front_slot()));
         let spare = spare - (front - FRONT.0) as usize * sizes.front_slot();

@@ -75,6 +75,7 @@ impl Runtime {
             converted: (!self.finish.is_identity()).then(|| self.rings.front.clone()),
             on_bad: self.config.on_bad,
             audit_percent: self.config.audit_percent,
+            digest: options.digest.clone(),
             devices: self.devices.iter().map(|d| d.name.clone()).collect(),
             links: FeedLinks { made, ready: ready_in, bell: shared.bell.clone() },
             waits: shared.waits.feed(number),
