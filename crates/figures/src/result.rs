@@ -202,7 +202,7 @@ pub struct Cpu {
 pub struct Memory {
     /// Largest resident set.
     pub peak_rss_bytes: Option<u64>,
-    /// Largest proportional set seen at an epoch's end.
+    /// Largest proportional set seen: it is looked at twice a second, and when the run is over.
     pub peak_pss_bytes: Option<u64>,
 }
 
