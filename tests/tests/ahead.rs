@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use bothends_runtime::Polled;
+use bothends_runtime::{Ended, Observer, Polled};
 use bothends_tests::loading::{
     DEADLINE, N_BATCHES, Taken, ensure_permutation, ids, open, rest, rows, take,
 };
-use bothends_tests::programs;
+use bothends_tests::{Setup, generated, programs};
 use serde_json::{Value, json};
 
 #[test]
@@ -91,6 +91,31 @@ fn devices_go_on_from_epoch_to_epoch() -> Result<()> {
         let n = if epoch % 2 == 0 { N_BATCHES } else { 5 };
         let taken = take(&*both.begin(1)?, n)?;
         ensure!(taken == take(&*alone.begin(1)?, n)?, "epoch {epoch}");
+    }
+    Ok(())
+}
+
+/// Takes its time when an epoch is over.
+struct Slow(Duration);
+
+impl Observer for Slow {
+    fn end(&mut self, _: Ended<'_>) {
+        thread::sleep(self.0);
+    }
+}
+
+/// From the last step of an epoch to the first batch of the next: `first_batch_s` begins when all
+/// that lies between the two is over.
+#[test]
+fn the_gap_between_two_epochs_is_the_whole_gap() -> Result<()> {
+    let pause = Duration::from_millis(200);
+    let setup = Setup { epochs: 3, ..Setup::new(&generated()?) };
+    let epochs = setup.watched(&mut Slow(pause))?.epochs;
+    let gaps: Vec<_> = epochs.iter().map(|epoch| epoch.gap_s).collect();
+    ensure!(gaps[0].is_none(), "{gaps:?}");
+    for epoch in &epochs[1..] {
+        let least = pause.as_secs_f64() + epoch.first_batch_s;
+        ensure!(epoch.gap_s.is_some_and(|gap| gap >= least), "{gaps:?}, {least}");
     }
     Ok(())
 }

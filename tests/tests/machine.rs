@@ -3,15 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bothends_core::recipe::Recipe;
 use bothends_runtime::{
-    BadPolicy, Loader, ReaderKind, RunConfig, RuntimeError, Supplied, SuppliedFile,
+    BadPolicy, Loader, ReaderKind, Records, RunConfig, RuntimeError, Supplied,
+    SuppliedFile, Unread,
 };
 use bothends_tests::{generated, programs};
 use serde_json::Value;
@@ -115,6 +118,167 @@ fn a_disk_that_fails_ends_the_run_whatever_the_policy() -> Result<()> {
         let line = error.to_string();
         ensure!(line.contains("check the storage it lies on"), "{line}");
     }
+    Ok(())
+}
+
+/// A caller's reader that meets the machine's errors.
+#[derive(Debug)]
+struct Meets {
+    image: Vec<u8>,
+    errno: i32,
+    /// The first attempts at each sample that fail.
+    n_failing: u32,
+    attempts: Mutex<BTreeMap<u64, u32>>,
+}
+
+impl Meets {
+    fn errno(errno: i32, n_failing: u32) -> Result<Self> {
+        let image = std::fs::read(first_image(&generated()?)?)?;
+        Ok(Self { image, errno, n_failing, attempts: Mutex::default() })
+    }
+}
+
+impl Records for Meets {
+    fn read(&self, sample: u64) -> Result<Vec<u8>, Unread> {
+        let mut attempts = self.attempts.lock().unwrap();
+        let n = attempts.entry(sample).or_default();
+        *n += 1;
+        if *n <= self.n_failing {
+            return Err(std::io::Error::from_raw_os_error(self.errno).into());
+        }
+        Ok(self.image.clone())
+    }
+}
+
+fn given(
+    records: Arc<dyn Records>,
+    n_samples: usize,
+    on_bad: BadPolicy,
+) -> Result<RunConfig> {
+    let supplied = Supplied::records("given", &vec![0; n_samples], records)?;
+    let (supplied, batch_size, workers) = (Some(supplied), 2, 2);
+    let config = RunConfig::new("given".into(), eval());
+    Ok(RunConfig { supplied, on_bad, batch_size, workers, ..config })
+}
+
+/// `EINTR`, `EIO`, `ENOMEM`, `EACCES`, `ENFILE`, `EMFILE`, `ESTALE`.
+const OF_THE_MACHINE: [i32; 7] = [4, 5, 12, 13, 23, 24, 116];
+
+#[test]
+fn the_machines_errors_are_no_bad_samples_where_the_caller_reads_either() -> Result<()> {
+    let ends = |errno: i32| -> Result<()> {
+        let records = Arc::new(Meets::errno(errno, u32::MAX)?);
+        let error = failure(given(records, 4, BadPolicy::Skip)?)?;
+        let RuntimeError::Unreadable { path, source } = &error else {
+            anyhow::bail!("errno {errno}: {error}");
+        };
+        ensure!(source.raw_os_error() == Some(errno), "{error}");
+        ensure!(path.to_string_lossy().ends_with(" of given"), "{error}");
+        Ok(())
+    };
+    // Each is asked again for two seconds.
+    std::thread::scope(|scope| {
+        let runs = OF_THE_MACHINE.map(|errno| scope.spawn(move || ends(errno)));
+        runs.into_iter().try_for_each(|run| run.join().expect("no panic"))
+    })?;
+    // ENOENT: what is gone is the sample's fault.
+    let mut loader =
+        Loader::open(given(Arc::new(Meets::errno(2, u32::MAX)?), 4, BadPolicy::Zero)?)?;
+    let whole: Result<Vec<_>, _> = loader.begin(1)?.batches(0).collect();
+    ensure!(whole?.len() == 2);
+    ensure!(loader.stats().skipped.len() == 4);
+    Ok(())
+}
+
+#[test]
+fn what_the_machine_fails_at_for_a_moment_is_read_again() -> Result<()> {
+    for errno in OF_THE_MACHINE {
+        // A worker's attempt, and the first of the feed's.
+        let records = Arc::new(Meets::errno(errno, 2)?);
+        let config = given(Arc::clone(&records) as _, 4, BadPolicy::Skip)?;
+        let mut loader = Loader::open(config)?;
+        let mut n_samples = 0;
+        for batch in loader.begin(1)?.batches(0) {
+            n_samples += batch?.n_valid();
+        }
+        ensure!(n_samples == 4 && loader.stats().skipped.is_empty(), "errno {errno}");
+        let attempts = records.attempts.lock().unwrap();
+        ensure!(attempts.values().eq([3; 4].iter()), "{attempts:?}");
+    }
+    Ok(())
+}
+
+/// Fails for want of memory; the feed's first attempt lasts until it is let go.
+#[derive(Debug, Default)]
+struct Clings {
+    n_attempts: Mutex<u32>,
+    changed: Condvar,
+    lets_go: Mutex<bool>,
+}
+
+impl Records for Clings {
+    fn read(&self, _: u64) -> Result<Vec<u8>, Unread> {
+        let mut n_attempts = self.n_attempts.lock().unwrap();
+        *n_attempts += 1;
+        let is_feeds = *n_attempts > 2;
+        self.changed.notify_all();
+        drop(n_attempts);
+        if is_feeds {
+            let lets_go = self.lets_go.lock().unwrap();
+            drop(self.changed.wait_while(lets_go, |lets_go| !*lets_go));
+        }
+        Err(std::io::Error::from_raw_os_error(12).into())
+    }
+}
+
+impl Clings {
+    fn wait_for_attempts(&self, n: u32) -> Result<()> {
+        let attempts = self.n_attempts.lock().unwrap();
+        let fewer = |attempts: &mut u32| *attempts < n;
+        let waited = self.changed.wait_timeout_while(attempts, DEADLINE, fewer);
+        ensure!(!waited.unwrap().1.timed_out(), "nobody tries");
+        Ok(())
+    }
+
+    fn let_go(&self) {
+        *self.lets_go.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+}
+
+#[test]
+fn nobody_tries_again_for_an_epoch_that_is_cancelled() -> Result<()> {
+    let records = Arc::new(Clings::default());
+    let config = given(Arc::clone(&records) as _, 2, BadPolicy::Skip)?;
+    let mut loader = Loader::open(config)?;
+    let deal = loader.begin(1)?;
+    // Two rows by the workers, and the first of them by the feed.
+    records.wait_for_attempts(3)?;
+    deal.cancel();
+    records.let_go();
+    drop(loader);
+    ensure!(*records.n_attempts.lock().unwrap() == 3, "{records:?}");
+    Ok(())
+}
+
+#[test]
+fn a_callers_function_that_does_not_return_is_left_alone() -> Result<()> {
+    let records = Arc::new(Clings::default());
+    let config = given(Arc::clone(&records) as _, 4, BadPolicy::Skip)?;
+    let mut loader = Loader::open(config)?;
+    let notes = loader.notes();
+    loader.begin(1)?;
+    // The workers' third is the first that does not return, or it is the feed's.
+    records.wait_for_attempts(3)?;
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(loader);
+        tell.send(())
+    });
+    told.recv_timeout(DEADLINE).context("it waits without end")?;
+    let note = notes.next().context("a note")?;
+    ensure!(note.contains("a function of the caller's does not answer"), "{note}");
+    records.let_go();
     Ok(())
 }
 

@@ -5,14 +5,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use bothends_core::digest::sample_digest;
-use bothends_core::order::{OrderConfig, Repeats};
+use bothends_core::order::{Order, OrderConfig, Repeats};
 use bothends_runtime::{
     Deal, Loader, Polled, Records, Redecode, RunConfig, RuntimeError, Supplied,
-    SuppliedFile, options,
+    SuppliedFile, Unread, options,
 };
 use bothends_tests::{generated, programs};
 use serde_json::{Value, json};
@@ -69,6 +69,47 @@ fn begin(loader: &mut Loader, order: &[i64], ends: &[u64]) -> Result<Arc<Deal>> 
 
 fn whole(otherwise: &Value) -> Result<Vec<Rows>> {
     rest(&*begin(&mut open(otherwise)?, &ORDER, &ENDS)?)
+}
+
+/// The orders of two epochs, of which the second is the first backwards.
+fn two_orders(loader: &Loader) -> Result<[Arc<Order>; 2]> {
+    let repeats = Repeats::SameOnRanks;
+    let config = OrderConfig { n_records: 0, rank: 0, world: 1, repeats, skip: 0 };
+    let back: Vec<i64> = ORDER.iter().rev().copied().collect();
+    let order = |records: &[i64]| loader.order(config, records, ENDS.to_vec());
+    Ok([Arc::new(order(&ORDER)?), Arc::new(order(&back)?)])
+}
+
+#[test]
+fn an_order_that_is_named_early_is_made_ahead() -> Result<()> {
+    let mut fresh = open(&json!({}))?;
+    let [first, second] = two_orders(&fresh)?;
+    fresh.set_epoch(1);
+    let of_second = rest(&*fresh.begin_order(Arc::clone(&second))?)?;
+    let mut loader = open(&json!({}))?;
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        loader.set_epoch(0);
+        rest(&*loader.begin_order_before(Arc::clone(&first), Arc::clone(&second))?)?;
+        // A consumer that is slower than the loader.
+        std::thread::sleep(Duration::from_millis(50));
+        let deal = loader.begin_order(Arc::clone(&second))?;
+        let Polled::Batch(batch) = deal.poll(0, Duration::ZERO)? else {
+            ensure!(Instant::now() < deadline, "no order was begun ahead");
+            continue;
+        };
+        let ids: Vec<_> = batch.rows().iter().filter_map(|row| row.sample).collect();
+        ensure!(ids.iter().map(|id| id.0).eq(of_second[0].iter().map(|(id, _)| *id)));
+        ensure!(rest(&deal)? == of_second[1..], "another stream");
+        break;
+    }
+    // Another order than was named.
+    loader.set_epoch(0);
+    rest(&*loader.begin_order_before(Arc::clone(&first), second)?)?;
+    fresh.set_epoch(1);
+    let of_first = rest(&*fresh.begin_order(Arc::clone(&first))?)?;
+    ensure!(rest(&*loader.begin_order(first)?)? == of_first);
+    Ok(())
 }
 
 #[test]
@@ -183,12 +224,11 @@ struct OfFiles {
 }
 
 impl Records for OfFiles {
-    fn read(&self, sample: u64) -> Result<Vec<u8>, String> {
+    fn read(&self, sample: u64) -> Result<Vec<u8>, Unread> {
         if self.bad == Some(sample) {
-            return Err("there are no bytes".to_owned());
+            return Err(Unread::new("there are no bytes", None));
         }
-        let file = &self.files[usize::try_from(sample).unwrap()];
-        std::fs::read(file).map_err(|error| error.to_string())
+        Ok(std::fs::read(&self.files[usize::try_from(sample).unwrap()])?)
     }
 }
 
@@ -238,7 +278,7 @@ fn a_fetched_sample_without_bytes_is_a_bad_one() -> Result<()> {
 struct Halves(OfFiles);
 
 impl Records for Halves {
-    fn read(&self, sample: u64) -> Result<Vec<u8>, String> {
+    fn read(&self, sample: u64) -> Result<Vec<u8>, Unread> {
         let mut bytes = self.0.read(sample)?;
         bytes.truncate(bytes.len() / 2);
         Ok(bytes)

@@ -66,6 +66,7 @@ pub struct UsageSample {
     pub t_s: f64,
     /// Processor seconds of this process since then.
     pub cpu_s: Option<f64>,
-    /// Memory of this process, shared pages divided among those who share them.
+    /// Memory of this process, shared pages divided among those who share them. Where one epoch
+    /// follows another it is, at the end of one and the beginning of the other, what was seen last.
     pub pss_bytes: Option<u64>,
 }

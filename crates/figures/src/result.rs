@@ -59,6 +59,10 @@ pub struct EpochResult {
     /// From the start to the first batch.
     #[serde(default)]
     pub first_batch_s: f64,
+    /// From the end of the last step of the epoch before to the first batch of this one: all that
+    /// a training loop waits between two epochs. `None` in the first epoch of a run.
+    #[serde(default)]
+    pub gap_s: Option<f64>,
     /// XXH3-128 of the stream, with `--digest`.
     pub stream_digest: Option<String>,
     /// Sum of the samples' own digests, with `--digest`.
@@ -205,7 +209,7 @@ pub struct Cpu {
 pub struct Memory {
     /// Largest resident set.
     pub peak_rss_bytes: Option<u64>,
-    /// Largest proportional set seen at an epoch's end.
+    /// Largest proportional set seen: it is looked at twice a second, and when the run is over.
     pub peak_pss_bytes: Option<u64>,
 }
 

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bothends_runtime::{
-    Records, Redecode, Redecoder, RuntimeError, Supplied, SuppliedFile,
+    Records, Redecode, Redecoder, RuntimeError, Supplied, SuppliedFile, Unread,
 };
+use pyo3::exceptions::{PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -97,14 +98,27 @@ impl Redecode for Fetch {
 }
 
 impl Records for Fetch {
-    fn read(&self, sample: u64) -> Result<Vec<u8>, String> {
+    fn read(&self, sample: u64) -> Result<Vec<u8>, Unread> {
         Python::attach(|py| {
-            let failed = |error: PyErr| format!("it cannot be fetched ({error})");
+            let failed = |error: PyErr| {
+                Unread::new(format!("it cannot be fetched ({error})"), errno(py, &error))
+            };
             let given = self.function.bind(py).call1((sample,)).map_err(failed)?;
             let bytes: PyBackedBytes =
                 given.extract().map_err(|error| failed(PyErr::from(error)))?;
             Ok(bytes.to_vec())
         })
+    }
+}
+
+/// The system's number that an exception stands for, if it is one of the system's.
+fn errno(py: Python<'_>, error: &PyErr) -> Option<i32> {
+    /// errno(3), as Linux and macOS number it.
+    const ENOMEM: i32 = 12;
+    match error.is_instance_of::<PyMemoryError>(py) {
+        true => Some(ENOMEM),
+        false if !error.is_instance_of::<PyOSError>(py) => None,
+        false => error.value(py).getattr("errno").ok()?.extract().ok(),
     }
 }
 

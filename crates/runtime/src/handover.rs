@@ -1,7 +1,8 @@
 //! From a made batch to whoever consumes it: `finish` completes it (it has bad samples made again
-//! by `mend`, devices' batches brought into the output's form by `convert`, and rows mixed by
-//! `mix`), a `batch` is what is handed over, an `epoch` all of them, a `deal` divides it among consumers, and a `loader` has epochs
-//! one after another. `consumer` is who takes them where the loop is ours (`conformance` checks one); `report` is what an epoch
+//! by `mend`, devices' batches brought into the output's form by `convert`, rows mixed by `mix`, and
+//! digests made by `digest`), a `batch` is what is handed over, an `epoch` all of them, a `deal`
+//! divides it among consumers, and a `loader` has epochs one after another. `consumer` is who takes
+//! them where the loop is ours (`conformance` checks one); `report` is what an epoch
 //! was.
 
 pub(crate) mod account;
@@ -10,6 +11,7 @@ pub mod conformance;
 pub(crate) mod consumer;
 pub(crate) mod convert;
 pub(crate) mod deal;
+pub(crate) mod digest;
 pub(crate) mod epoch;
 pub(crate) mod finish;
 pub(crate) mod loader;

@@ -60,7 +60,7 @@ pub use measure::look::{Looked, look};
 pub use measure::machine::Machine;
 pub use measure::survey::survey;
 pub use read::source::Source;
-pub use read::supplied::{Records, Redecode, Redecoder, Supplied, SuppliedFile};
+pub use read::supplied::{Records, Redecode, Redecoder, Supplied, SuppliedFile, Unread};
 pub use run::drive::drive;
 pub use run::observer::{Ended, Observer, Progress};
 pub use run::settings::settings;

@@ -1,9 +1,10 @@
-//! What threads need besides work: how they end (`shutdown`), where and after whom they run
+//! What threads need besides work: how they end (`shutdown`, `join`), where and after whom they run
 //! (`pin`, `make_way`), what they use (`times`, `process`) and may use (`limits`,
 //! `ulimits`), which process is theirs (`home`), and which others share the machine
 //! (`registration`).
 
 pub(crate) mod home;
+pub(crate) mod join;
 pub(crate) mod limits;
 pub(crate) mod make_way;
 pub(crate) mod pin;

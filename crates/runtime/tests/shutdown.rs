@@ -22,11 +22,12 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::Transport;
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
-    Epoch, EpochReport, MemoryBudget, RunConfig, Runtime, RuntimeError,
+    AccelConfig, DriveConfig, EnergyConfig, Epoch, EpochReport, Loader, MemoryBudget,
+    Observer, RunConfig, Runtime, RuntimeError, StopRequest, drive,
 };
 use cap::Cap;
 
-use doubles::{Double, Manner, Tiring};
+use doubles::{Double, Manner, Mute, Tiring};
 
 /// Counts the bytes that this process owns; which of them are resident is the system's affair.
 #[global_allocator]
@@ -458,6 +459,55 @@ fn n7_a_device_that_takes_no_job_is_given_up_and_taken_again() {
             assert_eq!(taken_again, "device the device: it takes jobs again");
         }
     }
+}
+
+/// Watches, and wants to know what devices have used after every epoch.
+struct Asks;
+
+impl Observer for Asks {
+    fn asks_for_energy(&self) -> bool {
+        true
+    }
+}
+
+/// A run asks its devices what they have counted before its epochs, after each and at its end. Those
+/// that do not say hold it up for one deadline of the runtime's each time, whatever their number,
+/// and are asked once: the transport's deadline, 20 s each time and for each, would be 320 s here.
+#[test]
+fn devices_that_do_not_say_what_they_counted_hold_nobody_up() {
+    let _turn = turn();
+    let data = Data::new();
+    let mut runtime = data.host("ordered");
+    let asked: Vec<Arc<doubles::Asked>> = (0..4).map(|_| Arc::default()).collect();
+    for asked in &asked {
+        let device = Mute { device: data.server(), asked: Arc::clone(asked) };
+        runtime.attach("mute", Box::new(device)).unwrap();
+    }
+    let how = DriveConfig {
+        epochs: 2,
+        compare: Vec::new(),
+        accelerator: AccelConfig::Host,
+        digest: false,
+        stop_after: None,
+        checkpoint: None,
+        checkpoint_every: None,
+        stop: StopRequest::default(),
+        resume: None,
+        measure: None,
+        energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let mut loader = Loader::over(runtime);
+        tell.send(drive(&mut loader, &how, &mut Asks).map(|result| result.epochs.len()))
+    });
+    let n_epochs = told.recv_timeout(QUICK).expect("it waits for the devices");
+    assert_eq!(n_epochs.unwrap(), 2);
+    for asked in &asked {
+        assert_eq!(asked.n_stats.load(Ordering::Relaxed), 1, "it owes that answer");
+        asked.lets_go.store(true, Ordering::Relaxed);
+    }
+    assert_threads(&BTreeMap::new(), "closed");
 }
 
 // ---- slots -------------------------------------------------------------------------------

@@ -52,15 +52,21 @@ pub(crate) enum Command {
 #[derive(Debug, Clone)]
 pub(crate) struct Rings {
     pub(crate) front: Ring,
-    pub(crate) back: Ring,
+    /// `None` where the cut is the output's form: devices fill the front's slots, too.
+    pub(crate) back: Option<Ring>,
 }
 
 impl Rings {
     fn of(&self, prong: Prong) -> &Ring {
         match prong {
             Prong::Front => &self.front,
-            Prong::Back(_) => &self.back,
+            Prong::Back(_) => self.back.as_ref().unwrap_or(&self.front),
         }
+    }
+
+    /// Whether what a prong makes wants a slot of the front's ring on its way, to be converted in.
+    fn converts(&self, prong: Prong) -> bool {
+        prong != Prong::Front && self.back.is_some()
     }
 }
 
@@ -100,6 +106,12 @@ impl Work {
     /// The first epoch that has batches to deliver.
     fn current(&self) -> Option<usize> {
         self.epochs.iter().position(|epoch| !epoch.has_ended())
+    }
+
+    /// Batches of the epochs before the one at `at` that are with their feeds and want a slot of
+    /// the front's ring yet.
+    fn lacking_before(&self, at: usize) -> u32 {
+        self.epochs.iter().take(at).map(|epoch| epoch.lacking.n()).sum()
     }
 
     fn of(&mut self, number: EpochNumber) -> Option<&mut Underway> {
@@ -254,6 +266,10 @@ impl Collector {
 
     fn deliver(&mut self) {
         while let Some(at) = self.work.current() {
+            if self.work.lacking_before(at) > 0 {
+                // Its feed would convert in the slots that are left for those before it.
+                return self.waits.awaits(Awaited::Finish);
+            }
             let epoch = &mut self.work.epochs[at];
             if epoch.feed.as_ref().is_some_and(|feed| feed.len() >= FEED_ROOM) {
                 return self.waits.awaits(Awaited::Finish);
@@ -271,12 +287,15 @@ impl Collector {
 
     fn hand_over(&mut self, at: usize, batch: BatchIdx) {
         let epoch = &mut self.work.epochs[at];
-        let Some(made) = epoch.made.remove(&batch) else {
+        let Some(mut made) = epoch.made.remove(&batch) else {
             return self.fail(RuntimeError::Thread { thread: "collector" });
         };
         epoch.note(batch, made.prong, What::Delivered);
         epoch.state.delivered(batch, epoch.now());
         epoch.n_delivered += 1;
+        if self.rings.converts(made.prong) {
+            made.lacking = Some(epoch.lacking.one());
+        }
         if let Some(feed) = &epoch.feed {
             // A feed that is gone means that the epoch is being cancelled.
             let _ = feed.send(Ok(made));
@@ -290,8 +309,9 @@ impl Collector {
         if !self.lines[line].has_room() {
             return false;
         }
-        let mut reserved = 0;
         let mut at = self.work.current().unwrap_or(self.work.epochs.len());
+        // An epoch before may be with its feed, which has a batch to convert.
+        let mut reserved = self.work.lacking_before(at);
         loop {
             if at == self.work.epochs.len() {
                 if self.work.briefs.is_empty() {
@@ -488,7 +508,8 @@ impl Collector {
         report.total_ns += work_ns;
         epoch.note(batch, prong, What::Made);
         if matches!(epoch.state.finish(claim, work_ns, epoch.now()), Finish::Committed) {
-            epoch.made.insert(batch, Made { batch, prong, rows, slot, bad });
+            let lacking = None;
+            epoch.made.insert(batch, Made { batch, prong, rows, slot, bad, lacking });
             self.revoke(number, batch);
         }
     }
@@ -568,5 +589,142 @@ impl Collector {
         if let Some(epoch) = self.work.epochs.get_mut(at) {
             epoch.report(prong).lost = Some(why);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_core::epoch::{DeviceConfig, EpochConfig, FrontConfig, Recovery};
+    use bothends_core::ids::EpochIdx;
+    use bothends_core::objective::Objective;
+    use bothends_core::plan::{LastPolicy, Plan, PlanConfig, Shuffle};
+    use bothends_core::select::StrategyConfig;
+    use bothends_slots::{Job, Lost, RingConfig};
+    use crossbeam::channel::{bounded, unbounded};
+
+    use super::*;
+    use crate::collect::bell::bell;
+    use crate::collect::line::device_idx;
+    use crate::collect::log::EventLog;
+    use crate::threads::times::{Ends, ThreadTimes};
+
+    /// Has every job made as soon as it is asked.
+    #[derive(Debug, Default)]
+    struct Prompt(VecDeque<Completion>);
+
+    impl Producer for Prompt {
+        fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+            let (job, outcome) = (job.id, Outcome::Made { bad: Vec::new() });
+            self.0.push_back(Completion { job, slot, outcome, work_ns: None });
+            Ok(())
+        }
+
+        fn poll(&mut self, _: Duration) -> Result<Polled, Lost> {
+            Ok(self.0.pop_front().map_or(Polled::Nothing, Polled::Completion))
+        }
+
+        fn revoke(&mut self, _: JobId) -> Result<(), Lost> {
+            Ok(())
+        }
+
+        fn abandon(&mut self) -> Result<(), Lost> {
+            Ok(())
+        }
+    }
+
+    /// Over a prompt host, a prompt device and so many slots of either kind.
+    fn collector(n_front: u32, n_back: u32) -> Collector {
+        let ring = |n_slots| Ring::new(RingConfig { n_slots, slot_bytes: 8 }).unwrap();
+        let line = |prong| Line::new(prong, Some(Box::new(Prompt::default())), 2);
+        Collector {
+            commands: unbounded().1,
+            rings: Rings { front: ring(n_front), back: Some(ring(n_back)) },
+            lines: vec![line(Prong::Front), line(Prong::Back(device_idx(0)))],
+            ear: bell().1,
+            waits: Arc::default(),
+            meter: ThreadTimes::new(1).meter(Ends::Both),
+            stop: Stop::default(),
+            work: Work::default(),
+        }
+    }
+
+    impl Collector {
+        /// Begins an epoch of so many batches; where its feed gets them.
+        fn told_of(
+            &mut self,
+            number: EpochNumber,
+            n_batches: u32,
+            strategy: StrategyConfig,
+        ) -> Receiver<Result<Made, RuntimeError>> {
+            let (epoch, (feed, made)) = (EpochIdx(0), bounded(FEED_ROOM + 1));
+            let plan = Plan::new(PlanConfig {
+                n_samples: u64::from(n_batches),
+                batch_size: 1,
+                shuffle: Shuffle::Full,
+                seed: 1,
+                epoch,
+                rank: 0,
+                world: 1,
+                last: LastPolicy::Wrap,
+                consumers: 1,
+                start: 0,
+                repetitions: 1,
+            });
+            let device =
+                DeviceConfig { slots: 2, buffer: 2, prior_ns: None, shard: None };
+            let config = EpochConfig {
+                n_batches,
+                strategy,
+                objective: Objective::default(),
+                shards: 1,
+                front: FrontConfig { parallel: 1, quota: 2, prior_ns: None },
+                devices: vec![device],
+                accelerator_ns: None,
+                done: Vec::new(),
+                recovery: Recovery::On,
+            };
+            let (plan, log) = (Arc::new(plan.unwrap()), EventLog::watched(unbounded().0));
+            let is_wanted = true;
+            let brief = Brief { number, config, plan, epoch, feed, log, is_wanted };
+            self.obey(Command::Begin(Box::new(brief)));
+            made
+        }
+
+        /// All that can happen, happens.
+        fn goes_on(&mut self) {
+            for _ in 0..50 {
+                self.hear();
+                self.pump();
+            }
+        }
+    }
+
+    /// The feed of an epoch is at its last batch, which a device made: it mends or audits it, and
+    /// wants a slot to convert it in when that is done.
+    #[test]
+    fn a_prefetched_epoch_leaves_the_feed_before_it_the_slot_it_wants() {
+        let mut collector = collector(5, 2);
+        let first = collector.told_of(1, 3, StrategyConfig::Csd);
+        let second = collector.told_of(2, 20, StrategyConfig::Cpu);
+        let convert = |collector: &Collector| {
+            collector.rings.front.take(Duration::ZERO).expect("a slot to convert in")
+        };
+        // The consumer has all that it may hold.
+        let mut held = Vec::new();
+        while held.len() < 2 {
+            collector.goes_on();
+            drop(first.try_recv().expect("a batch of the device's").unwrap());
+            held.push(convert(&collector));
+        }
+        collector.goes_on();
+        let last = first.try_recv().expect("the last batch").unwrap();
+        collector.goes_on();
+        assert!(first.try_recv().is_err(), "the epoch has been handed over");
+        assert_eq!(collector.rings.front.free(), 1, "the next one is prefetched");
+        assert!(second.is_empty(), "its feed would convert, too");
+        held.push(convert(&collector));
+        drop(last);
+        collector.goes_on();
+        assert_eq!((collector.rings.front.free(), second.len()), (0, FEED_ROOM));
     }
 }

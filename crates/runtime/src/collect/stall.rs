@@ -1,15 +1,18 @@
 //! What holds up the next batch, and for how long: one clock with an account for each cause.
 //!
-//! Collector, workers and finishing thread say what changes; between two changes the time runs
+//! Collector, workers and feeds say what changes; between two changes the time runs
 //! on one account. A consumer that waits reads the accounts before and after, so its waits are
 //! booked to the nanosecond and once, whatever happened in between. What the consumer does
 //! with a batch is not seen here (`run/drive.rs`).
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bothends_figures::Stall;
+
+use crate::collect::underway::EpochNumber;
 
 /// What the collector waits for before it can pass on the next batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,13 +24,13 @@ pub(crate) enum Awaited {
     Device,
     /// The strategy: some batches are made and may not go yet, and nobody makes the next one.
     Turn,
-    /// Nothing: the next batch is with the finishing thread.
+    /// Nothing: the next batch is with its feed.
     Finish,
     /// The consumer, which keeps every slot.
     Consumer,
 }
 
-/// Shared between collector, workers, finishing thread and consumer.
+/// Shared between collector, workers, feeds and consumer.
 #[derive(Debug)]
 pub(crate) struct WaitClock {
     /// Workers that are decoding.
@@ -40,7 +43,8 @@ struct State {
     awaited: Awaited,
     /// A worker is decoding.
     decoding: bool,
-    finisher: Finisher,
+    /// What the feed of each epoch is at, while it has something.
+    finishers: BTreeMap<EpochNumber, Finisher>,
     /// Since when the above holds.
     since: Instant,
     accounts: Accounts,
@@ -65,7 +69,7 @@ impl Default for WaitClock {
         let state = State {
             awaited: Awaited::default(),
             decoding: false,
-            finisher: Finisher::Idle,
+            finishers: BTreeMap::new(),
             since: Instant::now(),
             accounts: Accounts::default(),
         };
@@ -94,17 +98,9 @@ impl WaitClock {
         done
     }
 
-    /// Does the finishing of a batch.
-    pub(crate) fn finishing<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.finisher(Finisher::Busy);
-        let done = work();
-        self.finisher(Finisher::Idle);
-        done
-    }
-
-    /// What the finishing thread is at, within [`Self::finishing`].
-    pub(crate) fn finisher(&self, finisher: Finisher) {
-        self.turn(|state| state.finisher = finisher);
+    /// Where the feed of an epoch says what it is at.
+    pub(crate) fn feed(self: &Arc<Self>, number: EpochNumber) -> FeedClock {
+        FeedClock { clock: Arc::clone(self), number }
     }
 
     /// Whether nothing can go on because the consumer keeps every slot.
@@ -132,12 +128,48 @@ impl WaitClock {
     }
 }
 
-/// What the finishing thread is at.
+/// The part of the clock that is one feed's: two are at work where an epoch ends and the next one
+/// is prefetched.
+#[derive(Debug)]
+pub(crate) struct FeedClock {
+    clock: Arc<WaitClock>,
+    number: EpochNumber,
+}
+
+impl FeedClock {
+    /// Does the finishing of a batch.
+    pub(crate) fn finishing<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.finisher(Finisher::Busy);
+        let done = work();
+        self.is_done();
+        done
+    }
+
+    /// What the feed is at, within [`Self::finishing`].
+    pub(crate) fn finisher(&self, finisher: Finisher) {
+        self.clock.turn(|state| {
+            state.finishers.insert(self.number, finisher);
+        });
+    }
+
+    fn is_done(&self) {
+        self.clock.turn(|state| {
+            state.finishers.remove(&self.number);
+        });
+    }
+}
+
+/// A feed that panicked is at nothing any more.
+impl Drop for FeedClock {
+    fn drop(&mut self) {
+        self.is_done();
+    }
+}
+
+/// What a feed is at that has a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finisher {
-    /// It has no batch.
-    Idle,
-    /// It has one.
+    /// It finishes it.
     Busy,
     /// It has a device's batch brought into the output's form, from one slot to another.
     Converts,
@@ -154,10 +186,15 @@ impl State {
     }
 
     fn cause(&self) -> Cause {
+        // The first epoch is the one that consumers wait for.
+        if let Some(finisher) = self.finishers.values().next() {
+            return match finisher {
+                Finisher::Busy => Cause::Finish,
+                Finisher::Converts => Cause::Copy,
+                Finisher::LacksSlot => Cause::Consumer,
+            };
+        }
         match self.awaited {
-            _ if self.finisher == Finisher::LacksSlot => Cause::Consumer,
-            _ if self.finisher == Finisher::Converts => Cause::Copy,
-            _ if self.finisher == Finisher::Busy => Cause::Finish,
             Awaited::Front if self.decoding => Cause::Decode,
             Awaited::Front => Cause::Read,
             Awaited::Device => Cause::Device,
@@ -174,17 +211,19 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(2);
 
-    /// Seconds on each account for what happens in `during`.
+    /// Seconds on each account for what happens in `during`, and how long that took by the moments
+    /// at which the clock itself looked.
     fn booked(clock: &WaitClock, during: impl FnOnce()) -> (Stall, f64) {
-        let (before, began) = (clock.read(), Instant::now());
+        let (before, began) = (clock.read(), clock.state().since);
         during();
-        let (after, took) = (clock.read(), began.elapsed());
-        (after - before, took.as_secs_f64())
+        let (after, ended) = (clock.read(), clock.state().since);
+        (after - before, (ended - began).as_secs_f64())
     }
 
     #[test]
     fn every_moment_is_on_one_account() {
-        let clock = WaitClock::default();
+        let clock = Arc::new(WaitClock::default());
+        let feed = clock.feed(1);
         let (stall, took) = booked(&clock, || {
             std::thread::sleep(MS);
             clock.decoding(|| std::thread::sleep(MS));
@@ -192,15 +231,15 @@ mod tests {
             clock.decoding(|| std::thread::sleep(MS));
             clock.awaits(Awaited::Turn);
             std::thread::sleep(MS);
-            clock.finishing(|| {
+            feed.finishing(|| {
                 std::thread::sleep(MS);
-                clock.finisher(Finisher::LacksSlot);
+                feed.finisher(Finisher::LacksSlot);
                 assert!(clock.is_starved());
                 std::thread::sleep(MS);
-                clock.finisher(Finisher::Converts);
+                feed.finisher(Finisher::Converts);
                 assert!(!clock.is_starved());
                 std::thread::sleep(MS);
-                clock.finisher(Finisher::Busy);
+                feed.finisher(Finisher::Busy);
             });
         });
         let Stall { order, read, decode, device, finish, copy, consumer } = stall;
@@ -208,8 +247,29 @@ mod tests {
             assert!(seconds >= MS.as_secs_f64(), "{stall:?}");
         }
         let gap = took - stall.total();
-        assert!(gap.abs() < 1e-4, "{gap} s of {took} s are on no account");
+        // What adding up rounded numbers takes away.
+        assert!(gap.abs() < 1e-9, "{gap} s of {took} s are on no account");
         assert!(!clock.is_starved());
+    }
+
+    /// An epoch's last batch is being mended, and the next epoch, prefetched, has all other slots:
+    /// its consumers wait for the mending, whatever the feed of the next one does.
+    #[test]
+    fn a_feed_of_the_next_epoch_hides_no_cause() {
+        let clock = Arc::new(WaitClock::default());
+        let (draining, prefetched) = (clock.feed(1), clock.feed(2));
+        draining.finishing(|| {
+            clock.awaits(Awaited::Consumer);
+            prefetched.finishing(|| prefetched.finisher(Finisher::LacksSlot));
+            assert!(!clock.is_starved());
+            let (stall, took) = booked(&clock, || prefetched.finishing(|| {}));
+            assert!((stall.finish - took).abs() < 1e-9, "{stall:?} of {took} s");
+        });
+        assert!(clock.is_starved());
+        prefetched.finisher(Finisher::Busy);
+        assert!(!clock.is_starved());
+        drop(prefetched);
+        assert!(clock.is_starved());
     }
 
     #[test]

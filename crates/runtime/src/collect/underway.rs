@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bothends_core::claim::Claim;
@@ -28,6 +29,35 @@ pub(crate) struct Made {
     pub(crate) slot: Slot,
     /// Rows that could not be made.
     pub(crate) bad: Vec<u32>,
+    /// On its way to a feed that converts it: until it has a slot for that.
+    pub(crate) lacking: Option<Lacks>,
+}
+
+/// Batches of an epoch that are handed over and want a slot to be converted in. Clones count the
+/// same ones.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lacking(Arc<AtomicU32>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lacks(Lacking);
+
+impl Lacking {
+    pub(crate) fn one(&self) -> Lacks {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Lacks(self.clone())
+    }
+
+    pub(crate) fn n(&self) -> u32 {
+        // Acquire: whoever sees that it lacks nothing sees that its slot is taken.
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Lacks {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// Which of the epochs of an engine; they begin in this order.
@@ -55,6 +85,7 @@ pub(crate) struct Underway {
     pub(crate) state: EpochState,
     pub(crate) made: HashMap<BatchIdx, Made>,
     pub(crate) n_delivered: u32,
+    pub(crate) lacking: Lacking,
     /// The front's first, then the devices' in their order.
     pub(crate) reports: Vec<LineReport>,
     /// `None` once every batch has been handed over, or none ever will be.
@@ -101,6 +132,7 @@ impl Underway {
             state,
             made: HashMap::new(),
             n_delivered: 0,
+            lacking: Lacking::default(),
             reports: vec![LineReport::default(); lines.len()],
             feed: Some(feed),
             keeps_order,

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bothends_core::digest::{ContentDigest, StreamDigest};
 use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
 use bothends_slots::HostSlot;
 
@@ -44,9 +45,20 @@ pub struct Batch {
     /// Bytes of each view of a sample, in order.
     pub(crate) view_bytes: Arc<[usize]>,
     pub(crate) slot: HostSlot,
+    /// Where digests are wanted.
+    pub(crate) sums: Option<Box<Sums>>,
     /// Behind the slot: it tells of the slot's return, so it is dropped after it.
     #[expect(dead_code, reason = "it acts when it is dropped")]
     pub(crate) release: Release,
+}
+
+/// The digests that a finished batch brings along.
+#[derive(Debug)]
+pub(crate) struct Sums {
+    /// That of the stream until the end of the batch.
+    pub(crate) stream: StreamDigest,
+    /// Those of the batch's samples, added up.
+    pub(crate) content: ContentDigest,
 }
 
 /// Tells the collector, when dropped, that a slot is free again.

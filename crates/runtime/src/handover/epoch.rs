@@ -19,6 +19,7 @@ use crate::handover::account::FeedAccount;
 use crate::handover::batch::Batch;
 use crate::runtime::engine::Lent;
 use crate::threads::home::Home;
+use crate::threads::join::{LEAVE_AFTER, join_by, note_left};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::{ThreadSeconds, ThreadTimes};
 
@@ -32,6 +33,8 @@ pub(crate) struct Ways {
     pub(crate) commands: Sender<Command>,
     pub(crate) bell: Bell,
     pub(crate) number: EpochNumber,
+    /// What the user should know.
+    pub(crate) notes: Sender<String>,
 }
 
 impl Ways {
@@ -178,7 +181,9 @@ impl Epoch {
         self.ready = None;
         let collected = self.collected();
         // A panicked thread has been reported through `Stop`.
-        let _ = feed.join();
+        if join_by(feed, Instant::now() + LEAVE_AFTER).is_none() {
+            note_left(&self.ways.notes, "feed", 1);
+        }
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         let account = std::mem::take(&mut *account);
         let cpu = self.times.seconds().since(&self.used_before);

@@ -1,5 +1,5 @@
 //! The feed: the last thread before the consumer. It applies the bad-sample policy, audits
-//! devices, has batches converted and mixed by the workers, and hands over.
+//! devices, has batches converted, mixed and digested by the workers, and hands over.
 //!
 //! What it delivers does not depend on who made a batch: a row that a prong could not make is
 //! made again here, and the policy is applied to what that attempt says.
@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bothends_core::digest::StreamDigest;
 use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
 use bothends_core::plan::Plan;
 use bothends_core::recipe::{BatchKey, partner};
@@ -19,16 +20,17 @@ use bothends_slots::{HostSlot, Ring, Slot};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::collect::bell::Bell;
-use crate::collect::stall::{Finisher, WaitClock};
-use crate::collect::underway::Made;
+use crate::collect::stall::{FeedClock, Finisher};
+use crate::collect::underway::{Lacks, Made};
 use crate::config::run::BadPolicy;
 use crate::error::RuntimeError;
 use crate::handover::batch::{Batch, Mixed, Release, Row};
 use crate::handover::convert::convert;
+use crate::handover::digest::digest;
 use crate::handover::mend::{Bench, Form, Maker};
 use crate::handover::mix::{Mixing, mix};
 use crate::make::chores::Chores;
-use crate::read::source::Unmade;
+use crate::read::supplied::Unmade;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -45,10 +47,12 @@ pub(crate) struct Feed {
     pub(crate) converted: Option<Ring>,
     pub(crate) on_bad: BadPolicy,
     pub(crate) audit_percent: u8,
+    /// What the digest of the stream goes on from, where digests are wanted.
+    pub(crate) digest: Option<StreamDigest>,
     /// The devices' names, for errors.
     pub(crate) devices: Vec<String>,
     pub(crate) links: FeedLinks,
-    pub(crate) waits: Arc<WaitClock>,
+    pub(crate) waits: FeedClock,
     pub(crate) chores: Chores,
     pub(crate) meter: Meter,
     pub(crate) stop: Stop,
@@ -66,6 +70,7 @@ impl Feed {
     /// The loop of the feed thread.
     pub(crate) fn run(self) {
         let mut bench = Bench::default();
+        let mut stream = self.digest.clone();
         while !self.stop.is_set() {
             let made = match self.links.made.recv_timeout(PATIENCE) {
                 Ok(made) => made,
@@ -74,7 +79,10 @@ impl Feed {
             };
             self.links.bell.ring();
             let batch = made.and_then(|made| {
-                self.waits.finishing(|| self.complete(made, &mut bench))
+                self.waits.finishing(|| {
+                    let batch = self.complete(made, &mut bench)?;
+                    Ok(batch.and_then(|batch| self.digest(batch, &mut stream)))
+                })
             });
             self.meter.note();
             let failed = batch.is_err();
@@ -93,7 +101,7 @@ impl Feed {
         made: Made,
         bench: &mut Bench,
     ) -> Result<Option<Batch>, RuntimeError> {
-        let Made { batch: index, prong, rows, slot, bad } = made;
+        let Made { batch: index, prong, rows, slot, bad, lacking } = made;
         let mut slot =
             slot.host().map_err(|_| RuntimeError::Thread { thread: "feed" })?;
         let form = self.form(prong);
@@ -117,6 +125,9 @@ impl Feed {
         }
         let mut gone = Vec::new();
         for bad in bad {
+            if self.stop.is_set() {
+                return Ok(None);
+            }
             let row = bad as usize;
             let out = &mut slot[row * row_bytes..][..row_bytes];
             if self.mend(prong, &mut rows[row], (form, out), bench)? {
@@ -124,7 +135,9 @@ impl Feed {
             }
         }
         close_gaps(&mut rows, &gone, (&mut slot, row_bytes));
-        let Some(slot) = self.convert((form, slot), &rows) else { return Ok(None) };
+        let Some(slot) = self.convert((form, slot), lacking, &rows) else {
+            return Ok(None);
+        };
         let Some(slot) = self.mix(index, &mut rows, slot) else { return Ok(None) };
         let finish = &self.maker.finish;
         Ok(Some(Batch {
@@ -135,6 +148,7 @@ impl Feed {
             sample_bytes: finish.sample_bytes(),
             view_bytes: Arc::clone(finish.view_bytes()),
             slot,
+            sums: None,
             release: Release(self.links.bell.clone()),
         }))
     }
@@ -246,9 +260,13 @@ impl Feed {
         (form, slot): (Form, &HostSlot),
         bench: &mut Bench,
     ) -> Result<(), SampleId> {
+        // What is not audited to its end is not counted.
         let mut own = vec![0; self.maker.row_bytes(form)];
         for (sample, theirs) in rows.iter().zip(slot.chunks_exact(own.len())) {
             let Some(sample) = *sample else { continue };
+            if self.stop.is_set() {
+                return Ok(());
+            }
             let made = self.maker.make(sample, (form, &mut own), bench);
             if made.is_ok() && own != theirs {
                 return Err(sample);
@@ -259,7 +277,12 @@ impl Feed {
     }
 
     /// The batch in the output's form; `None` when the epoch is cancelled meanwhile.
-    fn convert(&self, (form, slot): (Form, HostSlot), rows: &[Row]) -> Option<HostSlot> {
+    fn convert(
+        &self,
+        (form, slot): (Form, HostSlot),
+        lacking: Option<Lacks>,
+        rows: &[Row],
+    ) -> Option<HostSlot> {
         let (Form::Cut, Some(ring)) = (form, &self.converted) else { return Some(slot) };
         let out = loop {
             if self.stop.is_set() {
@@ -271,6 +294,9 @@ impl Feed {
             self.waits.finisher(Finisher::LacksSlot);
         };
         self.waits.finisher(Finisher::Converts);
+        // The collector may go on with the slots that are left.
+        drop(lacking);
+        self.links.bell.ring();
         let keys = rows.iter().map(|row| row.sample.map(|id| self.maker.key(id)));
         let keys: Vec<_> = keys.collect();
         let cut_bytes = self.maker.row_bytes(Form::Cut);
@@ -299,6 +325,18 @@ impl Feed {
         }
         let slot = mix(finish, &self.chores, slot, n_valid, mixture);
         slot.filter(|_| !self.stop.is_set())
+    }
+
+    /// The batch with its digests, where they are wanted; `None` when the epoch is cancelled
+    /// meanwhile.
+    fn digest(&self, batch: Batch, stream: &mut Option<StreamDigest>) -> Option<Batch> {
+        let Some(so_far) = stream.take() else { return Some(batch) };
+        let Batch { rows, slot, sample_bytes, .. } = batch;
+        let (slot, sums) = digest(&self.chores, so_far, (slot, sample_bytes), &rows)?;
+        *stream = Some(sums.stream.clone());
+        let (sums, ready) = (Some(Box::new(sums)), Instant::now());
+        let batch = Batch { rows, slot, sums, ready, ..batch };
+        Some(batch).filter(|_| !self.stop.is_set())
     }
 
     /// Waits until the consumer has room; the wait is the consumer's.

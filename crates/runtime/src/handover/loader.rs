@@ -13,8 +13,9 @@
 //! 3. After [`Loader::load_state`] the next epoch goes on from there; `set_epoch` of that same
 //!    epoch leaves the place alone, of another one gives it up.
 //! 4. In a fork of the process every call says so and nothing is waited for.
-//! 5. While an epoch ends, the one that is expected next is made already, in slots that are free.
-//!    Where another one is asked for, that is thrown away: no stream and no state depends on it.
+//! 5. While an epoch ends, the one that is expected next is made already, in slots that are free;
+//!    in an order that the caller supplies, if it names that ([`Loader::begin_order_before`]). Where
+//!    another one is asked for, that is thrown away: no stream and no state depends on it.
 //!
 //! What it delivers is `handover/deal.rs`'s; it has no thread and no queue of its own.
 
@@ -164,7 +165,7 @@ impl Loader {
     /// cannot share ([`RuntimeError::CannotResume`]); a thread that cannot be started;
     /// [`RuntimeError::Forked`].
     pub fn begin(&mut self, consumers: u32) -> Result<Arc<Deal>, RuntimeError> {
-        self.begin_with(consumers, None)
+        self.begin_with(consumers, None, None)
     }
 
     /// Begins the next epoch in this order, for one consumer. The order is this rank's alone:
@@ -174,7 +175,20 @@ impl Loader {
     /// As [`Self::begin`]; [`RuntimeError::Resume`] when a loaded state is in the middle of
     /// an epoch of another order.
     pub fn begin_order(&mut self, order: Arc<Order>) -> Result<Arc<Deal>, RuntimeError> {
-        self.begin_with(1, Some(order))
+        self.begin_with(1, Some(order), None)
+    }
+
+    /// As [`Self::begin_order`] where the order of the epoch behind it is known already: that one
+    /// is made ahead. Where it is begun in another order all the same, what was made is thrown away.
+    ///
+    /// # Errors
+    /// As [`Self::begin_order`].
+    pub fn begin_order_before(
+        &mut self,
+        order: Arc<Order>,
+        next: Arc<Order>,
+    ) -> Result<Arc<Deal>, RuntimeError> {
+        self.begin_with(1, Some(order), Some(next))
     }
 
     /// Runs the next epoch into a consumer, to its end.
@@ -209,6 +223,7 @@ impl Loader {
         &mut self,
         consumers: u32,
         order: Option<Arc<Order>>,
+        next_order: Option<Arc<Order>>,
     ) -> Result<Arc<Deal>, RuntimeError> {
         self.home.check()?;
         self.finish(Cancelled::Superseded);
@@ -236,7 +251,7 @@ impl Loader {
         if !n_left.is_multiple_of(consumers) {
             return Err(cannot_deal(n_left, consumers));
         }
-        let next = options.next();
+        let next = options.next_in(next_order);
         let deal = self.begin_epoch(options, next)?;
         (self.next, self.asked) = (start, None);
         Ok(deal)

@@ -11,8 +11,9 @@ use bothends_figures::Skipped;
 use bothends_ops::{Finish, Scratch};
 
 use crate::handover::account::FeedAccount;
-use crate::read::source::{Source, Unmade};
-use crate::read::supplied::Redecoder;
+use crate::read::source::Source;
+use crate::read::supplied::{Redecoder, Unmade};
+use crate::threads::shutdown::Stop;
 
 /// The draw number of who replaces a bad sample: far from the recipe's ops, which count from 0.
 const OP_REPLACE: u32 = 0xFFF1;
@@ -28,6 +29,8 @@ pub(crate) struct Maker {
     pub(crate) finish: Arc<Finish>,
     pub(crate) redecoder: Option<Redecoder>,
     pub(crate) account: Arc<Mutex<FeedAccount>>,
+    /// Ends the attempts at what the machine fails to read.
+    pub(crate) stop: Stop,
 }
 
 /// What a row holds.
@@ -135,7 +138,7 @@ impl Maker {
     ) -> Result<(), Unmade> {
         let key = self.key(sample);
         let piece = self.source.piece(key);
-        let bytes = self.source.read_patiently(sample, piece)?;
+        let bytes = self.source.read_patiently(sample, piece, &self.stop)?;
         self.decode((sample, piece, &bytes), key, scratch, out).map_err(Unmade::Bad)
     }
 

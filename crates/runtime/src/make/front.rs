@@ -19,8 +19,20 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::collect::bell::{Bell, receive};
 
-/// Front batches under way at once: one being decoded, one being read.
-pub(crate) const FRONT_DEPTH: u32 = 2;
+/// The fewest batches under way at once: one being decoded, one being read.
+const LEAST_DEPTH: u32 = 2;
+
+/// Samples that a worker makes while another makes the slowest of a batch: an image of 1.6 megapixels
+/// has eight times the pixels of ImageNet's mean.
+const STRAGGLER: u32 = 8;
+
+/// Batches under way at once: beside one that its slowest sample holds up there are samples for all
+/// workers until that is made. With 2 workers and 256 samples a batch that is the batch behind it;
+/// with 64 and 64, eight.
+pub(crate) fn front_depth(n_workers: u32, batch_size: u32) -> u32 {
+    let behind = STRAGGLER.saturating_mul(n_workers).div_ceil(batch_size.max(1));
+    LEAST_DEPTH.max(behind.saturating_add(1))
+}
 
 /// A batch for the reader and the workers.
 #[derive(Debug)]
@@ -112,23 +124,26 @@ pub(crate) struct Front {
     open: HashMap<JobId, (Joiner, Arc<Progress>)>,
     sample_bytes: usize,
     n_workers: u32,
+    depth: u32,
 }
 
 impl Front {
-    /// Over a reader thread that takes `jobs`, with room for [`FRONT_DEPTH`] of them.
+    /// Over a reader thread that takes `jobs`, with room for `depth` of them.
     pub(crate) fn new(
         jobs: Sender<FrontJob>,
         bell: Bell,
         sample_bytes: usize,
         n_workers: u32,
+        depth: u32,
     ) -> Self {
         let (tell, finished) = unbounded();
         let done = Done { tell, bell };
-        Self { jobs, done, finished, open: HashMap::new(), sample_bytes, n_workers }
+        let open = HashMap::new();
+        Self { jobs, done, finished, open, sample_bytes, n_workers, depth }
     }
 
     fn why_not(&self, job: &Job, slot: &Slot) -> Option<Rejection> {
-        if self.open.len() >= FRONT_DEPTH as usize {
+        if self.open.len() >= self.depth as usize {
             return Some(Rejection::Full);
         }
         let fits = job.samples.len() * self.sample_bytes <= slot.len();
@@ -252,7 +267,7 @@ mod tests {
         };
         let source = Arc::new(Source::open(&config).unwrap());
         let sample_bytes = source.pipeline.sample_bytes();
-        let (jobs_in, jobs) = bounded(FRONT_DEPTH as usize);
+        let (jobs_in, jobs) = bounded(LEAST_DEPTH as usize);
         let (tasks_in, tasks) = bounded(8);
         let stop = Stop::default();
         let times = ThreadTimes::new(0);
@@ -263,6 +278,7 @@ mod tests {
             tasks: tasks_in,
             read_bytes: Arc::default(),
             meter: times.meter(Ends::Front),
+            notes: bounded(0).0,
             stop: stop.clone(),
         };
         std::thread::spawn(move || stage.run());
@@ -287,12 +303,32 @@ mod tests {
             bad.is_empty().then_some(bytes)
         };
         produce::Subject {
-            producer: Box::new(Front::new(jobs_in, bell().0, sample_bytes, 2)),
-            capacity: FRONT_DEPTH,
+            producer: Box::new(Front::new(
+                jobs_in,
+                bell().0,
+                sample_bytes,
+                2,
+                LEAST_DEPTH,
+            )),
+            capacity: LEAST_DEPTH,
             sample_bytes,
             expected: Box::new(expected),
             samples: (0..5).map(SampleId).collect(),
         }
+    }
+
+    #[test]
+    fn workers_have_samples_while_one_makes_the_slowest() {
+        for n_workers in 1..=128 {
+            for batch_size in (1..=512).step_by(7) {
+                let depth = front_depth(n_workers, batch_size);
+                let left = (depth - 1) * batch_size;
+                assert!(left >= n_workers * STRAGGLER, "{n_workers}, {batch_size}");
+                let enough = (depth - 2) * batch_size < n_workers * STRAGGLER;
+                assert!(enough || depth == LEAST_DEPTH, "{n_workers}, {batch_size}");
+            }
+        }
+        assert_eq!([(2, 256), (64, 64)].map(|(w, b)| front_depth(w, b)), [2, 9]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use bothends_io::OpenFile;
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use nix::sys::resource::{UsageWho, getrusage};
 
+use crate::threads::join::{LEAVE_AFTER, join_by, note_left};
 use crate::threads::times::{Ends, ThreadTimes};
 
 /// From how long an opening takes on average, threads open; and down to when they do. Between
@@ -76,6 +77,8 @@ struct Threads {
     running: Vec<JoinHandle<()>>,
     /// Where what they use is added up.
     times: ThreadTimes,
+    /// Where it is said that some did not end.
+    notes: Sender<String>,
 }
 
 #[derive(Debug)]
@@ -89,13 +92,18 @@ struct Done {
 impl<T> Opener<T> {
     /// Opens what `files` has; what its threads use is the front's, in `times`. Nothing is started
     /// yet.
-    pub(crate) fn new(files: Arc<dyn Open>, times: ThreadTimes) -> Self {
+    pub(crate) fn new(
+        files: Arc<dyn Open>,
+        times: ThreadTimes,
+        notes: Sender<String>,
+    ) -> Self {
         let (ask, asked) = unbounded();
         let threads = Threads {
             asked: (Some(ask), asked),
             done: unbounded(),
             running: Vec::new(),
             times,
+            notes,
         };
         Self {
             files,
@@ -196,14 +204,19 @@ impl Threads {
     }
 }
 
-/// Its threads end with it: after the files that they are at.
+/// Its threads end with it, after the files that they are at; those of storage that does not answer
+/// are left alone.
 impl Drop for Threads {
     fn drop(&mut self) {
         self.asked.0 = None;
         while self.asked.1.try_recv().is_ok() {}
-        for thread in self.running.drain(..) {
-            // One that broke opened nothing more; whoever waited is gone.
-            let _ = thread.join();
+        let by = Instant::now() + LEAVE_AFTER / 2;
+        let running = self.running.drain(..);
+        // One that broke opened nothing more; whoever waited is gone.
+        let n_left =
+            running.filter_map(|t| join_by(t, by).is_none().then_some(())).count();
+        if n_left > 0 {
+            note_left(&self.notes, "opener", n_left);
         }
     }
 }
@@ -239,10 +252,10 @@ mod tests {
     use crate::threads::process::thread_cpu_ns;
 
     /// Nothing here takes longer; what does, hangs.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     fn opener<T>(files: Arc<dyn Open>) -> Opener<T> {
-        Opener::new(files, ThreadTimes::new(0))
+        Opener::new(files, ThreadTimes::new(0), unbounded().0)
     }
 
     /// Files whose opening takes a while, and is over only when enough are being opened.
@@ -380,6 +393,52 @@ mod tests {
         assert!(!opener.is_slow);
     }
 
+    /// Files of a server that is gone: their opening ends when the test does.
+    #[derive(Debug, Default)]
+    struct Gone {
+        inside: Mutex<usize>,
+        changed: Condvar,
+        answers: Mutex<bool>,
+    }
+
+    impl Open for Gone {
+        fn known(&self, _: FileIdx) -> Option<Arc<OpenFile>> {
+            None
+        }
+
+        fn open(&self, _: FileIdx) -> Opened {
+            *self.inside.lock().unwrap() += 1;
+            self.changed.notify_all();
+            let answers = self.answers.lock().unwrap();
+            drop(self.changed.wait_while(answers, |answers| !*answers));
+            Err("the server was gone".to_owned())
+        }
+    }
+
+    #[test]
+    fn storage_that_does_not_answer_is_left_alone() {
+        let files = Arc::new(Gone::default());
+        let (notes, noted) = unbounded();
+        let mut opener = Opener::new(files.clone(), ThreadTimes::new(0), notes);
+        opener.is_slow = true;
+        for n in 0..2 {
+            assert!(opener.open(FileIdx(n), n).is_none());
+        }
+        let inside = files.inside.lock().unwrap();
+        let begin = |inside: &mut usize| *inside < 2;
+        drop(files.changed.wait_timeout_while(inside, PATIENCE, begin).unwrap());
+        let (tell, told) = unbounded();
+        std::thread::spawn(move || {
+            drop(opener);
+            tell.send(()).unwrap();
+        });
+        told.recv_timeout(PATIENCE).expect("it waits for a server that is gone");
+        let note = noted.try_recv().unwrap();
+        assert!(note.starts_with("2 threads (be-opener) did not end: "), "{note}");
+        *files.answers.lock().unwrap() = true;
+        files.changed.notify_all();
+    }
+
     /// A file that takes the processor so long.
     const SPIN_NS: u64 = 2_000_000;
 
@@ -404,7 +463,7 @@ mod tests {
     #[test]
     fn what_opening_takes_is_of_the_front() {
         let times = ThreadTimes::new(0);
-        let mut opener = Opener::new(Arc::new(Busy), times.clone());
+        let mut opener = Opener::new(Arc::new(Busy), times.clone(), unbounded().0);
         opener.is_slow = true;
         for n in 0..10 {
             assert!(opener.open(FileIdx(n), n).is_none());

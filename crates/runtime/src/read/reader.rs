@@ -20,7 +20,7 @@ use crate::make::worker::{Arrival, Found, RecordBytes, Task};
 use crate::read::opener::{Open, Opened, Opener};
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
-use crate::threads::times::{Meter, ThreadTimes};
+use crate::threads::times::Meter;
 
 /// Most bytes of records that are read together because they lie side by side.
 const MOST_TOGETHER: u64 = 128 << 10;
@@ -38,6 +38,7 @@ pub(crate) struct ReadStage {
     /// Bytes read from storage, for whoever asks.
     pub(crate) read_bytes: Arc<AtomicU64>,
     pub(crate) meter: Meter,
+    pub(crate) notes: Sender<String>,
     pub(crate) stop: Stop,
 }
 
@@ -96,13 +97,8 @@ struct Way {
 }
 
 impl Way {
-    fn new(files: Arc<dyn Open>, times: ThreadTimes) -> Self {
-        Self {
-            queue: VecDeque::new(),
-            opener: Opener::new(files, times),
-            in_flight: HashMap::new(),
-            next_tag: 0,
-        }
+    fn new(opener: Opener<Together>) -> Self {
+        Self { queue: VecDeque::new(), opener, in_flight: HashMap::new(), next_tag: 0 }
     }
 
     fn is_empty(&self) -> bool {
@@ -145,7 +141,8 @@ impl ReadStage {
     /// The loop of the reader thread.
     pub(crate) fn run(mut self) {
         let files = Arc::clone(&self.source) as Arc<dyn Open>;
-        let mut way = Way::new(files, self.meter.times());
+        let opener = Opener::new(files, self.meter.times(), self.notes.clone());
+        let mut way = Way::new(opener);
         while !self.stop.is_set() {
             if way.is_empty() {
                 match self.jobs.recv_timeout(PATIENCE) {

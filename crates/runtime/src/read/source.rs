@@ -3,11 +3,10 @@
 //! Shared by every thread of the host; nothing in it changes after it was opened. Sample ids
 //! run over the repeated data set; a record is found by the id modulo the number of samples.
 
-use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,7 +23,8 @@ use bothends_slots::available_bytes;
 use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
 use crate::read::opener::{Open, Opened};
-use crate::read::supplied::{self, Records};
+use crate::read::supplied::{self, Records, Unmade};
+use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::ulimits::files_to_keep_open;
 
 /// The pause behind the first attempt; each later one is twice as long.
@@ -39,6 +39,8 @@ pub struct Source {
     /// The folder that the table's paths start from; what a device calls its media.
     pub(crate) root: PathBuf,
     pub(crate) table: Arc<Table>,
+    /// Its hash, once somebody has asked: hashing passes over every sample.
+    table_hash: OnceLock<u128>,
     /// Who gives the records, where they lie in no file.
     records: Option<Arc<dyn Records>>,
     /// One line for the user for each way in which the data are read that may surprise.
@@ -92,6 +94,7 @@ impl Source {
             names: Mutex::default(),
             notes: note.map(str::to_owned).into_iter().chain(kept_open.note).collect(),
             table,
+            table_hash: OnceLock::new(),
             pipeline,
             seed: config.seed,
             n_ids: n_samples.saturating_mul(u64::from(config.repeat)),
@@ -102,6 +105,11 @@ impl Source {
     #[must_use]
     pub fn n_samples(&self) -> u64 {
         self.table.n_samples()
+    }
+
+    /// What identifies the table. Reads all of it the first time, and nothing from then on.
+    pub(crate) fn table_hash(&self) -> u128 {
+        *self.table_hash.get_or_init(|| self.table.hash())
     }
 
     /// Sample ids of an epoch: the repeated data set.
@@ -198,7 +206,8 @@ impl Source {
     pub(crate) fn read(&self, sample: SampleId, piece: Piece) -> Result<Vec<u8>, Unmade> {
         match &self.records {
             Some(records) => {
-                records.read(sample.0 % self.n_samples()).map_err(Unmade::Bad)
+                let read = records.read(sample.0 % self.n_samples());
+                read.map_err(|unread| unread.unmade(self.file_name(sample)))
             }
             None => self.read_extent(piece.extent),
         }
@@ -208,21 +217,25 @@ impl Source {
     /// the run ends, and it must not for a moment's want of memory.
     ///
     /// # Errors
-    /// [`Unmade`]: what the machine says, after [`MACHINE_PATIENCE`].
+    /// [`Unmade`]: what the machine says, after [`MACHINE_PATIENCE`], or as soon as `stop` is set.
     pub(crate) fn read_patiently(
         &self,
         sample: SampleId,
         piece: Piece,
+        stop: &Stop,
     ) -> Result<Vec<u8>, Unmade> {
         let deadline = Instant::now() + MACHINE_PATIENCE;
         let mut pause = FIRST_PAUSE;
         loop {
             match self.read(sample, piece) {
-                Err(Unmade::Machine { .. }) if Instant::now() + pause < deadline => {
+                Err(Unmade::Machine { .. })
+                    if !stop.is_set() && Instant::now() + pause < deadline =>
+                {
                     // Should it be open files that are missing: these are ours.
                     self.files.close();
                     thread::sleep(pause);
-                    pause *= 2;
+                    // The pauses grow no longer than a loop may be in one wait.
+                    pause = PATIENCE.min(pause * 2);
                 }
                 done => return done,
             }
@@ -243,27 +256,6 @@ impl Source {
                 Err(Unmade::Bad("its file ends before it does".to_owned()))
             }
             Err(error) => Err(Unmade::Bad(format!("it cannot be read ({error})"))),
-        }
-    }
-}
-
-/// Why there is no sample.
-#[derive(Debug)]
-pub(crate) enum Unmade {
-    /// It cannot be read or decoded, whoever tries: the bad-sample policy says what to do.
-    Bad(String),
-    /// The machine failed: nothing is known of the sample, and no policy makes up for it.
-    Machine { path: PathBuf, source: io::Error },
-}
-
-/// One line, for a worker whose row is made again.
-impl fmt::Display for Unmade {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bad(why) => f.write_str(why),
-            Self::Machine { path, source } => {
-                write!(f, "`{}` cannot be read ({source})", path.display())
-            }
         }
     }
 }

@@ -6,13 +6,14 @@
 //! difference. Bytes that are asked for stay with the host.
 
 use std::fmt;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bothends_core::ids::SampleId;
 use bothends_core::sample::{Encoding, Extent, FileIdx};
 use bothends_dataset::{DatasetError, Kind, Storage as _, Table, TableBuilder};
-use bothends_io::Folder;
+use bothends_io::{Folder, is_of_machine};
 
 use crate::error::RuntimeError;
 
@@ -22,8 +23,68 @@ pub trait Records: Send + Sync + fmt::Debug {
     /// The whole record of the sample, an image file say, by its number in the data set.
     ///
     /// # Errors
-    /// One line: why there are no bytes. The sample is then a bad one (`on_bad`).
-    fn read(&self, sample: u64) -> Result<Vec<u8>, String>;
+    /// Why there are no bytes. The sample is then a bad one (`on_bad`), unless the error is one of
+    /// the machine's ([`Unread`]).
+    fn read(&self, sample: u64) -> Result<Vec<u8>, Unread>;
+}
+
+/// Why a caller gives no bytes. An [`io::Error`] with a number of the system's keeps it: memory or
+/// open files that are missing, say, tell nothing about the sample. It is asked for again for two
+/// seconds, and then the run ends, whatever `on_bad` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    why: String,
+    errno: Option<i32>,
+}
+
+impl Unread {
+    /// With one line for the user, and the system's number where it has one (errno(3)).
+    #[must_use]
+    pub fn new(why: impl Into<String>, errno: Option<i32>) -> Self {
+        Self { why: why.into(), errno }
+    }
+
+    /// Of the record that messages call `name`.
+    pub(crate) fn unmade(self, name: String) -> Unmade {
+        let source = self.errno.map(io::Error::from_raw_os_error);
+        match source.filter(is_of_machine) {
+            Some(source) => Unmade::Machine { path: name.into(), source },
+            None => Unmade::Bad(self.why),
+        }
+    }
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Self {
+        Self::new(error.to_string(), error.raw_os_error())
+    }
+}
+
+impl From<String> for Unread {
+    fn from(why: String) -> Self {
+        Self::new(why, None)
+    }
+}
+
+/// Why there is no sample.
+#[derive(Debug)]
+pub(crate) enum Unmade {
+    /// It cannot be read or decoded, whoever tries: the bad-sample policy says what to do.
+    Bad(String),
+    /// The machine failed: nothing is known of the sample, and no policy makes up for it.
+    Machine { path: PathBuf, source: io::Error },
+}
+
+/// One line, for a worker whose row is made again.
+impl fmt::Display for Unmade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bad(why) => f.write_str(why),
+            Self::Machine { path, source } => {
+                write!(f, "`{}` cannot be read ({source})", path.display())
+            }
+        }
+    }
 }
 
 /// Decodes what `ops` does not. Called by the feed, with one record at a time; a call may take

@@ -120,7 +120,7 @@ fn identity(runtime: &Runtime) -> Result<RunIdentity, RuntimeError> {
     Ok(RunIdentity {
         seed: config.seed,
         recipe_hash: config.recipe.hash(),
-        manifest_hash: runtime.source.table.hash(),
+        manifest_hash: runtime.source.table_hash(),
         n_samples: runtime.source.n_ids(),
         batch_size: config.batch_size,
         shuffle: config.shuffle,
@@ -228,7 +228,14 @@ pub(crate) fn check_done(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bothends_core::recipe::Recipe;
+
     use super::*;
+    use crate::config::run::{MemoryBudget, RunConfig};
+    use crate::read::supplied::{Records, Supplied, Unread};
+    use crate::threads::process::thread_cpu_ns;
 
     fn ranges(batches: &[u32]) -> Vec<(u32, u32)> {
         let mut consumed = Consumed::default();
@@ -243,6 +250,45 @@ mod tests {
         assert_eq!(ranges(&[0, 9, 1, 8, 2]), [(0, 3), (8, 10)]);
         assert_eq!(ranges(&[0, 9, 1, 8, 2, 7, 4, 5, 6, 3]), [(0, 10)]);
         assert_eq!(ranges(&[5, 3, 1]), [(1, 2), (3, 4), (5, 6)]);
+    }
+
+    /// A state is made at every epoch's end, and by workers of Python's for every batch: it must not
+    /// pass over the table, which may have a hundred million samples.
+    #[test]
+    fn a_state_does_not_pass_over_the_table() {
+        let records = Arc::new(NoRecords);
+        let labels: Vec<u32> = (0..400_000).map(|n| n % 1000).collect();
+        let config = RunConfig {
+            supplied: Some(Supplied::records("none", &labels, records).unwrap()),
+            memory: MemoryBudget::Slots(0),
+            batch_size: 1,
+            ..RunConfig::new("none".into(), Recipe::builtin("imagenet-eval").unwrap())
+        };
+        let runtime = Runtime::open(config).unwrap();
+        let cpu_ns = |work: &mut dyn FnMut()| {
+            let before = thread_cpu_ns().expect("Linux says");
+            work();
+            thread_cpu_ns().expect("Linux says") - before
+        };
+        let mut hash = 0;
+        let pass_ns = cpu_ns(&mut || hash = runtime.source.table.hash());
+        let state = || {
+            let place = Place::of(EpochIdx(1));
+            at(&runtime, place, &Digests::default()).unwrap()
+        };
+        assert_eq!(state().run.manifest_hash, hash);
+        let states_ns = cpu_ns(&mut || (0..20).for_each(|_| drop(state())));
+        assert!(states_ns < 10 * pass_ns, "20 states: {states_ns} ns, a pass: {pass_ns}");
+    }
+
+    /// Of 400,000 samples whose bytes nobody asks for.
+    #[derive(Debug)]
+    struct NoRecords;
+
+    impl Records for NoRecords {
+        fn read(&self, _: u64) -> Result<Vec<u8>, Unread> {
+            Err(Unread::new("nobody asks for it", None))
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! The digests of an epoch's stream, as its consumer gets it.
+//! The digests of an epoch's stream, as its consumer gets it. They are made before a batch is handed
+//! over (`handover/digest.rs`): nothing is left to be hashed here.
 
-use bothends_core::digest::{ContentDigest, StreamDigest, sample_digest};
+use bothends_core::digest::{ContentDigest, StreamDigest};
 
-use crate::handover::batch::Batch;
+use crate::handover::batch::Sums;
 
 /// The digests of an epoch, carried over a checkpoint.
 #[derive(Debug, Clone, Default)]
@@ -13,13 +14,9 @@ pub(crate) struct Digests {
 }
 
 impl Digests {
-    pub(crate) fn add(&mut self, batch: &Batch) {
-        for (i, row) in batch.rows().iter().enumerate() {
-            if let Some(sample) = row.sample {
-                let bytes = batch.sample(i);
-                self.stream.add(sample, row.label, bytes);
-                self.content.add(sample_digest(sample, row.label, bytes));
-            }
-        }
+    /// Counts a batch that the consumer has got.
+    pub(crate) fn add(&mut self, sums: &Sums) {
+        self.stream.clone_from(&sums.stream);
+        self.content.merge(sums.content);
     }
 }

@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use bothends_accel::Usage;
+use bothends_core::digest::StreamDigest;
 use bothends_core::ids::{EpochIdx, Prong};
 use bothends_core::resume::check_order;
 use bothends_figures::{
@@ -14,7 +15,6 @@ use bothends_figures::{
     Memory, RunResult, Stall, UsageSample,
 };
 
-use crate::collect::log::EventLog;
 use crate::config::drive::DriveConfig;
 use crate::error::{RuntimeError, one_line_with};
 use crate::handover::batch::Batch;
@@ -65,14 +65,27 @@ pub fn drive(
         bytes: Bytes::default(),
         epochs: Vec::new(),
         memory_byte_s: Some(0.0),
+        last_step: None,
     };
     let cpu_before = process::cpu_seconds();
     let epochs = run.plan_epochs(observer)?;
+    let mut usage = Some(UsageLog::begin()?);
     for (nth, options) in epochs.iter().enumerate() {
+        if how.stop.is_asked() {
+            break;
+        }
+        let follows = epochs.get(nth + 1);
         // Strategies that are compared shall have nothing of each other.
-        let next = epochs.get(nth + 1).filter(|_| how.compare.is_empty());
+        let next = follows.filter(|_| how.compare.is_empty());
         let next = next.and_then(|next| options.next().filter(|o| o.are(next)));
-        if how.stop.is_asked() || run.epoch(options, next, observer)? == Went::Stopped {
+        let (seen, report) = run.epoch(options, next, observer)?;
+        let looks = match &usage {
+            // Between epochs nobody waits for a look.
+            Some(log) if follows.is_some() && seen.went == Went::ToTheEnd => log.cut(),
+            _ => usage.take().map_or_else(Vec::new, UsageLog::end),
+        };
+        run.tell_end((options, &seen, &report), &looks, observer);
+        if seen.went == Went::Stopped {
             break;
         }
     }
@@ -119,10 +132,12 @@ struct Run<'a> {
     epochs: Vec<EpochResult>,
     /// Memory over time; `None` where the kernel does not say.
     memory_byte_s: Option<f64>,
+    /// When the consumer last asked for more: the end of the last step, of whichever epoch.
+    last_step: Option<Instant>,
 }
 
 /// How an epoch went.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Went {
     ToTheEnd,
     Stopped,
@@ -134,6 +149,11 @@ struct Seen {
     /// From then to the end of the last step; 0 while it runs.
     seconds: f64,
     first_batch_s: f64,
+    /// From the last step of the epoch before to the first batch.
+    gap_s: Option<f64>,
+    /// Processor seconds of the process when it began, and at its end.
+    cpu_s: [Option<f64>; 2],
+    went: Went,
     /// Made by the host, made by devices.
     samples: [u64; 2],
     front: u32,
@@ -184,8 +204,10 @@ impl Run<'_> {
     ) -> Result<Vec<EpochOptions>, RuntimeError> {
         let runtime = self.loader.runtime();
         let accelerator_ns = self.how.accelerator.busy_ns(runtime.config.batch_size);
+        let wants_digests = self.how.digest;
         let options = |epoch: u32| EpochOptions {
             accelerator_ns,
+            digest: wants_digests.then(StreamDigest::new),
             ..runtime.options(EpochIdx(epoch))
         };
         if !self.how.compare.is_empty() {
@@ -207,7 +229,8 @@ impl Run<'_> {
                 ),
             });
         }
-        let first = EpochOptions { start: position, done, ..options(epoch.0) };
+        let digest = wants_digests.then(|| digests.stream.clone());
+        let first = EpochOptions { start: position, done, digest, ..options(epoch.0) };
         checkpoint::check_done(&first.done, runtime.plan(&first)?.n_batches())?;
         if let Some(note) = note {
             observer.note(note);
@@ -218,15 +241,15 @@ impl Run<'_> {
         Ok(epochs)
     }
 
+    /// Runs an epoch: what its consumer saw, and what it was.
     fn epoch(
         &mut self,
         options: &EpochOptions,
         next: Option<EpochOptions>,
         observer: &mut dyn Observer,
-    ) -> Result<Went, RuntimeError> {
+    ) -> Result<(Seen, EpochReport), RuntimeError> {
         process::reset_peak_rss();
         let cpu_before = process::cpu_seconds();
-        let usage = UsageLog::begin()?;
         let deal = self.loader.begin_epoch(options.clone(), next)?;
         let began = Instant::now();
         let (steps, own) = (Duration::ZERO, Duration::ZERO);
@@ -234,6 +257,9 @@ impl Run<'_> {
             began,
             seconds: 0.0,
             first_batch_s: 0.0,
+            gap_s: None,
+            cpu_s: [cpu_before; 2],
+            went: Went::Stopped,
             samples: [0; 2],
             front: 0,
             back: 0,
@@ -244,28 +270,18 @@ impl Run<'_> {
         let went = self.consume_all(options, &deal, &mut seen, observer);
         seen.shares.own();
         seen.seconds = (seen.shares.since - seen.began).as_secs_f64();
-        let state = self.loader.place(&self.digests);
+        let path = self.how.checkpoint.as_ref();
+        let state = path.map(|path| (path, self.loader.place(&self.digests)));
         let mut report = self.loader.end_epoch().ok_or(RuntimeError::Closed)?;
         tell_moments(observer, &deal);
         tell_notes(self.loader.runtime(), observer);
         report.stall = seen.with_own_work(report.stall);
-        let went = went?;
-        if let Some(path) = &self.how.checkpoint {
+        seen.went = went?;
+        if let Some((path, state)) = state {
             checkpoint::save(path, &state?)?;
         }
-        let cpu_s = process::since(cpu_before, process::cpu_seconds());
-        self.note_memory();
-        let result = self.epoch_result(options, &seen, &report);
-        let cpu_ms_per_image = per_image_ms(cpu_s, seen.n_samples());
-        self.epochs.push(EpochResult { cpu_ms_per_image, ..result });
-        let usage = usage.end();
-        self.memory_byte_s =
-            self.memory_byte_s.zip(byte_seconds(&usage)).map(|(sum, more)| sum + more);
-        let counted = seen.counted(report.stall);
-        self.tell_end(observer, counted, &report.log, &usage);
-        // The next epoch has digests of its own.
-        self.digests = Digests::default();
-        Ok(went)
+        seen.cpu_s[1] = process::cpu_seconds();
+        Ok((seen, report))
     }
 
     /// Takes batches until there is none left, or the run shall end.
@@ -323,11 +339,12 @@ impl Run<'_> {
     ) -> Result<(), RuntimeError> {
         if seen.n_batches() == 0 {
             seen.first_batch_s = seen.began.elapsed().as_secs_f64();
+            seen.gap_s = self.last_step.map(|last| last.elapsed().as_secs_f64());
         }
         let n_valid = batch.n_valid();
         self.digests.n_samples += u64::from(n_valid);
-        if self.how.digest {
-            self.digests.add(&batch);
+        if let Some(sums) = &batch.sums {
+            self.digests.add(sums);
         }
         let cut_bytes = self.loader.runtime().sample_bytes() as u64 * u64::from(n_valid);
         match batch.prong {
@@ -345,13 +362,8 @@ impl Run<'_> {
         seen.shares.own();
         seen.usage.add(consumer.take(batch)?);
         seen.shares.step();
+        self.last_step = Some(seen.shares.since);
         Ok(())
-    }
-
-    fn note_memory(&mut self) {
-        self.memory.peak_rss_bytes =
-            self.memory.peak_rss_bytes.max(process::peak_rss_bytes());
-        self.memory.peak_pss_bytes = self.memory.peak_pss_bytes.max(process::pss_bytes());
     }
 }
 
@@ -372,22 +384,31 @@ impl Run<'_> {
         }
     }
 
-    /// Tells of the epoch that ended last.
+    /// Adds up an epoch that is over, and tells of it.
     fn tell_end(
         &mut self,
-        observer: &mut dyn Observer,
-        counted: Counted,
-        log: &EventLog,
+        (options, seen, report): (&EpochOptions, &Seen, &EpochReport),
         usage: &[UsageSample],
+        observer: &mut dyn Observer,
     ) {
-        let Some(result) = self.epochs.last() else { return };
+        let looks = usage.iter().map(|look| look.pss_bytes);
+        self.memory.peak_pss_bytes = looks.fold(self.memory.peak_pss_bytes, Option::max);
+        self.memory_byte_s =
+            self.memory_byte_s.zip(byte_seconds(usage)).map(|(sum, more)| sum + more);
+        let result = self.epoch_result(options, seen, report);
+        self.memory.peak_rss_bytes =
+            self.memory.peak_rss_bytes.max(result.peak_rss_bytes);
+        // The next epoch has digests of its own.
+        self.digests = Digests::default();
         self.bytes.storage_read = self.loader.runtime().storage_read_bytes();
         let energy = match observer.asks_for_energy() {
             true => devices_say(self.loader.runtime_mut()),
             false => Vec::new(),
         };
-        let bytes = self.bytes;
-        observer.end(Ended { result, counted, log, usage, energy: &energy, bytes });
+        let (counted, bytes, log) = (seen.counted(report.stall), self.bytes, &report.log);
+        let (result, energy) = (&result, &energy[..]);
+        observer.end(Ended { result, counted, log, usage, energy, bytes });
+        self.epochs.push(result.clone());
     }
 }
 
@@ -431,6 +452,7 @@ impl Run<'_> {
             seconds,
             images_per_s,
             first_batch_s: seen.first_batch_s,
+            gap_s: seen.gap_s,
             stream_digest: self.how.digest.then(|| self.digests.stream.to_string()),
             content_digest: self.how.digest.then(|| self.digests.content.to_string()),
             front: FrontResult {
@@ -448,7 +470,10 @@ impl Run<'_> {
             peak_waiting_back_batches: counts.peak_waiting,
             efficiency: self.efficiency(images_per_s),
             feed_cpu_s: report.cpu.both,
-            cpu_ms_per_image: None,
+            cpu_ms_per_image: per_image_ms(
+                process::since(seen.cpu_s[0], seen.cpu_s[1]),
+                seen.n_samples(),
+            ),
             peak_rss_bytes: process::peak_rss_bytes(),
             accelerator: self.accelerator_result(seen, report.stall),
         }

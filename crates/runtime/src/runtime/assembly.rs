@@ -14,11 +14,11 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use crate::collect::bell::bell;
 use crate::collect::collector::{Collector, Command, Work};
 use crate::collect::line::{Line, device_idx, place};
-use crate::config::run::ReadConfig;
+use crate::config::run::{ReadConfig, RunConfig};
 use crate::devices::reach::Awaiting;
 use crate::devices::thread::threaded;
 use crate::error::RuntimeError;
-use crate::make::front::{FRONT_DEPTH, Front, FrontJob};
+use crate::make::front::{Front, FrontJob, front_depth};
 use crate::make::worker::{Kept, Worker};
 use crate::read::reader::ReadStage;
 use crate::runtime::engine::{DeviceBody, Engine, Shared, Threads, spawn};
@@ -59,7 +59,7 @@ impl Runtime {
     fn start_engine(&mut self) -> Result<Engine, RuntimeError> {
         self.n_engines += 1;
         let (bell, ear) = bell();
-        let shared = Shared::new(bell, self.devices.len());
+        let shared = Shared::new(bell, self.devices.len(), self.notes.0.clone());
         let (commands, commanded) = unbounded();
         let mut engine = Engine {
             home: Home::here(),
@@ -70,12 +70,14 @@ impl Runtime {
             threads: Some(Threads::default()),
         };
         let threads = engine.threads.get_or_insert_default();
-        let (jobs_in, jobs) = bounded(FRONT_DEPTH as usize);
+        let RunConfig { workers, batch_size, .. } = self.config;
+        let depth = front_depth(workers, batch_size).min(self.room.front);
+        let (jobs_in, jobs) = bounded(depth as usize);
         self.spawn_front(jobs, &shared, (&engine.read_bytes, threads))?;
         let sample_bytes = self.finish.sample_bytes();
-        let front =
-            Front::new(jobs_in, shared.bell.clone(), sample_bytes, self.config.workers);
-        let mut lines = vec![Line::new(Prong::Front, Some(Box::new(front)), FRONT_DEPTH)];
+        let bell = shared.bell.clone();
+        let front = Front::new(jobs_in, bell, sample_bytes, workers, depth);
+        let mut lines = vec![Line::new(Prong::Front, Some(Box::new(front)), depth)];
         for device in 0..self.devices.len() {
             let ways = (&shared, &engine.commands);
             lines.push(self.spawn_device(device, ways, threads)?);
@@ -111,6 +113,7 @@ impl Runtime {
             tasks: tasks_in,
             read_bytes: Arc::clone(read_bytes),
             meter: shared.times.meter(Ends::Front),
+            notes: shared.notes.clone(),
             stop: shared.stop.clone(),
         };
         threads.front.push(spawn(&shared.stop, "reader", move || stage.run())?);

@@ -24,6 +24,7 @@ use crate::error::RuntimeError;
 use crate::make::chores::Chores;
 use crate::make::worker::Kept;
 use crate::threads::home::Home;
+use crate::threads::join::{LEAVE_AFTER, join_by, note_left};
 use crate::threads::make_way::make_way;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::ThreadTimes;
@@ -53,16 +54,19 @@ pub(crate) struct Shared {
     pub(crate) times: ThreadTimes,
     pub(crate) waits: Arc<WaitClock>,
     pub(crate) chores: Chores,
+    /// What the user should know.
+    pub(crate) notes: Sender<String>,
 }
 
 impl Shared {
-    pub(crate) fn new(bell: Bell, n_devices: usize) -> Self {
+    pub(crate) fn new(bell: Bell, n_devices: usize, notes: Sender<String>) -> Self {
         Self {
             bell,
             stop: Stop::default(),
             times: ThreadTimes::new(n_devices),
             waits: Arc::default(),
             chores: Chores::default(),
+            notes,
         }
     }
 }
@@ -140,30 +144,40 @@ impl Engine {
         }
         self.shared.stop.set();
         self.shared.bell.ring();
-        // A panicked thread has been reported through `Stop`; what it held is gone.
-        let _ = threads.collector.map(JoinHandle::join);
-        for thread in threads.front {
-            let _ = thread.join();
-        }
-        for worker in threads.workers {
-            let _ = worker.join();
-        }
+        let by = Instant::now() + LEAVE_AFTER;
+        self.join("collector", threads.collector, by);
+        self.join("reader", threads.front, by);
+        self.join("worker", threads.workers, by);
         let devices = threads.devices.into_iter();
         devices.map(|thread| thread.and_then(returned)).collect()
+    }
+}
+
+impl Engine {
+    /// Joins threads that go by one name, and says so where some did not end.
+    fn join<T>(
+        &self,
+        name: &str,
+        threads: impl IntoIterator<Item = Lent<T>>,
+        by: Instant,
+    ) {
+        // A panicked thread has been reported through `Stop`; what it held is gone.
+        let left = threads.into_iter().filter_map(|thread| match join_by(thread, by) {
+            Some(_) => None,
+            None => Some(()),
+        });
+        let n_left = left.count();
+        if n_left > 0 {
+            note_left(&self.shared.notes, name, n_left);
+        }
     }
 }
 
 /// What a device's thread has to give, after [`RETURN_TIMEOUT`] at most; then it is in the middle
 /// of an answer that does not come, and ends by itself at the transport's own deadline.
 fn returned(thread: DeviceThread) -> Option<Box<dyn Transport>> {
-    let deadline = Instant::now() + RETURN_TIMEOUT;
-    while !thread.is_finished() {
-        if Instant::now() > deadline {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    thread.join().ok().flatten().and_then(Result::ok)
+    let joined = join_by(thread, Instant::now() + RETURN_TIMEOUT)?;
+    joined.ok().flatten().and_then(Result::ok)
 }
 
 impl Drop for Engine {

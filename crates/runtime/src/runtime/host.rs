@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bothends_core::digest::StreamDigest;
 use bothends_core::ids::EpochIdx;
 use bothends_core::one_line;
 use bothends_core::order::Order;
@@ -28,7 +29,7 @@ use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
 use crate::read::source::Source;
 use crate::runtime::engine::Engine;
-use crate::runtime::memory::{Room, Sizes};
+use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room, Sizes};
 use crate::runtime::rates::RememberedRates;
 use crate::threads::ulimits::check_addresses;
 
@@ -72,6 +73,8 @@ pub struct EpochOptions {
     pub consumers: u32,
     /// The order of this rank's epoch, where the caller supplies it.
     pub order: Option<Arc<Order>>,
+    /// What the digest of the stream goes on from; `None` where batches need no digests.
+    pub digest: Option<StreamDigest>,
 }
 
 impl EpochOptions {
@@ -79,9 +82,19 @@ impl EpochOptions {
     /// strategy is to begin when its epoch does, as it was published.
     #[must_use]
     pub fn next(&self) -> Option<Self> {
-        let is_known = self.order.is_none() && !self.strategy.is_published();
+        self.next_in(None)
+    }
+
+    /// As [`Self::next`], in this order where the caller supplies them.
+    #[must_use]
+    pub fn next_in(&self, order: Option<Arc<Order>>) -> Option<Self> {
+        let is_known = self.order.is_some() == order.is_some();
+        let is_known = is_known && !self.strategy.is_published();
         let epoch = EpochIdx(self.epoch.0.checked_add(1)?);
-        let next = Self { epoch, start: 0, done: Vec::new(), ..self.clone() };
+        // Each epoch has a digest of its own.
+        let digest = self.digest.as_ref().map(|_| StreamDigest::new());
+        let (start, done) = (0, Vec::new());
+        let next = Self { epoch, start, done, digest, order, ..self.clone() };
         is_known.then_some(next)
     }
 
@@ -96,12 +109,15 @@ impl EpochOptions {
             accelerator_ns,
             consumers,
             order,
+            digest,
         } = other;
+        let save =
+            |digest: &Option<StreamDigest>| digest.as_ref().map(StreamDigest::save);
         (self.epoch, self.strategy, self.repeat) == (*epoch, *strategy, *repeat)
             && (self.start, &self.done) == (*start, done)
             && (self.accelerator_ns, self.consumers) == (*accelerator_ns, *consumers)
-            && self.order.is_none()
-            && order.is_none()
+            && save(&self.digest) == save(digest)
+            && self.order == *order
     }
 }
 
@@ -128,7 +144,7 @@ pub struct Runtime {
     /// Bytes that engines before this one have read from storage.
     pub(crate) read_before: u64,
     pub(crate) devices: Vec<Device>,
-    notes: (Sender<String>, Receiver<String>),
+    pub(crate) notes: (Sender<String>, Receiver<String>),
     pub(crate) rings: Rings,
     pub(crate) sizes: Sizes,
     /// This process's part of the machine's memory, in bytes, as it was when it was opened.
@@ -288,9 +304,8 @@ impl Runtime {
             }
         };
         self.stop_engine();
-        self.make_room()?;
         let nth = self.devices.iter().filter(|device| device.name == name).count();
-        self.devices.push(Device {
+        let device = Device {
             name: name.to_owned(),
             presence,
             reach,
@@ -298,7 +313,9 @@ impl Runtime {
             begun: None,
             prior_ns: self.rates.device_ns(name, nth),
             process: None,
-        });
+        };
+        self.make_room(&device)?;
+        self.devices.push(device);
         Ok(())
     }
 
@@ -347,11 +364,16 @@ impl Runtime {
     }
 
     /// Makes sure of slots for one device more; those of the configuration have theirs.
-    fn make_room(&mut self) -> Result<(), RuntimeError> {
-        let n_devices = self.config.devices.len().max(self.devices.len() + 1);
-        let n_devices = u32::try_from(n_devices).unwrap_or(u32::MAX);
+    fn make_room(&mut self, device: &Device) -> Result<(), RuntimeError> {
+        let n = self.config.devices.len().max(self.devices.len() + 1);
+        let all = self.devices.iter().chain([device]);
+        let needed = all.filter_map(|device| self.slots_needed(device)).max();
+        let devices = Devices {
+            n: u32::try_from(n).unwrap_or(u32::MAX),
+            needed: needed.unwrap_or(DEVICE_DEPTH),
+        };
         let (memory, available) = (self.config.memory, self.available);
-        let room = Room::divide(memory, available, self.sizes, n_devices)?;
+        let room = Room::divide(memory, available, self.sizes, devices)?;
         if room != self.room {
             self.rings = rings(self.sizes, room)?;
             self.room = room;
@@ -379,10 +401,9 @@ fn rings(sizes: Sizes, room: Room) -> Result<Rings, RuntimeError> {
         n_slots: room.front_slots,
         slot_bytes: sizes.front_slot(),
     })?;
-    let back = match room.back_slots {
-        0 => front.clone(),
-        n_slots => Ring::new(RingConfig { n_slots, slot_bytes: sizes.cut_slot() })?,
-    };
+    let n_back = Some(room.back_slots).filter(|n| *n > 0);
+    let back = |n_slots| Ring::new(RingConfig { n_slots, slot_bytes: sizes.cut_slot() });
+    let back = n_back.map(back).transpose()?;
     Ok(Rings { front, back })
 }
 
@@ -396,6 +417,7 @@ fn options(config: &RunConfig, epoch: EpochIdx) -> EpochOptions {
         accelerator_ns: None,
         consumers: 1,
         order: None,
+        digest: None,
     }
 }
 

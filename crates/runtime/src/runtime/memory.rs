@@ -8,6 +8,7 @@ use bothends_ops::Finish;
 use crate::config::run::{MemoryBudget, RunConfig};
 use crate::error::RuntimeError;
 use crate::handover::convert::MOST_RUNS;
+use crate::make::front::front_depth;
 
 /// Jobs a device holds at once: one being made, one waiting, so that it never idles while a
 /// result travels.
@@ -25,6 +26,13 @@ const CONVERTED: u32 = 2;
 
 /// The fewest slots that the front works well with, and the most that it has a use for.
 const FRONT: (u32, u32) = (3, 16);
+
+/// Samples of each worker that wait, where nobody says how much memory there is and no device takes
+/// part: some 100 ms of its work, at 1.5 ms for a photograph. A worker that is not scheduled, a record that comes from a disk
+/// instead of the page cache, a step that is shorter than the others are over by then. More showed
+/// no gain, and is touched whenever the accelerator is slower than the loader: in f32 16 batches of
+/// 256 are 2.5 GB for each rank and loader.
+const WAITING_BY_DEFAULT: u32 = 64;
 
 /// The fewest that it makes progress with: one that is decoded, one that is read.
 const FRONT_AT_LEAST: u32 = 2;
@@ -57,6 +65,23 @@ pub(crate) struct Sizes {
     is_identity: bool,
     /// What mixing keeps beside the batch it mixes.
     kept: usize,
+    /// The most slots that the front takes where nobody says how much memory there is, and it is alone.
+    front_by_default: u32,
+}
+
+/// The devices that memory is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Devices {
+    pub(crate) n: u32,
+    /// Slots that the one with the longest horizon has a use for, as far as rates are known.
+    pub(crate) needed: u32,
+}
+
+/// Devices of which nothing is known.
+impl From<u32> for Devices {
+    fn from(n: u32) -> Self {
+        Self { n, needed: DEVICE_DEPTH }
+    }
 }
 
 impl Sizes {
@@ -74,6 +99,7 @@ impl Sizes {
             } else {
                 0
             },
+            front_by_default: front_by_default(config.workers, config.batch_size),
         }
     }
 
@@ -163,8 +189,9 @@ impl Room {
         budget: MemoryBudget,
         available: Option<u64>,
         sizes: Sizes,
-        n_devices: u32,
+        devices: impl Into<Devices>,
     ) -> Result<Self, RuntimeError> {
+        let Devices { n: n_devices, needed } = devices.into();
         let for_devices = DEVICE_DEPTH.saturating_mul(n_devices);
         let fewest = sizes.fewest_slots(for_devices);
         let least = sizes.slots(FRONT.0, for_devices);
@@ -173,7 +200,10 @@ impl Room {
                 ByDefault { most, .. } if sizes.total(least) > most => {
                     return Ok(Self::fewest(fewest, n_devices));
                 }
-                ByDefault { wanted, .. } => wanted,
+                // At least what the horizons take, as far as that is known.
+                ByDefault { wanted, most } => {
+                    wanted.max(sizes.limit_for(needed, n_devices).min(most))
+                }
             },
             MemoryBudget::Slots(bytes) => bytes,
             MemoryBudget::Total(bytes) if sizes.total(fewest) > bytes => {
@@ -192,7 +222,14 @@ impl Room {
         // Of what is left beside the least a third is the front's, and the devices' the rest.
         let spare = bytes.saturating_sub(sizes.total(least));
         let for_front = if n_devices > 0 { spare / 3 } else { spare };
-        let front = FRONT.1.min(FRONT.0 + affords(for_front, sizes.front_slot()));
+        let most = match budget {
+            // Beside devices what the host has made may wait for a batch of theirs, too.
+            MemoryBudget::Auto if n_devices == 0 => sizes.front_by_default,
+            MemoryBudget::Auto | MemoryBudget::Slots(_) | MemoryBudget::Total(_) => {
+                FRONT.1
+            }
+        };
+        let front = most.min(FRONT.0 + affords(for_front, sizes.front_slot()));
         let spare = spare - (front - FRONT.0) as usize * sizes.front_slot();
         let each = spare.checked_div(n_devices as usize).unwrap_or(0);
         let per_device =
@@ -208,6 +245,14 @@ impl Room {
         let per_device = if n_devices > 0 { DEVICE_DEPTH } else { 0 };
         Self { front: FRONT_AT_LEAST, per_device, front_slots, back_slots }
     }
+}
+
+/// Batches under way, and those that wait.
+fn front_by_default(n_workers: u32, batch_size: u32) -> u32 {
+    let waiting =
+        WAITING_BY_DEFAULT.saturating_mul(n_workers).div_ceil(batch_size.max(1));
+    let all = front_depth(n_workers, batch_size).saturating_add(waiting);
+    all.clamp(FRONT.0, FRONT.1)
 }
 
 /// What batches may take where the user leaves it to us, in bytes.
@@ -245,6 +290,7 @@ mod tests {
         output: 4 * 522_240,
         is_identity: false,
         kept: 0,
+        front_by_default: FRONT.1,
     };
 
     #[test]
@@ -291,6 +337,42 @@ mod tests {
         assert_eq!(by_default(None), unknown);
     }
 
+    #[test]
+    fn by_default_the_front_takes_what_hides_a_pause_and_no_more() {
+        let sizes = |batch_size, n_workers| {
+            let photograph = 224 * 224 * 3;
+            let front_by_default = front_by_default(n_workers, batch_size);
+            let cut = photograph;
+            Sizes { batch_size, cut, output: 4 * cut, front_by_default, ..DINO }
+        };
+        let front = |batch_size, n_workers| {
+            let sizes = sizes(batch_size, n_workers);
+            let room = Room::divide(MemoryBudget::Auto, Some(1 << 40), sizes, 0).unwrap();
+            room.front
+        };
+        assert_eq!([2, 8, 16, 64].map(|n_workers| front(256, n_workers)), [3, 4, 6, 16]);
+        assert_eq!([2, 16].map(|n_workers| front(16, n_workers)), [10, 16]);
+        // Who says how much there is may have more.
+        let given = MemoryBudget::Total(8 << 30);
+        assert_eq!(Room::divide(given, None, sizes(256, 8), 0).unwrap().front, FRONT.1);
+    }
+
+    #[test]
+    fn a_horizon_that_is_known_gets_more_than_the_eighth_within_the_quarter() {
+        let cut = 224 * 224 * 3;
+        let sizes = Sizes { cut, output: cut, is_identity: true, ..DINO };
+        let limit = sizes.limit_for(40, 1) as u64;
+        let room = |available, needed| {
+            let devices = Devices { n: 1, needed };
+            Room::divide(MemoryBudget::Auto, Some(available), sizes, devices).unwrap()
+        };
+        assert!(room(5 * limit, 2).per_device < 40);
+        assert!(room(5 * limit, 40).per_device >= 40);
+        let tight = room(3 * limit, 40);
+        let bytes = sizes.total((tight.front_slots, tight.back_slots)) as u64;
+        assert!(tight.per_device < 40 && bytes <= 3 * limit / 4, "{tight:?}");
+    }
+
     /// Every kind of machine, shared by ranks, and batches small and large.
     fn each_machine(mut check: impl FnMut(u64, u32, Sizes, u32)) {
         let photograph = 224 * 224 * 3;
@@ -304,6 +386,7 @@ mod tests {
                 output,
                 is_identity,
                 kept: 0,
+                front_by_default: FRONT.1,
             })
         });
         for sizes in sizes {
@@ -371,6 +454,7 @@ mod tests {
                 output,
                 is_identity,
                 kept: 77,
+                front_by_default: FRONT.1,
             };
             for (needs, n_devices) in
                 (2..=MOST_PER_DEVICE).flat_map(|needs| [1, 2, 7].map(|n| (needs, n)))
@@ -395,6 +479,7 @@ mod tests {
             output,
             is_identity,
             kept,
+            front_by_default: FRONT.1,
         });
         for (sizes, n_devices) in
             sizes.into_iter().flat_map(|s| (0..30).map(move |n| (s, n)))

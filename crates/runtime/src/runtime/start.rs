@@ -68,15 +68,17 @@ impl Runtime {
                 finish: Arc::clone(&self.finish),
                 redecoder: self.config.redecoder.clone(),
                 account: Arc::clone(&account),
+                stop: stop.clone(),
             },
             plan: Arc::clone(&plan),
             mixing: self.mixing(),
             converted: (!self.finish.is_identity()).then(|| self.rings.front.clone()),
             on_bad: self.config.on_bad,
             audit_percent: self.config.audit_percent,
+            digest: options.digest.clone(),
             devices: self.devices.iter().map(|d| d.name.clone()).collect(),
             links: FeedLinks { made, ready: ready_in, bell: shared.bell.clone() },
-            waits: Arc::clone(&shared.waits),
+            waits: shared.waits.feed(number),
             chores: shared.chores.clone(),
             meter: shared.times.meter(Ends::Both),
             stop: stop.clone(),
@@ -91,7 +93,8 @@ impl Runtime {
             log: EventLog::watched(moments_in),
             is_wanted: false,
         };
-        let ways = Ways { commands, bell: shared.bell.clone(), number };
+        let bell = shared.bell.clone();
+        let ways = Ways { commands, bell, number, notes: shared.notes };
         ways.tell(Command::Begin(Box::new(brief)));
         Ok(Epoch {
             ready: Some(ready),

@@ -27,8 +27,11 @@
 //!
 //! **The engine's end.** 9. Closing the loader, or a panic in one of the engine's threads, ends
 //! them all: every thread is joined and every slot is back; nothing waits longer than
-//! [`PATIENCE`], but for a device's thread that is in the middle of an answer, or is being reached
-//! and says nothing: that is left alone and ends by the transport's deadline. 10. After a panic
+//! [`PATIENCE`], but for threads in a call that does not return. A device's thread in the middle of
+//! an answer, or that reaches a device which says nothing, is left alone and ends by the
+//! transport's deadline. One in a call of the file system or of the caller's (a server that is
+//! gone) is waited for five seconds (`threads/join.rs`); then a note says so, and it ends with that
+//! call: what it has of a slot comes back then. 10. After a panic
 //! the next epoch begins with an engine of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};

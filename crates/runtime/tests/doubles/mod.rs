@@ -67,6 +67,50 @@ impl Transport for Tiring {
     }
 }
 
+/// A device that does all that it is asked, but never says what it has counted.
+#[derive(Debug)]
+pub(crate) struct Mute {
+    pub(crate) device: Loopback,
+    pub(crate) asked: Arc<Asked>,
+}
+
+impl Producer for Mute {
+    fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        self.asked.n_jobs.fetch_add(1, Ordering::Relaxed);
+        self.device.submit(job, slot)
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
+        self.device.poll(timeout)
+    }
+
+    fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
+        self.device.revoke(job)
+    }
+
+    fn abandon(&mut self) -> Result<(), Lost> {
+        self.device.abandon()
+    }
+}
+
+impl Transport for Mute {
+    fn hello(&mut self) -> Result<Capabilities, CsdError> {
+        self.device.hello()
+    }
+
+    fn open(&mut self, session: &Session) -> Result<(), CsdError> {
+        self.device.open(session)
+    }
+
+    fn stats(&mut self) -> Result<DeviceStats, CsdError> {
+        self.asked.n_stats.fetch_add(1, Ordering::Relaxed);
+        while !self.asked.lets_go.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Err(CsdError::Timeout { doing: "stats", waited: Duration::ZERO })
+    }
+}
+
 /// A device that answers nothing, and counts what it is asked.
 #[derive(Debug)]
 pub(crate) struct Double {
@@ -79,6 +123,7 @@ pub(crate) struct Double {
 pub(crate) struct Asked {
     pub(crate) n_jobs: AtomicU32,
     pub(crate) n_abandoned: AtomicU32,
+    pub(crate) n_stats: AtomicU32,
     pub(crate) lets_go: AtomicBool,
 }
 
