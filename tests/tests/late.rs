@@ -146,7 +146,7 @@ fn a_device_that_never_comes_costs_nothing() -> Result<()> {
     std::thread::spawn(move || {
         let mut watch = Watch { at: Vec::new(), act: |_| (), notes: Vec::new() };
         let result = Setup { devices, ..setup }.watched(&mut watch);
-        done.send((result, watch.notes))
+        drop(done.send((result, watch.notes)));
     });
     // Who waited for the device would wait for ever.
     let (result, notes) = end.recv_timeout(Duration::from_secs(60)).context("an end")?;

@@ -345,7 +345,12 @@ fn a_result_that_does_not_fit_leaves_the_old_one_whole() -> Result<()> {
         let script = format!("trap '' XFSZ; ulimit -f {limit} && exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
         command.args(["-c", &script]).arg(programs::program("bothends")?);
-        command.args(["run", "--data"]).arg(generated()?).args(["--limit", "8"]);
+        command.args(["run", "--data"]).arg(generated()?).args([
+            "--limit",
+            "8",
+            "--batch-size",
+            "4",
+        ]);
         command.args(["--recipe", "imagenet-eval", "--side-index", "off", "--json"]);
         let output = programs::run(command.arg(&place), DEADLINE)?;
         Ok((output.status.code(), String::from_utf8(output.stderr)?))
