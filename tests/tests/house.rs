@@ -26,6 +26,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("energy", &["core"]),
     ("figures", &["energy"]),
     ("slots", &["core"]),
+    ("gpu", &["core", "slots"]),
+    ("gpu-decode", &["core", "dataset", "ops", "io", "side-index", "slots", "gpu"]),
     ("csd", &["core", "io", "slots"]),
     ("accel", &[]),
     ("agent", &["core", "dataset", "ops", "side-index", "slots", "csd"]),
@@ -39,6 +41,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "side-index",
             "slots",
             "csd",
+            "gpu",
+            "gpu-decode",
             "accel",
             "energy",
             "figures",
@@ -70,11 +74,13 @@ const HOMES: &[(&str, &[&str])] = &[
     ("cap", &["runtime", "tests"]),   // in tests
     ("cbindgen", &["capi"]),          // in tests
     ("crossbeam", &["runtime"]),
+    ("cudarc", &["gpu"]),
     ("hmac", &["csd"]),
     ("indicatif", &["cli"]),
     ("io-uring", &["io"]),
     ("jiff", &["cli"]),
     ("libc", &["energy"]),
+    ("libloading", &["gpu"]),
     ("loom", &["core", "slots"]), // only in builds with `--cfg loom`: what threads share
     ("memchr", &["ops"]),
     ("nix", &["io", "csd", "energy", "runtime", "slots", "firmware-sim"]),
@@ -124,6 +130,7 @@ const AT_HOME_EVERYWHERE: &[&str] = &["serde", "thiserror", "proptest", "tempfil
 
 /// The modules that open `unsafe`, each with what it cannot do without.
 const UNSAFE_MODULES: &[(&str, &str)] = &[
+    ("crates/gpu/src/driver.rs", "declares what a GPU's driver cannot check"),
     ("crates/ops/src/geometry/flip/x86.rs", "calls what only some processors have"),
     (
         "crates/ops/src/jpeg/store/blocks/neon.rs",

@@ -90,7 +90,8 @@ fn epochs_are_told_apart_and_the_first_is_what_it_is_alone() -> Result<()> {
     let two = simulate(&[&args[..], &["--epochs", "2"]].concat())?;
     ensure!(two.status.success(), "{}", two.status);
     let text = text(&two);
-    let heads: Vec<&str> = text.lines().filter(|line| line.starts_with("epoch ")).collect();
+    let heads: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("epoch ")).collect();
     assert_eq!(heads.len(), 2, "{text}");
     assert!(heads[0].starts_with("epoch 1 of 2 · 98 batches · 4 devices · "), "{text}");
     assert!(heads[1].starts_with("epoch 2 of 2 · 98 batches · 4 devices · "), "{text}");
