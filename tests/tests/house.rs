@@ -130,7 +130,20 @@ const AT_HOME_EVERYWHERE: &[&str] = &["serde", "thiserror", "proptest", "tempfil
 
 /// The modules that open `unsafe`, each with what it cannot do without.
 const UNSAFE_MODULES: &[(&str, &str)] = &[
+    ("crates/gpu/src/conformance.rs", "calls a driver as its contract says"),
     ("crates/gpu/src/driver.rs", "declares what a GPU's driver cannot check"),
+    ("crates/gpu/src/driver/cuda.rs", "hands addresses and handles to a foreign library"),
+    ("crates/gpu/src/driver/cuda/calls.rs", "calls functions of a foreign library"),
+    ("crates/gpu/src/driver/fake.rs", "reads a kernel's arguments where they are"),
+    ("crates/gpu/src/driver/fake/state.rs", "copies host memory after the call that named it"),
+    ("crates/gpu/src/kinds.rs", "tells a driver of memory that it will copy from"),
+    ("crates/gpu/src/owners.rs", "vouches to the driver for handles that it owns"),
+    ("crates/gpu/src/owners/graveyard.rs", "frees device memory that it was given"),
+    ("crates/gpu/src/path/cufile.rs", "opens a foreign library, calls two functions of it"),
+    ("crates/gpu/src/staging.rs", "names streams to the driver that others keep alive"),
+    ("crates/gpu/src/staging/feed.rs", "names memory to the driver that it keeps alive"),
+    ("crates/gpu/tests/cuda.rs", "calls functions of a stub of a driver"),
+    ("crates/gpu/tests/drivers.rs", "enqueues copies as another library would"),
     ("crates/ops/src/geometry/flip/x86.rs", "calls what only some processors have"),
     (
         "crates/ops/src/jpeg/store/blocks/neon.rs",

@@ -8,6 +8,9 @@
     reason = "a driver cannot check that memory outlives the work that is enqueued on it"
 )]
 
+pub mod cuda;
+pub mod fake;
+
 use std::ffi::{CStr, c_void};
 use std::fmt::Debug;
 use std::ptr::NonNull;

@@ -15,7 +15,13 @@
 //! This crate does not choose what is delivered, does not know JPEG or any storage format
 //! (`gpu-decode` does), and starts no thread. Read `driver.rs` first.
 
+pub mod conformance;
+mod deadline;
 pub mod driver;
 mod error;
+pub mod kinds;
+pub mod owners;
+pub mod path;
+pub mod staging;
 
 pub use error::GpuError;
