@@ -37,6 +37,7 @@ pub fn all(driver: &dyn Driver) {
     a_stream_runs_in_order(driver);
     streams_wait_for_each_other(driver);
     events_move(driver);
+    a_wait_is_for_the_point_at_its_time(driver);
     a_destroyed_event_is_still_waited_for(driver);
     registered_memory_can_be_registered_again(driver);
     calls_may_come_from_any_thread(driver);
@@ -221,6 +222,27 @@ pub fn events_move(driver: &dyn Driver) {
     scene.record(first);
     scene.finish(second);
     assert!(scene.received(7));
+}
+
+/// A stream that was told to wait for an event waits for the point that it was at, however soon the
+/// device reaches the next: events are taken from a pool and recorded again while streams still
+/// wait.
+pub fn a_wait_is_for_the_point_at_its_time(driver: &dyn Driver) {
+    let mut scene = Scene::new(driver);
+    let idle = driver.create_stream().expect("a stream");
+    for byte in 10..40 {
+        let [first, second] = scene.streams;
+        scene.send(byte, first);
+        scene.record(first);
+        scene.wait_on(second);
+        scene.record(idle);
+        scene.receive(0, second);
+        scene.finish(second);
+        assert!(scene.received(byte), "the wait was for the later point");
+        scene.finish(first);
+    }
+    // SAFETY: made above, destroyed once.
+    unsafe { driver.destroy_stream(idle) };
 }
 
 /// A stream that waits for an event still does once that is destroyed.

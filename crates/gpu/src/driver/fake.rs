@@ -94,6 +94,12 @@ impl Fake {
         self.state().n_pending()
     }
 
+    /// Copies to the device that have not run.
+    #[must_use]
+    pub fn n_pending_uploads(&self) -> usize {
+        self.state().n_pending_uploads()
+    }
+
     /// What was done to the driver that a real one does not check, in order.
     #[must_use]
     pub fn wrongs(&self) -> Vec<String> {

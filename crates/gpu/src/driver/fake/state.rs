@@ -7,7 +7,7 @@
     reason = "copies from and to host memory after the call that named it has returned"
 )]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::CStr;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -134,11 +134,12 @@ impl Work {
     }
 }
 
-/// How often an event was recorded, and up to which of those the device has come.
+/// How often an event was recorded, and which of those points the device has yet to reach. They
+/// may lie in different streams, so that a later one may be reached first.
 #[derive(Debug, Default, Hash)]
 struct Event {
     recorded: u64,
-    reached: u64,
+    ahead: BTreeSet<u64>,
     is_destroyed: bool,
 }
 
@@ -191,6 +192,11 @@ impl State {
 
     pub(super) fn n_pending(&self) -> usize {
         self.streams.values().map(VecDeque::len).sum()
+    }
+
+    pub(super) fn n_pending_uploads(&self) -> usize {
+        let work = self.streams.values().flatten();
+        work.filter(|work| matches!(work, Work::Upload { .. })).count()
     }
 
     pub(super) fn n_alive(&self) -> [usize; 4] {
@@ -335,6 +341,7 @@ impl State {
         let Some(known) = self.live_event(event) else { return };
         known.recorded += 1;
         let nth = known.recorded;
+        known.ahead.insert(nth);
         self.enqueue(stream, Work::Record { event, nth });
     }
 
@@ -346,9 +353,10 @@ impl State {
 
     pub(super) fn is_reached(&mut self, event: EventId) -> bool {
         let is_hung = self.is_hung;
-        self.live_event(event).is_none_or(|event| {
-            event.recorded == 0 || event.reached == event.recorded && !is_hung
-        })
+        let last_is_reached =
+            |event: &mut Event| !event.ahead.contains(&event.recorded) && !is_hung;
+        self.live_event(event)
+            .is_none_or(|event| event.recorded == 0 || last_is_reached(event))
     }
 
     fn live_event(&mut self, event: EventId) -> Option<&mut Event> {
@@ -365,7 +373,7 @@ impl State {
         }
         let may_run = |work: &Work| match work {
             Work::Wait { event, nth } => {
-                self.events.get(&event.0).is_none_or(|event| event.reached >= *nth)
+                self.events.get(&event.0).is_none_or(|event| !event.ahead.contains(nth))
             }
             Work::Upload { .. }
             | Work::Download { .. }
@@ -403,7 +411,7 @@ impl State {
             Work::Launch { kernel, arguments } => self.launch(kernel, &arguments),
             Work::Record { event, nth } => {
                 let event = self.events.get_mut(&event.0);
-                event.map(|event| event.reached = event.reached.max(nth))
+                event.map(|event| event.ahead.remove(&nth)).map(drop)
             }
             Work::Wait { .. } => Some(()),
         };
@@ -465,7 +473,11 @@ impl State {
         };
         let plain = |kind, numbers| (kind, numbers, Vec::new());
         match work {
-            Work::Upload { to, from } => plain(0, [to.0, host(from), from.len as u64]),
+            Work::Upload { to, from } => {
+                // SAFETY: who enqueued this promised that the memory stays until it has run.
+                let bytes = unsafe { std::slice::from_raw_parts(from.base, from.len) };
+                (0, [to.0, host(from), 0], vec![bytes.to_vec()])
+            }
             Work::Download { to, from } => plain(1, [from.0, host(to), to.len as u64]),
             Work::Copy { to, from, bytes } => plain(2, [to.0, from.0, *bytes as u64]),
             Work::Launch { kernel, arguments } => {
