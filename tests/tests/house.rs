@@ -83,7 +83,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("libloading", &["gpu"]),
     ("loom", &["core", "slots"]), // only in builds with `--cfg loom`: what threads share
     ("memchr", &["ops"]),
-    ("nix", &["io", "csd", "energy", "runtime", "slots", "firmware-sim"]),
+    ("nix", &["io", "csd", "energy", "runtime", "slots", "gpu", "firmware-sim"]),
     ("nvml-wrapper", &["energy"]),
     ("png", &["ops", "report"]),
     ("pyo3", &["python"]),
@@ -135,15 +135,26 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/gpu/src/driver/cuda.rs", "hands addresses and handles to a foreign library"),
     ("crates/gpu/src/driver/cuda/calls.rs", "calls functions of a foreign library"),
     ("crates/gpu/src/driver/fake.rs", "reads a kernel's arguments where they are"),
-    ("crates/gpu/src/driver/fake/state.rs", "copies host memory after the call that named it"),
+    (
+        "crates/gpu/src/driver/fake/state.rs",
+        "copies host memory after the call that named it",
+    ),
     ("crates/gpu/src/kinds.rs", "tells a driver of memory that it will copy from"),
     ("crates/gpu/src/owners.rs", "vouches to the driver for handles that it owns"),
     ("crates/gpu/src/owners/graveyard.rs", "frees device memory that it was given"),
-    ("crates/gpu/src/path/cufile.rs", "opens a foreign library, calls two functions of it"),
+    (
+        "crates/gpu/src/path/cufile.rs",
+        "opens a foreign library, calls two functions of it",
+    ),
     ("crates/gpu/src/staging.rs", "names streams to the driver that others keep alive"),
     ("crates/gpu/src/staging/feed.rs", "names memory to the driver that it keeps alive"),
     ("crates/gpu/tests/cuda.rs", "calls functions of a stub of a driver"),
     ("crates/gpu/tests/drivers.rs", "enqueues copies as another library would"),
+    (
+        "crates/gpu/tests/staging/naive.rs",
+        "calls a driver wrongly, which is what it is for",
+    ),
+    ("crates/gpu/tests/staging/world.rs", "launches kernels of the fake driver"),
     ("crates/ops/src/geometry/flip/x86.rs", "calls what only some processors have"),
     (
         "crates/ops/src/jpeg/store/blocks/neon.rs",

@@ -13,13 +13,15 @@ use bothends_slots::{Backing, Heap, Kind, Registration, SLOT_ALIGN, SlotError};
 
 use crate::GpuError;
 use crate::driver::Driver;
+use crate::near;
 use crate::owners::{DeviceBuffer, Gpu, Uses};
 
 /// Host memory that the GPU copies from by itself: the allocator's, with huge pages advised as
 /// `slots::Heap` does, page-locked for every device of the process while a slot has it.
 ///
-/// The slot owns the registration, and ends it before its memory. Registering memory that was touched
-/// before costs less than half (docs/measured.md), so every page is.
+/// The slot owns the registration, and ends it before its memory. Every page is touched before, since
+/// registering memory that was costs less than half; by a processor near the GPU, where
+/// the machine has several nodes.
 #[derive(Debug, Clone)]
 pub struct PageLocked {
     gpu: Gpu,
@@ -43,10 +45,8 @@ impl Kind for PageLocked {
 
     fn allocate(&self, bytes: usize) -> Option<Result<Backing, SlotError>> {
         let made = Heap.allocate(bytes)?;
-        if let Ok(backing) = &made {
-            touch(backing);
-        }
-        Some(made)
+        let node = self.gpu.driver().card().numa_node;
+        Some(made.inspect(|backing| near::on_node(node, || touch(backing))))
     }
 
     fn register(

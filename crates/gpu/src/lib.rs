@@ -20,6 +20,7 @@ mod deadline;
 pub mod driver;
 mod error;
 pub mod kinds;
+mod near;
 pub mod owners;
 pub mod path;
 pub mod staging;

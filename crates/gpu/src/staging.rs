@@ -19,7 +19,17 @@
 //!
 //! A batch that is uploaded and one that kernels fill (a GPU that is a prong) are the same values:
 //! who fills takes a slot of [`DeviceSlots`], enqueues what it likes between `begin` and
-//! `finish` on a stream of its own, and the consumer sees no difference.
+//! `finish` on a stream of its own, and the consumer sees no difference. A kernel that finishes
+//! an uploaded batch into another slot (u8 to f32, say) is both, a reader and a filler:
+//!
+//! ```text
+//! let mut staged = feed.submit(host, len)?;          // the copy stream fills a slot
+//! let filling = tensors.take(..)?.begin(&compute)?;  // the compute stream may write another
+//! staged.read_on(&compute)?;                         // ... and waits for the copy
+//! finish.launch(staged.address(), filling.address(), compute.id())?;
+//! drop(staged);                                      // reusable once the kernel has run
+//! let batch = filling.finish(out_len)?;              // lend this one
+//! ```
 //!
 //! This does not know what a batch is, whose turn it is, or what to do when the device fails.
 //! Proved on the fake driver (`tests/staging.rs`) over every interleaving of small cases.
@@ -238,7 +248,8 @@ impl Filling {
         let (at, uses, shared) = (*at, uses.clone(), Arc::clone(shared));
         let slot = self.held.slot.take();
         let held = Held { slot, at, uses, shared };
-        Ok(DeviceBatch { held, len, ready, lent_to: Vec::new() })
+        let (lent_to, read_on) = (Vec::new(), Vec::new());
+        Ok(DeviceBatch { held, len, ready, lent_to, read_on })
     }
 }
 
@@ -261,6 +272,8 @@ pub struct DeviceBatch {
     len: usize,
     ready: Arc<Event>,
     lent_to: Vec<ConsumerStream>,
+    /// Streams of our own that read it, kept alive.
+    read_on: Vec<Stream>,
 }
 
 impl DeviceBatch {
@@ -310,6 +323,17 @@ impl DeviceBatch {
         Ok(())
     }
 
+    /// Lets work on a stream of our own read it, as [`Self::lend`]: a kernel that makes another
+    /// slot's batch of this one. Does not count as lent. Does not block.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`]; nothing may read it.
+    pub fn read_on(&mut self, stream: &Stream) -> Result<(), GpuError> {
+        stream.wait_for(&self.ready)?;
+        self.read_on.push(stream.clone());
+        Ok(())
+    }
+
     /// Ends all use of it: the slot may be written once the device has passed what is enqueued on
     /// `after` now, and on the streams that it was lent to. Does not block.
     pub fn release(mut self, after: ConsumerStream) {
@@ -328,9 +352,12 @@ impl DeviceBatch {
 
 impl Drop for DeviceBatch {
     fn drop(&mut self) {
-        for stream in &self.lent_to {
-            // SAFETY: a `ConsumerStream` is alive until the batch is dropped.
-            match unsafe { self.held.shared.gpu.record(stream.id()) } {
+        let lent_to = self.lent_to.iter().map(|stream| stream.id());
+        let read_on = self.read_on.iter().map(Stream::id);
+        for stream in lent_to.chain(read_on) {
+            // SAFETY: a `ConsumerStream` is alive until the batch is dropped, and our own
+            // streams are in it.
+            match unsafe { self.held.shared.gpu.record(stream) } {
                 Ok(event) => self.held.uses.add(Arc::new(event)),
                 Err(_) => self.held.retire(),
             }

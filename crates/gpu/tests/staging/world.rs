@@ -1,6 +1,9 @@
 //! A host that makes, lends and releases batches, and a device that works through its queues: one
 //! step at a time, each chosen from outside.
-#![allow(unsafe_code, reason = "launches kernels of the fake driver on slots that it has")]
+#![allow(
+    unsafe_code,
+    reason = "launches kernels of the fake driver on slots that it has"
+)]
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
@@ -35,12 +38,15 @@ pub(crate) enum Maker {
     Feed,
     /// The feed and kernels on a stream of their own, in turns, in the same slots.
     FeedAndKernels,
+    /// The feed into slots of its own, out of which a kernel makes the batches that are lent.
+    Finished,
     /// A ring that is wrong.
     Naive(Fault),
 }
 
 enum Feed {
     Right { feed: DeviceFeed, kernels: Option<Stream> },
+    Finished { feed: DeviceFeed, slots: DeviceSlots, kernels: Stream },
     Naive(NaiveFeed),
 }
 
@@ -85,6 +91,15 @@ pub(crate) fn gpu() -> (Arc<Fake>, Gpu) {
             let [at, stamp] = [0, 1].map(|nth| number(&arguments[nth]));
             let bytes = memory.get_mut(Address(at), LEN).unwrap();
             bytes.copy_from_slice(&stamped(stamp));
+        }),
+    );
+    fake.add_kernel(
+        c"finish",
+        &[8, 8],
+        Box::new(|memory, arguments| {
+            let [from, to] = [0, 1].map(|nth| number(&arguments[nth]));
+            let bytes = memory.get(Address(from), LEN).unwrap().to_vec();
+            memory.get_mut(Address(to), LEN).unwrap().copy_from_slice(&bytes);
         }),
     );
     let gpu = Gpu::new(fake.clone()).unwrap();
@@ -140,6 +155,11 @@ impl World {
             Maker::FeedAndKernels => {
                 Feed::Right { feed: feed(), kernels: Some(gpu.stream().unwrap()) }
             }
+            Maker::Finished => Feed::Finished {
+                feed: feed(),
+                slots: slots(),
+                kernels: gpu.stream().unwrap(),
+            },
             Maker::Naive(fault) => {
                 Feed::Naive(NaiveFeed::new(&gpu, fault, case.device_slots, LEN))
             }
@@ -218,6 +238,19 @@ impl World {
                 feed.poll().unwrap();
                 let host = host_slot(&self.ring, stamp);
                 host.map(|host| Batch::Right(feed.submit(host, LEN).unwrap()))
+            }
+            Feed::Finished { feed, slots, kernels } => {
+                feed.poll().unwrap();
+                let host = host_slot(&self.ring, stamp);
+                host.map(|host| {
+                    let mut staged = feed.submit(host, LEN).unwrap();
+                    let filling = slots.take(Duration::ZERO).unwrap();
+                    let filling = filling.begin(kernels).unwrap();
+                    staged.read_on(kernels).unwrap();
+                    let ends = [staged.address().0, filling.address().0];
+                    launch(&*self.fake, c"finish", kernels.id(), ends);
+                    Batch::Right(filling.finish(LEN).unwrap())
+                })
             }
             Feed::Naive(feed) => {
                 feed.poll();
