@@ -5,7 +5,7 @@
 //! device slot free ─────────── begin ─► filling ─ finish ─► ready ─ lend ─► lent ─ release ─► free
 //! ```
 //!
-//! Each state is a value that is moved: a `HostSlot` becomes an [`Upload`] until its copy has passed; a
+//! Each state is a value that is moved: a `HostSlot` becomes an `Upload` until its copy has passed; a
 //! [`FreeSlot`] becomes a [`Filling`], a [`DeviceBatch`], and a free slot of the ring again. What
 //! orders the work is events on the device alone:
 //!

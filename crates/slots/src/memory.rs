@@ -11,6 +11,7 @@
 )]
 
 use std::fmt::Debug;
+use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
 use crate::SlotError;
@@ -55,7 +56,7 @@ pub struct Backing {
     /// Where the host finds them, if it can.
     base: Option<NonNull<u8>>,
     /// Where a device finds them, if it can and the host cannot.
-    device_address: Option<u64>,
+    device_address: Option<NonZeroU64>,
     len: usize,
     #[expect(dead_code, reason = "it acts when it is dropped")]
     owner: Owner,
@@ -89,17 +90,17 @@ impl Backing {
         Self { base: None, device_address: None, len, owner }
     }
 
-    /// The same, at an address of the device's that whoever has the slot may ask for.
+    /// The same, at an address of the device's that whoever has the slot may ask for; 0 for none.
     #[must_use]
     pub fn at_device_address(self, address: u64) -> Self {
-        Self { device_address: Some(address), ..self }
+        Self { device_address: NonZeroU64::new(address), ..self }
     }
 
     /// Where the device finds the bytes; `None` of memory that the host addresses, and of a
     /// device that does not say.
     #[must_use]
     pub fn device_address(&self) -> Option<u64> {
-        self.device_address
+        self.device_address.map(NonZeroU64::get)
     }
 
     /// Where the host finds the bytes; `None` of memory that it cannot address.
@@ -153,6 +154,6 @@ impl Memory {
     }
 
     pub(crate) fn device_address(&self) -> Option<u64> {
-        self.backing.device_address
+        self.backing.device_address()
     }
 }

@@ -38,8 +38,9 @@ struct Upload {
 /// A batch that was not taken.
 #[derive(Debug)]
 pub struct Refused {
-    /// The host slot as it was; `None` where the driver failed so that it may still be copied from:
-    /// it is then leaked.
+    /// The host slot as it was; `None` where the driver failed after it had taken the copy. Such
+    /// a slot goes back to its ring once the copy is known to have passed, or is leaked where that
+    /// cannot be known.
     pub host: Option<HostSlot>,
     /// Why.
     pub why: Refusal,
@@ -117,15 +118,19 @@ impl DeviceFeed {
     ///
     /// # Errors
     /// [`Refused`], with the slot wherever that is safe.
-    pub fn submit(&mut self, host: HostSlot, len: usize) -> Result<DeviceBatch, Refused> {
-        let refuse = |host, why| Err(Refused { host: Some(host), why });
+    pub fn submit(
+        &mut self,
+        host: HostSlot,
+        len: usize,
+    ) -> Result<DeviceBatch, Box<Refused>> {
+        let refuse = |host, why| Err(Box::new(Refused { host: Some(host), why }));
         if let Err(error) = self.poll() {
             return refuse(host, error.into());
         }
-        let host = match page_locked(host) {
-            Ok(host) => host,
-            Err((host, why)) => return refuse(host, why),
-        };
+        let kind = host.kind();
+        if kind != PageLocked::NAME {
+            return refuse(host, Refusal::NotPageLocked { kind });
+        }
         let slot_bytes = self.slots.ring().slot_bytes();
         if len > slot_bytes.min(host.len()) {
             return refuse(host, Refusal::TooLong { bytes: len, slot_bytes });
@@ -143,12 +148,13 @@ impl DeviceFeed {
             Err(error) => {
                 // The driver may have taken the copy, and nothing will say when it is over.
                 Box::leak(Box::new(host));
-                return Err(Refused { host: None, why: error.into() });
+                return Err(Box::new(Refused { host: None, why: error.into() }));
             }
         };
         // From here on the slot is safe whatever fails.
         self.uploads.push_back(Upload { host, copied });
-        filling.finish(len).map_err(|error| Refused { host: None, why: error.into() })
+        let refused = |error: GpuError| Refused { host: None, why: error.into() };
+        filling.finish(len).map_err(|error| Box::new(refused(error)))
     }
 
     /// Enqueues the copy, and an event behind it.
@@ -204,11 +210,3 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
-
-fn page_locked(host: HostSlot) -> Result<HostSlot, (HostSlot, Refusal)> {
-    let kind = host.kind();
-    if kind == PageLocked::NAME {
-        return Ok(host);
-    }
-    Err((host, Refusal::NotPageLocked { kind }))
-}

@@ -324,7 +324,7 @@ impl State {
         if let Some(host) = work.host_range() {
             let end = host.base.addr() + host.len;
             let before = self.registered.range(..=host.base.addr()).next_back();
-            if !before.is_some_and(|(base, (len, _))| end <= base + len) {
+            if before.is_none_or(|(base, (len, _))| end > base + len) {
                 self.wrong("a copy from or to pageable memory");
             }
         }
