@@ -57,8 +57,8 @@ impl ConsumerStream {
     /// otherwise.
     pub const DEFAULT: Self = Self(StreamId(0));
 
-    /// A stream of another library's, by its handle (`CUstream`; DLPack's and PyTorch's
-    /// `cuda_stream`). `None` for 2, CUDA's *per-thread* default stream: it names another stream
+    /// A stream of another library's, by its handle (`CUstream`; DLPack's `stream`, PyTorch's
+    /// `cuda_stream`). 0 and 1 are the legacy default stream. `None` for 2, CUDA's *per-thread* default stream: it names another stream
     /// in every thread, and a batch may be released by any.
     ///
     /// # Safety

@@ -172,7 +172,8 @@ impl DeviceFeed {
     }
 
     /// Gives host slots whose copies have passed back to their ring, and frees what else the
-    /// device is done with. Never blocks; asks the driver about one copy more than have passed.
+    /// device is done with; to be called when a host slot is wanted, since nothing else brings
+    /// one back. Never blocks; asks the driver about one copy more than have passed.
     /// Returns how many are still being copied.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod naive;
+mod threads;
 mod world;
 
 use std::collections::HashSet;

@@ -6,6 +6,7 @@
 )]
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -286,6 +287,20 @@ impl World {
         self.lent.push((stamp, batch));
     }
 
+    /// What reads batches, for a thread of its own.
+    pub(crate) fn reader(&self) -> Reader {
+        let (fake, seen) = (Arc::clone(&self.fake), Arc::clone(&self.seen));
+        Reader { fake, seen, stream: self.consumers[0] }
+    }
+
+    /// What feeds, for a thread of its own.
+    pub(crate) fn into_parts(self) -> Feeder {
+        match self.feed {
+            Feed::Right { feed, .. } => Feeder { feed, ring: self.ring },
+            Feed::Finished { .. } | Feed::Naive(_) => panic!("a plain feed only"),
+        }
+    }
+
     /// Whether a wrong byte was read.
     pub(crate) fn is_wrong(&self) -> bool {
         assert_eq!(self.fake.wrongs(), Vec::<String>::new());
@@ -319,6 +334,45 @@ impl World {
         let n_alive = fake.n_alive();
         assert!(is_naive || n_alive == [0, 0, consumers.len(), 0], "{n_alive:?}");
         assert_eq!(fake.counts().waits, 0, "the host waited for the device");
+    }
+}
+
+/// Reads batches by the kernel, on a stream.
+pub(crate) struct Reader {
+    fake: Arc<Fake>,
+    seen: Seen,
+    stream: StreamId,
+}
+
+impl Reader {
+    pub(crate) fn read(&self, stamp: u64, batch: &mut DeviceBatch) {
+        batch.lend(consumer(self.stream)).unwrap();
+        launch(&*self.fake, c"read", self.stream, [batch.address().0, stamp]);
+    }
+
+    pub(crate) fn seen(&self) -> Vec<(u64, bool)> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+/// Stamps host slots and submits them.
+pub(crate) struct Feeder {
+    feed: DeviceFeed,
+    ring: Ring,
+}
+
+impl Feeder {
+    /// Submits a batch, and passes it on; what is missing, where a slot is.
+    pub(crate) fn submit(
+        &mut self,
+        stamp: u64,
+        to: &SyncSender<(u64, DeviceBatch)>,
+    ) -> Result<(), String> {
+        self.feed.poll().unwrap();
+        let host = host_slot(&self.ring, stamp).ok_or("no host slot")?;
+        let submitted = self.feed.submit(host, LEN);
+        let batch = submitted.map_err(|refused| refused.to_string())?;
+        to.send((stamp, batch)).map_err(|_| "nobody consumes".to_owned())
     }
 }
 
