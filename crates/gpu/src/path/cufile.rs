@@ -10,7 +10,7 @@
 //! led to.
 #![allow(unsafe_code, reason = "opens a foreign library and calls two functions of it")]
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_char, c_int};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -189,7 +189,12 @@ struct Properties {
 /// PCI peer-to-peer DMA (11).
 const PEER_TO_PEER: u32 = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 11;
 
+/// Texts that can be set before the library is opened (CUDA 12.9 and later).
+const LOGGING_LEVEL: c_int = 0;
+const LOG_DIR: c_int = 2;
+
 type Open = unsafe extern "C" fn() -> Answer;
+type SetText = unsafe extern "C" fn(c_int, *const c_char) -> Answer;
 type GetProperties = unsafe extern "C" fn(*mut Properties) -> Answer;
 
 fn open_first(libraries: &[PathBuf]) -> Result<CuFile, String> {
@@ -208,6 +213,7 @@ fn open_first(libraries: &[PathBuf]) -> Result<CuFile, String> {
     // SAFETY: the type is that of cufile.h.
     let get = unsafe { library.get::<GetProperties>("cuFileDriverGetProperties") };
     let get = get.map_err(|_| missing("cuFileDriverGetProperties"))?;
+    log_elsewhere(library);
     // SAFETY: may be called from any thread, once.
     let answer = unsafe { open() };
     if answer.code != 0 {
@@ -228,6 +234,19 @@ fn open_first(libraries: &[PathBuf]) -> Result<CuFile, String> {
     let is_direct = properties.status & PEER_TO_PEER != 0;
     let standing = if is_direct { Standing::PeerToPeer } else { Standing::Compatible };
     Ok(CuFile { standing })
+}
+
+/// Keeps the library from writing `cufile.log` into whatever folder the program runs in. Older
+/// ones cannot be told; nor is it known whether those that can always listen.
+fn log_elsewhere(library: &libloading::Library) {
+    // SAFETY: the type is that of cufile.h.
+    let set = unsafe { library.get::<SetText>("cuFileSetParameterString") };
+    let folder = CString::new(std::env::temp_dir().into_os_string().into_encoded_bytes());
+    let (Ok(set), Ok(folder)) = (set, folder) else { return };
+    for (parameter, text) in [(LOGGING_LEVEL, c"ERROR"), (LOG_DIR, folder.as_c_str())] {
+        // SAFETY: the library copies the text, which ends with a zero.
+        let _ = unsafe { set(parameter, text.as_ptr()) };
+    }
 }
 
 #[cfg(test)]
@@ -268,7 +287,11 @@ mod tests {
 
     const ANSWERS: &str = "
         struct answer { int code, cuda; };
-        struct answer cuFileDriverOpen(void) { return (struct answer){ OPEN, 0 }; }
+        static int told;
+        struct answer cuFileSetParameterString(int parameter, const char *text) {
+            told += parameter == 2 && *text == '/'; return (struct answer){ 0, 0 }; }
+        struct answer cuFileDriverOpen(void) {
+            return (struct answer){ told == 1 ? OPEN : 5001, 0 }; }
         struct answer cuFileDriverGetProperties(void *to) {
             ((unsigned *)to)[6] = STATUS; return (struct answer){ 0, 0 }; }";
 
