@@ -9,6 +9,7 @@
 )]
 
 pub mod cuda;
+pub(crate) mod deadline;
 pub mod fake;
 
 use std::ffi::{CStr, c_void};

@@ -6,6 +6,8 @@
 //! a slot's alignment of 4 KiB (some Arm servers), neighbours share a page, which is locked once.
 #![allow(unsafe_code, reason = "tells a driver of memory that it will copy from")]
 
+mod near;
+
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,7 +16,6 @@ use bothends_slots::{Backing, Heap, Kind, Registration, SLOT_ALIGN, SlotError};
 
 use crate::GpuError;
 use crate::driver::Driver;
-use crate::near;
 use crate::owners::{DeviceBuffer, Gpu, Uses};
 
 /// Host memory that the GPU copies from by itself: the allocator's, with huge pages advised as

@@ -42,11 +42,9 @@
 //! beyond its guard.
 
 pub mod conformance;
-mod deadline;
 pub mod driver;
 mod error;
 pub mod kinds;
-mod near;
 pub mod owners;
 pub mod path;
 pub mod staging;

@@ -32,7 +32,7 @@ use self::calls::{Api, Called, Failure};
 pub use self::place::Places;
 use super::{Address, Card, Driver, EventId, KernelId, Launch, StreamId};
 use crate::GpuError;
-use crate::deadline::within;
+use crate::driver::deadline::within;
 
 /// The oldest driver that loads our kernels: PTX 8.4 came with CUDA 12.4 (driver 550).
 const OLDEST_DRIVER: u32 = 12_040;

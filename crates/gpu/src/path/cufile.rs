@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::deadline::within;
+use crate::driver::deadline::within;
 
 /// Whether to use GPUDirect Storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
