@@ -37,8 +37,9 @@ use crate::driver::deadline::within;
 /// The oldest driver that loads our kernels: PTX 8.4 came with CUDA 12.4 (driver 550).
 const OLDEST_DRIVER: u32 = 12_040;
 
-/// Longest that opening a device may take: a machine of eight without the persistence daemon
-/// needs some 20 s, compiling the kernels for a new card 1.4 s (docs/measured.md).
+/// Longest that opening a device may take. An H100 took 0.2 to 0.34 s, and 1.0 to 1.4 s more where the
+/// kernels were compiled for the first time; a machine of many devices whose driver is not kept
+/// initialised takes many times that.
 const OPEN_LIMIT: Duration = Duration::from_secs(60);
 
 /// One device through NVIDIA's driver.
