@@ -131,6 +131,8 @@ const AT_HOME_EVERYWHERE: &[&str] = &["serde", "thiserror", "proptest", "tempfil
 /// The modules that open `unsafe`, each with what it cannot do without.
 const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/gpu/src/driver.rs", "declares what a GPU's driver cannot check"),
+    ("crates/gpu/src/twin.rs", "copies to and from memory that is known by address"),
+    ("crates/gpu/src/twin/library.rs", "calls a library that is loaded at run time"),
     ("crates/ops/src/geometry/flip/x86.rs", "calls what only some processors have"),
     (
         "crates/ops/src/jpeg/store/blocks/neon.rs",

@@ -1,0 +1,4 @@
+// All kernels, as one translation unit. Each topic is a file, included here.
+#include "device.cuh"
+
+#include "selftest.cuh"
