@@ -120,6 +120,7 @@ const GUESTS_IN_TESTS: &[(&str, &str, &str)] = &[
     ("bothends", "samples", "makes images for the examples"),
     ("bothends", "serde_json", "writes the examples' options"),
     ("capi", "samples", "makes images for C programs"),
+    ("gpu", "ops", "compares what kernels make with what the host makes"),
     ("ops", "samples", "makes images to take apart"),
     ("ops", "serde_json", "reads the golden files' list"),
     ("runtime", "agent", "joins `loopback` to a real server"),
@@ -131,6 +132,8 @@ const AT_HOME_EVERYWHERE: &[&str] = &["serde", "thiserror", "proptest", "tempfil
 /// The modules that open `unsafe`, each with what it cannot do without.
 const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/gpu/src/driver.rs", "declares what a GPU's driver cannot check"),
+    ("crates/gpu/src/finish.rs", "launches a kernel on memory known by address"),
+    ("crates/gpu/tests/finish.rs", "launches kernels on memory that the test owns"),
     ("crates/gpu/src/twin.rs", "copies to and from memory that is known by address"),
     ("crates/gpu/src/twin/library.rs", "calls a library that is loaded at run time"),
     ("crates/ops/src/geometry/flip/x86.rs", "calls what only some processors have"),

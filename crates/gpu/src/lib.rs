@@ -18,6 +18,8 @@
 pub mod driver;
 mod error;
 
+pub mod finish;
+pub mod kernels;
 pub mod twin;
 
 pub use error::GpuError;

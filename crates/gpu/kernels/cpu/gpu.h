@@ -18,6 +18,8 @@
   static void name(__VA_ARGS__)
 #define KERNEL_CAPPED(registers, name, ...) KERNEL(1024, name, __VA_ARGS__)
 #define DEVICE static inline
+#define DEVICE_CALL static inline
+#define DEVICE_MEMBER inline
 #define CONSTANT static const
 #define SHARED(type, name, count)                              \
   static thread_local cpu::SharedArray<type, count> name##_of; \
