@@ -132,6 +132,8 @@ const AT_HOME_EVERYWHERE: &[&str] = &["serde", "thiserror", "proptest", "tempfil
 /// The modules that open `unsafe`, each with what it cannot do without.
 const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/gpu/src/driver.rs", "declares what a GPU's driver cannot check"),
+    ("crates/gpu/src/adjust.rs", "launches a kernel on memory known by address"),
+    ("crates/gpu/tests/adjust.rs", "launches kernels on memory that the test owns"),
     ("crates/gpu/src/finish.rs", "launches a kernel on memory known by address"),
     ("crates/gpu/tests/finish.rs", "launches kernels on memory that the test owns"),
     ("crates/gpu/src/twin.rs", "copies to and from memory that is known by address"),
