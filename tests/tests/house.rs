@@ -70,9 +70,9 @@ const IMPORTS_ALL: &str = "tests";
 const HOMES: &[(&str, &[&str])] = &[
     ("anyhow", &["cli", "agent", "firmware-sim", "tests"]),
     ("clap", &["cli", "agent", "firmware-sim"]),
-    ("allocation-counter", &["ops"]), // in tests
-    ("cap", &["runtime", "tests"]),   // in tests
-    ("cbindgen", &["capi"]),          // in tests
+    ("allocation-counter", &["gpu", "ops"]), // in tests
+    ("cap", &["runtime", "tests"]),          // in tests
+    ("cbindgen", &["capi"]),                 // in tests
     ("crossbeam", &["runtime"]),
     ("cudarc", &["gpu"]),
     ("hmac", &["csd"]),

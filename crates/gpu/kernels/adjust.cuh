@@ -4,7 +4,7 @@
 // One launch a batch: a block takes an image through all its steps, so that images with
 // different policies go side by side. A step that cannot work in place writes to the other
 // of an image's two places. The meanings are those of the crate `ops` (`adjust/`,
-// `geometry/warp/curve.rs`), bit for bit; steps are numbered in `src/adjust/steps.rs`.
+// `geometry/warp/`), bit for bit; steps are numbered in `src/adjust/steps.rs`.
 #pragma once
 
 #include "elements.cuh"
@@ -13,6 +13,7 @@ enum AdjustOp {
   ADJUST_BRIGHTNESS = 0, ADJUST_CONTRAST, ADJUST_SATURATION, ADJUST_HUE, ADJUST_GRAYSCALE, ADJUST_SHARPNESS,
   ADJUST_BLUR, ADJUST_AUTOCONTRAST, ADJUST_EQUALIZE, ADJUST_INVERT, ADJUST_POSTERIZE, ADJUST_SOLARIZE,
   ADJUST_SOLARIZE_ADD, ADJUST_MIRROR_COLUMNS, ADJUST_MIRROR_ROWS, ADJUST_ERASE, ADJUST_BILINEAR, ADJUST_BICUBIC,
+  ADJUST_SCALED, ADJUST_FIXED, ADJUST_NEAREST,
 };
 
 // A step. `a` and `b` are numbers or bits of an f32, as the op wants them.
@@ -396,6 +397,54 @@ DEVICE void warp(const Worked& w, const AdjustStep& step) {
   __syncthreads();
 }
 
+// A place outside of an image, where sides are below 2^15.
+constexpr u32 ADJUST_OUTSIDE = 0xffff;
+
+// Places along an axis: `first`, then `step` added for each, as Pillow adds them up.
+DEVICE void add_up(double first, double step, u32 n_to, u32 n_from, u16* places) {
+  double at = first;
+  for (u32 i = 0; i < n_to; i++) {
+    const bool inside = at >= 0.0 && at < __uint2double_rn(n_from);
+    places[i] = (u16)(inside ? __double2uint_rz(at) : ADJUST_OUTSIDE);
+    at = __dadd_rn(at, step);
+  }
+}
+
+// Each pixel is the nearest one elsewhere in the image, found in Pillow's three ways.
+DEVICE void nearest(const Worked& w, const AdjustStep& step, u16* kept) {
+  const double* const m = step.map;
+  if (step.op == ADJUST_SCALED) {
+    if (threadIdx.x == 0) add_up(m[0], m[1], w.width, w.width, kept);
+    if (threadIdx.x == blockDim.x / 2) add_up(m[2], m[3], w.height, w.height, kept + w.width);
+    __syncthreads();
+  }
+  for (u32 i = threadIdx.x; i < w.n_pixels(); i += blockDim.x) {
+    const u32 row = i / w.width, column = i - row * w.width;
+    u32 x, y;
+    if (step.op == ADJUST_SCALED) {
+      x = kept[column], y = kept[w.width + row];
+    } else if (step.op == ADJUST_FIXED) {
+      // Sums wrap. What is below 0 is far behind the end.
+      x = (u32)((i32)(step.a * column + step.b * row + step.area[0]) >> 16);
+      y = (u32)((i32)(step.area[1] * column + step.area[2] * row + step.area[3]) >> 16);
+    } else {
+      const double at = __dadd_rn(__uint2double_rn(column), 0.5), down = __dadd_rn(__uint2double_rn(row), 0.5);
+      const double far = __dadd_rn(__dadd_rn(__dmul_rn(m[6], at), __dmul_rn(m[7], down)), 1.0);
+      const double from_x = __ddiv_rn(__dadd_rn(__dadd_rn(__dmul_rn(m[0], at), __dmul_rn(m[1], down)), m[2]), far);
+      const double from_y = __ddiv_rn(__dadd_rn(__dadd_rn(__dmul_rn(m[3], at), __dmul_rn(m[4], down)), m[5]), far);
+      const bool inside = from_x >= 0.0 && from_x < __uint2double_rn(w.width) && from_y >= 0.0 &&
+                          from_y < __uint2double_rn(w.height);
+      x = inside ? __double2uint_rz(from_x) : ADJUST_OUTSIDE, y = inside ? __double2uint_rz(from_y) : ADJUST_OUTSIDE;
+    }
+    const bool inside = x < w.width && y < w.height;
+    for (u32 channel = 0; channel < w.channels; channel++) {
+      const u32 value = inside ? load_written<u8>(w.image + w.channels * (y * w.width + x) + channel) : step.fill[channel];
+      store<u8>(w.next + w.channels * i + channel, (u8)value);
+    }
+  }
+  __syncthreads();
+}
+
 template <int CHANNELS>
 DEVICE void adjust(const AdjustArguments& a) {
   SHARED(u8, tables, 768);
@@ -421,6 +470,9 @@ DEVICE void adjust(const AdjustArguments& a) {
       case ADJUST_ERASE: erase(w, step); break;
       case ADJUST_BILINEAR: warp<2>(w, step), w.swap(); break;
       case ADJUST_BICUBIC: warp<4>(w, step), w.swap(); break;
+      case ADJUST_SCALED:
+      case ADJUST_FIXED:
+      case ADJUST_NEAREST: nearest(w, step, kept), w.swap(); break;
       default:
         for (u32 i = threadIdx.x; i < 256 * CHANNELS; i += blockDim.x) tables[i] = (u8)value_after(step, i % 256);
         __syncthreads();

@@ -120,9 +120,9 @@ impl Case {
 
     fn erasings(&self) -> Vec<(RandomErasing, u32)> {
         let recipe = self.recipe();
-        let of = |(stream, op): (u32, &Op)| match op {
-            Op::RandomErasing(op) => Some((op.clone(), stream)),
-            _ => None,
+        let of = |(stream, op): (u32, &Op)| {
+            let Op::RandomErasing(op) = op else { return None };
+            Some((op.clone(), stream))
         };
         recipe.streams_after_cut().filter_map(of).collect()
     }
@@ -263,6 +263,44 @@ fn the_order_of_threads_does_not_matter() {
         case.mixture = Some(Mixture::Mixup { share: 0.25 });
         case.check(&twin).unwrap();
     }
+}
+
+/// Describing and launching, as often as there are batches, into memory that is there already.
+#[test]
+fn a_batch_allocates_nothing() {
+    let Some(twin) = twin() else { return };
+    let mut case = Case::new([20, 24, 3], Dtype::F32, Layout::Nchw);
+    case.ops = with_erasing(3, "\"random\"");
+    case.mixture = Some(Mixture::Mixup { share: 0.25 });
+    let finish =
+        Finish::new(&case.recipe(), &Views::from(case.shape), case.output).unwrap();
+    let (values, scales) = (finish.values(), finish.scales());
+    let (shape, output) = (case.shape, case.output);
+    let plan = FinishPlan { shape, output, values, scales, has_noise: true };
+    let constants = upload(&twin, &plan.constants());
+    let finisher = Finisher::new(&twin, plan, constants).unwrap();
+    let rectangles = case.rectangles();
+    let row = |erased| FinishRow { offset: 0, is_flipped: true, erased };
+    let rows: Vec<_> = rectangles.iter().map(|erased| row(erased.as_slice())).collect();
+    let mut bytes = vec![0; 4096];
+    let batch = FinishBatch {
+        src: upload(&twin, &noise(case.shape.len(), 1)),
+        dst: twin.allocate(3 * case.sample_bytes()).unwrap(),
+        dst_stride: case.sample_bytes() as u64,
+        description: twin.allocate(4096).unwrap(),
+        mixture: case.mixture,
+        distance: 1,
+    };
+    let allocated = allocation_counter::measure(|| {
+        for _ in 0..3 {
+            let description = Descriptions::write(&rows, &mut bytes).unwrap();
+            // SAFETY: the twin copies before it returns.
+            unsafe { twin.upload(batch.description, &bytes, StreamId(0)) }.unwrap();
+            // SAFETY: everything lies in the twin's memory, which outlives this.
+            unsafe { finisher.launch(&twin, &description, &batch, StreamId(0)) }.unwrap();
+        }
+    });
+    assert_eq!(allocated.count_total, 0);
 }
 
 #[test]

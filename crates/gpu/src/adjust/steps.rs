@@ -28,14 +28,13 @@ pub struct AdjustDescription {
 const ROW_WORDS: usize = 4;
 /// Words of a step: op, a, b, whether perspective, area, fill, unused, map.
 const STEP_WORDS: usize = 28;
-/// Numbers of 16 bits that a blur's block keeps, a row of the image at least.
+/// Numbers of 16 bits that a block keeps: a row of the image that it blurs, and both sides of
+/// one that it scales.
 const KEPT: u64 = 8192;
-/// Longest side of an image that points are counted in.
-const MAX_SIDE: u32 = (1 << 17) - 1;
+/// Longest side of an image that is warped.
+const MAX_SIDE: u32 = (1 << 15) - 1;
 /// Most weights of a blur's axis; what needs more is for the host.
 const MAX_WEIGHTS: u32 = 256;
-
-const SIZE_CHANGES: Option<StepWords> = None;
 
 type StepWords = [u32; STEP_WORDS];
 
@@ -157,7 +156,7 @@ fn described(step: &Step, shape: SampleShape, n_weights: u32) -> Option<StepWord
         | Step::Window(_)
         | Step::FirstChannel
         | Step::ThreeChannels
-        | Step::Mix(_) => SIZE_CHANGES,
+        | Step::Mix(_) => None,
     }
 }
 
@@ -197,27 +196,69 @@ fn adjusted(adjust: &Adjust, shape: SampleShape, n_weights: u32) -> Option<StepW
     })
 }
 
-/// Maps that blend; the nearest pixel is found in Pillow's three ways on the host.
+/// Maps to the image's own size.
 fn warped(warp: &Warp, shape: SampleShape) -> Option<StepWords> {
-    let is_same = [warp.size.height, warp.size.width] == [shape.height, shape.width];
-    if !is_same || shape.height.max(shape.width) > MAX_SIDE {
+    let sides = [shape.height, shape.width];
+    if [warp.size.height, warp.size.width] != sides || sides.iter().any(|s| *s > MAX_SIDE)
+    {
         return None;
     }
-    let mut words = match warp.interpolation {
-        Interpolation::Nearest => return None,
-        Interpolation::Bilinear => op(16, [0, 0]),
-        Interpolation::Bicubic => op(17, [0, 0]),
+    let mut words = match (warp.interpolation, warp.map) {
+        (Interpolation::Nearest, Map::Affine(map)) => nearest(map, shape)?,
+        (Interpolation::Nearest, Map::Perspective(_)) => op(20, [0, 0]),
+        (Interpolation::Bilinear, _) => op(16, [0, 0]),
+        (Interpolation::Bicubic, _) => op(17, [0, 0]),
     };
-    let (is_perspective, map) = match warp.map {
-        Map::Affine([a, b, c, d, e, f]) => (0, [a, b, c, d, e, f, 0.0, 0.0]),
-        Map::Perspective(map) => (1, map),
+    let map = match warp.map {
+        Map::Affine(map) if words[0] == 18 => {
+            let [x, y] = start(map);
+            [x, map[0], y, map[4], 0.0, 0.0, 0.0, 0.0]
+        }
+        Map::Affine([a, b, c, d, e, f]) => [a, b, c, d, e, f, 0.0, 0.0],
+        Map::Perspective(map) => {
+            words[3] = 1;
+            map
+        }
     };
-    words[3] = is_perspective;
     words[8..11].copy_from_slice(&filled(warp.fill));
     for (to, number) in words[12..].as_chunks_mut().0.iter_mut().zip(map) {
         *to = bothends_core::philox::words(number.to_bits());
     }
     Some(words)
+}
+
+/// How Pillow steps to the nearest pixel: by sums of f64 where a map only scales and moves, in
+/// 65536ths of a pixel where the result's corners are near. What is neither is for the host.
+fn nearest(map: [f64; 6], shape: SampleShape) -> Option<StepWords> {
+    let [a, b, c, d, e, f] = map;
+    if b == 0.0 && d == 0.0 {
+        let fits = u64::from(shape.width) + u64::from(shape.height) <= KEPT;
+        return fits.then(|| op(18, [0, 0]));
+    }
+    let (width, height) = (f64::from(shape.width), f64::from(shape.height));
+    let corners = [(0.0, 0.0), (width, height), (0.0, height), (width, 0.0)];
+    let is_near = |[a, b, c]: [f64; 3]| {
+        corners.iter().all(|(x, y)| (x * a + y * b + c).abs() < 32768.0)
+    };
+    let axes = [[a, b, c], [d, e, f]];
+    if !axes.into_iter().all(is_near) {
+        return None;
+    }
+    let [x, y] = axes.map(|[a, b, c]| [a, b, c + a * 0.5 + b * 0.5].map(fixed));
+    let mut words = op(19, [x[0], x[1]]);
+    words[4..8].copy_from_slice(&[x[2], y[0], y[1], y[2]]);
+    Some(words)
+}
+
+/// In 65536ths, rounded.
+#[expect(clippy::cast_possible_truncation, reason = "what is too large is not near")]
+fn fixed(value: f64) -> u32 {
+    ((value * 65536.0 + 0.5).floor() as i32).cast_unsigned()
+}
+
+/// The point of the first pixel's centre.
+fn start([a, b, c, d, e, f]: [f64; 6]) -> [f64; 2] {
+    [c + b * 0.5 + a * 0.5, f + e * 0.5 + d * 0.5]
 }
 
 fn op(number: u32, [a, b]: [u32; 2]) -> StepWords {

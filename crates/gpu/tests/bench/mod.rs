@@ -9,6 +9,7 @@ use bothends_gpu::twin::Twin;
 pub(crate) const FRESH: u8 = 0xA5;
 
 /// The twin, or `None` where no compiler can make it.
+#[expect(clippy::print_stdout, reason = "a test says what it did not do")]
 pub(crate) fn twin() -> Option<Twin> {
     match Twin::compiled() {
         Err(GpuError::Unavailable { why }) => {
