@@ -1,9 +1,6 @@
 //! Steps on images by the kernel against `ops`' workbench, bit for bit, on the CPU twin.
-#![allow(
-    clippy::unwrap_used,
-    unsafe_code,
-    reason = "a panic is a test's report; kernels are launched on memory that the test owns"
-)]
+#![allow(clippy::unwrap_used, reason = "a panic is a test's report")]
+#![allow(unsafe_code, reason = "kernels are launched on memory that the test owns")]
 
 mod bench;
 
