@@ -49,4 +49,9 @@ pub mod owners;
 pub mod path;
 pub mod staging;
 
+pub mod adjust;
+pub mod finish;
+pub mod kernels;
+pub mod twin;
+
 pub use error::GpuError;
