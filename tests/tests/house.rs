@@ -131,6 +131,10 @@ const AT_HOME_EVERYWHERE: &[&str] = &["serde", "thiserror", "proptest", "tempfil
 /// The modules that open `unsafe`, each with what it cannot do without.
 const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/gpu/src/driver.rs", "declares what a GPU's driver cannot check"),
+    (
+        "crates/gpu-decode/src/decoder.rs",
+        "launches kernels on memory that a driver cannot check",
+    ),
     ("crates/ops/src/geometry/flip/x86.rs", "calls what only some processors have"),
     (
         "crates/ops/src/jpeg/store/blocks/neon.rs",

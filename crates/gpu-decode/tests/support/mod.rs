@@ -1,0 +1,116 @@
+//! What the tests share: pictures, packed and not, crops of them made by the host, and a decoder on
+//! the CPU twin of the kernels with guard bytes round everything that it may write.
+
+pub mod twin;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bothends_core::blocks::{Blocks, Head, Profile};
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::recipe::{Interpolation, Numerics, Recipe, RecordShape, Size};
+use bothends_core::sample::SampleKey;
+use bothends_gpu::driver::{Address, Driver, StreamId};
+use bothends_gpu_decode::{Batch, GpuDecoder, Limits, Status};
+use bothends_ops::Pipeline;
+use bothends_ops::jpeg::{Decoder, Packed, Packer};
+
+/// Rows and columns of samples, small: the twin makes one in tens of milliseconds.
+pub const SMALL: Size = Size { height: 40, width: 44 };
+
+/// Memory enough for what the tests decode.
+pub const LIMITS: Limits = Limits { input_bytes: 64 << 20, scratch_bytes: 1 << 30 };
+
+/// Every file of a folder of `tests/fixtures` that is a JPEG.
+pub fn fixtures() -> Vec<(String, Vec<u8>)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/ops");
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jpg"));
+    paths.sort();
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    paths.into_iter().map(|path| (name(&path), fs::read(path).unwrap())).collect()
+}
+
+/// A packed picture.
+pub struct Image {
+    pub packed: Packed,
+    head: Vec<u8>,
+}
+
+impl Image {
+    /// `None` for files that are not packed.
+    pub fn of(file: &[u8]) -> Option<Self> {
+        let mut remainder = Vec::new();
+        let mut decoder = Decoder::default();
+        let packed = Packer::default().pack(&mut decoder, file, &mut remainder)?;
+        let head = packed.lengths.head(packed.size, 0, packed.row_lengths).unwrap();
+        Some(Self { packed, head })
+    }
+
+    pub fn blocks(&self) -> Blocks<'_> {
+        let profile = Profile::read(&self.packed.profile).unwrap();
+        Blocks::new(profile, Head::read(&self.head).unwrap()).unwrap()
+    }
+}
+
+/// A recipe that begins with a random crop and a flip, to samples of `size`.
+pub fn pipeline(size: Size, numerics: Numerics, interpolation: Interpolation) -> Pipeline {
+    let recipe = Recipe::builtin("imagenet-train").unwrap();
+    let mut recipe = serde_json::to_value(recipe).unwrap();
+    recipe["ops"][1]["interpolation"] = serde_json::to_value(interpolation).unwrap();
+    recipe["ops"][1]["size"] = serde_json::json!([size.height, size.width]);
+    let recipe = Recipe::from_json(&recipe.to_string()).unwrap().with_numerics(numerics);
+    Pipeline::new(&recipe, recipe.views(RecordShape::Image).unwrap())
+}
+
+pub fn key(n: u64) -> SampleKey {
+    SampleKey { seed: 7, epoch: EpochIdx(3), sample: SampleId(n) }
+}
+
+const GUARD: usize = 4096;
+const GUARD_BYTE: u8 = 0x5C;
+
+/// The kernels on the CPU.
+pub struct Gpu {
+    driver: Arc<twin::Twin>,
+    decoder: GpuDecoder,
+}
+
+impl Gpu {
+    pub fn new(seed: u64) -> Self {
+        let driver = Arc::new(twin::Twin::new(seed));
+        let decoder = GpuDecoder::new(driver.clone(), LIMITS.scratch_bytes).unwrap();
+        Self { driver, decoder }
+    }
+
+    /// Runs the kernels over a batch whose data lie in `upload`: the samples, row by row, and what
+    /// became of each crop.
+    #[expect(unsafe_code, reason = "the driver's calls are")]
+    pub fn run(&mut self, batch: &Batch, mut upload: Vec<u8>, n_rows: usize) -> (Vec<u8>, Vec<Status>) {
+        let size = batch.size();
+        let sample = 3 * (size.height * size.width) as usize;
+        upload.resize(batch.input_bytes(), 0);
+        batch.write_descriptions(&mut upload, &mut Vec::new());
+        let stream = self.driver.create_stream().unwrap();
+        let input = self.driver.allocate(upload.len()).unwrap();
+        let out_bytes = GUARD + n_rows * sample + GUARD;
+        let output = self.driver.allocate(out_bytes).unwrap();
+        let mut out = vec![GUARD_BYTE; out_bytes];
+        let mut status = vec![0; 4 * batch.len()];
+        // SAFETY: all of it is memory of this function's, of the sizes that are asked for.
+        unsafe {
+            self.driver.upload(input, &upload, stream).unwrap();
+            self.driver.upload(output, &out, stream).unwrap();
+            self.decoder.decode(batch, input, output.after(GUARD), stream).unwrap();
+            self.driver.download(&mut out, output, stream).unwrap();
+            self.driver.download(&mut status, self.decoder.status_at(batch), stream).unwrap();
+        }
+        let (before, rest) = out.split_at(GUARD);
+        let (samples, behind) = rest.split_at(n_rows * sample);
+        assert!([before, behind].iter().all(|g| g.iter().all(|b| *b == GUARD_BYTE)), "written outside");
+        let status = status.as_chunks::<4>().0.iter().map(|s| Status(u32::from_le_bytes(*s)));
+        (samples.to_vec(), status.collect())
+    }
+}
