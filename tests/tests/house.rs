@@ -135,6 +135,8 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
         "crates/gpu-decode/src/decoder.rs",
         "launches kernels on memory that a driver cannot check",
     ),
+    ("crates/gpu/src/twin.rs", "copies to and from memory that is known by address"),
+    ("crates/gpu/src/twin/library.rs", "calls a library that is loaded at run time"),
     ("crates/ops/src/geometry/flip/x86.rs", "calls what only some processors have"),
     (
         "crates/ops/src/jpeg/store/blocks/neon.rs",

@@ -18,4 +18,6 @@
 pub mod driver;
 mod error;
 
+pub mod twin;
+
 pub use error::GpuError;

@@ -1,7 +1,6 @@
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 //! What the tests share: pictures, packed and not, crops of them made by the host, and a decoder on
 //! the CPU twin of the kernels with guard bytes round everything that it may write.
-
-pub mod twin;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,9 @@ use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{Interpolation, Numerics, Recipe, RecordShape, Size};
 use bothends_core::sample::SampleKey;
-use bothends_gpu::driver::{Address, Driver, StreamId};
+use bothends_gpu::GpuError;
+use bothends_gpu::driver::Driver;
+use bothends_gpu::twin::Twin;
 use bothends_gpu_decode::{Batch, GpuDecoder, Limits, Status};
 use bothends_ops::Pipeline;
 use bothends_ops::jpeg::{Decoder, Packed, Packer};
@@ -20,7 +21,7 @@ use bothends_ops::jpeg::{Decoder, Packed, Packer};
 pub const SMALL: Size = Size { height: 40, width: 44 };
 
 /// Memory enough for what the tests decode.
-pub const LIMITS: Limits = Limits { input_bytes: 64 << 20, scratch_bytes: 1 << 30 };
+pub const LIMITS: Limits = Limits { input_bytes: 64 << 20, scratch_bytes: 64 << 20 };
 
 /// Every file of a folder of `tests/fixtures` that is a JPEG.
 pub fn fixtures() -> Vec<(String, Vec<u8>)> {
@@ -74,15 +75,24 @@ const GUARD_BYTE: u8 = 0x5C;
 
 /// The kernels on the CPU.
 pub struct Gpu {
-    driver: Arc<twin::Twin>,
+    driver: Arc<Twin>,
     decoder: GpuDecoder,
 }
 
 impl Gpu {
-    pub fn new(seed: u64) -> Self {
-        let driver = Arc::new(twin::Twin::new(seed));
+    /// With threads in the order that `seed` gives; `None` without a C++ compiler.
+    pub fn new(seed: u64) -> Option<Self> {
+        let twin = match Twin::compiled() {
+            Ok(twin) => twin.with_order(seed),
+            Err(GpuError::Unavailable { why }) => {
+                eprintln!("skipped: {why}");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let driver = Arc::new(twin);
         let decoder = GpuDecoder::new(driver.clone(), LIMITS.scratch_bytes).unwrap();
-        Self { driver, decoder }
+        Some(Self { driver, decoder })
     }
 
     /// Runs the kernels over a batch whose data lie in `upload`: the samples, row by row, and what
@@ -106,6 +116,8 @@ impl Gpu {
             self.decoder.decode(batch, input, output.after(GUARD), stream).unwrap();
             self.driver.download(&mut out, output, stream).unwrap();
             self.driver.download(&mut status, self.decoder.status_at(batch), stream).unwrap();
+            self.driver.free(input);
+            self.driver.free(output);
         }
         let (before, rest) = out.split_at(GUARD);
         let (samples, behind) = rest.split_at(n_rows * sample);

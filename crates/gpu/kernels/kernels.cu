@@ -1,0 +1,5 @@
+// All kernels, as one translation unit. Each topic is a file, included here.
+#include "device.cuh"
+
+#include "selftest.cuh"
+#include "decode.cuh"
