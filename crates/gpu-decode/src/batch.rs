@@ -19,9 +19,10 @@ use bothends_ops::resize::Crop;
 use bothends_ops::{ComponentLayout, CropLayout};
 
 use crate::NotHere;
+use crate::lists::{Lists, N_LISTS, number};
 use crate::words::{
     AxisWords, BLOCK_TILE, ComponentWords, CropWords, FRONT_BYTES, FrontWords,
-    PAST_BLOCK, PIECE, Words,
+    PAST_BLOCK, PIECE,
 };
 
 /// Pixels of a tile that keep several thread blocks on a multiprocessor, and the most that shared
@@ -72,30 +73,17 @@ pub struct Batch {
     pub(crate) shared: Shared,
 }
 
-/// What goes into the upload behind the data.
-#[derive(Debug, Default)]
-pub(crate) struct Lists {
-    pub(crate) crops: Vec<CropWords>,
-    pub(crate) axes: Vec<AxisWords>,
-    pub(crate) fronts: Vec<FrontWords>,
-    pub(crate) walks: Vec<FrontWords>,
-    pub(crate) ends: Vec<u32>,
-    pub(crate) block_tiles: Vec<u32>,
-    pub(crate) row_tiles: Vec<u32>,
-    pub(crate) wide_tiles: Vec<u32>,
-    pub(crate) steps: Vec<[u32; 64]>,
-}
-
 /// Dynamic shared memory of kernels, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Shared {
     pub(crate) front: u32,
     pub(crate) rows: u32,
+    pub(crate) tables: u32,
 }
 
 /// How long everything was before a crop was begun.
 struct Mark {
-    lens: [usize; 9],
+    lens: [usize; N_LISTS],
     data_bytes: u32,
     scratch: u32,
     shared: Shared,
@@ -120,7 +108,7 @@ impl Batch {
 
     /// Forgets its crops, keeps its memory.
     pub fn clear(&mut self) {
-        self.lists.truncate([0; 9]);
+        self.lists.truncate([0; N_LISTS]);
         self.data_bytes = 0;
         self.scratch = 0;
         self.shared = Shared::default();
@@ -183,9 +171,10 @@ impl Batch {
     /// # Panics
     /// When it is not [`Self::input_bytes`] long.
     pub fn write_descriptions(&self, upload: &mut [u8], memory: &mut Vec<u8>) {
+        let at = self.descriptions_at();
         memory.clear();
-        self.lists.put(self.descriptions_at(), memory);
-        let (data, descriptions) = upload.split_at_mut(self.descriptions_at());
+        self.lists.put(at, memory);
+        let (data, descriptions) = upload.split_at_mut(at);
         data[self.data_bytes as usize..].fill(0);
         descriptions.copy_from_slice(memory);
     }
@@ -224,7 +213,7 @@ impl Batch {
     }
 
     /// Adds a crop or leaves no trace of it.
-    fn whole<T>(
+    pub(crate) fn whole<T>(
         &mut self,
         add: impl FnOnce(&mut Self) -> Result<T, NotHere>,
     ) -> Result<T, NotHere> {
@@ -249,7 +238,7 @@ impl Batch {
     }
 
     /// Places for so many bytes of data.
-    fn place(&mut self, n_bytes: u64) -> Result<u32, NotHere> {
+    pub(crate) fn place(&mut self, n_bytes: u64) -> Result<u32, NotHere> {
         let at = self.data_bytes.next_multiple_of(PIECE as u32);
         let n_bytes = u32::try_from(n_bytes).map_err(|_| NotHere::NoRoom)?;
         let end = at.checked_add(n_bytes).ok_or(NotHere::NoRoom)?;
@@ -262,7 +251,7 @@ impl Batch {
     }
 
     /// Scratch memory for so many bytes: its first piece.
-    fn take(&mut self, n_bytes: u64) -> Result<u32, NotHere> {
+    pub(crate) fn take(&mut self, n_bytes: u64) -> Result<u32, NotHere> {
         let at = self.scratch;
         let n_pieces = n_bytes.div_ceil(PIECE as u64);
         let end = u64::from(at) + n_pieces;
@@ -318,7 +307,7 @@ impl Batch {
     }
 
     /// What all forms of pictures have in common.
-    fn crop(
+    pub(crate) fn crop(
         &mut self,
         row: u32,
         crop: &Crop,
@@ -512,7 +501,7 @@ impl Batch {
     }
 
     /// The number of a table of steps, until the lists have their places.
-    fn steps(&mut self, table: &[u16; 64]) -> u32 {
+    pub(crate) fn steps(&mut self, table: &[u16; 64]) -> u32 {
         // As they are multiplied, with a sign; column by column, as kernels take them.
         let step = |k: usize| i32::from(table[k % 8 * 8 + k / 8].cast_signed());
         let steps = std::array::from_fn(|k| step(k).cast_unsigned());
@@ -534,110 +523,7 @@ enum Weights {
     ByFours,
 }
 
-/// Where the lists lie in the upload, in bytes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Places {
-    pub(crate) crops: u32,
-    pub(crate) axes: u32,
-    pub(crate) fronts: u32,
-    pub(crate) walks: u32,
-    pub(crate) ends: u32,
-    pub(crate) block_tiles: u32,
-    pub(crate) row_tiles: u32,
-    pub(crate) wide_tiles: u32,
-    pub(crate) steps: u32,
-}
-
-impl Lists {
-    fn lens(&self) -> [usize; 9] {
-        [
-            self.crops.len(),
-            self.axes.len(),
-            self.fronts.len(),
-            self.walks.len(),
-            self.ends.len(),
-            self.block_tiles.len(),
-            self.row_tiles.len(),
-            self.wide_tiles.len(),
-            self.steps.len(),
-        ]
-    }
-
-    fn truncate(&mut self, lens: [usize; 9]) {
-        self.crops.truncate(lens[0]);
-        self.axes.truncate(lens[1]);
-        self.fronts.truncate(lens[2]);
-        self.walks.truncate(lens[3]);
-        self.ends.truncate(lens[4]);
-        self.block_tiles.truncate(lens[5]);
-        self.row_tiles.truncate(lens[6]);
-        self.wide_tiles.truncate(lens[7]);
-        self.steps.truncate(lens[8]);
-    }
-
-    /// Where the lists lie when the first begins at byte `at`, and where the last ends.
-    pub(crate) fn places(&self, at: usize) -> (Places, usize) {
-        let mut end = at;
-        let mut next = |n_bytes: usize| {
-            let at = number(end);
-            end += n_bytes.next_multiple_of(PIECE);
-            at
-        };
-        let lens = self.lens();
-        let places = Places {
-            steps: next(lens[8] * <[u32; 64]>::BYTES),
-            crops: next(lens[0] * CropWords::BYTES),
-            axes: next(lens[1] * AxisWords::BYTES),
-            fronts: next(lens[2] * FrontWords::BYTES),
-            walks: next(lens[3] * FrontWords::BYTES),
-            ends: next(lens[4] * u32::BYTES),
-            block_tiles: next(lens[5] * u32::BYTES),
-            row_tiles: next(lens[6] * u32::BYTES),
-            wide_tiles: next(lens[7] * u32::BYTES),
-        };
-        (places, end)
-    }
-
-    fn bytes(&self) -> usize {
-        self.places(0).1
-    }
-
-    /// Appends all lists, whose first byte is byte `at` of the upload.
-    fn put(&self, at: usize, out: &mut Vec<u8>) {
-        let (places, _) = self.places(at);
-        let steps_piece = places.steps / PIECE as u32;
-        list(&self.steps, out);
-        for crop in &self.crops {
-            let mut crop = *crop;
-            for component in &mut crop.components {
-                // Tables have had numbers so far.
-                component.steps =
-                    steps_piece + component.steps * (<[u32; 64]>::BYTES / PIECE) as u32;
-            }
-            crop.put(out);
-        }
-        list(&self.axes, out);
-        list(&self.fronts, out);
-        list(&self.walks, out);
-        list(&self.ends, out);
-        list(&self.block_tiles, out);
-        list(&self.row_tiles, out);
-        list(&self.wide_tiles, out);
-    }
-}
-
-/// Appends a list, filled up to whole pieces.
-fn list<T: Words>(items: &[T], out: &mut Vec<u8>) {
-    items.iter().for_each(|item| item.put(out));
-    out.resize(out.len().next_multiple_of(PIECE), 0);
-}
-
 /// Pieces of so many bytes.
 fn pieces(n_bytes: u64) -> u32 {
     u32::try_from(n_bytes.div_ceil(PIECE as u64)).unwrap_or(u32::MAX)
-}
-
-/// A number of things of one picture or batch.
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("pictures and batches are far smaller than 2^32")
 }

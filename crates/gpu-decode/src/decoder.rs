@@ -14,7 +14,7 @@ use bothends_gpu::GpuError;
 use bothends_gpu::driver::{Address, Driver, KernelId, Launch, StreamId};
 
 use crate::Batch;
-use crate::words::{BLOCK_TILE, COLUMN_ROWS, PIECE};
+use crate::words::{BLOCK_TILE, COLUMN_ROWS, LANE_TILE, PIECE};
 
 /// Most threads of a block of the resizing kernels.
 const MOST_THREADS: u32 = 256;
@@ -53,10 +53,16 @@ struct Args {
     block_tiles: u32,
     row_tiles: u32,
     wide_tiles: u32,
+    coefficient_tiles: u32,
     scans: u32,
     tables: u32,
-    unstuffed_rows: u32,
+    scan_rows: u32,
     lanes: u32,
+    checks: u32,
+    points: u32,
+    n_scan_rows: u32,
+    n_checks: u32,
+    unused: u32,
 }
 
 /// The kernels by what they do.
@@ -66,6 +72,11 @@ struct Kernels {
     store_front: KernelId,
     store_walk: KernelId,
     store_blocks: KernelId,
+    jpeg_check: KernelId,
+    jpeg_tables: KernelId,
+    jpeg_unstuff: KernelId,
+    jpeg_entropy: KernelId,
+    jpeg_blocks: KernelId,
     rows_exact: KernelId,
     rows_wide: KernelId,
     columns_exact: KernelId,
@@ -100,6 +111,11 @@ impl GpuDecoder {
             store_front: kernel(c"decode_store_front")?,
             store_walk: kernel(c"decode_store_walk")?,
             store_blocks: kernel(c"decode_store_blocks")?,
+            jpeg_check: kernel(c"decode_jpeg_check")?,
+            jpeg_tables: kernel(c"decode_jpeg_tables")?,
+            jpeg_unstuff: kernel(c"decode_jpeg_unstuff")?,
+            jpeg_entropy: kernel(c"decode_jpeg_entropy")?,
+            jpeg_blocks: kernel(c"decode_jpeg_blocks")?,
             rows_exact: kernel(c"decode_rows_exact")?,
             rows_wide: kernel(c"decode_rows_wide")?,
             columns_exact: kernel(c"decode_columns_exact")?,
@@ -176,10 +192,16 @@ impl GpuDecoder {
             block_tiles: places.block_tiles,
             row_tiles: places.row_tiles,
             wide_tiles: places.wide_tiles,
-            scans: 0,
-            tables: 0,
-            unstuffed_rows: 0,
-            lanes: 0,
+            coefficient_tiles: places.coefficient_tiles,
+            scans: places.scans,
+            tables: places.tables,
+            scan_rows: places.scan_rows,
+            lanes: places.lanes,
+            checks: places.checks,
+            points: places.points,
+            n_scan_rows: count(batch.lists.scan_rows.len()),
+            n_checks: count(batch.lists.checks.len()),
+            unused: 0,
         }
     }
 
@@ -189,9 +211,7 @@ impl GpuDecoder {
         batch: &Batch,
         args: &Args,
     ) -> impl Iterator<Item = (KernelId, Launch)> + use<> {
-        let Kernels { axes, store_front, store_walk, store_blocks, .. } = self.kernels;
-        let Kernels { rows_exact, rows_wide, columns_exact, .. } = self.kernels;
-        let Kernels { rows_planar, columns_planar, .. } = self.kernels;
+        let k = &self.kernels;
         let lists = &batch.lists;
         let line = |n: usize, block: u32, shared_bytes: u32| Launch {
             grid: [count(n), 1, 1],
@@ -210,17 +230,24 @@ impl GpuDecoder {
         };
         let n_clearing = batch.len().div_ceil(MOST_THREADS as usize);
         let (rows, columns_pass) = match batch.numerics() {
-            Numerics::Exact => (rows_exact, columns_exact),
-            Numerics::Planar => (rows_planar, columns_planar),
+            Numerics::Exact => (k.rows_exact, k.columns_exact),
+            Numerics::Planar => (k.rows_planar, k.columns_planar),
         };
         let rows_shared = batch.shared.rows;
+        let (blocks, lanes) = (count(BLOCK_TILE), count(LANE_TILE));
+        let tables_shared = batch.shared.tables;
         let launches = [
-            (axes, line(lists.axes.len() + n_clearing, MOST_THREADS, 0)),
-            (store_front, line(lists.fronts.len(), 128, batch.shared.front)),
-            (store_walk, line(lists.walks.len(), 128, 0)),
-            (store_blocks, line(lists.block_tiles.len(), count(BLOCK_TILE), 0)),
+            (k.axes, line(lists.axes.len() + n_clearing, MOST_THREADS, 0)),
+            (k.store_front, line(lists.fronts.len(), 128, batch.shared.front)),
+            (k.store_walk, line(lists.walks.len(), 128, 0)),
+            (k.store_blocks, line(lists.block_tiles.len(), blocks, 0)),
+            (k.jpeg_check, line(lists.checks.len().div_ceil(16), 128, 0)),
+            (k.jpeg_tables, line(lists.tables.len(), MOST_THREADS, 0)),
+            (k.jpeg_unstuff, line(lists.scan_rows.len().div_ceil(4), 128, 0)),
+            (k.jpeg_entropy, line(lists.lanes.len(), lanes, tables_shared)),
+            (k.jpeg_blocks, line(lists.coefficient_tiles.len(), blocks, 0)),
             (rows, line(lists.row_tiles.len(), threads, rows_shared)),
-            (rows_wide, line(lists.wide_tiles.len(), threads, 0)),
+            (k.rows_wide, line(lists.wide_tiles.len(), threads, 0)),
             (columns_pass, columns),
         ];
         launches.into_iter().filter(|(_, launch)| launch.grid[0] > 0)

@@ -17,7 +17,9 @@
 
 mod batch;
 mod decoder;
+mod lists;
 mod not_here;
+mod scan;
 mod words;
 
 pub use batch::{Batch, Limits, Placed};

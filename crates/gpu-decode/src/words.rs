@@ -53,6 +53,22 @@ impl<T: Words, const N: usize> Words for [T; N] {
     }
 }
 
+impl Words for u64 {
+    const BYTES: usize = 8;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self.to_le_bytes());
+    }
+}
+
+impl Words for u8 {
+    const BYTES: usize = 1;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self);
+    }
+}
+
 /// A struct of words, which lie in the order of its fields.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? }) => {
@@ -113,6 +129,61 @@ words! {
     FrontWords { crop: u32, group: u32, n: u32, ends: u32 }
 }
 
+/// Most blocks of an MCU, and most Huffman codes of a scan.
+pub(crate) const MAX_MCU_BLOCKS: usize = 10;
+pub(crate) const MAX_SLOTS: usize = 6;
+
+/// Segments, and threads, of a thread block that decodes a scan.
+pub(crate) const LANE_TILE: usize = 128;
+
+/// Bits that tables of Huffman codes are indexed by.
+pub(crate) const LUT_BITS: u32 = 9;
+
+words! {
+    /// A Huffman table, ready.
+    SlotWords { table: u32, base: u32, n_long: u32, unused: u32 }
+}
+
+words! {
+    /// What a Huffman table is made of.
+    TableWords { counts: [u8; 16], symbols: Symbols, slot: SlotWords }
+}
+
+/// What the codes of a table mean.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Symbols(pub(crate) [u8; 256]);
+
+impl Default for Symbols {
+    fn default() -> Self {
+        Self([0; 256])
+    }
+}
+
+impl Words for Symbols {
+    const BYTES: usize = 256;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self.0);
+    }
+}
+
+words! {
+    /// The part of a scan that a crop needs.
+    ScanWords {
+        crop: u32, data: u32, points: u32, segments: u32,
+        first_mcu: u32, step: u32, mcu_x: u32, mcu_end_x: u32,
+        rows: u32, restart_interval: u32, words: u32, n_words: u32,
+        positions: u32, n_slots: u32, n_blocks: u32, first_row: u32,
+        blocks: [u32; MAX_MCU_BLOCKS], unused: [u32; 2],
+        slots: [SlotWords; MAX_SLOTS],
+    }
+}
+
+words! {
+    /// Bytes that have a checksum.
+    CheckWords { crop: u32, from: u32, to: u32, sum: u32 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +195,9 @@ mod tests {
         assert_eq!(ComponentWords::BYTES, 96);
         assert_eq!(CropWords::BYTES, 96 + 3 * 96);
         assert_eq!(FrontWords::BYTES, 16);
+        assert_eq!(TableWords::BYTES, 288);
+        assert_eq!(ScanWords::BYTES, 112 + 6 * 16);
+        assert_eq!(CheckWords::BYTES, 16);
         let mut bytes = Vec::new();
         let axis = AxisWords { start: 1.0, unused: 7, ..AxisWords::default() };
         axis.put(&mut bytes);

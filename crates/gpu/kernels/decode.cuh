@@ -3,5 +3,6 @@
 #pragma once
 
 #include "decode/axes.cuh"
+#include "decode/jpeg.cuh"
 #include "decode/resize.cuh"
 #include "decode/store.cuh"

@@ -82,7 +82,8 @@ struct DecodeArgs {
   u32 status;          // piece: a word a crop, 0 for one that is right
   // Bytes in `input`:
   u32 crops, axes, fronts, walks, ends, block_tiles, row_tiles, wide_tiles;
-  u32 scans, tables, unstuffed_rows, lanes;
+  u32 coefficient_tiles, scans, tables, scan_rows, lanes, checks, points;
+  u32 n_scan_rows, n_checks, unused;
 };
 
 // What a crop's status says. The host makes what is not 0.
@@ -94,3 +95,59 @@ enum {
   PAST_BLOCK = 288,         // bytes that may be looked at from a block's start on
   COLUMN_ROWS = 28,         // output rows of a thread block
 };
+
+// ---- plain JPEGs
+
+// A Huffman table, ready: 512 entries by the next nine bits (0: its code is longer), then one for
+// each longer code, by its 16 bits less `base`.
+struct DecodeSlot {
+  u32 table;   // piece
+  u32 base;    // first code longer than nine bits, in the upper of 16 bits
+  u32 n_long;
+  u32 unused;
+};
+
+// What tables are made of: a DHT segment's.
+struct DecodeTable {
+  u8 counts[16];
+  u8 symbols[256];
+  DecodeSlot slot;
+};
+
+// A block of an MCU, in one word: its component (bits 0 to 3), its column and row in the MCU (4 and
+// 8), slots of its codes (DC 12, AC 16), its component's place in the scan (20).
+enum { MAX_MCU_BLOCKS = 10, MAX_SLOTS = 6 };
+
+// The part of a scan that a crop needs: rows of MCUs, each cut into segments at entry points.
+struct DecodeScan {
+  u32 crop;
+  u32 data;               // byte of the input where byte 0 of the scan lies: points count from it
+  u32 points;             // number of the first among the batch's: [row][segments + 1]
+  u32 segments;           // of a row
+  u32 first_mcu, step;    // column of the first segment's first MCU; MCUs of a segment
+  u32 mcu_x, mcu_end_x;   // columns of MCUs that are decoded
+  u32 rows;               // of MCUs
+  u32 restart_interval;   // in MCUs; 0: none
+  u32 words, n_words;     // piece: data without stuffing; so many words of it are there
+  u32 positions;          // piece: bit in the words of every point, as they are listed
+  u32 n_slots, n_blocks;  // blocks of an MCU
+  u32 first_row;          // its first number among the batch's rows
+  u32 blocks[MAX_MCU_BLOCKS];
+  u32 unused[2];
+  DecodeSlot slots[MAX_SLOTS];
+};
+
+// Bytes that have a checksum.
+struct DecodeCheck {
+  u32 crop;
+  u32 from, to;   // bytes of the input
+  u32 sum;
+};
+
+// Segments of one scan that a thread block decodes.
+struct DecodeLanes {
+  u32 scan;
+  u32 tile;   // of LANE_TILE segments
+};
+
+enum { LANE_TILE = 128, LUT_BITS = 9, LUT_SIZE = 1 << LUT_BITS };

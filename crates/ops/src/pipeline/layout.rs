@@ -16,7 +16,7 @@ use crate::geometry::resample::{Sampling, Stretch};
 use crate::geometry::resize::Crop;
 use crate::jpeg::file::frame::Frame;
 use crate::jpeg::planes::McuBox;
-use crate::jpeg::{Chroma, ColourModel, Region, Stored};
+use crate::jpeg::{Chroma, ColourModel, Region, ScanNote, Stored};
 
 /// Most components of a picture that is laid out.
 const MAX_COMPONENTS: usize = 3;
@@ -61,7 +61,16 @@ impl CropLayout {
         Self::new(&stored.frame, crop)
     }
 
-    pub(crate) fn new(frame: &Frame, crop: &Crop) -> Option<Self> {
+    /// Of a JPEG that its note describes; `None` as above.
+    ///
+    /// # Panics
+    /// As above.
+    #[must_use]
+    pub fn of_note(note: &ScanNote<'_>, crop: &Crop) -> Option<Self> {
+        Self::new(note.frame(), crop)
+    }
+
+    fn new(frame: &Frame, crop: &Crop) -> Option<Self> {
         if matches!(frame.model, ColourModel::Cmyk | ColourModel::Ycck) {
             return None;
         }
