@@ -120,6 +120,8 @@ const GUESTS_IN_TESTS: &[(&str, &str, &str)] = &[
     ("bothends", "samples", "makes images for the examples"),
     ("bothends", "serde_json", "writes the examples' options"),
     ("capi", "samples", "makes images for C programs"),
+    ("gpu-decode", "serde_json", "writes the recipe of other sizes"),
+    ("gpu-decode", "xxhash-rust", "gives hostile row groups the right checksum"),
     ("ops", "samples", "makes images to take apart"),
     ("ops", "serde_json", "reads the golden files' list"),
     ("runtime", "agent", "joins `loopback` to a real server"),
@@ -134,6 +136,10 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
     (
         "crates/gpu-decode/src/decoder.rs",
         "launches kernels on memory that a driver cannot check",
+    ),
+    (
+        "crates/gpu-decode/src/prong.rs",
+        "page-locks memory, and copies to and from a device",
     ),
     ("crates/gpu/src/twin.rs", "copies to and from memory that is known by address"),
     ("crates/gpu/src/twin/library.rs", "calls a library that is loaded at run time"),

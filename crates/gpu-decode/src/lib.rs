@@ -12,16 +12,23 @@
 //! [`GpuDecoder`] launches the kernels (`crates/gpu/kernels/decode`) over it. Pixels are the
 //! host's, bit for bit, and damage is flagged per sample, never shown.
 //!
-//! Nothing here opens a file, decides a crop or computes a pixel on the host. Read `batch.rs`
-//! first.
+//! [`GpuProng`] is the producer made of these: it makes whole batches, samples that the GPU cannot do
+//! included, from a [`Source`].
+//!
+//! Nothing here decides a crop, computes a pixel on the host or starts a thread. Read `batch.rs`
+//! first, then `decoder.rs`, `source.rs`, `prong.rs`.
 
 mod batch;
 mod decoder;
 mod lists;
 mod not_here;
+mod prong;
 mod scan;
+mod source;
 mod words;
 
 pub use batch::{Batch, Limits, Placed};
 pub use decoder::{GpuDecoder, Status};
 pub use not_here::NotHere;
+pub use prong::{Counts, GpuProng, ProngConfig};
+pub use source::{Memory, Reading, Source, TableSource};

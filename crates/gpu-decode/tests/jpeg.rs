@@ -6,20 +6,11 @@ mod support;
 
 use bothends_core::recipe::{Decision, Interpolation, Numerics, Size};
 use bothends_core::sample::{Encoding, Record};
-use bothends_gpu_decode::{Batch, NotHere};
-use bothends_ops::jpeg::{Chroma, Decoder, Opened, Region, ScanNote};
+use bothends_gpu_decode::Batch;
+use bothends_ops::jpeg::ScanNote;
 use bothends_ops::{Pipeline, Scratch};
 
-use support::{Gpu, LIMITS, SMALL, fixtures, key, pipeline};
-
-/// The note that decoding a file leaves; empty of those that have none.
-fn note_of(file: &[u8]) -> Vec<u8> {
-    let mut decoder = Decoder::default();
-    let opened = Opened::new(file).unwrap();
-    let region = Region::whole(opened.size());
-    decoder.decode(opened, &region, Chroma::Upsampled, None).unwrap();
-    decoder.entry_points().to_vec()
-}
+use support::{Gpu, LIMITS, SMALL, fixtures, key, note_of, pipeline};
 
 fn compare(gpu: &mut Gpu, name: &str, (file, note): (&[u8], &ScanNote<'_>), pipeline: &Pipeline, (numerics, size): (Numerics, Size), n: u64) {
     let mut batch = Batch::new(size, numerics, LIMITS);
@@ -60,7 +51,6 @@ fn samples_are_the_hosts() {
             let pipeline = pipeline(size, numerics, Interpolation::Bilinear);
             for (name, file) in fixtures() {
                 let note = note_of(&file);
-                eprintln!("{name}: {} {}", file.len(), note.len());
                 let Some(note) = ScanNote::read(&note) else { continue };
                 n_described += 1;
                 compare(&mut gpu, &name, (&file, &note), &pipeline, (numerics, size), 3);
@@ -68,5 +58,4 @@ fn samples_are_the_hosts() {
         }
     }
     assert!(n_described >= 60, "only {n_described} fixtures have notes");
-    let _ = NotHere::OtherForm;
 }

@@ -15,7 +15,7 @@ use bothends_gpu::driver::Driver;
 use bothends_gpu::twin::Twin;
 use bothends_gpu_decode::{Batch, GpuDecoder, Limits, Status};
 use bothends_ops::Pipeline;
-use bothends_ops::jpeg::{Decoder, Packed, Packer};
+use bothends_ops::jpeg::{Chroma, Decoder, Opened, Packed, Packer, Region};
 
 /// Rows and columns of samples, small: the twin makes one in tens of milliseconds.
 pub const SMALL: Size = Size { height: 40, width: 44 };
@@ -32,6 +32,15 @@ pub fn fixtures() -> Vec<(String, Vec<u8>)> {
     paths.sort();
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     paths.into_iter().map(|path| (name(&path), fs::read(path).unwrap())).collect()
+}
+
+/// The note that decoding a file leaves; empty of those that have none, or that are no pictures.
+pub fn note_of(file: &[u8]) -> Vec<u8> {
+    let mut decoder = Decoder::default();
+    let Ok(opened) = Opened::new(file) else { return Vec::new() };
+    let region = Region::whole(opened.size());
+    let _ = decoder.decode(opened, &region, Chroma::Upsampled, None);
+    decoder.entry_points().to_vec()
 }
 
 /// A packed picture.

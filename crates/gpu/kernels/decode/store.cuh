@@ -55,34 +55,43 @@ DEVICE u32 row_length(const u8* p, u32 wide) {
   return wide ? v | p[2] << 16 | (u32)p[3] << 24 : v;
 }
 
-// One lane's block row: the blocks that are decoded go down in the component's list of places.
-// `data` holds the group from byte `from` up to `to`; byte 0 of it is byte `base` of the input.
-template <bool STAGED>
-DEVICE bool walk_row(const DecodeArgs& a, const DecodeCrop& c, const u8* data, u32 base, u32 from, u32 to, u32 mcu, u32 nth_row) {
-  u32 group = mcu / c.mcus_per_group, before = group * c.mcus_per_group;
-  u32 mcus = c.mcus_down - before < c.mcus_per_group ? c.mcus_down - before : c.mcus_per_group;
-  u32 bytes = c.wide ? 4 : 2, n_rows = mcus * c.rows_per_mcu, at = from + 4 + bytes * n_rows;
+// In place of a block's: there is none to unpack.
+enum : u32 { NO_PLACE = ~0u };
+
+// Where block row `nth_row` of a group begins and ends; `data` holds the group from byte `from` up to
+// `to`. False where its lengths lead out of the group.
+DEVICE bool find_row(const DecodeCrop& c, const u8* data, u32 from, u32 to, u32 n_rows, u32 nth_row, uint2& row) {
+  u32 bytes = c.wide ? 4 : 2;
   if (to - from < 4 || (to - from - 4) / bytes < n_rows) return false;
   const u8* lengths = data + from + 4;
-  for (u32 i = 0; i < nth_row; i++) {
+  u32 at = from + 4 + bytes * n_rows;
+  for (u32 i = 0;; i++) {
     u32 len = row_length(lengths + i * bytes, c.wide);
     if (len > to - at) return false;
+    row = make_uint2(at, at + len);
+    if (i == nth_row) return true;
     at += len;
   }
-  u32 len = row_length(lengths + nth_row * bytes, c.wide);
-  if (len > to - at) return false;
-  if (mcu < c.mcu_first || mcu >= c.mcu_end) return true;
-  u32 end = at + len, k = 0, row = nth_row - (mcu - before) * c.rows_per_mcu;
+}
+
+// One lane's block row: the blocks that are decoded go down in the component's list of places, or
+// `NO_PLACE` does, whatever the bytes are. Byte 0 of `data` is byte `base` of the input.
+template <bool STAGED>
+DEVICE bool walk_row(const DecodeArgs& a, const DecodeCrop& c, const u8* data, u32 base, u32 from, u32 to, u32 mcu, u32 nth_row) {
+  u32 before = mcu / c.mcus_per_group * c.mcus_per_group;
+  u32 mcus = c.mcus_down - before < c.mcus_per_group ? c.mcus_down - before : c.mcus_per_group;
+  uint2 bytes;
+  bool good = find_row(c, data, from, to, mcus * c.rows_per_mcu, nth_row, bytes);
+  if (mcu < c.mcu_first || mcu >= c.mcu_end) return good;
+  u32 at = bytes.x, end = bytes.y, k = 0, row = nth_row - (mcu - before) * c.rows_per_mcu;
   while (row >= c.components[k].down) row -= c.components[k++].down;
   const DecodeComponent& m = c.components[k];
   u32* places = at_piece<u32>(a.scratch, m.blocks) + ((mcu - c.mcu_first) * m.down + row) * m.blocks_x;
-  bool good = true;
   u32 last = m.block_x + m.blocks_x;
   for (u32 i = 0; i < last; i++) {
     u32 n = good && at < end ? block_length<STAGED>(data, at) : 0;
     good = n != 0;
-    // Whatever is unpacked of a broken row lies within the input.
-    if (i >= m.block_x) places[i - m.block_x] = good ? at + base : base + from;
+    if (i >= m.block_x) places[i - m.block_x] = good ? at + base : NO_PLACE;
     at += n;
   }
   return good && at <= end && (last != c.mcus_across * m.across || at == end);
@@ -224,7 +233,8 @@ KERNEL(BLOCK_TILE, decode_store_blocks, DecodeArgs a) {
   }
   const DecodeComponent& m = c.components[k];
   i16* block = (i16*)(memory + warp * 256) + lane;
-  int is = unpack(a.input, at_piece<u32>(a.scratch, m.blocks)[b], block);
+  u32 at = at_piece<u32>(a.scratch, m.blocks)[b];
+  int is = at == NO_PLACE ? NO_BLOCK : unpack(a.input, at, block);
   if (is == NO_BLOCK) report(a, id, BROKEN_BLOCKS);
   inverse_dct([&](int k) { return (int)block[k * 32]; }, is == FLAT, at_piece<int4>(a.input, m.steps), block_at(a, m, b), m.stride);
 }

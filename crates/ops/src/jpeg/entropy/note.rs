@@ -12,8 +12,9 @@
 //! 24  blocks from one entry point to the next: u16
 //! 26  rows of MCUs that share a checksum: u8; a zero
 //! 28  each component: h, v, number of its steps, its place in the scan, DC code, AC code: u8 each
-//! …   each table of steps: 64 × u16, row by row
-//! …   each code: how many there are of each length, 16 × u8; its symbols
+//! …   each table of steps: a byte 1 and 64 × u8, or a byte 2 and 64 × u16, row by row
+//! …   each code: how many there are of each length, 16 × u8, and its symbols; or 255 and one of T.81's
+//!     own by its number: DC for brightness 0, for colour 1, AC for brightness 2, for colour 3
 //! …   checksums: low halves of XXH3-64, u32 each
 //! …   entry points
 //! ```
@@ -22,7 +23,7 @@
 //! bytes of its rows: from the one in which the first entry point of the first row lies to the one in
 //! which that behind the last row does, that one included unless its bits all belong to what follows.
 //!
-//! A photograph's note has 3.6 % of its file's length, a fifth of it tables. Nothing here decodes.
+//! Nothing here decodes.
 //! A note that was changed leads to an error or to wrong pixels, as wrong entry points do: whoever
 //! keeps it keeps the hashes of the image and of the note beside it. Read `progressive.rs` next.
 
@@ -39,8 +40,14 @@ use crate::jpeg::file::frame::{self, Frame, MAX_MCU_BLOCKS, Process};
 const MAGIC: &[u8; 8] = b"BENOTE2\0";
 const HEADER_BYTES: usize = 28;
 const COMPONENT_BYTES: usize = 6;
-const STEPS_BYTES: usize = 128;
 const COUNTS_BYTES: usize = 16;
+
+/// In place of how many codes have one bit: the code is T.81's.
+const STANDARD: u8 = 255;
+
+/// T.81's codes, by their numbers.
+const STANDARD_CODES: [(Class, usize); 4] =
+    [(Class::Dc, 0), (Class::Dc, 1), (Class::Ac, 0), (Class::Ac, 1)];
 
 /// Most components of an image that has a note: entry points have room for three.
 const MAX_COMPONENTS: usize = 3;
@@ -60,8 +67,10 @@ const CHECK_BYTES: usize = 1024;
 pub(crate) struct Note<'a> {
     header: &'a [u8; HEADER_BYTES],
     components: &'a [[u8; COMPONENT_BYTES]],
-    steps: &'a [[u8; STEPS_BYTES]],
-    /// The codes, one behind the other.
+    /// The steps of each table, of one or two bytes.
+    steps: [&'a [u8]; MAX_COMPONENTS],
+    n_steps: usize,
+    /// Of each code how many there are of each length, and the symbols.
     codes: [&'a [u8]; MAX_CODES],
     n_codes: usize,
     checks: &'a [[u8; 4]],
@@ -114,19 +123,31 @@ impl<'a> Note<'a> {
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let [n_components, n_steps, n_codes] = [13, 14, 15].map(|at| usize::from(header[at]));
-        if !header.starts_with(MAGIC) || header[26] == 0 || n_codes > MAX_CODES {
+        if !header.starts_with(MAGIC) || header[26] == 0 {
             return None;
         }
-        let (components, rest) = split::<COMPONENT_BYTES>(rest, n_components)?;
-        let (steps, mut rest) = split::<STEPS_BYTES>(rest, n_steps)?;
+        let (components, mut rest) = split::<COMPONENT_BYTES>(rest, n_components)?;
+        let mut steps = [&[][..]; MAX_COMPONENTS];
+        for steps in steps.get_mut(..n_steps)? {
+            let (&step_bytes, behind) = rest.split_first()?;
+            let is_known = matches!(step_bytes, 1 | 2);
+            (*steps, rest) =
+                behind.split_at_checked(64 * usize::from(step_bytes)).filter(|_| is_known)?;
+        }
         let mut codes = [&[][..]; MAX_CODES];
-        for code in &mut codes[..n_codes] {
+        for code in codes.get_mut(..n_codes)? {
+            if let &[STANDARD, number, ref behind @ ..] = rest {
+                let &(class, slot) = STANDARD_CODES.get(usize::from(number))?;
+                (*code, rest) = (Code::standard_bytes(class, slot), behind);
+                continue;
+            }
             let counts = rest.first_chunk::<COUNTS_BYTES>()?;
             let n_symbols: usize = counts.iter().map(|&n| usize::from(n)).sum();
             (*code, rest) = rest.split_at_checked(COUNTS_BYTES + n_symbols)?;
         }
+        let (checks, points) = (&[][..], &[][..]);
         let mut note =
-            Self { header, components, steps, codes, n_codes, checks: &[], points: &[] };
+            Self { header, components, steps, n_steps, codes, n_codes, checks, points };
         let [across, down] = note.n_mcus()?;
         let n_checks = down.div_ceil(usize::from(header[26]));
         (note.checks, rest) = split::<4>(rest, n_checks)?;
@@ -207,7 +228,7 @@ impl<'a> Note<'a> {
             };
             code(dc, Class::Dc)?;
             code(ac, Class::Ac)?;
-            self.steps.get(usize::from(table))?;
+            self.steps[..self.n_steps].get(usize::from(table))?;
             // A lone component's factors mean nothing, and are written as 1.
             if self.components.len() == 1 && (h, v) != (1, 1) {
                 return None;
@@ -300,8 +321,12 @@ impl<'a> ScanNote<'a> {
     /// When there is no such component.
     #[must_use]
     pub fn steps(&self, component: usize) -> [u16; 64] {
-        let table = &self.note.steps[usize::from(self.note.components[component][2])];
-        std::array::from_fn(|k| u16::from_le_bytes([table[2 * k], table[2 * k + 1]]))
+        let table = self.note.steps[usize::from(self.note.components[component][2])];
+        let is_narrow = table.len() == 64;
+        std::array::from_fn(|k| match is_narrow {
+            true => table[k].into(),
+            false => u16::from_le_bytes([table[2 * k], table[2 * k + 1]]),
+        })
     }
 
     /// The Huffman codes, by the numbers that blocks name.
@@ -384,12 +409,8 @@ impl NewNote<'_> {
         out.extend(u16::try_from(STEP_BLOCKS).ok()?.to_le_bytes());
         out.extend([u8::try_from(rows).ok()?, 0]);
         out.extend(components[..self.components.len()].as_flattened());
-        out.extend(tables.iter().flat_map(|table| table.iter()).flat_map(|step| step.to_le_bytes()));
-        for code in codes {
-            let n_symbols: usize = code.counts.iter().map(|&n| usize::from(n)).sum();
-            out.extend(code.counts);
-            out.extend(&code.symbols[..n_symbols]);
-        }
+        tables.iter().for_each(|table| write_steps(table, out));
+        codes.iter().for_each(|code| write_code(code, out));
         for row in (0..down).step_by(rows) {
             let [from, to] = [row, (row + rows).min(down)].map(|row| {
                 points.get(row * per_row).map(|&point| FilePoint::unpack(point))
@@ -399,6 +420,31 @@ impl NewNote<'_> {
         }
         out.extend(points.iter().flat_map(|point| point.to_le_bytes()));
         Some(())
+    }
+}
+
+fn write_steps(table: &[u16; 64], out: &mut Vec<u8>) {
+    let [low, high] = [0, 1].map(|half| table.map(|step| step.to_le_bytes()[half]));
+    if high == [0; 64] {
+        out.push(1);
+        out.extend(low);
+    } else {
+        out.push(2);
+        out.extend(table.iter().flat_map(|step| step.to_le_bytes()));
+    }
+}
+
+fn write_code(code: &Code, out: &mut Vec<u8>) {
+    let begin = out.len();
+    let n_symbols: usize = code.counts.iter().map(|&n| usize::from(n)).sum();
+    out.extend(code.counts);
+    out.extend(&code.symbols[..n_symbols]);
+    let is_it = |&(class, slot): &(Class, usize)| {
+        out[begin..] == *Code::standard_bytes(class, slot)
+    };
+    if let Some(number) = STANDARD_CODES.iter().position(is_it) {
+        out.truncate(begin);
+        out.extend([STANDARD, u8::try_from(number).unwrap_or(u8::MAX)]);
     }
 }
 
