@@ -198,7 +198,9 @@ impl Batch {
             let profile = blocks.profile();
             words.mcus_per_group = number(profile.group_mcus());
             words.wide = u32::from(blocks.head().row_lengths == RowLengths::Wide);
-            for (component, known) in words.components.iter_mut().zip(profile.components()) {
+            for (component, known) in
+                words.components.iter_mut().zip(profile.components())
+            {
                 let n_blocks = component.blocks_x * component.blocks_y;
                 component.blocks = batch.take(4 * u64::from(n_blocks))?;
                 component.steps = batch.steps(&profile.steps(known.table));
@@ -295,7 +297,8 @@ impl Batch {
                 ends: number(nth),
             };
             if len(n) <= FRONT_BYTES {
-                let staged = (len(n) + PAST_BLOCK + 2 * PIECE as u32) & !(PIECE as u32 - 1);
+                let staged =
+                    (len(n) + PAST_BLOCK + 2 * PIECE as u32) & !(PIECE as u32 - 1);
                 self.shared.front = self.shared.front.max(staged);
                 self.lists.fronts.push(front);
             } else {
@@ -360,8 +363,14 @@ impl Batch {
     }
 
     /// The passes in exact numerics: tiles of pixels of all components together.
-    fn exact(&mut self, words: &mut CropWords, layout: &CropLayout) -> Result<(), NotHere> {
-        let Some(layout) = layout.components().next() else { return Err(NotHere::OtherForm) };
+    fn exact(
+        &mut self,
+        words: &mut CropWords,
+        layout: &CropLayout,
+    ) -> Result<(), NotHere> {
+        let Some(layout) = layout.components().next() else {
+            return Err(NotHere::OtherForm);
+        };
         let id = number(self.len());
         let Size { width, .. } = self.size;
         let mut first = words.components[0];
@@ -393,7 +402,11 @@ impl Batch {
     }
 
     /// The passes in planar numerics: tiles of rows of each component.
-    fn planar(&mut self, words: &mut CropWords, layout: &CropLayout) -> Result<(), NotHere> {
+    fn planar(
+        &mut self,
+        words: &mut CropWords,
+        layout: &CropLayout,
+    ) -> Result<(), NotHere> {
         let id = number(self.len());
         let Size { width, .. } = self.size;
         let mut widest = 0;

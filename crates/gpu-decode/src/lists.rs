@@ -13,8 +13,22 @@ pub(crate) const N_LISTS: usize = 16;
 macro_rules! each_list {
     ($do:ident) => {
         $do!(
-            steps, crops, axes, fronts, walks, ends, block_tiles, row_tiles, wide_tiles,
-            coefficient_tiles, scans, tables, scan_rows, lanes, checks, points
+            steps,
+            crops,
+            axes,
+            fronts,
+            walks,
+            ends,
+            block_tiles,
+            row_tiles,
+            wide_tiles,
+            coefficient_tiles,
+            scans,
+            tables,
+            scan_rows,
+            lanes,
+            checks,
+            points
         )
     };
 }

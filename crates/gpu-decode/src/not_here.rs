@@ -11,7 +11,9 @@ pub enum NotHere {
     #[error("the recipe has steps without a kernel")]
     OtherSteps,
     /// It is neither a record of blocks nor a JPEG that the side index describes.
-    #[error("it is kept in a form without kernels, or no earlier epoch left a note about it")]
+    #[error(
+        "it is kept in a form without kernels, or no earlier epoch left a note about it"
+    )]
     OtherForm,
     /// Its box is wider than the kernels' shared memory, or filters take too many inputs.
     #[error("its box is too wide")]

@@ -172,7 +172,8 @@ impl<S: Source> GpuProng<S> {
 
     /// Reads a job's bytes and enqueues all work on them.
     fn begin(&mut self, job: Job, slot: HostSlot, lane: Lane) -> Result<(), GpuError> {
-        let mut begun = UnderWay { job, slot, lane, left: Vec::new(), began: Instant::now() };
+        let mut begun =
+            UnderWay { job, slot, lane, left: Vec::new(), began: Instant::now() };
         let UnderWay { job, lane, left, .. } = &mut begun;
         lane.batch.clear();
         for (row, &sample) in (0..).zip(&job.samples) {
@@ -247,7 +248,6 @@ impl<S: Source> GpuProng<S> {
         let outcome = Outcome::Made { bad: left };
         Completion { job: job.id, slot: slot.into_slot(), outcome, work_ns }
     }
-
 }
 
 impl<S> GpuProng<S> {
@@ -263,7 +263,8 @@ impl<S> GpuProng<S> {
         for done in std::mem::take(&mut self.under_way) {
             // SAFETY: the event is this driver's.
             let waited = unsafe { self.driver.wait_for(done.lane.done, PATIENCE) };
-            let unsure = waited.err().filter(|error| matches!(error, GpuError::Late { .. }));
+            let unsure =
+                waited.err().filter(|error| matches!(error, GpuError::Late { .. }));
             if let Some(error) = unsure {
                 self.lost.get_or_insert_with(|| error.to_string());
                 is_safe = false;
@@ -368,7 +369,11 @@ impl<S: Source> Producer for GpuProng<S> {
             if left.is_zero() {
                 return Ok(Polled::Nothing);
             }
-            std::thread::sleep(if self.under_way.is_empty() { left } else { left.min(NAP) });
+            std::thread::sleep(if self.under_way.is_empty() {
+                left
+            } else {
+                left.min(NAP)
+            });
         }
     }
 

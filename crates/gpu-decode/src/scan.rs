@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
+use bothends_ops::CropLayout;
 use bothends_ops::jpeg::{ScanNote, ScanPoint};
 use bothends_ops::resize::Crop;
-use bothends_ops::CropLayout;
 
 use crate::lists::number;
 use crate::words::{
@@ -81,10 +81,12 @@ impl Batch {
         let per_check = note.rows_per_check();
         for first in rows.checked.clone().step_by(per_check) {
             let last = (first + per_check).min(rows.checked.end);
-            let [from, to] = [rows.first_point(note, first), rows.first_point(note, last)]
-                .map(|point| point.ok_or(NotHere::OtherForm));
+            let [from, to] =
+                [rows.first_point(note, first), rows.first_point(note, last)]
+                    .map(|point| point.ok_or(NotHere::OtherForm));
             let range = (from?.byte as u64)..end_of(to?);
-            let inside = start <= range.start && range.start <= range.end && range.end <= end;
+            let inside =
+                start <= range.start && range.start <= range.end && range.end <= end;
             let sum = note.check(first).filter(|_| inside).ok_or(NotHere::OtherForm)?;
             let place = |byte: u64| at + number_of_bytes(byte - start);
             self.lists.checks.push(CheckWords {
@@ -163,7 +165,8 @@ impl Batch {
         let (mut begin, mut before) = (None, bytes.start);
         for row in rows {
             for segment in segments.start..=segments.end {
-                let point = note.point(row * per_row + segment).ok_or(NotHere::OtherForm)?;
+                let point =
+                    note.point(row * per_row + segment).ok_or(NotHere::OtherForm)?;
                 let byte = point.byte as u64;
                 begin.get_or_insert(byte);
                 if byte < before || end_of(point) > bytes.end {
@@ -195,10 +198,15 @@ impl Batch {
                 return Err(NotHere::OtherForm);
             }
             let n_entries = u64::from((1 << LUT_BITS) + n_long);
-            *slot = SlotWords { table: self.take(4 * n_entries)?, base, n_long, unused: 0 };
+            *slot =
+                SlotWords { table: self.take(4 * n_entries)?, base, n_long, unused: 0 };
             let mut symbols = Symbols::default();
             symbols.0[..code.symbols.len()].copy_from_slice(code.symbols);
-            self.lists.tables.push(TableWords { counts: *code.counts, symbols, slot: *slot });
+            self.lists.tables.push(TableWords {
+                counts: *code.counts,
+                symbols,
+                slot: *slot,
+            });
             scan.n_slots += 1;
         }
         self.shared.tables = self.shared.tables.max(scan.n_slots * (4 << LUT_BITS));
@@ -221,7 +229,8 @@ impl Rows {
         let [_, down] = &layout.mcus;
         let per_check = note.rows_per_check();
         let end = down.end.next_multiple_of(per_check).min(layout.n_mcus[1]);
-        let mut rows = Self { checked: down.start / per_check * per_check..end, bytes: 0..0 };
+        let mut rows =
+            Self { checked: down.start / per_check * per_check..end, bytes: 0..0 };
         let first = rows.first_point(note, rows.checked.start)?.byte as u64;
         let end = end_of(rows.first_point(note, rows.checked.end)?);
         rows.bytes = first..end;

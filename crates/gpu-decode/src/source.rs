@@ -57,11 +57,7 @@ pub trait Source: Debug + Send {
     ///
     /// # Errors
     /// One line: it cannot be made.
-    fn make(
-        &mut self,
-        key: (EpochIdx, SampleId),
-        out: &mut [u8],
-    ) -> Result<(), String>;
+    fn make(&mut self, key: (EpochIdx, SampleId), out: &mut [u8]) -> Result<(), String>;
 }
 
 /// A data set as its table has it, on storage that this process reads.
@@ -163,11 +159,7 @@ impl Source for TableSource {
         read.map_err(|error| error.to_string())
     }
 
-    fn make(
-        &mut self,
-        key: (EpochIdx, SampleId),
-        out: &mut [u8],
-    ) -> Result<(), String> {
+    fn make(&mut self, key: (EpochIdx, SampleId), out: &mut [u8]) -> Result<(), String> {
         let key = self.key(key);
         let table = Arc::clone(&self.table);
         let pipeline = &self.pipeline;

@@ -14,13 +14,22 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % n
     }
 }
 
 /// Makes one crop of `data` again and again with changes, and compares with what it was.
-fn try_changes(gpu: &mut Gpu, name: &str, batch: &Batch, (at, data): (usize, &[u8]), n: usize) -> usize {
+fn try_changes(
+    gpu: &mut Gpu,
+    name: &str,
+    batch: &Batch,
+    (at, data): (usize, &[u8]),
+    n: usize,
+) -> usize {
     let mut random = Random(data.len() as u64);
     let place = |data: &[u8]| [&vec![0; at][..], data].concat();
     let (good, status) = gpu.run(batch, place(data), 1);
@@ -34,10 +43,15 @@ fn try_changes(gpu: &mut Gpu, name: &str, batch: &Batch, (at, data): (usize, &[u
                 let at = random.below(data.len());
                 changed[at] = u8::try_from(random.below(256)).unwrap();
             }),
-            _ => changed.iter_mut().for_each(|byte| *byte = u8::try_from(random.below(256)).unwrap()),
+            _ => changed
+                .iter_mut()
+                .for_each(|byte| *byte = u8::try_from(random.below(256)).unwrap()),
         }
         let (got, status) = gpu.run(batch, place(&changed), 1);
-        assert!(!status[0].is_made() || got == good, "{name}: change {nth} is not flagged");
+        assert!(
+            !status[0].is_made() || got == good,
+            "{name}: change {nth} is not flagged"
+        );
         n_flagged += usize::from(!status[0].is_made());
     }
     n_flagged
@@ -50,10 +64,15 @@ fn a_stores_damage_is_flagged() {
     let (mut n_flagged, mut n) = (0, 0);
     for (name, file) in fixtures() {
         let Some(image) = Image::of(&file) else { continue };
-        let crop = pipeline.only_crop_of(key(1), image.packed.size, &mut Decision::default());
+        let crop =
+            pipeline.only_crop_of(key(1), image.packed.size, &mut Decision::default());
         let mut batch = Batch::new(SMALL, Numerics::Exact, LIMITS);
-        let Ok(placed) = batch.add_stored(0, image.blocks(), &crop.unwrap().unwrap()) else { continue };
-        let data = &image.packed.groups[placed.bytes.start as usize..placed.bytes.end as usize];
+        let Ok(placed) = batch.add_stored(0, image.blocks(), &crop.unwrap().unwrap())
+        else {
+            continue;
+        };
+        let data =
+            &image.packed.groups[placed.bytes.start as usize..placed.bytes.end as usize];
         n_flagged += try_changes(&mut gpu, &name, &batch, (placed.at as usize, data), 12);
         n += 12;
     }
@@ -91,9 +110,13 @@ fn hostile_groups_stay_inside() {
     let mut random = Random(5);
     for (name, file) in fixtures() {
         let Some(image) = Image::of(&file) else { continue };
-        let crop = pipeline.only_crop_of(key(1), image.packed.size, &mut Decision::default());
+        let crop =
+            pipeline.only_crop_of(key(1), image.packed.size, &mut Decision::default());
         let mut batch = Batch::new(SMALL, Numerics::Exact, LIMITS);
-        let Ok(placed) = batch.add_stored(0, image.blocks(), &crop.unwrap().unwrap()) else { continue };
+        let Ok(placed) = batch.add_stored(0, image.blocks(), &crop.unwrap().unwrap())
+        else {
+            continue;
+        };
         let head = image.blocks().head();
         for _ in 0..6 {
             let mut groups = image.packed.groups.clone();

@@ -62,7 +62,8 @@ impl Data {
             let name = format!("{nth}.jpg");
             let idx = table.file(&name).unwrap();
             let image = Image::of(file).filter(|_| is_packed);
-            let bytes = image.as_ref().map_or(&file[..], |image| &image.packed.groups[..]);
+            let bytes =
+                image.as_ref().map_or(&file[..], |image| &image.packed.groups[..]);
             std::fs::write(root.path().join(&name), bytes).unwrap();
             let len = u32::try_from(bytes.len()).unwrap();
             table.sample(Extent { file: idx, offset: 0, len }, 0);
@@ -99,14 +100,20 @@ impl Data {
     }
 
     /// What `ops` makes of the original files.
-    fn expected(&self, numerics: Numerics) -> impl Fn(EpochIdx, SampleId) -> Option<Vec<u8>> + use<> {
+    fn expected(
+        &self,
+        numerics: Numerics,
+    ) -> impl Fn(EpochIdx, SampleId) -> Option<Vec<u8>> + use<> {
         let (pipeline, files) = (self.pipeline(numerics), self.files.clone());
         move |epoch, sample| {
             let key = SampleKey { seed: SEED, epoch, sample };
             let file = &files[usize::try_from(sample.0).unwrap() % files.len()];
             let mut out = vec![0; pipeline.sample_bytes()];
             let record = Record::new(file, Encoding::Image);
-            pipeline.run(&mut Scratch::default(), key, record, &mut out).ok().map(|()| out)
+            pipeline
+                .run(&mut Scratch::default(), key, record, &mut out)
+                .ok()
+                .map(|()| out)
         }
     }
 
@@ -119,7 +126,8 @@ impl Data {
             }
             Err(error) => panic!("{error}"),
         };
-        let config = ProngConfig { size: SMALL, numerics, max_batch: MAX_BATCH, limits: LIMITS };
+        let config =
+            ProngConfig { size: SMALL, numerics, max_batch: MAX_BATCH, limits: LIMITS };
         Some(GpuProng::new(Arc::new(twin), self.source(numerics), config).unwrap())
     }
 

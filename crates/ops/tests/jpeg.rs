@@ -5,9 +5,7 @@
 
 use std::path::PathBuf;
 
-use bothends_ops::jpeg::{
-    Chroma, Decoder, EntryPoints, Opened, Plane, Region, ScanNote,
-};
+use bothends_ops::jpeg::{Chroma, Decoder, EntryPoints, Opened, Plane, Region, ScanNote};
 use bothends_ops::kernels::Level;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -262,12 +260,16 @@ fn notes_of_the_earlier_version_are_followed() {
     let mut n_old = 0;
     for name in FILES {
         let bytes = file(name);
-        let Some(old) = old_form(&whole(&mut Decoder::default(), &bytes)) else { continue };
+        let Some(old) = old_form(&whole(&mut Decoder::default(), &bytes)) else {
+            continue;
+        };
         n_old += 1;
         let opened = Opened::new(&bytes).unwrap();
         let region = Region::whole(opened.size());
         let mut decoder = Decoder::default();
-        decoder.decode(opened, &region, Chroma::Upsampled, EntryPoints::new(&old)).unwrap();
+        decoder
+            .decode(opened, &region, Chroma::Upsampled, EntryPoints::new(&old))
+            .unwrap();
         assert!(decoder.entry_points().is_empty(), "{name}");
     }
     assert!(n_old >= 8, "only {n_old} files");

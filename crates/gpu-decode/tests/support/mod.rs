@@ -2,6 +2,8 @@
 //! What the tests share: pictures, packed and not, crops of them made by the host, and a decoder on
 //! the CPU twin of the kernels with guard bytes round everything that it may write.
 
+pub mod made;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +34,29 @@ pub fn fixtures() -> Vec<(String, Vec<u8>)> {
     paths.sort();
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     paths.into_iter().map(|path| (name(&path), fs::read(path).unwrap())).collect()
+}
+
+/// Photographs, where `BOTHENDS_TEST_DATA` names a folder with imagenet-500.tar.
+pub fn photographs() -> Option<Vec<(String, Vec<u8>)>> {
+    let Some(folder) = std::env::var_os("BOTHENDS_TEST_DATA") else {
+        eprintln!("skipped: BOTHENDS_TEST_DATA names no folder with imagenet-500.tar");
+        return None;
+    };
+    let tar = fs::read(Path::new(&folder).join("imagenet-500.tar")).unwrap();
+    let text = |field: &[u8]| {
+        let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
+        String::from_utf8(field[..end].to_vec()).unwrap()
+    };
+    let (mut files, mut at) = (Vec::new(), 0);
+    while tar.len() - at >= 512 && tar[at] != 0 {
+        let header = &tar[at..at + 512];
+        let len = usize::from_str_radix(text(&header[124..136]).trim(), 8).unwrap();
+        if matches!(header[156], b'0' | 0) {
+            files.push((text(&header[..100]), tar[at + 512..][..len].to_vec()));
+        }
+        at += 512 + len.next_multiple_of(512);
+    }
+    Some(files)
 }
 
 /// The note that decoding a file leaves; empty of those that have none, or that are no pictures.
@@ -66,7 +91,11 @@ impl Image {
 }
 
 /// A recipe that begins with a random crop and a flip, to samples of `size`.
-pub fn pipeline(size: Size, numerics: Numerics, interpolation: Interpolation) -> Pipeline {
+pub fn pipeline(
+    size: Size,
+    numerics: Numerics,
+    interpolation: Interpolation,
+) -> Pipeline {
     let recipe = Recipe::builtin("imagenet-train").unwrap();
     let mut recipe = serde_json::to_value(recipe).unwrap();
     recipe["ops"][1]["interpolation"] = serde_json::to_value(interpolation).unwrap();
@@ -107,7 +136,12 @@ impl Gpu {
     /// Runs the kernels over a batch whose data lie in `upload`: the samples, row by row, and what
     /// became of each crop.
     #[expect(unsafe_code, reason = "the driver's calls are")]
-    pub fn run(&mut self, batch: &Batch, mut upload: Vec<u8>, n_rows: usize) -> (Vec<u8>, Vec<Status>) {
+    pub fn run(
+        &mut self,
+        batch: &Batch,
+        mut upload: Vec<u8>,
+        n_rows: usize,
+    ) -> (Vec<u8>, Vec<Status>) {
         let size = batch.size();
         let sample = 3 * (size.height * size.width) as usize;
         upload.resize(batch.input_bytes(), 0);
@@ -124,14 +158,20 @@ impl Gpu {
             self.driver.upload(output, &out, stream).unwrap();
             self.decoder.decode(batch, input, output.after(GUARD), stream).unwrap();
             self.driver.download(&mut out, output, stream).unwrap();
-            self.driver.download(&mut status, self.decoder.status_at(batch), stream).unwrap();
+            self.driver
+                .download(&mut status, self.decoder.status_at(batch), stream)
+                .unwrap();
             self.driver.free(input);
             self.driver.free(output);
         }
         let (before, rest) = out.split_at(GUARD);
         let (samples, behind) = rest.split_at(n_rows * sample);
-        assert!([before, behind].iter().all(|g| g.iter().all(|b| *b == GUARD_BYTE)), "written outside");
-        let status = status.as_chunks::<4>().0.iter().map(|s| Status(u32::from_le_bytes(*s)));
+        assert!(
+            [before, behind].iter().all(|g| g.iter().all(|b| *b == GUARD_BYTE)),
+            "written outside"
+        );
+        let status =
+            status.as_chunks::<4>().0.iter().map(|s| Status(u32::from_le_bytes(*s)));
         (samples.to_vec(), status.collect())
     }
 }

@@ -436,8 +436,8 @@ impl Decoder {
             let whole_bytes = range.start + n_whole;
             let end = whole_bytes as u64 * 8 + u64::from(to.bit);
             // Restarts change the DC, and leave bits behind that belong to no MCU.
-            let is_exact = mcus.across.end.is_multiple_of(step)
-                || mcus.across.end == across;
+            let is_exact =
+                mcus.across.end.is_multiple_of(step) || mcus.across.end == across;
             let is_exact = is_exact && file.segments.tables.restart_interval == 0;
             self.spans.push(Span {
                 y: y - mcus.down.start,

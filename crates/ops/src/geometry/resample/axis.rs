@@ -113,7 +113,8 @@ impl Stretch {
             let mut centers = self.centers();
             let mut input = |n| self.nearest(centers.nth(n).unwrap_or(0.0));
             let start = input(0);
-            let end = if last > first { input((last - first - 1) as usize) } else { start };
+            let end =
+                if last > first { input((last - first - 1) as usize) } else { start };
             return start..end + 1;
         }
         let (scale, reach) = (self.scale(), self.reach());

@@ -122,7 +122,8 @@ impl<'a> Note<'a> {
     /// Finds the sections; `None` where this is no note.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-        let [n_components, n_steps, n_codes] = [13, 14, 15].map(|at| usize::from(header[at]));
+        let [n_components, n_steps, n_codes] =
+            [13, 14, 15].map(|at| usize::from(header[at]));
         if !header.starts_with(MAGIC) || header[26] == 0 {
             return None;
         }
@@ -131,8 +132,9 @@ impl<'a> Note<'a> {
         for steps in steps.get_mut(..n_steps)? {
             let (&step_bytes, behind) = rest.split_first()?;
             let is_known = matches!(step_bytes, 1 | 2);
-            (*steps, rest) =
-                behind.split_at_checked(64 * usize::from(step_bytes)).filter(|_| is_known)?;
+            (*steps, rest) = behind
+                .split_at_checked(64 * usize::from(step_bytes))
+                .filter(|_| is_known)?;
         }
         let mut codes = [&[][..]; MAX_CODES];
         for code in codes.get_mut(..n_codes)? {
@@ -163,7 +165,13 @@ impl<'a> Note<'a> {
     /// MCUs from one entry point to the next.
     pub(crate) fn step(self) -> usize {
         let step = usize::from(u16::from_le_bytes([self.header[24], self.header[25]]));
-        step_mcus(step, self.components.iter().map(|c| usize::from(c[0] & 15) * usize::from(c[1] & 15)).sum())
+        step_mcus(
+            step,
+            self.components
+                .iter()
+                .map(|c| usize::from(c[0] & 15) * usize::from(c[1] & 15))
+                .sum(),
+        )
     }
 
     fn size(self) -> Size {
@@ -200,13 +208,10 @@ impl<'a> Note<'a> {
             return None;
         }
         let mut components = [frame::Component::default(); MAX_COMPONENTS];
-        for (component, &[h, v, table, ..]) in components.iter_mut().zip(self.components) {
-            *component = frame::Component {
-                id: 0,
-                h: h.into(),
-                v: v.into(),
-                table: table.into(),
-            };
+        for (component, &[h, v, table, ..]) in components.iter_mut().zip(self.components)
+        {
+            *component =
+                frame::Component { id: 0, h: h.into(), v: v.into(), table: table.into() };
         }
         let components = &components[..n_components];
         let mut frame = Frame::new(size, Process::Sequential, components).ok()?;
@@ -308,7 +313,8 @@ impl<'a> ScanNote<'a> {
             self.note.components.iter().position(|c| usize::from(c[3]) == place)
         });
         scan.flat_map(|component| {
-            let [h, v, _, place, dc, ac] = self.note.components[component].map(usize::from);
+            let [h, v, _, place, dc, ac] =
+                self.note.components[component].map(usize::from);
             let places = (0..v).flat_map(move |y| (0..h).map(move |x| [x, y]));
             let codes = [dc, ac];
             places.map(move |at| ScanBlock { component, place: at, dc: place, codes })
