@@ -141,6 +141,10 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
         "crates/gpu-decode/src/prong.rs",
         "page-locks memory, and copies to and from a device",
     ),
+    (
+        "crates/gpu-decode/tests/support/mod.rs",
+        "launches kernels on the CPU twin, with guards round their output",
+    ),
     ("crates/gpu/src/twin.rs", "copies to and from memory that is known by address"),
     ("crates/gpu/src/twin/library.rs", "calls a library that is loaded at run time"),
     ("crates/ops/src/geometry/flip/x86.rs", "calls what only some processors have"),

@@ -22,7 +22,7 @@ use crate::NotHere;
 use crate::lists::{Lists, N_LISTS, number};
 use crate::words::{
     AxisWords, BLOCK_TILE, ComponentWords, CropWords, FRONT_BYTES, FrontWords,
-    PAST_BLOCK, PIECE,
+    PAST_BLOCK, PIECE, PIECE_BYTES,
 };
 
 /// Pixels of a tile that keep several thread blocks on a multiprocessor, and the most that shared
@@ -153,7 +153,8 @@ impl Batch {
     #[must_use]
     pub fn scratch_bytes(&self) -> u64 {
         // Behind the crops' own come the status words.
-        u64::from(self.scratch + pieces(4 * self.len() as u64)) * PIECE as u64
+        u64::from(self.scratch.saturating_add(pieces(4 * self.len() as u64)))
+            * PIECE as u64
     }
 
     pub(crate) fn status_piece(&self) -> u32 {
@@ -241,7 +242,7 @@ impl Batch {
 
     /// Places for so many bytes of data.
     pub(crate) fn place(&mut self, n_bytes: u64) -> Result<u32, NotHere> {
-        let at = self.data_bytes.next_multiple_of(PIECE as u32);
+        let at = self.data_bytes.next_multiple_of(PIECE_BYTES);
         let n_bytes = u32::try_from(n_bytes).map_err(|_| NotHere::NoRoom)?;
         let end = at.checked_add(n_bytes).ok_or(NotHere::NoRoom)?;
         // Kernels count bytes of the upload in 32 bits, and look beyond a little.
@@ -297,8 +298,7 @@ impl Batch {
                 ends: number(nth),
             };
             if len(n) <= FRONT_BYTES {
-                let staged =
-                    (len(n) + PAST_BLOCK + 2 * PIECE as u32) & !(PIECE as u32 - 1);
+                let staged = (len(n) + PAST_BLOCK + 2 * PIECE_BYTES) & !(PIECE_BYTES - 1);
                 self.shared.front = self.shared.front.max(staged);
                 self.lists.fronts.push(front);
             } else {
@@ -345,7 +345,7 @@ impl Batch {
                 blocks_x,
                 block_y: number(down.start) * v,
                 blocks_y,
-                stride: (blocks_x * 8).next_multiple_of(PIECE as u32),
+                stride: (blocks_x * 8).next_multiple_of(PIECE_BYTES),
                 ..ComponentWords::default()
             };
             let n_samples = u64::from(place.stride) * u64::from(blocks_y) * 8;

@@ -265,3 +265,13 @@ impl Drop for GpuDecoder {
 fn count(n: usize) -> u32 {
     u32::try_from(n).expect("a batch has far fewer than 2^32 of anything")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_as_long_as_the_kernels() {
+        assert_eq!(size_of::<Args>(), 128);
+    }
+}

@@ -6,7 +6,8 @@
 
 /// Bytes of a piece: the unit of places in scratch memory, and what destinations in an upload
 /// never share.
-pub(crate) const PIECE: usize = 16;
+pub(crate) const PIECE: usize = PIECE_BYTES as usize;
+pub(crate) const PIECE_BYTES: u32 = 16;
 
 /// Blocks, and threads, of a thread block that makes samples of blocks.
 pub(crate) const BLOCK_TILE: usize = 128;

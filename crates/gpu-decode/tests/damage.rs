@@ -7,7 +7,7 @@ use bothends_core::recipe::{Decision, Interpolation, Numerics};
 use bothends_gpu_decode::Batch;
 use bothends_ops::jpeg::ScanNote;
 
-use support::{Gpu, Image, LIMITS, SMALL, fixtures, key, note_of, pipeline};
+use support::{Gpu, Image, LIMITS, SMALL, fixtures, key, note_of, part, pipeline};
 
 /// Numbers that look random.
 struct Random(u64);
@@ -71,8 +71,7 @@ fn a_stores_damage_is_flagged() {
         else {
             continue;
         };
-        let data =
-            &image.packed.groups[placed.bytes.start as usize..placed.bytes.end as usize];
+        let data = part(&image.packed.groups, &placed.bytes);
         n_flagged += try_changes(&mut gpu, &name, &batch, (placed.at as usize, data), 12);
         n += 12;
     }
@@ -92,7 +91,7 @@ fn a_files_damage_is_flagged() {
         let mut batch = Batch::new(SMALL, Numerics::Exact, LIMITS);
         let len = u32::try_from(file.len()).unwrap();
         let placed = batch.add_jpeg(0, (&note, len), &crop.unwrap().unwrap()).unwrap();
-        let data = &file[placed.bytes.start as usize..placed.bytes.end as usize];
+        let data = part(&file, &placed.bytes);
         n_flagged += try_changes(&mut gpu, &name, &batch, (placed.at as usize, data), 12);
         n += 12;
     }
@@ -126,11 +125,12 @@ fn hostile_groups_stay_inside() {
             }
             for group in 0..head.n_groups() {
                 let range = head.bytes_of(group..group + 1);
-                let group = &mut groups[range.start as usize..range.end as usize];
+                let place = |at: u64| usize::try_from(at).unwrap();
+                let group = &mut groups[place(range.start)..place(range.end)];
                 let sum = xxhash_rust::xxh3::xxh3_64(&group[4..]).to_le_bytes();
                 group[..4].copy_from_slice(&sum[..4]);
             }
-            let data = &groups[placed.bytes.start as usize..placed.bytes.end as usize];
+            let data = part(&groups, &placed.bytes);
             let upload = [&vec![0; placed.at as usize][..], data].concat();
             let (_, status) = gpu.run(&batch, upload, 1);
             assert_eq!(status[0].0 & 2, 0, "{name}: the checksum is right");

@@ -1,6 +1,6 @@
 //! The GPU as a producer keeps the producers' contract on the CPU twin, and its samples are the
 //! host's, whoever made them.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 mod support;
 
@@ -37,6 +37,13 @@ const FILES: [&str; 7] = [
     "422-48x64.jpg",
 ];
 
+/// How a data set lies on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Packed,
+    Plain,
+}
+
 /// A data set on disk: the files, and one that is damaged, as they are or as records of blocks.
 struct Data {
     root: tempfile::TempDir,
@@ -46,7 +53,8 @@ struct Data {
 }
 
 impl Data {
-    fn new(is_packed: bool) -> Self {
+    fn new(form: Form) -> Self {
+        let is_packed = form == Form::Packed;
         let root = tempfile::tempdir().unwrap();
         let mut table = TableBuilder::new(Encoding::Image);
         let known = fixtures();
@@ -145,8 +153,8 @@ fn first_epoch(data: &Data, numerics: Numerics) {
     }
 }
 
-fn conformance(is_packed: bool, numerics: Numerics) {
-    let data = Data::new(is_packed);
+fn conformance(form: Form, numerics: Numerics) {
+    let data = Data::new(form);
     first_epoch(&data, numerics);
     let sample_bytes = data.pipeline(numerics).sample_bytes();
     if data.prong(numerics).is_none() {
@@ -163,18 +171,18 @@ fn conformance(is_packed: bool, numerics: Numerics) {
 
 #[test]
 fn over_a_store_it_keeps_the_contract() {
-    conformance(true, Numerics::Exact);
+    conformance(Form::Packed, Numerics::Exact);
 }
 
 #[test]
 fn over_plain_files_it_keeps_the_contract() {
-    conformance(false, Numerics::Exact);
+    conformance(Form::Plain, Numerics::Exact);
 }
 
 #[test]
 fn in_planar_numerics_it_keeps_the_contract() {
-    conformance(true, Numerics::Planar);
-    conformance(false, Numerics::Planar);
+    conformance(Form::Packed, Numerics::Planar);
+    conformance(Form::Plain, Numerics::Planar);
 }
 
 /// The samples of one job over all files, the bad rows, and who made them.
@@ -195,7 +203,7 @@ fn one_job(data: &Data) -> Option<(Vec<u8>, Vec<u32>, Counts)> {
 fn check(data: &Data, samples: &[u8], bad: &[u32]) {
     let expected = data.expected(Numerics::Exact);
     let len = data.pipeline(Numerics::Exact).sample_bytes();
-    for (row, got) in (0..data.files.len() as u32).zip(samples.chunks(len)) {
+    for (row, got) in (0..).zip(samples.chunks(len).take(data.files.len())) {
         match expected(EpochIdx(2), SampleId(row.into())) {
             Some(need) => assert!(bad.contains(&row) || need == got, "row {row}"),
             None => assert!(bad.contains(&row), "row {row} is bad"),
@@ -206,21 +214,21 @@ fn check(data: &Data, samples: &[u8], bad: &[u32]) {
 /// What has kernels is made by them; the other rows, and the bad one, are the host's.
 #[test]
 fn the_gpu_makes_what_it_can() {
-    for is_packed in [true, false] {
-        let data = Data::new(is_packed);
+    for form in [Form::Packed, Form::Plain] {
+        let data = Data::new(form);
         first_epoch(&data, Numerics::Exact);
         let Some((samples, bad, counts)) = one_job(&data) else { return };
         check(&data, &samples, &bad);
         assert_eq!(bad, [7], "the file that is cut short");
         // All but the one in four inks, the progressive one and the broken one.
-        assert_eq!(counts, Counts { gpu: 5, host: 3, flagged: 0 }, "packed: {is_packed}");
+        assert_eq!(counts, Counts { gpu: 5, host: 3, flagged: 0 }, "{form:?}");
     }
 }
 
 /// Without notes plain files are the host's, and leave notes for the next time.
 #[test]
 fn a_first_epoch_goes_through_the_host() {
-    let data = Data::new(false);
+    let data = Data::new(Form::Plain);
     let Some((samples, bad, counts)) = one_job(&data) else { return };
     check(&data, &samples, &bad);
     assert_eq!(counts.gpu, 0);
@@ -233,7 +241,7 @@ fn a_first_epoch_goes_through_the_host() {
 /// bad.
 #[test]
 fn what_is_damaged_on_the_way_is_flagged() {
-    let data = Data::new(true);
+    let data = Data::new(Form::Packed);
     let mut bytes = std::fs::read(data.path(0)).unwrap();
     let len = bytes.len();
     for at in (8..len).step_by(len / 4) {

@@ -1,10 +1,13 @@
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+#![allow(unsafe_code, reason = "launches kernels and copies, as a driver's user does")]
+#![allow(clippy::print_stderr, reason = "whoever runs tests is told what was skipped")]
 //! What the tests share: pictures, packed and not, crops of them made by the host, and a decoder on
 //! the CPU twin of the kernels with guard bytes round everything that it may write.
 
 pub mod made;
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -90,6 +93,12 @@ impl Image {
     }
 }
 
+/// A part of bytes.
+pub fn part<'a>(bytes: &'a [u8], range: &Range<u64>) -> &'a [u8] {
+    let place = |at: u64| usize::try_from(at).unwrap();
+    &bytes[place(range.start)..place(range.end)]
+}
+
 /// A recipe that begins with a random crop and a flip, to samples of `size`.
 pub fn pipeline(
     size: Size,
@@ -135,7 +144,6 @@ impl Gpu {
 
     /// Runs the kernels over a batch whose data lie in `upload`: the samples, row by row, and what
     /// became of each crop.
-    #[expect(unsafe_code, reason = "the driver's calls are")]
     pub fn run(
         &mut self,
         batch: &Batch,
@@ -152,17 +160,21 @@ impl Gpu {
         let output = self.driver.allocate(out_bytes).unwrap();
         let mut out = vec![GUARD_BYTE; out_bytes];
         let mut status = vec![0; 4 * batch.len()];
-        // SAFETY: all of it is memory of this function's, of the sizes that are asked for.
-        unsafe {
-            self.driver.upload(input, &upload, stream).unwrap();
-            self.driver.upload(output, &out, stream).unwrap();
-            self.decoder.decode(batch, input, output.after(GUARD), stream).unwrap();
-            self.driver.download(&mut out, output, stream).unwrap();
-            self.driver
-                .download(&mut status, self.decoder.status_at(batch), stream)
-                .unwrap();
-            self.driver.free(input);
-            self.driver.free(output);
+        // SAFETY: `input` is as long; the twin has done it when it returns, here and below.
+        unsafe { self.driver.upload(input, &upload, stream) }.unwrap();
+        // SAFETY: `output` is as long.
+        unsafe { self.driver.upload(output, &out, stream) }.unwrap();
+        let samples = output.after(GUARD);
+        // SAFETY: the input was just uploaded, and there is room for every row.
+        unsafe { self.decoder.decode(batch, input, samples, stream) }.unwrap();
+        // SAFETY: `output` is as long.
+        unsafe { self.driver.download(&mut out, output, stream) }.unwrap();
+        let from = self.decoder.status_at(batch);
+        // SAFETY: the decoder has a word for every crop.
+        unsafe { self.driver.download(&mut status, from, stream) }.unwrap();
+        for address in [input, output] {
+            // SAFETY: allocated above, and all work on it is done.
+            unsafe { self.driver.free(address) };
         }
         let (before, rest) = out.split_at(GUARD);
         let (samples, behind) = rest.split_at(n_rows * sample);

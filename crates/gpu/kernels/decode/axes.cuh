@@ -2,7 +2,6 @@
 // `crates/ops/src/geometry/resample/axis.rs`, operation by operation in binary64. One thread an
 // output. Contracting a product and a sum to one operation would change weights.
 #pragma once
-#include "portable.cuh"
 
 DEVICE double triangle(double distance) {
   double height = __dsub_rn(1.0, distance);

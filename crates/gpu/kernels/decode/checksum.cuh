@@ -2,7 +2,6 @@
 // one of the algorithm's eight sums; of up to 240 bytes, which one lane does alone.
 // The algorithm is Yann Collet's, https://github.com/Cyan4973/xxHash.
 #pragma once
-#include "portable.cuh"
 
 // kSecret, the first 192 bytes, as words.
 CONSTANT u64 XXH3_SECRET[24] = {

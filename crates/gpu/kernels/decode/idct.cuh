@@ -1,6 +1,5 @@
 // Coefficients become samples: the host's `crates/ops/src/jpeg/transform/idct.rs`, to the bit.
 #pragma once
-#include "portable.cuh"
 
 // Natural place (row by row) to number in zigzag order.
 #define ZIGZAG_NUMBERS                                                                              \

@@ -4,8 +4,6 @@
 // Rows of MCUs are held against their checksums, so the data are what the host has decoded before
 // it made the entry points. Whatever they are, nothing is read or written outside.
 #pragma once
-#include "checksum.cuh"
-#include "idct.cuh"
 
 // Fields of an entry point (`ops::jpeg`, `entry_points.rs`).
 DEVICE u32 byte_of_point(u64 point) { return (u32)point & 0x1ffffff; }
@@ -250,7 +248,7 @@ KERNEL(LANE_TILE, decode_jpeg_entropy, DecodeArgs a) {
   i16* block = (i16*)(blocks + (warp * 32 + lane) * BLOCK_STRIDE);
   u64 point = points[0];
   u32 start = positions[0];
-  Bits bits;
+  Bits bits = {};
   enter(bits, start < s.n_words * 32 ? start : 0, ring, in, s.n_words);
   int dc[3] = {dc_of_point(point, 0), dc_of_point(point, 1), dc_of_point(point, 2)};
   bool bad = false;

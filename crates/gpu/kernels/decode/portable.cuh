@@ -1,7 +1,6 @@
 // What the decoding kernels ask of a processor: instructions by name for a GPU, and what they mean
 // for a CPU.
 #pragma once
-#include "words.cuh"
 
 #ifndef BOTHENDS_CPU
 // Two numbers, each limited to 16 bits with a sign.

@@ -5,7 +5,6 @@
 // four rows of bytes stand in one word for the pass along the columns. Planar numerics: every plane
 // is resized by itself, in sixty-fourths, and colour comes last.
 #pragma once
-#include "portable.cuh"
 
 // Sums of weights with 22 and 14 fraction bits, rounded.
 enum { EACH_BITS = 22, RUNNING_BITS = 14, FINE_BITS = 6 };
@@ -143,7 +142,7 @@ DEVICE void begin_sums(int sums[4][3]) {
 }
 
 // A tile of pixel rows, whole in shared memory.
-KERNEL(256, decode_rows_exact, DecodeArgs a) {
+KERNEL_CAPPED(48, decode_rows_exact, DecodeArgs a) {
   DYNAMIC_SHARED(u32, pixels);
   const DecodeCrop& c = nth<DecodeCrop>(a.input, a.crops, nth<u32>(a.input, a.row_tiles, blockIdx.x));
   const DecodeComponent& m = c.components[0];

@@ -1,8 +1,6 @@
 // Row groups of a store: where their blocks are, whether they are as they were written, and what
 // samples the blocks hold (`docs/store-format.md`, section 3; host: `crates/ops/src/jpeg/store`).
 #pragma once
-#include "checksum.cuh"
-#include "idct.cuh"
 
 struct BlockHeader {
   u32 fields, mask_low, mask_high;
@@ -80,7 +78,7 @@ template <bool STAGED>
 DEVICE bool walk_row(const DecodeArgs& a, const DecodeCrop& c, const u8* data, u32 base, u32 from, u32 to, u32 mcu, u32 nth_row) {
   u32 before = mcu / c.mcus_per_group * c.mcus_per_group;
   u32 mcus = c.mcus_down - before < c.mcus_per_group ? c.mcus_down - before : c.mcus_per_group;
-  uint2 bytes;
+  uint2 bytes = make_uint2(0, 0);
   bool good = find_row(c, data, from, to, mcus * c.rows_per_mcu, nth_row, bytes);
   if (mcu < c.mcu_first || mcu >= c.mcu_end) return good;
   u32 at = bytes.x, end = bytes.y, k = 0, row = nth_row - (mcu - before) * c.rows_per_mcu;
@@ -216,8 +214,9 @@ DEVICE int unpack(const u8* data, u32 at, i16* block) {
 }
 
 // One thread a block. A warp's coefficients lie side by side in shared memory, in zigzag order, so
-// that no place is looked up and no bank is asked twice.
-KERNEL(BLOCK_TILE, decode_store_blocks, DecodeArgs a) {
+// that no place is looked up and no bank is asked twice. More registers would leave room for fewer
+// blocks on a multiprocessor, and cost more than they give.
+KERNEL_CAPPED(48, decode_store_blocks, DecodeArgs a) {
   // Of each warp 64 coefficients a lane.
   SHARED(uint4, memory, BLOCK_TILE / 32 * 256);
   u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31;

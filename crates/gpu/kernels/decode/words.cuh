@@ -5,7 +5,6 @@
 // else pieces; places in `scratch` (what kernels leave for each other) are pieces.
 #pragma once
 
-#include "../device.cuh"
 
 // How one axis is resized: `Stretch` of `crates/ops`, and where its weights go.
 struct DecodeAxis {
@@ -151,3 +150,10 @@ struct DecodeLanes {
 };
 
 enum { LANE_TILE = 128, LUT_BITS = 9, LUT_SIZE = 1 << LUT_BITS };
+
+// As `crates/gpu-decode/src/words.rs` and `decoder.rs` have them.
+static_assert(sizeof(DecodeAxis) == 80 && sizeof(DecodeComponent) == 96, "words");
+static_assert(sizeof(DecodeCrop) == 384 && sizeof(DecodeFront) == 16, "words");
+static_assert(sizeof(DecodeSlot) == 16 && sizeof(DecodeTable) == 288, "words");
+static_assert(sizeof(DecodeScan) == 208 && sizeof(DecodeCheck) == 16, "words");
+static_assert(sizeof(DecodeArgs) == 128, "words");
