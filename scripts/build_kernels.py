@@ -17,6 +17,8 @@ PTX = KERNELS / "bothends.ptx"
 OPTIONS = [
     "--gpu-architecture=compute_75",
     "--std=c++17",
+    # Files that are included lie beside the one that includes them, or here.
+    f"--include-path={KERNELS.as_posix()}",
     # No product and sum become one: results are the host's to the last bit.
     "--fmad=false",
     "--prec-div=true",
@@ -58,13 +60,10 @@ def text_of(lib, program, what):
 def compile_ptx(named):
     """The PTX, or an end with the compiler's messages."""
     lib = nvrtc()
-    headers = {name: text for name, text in named.items() if name != UNIT}
-    names = (ctypes.c_char_p * len(headers))(*[name.encode() for name in headers])
-    texts = (ctypes.c_char_p * len(headers))(*headers.values())
     options = (ctypes.c_char_p * len(OPTIONS))(*[option.encode() for option in OPTIONS])
     program = ctypes.c_void_p()
     rc = lib.nvrtcCreateProgram(
-        ctypes.byref(program), named[UNIT], UNIT.encode(), len(headers), texts, names
+        ctypes.byref(program), named[UNIT], UNIT.encode(), 0, None, None
     )
     if rc != 0:
         sys.exit(f"error: NVRTC takes no program (code {rc})")

@@ -26,6 +26,10 @@ typedef long long i64;
   extern "C" __global__ void __maxnreg__(registers) name(__VA_ARGS__)
 // A function of the device, always inlined.
 #define DEVICE static __device__ __forceinline__
+// A function of the device that is called: what is seldom needed, or large.
+#define DEVICE_CALL static __device__ __noinline__
+// A member of a structure, inlined.
+#define DEVICE_MEMBER __device__ __forceinline__
 // A table in constant memory.
 #define CONSTANT static __constant__
 // Memory of the block, uninitialised. On the CPU, indices are checked.

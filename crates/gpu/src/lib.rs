@@ -18,6 +18,9 @@
 pub mod driver;
 mod error;
 
+pub mod adjust;
+pub mod finish;
+pub mod kernels;
 pub mod twin;
 
 pub use error::GpuError;

@@ -3,8 +3,8 @@
 //!
 //! It is for tests. What is enqueued runs at once on the calling thread, which is one of the
 //! orders that streams and events allow; late completion is the fake driver's part. It finds what
-//! a GPU would leave undefined: a kernel that writes just outside an allocation, copies that do
-//! not lie in one, threads that do not meet at a barrier, an order of threads that matters
+//! a GPU would leave undefined: a kernel that reads or writes just outside an allocation, copies that
+//! do not lie in one, threads that do not meet at a barrier, an order of threads that matters
 //! ([`Twin::with_order`]). It says nothing about speed. Read `twin/compile.rs` next.
 #![allow(
     unsafe_code,
@@ -21,10 +21,10 @@ use std::ffi::{CStr, c_void};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use self::library::Library;
+use self::library::{Library, Surroundings};
 use crate::GpuError;
 use crate::driver::{Address, Card, Driver, EventId, KernelId, Launch, StreamId};
 
@@ -51,6 +51,8 @@ pub struct Twin {
 struct Memory {
     /// By the address that was handed out.
     allocations: BTreeMap<u64, Allocation>,
+    /// Where each of them begins and ends, for kernels that run.
+    ranges: Arc<[[u64; 2]]>,
     /// Registered host memory: its length by its address.
     registered: BTreeMap<u64, usize>,
 }
@@ -106,6 +108,11 @@ impl Twin {
 }
 
 impl Memory {
+    fn list(&mut self) {
+        let range = |(at, of): (&u64, &Allocation)| [*at, *at + of.bytes as u64];
+        self.ranges = self.allocations.iter().map(range).collect();
+    }
+
     /// Whether so many bytes from `at` on lie in one allocation.
     fn check(
         &self,
@@ -195,12 +202,16 @@ impl Driver for Twin {
     fn allocate(&self, bytes: usize) -> Result<Address, GpuError> {
         let allocation = Allocation::new(bytes).ok_or(GpuError::OutOfMemory { bytes })?;
         let at = allocation.device().expose_provenance() as u64;
-        self.memory().allocations.insert(at, allocation);
+        let mut memory = self.memory();
+        memory.allocations.insert(at, allocation);
+        memory.list();
         Ok(Address(at))
     }
 
     unsafe fn free(&self, at: Address) {
-        self.memory().allocations.remove(&at.0);
+        let mut memory = self.memory();
+        memory.allocations.remove(&at.0);
+        memory.list();
     }
 
     unsafe fn register(&self, base: NonNull<u8>, bytes: usize) -> Result<(), GpuError> {
@@ -304,8 +315,10 @@ impl Driver for Twin {
         arguments: &[*const c_void],
     ) -> Result<(), GpuError> {
         let failed = |why| GpuError::Driver { call: "launch", why };
+        let ranges = Arc::clone(&self.memory().ranges);
+        let surroundings = Surroundings { seed: self.order, allocations: &ranges };
         // SAFETY: the caller vouches for the arguments, as `run` asks.
-        unsafe { self.library.run(kernel, launch, self.order, arguments) }
+        unsafe { self.library.run(kernel, launch, &surroundings, arguments) }
             .map_err(failed)?;
         match self.memory().overrun() {
             None => Ok(()),
@@ -431,6 +444,10 @@ mod tests {
         refused(launch(&twin, name, (1, 256, 1024), &arguments[..1]), "arguments");
         refused(launch(&twin, name, (1, 256, 1024), &arguments), "around the allocation");
         refused(launch(&twin, c"no_such", (1, 1, 0), &[]), "no kernel");
+        let (values, sum, n) = (upload(&twin, &[1; 100]), upload(&twin, &[0]), 101_u32);
+        let arguments = [address_of(&values.0), address_of(&n), address_of(&sum.0)];
+        let outcome = launch(&twin, c"selftest_sum", (1, 256, 0), &arguments);
+        refused(outcome, "4 bytes at 400 of an allocation of 400");
     }
 
     #[test]

@@ -52,6 +52,9 @@ struct Block {
   // Tells one block from the next: shared memory holds nothing of the block before.
   unsigned long long generation = 0;
   unsigned n_votes = 0;
+  // Device memory: where each allocation begins and ends, in order; and the last one that was used.
+  const uint64_t (*allocations)[2] = nullptr;
+  size_t n_allocations = 0, last_used = 0;
   bool failed = false;
   char message[512] = "";
 

@@ -18,6 +18,8 @@
   static void name(__VA_ARGS__)
 #define KERNEL_CAPPED(registers, name, ...) KERNEL(1024, name, __VA_ARGS__)
 #define DEVICE static inline
+#define DEVICE_CALL static inline
+#define DEVICE_MEMBER inline
 #define CONSTANT static const
 #define SHARED(type, name, count)                              \
   static thread_local cpu::SharedArray<type, count> name##_of; \
@@ -119,9 +121,30 @@ inline unsigned ballot(const char* what, unsigned mask, bool predicate) {
   return votes;
 }
 
+// Bytes before and behind an allocation that belong to it and to nobody (`src/twin.rs`).
+constexpr uint64_t GUARD = 256;
+
+// Faults where an access is not aligned, or reaches beyond an allocation's ends. Memory of the block
+// is in none, and not looked at.
 template <class T>
-inline void check_alignment(const void* at) {
-  if ((uintptr_t)at % alignof(T)) fault("%p is not aligned to %zu bytes", at, alignof(T));
+inline void check(const void* at) {
+  const uint64_t first = (uintptr_t)at, behind = first + sizeof(T);
+  if (first % alignof(T)) fault("%p is not aligned to %zu bytes", at, alignof(T));
+  Block& b = *block;
+  if (b.n_allocations == 0) return;
+  const uint64_t* of = b.allocations[b.last_used];
+  if (first >= of[0] && behind <= of[1]) return;
+  size_t low = 0, high = b.n_allocations;
+  while (high - low > 1) {
+    const size_t middle = (low + high) / 2;
+    (b.allocations[middle][0] <= first + GUARD ? low : high) = middle;
+  }
+  of = b.allocations[low];
+  b.last_used = low;
+  const bool near = first + GUARD >= of[0] && first < of[1] + GUARD;
+  if (near && (first < of[0] || behind > of[1]))
+    fault("%zu bytes at %lld of an allocation of %llu", sizeof(T), (long long)(first - of[0]),
+          (unsigned long long)(of[1] - of[0]));
 }
 
 }  // namespace cpu
@@ -143,7 +166,7 @@ inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 
 template <class T>
 inline T load(const void* at) {
-  cpu::check_alignment<T>(at);
+  cpu::check<T>(at);
   T value;
   memcpy(&value, at, sizeof value);
   return value;
@@ -154,7 +177,7 @@ inline T load_written(const void* at) {
 }
 template <class T>
 inline void store(void* at, T value) {
-  cpu::check_alignment<T>(at);
+  cpu::check<T>(at);
   memcpy(at, &value, sizeof value);
 }
 template <class T>

@@ -66,10 +66,12 @@ EXPORT const char* bothends_kernel_name(int nth) {
 }
 
 // Runs a kernel to its end. `launch` is threads of a block and bytes of dynamic shared memory.
-// Blocks and threads come in their order, or with a seed in one that it gives. Returns 0, or
-// says in `message` what a GPU would have left undefined.
+// Blocks and threads come in their order, or with a seed in one that it gives. `allocations` are
+// `n_allocations` pairs of where device memory begins and ends, in order. Returns 0, or says in
+// `message` what a GPU would have left undefined.
 EXPORT int bothends_run_kernel(int kernel, const unsigned* grid, const unsigned* launch,
-                               uint64_t seed, void* const* arguments, char* message,
+                               uint64_t seed, const uint64_t (*allocations)[2],
+                               size_t n_allocations, void* const* arguments, char* message,
                                size_t message_bytes) {
   static thread_local cpu::Block of_thread;
   cpu::block = &of_thread;
@@ -83,6 +85,7 @@ EXPORT int bothends_run_kernel(int kernel, const unsigned* grid, const unsigned*
   if (n_blocks > MOST_BLOCKS) return say(message, message_bytes, "too large a grid for a CPU");
   begin(b, k, grid, launch);
   fill_order(b.order, b.n, seed);
+  b.allocations = allocations, b.n_allocations = n_allocations, b.last_used = 0;
   std::vector<unsigned> blocks;
   if (seed) fill_order(blocks, (unsigned)n_blocks, seed);
   struct Call {

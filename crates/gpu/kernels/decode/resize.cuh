@@ -206,7 +206,10 @@ KERNEL(256, decode_rows_wide, DecodeArgs a) {
       for (u32 i = 0; i < 4; i++) {
         u32 y = c.top + (r0 + i < c.rows ? r0 + i : c.rows - 1), s[3];
         s[0] = s[1] = s[2] = one_sample(a, m, y, x + t);
-        for (u32 k = 1; k < c.n_components; k++) s[k] = one_sample(a, c.components[k], y, x + t);
+        if (c.n_components == 3) {
+          s[1] = one_sample(a, c.components[1], y, x + t);
+          s[2] = one_sample(a, c.components[2], y, x + t);
+        }
         u32 p = pixel(c, s[0], s[1], s[2]);
         sums[i][0] += (int)(p & 255) * w;
         sums[i][1] += (int)(p >> 8 & 255) * w;
@@ -328,7 +331,10 @@ KERNEL(256, decode_columns_planar, DecodeArgs a) {
   for (u32 y = y0; y < y0 + COLUMN_ROWS && y < a.height; y++) {
     int v[3];
     v[0] = v[1] = v[2] = down_column(a, c, c.components[0], y, column);
-    for (u32 k = 1; k < c.n_components; k++) v[k] = down_column(a, c, c.components[k], y, column);
+    if (c.n_components == 3) {
+      v[1] = down_column(a, c, c.components[1], y, column);
+      v[2] = down_column(a, c, c.components[2], y, column);
+    }
     int red, green, blue;
     if (c.ycc) {
       int light = v[0] * 65536 + (1 << (16 + FINE_BITS - 1)), b = v[1] - (128 << FINE_BITS), r = v[2] - (128 << FINE_BITS);

@@ -2,6 +2,7 @@
 //! sources. For tests and tools: no release has or needs this library. Read `library.rs` next.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ const FLAGS: [&str; 9] = [
 /// with what it said.
 pub fn library() -> Result<PathBuf, GpuError> {
     let digest = sources::digest(For::Cpu).map_err(|error| failed(&error))?;
-    let folder = build_folder();
+    let folder = build_folder().map_err(|error| failed(&error))?;
     let path = folder.join(format!("libbothends_kernels_cpu-{digest:016x}.so"));
     if path.exists() {
         return Ok(path);
@@ -68,11 +69,16 @@ fn compile(path: &Path) -> Result<(), GpuError> {
     fs::rename(&made, path).map_err(|error| failed(&error))
 }
 
-/// Cargo's target folder, of which every test program is a part.
-fn build_folder() -> PathBuf {
-    let program = env::current_exe().unwrap_or_default();
-    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
-    target.map_or_else(env::temp_dir, Path::to_owned).join("kernels-cpu")
+/// A folder beside the running program, which Cargo put into `deps` or `examples` of its
+/// target folder's profile, or one up.
+fn build_folder() -> io::Result<PathBuf> {
+    let program = env::current_exe()?;
+    let is_inner = |name: &OsStr| name == "deps" || name == "examples";
+    let mut folder = program.parent().unwrap_or(Path::new("."));
+    if folder.file_name().is_some_and(is_inner) {
+        folder = folder.parent().unwrap_or(folder);
+    }
+    Ok(folder.join("kernels-cpu"))
 }
 
 fn failed(why: &impl ToString) -> GpuError {

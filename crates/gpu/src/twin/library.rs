@@ -19,10 +19,21 @@ type Run = unsafe extern "C" fn(
     *const c_uint,
     *const c_uint,
     u64,
+    *const [u64; 2],
+    usize,
     *const *const c_void,
     *mut c_char,
     usize,
 ) -> c_int;
+
+/// What a kernel runs in.
+#[derive(Debug)]
+pub(super) struct Surroundings<'a> {
+    /// 0, or what gives the order of blocks and threads.
+    pub(super) seed: u64,
+    /// Where device memory begins and ends, in order.
+    pub(super) allocations: &'a [[u64; 2]],
+}
 
 /// Bytes of a message.
 const MESSAGE_BYTES: usize = 512;
@@ -66,8 +77,7 @@ impl Library {
         u64::try_from(found).ok().map(KernelId)
     }
 
-    /// Runs a kernel to its end on this thread. `seed` is 0, or gives the order of blocks and
-    /// threads.
+    /// Runs a kernel to its end on this thread.
     ///
     /// # Errors
     /// What a GPU would have left undefined, as text.
@@ -78,7 +88,7 @@ impl Library {
         &self,
         kernel: KernelId,
         launch: Launch,
-        seed: u64,
+        surroundings: &Surroundings<'_>,
         arguments: &[*const c_void],
     ) -> Result<(), String> {
         let Ok(kernel) = c_int::try_from(kernel.0) else {
@@ -98,7 +108,9 @@ impl Library {
                 kernel,
                 launch.grid.as_ptr(),
                 block.as_ptr(),
-                seed,
+                surroundings.seed,
+                surroundings.allocations.as_ptr(),
+                surroundings.allocations.len(),
                 arguments.as_ptr(),
                 message.as_mut_ptr(),
                 message.len(),
