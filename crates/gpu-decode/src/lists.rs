@@ -2,6 +2,8 @@
 //!
 //! Read `words.rs` for what their items are.
 
+use std::cmp::Reverse;
+
 use crate::words::{
     AxisWords, CheckWords, CropWords, FrontWords, PIECE, ScanWords, TableWords, Words,
 };
@@ -133,9 +135,23 @@ impl Lists {
         put_list(&self.scans, out);
         put_list(&self.tables, out);
         put_list(&self.scan_rows, out);
-        put_list(&self.lanes, out);
+        put_list(&self.longest_first(), out);
         put_list(&self.checks, out);
         put_list(&self.points, out);
+    }
+}
+
+impl Lists {
+    /// The thread blocks that decode scans, those with the most data a lane first: what begins last
+    /// then ends soon, and the GPU is not left with a few long ones.
+    fn longest_first(&self) -> Vec<[u32; 2]> {
+        let mut lanes = self.lanes.clone();
+        lanes.sort_by_cached_key(|&[scan, tile]| {
+            let scan = &self.scans[scan as usize];
+            let per_lane = scan.n_words / (scan.segments * scan.rows).max(1);
+            (Reverse(per_lane), tile)
+        });
+        lanes
     }
 }
 
