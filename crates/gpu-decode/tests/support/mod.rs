@@ -1,8 +1,8 @@
+//! What the tests share: pictures, packed and not, crops of them made by the host, and a decoder on
+//! the CPU twin of the kernels with guard bytes round everything that it may write.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 #![allow(unsafe_code, reason = "launches kernels and copies, as a driver's user does")]
 #![allow(clippy::print_stderr, reason = "whoever runs tests is told what was skipped")]
-//! What the tests share: pictures, packed and not, crops of them made by the host, and a decoder on
-//! the CPU twin of the kernels with guard bytes round everything that it may write.
 
 pub mod made;
 
