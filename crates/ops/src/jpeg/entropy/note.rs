@@ -391,12 +391,12 @@ impl NewNote<'_> {
 
     fn try_write(&self, points: &[u64], out: &mut Vec<u8>) -> Option<()> {
         let frame = self.frame;
-        let mut tables: Vec<&[u16; 64]> = Vec::with_capacity(MAX_COMPONENTS);
-        let mut codes: Vec<&Code> = Vec::with_capacity(MAX_CODES);
+        let mut tables = Known::<[u16; 64], MAX_COMPONENTS>::default();
+        let mut codes = Known::<Code, MAX_CODES>::default();
         let mut components = [[0; COMPONENT_BYTES]; MAX_COMPONENTS];
         for (place, component) in components.iter_mut().zip(self.components) {
-            let table = number_in(&mut tables, component.steps)?;
-            let [dc, ac] = component.codes.map(|code| number_in(&mut codes, code));
+            let table = tables.number_of(component.steps)?;
+            let [dc, ac] = component.codes.map(|code| codes.number_of(code));
             let small = |n: usize| u8::try_from(n).ok();
             let [h, v] = [small(component.h)?, small(component.v)?];
             *place = [h, v, table, small(component.place)?, dc?, ac?];
@@ -409,15 +409,15 @@ impl NewNote<'_> {
         out.extend(u16::try_from(frame.size.height).ok()?.to_le_bytes());
         out.extend(u16::try_from(frame.size.width).ok()?.to_le_bytes());
         out.push(frame.model as u8);
-        let lens = [self.components.len(), tables.len(), codes.len()];
+        let lens = [self.components.len(), tables.len, codes.len];
         out.extend(lens.map(|n| u8::try_from(n).unwrap_or(u8::MAX)));
         out.extend(u32::try_from(self.data_at).ok()?.to_le_bytes());
         out.extend(self.restart_interval.to_le_bytes());
         out.extend(u16::try_from(STEP_BLOCKS).ok()?.to_le_bytes());
         out.extend([u8::try_from(rows).ok()?, 0]);
         out.extend(components[..self.components.len()].as_flattened());
-        tables.iter().for_each(|table| write_steps(table, out));
-        codes.iter().for_each(|code| write_code(code, out));
+        tables.items.iter().flatten().for_each(|table| write_steps(table, out));
+        codes.items.iter().flatten().for_each(|code| write_code(code, out));
         for row in (0..down).step_by(rows) {
             let [from, to] = [row, (row + rows).min(down)].map(|row| {
                 points.get(row * per_row).map(|&point| FilePoint::unpack(point))
@@ -465,11 +465,26 @@ fn short_checksum(bytes: &[u8]) -> u32 {
     xxh3_64(bytes) as u32
 }
 
-/// The number of `item` among `known`, to which it is added where it is new.
-fn number_in<'a, T: PartialEq>(known: &mut Vec<&'a T>, item: &'a T) -> Option<u8> {
-    let nth = known.iter().position(|other| *other == item).unwrap_or_else(|| {
-        known.push(item);
-        known.len() - 1
-    });
-    u8::try_from(nth).ok()
+/// Things that differ, by their numbers.
+#[derive(Debug)]
+struct Known<'a, T, const N: usize> {
+    items: [Option<&'a T>; N],
+    len: usize,
+}
+
+impl<T, const N: usize> Default for Known<'_, T, N> {
+    fn default() -> Self {
+        Self { items: [None; N], len: 0 }
+    }
+}
+
+impl<'a, T: PartialEq, const N: usize> Known<'a, T, N> {
+    /// The number of `item`, a new one where it is new; `None` where there is no room for it.
+    fn number_of(&mut self, item: &'a T) -> Option<u8> {
+        let same = |other: &Option<&T>| other.is_some_and(|other| other == item);
+        let nth = self.items.iter().position(same).unwrap_or(self.len);
+        *self.items.get_mut(nth)? = Some(item);
+        self.len = self.len.max(nth + 1);
+        u8::try_from(nth).ok()
+    }
 }
