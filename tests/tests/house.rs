@@ -120,6 +120,8 @@ const GUESTS_IN_TESTS: &[(&str, &str, &str)] = &[
     ("bothends", "samples", "makes images for the examples"),
     ("bothends", "serde_json", "writes the examples' options"),
     ("capi", "samples", "makes images for C programs"),
+    ("gpu-decode", "serde_json", "writes the recipe of other sizes"),
+    ("gpu-decode", "xxhash-rust", "gives hostile row groups the right checksum"),
     ("gpu", "ops", "compares what kernels make with what the host makes"),
     ("ops", "samples", "makes images to take apart"),
     ("ops", "serde_json", "reads the golden files' list"),
@@ -156,6 +158,18 @@ const UNSAFE_MODULES: &[(&str, &str)] = &[
         "calls a driver wrongly, which is what it is for",
     ),
     ("crates/gpu/tests/staging/world.rs", "launches kernels of the fake driver"),
+    (
+        "crates/gpu-decode/src/decoder.rs",
+        "launches kernels on memory that a driver cannot check",
+    ),
+    (
+        "crates/gpu-decode/src/prong.rs",
+        "page-locks memory, and copies to and from a device",
+    ),
+    (
+        "crates/gpu-decode/tests/support/mod.rs",
+        "launches kernels on the CPU twin, with guards round their output",
+    ),
     ("crates/gpu/src/adjust.rs", "launches a kernel on memory known by address"),
     ("crates/gpu/tests/adjust.rs", "launches kernels on memory that the test owns"),
     ("crates/gpu/src/finish.rs", "launches a kernel on memory known by address"),

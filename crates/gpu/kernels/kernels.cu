@@ -4,3 +4,4 @@
 #include "adjust.cuh"
 #include "finish.cuh"
 #include "selftest.cuh"
+#include "decode.cuh"

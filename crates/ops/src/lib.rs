@@ -34,4 +34,4 @@ pub mod finish;
 pub use error::{OpsError, SampleFault};
 pub use finish::Finish;
 pub use geometry::{crop, flip, resample, resize, warp};
-pub use pipeline::{Delivery, Pipeline, Scratch, Workbench};
+pub use pipeline::{ComponentLayout, CropLayout, Delivery, Pipeline, Scratch, Workbench};
