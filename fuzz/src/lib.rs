@@ -25,7 +25,7 @@ use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
 use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
 use bothends_ops::jpeg::{
-    Chroma, Coefficients, Decoder, EntryPoints, Opened, Plane, Region, Stored, unpack,
+    Chroma, Coefficients, Decoder, EntryPoints, Opened, Plane, Region, ScanNote, Stored, unpack,
 };
 use bothends_ops::kernels::Level;
 use bothends_ops::{Finish, Pipeline, Scratch};
@@ -154,8 +154,9 @@ pub fn jpeg(bytes: &[u8]) {
     }
 }
 
-/// What was kept beside a data set: as a segment of the side index, and as the entry points
-/// of an image that is there. Nothing panics; what is accepted as a segment lies inside it.
+/// What was kept beside a data set: as a segment of the side index, as the note of an image that
+/// is there, and as that image's own note with these bytes laid over it. Nothing panics; what is
+/// accepted as a segment lies inside it, and what a note says keeps the rules.
 pub fn side_index(bytes: &[u8]) {
     if let Some((header, _)) = bytes.split_first_chunk()
         && let Ok(range) = side_index::directory_range(header, bytes.len() as u64)
@@ -172,14 +173,30 @@ pub fn side_index(bytes: &[u8]) {
         &include_bytes!("../../tests/fixtures/ops/restart-rows.jpg")[..],
         &include_bytes!("../../tests/fixtures/ops/444-17x33.jpg")[..],
     ];
-    let Ok(file) = Opened::new(images[bytes.len() % images.len()]) else { return };
+    let image = images[bytes.len() % images.len()];
     thread_local!(static DECODER: RefCell<Decoder> = RefCell::default());
-    let region = Region::whole(file.size());
-    let points = EntryPoints::new(bytes);
-    let decoded = DECODER.with_borrow_mut(|decoder| {
-        decoder.decode(file, &region, Chroma::Upsampled, points)
-    });
-    assert!(decoded.is_ok(), "the file itself is good");
+    let decode = |note: Option<EntryPoints<'_>>| {
+        let Ok(file) = Opened::new(image) else { return Vec::new() };
+        let region = Region::whole(file.size());
+        DECODER.with_borrow_mut(|decoder| {
+            let decoded = decoder.decode(file, &region, Chroma::Upsampled, note);
+            assert!(decoded.is_ok(), "the file itself is good");
+            decoder.entry_points().to_vec()
+        })
+    };
+    decode(EntryPoints::new(bytes));
+    let mut note = decode(None);
+    // Where the bytes go is theirs to say; a zero leaves what is there.
+    let at = usize::from(bytes.first().copied().unwrap_or(0)) % note.len().max(1);
+    for (place, byte) in note[at..].iter_mut().zip(bytes.iter().skip(1)) {
+        *place ^= byte;
+    }
+    decode(EntryPoints::new(&note));
+    if let Some(note) = ScanNote::read(&note) {
+        assert!(note.blocks().all(|block| block.component < 3 && block.dc < 3));
+        assert!(note.codes().all(|code| code.symbols.len() <= 256) && note.step() > 0);
+        assert!(note.point(0).is_some() && note.check(0).is_some());
+    }
 }
 
 /// A row group whose checksum is right, of an image of few pixels: nothing panics, and every

@@ -25,6 +25,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("energy", &[]),
     ("figures", &["energy"]),
     ("slots", &["core"]),
+    ("gpu", &["core", "slots"]),
+    ("gpu-decode", &["core", "dataset", "ops", "io", "side-index", "slots", "gpu"]),
     ("csd", &["core", "io", "slots"]),
     ("accel", &[]),
     ("agent", &["core", "dataset", "ops", "side-index", "slots", "csd"]),
@@ -38,6 +40,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "side-index",
             "slots",
             "csd",
+            "gpu",
+            "gpu-decode",
             "accel",
             "energy",
             "figures",
@@ -65,18 +69,20 @@ const IMPORTS_ALL: &str = "tests";
 const HOMES: &[(&str, &[&str])] = &[
     ("anyhow", &["cli", "agent", "firmware-sim", "tests"]),
     ("clap", &["cli", "agent", "firmware-sim"]),
-    ("allocation-counter", &["ops"]), // in tests
-    ("cap", &["runtime", "tests"]),   // in tests
-    ("cbindgen", &["capi"]),          // in tests
+    ("allocation-counter", &["gpu", "ops"]), // in tests
+    ("cap", &["runtime", "tests"]),          // in tests
+    ("cbindgen", &["capi"]),                 // in tests
     ("crossbeam", &["runtime"]),
+    ("cudarc", &["gpu"]),
     ("hmac", &["csd"]),
     ("indicatif", &["cli"]),
     ("io-uring", &["io"]),
     ("jiff", &["cli"]),
     ("libc", &["energy"]),
+    ("libloading", &["gpu"]),
     ("loom", &["core", "slots"]), // only in builds with `--cfg loom`: what threads share
     ("memchr", &["ops"]),
-    ("nix", &["io", "csd", "energy", "runtime", "slots", "firmware-sim"]),
+    ("nix", &["io", "csd", "energy", "runtime", "slots", "gpu", "firmware-sim"]),
     ("nvml-wrapper", &["energy"]),
     ("png", &["ops", "report"]),
     ("pyo3", &["python"]),
@@ -112,6 +118,9 @@ const GUESTS_IN_TESTS: &[(&str, &str, &str)] = &[
     ("bothends", "samples", "makes images for the examples"),
     ("bothends", "serde_json", "writes the examples' options"),
     ("capi", "samples", "makes images for C programs"),
+    ("gpu-decode", "serde_json", "writes the recipe of other sizes"),
+    ("gpu-decode", "xxhash-rust", "gives hostile row groups the right checksum"),
+    ("gpu", "ops", "compares what kernels make with what the host makes"),
     ("ops", "samples", "makes images to take apart"),
     ("ops", "serde_json", "reads the golden files' list"),
     ("runtime", "agent", "joins `loopback` to a real server"),
@@ -122,6 +131,49 @@ const AT_HOME_EVERYWHERE: &[&str] = &["serde", "thiserror", "proptest", "tempfil
 
 /// The modules that open `unsafe`, each with what it cannot do without.
 const UNSAFE_MODULES: &[(&str, &str)] = &[
+    ("crates/gpu/src/conformance.rs", "calls a driver as its contract says"),
+    ("crates/gpu/src/driver.rs", "declares what a GPU's driver cannot check"),
+    ("crates/gpu/src/driver/cuda.rs", "hands addresses and handles to a foreign library"),
+    ("crates/gpu/src/driver/cuda/calls.rs", "calls functions of a foreign library"),
+    ("crates/gpu/src/driver/fake.rs", "reads a kernel's arguments where they are"),
+    (
+        "crates/gpu/src/driver/fake/state.rs",
+        "copies host memory after the call that named it",
+    ),
+    ("crates/gpu/src/kinds.rs", "tells a driver of memory that it will copy from"),
+    ("crates/gpu/src/owners.rs", "vouches to the driver for handles that it owns"),
+    ("crates/gpu/src/owners/graveyard.rs", "frees device memory that it was given"),
+    (
+        "crates/gpu/src/path/cufile.rs",
+        "opens a foreign library, calls two functions of it",
+    ),
+    ("crates/gpu/src/staging.rs", "names streams to the driver that others keep alive"),
+    ("crates/gpu/src/staging/feed.rs", "names memory to the driver that it keeps alive"),
+    ("crates/gpu/tests/cuda.rs", "calls functions of a stub of a driver"),
+    ("crates/gpu/tests/drivers.rs", "enqueues copies as another library would"),
+    (
+        "crates/gpu/tests/staging/naive.rs",
+        "calls a driver wrongly, which is what it is for",
+    ),
+    ("crates/gpu/tests/staging/world.rs", "launches kernels of the fake driver"),
+    (
+        "crates/gpu-decode/src/decoder.rs",
+        "launches kernels on memory that a driver cannot check",
+    ),
+    (
+        "crates/gpu-decode/src/prong.rs",
+        "page-locks memory, and copies to and from a device",
+    ),
+    (
+        "crates/gpu-decode/tests/support/mod.rs",
+        "launches kernels on the CPU twin, with guards round their output",
+    ),
+    ("crates/gpu/src/adjust.rs", "launches a kernel on memory known by address"),
+    ("crates/gpu/tests/adjust.rs", "launches kernels on memory that the test owns"),
+    ("crates/gpu/src/finish.rs", "launches a kernel on memory known by address"),
+    ("crates/gpu/tests/finish.rs", "launches kernels on memory that the test owns"),
+    ("crates/gpu/src/twin.rs", "copies to and from memory that is known by address"),
+    ("crates/gpu/src/twin/library.rs", "calls a library that is loaded at run time"),
     ("crates/ops/src/geometry/flip/x86.rs", "calls what only some processors have"),
     (
         "crates/ops/src/jpeg/store/blocks/neon.rs",

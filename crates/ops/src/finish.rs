@@ -159,6 +159,32 @@ impl Finish {
         is_planes.then_some(FinishedRows { dtype, level, channels, dst })
     }
 
+    /// What each of the 256 bytes of each channel becomes, as the bits of an element of the
+    /// output: for a device that finishes samples by looking values up.
+    #[must_use]
+    pub fn values(&self) -> Vec<[u32; 256]> {
+        let element = |value: f32| match self.output.dtype {
+            Dtype::U8 | Dtype::F32 => value.to_bits(),
+            Dtype::F16 => half::f16_bits(value).into(),
+            Dtype::Bf16 => half::bf16_bits(value).into(),
+        };
+        let value = |channel: &Channel, byte: usize| match self.output.dtype {
+            // Bytes pass as they are.
+            Dtype::U8 => u32::try_from(byte).unwrap_or_default(),
+            Dtype::F32 | Dtype::F16 | Dtype::Bf16 => {
+                element(channel.value(u8::try_from(byte).unwrap_or_default()))
+            }
+        };
+        let table = |channel| std::array::from_fn(|byte| value(channel, byte));
+        self.channels.iter().map(table).collect()
+    }
+
+    /// Mean and standard deviation of each channel; `None` without normalisation.
+    #[must_use]
+    pub fn scales(&self) -> Vec<Option<(f32, f32)>> {
+        self.channels.iter().map(|channel| channel.scale()).collect()
+    }
+
     /// Whether batches are mixed at all.
     #[must_use]
     pub fn mixes(&self) -> bool {

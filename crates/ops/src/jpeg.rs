@@ -43,6 +43,7 @@ mod rows;
 pub use self::coefficients::Coefficients;
 pub use self::decoder::{Decoder, Stage};
 pub use self::entropy::entry_points::EntryPoints;
+pub use self::entropy::note::{ScanBlock, ScanCode, ScanNote, ScanPoint};
 pub use self::file::Opened;
 pub use self::planes::{Chroma, Plane, Region};
 pub use self::store::packer::{Packed, Packer};

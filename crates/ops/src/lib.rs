@@ -35,4 +35,4 @@ pub use decode::room::DecodeRoom;
 pub use error::{OpsError, SampleFault};
 pub use finish::Finish;
 pub use geometry::{crop, flip, resample, resize, warp};
-pub use pipeline::{Delivery, Pipeline, Scratch, Workbench};
+pub use pipeline::{ComponentLayout, CropLayout, Delivery, Pipeline, Scratch, Workbench};

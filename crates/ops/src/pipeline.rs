@@ -7,6 +7,7 @@
 //! the same bytes. What comes after the cut is `finish.rs`, which is to be read next.
 
 mod fused;
+mod layout;
 mod steps;
 
 use std::ops::Range;
@@ -31,6 +32,7 @@ use crate::image::Image;
 use crate::jpeg::{Region, Stage, Stored};
 use crate::kernels::Level;
 
+pub use self::layout::{ComponentLayout, CropLayout};
 pub use self::steps::Workbench;
 
 /// One worker's memory. After warm-up nothing allocates per sample (but the PNG library,
@@ -274,6 +276,25 @@ impl Pipeline {
     ) -> Result<Option<Crop>, OpsError> {
         self.decide(key, rgb(size), decision)?;
         Ok(self.first_crop(decision.shared()).map(|(crop, _)| crop))
+    }
+
+    /// As [`Self::crop_of`], for who makes the sample elsewhere: `None` also where that crop is
+    /// not all of the sample, because other steps or views follow.
+    ///
+    /// # Errors
+    /// As of [`Self::crop_of`].
+    pub fn only_crop_of(
+        &self,
+        key: SampleKey,
+        size: Size,
+        decision: &mut Decision,
+    ) -> Result<Option<Crop>, OpsError> {
+        self.decide(key, rgb(size), decision)?;
+        let crop = self.first_crop(decision.shared());
+        Ok(crop.and_then(|(crop, rest)| {
+            let shape = rgb(crop.target.sample_size());
+            (rest.is_empty() && self.views.shapes() == [shape]).then_some(crop)
+        }))
     }
 
     /// The row groups of a record of blocks that the sample of `key` is made of: those below

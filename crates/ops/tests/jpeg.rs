@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use bothends_ops::jpeg::{Chroma, Decoder, EntryPoints, Opened, Plane, Region};
+use bothends_ops::jpeg::{Chroma, Decoder, EntryPoints, Opened, Plane, Region, ScanNote};
 use bothends_ops::kernels::Level;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -58,6 +58,23 @@ fn whole(decoder: &mut Decoder, bytes: &[u8]) -> Vec<u8> {
     decoder.entry_points().to_vec()
 }
 
+/// The entry points of a note, row by row and the scan's end.
+fn points_of(note: &ScanNote<'_>) -> Vec<u64> {
+    (0..).map_while(|nth| note.point(nth)).map(|point| point.packed).collect()
+}
+
+/// The note as earlier versions wrote it: entry points alone, one for every eight MCUs of a row.
+/// `None` where the note has none at these places.
+fn old_form(note: &[u8]) -> Option<Vec<u8>> {
+    let note = ScanNote::read(note)?;
+    let points = points_of(&note);
+    let apart = (8 / note.step()).max(1);
+    let (end, rows) = points.split_last()?;
+    let rows = rows.chunks(note.points_per_row());
+    let kept = rows.flat_map(|row| row.iter().step_by(apart)).chain([end]);
+    (apart * note.step() == 8).then(|| kept.flat_map(|p| p.to_le_bytes()).collect())
+}
+
 /// A part of an image of `size`.
 fn part(size: [usize; 2], at: [Index; 4]) -> Region {
     let range = |len: usize, start: Index, n: Index| {
@@ -80,7 +97,8 @@ proptest! {
         let region = part([size.height as usize, size.width as usize], at);
         let expected = samples(&decoder, &region);
         for level in Level::available() {
-            for points in [EntryPoints::new(&points), None] {
+            let old = old_form(&points).unwrap_or_default();
+            for points in [EntryPoints::new(&points), EntryPoints::new(&old), None] {
                 let mut decoder = Decoder::new(level);
                 let file = Opened::new(&bytes).unwrap();
                 decoder.decode(file, &region, Chroma::AsStored, points).unwrap();
@@ -154,7 +172,7 @@ fn good_points_are_followed() {
 #[test]
 fn points_that_run_backwards_by_a_byte_never_panic() {
     let bytes = file("444-17x33.jpg");
-    let points = whole(&mut Decoder::default(), &bytes);
+    let points = old_form(&whole(&mut Decoder::default(), &bytes)).unwrap();
     for row in 0..points.len() / 8 - 1 {
         for bit in 1..8_u64 {
             let mut points = points.clone();
@@ -180,18 +198,16 @@ fn sequential_files_of_one_scan_leave_entry_points() {
         let points = whole(&mut Decoder::default(), &bytes);
         let cannot = name.contains("progressive") || name.contains("cmyk");
         assert_eq!(points.is_empty(), cannot, "{name}");
-        assert!(points.len().is_multiple_of(8), "{name}");
+        assert_eq!(ScanNote::read(&points).is_none(), cannot, "{name}");
     }
 }
 
 /// The first entry point is the start of the scan, and the others follow one another.
 #[test]
 fn entry_points_go_forward() {
-    let points = whole(&mut Decoder::default(), &file("444-q100.jpg"));
-    let numbers: Vec<u64> = points
-        .chunks_exact(8)
-        .map(|p| u64::from_le_bytes(p.try_into().unwrap()) & ((1 << 25) - 1))
-        .collect();
+    let note = whole(&mut Decoder::default(), &file("444-q100.jpg"));
+    let points = points_of(&ScanNote::read(&note).unwrap());
+    let numbers: Vec<u64> = points.iter().map(|point| point & ((1 << 25) - 1)).collect();
     assert_eq!(numbers[0], 0);
     assert!(numbers.is_sorted());
 }
@@ -236,4 +252,91 @@ fn what_stands_behind_a_scan_does_not_change_it() {
     whole(&mut other, &changed);
     let region = Region::whole(Opened::new(&bytes).unwrap().size());
     assert_eq!(samples(&decoder, &region), samples(&other, &region));
+}
+
+/// Old notes are read like new ones: who decodes with them finds nothing anew.
+#[test]
+fn notes_of_the_earlier_version_are_followed() {
+    let mut n_old = 0;
+    for name in FILES {
+        let bytes = file(name);
+        let Some(old) = old_form(&whole(&mut Decoder::default(), &bytes)) else {
+            continue;
+        };
+        n_old += 1;
+        let opened = Opened::new(&bytes).unwrap();
+        let region = Region::whole(opened.size());
+        let mut decoder = Decoder::default();
+        decoder
+            .decode(opened, &region, Chroma::Upsampled, EntryPoints::new(&old))
+            .unwrap();
+        assert!(decoder.entry_points().is_empty(), "{name}");
+    }
+    assert!(n_old >= 8, "only {n_old} files");
+}
+
+/// What a note says is what the file's headers and its bytes say.
+#[test]
+fn a_note_describes_its_file() {
+    for name in FILES {
+        let bytes = file(name);
+        let note = whole(&mut Decoder::default(), &bytes);
+        let Some(note) = ScanNote::read(&note) else { continue };
+        let opened = Opened::new(&bytes).unwrap();
+        assert_eq!(note.size(), opened.size(), "{name}");
+        // Behind the last header's own length: where a start of scan ends.
+        let data_at = note.data_at() as usize;
+        let sos = bytes.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
+        let len = usize::from(u16::from_be_bytes([bytes[sos + 2], bytes[sos + 3]]));
+        assert_eq!(data_at, sos + 2 + len, "{name}");
+        let rows = note.rows_per_check();
+        let per_row = note.points_per_row();
+        let n_rows = (points_of(&note).len() - 1) / per_row;
+        for row in (0..n_rows).step_by(rows) {
+            let from = note.point(row * per_row).unwrap();
+            let to = note.point((row + rows).min(n_rows) * per_row).unwrap();
+            let end = to.byte + usize::from(to.is_within);
+            let sum = xxhash_rust::xxh3::xxh3_64(&bytes[data_at..][from.byte..end]);
+            assert_eq!(
+                note.check(row).map(u64::from),
+                Some(sum & 0xffff_ffff),
+                "{name}, row {row}"
+            );
+        }
+        let blocks = note.blocks().count();
+        assert!((1..=10).contains(&blocks), "{name}: {blocks} blocks");
+        assert!(note.codes().all(|code| code.symbols.len() <= 256));
+    }
+}
+
+proptest! {
+    /// Whatever a note's bytes are, it is none, or what it says keeps the rules.
+    #[test]
+    fn changed_notes_never_panic(
+        name in prop::sample::select(&FILES[..]),
+        changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..8),
+        cut in any::<Index>(),
+    ) {
+        let bytes = file(name);
+        let mut note = whole(&mut Decoder::default(), &bytes);
+        for (place, value) in changes {
+            if !note.is_empty() {
+                // Mostly where it describes, not its points.
+                let place = place.index(note.len().min(120));
+                note[place] = value;
+            }
+        }
+        if cut.index(4) == 0 {
+            note.truncate(cut.index(note.len() + 1));
+        }
+        let opened = Opened::new(&bytes).unwrap();
+        let region = Region::whole(opened.size());
+        let points = EntryPoints::new(&note);
+        Decoder::default().decode(opened, &region, Chroma::Upsampled, points).unwrap();
+        if let Some(note) = ScanNote::read(&note) {
+            prop_assert!(note.blocks().all(|block| block.component < 3 && block.dc < 3));
+            prop_assert!(note.codes().all(|code| code.symbols.len() <= 256));
+            prop_assert!(note.step() > 0 && note.point(0).is_some());
+        }
+    }
 }

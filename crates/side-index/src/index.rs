@@ -128,6 +128,21 @@ impl SideIndex {
         })
     }
 
+    /// Puts the note of the record of that name into `note`, without its bytes; false when there
+    /// is none. For who holds what it reads of the record against checksums in the note: a file
+    /// that was changed in place, its length and age put back, is told by these alone.
+    pub fn note_of(&self, name: Name, note: &mut Vec<u8>) -> bool {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        segments.iter().any(|segment| {
+            let line = form::find(&segment.lines, name.key);
+            let line = line.filter(|line| line.stamp == name.stamp);
+            line.is_some_and(|line| {
+                note.resize(line.len as usize, 0);
+                segment.file.read_exact_at(note, line.offset).is_ok() && line.fits(note)
+            })
+        })
+    }
+
     /// Keeps a note about the record with these `bytes`.
     pub fn keep(&self, name: Name, bytes: &[u8], note: &[u8]) {
         let content = form::content(bytes);
@@ -272,6 +287,9 @@ mod tests {
         assert_eq!(known(&other, NAME, b"imagf"), None, "other bytes");
         assert_eq!(known(&other, Name { stamp: 9, ..NAME }, b"image"), None, "older");
         assert_eq!(known(&other, Name { key: 9, ..NAME }, b"image"), None, "elsewhere");
+        let mut note = Vec::new();
+        assert!(other.note_of(NAME, &mut note) && note == b"note");
+        assert!(!other.note_of(Name { stamp: 9, ..NAME }, &mut note), "older");
     }
 
     #[test]

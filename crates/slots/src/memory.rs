@@ -11,6 +11,7 @@
 )]
 
 use std::fmt::Debug;
+use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
 use crate::SlotError;
@@ -54,6 +55,8 @@ pub trait Registration: Debug + Send + Sync {}
 pub struct Backing {
     /// Where the host finds them, if it can.
     base: Option<NonNull<u8>>,
+    /// Where a device finds them, if it can and the host cannot.
+    device_address: Option<NonZeroU64>,
     len: usize,
     #[expect(dead_code, reason = "it acts when it is dropped")]
     owner: Owner,
@@ -78,13 +81,26 @@ impl Backing {
     /// reads or writes.
     #[must_use]
     pub unsafe fn of_host(base: NonNull<u8>, len: usize, owner: Owner) -> Self {
-        Self { base: Some(base), len, owner }
+        Self { base: Some(base), device_address: None, len, owner }
     }
 
     /// Bytes that only a device can address, wherever `owner` knows them to be.
     #[must_use]
     pub fn of_device(len: usize, owner: Owner) -> Self {
-        Self { base: None, len, owner }
+        Self { base: None, device_address: None, len, owner }
+    }
+
+    /// The same, at an address of the device's that whoever has the slot may ask for; 0 for none.
+    #[must_use]
+    pub fn at_device_address(self, address: u64) -> Self {
+        Self { device_address: NonZeroU64::new(address), ..self }
+    }
+
+    /// Where the device finds the bytes; `None` of memory that the host addresses, and of a
+    /// device that does not say.
+    #[must_use]
+    pub fn device_address(&self) -> Option<u64> {
+        self.device_address.map(NonZeroU64::get)
     }
 
     /// Where the host finds the bytes; `None` of memory that it cannot address.
@@ -135,5 +151,9 @@ impl Memory {
 
     pub(crate) fn base(&self) -> Option<NonNull<u8>> {
         self.backing.base
+    }
+
+    pub(crate) fn device_address(&self) -> Option<u64> {
+        self.backing.device_address()
     }
 }

@@ -62,6 +62,13 @@ impl Slot {
         self.memory().kind()
     }
 
+    /// Where the device finds the slot's bytes, for who enqueues work on that device; `None`
+    /// of host memory. As with the bytes of a [`HostSlot`], only the slot's owner may use it.
+    #[must_use]
+    pub fn device_address(&self) -> Option<u64> {
+        self.memory().device_address()
+    }
+
     /// The slot for code that reads and writes its bytes.
     ///
     /// # Errors
@@ -106,6 +113,12 @@ impl HostSlot {
     #[must_use]
     pub fn into_slot(self) -> Slot {
         self.slot
+    }
+
+    /// The kind of its memory, by name.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.slot.kind()
     }
 
     /// Splits the slot's first `n * part_bytes` bytes into `n` pieces that can be filled by

@@ -55,7 +55,9 @@ impl Kind for Remote {
         let is_possible =
             bytes > 0 && bytes.checked_next_multiple_of(SLOT_ALIGN).is_some();
         is_possible.then(|| match bytes {
-            ..0x1000_0000 => Ok(Backing::of_device(bytes, Box::new(()))),
+            ..0x1000_0000 => {
+                Ok(Backing::of_device(bytes, Box::new(())).at_device_address(0x7000))
+            }
             slot_bytes => Err(SlotError::OutOfMemory { slot_bytes }),
         })
     }
@@ -77,6 +79,9 @@ fn host_code_is_refused_memory_without_host_bytes() {
     let ring = Ring::of(&Remote, TWO).unwrap();
     let slot = ring.take(Duration::ZERO).unwrap().host().unwrap_err();
     assert_eq!((slot.kind(), slot.len()), ("device", 4096));
+    assert_eq!(slot.device_address(), Some(0x7000));
+    let host = Ring::new(TWO).unwrap().take(Duration::ZERO).unwrap();
+    assert_eq!(host.device_address(), None, "the host's is no device's");
     drop(slot);
     assert_eq!(ring.free(), 2, "a refused slot is still a slot");
 }

@@ -9,6 +9,7 @@
 
 mod decide;
 pub mod draw;
+pub mod erasing;
 mod error;
 mod mixture;
 pub mod op;

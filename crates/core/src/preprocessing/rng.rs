@@ -101,6 +101,13 @@ impl Noise {
         }
     }
 
+    /// The key and the counter of the block that comes next, for whoever computes numbers out
+    /// of their order.
+    #[must_use]
+    pub fn key_and_counter(&self) -> ([u32; 2], [u32; 4]) {
+        (self.key, self.counter)
+    }
+
     /// The next number.
     #[expect(clippy::cast_possible_truncation, reason = "takes the word apart")]
     pub fn next_u16(&mut self) -> u16 {

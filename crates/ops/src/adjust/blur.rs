@@ -2,7 +2,7 @@
 //!
 //! In fixed point of 16 bits. A kernel is symmetric, so two values of one weight are added before
 //! they are weighed, and a weight that would round to nothing is not there at all. Weights are
-//! computed in f64 in the order written here, so every machine gets the same. The image
+//! computed in f64, in an order that `core` states, so every machine gets the same. The image
 //! is mirrored at the middle of its outermost pixels, again and again where the kernel is
 //! larger than it.
 #![allow(clippy::cast_possible_truncation, reason = "halves of words are meant")]
@@ -13,8 +13,7 @@ mod x86;
 use std::array::from_ref;
 use std::mem::swap;
 
-use bothends_core::arith::exp;
-use bothends_core::recipe::step::Blur;
+use bothends_core::recipe::step::{Blur, blur_weights};
 
 #[cfg(target_arch = "x86_64")]
 use self::x86::{avx2, avx512};
@@ -30,9 +29,6 @@ const MAX_TAPS: usize = 64;
 
 /// Taps whose products are summed before the sums are put down.
 const SIDE_BY_SIDE: usize = 4;
-
-/// What the weights of an axis come to, where a pair has one.
-const ONE: f64 = 65_536.0;
 
 /// A pair of neighbours, equally far away to both sides.
 #[derive(Debug, Clone, Copy)]
@@ -103,39 +99,11 @@ impl Blurrer {
     }
 }
 
-/// The weights of pairs, from the middle outwards, of a kernel of `len` pixels: running sums
-/// are rounded, so that they come to [`ONE`]. A pair that weighs less than half of the
-/// smallest number is left out, with all beyond.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "parts of one, in 65536ths"
-)]
+/// The taps of a kernel of `len` pixels, from the middle outwards.
 fn set_taps(taps: &mut Vec<Tap>, len: u32, sigma: f64) {
-    let bell = |distance: u32| {
-        let sigmas = f64::from(distance) / sigma;
-        exp(-0.5 * (sigmas * sigmas))
-    };
-    // The middle pixel is both of its pair.
-    let mut total = 0.5;
-    let mut last = 0;
-    for distance in 1..=len / 2 {
-        let weight = bell(distance);
-        if weight * ONE < 0.5 * (total + weight) {
-            break;
-        }
-        total += weight;
-        last = distance;
-    }
     taps.clear();
-    let (mut sum, mut given) = (0.0, 0.0);
-    for distance in 0..=last {
-        sum += if distance == 0 { 0.5 } else { bell(distance) };
-        let rounded = (sum / total * ONE + 0.5).floor();
-        // One pixel alone weighs a little less than one, which rounds to the same bytes.
-        taps.push(Tap { weight: (rounded - given) as u16, places: [0; 2] });
-        given = rounded;
-    }
+    // One pixel alone weighs a little less than one, which rounds to the same bytes.
+    taps.extend(blur_weights(len, sigma).map(|weight| Tap { weight, places: [0; 2] }));
 }
 
 /// Row or column `at` of an image that has `n`, mirrored beyond its last.
@@ -297,6 +265,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// What the weights of an axis come to, where a pair has one.
+    const ONE: f64 = 65_536.0;
 
     fn blurred(level: Level, image: &Image, kernel: [u32; 2], sigma: f64) -> Image {
         let kernel = Size { height: kernel[0], width: kernel[1] };

@@ -78,6 +78,11 @@ impl Channel {
         self.factors.filter(|_| level != Level::Scalar)
     }
 
+    /// Mean and standard deviation, where there are such.
+    pub(super) fn scale(self) -> Scale {
+        self.scale
+    }
+
     /// What a byte becomes.
     pub(super) fn value(self, byte: u8) -> f32 {
         value(byte, self.scale)

@@ -6,11 +6,11 @@
 
 use std::sync::OnceLock;
 
-use bothends_core::arith::normal_quantile;
 use bothends_core::recipe::Size;
-use bothends_core::recipe::draw::{CropBox, random_erasing};
+use bothends_core::recipe::draw::CropBox;
+use bothends_core::recipe::erasing::{normal_shares, view_stream};
 use bothends_core::recipe::op::{ErasingValue, RandomErasing};
-use bothends_core::rng::{Draws, Noise};
+use bothends_core::rng::Noise;
 use bothends_core::sample::SampleKey;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 
@@ -39,8 +39,7 @@ impl Erasing {
         Self { op: op.clone(), stream, scales }
     }
 
-    /// Erases in view number `nth` of the sample of `key`, or does not. A further view's
-    /// numbers are those of a stream of the same op 2^8 further on, so that views differ.
+    /// Erases in view number `nth` of the sample of `key`, or does not.
     pub(super) fn run(
         &self,
         key: SampleKey,
@@ -48,14 +47,9 @@ impl Erasing {
         (shape, output): (SampleShape, Output),
         view: &mut [u8],
     ) {
-        let stream = self.stream + (nth << 8);
-        let draws = &mut Draws::new(key, stream);
-        if !draws.bernoulli(self.op.p) {
-            return;
-        }
+        let stream = view_stream(self.stream, nth);
         let size = Size { height: shape.height, width: shape.width };
-        let area = random_erasing(draws, size, self.op.scale, self.op.ratio);
-        let Some(area) = area else { return };
+        let Some(area) = self.op.decide(key, stream, size) else { return };
         let mut noise = Noise::new(key, stream);
         let quantiles = quantiles();
         for_each_element(area, shape, output.layout, |place, channel| {
@@ -103,8 +97,5 @@ fn for_each_element(
 /// The normal distribution in 65,536 equal shares: the middle of each.
 fn quantiles() -> &'static [f32] {
     static QUANTILES: OnceLock<Vec<f32>> = OnceLock::new();
-    QUANTILES.get_or_init(|| {
-        let share = |nth: u32| (f64::from(nth) + 0.5) / 65_536.0;
-        (0..65_536).map(|nth| single(normal_quantile(share(nth)))).collect()
-    })
+    QUANTILES.get_or_init(|| normal_shares().collect())
 }

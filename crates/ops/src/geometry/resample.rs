@@ -47,7 +47,9 @@ pub(crate) use nearest::Nearest;
 pub use outlet::{Outlet, TakesRows};
 pub use planar::{Colour, Planar, PlanarSample, Planes};
 
-use axis::{Axis, Stretch};
+pub use axis::Stretch;
+
+use axis::Axis;
 
 /// What a crop becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +107,11 @@ impl Target {
     /// How a plane of `sampling` is laid over this target when its image is cropped to `crop`:
     /// from top to bottom, from left to right. Inputs count from the first that the crop
     /// touches.
-    fn stretches(&self, crop: CropBox, sampling: Sampling) -> [Stretch; 2] {
+    ///
+    /// # Panics
+    /// When the crop or the window is empty.
+    #[must_use]
+    pub fn stretches(&self, crop: CropBox, sampling: Sampling) -> [Stretch; 2] {
         let Self { size, window, mirror, interpolation } = *self;
         let rows = window.top..window.top + window.height;
         let columns = window.left..window.left + window.width;

@@ -13,8 +13,10 @@ use std::ops::Range;
 use super::block::{BlockRow, RowBlocks};
 use super::coefficients::Coefficients;
 use super::entropy::bits::ScanData;
-use super::entropy::entry_points::{self, Builder, EntryPoints, FilePoint};
+use super::entropy::entry_points::{Builder, EntryPoints};
 use super::entropy::lookup::Lookup;
+use super::entropy::note::{NewNote, NoteComponent, STEP_BLOCKS, step_mcus};
+use super::entropy::point::{FilePoint, per_row};
 use super::entropy::progressive::Scans;
 use super::entropy::sequential::{BlockCodes, EntryPoint, Lane, Scan, run_one, run_two};
 use super::file::Opened;
@@ -277,12 +279,13 @@ impl Decoder {
         let [lane, _] = &mut self.lanes;
         lane.enter(&scan, EntryPoint::default(), 0, 8 * self.data.len() as u64);
         let first = mcus.across.start;
+        let step = step_mcus(STEP_BLOCKS, kind.n_blocks);
         for y in 0..down {
             lane.begin_row(&scan, across);
-            for x in (0..across).step_by(entry_points::STEP) {
+            for x in (0..across).step_by(step) {
                 let point = lane.entry_point(&scan).map_err(unreadable)?;
                 self.points.push(point);
-                let n_mcus = entry_points::STEP.min(across - x);
+                let n_mcus = step.min(across - x);
                 lane.begin(&scan, n_mcus).map_err(unreadable)?;
                 run_one(self.level, &scan, lane).map_err(unreadable)?;
             }
@@ -293,10 +296,38 @@ impl Decoder {
         }
         self.points.push(lane.place());
         check_end(lane)?;
-        let mut place = self.data.places();
-        let origin = file.scan.data;
-        self.points.finish(|byte| place(byte) - origin);
+        self.note_points(file, kind, restart_interval);
         Ok(())
+    }
+
+    /// Makes a note of the entry points of the scan that was just decoded.
+    fn note_points(&mut self, file: &Opened<'_>, kind: &ScanKind, restart_interval: u32) {
+        let frame = &file.frame;
+        let tables = kind.parts.map(|part| part.steps.table());
+        let mut components = [None; 4];
+        for (place, part) in kind.parts().iter().enumerate() {
+            let [dc, ac] = &self.codes[place];
+            components[part.component] = Some(NoteComponent {
+                h: part.h,
+                v: part.v,
+                steps: &tables[place],
+                place,
+                codes: [dc.code(), ac.code()],
+            });
+        }
+        // There is no note of four components; of others all are there.
+        let [Some(first), second, third, None] = components else { return };
+        let all = [first, second.unwrap_or(first), third.unwrap_or(first)];
+        let origin = file.scan.data;
+        let note = NewNote {
+            frame,
+            components: &all[..kind.n_parts],
+            restart_interval,
+            data_at: origin,
+            data: file.bytes.get(origin..).unwrap_or_default(),
+        };
+        let mut place = self.data.places();
+        self.points.finish(&note, |byte| place(byte) - origin);
     }
 
     /// Takes the data of the scan that holds all components, and reads on to the end of the file;
@@ -338,7 +369,7 @@ impl Decoder {
             restart_interval: file.segments.tables.restart_interval,
             restarts: None,
         };
-        let first = mcus.across.start % entry_points::STEP;
+        let first = mcus.across.start % points.step();
         let n_mcus = first + mcus.across.len();
         let mut waiting = self.spans.iter();
         let mut at_work = [None; 2];
@@ -382,7 +413,8 @@ impl Decoder {
         mcus: &McuBox,
     ) -> Result<(), Broken> {
         let [across, down] = file.frame.n_mcus();
-        let per_row = entry_points::per_row(across);
+        let step = points.step();
+        let per_row = per_row(across, step);
         if points.len() != per_row * down + 1 {
             return Err(Broken);
         }
@@ -390,8 +422,8 @@ impl Decoder {
         self.data.clear();
         self.spans.clear();
         for y in mcus.down.clone() {
-            let first = mcus.across.start / entry_points::STEP;
-            let last = mcus.across.end.div_ceil(entry_points::STEP);
+            let first = mcus.across.start / step;
+            let last = mcus.across.end.div_ceil(step);
             let from = points.get(y * per_row + first).ok_or(Broken)?;
             let to = points.get(y * per_row + last).ok_or(Broken)?;
             let range = data.get(from.byte..to.byte + usize::from(to.bit > 0));
@@ -404,12 +436,12 @@ impl Decoder {
             let whole_bytes = range.start + n_whole;
             let end = whole_bytes as u64 * 8 + u64::from(to.bit);
             // Restarts change the DC, and leave bits behind that belong to no MCU.
-            let is_exact = mcus.across.end.is_multiple_of(entry_points::STEP)
-                || mcus.across.end == across;
+            let is_exact =
+                mcus.across.end.is_multiple_of(step) || mcus.across.end == across;
             let is_exact = is_exact && file.segments.tables.restart_interval == 0;
             self.spans.push(Span {
                 y: y - mcus.down.start,
-                mcu: (y * across + first * entry_points::STEP) as u64,
+                mcu: (y * across + first * step) as u64,
                 from: point(from, range.start as u64 * 8 + u64::from(from.bit)),
                 end,
                 to: is_exact.then(|| point(to, end)),

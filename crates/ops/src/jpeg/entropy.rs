@@ -1,7 +1,7 @@
 //! Entropy-coded data: bits become coefficients (T.81 Annexes F and G).
 //!
 //! ```text
-//! bits, lookup ─► sequential ─► entry_points
+//! bits, lookup ─► sequential ─► entry_points ─► note, point
 //!             └─► progressive
 //! ```
 //!
@@ -9,6 +9,8 @@
 
 pub(crate) mod bits;
 pub(crate) mod lookup;
+pub(crate) mod note;
+pub(crate) mod point;
 
 pub(crate) mod entry_points;
 pub(crate) mod sequential;

@@ -129,13 +129,13 @@ fn crop_planes(
 }
 
 /// Of a plane whose samples stand for as many pixels across and down.
-fn sampling([across, down]: [usize; 2]) -> Sampling {
+pub(super) fn sampling([across, down]: [usize; 2]) -> Sampling {
     let pixels = |n| u32::try_from(n).expect("at most four");
     Sampling { x: pixels(across), y: pixels(down) }
 }
 
 /// The pixels that samples of a plane stand for.
-fn pixels(per_sample: Sampling, samples: CropBox) -> Region {
+pub(super) fn pixels(per_sample: Sampling, samples: CropBox) -> Region {
     let range = |start: u32, len: u32, per: u32| {
         (start * per) as usize..((start + len) * per) as usize
     };

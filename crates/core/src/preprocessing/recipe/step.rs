@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::draw::CropBox;
 use super::{Interpolation, Size};
+use crate::arith::exp;
 
 /// One thing that is done to an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -171,6 +172,41 @@ pub struct Blur {
     pub kernel: Size,
     /// Standard deviation in pixels, above 0.
     pub sigma: f64,
+}
+
+/// The weights of a Gaussian kernel of `len` pixels, in 131072ths: of the pairs of pixels that are
+/// equally far from the middle, outwards from the middle pixel, which is both of its pair.
+/// Running sums are rounded, so that all come to 65536, less one where there is only the middle.
+/// A pair that weighs less than half of the smallest number is left out, with all beyond.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "parts of one, in 65536ths; one itself is 65535"
+)]
+pub fn blur_weights(len: u32, sigma: f64) -> impl Iterator<Item = u16> {
+    const ONE: f64 = 65_536.0;
+    let bell = move |distance: u32| {
+        let sigmas = f64::from(distance) / sigma;
+        exp(-0.5 * (sigmas * sigmas))
+    };
+    let mut total = 0.5;
+    let mut last = 0;
+    for distance in 1..=len / 2 {
+        let weight = bell(distance);
+        if weight * ONE < 0.5 * (total + weight) {
+            break;
+        }
+        total += weight;
+        last = distance;
+    }
+    let (mut sum, mut given) = (0.0, 0.0);
+    (0..=last).map(move |distance| {
+        sum += if distance == 0 { 0.5 } else { bell(distance) };
+        let rounded = (sum / total * ONE + 0.5).floor();
+        let weight = rounded - given;
+        given = rounded;
+        weight as u16
+    })
 }
 
 impl Serialize for Fill {

@@ -31,9 +31,10 @@ pub(super) const BLOCK: usize = 32;
 /// Taps come by fours; what is missing is filled up with weights of 0.
 pub(super) const FOUR: usize = 4;
 
-/// How a box of inputs is laid over outputs, along one axis.
+/// How a box of inputs is laid over outputs, along one axis: all that the weights follow from,
+/// here and on machines that compute them themselves (the GPU's kernels).
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Stretch {
+pub struct Stretch {
     /// Where the box begins, in inputs from the first there is.
     pub start: f64,
     /// Length of the box, in inputs.
@@ -86,6 +87,67 @@ impl Stretch {
             window,
             mirror,
         }
+    }
+
+    /// Inputs from the centre of one output to that of the next.
+    #[must_use]
+    pub fn scale(&self) -> f64 {
+        self.len / f64::from(self.n_out)
+    }
+
+    /// Half the width of the filter, in inputs; 0 of nearest, which has none.
+    #[must_use]
+    pub fn reach(&self) -> f64 {
+        match self.interpolation {
+            Interpolation::Nearest => 0.0,
+            Interpolation::Bilinear => Filter::Triangle.reach() * self.widening,
+            Interpolation::Bicubic => Filter::Cubic.reach() * self.widening,
+        }
+    }
+
+    /// The inputs that the wanted outputs are made of.
+    #[must_use]
+    pub fn needed(&self) -> Range<u32> {
+        let (first, last) = (self.window.start, self.window.end - 1);
+        if self.interpolation == Interpolation::Nearest {
+            let mut centers = self.centers();
+            let mut input = |n| self.nearest(centers.nth(n).unwrap_or(0.0));
+            let start = input(0);
+            let end =
+                if last > first { input((last - first - 1) as usize) } else { start };
+            return start..end + 1;
+        }
+        let (scale, reach) = (self.scale(), self.reach());
+        // Places grow with the output.
+        let (_, start, _) = self.place(first, scale, reach);
+        let (_, begin, len) = self.place(last, scale, reach);
+        start..begin + len
+    }
+
+    /// The centre of an output, its first input and how many it has.
+    #[inline(always)]
+    fn place(&self, output: u32, scale: f64, reach: f64) -> (f64, u32, u32) {
+        let center = self.start + (f64::from(output) + 0.5) * scale;
+        // What lies before the first input does not exist.
+        let nearest = |place: f64| floor((place + 0.5).max(0.0)).cast_unsigned();
+        let first = nearest(center - reach);
+        (center, first, nearest(center + reach).min(self.n_in) - first)
+    }
+
+    /// The centres of the wanted outputs for nearest. As in Pillow, each is the one before plus
+    /// the scale, with what rounding that brings.
+    fn centers(&self) -> impl Iterator<Item = f64> {
+        let scale = self.scale();
+        let mut center = self.start + scale * 0.5;
+        for _ in 0..self.window.start {
+            center += scale;
+        }
+        std::iter::successors(Some(center), move |center| Some(center + scale))
+    }
+
+    /// The input that a centre lies in.
+    fn nearest(&self, center: f64) -> u32 {
+        floor(center).cast_unsigned().min(self.n_in - 1)
     }
 }
 
@@ -199,21 +261,14 @@ impl Axis {
         (self.firsts[output] as usize, &weights[..n_weights])
     }
 
-    /// Gives all of the weight to the input that an output's centre lies in. As in Pillow, each
-    /// centre is the one before plus the scale, with what rounding that brings.
+    /// Gives all of the weight to the input that an output's centre lies in.
     #[inline(always)]
     fn choose(&mut self, stretch: &Stretch, rounding: Rounding) {
-        let Stretch { start, len, n_in, n_out, ref window, .. } = *stretch;
-        let scale = len / f64::from(n_out);
-        let mut center = start + scale * 0.5;
-        for _ in 0..window.start {
-            center += scale;
-        }
+        let mut centers = stretch.centers();
         self.lens.fill(1);
         let (wanted, filling) = self.firsts.split_at_mut(self.n_outputs);
         let mut put = |first: &mut u32| {
-            *first = floor(center).cast_unsigned().min(n_in - 1);
-            center += scale;
+            *first = stretch.nearest(centers.next().unwrap_or(0.0));
         };
         match stretch.mirror {
             Mirror::No => wanted.iter_mut().for_each(&mut put),
@@ -229,7 +284,7 @@ impl Axis {
     /// Weighs inputs by a filter.
     #[inline(always)]
     fn weigh(&mut self, stretch: &Stretch, rounding: Rounding, filter: Filter) {
-        self.set_places(stretch, filter.reach() * stretch.widening);
+        self.set_places(stretch, stretch.reach());
         self.weights.resize(self.firsts.len() * self.n_taps, 0);
         self.heights.resize(self.n_taps, [0.0; LANES]);
         for block in 0..self.firsts.len() / LANES {
@@ -249,8 +304,8 @@ impl Axis {
     /// count from 0.
     #[inline(always)]
     fn set_places(&mut self, stretch: &Stretch, reach: f64) {
-        let Stretch { start, len, n_in, n_out, ref window, mirror, .. } = *stretch;
-        let scale = len / f64::from(n_out);
+        let Stretch { ref window, mirror, .. } = *stretch;
+        let scale = stretch.scale();
         self.centers.resize(self.firsts.len(), 0.0);
         let places = self.firsts.iter_mut().zip(&mut self.lens).zip(&mut self.centers);
         let last = window.end - window.start - 1;
@@ -260,11 +315,7 @@ impl Axis {
                 Mirror::No => window.start + nth,
                 Mirror::Horizontal => window.start + (last - nth),
             };
-            *center = start + (f64::from(output) + 0.5) * scale;
-            // What lies before the first input does not exist.
-            let nearest = |place: f64| floor((place + 0.5).max(0.0)).cast_unsigned();
-            *first = nearest(*center - reach);
-            *len = nearest(*center + reach).min(n_in) - *first;
+            (*center, *first, *len) = stretch.place(output, scale, reach);
         }
         let longest = self.lens.iter().copied().max().unwrap_or(0);
         self.longest = longest as usize;

@@ -2,91 +2,61 @@
 //!
 //! A scan can only be read from its start, because every symbol's length and every DC depend
 //! on what came before. An entry point is what there is to know in the middle: the bit, and
-//! the DC of each component. There is one for every [`STEP`] MCUs of a row, counted anew in
-//! each row, and one for the end: 2.4 % of a photograph's bytes. With them a decoder skips
-//! what a crop does not need, and reads two rows at a time.
+//! the DC of each component. There is one for every few MCUs of a row, counted anew in
+//! each row, and one for the end. With them a decoder skips what a crop does not need, and
+//! reads two rows at a time; a GPU reads all of them at once.
+//!
+//! They are kept in a note (`note.rs`) with what else there is to know. Notes of earlier versions
+//! are entry points alone, one for every [`OLD_STEP`] MCUs; they are read like the others.
 //!
 //! The form is a list of 64-bit numbers, little-endian: bits 0–24 the byte, from the start of
 //! the scan's data in the file; 25–27 the bit, from the left; 28–63 three DCs of 12 bits.
 //! Scans beyond 32 MiB, more than three components and DCs beyond 12 bits (no encoder makes
 //! them) have none. Wrong entry points give a wrong image or an error: whoever keeps them
-//! keeps the image's hash beside them. Read `progressive.rs` next.
+//! keeps the image's hash beside them. Read `note.rs` next.
 
 #![deny(
     clippy::arithmetic_side_effects,
     reason = "numbers that a file gives; a release does not check sums in this crate"
 )]
 
+use super::note::{NewNote, Note};
+use super::point::FilePoint;
 use super::sequential::EntryPoint;
 
-/// MCUs from one entry point to the next.
-pub(crate) const STEP: usize = 8;
-
-const BYTE_BITS: u32 = 25;
-const DC_BITS: u32 = 12;
-
-/// Entry points of a row of `n_mcus` MCUs.
-pub(crate) fn per_row(n_mcus: usize) -> usize {
-    n_mcus.div_ceil(STEP)
-}
-
-/// An entry point in terms of the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FilePoint {
-    /// Byte, from the start of the scan's data.
-    pub(crate) byte: usize,
-    /// Bit of it, 0 the most significant.
-    pub(crate) bit: u8,
-    pub(crate) dc: [i32; 3],
-}
-
-/// Where a component's DC prediction begins in a packed point, in bits.
-fn dc_place(component: u32) -> u32 {
-    component.saturating_mul(DC_BITS).saturating_add(BYTE_BITS + 3)
-}
-
-impl FilePoint {
-    fn pack(self) -> Option<u64> {
-        let byte = u64::try_from(self.byte).ok().filter(|byte| byte >> BYTE_BITS == 0)?;
-        let mut packed = byte | u64::from(self.bit) << BYTE_BITS;
-        for (component, &dc) in (0..).zip(&self.dc) {
-            if !(-2048..2048).contains(&dc) {
-                return None;
-            }
-            let field = u64::from(dc.cast_unsigned() & 0xfff);
-            packed |= field << dc_place(component);
-        }
-        Some(packed)
-    }
-
-    fn unpack(packed: u64) -> Self {
-        let dc = [0, 1, 2].map(|component: u32| {
-            let field = packed >> dc_place(component);
-            (((field & 0xfff) as i32) << 20) >> 20
-        });
-        let byte = (packed & ((1 << BYTE_BITS) - 1)) as usize;
-        Self { byte, bit: (packed >> BYTE_BITS & 7) as u8, dc }
-    }
-}
+/// MCUs from one entry point to the next in notes that do not say it.
+const OLD_STEP: usize = 8;
 
 /// The entry points of an image, in their stored form.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryPoints<'a> {
     numbers: &'a [[u8; 8]],
+    step: usize,
 }
 
 impl<'a> EntryPoints<'a> {
-    /// Takes the stored form; `None` when its length is not one.
+    /// Takes the stored form; `None` when it is none.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        // The first entry point is the scan's first bit, all zeros: no beginning of a note.
+        if let Some(note) = Note::read(bytes) {
+            return Some(Self { numbers: note.points(), step: note.step() });
+        }
         match bytes.as_chunks() {
-            (numbers, []) if !numbers.is_empty() => Some(Self { numbers }),
+            (numbers, []) if numbers.first() == Some(&[0; 8]) => {
+                Some(Self { numbers, step: OLD_STEP })
+            }
             _ => None,
         }
     }
 
     pub(crate) fn len(self) -> usize {
         self.numbers.len()
+    }
+
+    /// MCUs of a row from one to the next.
+    pub(crate) fn step(self) -> usize {
+        self.step
     }
 
     pub(crate) fn get(self, idx: usize) -> Option<FilePoint> {
@@ -98,6 +68,7 @@ impl<'a> EntryPoints<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     points: Vec<EntryPoint>,
+    packed: Vec<u64>,
     stored: Vec<u8>,
 }
 
@@ -111,10 +82,15 @@ impl Builder {
         self.points.push(point);
     }
 
-    /// Puts the points into their stored form; `place` says where a byte of the unstuffed
-    /// data lies in the file, from the start of the scan's data.
-    pub(crate) fn finish(&mut self, mut place: impl FnMut(usize) -> usize) {
+    /// Makes a note of the points; `place` says where a byte of the unstuffed data lies in the
+    /// file, from the start of the scan's data.
+    pub(crate) fn finish(
+        &mut self,
+        note: &NewNote<'_>,
+        mut place: impl FnMut(usize) -> usize,
+    ) {
         self.stored.clear();
+        self.packed.clear();
         for point in &self.points {
             let EntryPoint { position, dc: [a, b, c, d] } = *point;
             let packed = FilePoint {
@@ -122,50 +98,14 @@ impl Builder {
                 bit: (position % 8) as u8,
                 dc: [a, b, c],
             };
-            let Some(packed) = packed.pack().filter(|_| d == 0) else {
-                self.stored.clear();
-                return;
-            };
-            self.stored.extend(packed.to_le_bytes());
+            let Some(packed) = packed.pack().filter(|_| d == 0) else { return };
+            self.packed.push(packed);
         }
+        note.write(&self.packed, &mut self.stored);
     }
 
     /// The stored form; empty when there is none.
     pub(crate) fn stored(&self) -> &[u8] {
         &self.stored
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn what_is_packed_comes_back(
-            byte in 0..1_usize << 25,
-            bit in 0..8_u8,
-            dc in prop::array::uniform3(-2048..2048_i32),
-        ) {
-            let point = FilePoint { byte, bit, dc };
-            prop_assert_eq!(FilePoint::unpack(point.pack().unwrap()), point);
-        }
-    }
-
-    #[test]
-    fn what_does_not_fit_is_not_packed() {
-        let point = FilePoint { byte: 0, bit: 0, dc: [0; 3] };
-        assert_eq!(FilePoint { byte: 1 << 25, ..point }.pack(), None);
-        assert_eq!(FilePoint { dc: [0, 2048, 0], ..point }.pack(), None);
-        assert_eq!(FilePoint { dc: [0, 0, -2049], ..point }.pack(), None);
-    }
-
-    /// Bit by bit, from the description above.
-    #[test]
-    fn the_layout_is_the_documented_one() {
-        let point = FilePoint { byte: 0x123_4567, bit: 5, dc: [-1, 2, -2048] };
-        let expected = 0x123_4567 | 5 << 25 | 0xfff << 28 | 2 << 40 | 0x800 << 52;
-        assert_eq!(point.pack(), Some(expected));
     }
 }

@@ -112,10 +112,34 @@ impl Default for Lookup {
     }
 }
 
+/// Refuses what libjpeg refuses: more codes than there is room for, a code of ones only, a DC
+/// difference of more than 15 bits.
+pub(crate) fn check_code(class: Class, code: &Code) -> Result<(), SampleFault> {
+    let (mut next, mut n_symbols) = (0_u32, 0);
+    for (length, &n) in (1..=16).zip(&code.counts) {
+        next += u32::from(n);
+        n_symbols += usize::from(n);
+        if n > 0 && next >= 1 << length {
+            return Err(damaged("a Huffman table has more codes than fit"));
+        }
+        next <<= 1;
+    }
+    let symbols = &code.symbols[..n_symbols];
+    if class == Class::Dc && symbols.iter().any(|&symbol| symbol > 15) {
+        return Err(damaged("a Huffman table has a DC difference above 15 bits"));
+    }
+    Ok(())
+}
+
 /// A code without codes.
 const NO_CODE: Code = Code { counts: [0; 16], symbols: [0; 256] };
 
 impl Lookup {
+    /// The code that it was made of.
+    pub(crate) fn code(&self) -> &Code {
+        &self.code
+    }
+
     /// Makes the table for `code`.
     pub(crate) fn set(&mut self, class: Class, code: &Code) -> Result<(), SampleFault> {
         if self.class == class && self.code == *code {
@@ -130,24 +154,16 @@ impl Lookup {
         Ok(())
     }
 
-    /// Works out the canonical decoder. Refuses what libjpeg refuses: more codes than there
-    /// is room for, a code of ones only, a DC difference of more than 15 bits.
+    /// Works out the canonical decoder.
     fn set_canonical(&mut self, class: Class, code: &Code) -> Result<(), SampleFault> {
+        check_code(class, code)?;
         let (mut next, mut idx) = (0_u32, 0_u32);
         for (length, &n) in (1..=16).zip(&code.counts) {
-            let n = u32::from(n);
             self.offsets[length] = idx.wrapping_sub(next);
-            next += n;
-            idx += n;
-            if n > 0 && next >= 1 << length {
-                return Err(damaged("a Huffman table has more codes than fit"));
-            }
+            next += u32::from(n);
+            idx += u32::from(n);
             self.limits[length] = next << (16 - length);
             next <<= 1;
-        }
-        let symbols = &code.symbols[..idx as usize];
-        if class == Class::Dc && symbols.iter().any(|&symbol| symbol > 15) {
-            return Err(damaged("a Huffman table has a DC difference above 15 bits"));
         }
         Ok(())
     }

@@ -57,12 +57,17 @@ impl Code {
 
     /// The standard's own code: for brightness in slot 0, else for colour.
     pub(crate) fn standard(class: Class, slot: usize) -> Self {
-        let bytes = match (class, slot) {
+        let bytes = Self::standard_bytes(class, slot);
+        Self::read(bytes).expect("the standard's tables are whole").0
+    }
+
+    /// The same as a DHT segment has it: how many codes there are of each length, their symbols.
+    pub(crate) fn standard_bytes(class: Class, slot: usize) -> &'static [u8] {
+        match (class, slot) {
             (Class::Dc, 0) => standard::DC_LUMINANCE,
             (Class::Dc, _) => standard::DC_CHROMINANCE,
             (Class::Ac | Class::Progressive, 0) => standard::AC_LUMINANCE,
             (Class::Ac | Class::Progressive, _) => standard::AC_CHROMINANCE,
-        };
-        Self::read(bytes).expect("the standard's tables are whole").0
+        }
     }
 }

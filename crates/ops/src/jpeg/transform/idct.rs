@@ -40,6 +40,11 @@ impl Steps {
     pub(crate) fn new(table: &Quantisation) -> Self {
         Self(table.map(u16::cast_signed))
     }
+
+    /// The table that they are of.
+    pub(crate) fn table(&self) -> Quantisation {
+        self.0.map(i16::cast_unsigned)
+    }
 }
 
 /// Transforms a block row into eight rows of samples, the first at the start of `out`, each

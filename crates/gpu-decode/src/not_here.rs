@@ -1,0 +1,24 @@
+//! What the kernels cannot make, by name: such a sample goes through the host.
+
+/// Why a sample is not made on the GPU. None of these is an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotHere {
+    /// Its components are four inks, which the host converts.
+    #[error("it is in four inks")]
+    FourInks,
+    /// The recipe does more to it than crop, resize and mirror, or makes another size of it.
+    #[error("the recipe has steps without a kernel")]
+    OtherSteps,
+    /// It is neither a record of blocks nor a JPEG that the side index describes.
+    #[error(
+        "it is kept in a form without kernels, or no earlier epoch left a note about it"
+    )]
+    OtherForm,
+    /// Its box is wider than the kernels' shared memory, or filters take too many inputs.
+    #[error("its box is too wide")]
+    TooWide,
+    /// The batch has no room for it left, in the upload or in the kernels' scratch memory.
+    #[error("it does not fit into the batch's memory on the GPU")]
+    NoRoom,
+}
