@@ -6,7 +6,6 @@ use bothends_gpu::conformance;
 use bothends_gpu::twin::Twin;
 
 #[test]
-#[expect(clippy::print_stdout, reason = "a test says what it did not do")]
 fn the_twin_keeps_the_contract() {
     match Twin::compiled() {
         Err(GpuError::Unavailable { why }) => println!("skipped: {why}"),
