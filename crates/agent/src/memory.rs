@@ -6,6 +6,8 @@
 
 use std::str::FromStr;
 
+use bothends_core::recipe::MAX_DECODE_BYTES;
+use bothends_ops::DecodeRoom;
 use bothends_slots::available_bytes;
 
 /// The largest batch that is made where nobody says how much memory there is for them, in bytes.
@@ -26,6 +28,13 @@ pub enum Memory {
     Auto,
     /// So many bytes. A host whose batches are larger is refused.
     Bytes(u64),
+}
+
+/// What decoding may take beside batches: a quarter of the `available` bytes, and for one image what
+/// the host allows it, since whether a sample is bad must not depend on who makes it.
+pub(crate) fn decode_room(available: Option<u64>, n_workers: u32) -> DecodeRoom {
+    let together = available.map_or(MAX_DECODE_BYTES, |bytes| bytes / AUTO_PART);
+    DecodeRoom { together_bytes: together, one_bytes: MAX_DECODE_BYTES, n_workers }
 }
 
 impl FromStr for Memory {
@@ -88,6 +97,15 @@ mod tests {
     const GIB: u64 = 1 << 30;
     /// 256 samples of 224 x 224 in three bytes.
     const BATCH: u64 = 256 * 224 * 224 * 3;
+
+    /// Sixty-four workers with photographs of 24 megapixels, each of which is counted with 103 MiB:
+    /// where there are 64 GiB, they need not take turns.
+    #[test]
+    fn large_photographs_are_decoded_side_by_side_where_there_is_memory() {
+        let room = decode_room(Some(64 << 30), 64);
+        assert!(room.together_bytes >= 64 * (103 << 20));
+        assert_eq!(room.one_bytes, decode_room(None, 1).one_bytes);
+    }
 
     #[test]
     fn what_is_typed_is_read_or_named() {

@@ -17,11 +17,11 @@ use bothends_csd::{
     Capabilities, CsdError, DeviceStats, Finished, Job, JobId, PROTOCOL_VERSION, Product,
     Refused, Serve, Session,
 };
-use bothends_slots::HostSlot;
+use bothends_slots::{HostSlot, available_bytes};
 
 use crate::costs::{Costs, Hold, ThreadClock, Work};
 use crate::cpu;
-use crate::memory::Memory;
+use crate::memory::{Memory, decode_room};
 use crate::session::Agreed;
 use crate::store::Store;
 use crate::work::batch::{Outcome, Row};
@@ -343,7 +343,8 @@ impl<C: Costs> Serve for Server<C> {
 
     fn open(&mut self, session: Session) -> Result<(), String> {
         self.close();
-        let agreed = Agreed::new(&session, &*self.shared.store)?;
+        let room = decode_room(available_bytes(), self.config.n_workers);
+        let agreed = Agreed::new(&session, &*self.shared.store, room)?;
         let n_slots = self.memory.slots_of(agreed.batch_bytes(), self.config.n_slots)?;
         let mut state = self.shared.state();
         (state.agreed, state.n_slots) = (Some(Arc::new(agreed)), n_slots);

@@ -8,7 +8,7 @@ use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
 use bothends_csd::Session;
 use bothends_dataset::Table;
-use bothends_ops::Pipeline;
+use bothends_ops::{DecodeRoom, Pipeline};
 
 use crate::store::Store;
 
@@ -28,11 +28,16 @@ impl Agreed {
         u64::from(self.max_batch).saturating_mul(self.sample_bytes as u64)
     }
 
-    /// Checks what the host asks for against what this device has.
+    /// Checks what the host asks for against what this device has. Its images are decoded within
+    /// `room`.
     ///
     /// # Errors
     /// One line that says what differs.
-    pub(crate) fn new(session: &Session, store: &dyn Store) -> Result<Self, String> {
+    pub(crate) fn new(
+        session: &Session,
+        store: &dyn Store,
+        room: DecodeRoom,
+    ) -> Result<Self, String> {
         let recipe = Recipe::from_json(&session.recipe).map_err(|e| {
             format!("this device cannot read the recipe: {}", one_line(&e))
         })?;
@@ -50,7 +55,7 @@ impl Agreed {
         })?;
         let record = table.record_shape().map_err(|e| one_line(&e))?;
         let views = recipe.views(record).map_err(|e| one_line(&e))?;
-        let pipeline = Pipeline::new(&recipe, views);
+        let pipeline = Pipeline::new(&recipe, views).with_decode_room(room);
         let sample_bytes = pipeline.sample_bytes();
         if sample_bytes != session.sample_bytes as usize || sample_bytes == 0 {
             return Err(format!(
