@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use bothends_core::claim::Claim;
 use bothends_core::epoch::{
-    DeviceConfig, EpochConfig, EpochState, Finish, FrontConfig, Pick, Standing,
+    DeviceConfig, EpochConfig, EpochState, Finish, FrontConfig, Pick,
 };
 use bothends_core::ids::{BatchIdx, DeviceIdx, Ns, Prong};
 
@@ -153,13 +153,7 @@ impl<'a> Epochs<'a> {
         if let Some(before) = self.underway.back() {
             learn(&mut self.known, &before.made);
         }
-        let mut config = epoch_config(self.world, &self.known);
-        if let Some(before) = self.underway.back() {
-            for (device, config) in (0..).map(DeviceIdx).zip(&mut config.devices) {
-                config.standing = before.state.standing(device);
-            }
-        }
-        let mut state = EpochState::new(config);
+        let mut state = EpochState::new(epoch_config(self.world, &self.known));
         for (device, _) in (0..).zip(&self.away).filter(|(_, away)| **away) {
             state.device_lost(DeviceIdx(device), Ns(0));
         }
@@ -183,7 +177,9 @@ impl<'a> Epochs<'a> {
     /// The accelerator has done the last step of its epoch; false when there is no other.
     pub(super) fn next_epoch(&mut self, now: Ns) -> bool {
         if let Some(ended) = self.underway.pop_front() {
-            learn(&mut self.known, &ended.made);
+            if self.underway.is_empty() {
+                learn(&mut self.known, &ended.made);
+            }
             self.over.push(ended.over(self.world, now));
         }
         !self.underway.is_empty() || self.begin(now)
@@ -221,7 +217,6 @@ fn epoch_config(world: &World, known: &[Option<u64>]) -> EpochConfig {
         buffer: device.buffer,
         prior_ns: prior(line),
         shard: device.shard,
-        standing: Standing::New,
     };
     EpochConfig {
         n_batches: world.n_batches,
@@ -255,9 +250,7 @@ impl Epochs<'_> {
         let n_batches = self.world.n_batches;
         let is_open = |epoch: &Underway| epoch.batches < n_batches;
         let mut at = self.underway.iter().position(is_open).unwrap_or(0);
-        let n_held =
-            self.underway.iter().map(|epoch| epoch.state.n_held(prong)).sum::<u32>();
-        let (mut reserved, mut n_before) = (0, 0);
+        let mut reserved = 0;
         loop {
             if at == self.underway.len() && !self.begin(now) {
                 return None;
@@ -268,8 +261,6 @@ impl Epochs<'_> {
             }
             let epoch = self.underway.get_mut(at)?;
             let own_now = epoch.since(now);
-            let n_elsewhere = n_held.saturating_sub(epoch.state.n_held(prong));
-            epoch.state.comes_after(prong, n_before, n_elsewhere);
             let claim = match prong {
                 Prong::Front => epoch.state.next_front(own_now),
                 Prong::Back(device) => epoch.state.next_back(device, own_now),
@@ -279,12 +270,10 @@ impl Epochs<'_> {
                 self.in_use += 1;
                 return Some(Task { epoch: epoch.number, claim });
             }
-            if !epoch.state.may_go_on(prong, own_now) {
+            if !epoch.state.is_claimed_out() {
                 return None;
             }
-            n_before += epoch.state.n_unclaimed();
-            reserved +=
-                epoch.n_claims + u64::from(epoch.state.n_unclaimed()) + ON_THE_WAY;
+            reserved += epoch.n_claims + ON_THE_WAY;
             at += 1;
         }
     }
@@ -343,10 +332,6 @@ impl Epochs<'_> {
             Prong::Front => 0,
             Prong::Back(device) => 1 + usize::from(device.0),
         };
-        for epoch in self.underway.iter_mut().filter(|epoch| epoch.number > task.epoch) {
-            let own_now = epoch.since(now);
-            epoch.state.learn(task.claim.prong(), work_ns, own_now);
-        }
         let finished = self.of(task.epoch).map(|epoch| {
             epoch.n_claims -= 1;
             if let Some((n, total_ns)) = epoch.made.get_mut(line) {
