@@ -2,12 +2,11 @@
 //! by `mend`, devices' batches brought into the output's form by `convert`, rows mixed by `mix`, and
 //! digests made by `digest`), a `batch` is what is handed over, an `epoch` all of them, a `deal`
 //! divides it among consumers, and a `loader` has epochs one after another. `consumer` is who takes
-//! them where the loop is ours (`conformance` checks one); `report` is what an epoch
+//! them where the loop is ours (`consumer/conformance` checks one); `report` is what an epoch
 //! was.
 
 pub(crate) mod account;
 pub(crate) mod batch;
-pub mod conformance;
 pub(crate) mod consumer;
 pub(crate) mod convert;
 pub(crate) mod deal;

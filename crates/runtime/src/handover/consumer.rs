@@ -4,6 +4,8 @@
 //! ([`Timed`]). A loop that pulls (`Deal::batches`) needs none of it; a consumer is for loops
 //! that are ours: `run`, `au`, and [`Loader::feed`](crate::Loader::feed).
 
+pub mod conformance;
+
 use std::fmt::Debug;
 
 use bothends_accel::{AccelConfig, Accelerator, Step};
