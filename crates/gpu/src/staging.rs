@@ -32,7 +32,7 @@
 //! ```
 //!
 //! This does not know what a batch is, whose turn it is, or what to do when the device fails.
-//! Proved on the fake driver (`tests/staging.rs`) over every interleaving of small cases.
+//! Proved on the fake driver (`tests/staging/`) over every interleaving of small cases.
 #![allow(
     unsafe_code,
     reason = "names memory and streams to the driver that it keeps alive"
