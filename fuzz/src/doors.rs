@@ -212,7 +212,7 @@ impl Program {
         be_epoch_cancel(epoch);
         let mut out = MaybeUninit::new(None);
         let status = checked(be_epoch_next(epoch, 0, BE_FOREVER, Some(&mut out)));
-        assert!(status == BE_END || (epoch.is_none() && status == BE_ERROR_ARGUMENT));
+        assert!(status == BE_STOPPED || (epoch.is_none() && status == BE_ERROR_ARGUMENT));
     }
 
     /// Lets all go: loaders first, or last.

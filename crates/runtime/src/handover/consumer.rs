@@ -22,7 +22,7 @@ use crate::handover::batch::Batch;
 /// 2. Steps do not overlap; what they computed and waited tiles their time, as
 ///    [`Accelerator`] says.
 ///
-/// [`conformance`](crate::conformance) holds these as callable checks.
+/// [`conformance`] holds these as callable checks.
 pub trait Consumer: Send + Debug {
     /// Takes a batch; what it computed, and waited for this batch.
     ///
