@@ -21,7 +21,7 @@ use crate::error::RuntimeError;
 use crate::make::front::{Front, FrontJob, front_depth};
 use crate::make::worker::{Kept, Worker};
 use crate::read::reader::ReadStage;
-use crate::runtime::engine::{DeviceBody, Engine, Shared, Threads, spawn};
+use crate::runtime::engine::{DeviceBody, Engine, Shared, Threads, spawn, spawn_urgent};
 use crate::runtime::host::Runtime;
 use crate::threads::home::Home;
 use crate::threads::pin::Pins;
@@ -182,7 +182,7 @@ impl Runtime {
             meter,
             stop: shared.stop.clone(),
         });
-        let spawned = |body| spawn(&shared.stop, "device", body);
+        let spawned = |body| spawn_urgent(&shared.stop, "device", body);
         let body: Option<DeviceBody> = match (awaiting, its) {
             (Some(awaiting), its) => Some(Box::new(move || awaiting.run(its))),
             (None, Some(its)) => {

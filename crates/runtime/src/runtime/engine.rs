@@ -71,9 +71,22 @@ impl Shared {
     }
 }
 
-/// Starts a thread: it has a name, and its panic becomes an error of what `stop` ends instead of
-/// a hang.
+/// Starts a thread that makes way for the one that trains.
 pub(crate) fn spawn<T: Send + 'static>(
+    stop: &Stop,
+    name: &'static str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<Lent<T>, RuntimeError> {
+    spawn_urgent(stop, name, move || {
+        make_way();
+        body()
+    })
+}
+
+/// Starts a thread: it has a name, and its panic becomes an error of what `stop` ends instead of
+/// a hang. It keeps the policy of the process, so that it runs as soon as it is woken: for
+/// threads that drain a socket, whose sender stands still once a buffer is full.
+pub(crate) fn spawn_urgent<T: Send + 'static>(
     stop: &Stop,
     name: &'static str,
     body: impl FnOnce() -> T + Send + 'static,
@@ -82,7 +95,6 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new()
         .name(format!("be-{name}"))
         .spawn(move || {
-            make_way();
             let ended = catch_unwind(AssertUnwindSafe(body));
             if ended.is_err() {
                 stop.died(name);

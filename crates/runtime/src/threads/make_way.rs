@@ -6,6 +6,10 @@
 //! `SCHED_BATCH` (sched(7)) a woken thread never takes the place of one that runs; its share of
 //! the processor stays the same.
 //!
+//! The threads that drain a device's socket are the exception: a sender that has filled the socket
+//! stands still until its reader has run, so these run as soon as they are woken
+//! (`runtime/engine.rs`).
+//!
 //! A wish, as pins are: where the kernel refuses it, nothing changes; whoever gave the whole
 //! process another policy keeps it.
 
