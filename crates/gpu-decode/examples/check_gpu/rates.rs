@@ -11,8 +11,9 @@ use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::recipe::{Numerics, Recipe, RecordShape, Size};
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape, Views};
 use bothends_energy::{Meter, NvmlMeter};
-use bothends_gpu::finish::describe::{Descriptions, FinishRow};
+use bothends_gpu::finish::describe::{Description, Descriptions, FinishRow};
 use bothends_gpu::finish::{FinishBatch, FinishPlan, Finisher};
+use bothends_gpu::owners::DeviceBuffer;
 use bothends_gpu_decode::{GpuProng, Limits, Memory, ProngConfig, Source, TableSource};
 use bothends_io::{Direct, Files, Folder, ReaderConfig, open_reader};
 use bothends_ops::{Finish, Pipeline};
@@ -24,23 +25,53 @@ use crate::pictures::{Form, Pictures};
 use crate::said::{Bar, Said};
 use crate::{Extent, Failed};
 
-/// A batch of 256 photographs as bytes.
-const BATCH: usize = 256;
-const SIDE: u32 = 224;
-const SAMPLE: usize = 3 * (SIDE * SIDE) as usize;
+/// What is measured.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    /// Samples of a batch.
+    batch: usize,
+    /// Rows and columns of a sample.
+    side: u32,
+    /// Bytes of a copy within the device.
+    copied: usize,
+    /// How long a rate is measured, about.
+    lasting: Duration,
+    /// Batches that the producer makes.
+    n_jobs: u64,
+}
 
-/// How long a rate is measured, about.
-fn lasting(extent: Extent) -> Duration {
-    match extent {
-        Extent::Whole => Duration::from_secs(2),
-        Extent::Quick | Extent::Twin => Duration::from_millis(200),
+impl Sizes {
+    fn of(extent: Extent) -> Self {
+        let whole = Self {
+            batch: 256,
+            side: 224,
+            copied: 1 << 30,
+            lasting: Duration::from_secs(2),
+            n_jobs: 100,
+        };
+        let brief = Duration::from_millis(200);
+        match extent {
+            Extent::Whole => whole,
+            Extent::Quick => Self { lasting: brief, n_jobs: 4, ..whole },
+            Extent::Twin => Self {
+                batch: 4,
+                side: 40,
+                copied: 1 << 20,
+                lasting: Duration::ZERO,
+                n_jobs: 2,
+            },
+        }
+    }
+
+    fn sample_bytes(self) -> usize {
+        3 * (self.side * self.side) as usize
     }
 }
 
 /// So many of what a trial did `n` of in `took` as last long enough.
 fn enough(n: u32, took: Duration, extent: Extent) -> u32 {
     let each = took.as_secs_f64() / f64::from(n);
-    let wanted = lasting(extent).as_secs_f64() / each.max(1e-9);
+    let wanted = Sizes::of(extent).lasting.as_secs_f64() / each.max(1e-9);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -53,7 +84,8 @@ fn enough(n: u32, took: Duration, extent: Extent) -> u32 {
 /// Plain copies, and copies within the device.
 pub fn copies(device: &Device, extent: Extent, said: &mut Said) -> Result<(), Failed> {
     eprintln!("copies");
-    let bytes = BATCH * SAMPLE;
+    let sizes = Sizes::of(extent);
+    let bytes = sizes.batch * sizes.sample_bytes();
     let slot = device.page_locked(bytes)?;
     let (rate, longest) = device.plain_upload_rate(&slot, 50)?;
     said.figure("plain copies from page-locked memory", (rate / 1e9, "GB/s"), Bar::None);
@@ -62,7 +94,7 @@ pub fn copies(device: &Device, extent: Extent, said: &mut Said) -> Result<(), Fa
     let fed = feed_rate(device, bytes, extent)?;
     let least = Bar::AtLeast(0.95);
     said.figure("batches through the feed ÷ plain copies", (fed / rate, ""), least);
-    let within = device.copy_rate(1 << 30, 20)?;
+    let within = device.copy_rate(sizes.copied, 20)?;
     said.figure("copies within the device", (within / 1e9, "GB/s"), Bar::None);
     Ok(())
 }
@@ -90,58 +122,114 @@ fn feed_rate(device: &Device, bytes: usize, extent: Extent) -> Result<f64, Faile
     Ok(bytes as f64 * f64::from(n) / began.elapsed().as_secs_f64())
 }
 
-/// The finish of a batch against a copy within the device, by bytes read and written.
+/// The finish of a batch: whether it is the host's, and its rate against a copy within the device, by bytes
+/// read and written.
 pub fn finish(device: &Device, extent: Extent, said: &mut Said) -> Result<(), Failed> {
     eprintln!("the finish");
-    let copy = device.copy_rate(1 << 30, 20)?;
-    let shape = SampleShape { height: SIDE, width: SIDE, channels: 3 };
-    let views = Views::from(shape);
-    let recipe = Recipe::builtin("imagenet-train").ok_or("no recipe")?;
-    let source = device.gpu.allocate(BATCH * SAMPLE)?;
+    let sizes = Sizes::of(extent);
+    let copy = device.copy_rate(sizes.copied, 20)?;
+    // Bytes of no pattern that a transposition would leave as it is.
+    let bytes = (0..sizes.batch * sizes.sample_bytes())
+        .map(|at| ((at * at) >> 7).to_le_bytes()[0]);
+    let samples: Vec<u8> = bytes.collect();
     for (dtype, least) in [(Dtype::F32, 0.9), (Dtype::F16, 0.8), (Dtype::Bf16, 0.8)] {
+        let name = format!("{dtype:?}").to_lowercase();
+        let finishing = Finishing::new(device, sizes, (dtype, &samples))?;
+        let n_different = finishing.n_different(device, &samples)?;
+        let detail = format!("{n_different} of {} samples differ", sizes.batch);
+        let seen = if n_different == 0 { Ok(detail) } else { Err(detail) };
+        said.right(&format!("finish to {name} is the host's"), seen);
+        let trial = finishing.time(device, 20)?;
+        let n = enough(20, trial, extent);
+        let took = finishing.time(device, n)?.as_secs_f64();
+        let moved = sizes.batch * (sizes.sample_bytes() + finishing.sample_bytes());
+        let part = moved as f64 * f64::from(n) / took / copy;
+        let check = format!("finish to {name} ÷ a copy within the device");
+        said.figure(&check, (part, ""), Bar::AtLeast(least));
+    }
+    Ok(())
+}
+
+/// A batch that is finished again and again, every other sample mirrored.
+struct Finishing {
+    sizes: Sizes,
+    host: Finish,
+    finisher: Finisher,
+    description: Description,
+    batch: FinishBatch,
+    out: DeviceBuffer,
+    /// What the batch's addresses are of.
+    _kept: [DeviceBuffer; 3],
+}
+
+impl Finishing {
+    fn new(
+        device: &Device,
+        sizes: Sizes,
+        (dtype, samples): (Dtype, &[u8]),
+    ) -> Result<Self, Failed> {
+        let shape = SampleShape { height: sizes.side, width: sizes.side, channels: 3 };
+        let recipe = Recipe::builtin("imagenet-train").ok_or("no recipe")?;
         let output = Output { dtype, layout: Layout::Nchw };
-        let host = Finish::new(&recipe, &views, output)?;
-        let plan = FinishPlan {
-            shape,
-            output,
-            values: host.values(),
-            scales: host.scales(),
-            has_noise: false,
-        };
-        let constants = plan.constants();
-        let kept = device.gpu.allocate(constants.len())?;
-        device.upload(kept.address(), &constants)?;
-        let finisher = Finisher::new(&*device.driver, plan, kept.address())?;
-        let rows: Vec<_> = (0..BATCH as u64)
+        let host = Finish::new(&recipe, &Views::from(shape), output)?;
+        let (values, scales) = (host.values(), host.scales());
+        let plan = FinishPlan { shape, output, values, scales, has_noise: false };
+        let rows: Vec<_> = (0..sizes.batch as u64)
             .map(|row| FinishRow {
-                offset: row * SAMPLE as u64,
+                offset: row * sizes.sample_bytes() as u64,
                 is_flipped: row % 2 == 1,
                 erased: &[],
             })
             .collect();
-        let mut words = vec![0; Descriptions::bytes(BATCH, 0)];
-        let written = Descriptions::write(&rows, &mut words).ok_or("no description")?;
-        let description = device.gpu.allocate(words.len())?;
-        device.upload(description.address(), &words)?;
-        let sample_bytes = SAMPLE * dtype.size();
-        let out = device.gpu.allocate(BATCH * sample_bytes)?;
+        let mut words = vec![0; Descriptions::bytes(sizes.batch, 0)];
+        let description =
+            Descriptions::write(&rows, &mut words).ok_or("no description")?;
+        let keep = |bytes: &[u8]| -> Result<DeviceBuffer, Failed> {
+            let kept = device.gpu.allocate(bytes.len())?;
+            device.upload(kept.address(), bytes)?;
+            Ok(kept)
+        };
+        let kept = [keep(&plan.constants())?, keep(&words)?, keep(samples)?];
+        let finisher = Finisher::new(&*device.driver, plan, kept[0].address())?;
+        let out = device.gpu.allocate(sizes.batch * host.sample_bytes())?;
         let batch = FinishBatch {
-            src: source.address(),
+            src: kept[2].address(),
             dst: out.address(),
-            dst_stride: sample_bytes as u64,
-            description: description.address(),
+            dst_stride: host.sample_bytes() as u64,
+            description: kept[1].address(),
             mixture: None,
             distance: 0,
         };
-        let trial = device.time_finish(&finisher, (&written, &batch), 20)?;
-        let n = enough(20, trial, extent);
-        let took = device.time_finish(&finisher, (&written, &batch), n)?;
-        let bytes = (BATCH * (SAMPLE + sample_bytes)) as f64 * f64::from(n);
-        let part = bytes / took.as_secs_f64() / copy;
-        let check = format!("finish to {dtype:?} ÷ a copy within the device");
-        said.figure(&check.to_lowercase(), (part, ""), Bar::AtLeast(least));
+        Ok(Self { sizes, host, finisher, description, batch, out, _kept: kept })
     }
-    Ok(())
+
+    fn sample_bytes(&self) -> usize {
+        self.host.sample_bytes()
+    }
+
+    fn time(&self, device: &Device, n: u32) -> Result<Duration, Failed> {
+        Ok(device.time_finish(&self.finisher, (&self.description, &self.batch), n)?)
+    }
+
+    fn n_different(&self, device: &Device, samples: &[u8]) -> Result<usize, Failed> {
+        self.time(device, 1)?;
+        let mut got = vec![0; self.out.len()];
+        device.download(&mut got, self.out.address())?;
+        let mut need = vec![0; self.sample_bytes()];
+        let line = 3 * self.sizes.side as usize;
+        let mirrored = |sample: &[u8]| -> Vec<u8> {
+            let lines = sample.chunks(line);
+            lines.flat_map(|line| line.chunks(3).rev().flatten()).copied().collect()
+        };
+        let rows = samples.chunks(self.sizes.sample_bytes());
+        let rows = rows.zip(got.chunks(self.sample_bytes())).enumerate();
+        let is_different = |(row, (sample, got)): (usize, (&[u8], &[u8]))| {
+            let sample = if row % 2 == 1 { mirrored(sample) } else { sample.to_vec() };
+            self.host.run(None, &sample, &mut need);
+            need != got
+        };
+        Ok(rows.map(is_different).filter(|is| *is).count())
+    }
 }
 
 /// Bars of decoding: the form, the batch, whether the data are uploaded each time, images a second.
@@ -171,7 +259,8 @@ pub fn decoding(
         let check = format!("{} decoding, {n} at a time, {from}", form.name());
         eprintln!("{check}");
         let began = Instant::now();
-        let crops = pictures.crops((form, Numerics::Exact), 0, n)?;
+        let n_crops = if extent == Extent::Twin { Sizes::of(extent).batch } else { n };
+        let crops = pictures.crops((form, Numerics::Exact), 0, n_crops)?;
         let describing = began.elapsed().as_secs_f64() * 1e6 / crops.batch.len() as f64;
         let mut upload = device.page_locked(crops.upload.len())?;
         upload.copy_from_slice(&crops.upload);
@@ -220,7 +309,8 @@ pub fn prong(
 ) -> Result<(), Failed> {
     eprintln!("the producer over a folder, {what}");
     let kept = tempfile::tempdir()?;
-    let mut source = source(folder, kept.path())?;
+    let Sizes { batch, side, n_jobs, .. } = Sizes::of(extent);
+    let mut source = source(folder, kept.path(), side)?;
     let n_samples = source.table.n_samples();
     let sample_bytes = source.pipeline.sample_bytes();
     // As the first epoch does: through the host, which leaves notes.
@@ -233,13 +323,13 @@ pub fn prong(
         index.publish();
     }
     let config = ProngConfig {
-        size: Size { height: SIDE, width: SIDE },
+        size: Size { height: side, width: side },
         numerics: Numerics::Exact,
-        max_batch: u32::try_from(BATCH)?,
+        max_batch: u32::try_from(batch)?,
         limits: Limits { input_bytes: 128 << 20, scratch_bytes: 1 << 30 },
     };
     let mut prong = GpuProng::new(Arc::clone(&device.driver), source, config)?;
-    let ring = device.page_locked_ring(3, BATCH * sample_bytes)?;
+    let ring = device.page_locked_ring(3, batch * sample_bytes)?;
     let run = |prong: &mut GpuProng<TableSource>, n_jobs: u64| -> Result<(), Failed> {
         let (mut n_submitted, mut n_answered) = (0, 0);
         while n_answered < n_jobs {
@@ -247,9 +337,9 @@ pub fn prong(
                 && prong.n_jobs() < 2
                 && let Some(slot) = ring.take(Duration::ZERO)
             {
-                let first = n_submitted * BATCH as u64;
+                let first = n_submitted * batch as u64;
                 let ids =
-                    (first..first + BATCH as u64).map(|id| SampleId(id % n_samples));
+                    (first..first + batch as u64).map(|id| SampleId(id % n_samples));
                 let job = Job {
                     id: JobId(n_submitted),
                     epoch: EpochIdx(u32::try_from(1 + first / n_samples)?),
@@ -264,12 +354,11 @@ pub fn prong(
         }
         Ok(())
     };
-    let n_jobs = if extent == Extent::Whole { 100 } else { 4 };
-    run(&mut prong, 4)?;
+    run(&mut prong, n_jobs.min(4))?;
     let (before, kernels) = (prong.counts(), prong.kernel_time());
     let (began, cpu) = (Instant::now(), thread_cpu_ns());
     run(&mut prong, n_jobs)?;
-    let n = (n_jobs * BATCH as u64) as f64;
+    let n = (n_jobs * batch as u64) as f64;
     let rate = n / began.elapsed().as_secs_f64();
     said.figure(&format!("producer over {what}"), (rate, "images/s"), Bar::None);
     // It naps while the GPU works, and its CPU time is without that.
@@ -287,10 +376,13 @@ pub fn prong(
     Ok(())
 }
 
-fn source(folder: &Path, kept: &Path) -> Result<TableSource, Failed> {
+fn source(folder: &Path, kept: &Path, side: u32) -> Result<TableSource, Failed> {
     let (Folder(root), target) = Folder::around(folder)?;
     let found = bothends_dataset::find(&Folder(root.clone()), &target)?;
     let recipe = Recipe::builtin("imagenet-train").ok_or("no recipe")?;
+    let mut recipe = serde_json::to_value(recipe)?;
+    recipe["ops"][1]["size"] = serde_json::json!([side, side]);
+    let recipe = Recipe::from_json(&recipe.to_string())?;
     let pipeline = Pipeline::new(&recipe, recipe.views(RecordShape::Image)?);
     let place =
         Place { data: kept, is_folder: true, beside: Beside::Written, cache: None };
