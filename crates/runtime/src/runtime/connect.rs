@@ -29,11 +29,11 @@ use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room};
 impl Runtime {
     /// Starts emulated devices, connects all and agrees on the session. One that cannot be
     /// reached, refuses, or says nothing for two seconds is missing: a note says so
-    /// ([`Self::next_note`]), and it is tried again while epochs run, unless it is emulated.
+    /// ([`Self::next_note`]), and it is tried again while epochs run, unless it is emulated or a GPU.
     ///
     /// # Errors
     /// The first device that cannot be started, or that has another key or version; with
-    /// [`RunConfig::require_devices`] also one that is missing.
+    /// [`crate::RunConfig::require_devices`] also one that is missing.
     pub fn connect_devices(
         &mut self,
         host_images_per_s: Option<f64>,
