@@ -348,7 +348,14 @@ fn devices_that_are_not_there() -> Result<()> {
         &["--csd", "nvme:///dev/ng0n1"],
         2,
         "cannot use `--csd nvme:///dev/ng0n1`: expected sim:PRESET, tcp://HOST:PORT, \
-         unix:///PATH or spool:///DIRECTORY",
+         unix:///PATH, spool:///DIRECTORY or cuda:N",
+    )?;
+    with_data(
+        &data,
+        &["--csd", "cuda:x"],
+        2,
+        "cannot use `--csd cuda:x`: expected sim:PRESET, tcp://HOST:PORT, unix:///PATH, \
+         spool:///DIRECTORY or cuda:N; did you mean `cuda:0`?",
     )
 }
 

@@ -95,6 +95,9 @@ pub enum CsdError {
         /// The other side's.
         theirs: u32,
     },
+    /// A device of this machine cannot be used, in the words of whoever drives it.
+    #[error(transparent)]
+    Driver(Box<dyn std::error::Error + Send + Sync>),
     /// The device will not work with this session (recipe hash, missing op, unreadable data).
     #[error("the device refused the session: {reason}")]
     SessionRefused {

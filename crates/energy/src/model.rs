@@ -224,7 +224,9 @@ impl Profile {
         add("storage, idle", Some(tb_seconds), &storage.idle_w_per_tb);
         let gb = |n_bytes| Some(count(n_bytes) / GB);
         add("storage, reads", gb(bytes.storage_read), &storage.read_j_per_gb);
-        for (i, device) in quantities.devices.iter().enumerate() {
+        // A GPU's watts are its meter's (`nvml`): no profile has coefficients for one that trains, too.
+        let devices = quantities.devices.iter().enumerate();
+        for (i, device) in devices.filter(|(_, device)| device.gpu_seconds.is_none()) {
             let all = device
                 .busy_seconds
                 .zip(device.idle_seconds)
@@ -291,6 +293,7 @@ mod tests {
                 processor_seconds: Some(4.0),
                 busy_seconds: Some(9.0),
                 idle_seconds: Some(1.0),
+                gpu_seconds: None,
             }],
             bytes: LinkBytes {
                 stored: 2_000_000_000_000,
@@ -363,6 +366,16 @@ mod tests {
         );
         quantities.host.processor_seconds = None;
         assert_eq!(quantities.unknown()[0], "the host's processor seconds");
+    }
+
+    #[test]
+    fn a_gpu_is_not_charged_as_storage_would_be() {
+        let mut quantities = quantities();
+        quantities.devices[0].gpu_seconds = Some(9.0);
+        let figures = Profile::default().joules(&quantities);
+        assert!(figures.iter().all(|figure| !figure.name.starts_with("device 0")));
+        let unknown = quantities.unknown();
+        assert!(unknown.iter().any(|what| what.contains("nvml")), "{unknown:?}");
     }
 
     #[test]

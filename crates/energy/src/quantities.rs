@@ -54,6 +54,10 @@ pub struct DeviceQuantities {
     pub busy_seconds: Option<f64>,
     /// All others.
     pub idle_seconds: Option<f64>,
+    /// Of a GPU: seconds in which its kernels made samples, by its own clock; copies and whatever
+    /// else it was given are not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_seconds: Option<f64>,
 }
 
 /// Bytes.
@@ -94,7 +98,11 @@ impl Quantities {
             unknown.push("the host's memory over time".to_owned());
         }
         for (i, device) in self.devices.iter().enumerate() {
-            if device.busy_seconds.is_none() {
+            if device.gpu_seconds.is_some() {
+                unknown.push(format!(
+                    "joules of device {i}, a GPU; the meter nvml has them"
+                ));
+            } else if device.busy_seconds.is_none() {
                 unknown.push(format!("busy seconds of device {i}"));
             }
         }

@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use bothends_energy::conformance::{self, Fake, Spent, State};
 use bothends_energy::{
@@ -526,10 +527,24 @@ fn nvml_leaves_out_boards_without_a_counter() {
     // 3 NOT_SUPPORTED, of all boards.
     fake.say(3);
     let said = fake.open().unwrap_err().to_string();
-    assert_eq!(
-        said,
-        "no meter `nvml` here: none of 3 boards has an energy counter (Volta and newer)"
-    );
+    assert_eq!(said, "no meter `nvml` here: none of 3 boards tells its energy or power");
+}
+
+#[test]
+fn nvml_integrates_the_power_of_a_board_without_a_counter() {
+    let Some(fake) = FakeNvml::new() else { return };
+    let says = fake.folder.path().join("says");
+    fs::write(&says, "0 5000000 250000\n").unwrap();
+    let mut meter = fake.open().unwrap();
+    let names: Vec<_> = meter.domains().iter().map(|d| d.name.clone()).collect();
+    assert_eq!(names, ["gpu-0", "gpu-2", "gpu-3/power"]);
+    let began = Instant::now();
+    let before = meter.read().unwrap()[2];
+    std::thread::sleep(Duration::from_millis(20));
+    let used = meter.read().unwrap()[2].energy_uj - before.energy_uj;
+    let most = began.elapsed().as_secs_f64() * 250e6;
+    assert!((4_900_000..=10_000_000_000).contains(&used), "20 ms at 250 W: {used} µJ");
+    assert!(f64::from(u32::try_from(used).unwrap()) <= most + 1.0, "{used} of {most}");
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! The GPU as a producer: whole batches, from bytes on storage to samples in the job's slot.
 //!
 //! A job's bytes are read into page-locked memory of a *lane*, uploaded with their descriptions
-//! in one copy, decoded, and the samples are copied to the job's slot. Two lanes: while the GPU works
-//! on one, the other's bytes are read. What the GPU cannot do, and what it flagged, the host makes
-//! here, into the same slot: an [`Outcome`] speaks of whole jobs, and a row in `bad` is lost to the run, so
-//! a job with one CMYK image could be answered in no other way without losing it, or all of the GPU's
-//! work on the others. Who takes jobs for this producer sees such rows as its time.
+//! in one copy, and decoded: into the job's slot where that is memory of this GPU, else into the lane's, from
+//! which the samples are copied to the slot. Two lanes: while the GPU works on one, the other's bytes
+//! are read. What the GPU cannot do, and what it flagged, the host makes here, for the same
+//! slot: an [`Outcome`] speaks of whole jobs, and a row in `bad` is lost to the run, so a job
+//! with one CMYK image could be answered in no other way without losing it, or all of the GPU's work on
+//! the others. Who takes jobs for this producer sees such rows as its time.
 //!
-//! It works when it is polled, on the thread of whoever polls, as transports do. Read `source.rs` for
-//! where samples come from.
+//! It works when it is polled, on the thread of whoever polls, as transports do: sample by sample, so
+//! that a poll ends at its timeout. Read `source.rs` for where samples come from.
 #![allow(unsafe_code, reason = "page-locks memory, and copies to and from a device")]
 
 use std::collections::VecDeque;
@@ -50,6 +51,9 @@ pub struct ProngConfig {
 }
 
 /// The GPU as a producer.
+///
+/// A slot of device memory ([`Slot::device_address`]) must be of the same GPU, and whoever submits it
+/// vouches that no enqueued work uses it any more; it comes back when the device is done with it.
 pub struct GpuProng<S> {
     driver: Arc<dyn Driver>,
     source: S,
@@ -58,10 +62,11 @@ pub struct GpuProng<S> {
     decoder: Option<GpuDecoder>,
     stream: StreamId,
     free: Vec<Lane>,
-    waiting: VecDeque<(Job, HostSlot)>,
+    waiting: VecDeque<(Job, Target)>,
     under_way: VecDeque<UnderWay>,
     lost: Option<String>,
     counts: Counts,
+    kernel_time: Duration,
 }
 
 /// Who made the samples of a [`GpuProng`] so far.
@@ -79,26 +84,68 @@ pub struct Counts {
 struct Lane {
     batch: Batch,
     descriptions: Vec<u8>,
-    /// Page-locked: the upload, and behind it what became of the crops.
+    /// Page-locked: the upload, later samples that the host made for a device slot; behind it what
+    /// became of the crops.
     staging: HostSlot,
     input: Address,
     output: Address,
     done: EventId,
+    /// Round the kernels.
+    kernels: [EventId; 2],
 }
 
-/// A job whose work is enqueued.
+/// Where a job's samples go.
+enum Target {
+    Host(HostSlot),
+    Device(Slot, Address),
+}
+
+impl Target {
+    fn into_slot(self) -> Slot {
+        match self {
+            Self::Host(slot) => slot.into_slot(),
+            Self::Device(slot, _) => slot,
+        }
+    }
+}
+
+/// A job that has a lane.
 struct UnderWay {
     job: Job,
-    slot: HostSlot,
+    target: Target,
     lane: Lane,
-    /// Rows that the host makes.
+    stage: Stage,
+    /// Rows that the host makes, rising until they are begun, and those that it could not.
     left: Vec<u32>,
+    bad: Vec<u32>,
+    /// Rows that the host has made for a device slot, in the order in which they lie in the lane.
+    made: Vec<u32>,
     began: Instant,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// So many of its samples are described, and their bytes read.
+    Reading(usize),
+    /// All of the device's work on it is enqueued.
+    Decoding,
+    /// The host makes what is left; the device does nothing for it.
+    Mending,
+    /// The device copies what the host has made.
+    Uploading,
+}
+
+impl Stage {
+    /// Whether the device may read or write the job's memory.
+    fn is_with_device(self) -> bool {
+        matches!(self, Self::Decoding | Self::Uploading)
+    }
 }
 
 impl<S> fmt::Debug for GpuProng<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n_jobs = self.waiting.len() + self.under_way.len();
+        let n_jobs = self.n_jobs();
         write!(f, "GpuProng on {} with {n_jobs} jobs", self.driver.card().name)
     }
 }
@@ -126,18 +173,13 @@ impl<S: Source> GpuProng<S> {
             under_way: VecDeque::new(),
             lost: None,
             counts: Counts::default(),
+            kernel_time: Duration::ZERO,
         };
         for _ in 0..LANES {
             let lane = prong.lane()?;
             prong.free.push(lane);
         }
         Ok(prong)
-    }
-
-    /// Who made the samples so far.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        self.counts
     }
 
     fn lane(&self) -> Result<Lane, GpuError> {
@@ -149,6 +191,7 @@ impl<S: Source> GpuProng<S> {
         let staging = staging.ok_or(GpuError::OutOfMemory { bytes })?;
         // SAFETY: the lane keeps the memory until it has ended this, in `give_back`.
         unsafe { self.driver.register(staging.base(), staging.len())? };
+        let timed = || self.driver.create_timed_event();
         Ok(Lane {
             batch: Batch::new(size, numerics, limits),
             descriptions: Vec::new(),
@@ -156,12 +199,8 @@ impl<S: Source> GpuProng<S> {
             input: self.driver.allocate(limits.input_bytes as usize)?,
             output: self.driver.allocate(self.sample_bytes() * max_batch as usize)?,
             done: self.driver.create_event()?,
+            kernels: [timed()?, timed()?],
         })
-    }
-
-    /// Where the crops' status words go in a lane's memory.
-    fn status_at(&self) -> usize {
-        (self.config.limits.input_bytes as usize).next_multiple_of(64)
     }
 
     /// Whether the device has done what a lane waits for.
@@ -170,34 +209,94 @@ impl<S: Source> GpuProng<S> {
         unsafe { self.driver.is_reached(lane.done) }
     }
 
-    /// Reads a job's bytes and enqueues all work on them.
-    fn begin(&mut self, job: Job, slot: HostSlot, lane: Lane) -> Result<(), GpuError> {
-        let mut begun =
-            UnderWay { job, slot, lane, left: Vec::new(), began: Instant::now() };
-        let UnderWay { job, lane, left, .. } = &mut begun;
-        lane.batch.clear();
-        for (row, &sample) in (0..).zip(&job.samples) {
-            let key = (job.epoch, sample);
-            let described = self.source.describe(key, row, &mut lane.batch);
-            let is_read = described.is_ok_and(|reading| {
-                let to = &mut lane.staging[reading.at as usize..][..reading.len];
-                self.source.read(&reading, to).is_ok()
-            });
-            if !is_read {
-                left.push(row);
-            }
-        }
-        let enqueued = self.enqueue(&mut begun);
-        // Also behind what failed halfway: some of it may be on its way.
+    /// An event behind all that is enqueued for a lane.
+    fn record(&self, lane: &Lane) -> Result<(), GpuError> {
         // SAFETY: event and stream are this driver's.
-        let recorded = unsafe { self.driver.record(begun.lane.done, self.stream) };
-        // The slot is with those that are waited for before anything else becomes of it.
-        self.under_way.push_back(begun);
-        enqueued.and(recorded)
+        unsafe { self.driver.record(lane.done, self.stream) }
     }
 
-    fn enqueue(&mut self, begun: &mut UnderWay) -> Result<(), GpuError> {
-        let UnderWay { job, slot, lane, .. } = begun;
+    /// Goes on with every job as far as it can until then; the answer to one that is made.
+    fn step(&mut self, until: Instant) -> Result<Option<Completion>, GpuError> {
+        while !self.waiting.is_empty()
+            && let Some(mut lane) = self.free.pop()
+        {
+            let Some((job, target)) = self.waiting.pop_front() else { break };
+            lane.batch.clear();
+            let (left, bad, made) = (Vec::new(), Vec::new(), Vec::new());
+            let (stage, began) = (Stage::Reading(0), Instant::now());
+            let begun = UnderWay { job, target, lane, stage, left, bad, made, began };
+            self.under_way.push_back(begun);
+        }
+        for nth in 0..self.under_way.len() {
+            let Some(mut at) = self.under_way.remove(nth) else { break };
+            let done = self.go_on(&mut at, until);
+            if matches!(done, Ok(true)) {
+                return Ok(Some(self.answer(at)));
+            }
+            // Also after an error: its memory may be with the device.
+            self.under_way.insert(nth, at);
+            done?;
+        }
+        Ok(None)
+    }
+
+    /// Goes on with one job; whether it is made.
+    fn go_on(&mut self, at: &mut UnderWay, until: Instant) -> Result<bool, GpuError> {
+        loop {
+            match at.stage {
+                Stage::Reading(row) if row < at.job.samples.len() => {
+                    self.read(at, row);
+                    at.stage = Stage::Reading(row + 1);
+                }
+                Stage::Reading(_) => {
+                    at.stage = Stage::Decoding;
+                    let enqueued = self.enqueue(at);
+                    // Also behind what failed halfway: some of it may be on its way.
+                    let recorded = self.record(&at.lane);
+                    enqueued.and(recorded)?;
+                }
+                Stage::Decoding => {
+                    if !self.is_done(&at.lane)? {
+                        return Ok(false);
+                    }
+                    self.judge(at);
+                    at.stage = Stage::Mending;
+                }
+                Stage::Mending if at.left.is_empty() && at.made.is_empty() => {
+                    return Ok(true);
+                }
+                Stage::Mending => self.mend(at)?,
+                Stage::Uploading => {
+                    if !self.is_done(&at.lane)? {
+                        return Ok(false);
+                    }
+                    at.made.clear();
+                    at.stage = Stage::Mending;
+                }
+            }
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Describes a sample and reads its bytes; one that the GPU does not make is left to the host.
+    fn read(&mut self, at: &mut UnderWay, nth: usize) {
+        let UnderWay { job, lane, left, .. } = at;
+        let row = u32::try_from(nth).unwrap_or(u32::MAX);
+        let key = (job.epoch, job.samples[nth]);
+        let described = self.source.describe(key, row, &mut lane.batch);
+        let is_read = described.is_ok_and(|reading| {
+            let to = &mut lane.staging[reading.at as usize..][..reading.len];
+            self.source.read(&reading, to).is_ok()
+        });
+        if !is_read {
+            left.push(row);
+        }
+    }
+
+    fn enqueue(&mut self, at: &mut UnderWay) -> Result<(), GpuError> {
+        let UnderWay { job, target, lane, .. } = at;
         let status_at = self.status_at();
         let sample_bytes = self.sample_bytes();
         let (upload, status) = lane.staging.split_at_mut(status_at);
@@ -207,22 +306,31 @@ impl<S: Source> GpuProng<S> {
         let upload = &mut upload[..lane.batch.input_bytes()];
         lane.batch.write_descriptions(upload, &mut lane.descriptions);
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
+        let output = match target {
+            Target::Host(_) => lane.output,
+            Target::Device(_, address) => *address,
+        };
         // SAFETY: the lane is not touched, nor given back, until its event is reached.
         unsafe { self.driver.upload(lane.input, upload, self.stream)? };
+        // SAFETY: event and stream are this driver's, here and below.
+        unsafe { self.driver.record(lane.kernels[0], self.stream)? };
         // SAFETY: the input has the batch's bytes, the output room for every row.
-        unsafe { decoder.decode(&lane.batch, lane.input, lane.output, self.stream)? };
+        unsafe { decoder.decode(&lane.batch, lane.input, output, self.stream)? };
+        // SAFETY: as above.
+        unsafe { self.driver.record(lane.kernels[1], self.stream)? };
         let from = decoder.status_at(&lane.batch);
         let status = &mut status[..4 * lane.batch.len()];
-        // SAFETY: as above.
+        // SAFETY: the lane is not touched until its event is reached.
         unsafe { self.driver.download(status, from, self.stream)? };
+        let Target::Host(slot) = target else { return Ok(()) };
         let samples = &mut slot[..job.samples.len() * sample_bytes];
         // SAFETY: the slot stays with the lane until the event is reached.
         unsafe { self.driver.download(samples, lane.output, self.stream) }
     }
 
-    /// The answer to a job whose event is reached.
-    fn finish(&mut self, done: UnderWay) -> Completion {
-        let UnderWay { job, mut slot, lane, mut left, began } = done;
+    /// Looks at what became of the crops: rows that the GPU has flagged are left to the host.
+    fn judge(&mut self, at: &mut UnderWay) {
+        let UnderWay { job, lane, left, .. } = at;
         let status_at = self.status_at();
         let status = &lane.staging[status_at..][..4 * lane.batch.len()];
         for (row, status) in lane.batch.rows().zip(status.as_chunks::<4>().0) {
@@ -232,35 +340,111 @@ impl<S: Source> GpuProng<S> {
             }
         }
         left.sort_unstable();
+        // One that could not be read is in the batch all the same.
         left.dedup();
         self.counts.host += left.len() as u64;
         self.counts.gpu += (job.samples.len() - left.len()) as u64;
+        if !lane.batch.is_empty() {
+            let [from, to] = lane.kernels;
+            // SAFETY: both are recorded before the event that was reached. A figure that cannot be
+            // had is no reason to lose the batch.
+            let took = unsafe { self.driver.elapsed(from, to) };
+            self.kernel_time += took.unwrap_or_default();
+        }
+    }
+
+    /// Makes the next row on the host, or sends those that are made to the device.
+    fn mend(&mut self, at: &mut UnderWay) -> Result<(), GpuError> {
         let sample_bytes = self.sample_bytes();
-        let mut made = |row: &u32| {
-            let row = *row as usize;
-            let key: (EpochIdx, SampleId) = (job.epoch, job.samples[row]);
-            let place = &mut slot[row * sample_bytes..][..sample_bytes];
-            self.source.make(key, place).is_ok()
+        let most = self.status_at() / sample_bytes.max(1);
+        let UnderWay { job, target, lane, left, bad, made, stage, .. } = at;
+        let next = left.last().copied().filter(|_| made.len() < most);
+        let Some(row) = next else {
+            let Target::Device(_, address) = target else { return Ok(()) };
+            *stage = Stage::Uploading;
+            let sent = made.iter().enumerate().try_for_each(|(nth, row)| {
+                let from = &lane.staging[nth * sample_bytes..][..sample_bytes];
+                let to = address.after(*row as usize * sample_bytes);
+                // SAFETY: the lane is not touched until its event is reached, and the row lies
+                // in the job's slot, which is with it.
+                unsafe { self.driver.upload(to, from, self.stream) }
+            });
+            let recorded = self.record(lane);
+            return sent.and(recorded);
         };
-        left.retain(|row| !made(row));
+        left.pop();
+        let key: (EpochIdx, SampleId) = (job.epoch, job.samples[row as usize]);
+        let (bytes, nth) = match target {
+            Target::Host(slot) => (&mut slot[..], row as usize),
+            Target::Device(..) => (&mut lane.staging[..], made.len()),
+        };
+        let place = &mut bytes[nth * sample_bytes..][..sample_bytes];
+        match self.source.make(key, place) {
+            Err(_) => bad.push(row),
+            Ok(()) if matches!(target, Target::Device(..)) => made.push(row),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    /// The answer to a job that is made.
+    fn answer(&mut self, made: UnderWay) -> Completion {
+        let UnderWay { job, target, lane, mut bad, began, .. } = made;
         self.free.push(lane);
+        bad.sort_unstable();
         let work_ns = u64::try_from(began.elapsed().as_nanos()).ok();
-        let outcome = Outcome::Made { bad: left };
-        Completion { job: job.id, slot: slot.into_slot(), outcome, work_ns }
+        let outcome = Outcome::Made { bad };
+        Completion { job: job.id, slot: target.into_slot(), outcome, work_ns }
     }
 }
 
 impl<S> GpuProng<S> {
+    /// Who made the samples so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How long kernels ran so far, by the device's clock; copies are not in it.
+    #[must_use]
+    pub fn kernel_time(&self) -> Duration {
+        self.kernel_time
+    }
+
+    /// Jobs that are not answered.
+    #[must_use]
+    pub fn n_jobs(&self) -> u32 {
+        let n = self.waiting.len() + self.under_way.len();
+        u32::try_from(n).unwrap_or(u32::MAX)
+    }
+
+    /// Where its samples come from.
+    #[must_use]
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
     fn sample_bytes(&self) -> usize {
         let Size { height, width } = self.config.size;
         3 * height as usize * width as usize
     }
 
-    /// Waits until no memory of a job is written to any more; false where the GPU does not say so
+    /// Where the crops' status words go in a lane's memory.
+    fn status_at(&self) -> usize {
+        let input_bytes = self.config.limits.input_bytes as usize;
+        // A sample of the host's has room there, too.
+        input_bytes.max(self.sample_bytes()).next_multiple_of(64)
+    }
+
+    /// Waits until no memory of a job is used any more; false where the GPU does not say so
     /// in time. Memory that is not safe to reuse is left alone for good.
     fn settle(&mut self) -> bool {
         let mut is_safe = true;
         for done in std::mem::take(&mut self.under_way) {
+            if !done.stage.is_with_device() {
+                self.free.push(done.lane);
+                continue;
+            }
             // SAFETY: the event is this driver's.
             let waited = unsafe { self.driver.wait_for(done.lane.done, PATIENCE) };
             let unsure =
@@ -283,8 +467,11 @@ impl<S> GpuProng<S> {
             // SAFETY: allocated in `lane`, freed once, and the stream has passed its work.
             unsafe { self.driver.free(address) };
         }
-        // SAFETY: created in `lane`, destroyed once.
-        unsafe { self.driver.destroy_event(lane.done) };
+        let [first, second] = lane.kernels;
+        for event in [lane.done, first, second] {
+            // SAFETY: created in `lane`, destroyed once.
+            unsafe { self.driver.destroy_event(event) };
+        }
     }
 
     fn check(&self) -> Result<(), Lost> {
@@ -303,7 +490,7 @@ impl<S> GpuProng<S> {
     }
 
     /// Why a job is none that can be done here.
-    fn impossible(&self, job: &Job, slot: &HostSlot) -> Option<String> {
+    fn impossible(&self, job: &Job, slot: &Slot) -> Option<String> {
         let (n, most) = (job.samples.len(), self.config.max_batch as usize);
         let need = n * self.sample_bytes();
         if n > most {
@@ -324,60 +511,46 @@ fn leak<T>(held: T) {
 
 impl<S: Source> Producer for GpuProng<S> {
     fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        let reject = |job, slot, why| Err(Box::new(Rejected { job, slot, why }));
         if let Err(lost) = self.check() {
-            return Err(Box::new(Rejected { job, slot, why: Rejection::Lost(lost) }));
+            return reject(job, slot, Rejection::Lost(lost));
         }
         if self.waiting.len() + self.under_way.len() >= LANES {
-            return Err(Box::new(Rejected { job, slot, why: Rejection::Full }));
+            return reject(job, slot, Rejection::Full);
         }
-        let slot = match slot.host() {
-            Ok(slot) => slot,
-            Err(slot) => {
-                let why = format!("a slot of {} memory, not the host's", slot.kind());
-                let why = Rejection::Impossible(why);
-                return Err(Box::new(Rejected { job, slot, why }));
+        if let Some(why) = self.impossible(&job, &slot) {
+            return reject(job, slot, Rejection::Impossible(why));
+        }
+        let target = match (slot.device_address(), slot.host()) {
+            (_, Ok(slot)) => Target::Host(slot),
+            (Some(address), Err(slot)) => Target::Device(slot, Address(address)),
+            (None, Err(slot)) => {
+                let why = format!("a slot of {} memory, at no address", slot.kind());
+                return reject(job, slot, Rejection::Impossible(why));
             }
         };
-        if let Some(why) = self.impossible(&job, &slot) {
-            let (slot, why) = (slot.into_slot(), Rejection::Impossible(why));
-            return Err(Box::new(Rejected { job, slot, why }));
-        }
-        self.waiting.push_back((job, slot));
+        self.waiting.push_back((job, target));
         Ok(())
     }
 
     fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
         self.check()?;
-        let began = Instant::now();
+        let until = Instant::now() + timeout;
         loop {
-            while !self.waiting.is_empty()
-                && let Some(lane) = self.free.pop()
-            {
-                let Some((job, slot)) = self.waiting.pop_front() else { break };
-                self.begin(job, slot, lane).map_err(|error| self.lose(&error))?;
+            let answered = self.step(until).map_err(|error| self.lose(&error))?;
+            if let Some(completion) = answered {
+                return Ok(Polled::Completion(completion));
             }
-            let done = match self.under_way.front() {
-                Some(oldest) => self.is_done(&oldest.lane),
-                None => Ok(false),
-            };
-            if done.map_err(|error| self.lose(&error))?
-                && let Some(oldest) = self.under_way.pop_front()
-            {
-                return Ok(Polled::Completion(self.finish(oldest)));
-            }
-            let left = timeout.saturating_sub(began.elapsed());
+            let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(Polled::Nothing);
             }
-            std::thread::sleep(if self.under_way.is_empty() {
-                left
-            } else {
-                left.min(NAP)
-            });
+            let is_idle = self.under_way.is_empty();
+            std::thread::sleep(if is_idle { left } else { left.min(NAP) });
         }
     }
 
-    /// A job is read and enqueued at once or waits for a lane for microseconds: all are made.
+    /// A job has a lane at once, or waits for one as long as another is made: all are made.
     fn revoke(&mut self, _: JobId) -> Result<(), Lost> {
         self.check()
     }

@@ -13,15 +13,20 @@ use bothends_core::recipe::{Interpolation, Numerics};
 use bothends_core::sample::{Encoding, Extent, Record, SampleKey};
 use bothends_dataset::{Table, TableBuilder};
 use bothends_gpu::GpuError;
+use bothends_gpu::driver::Driver;
+use bothends_gpu::kinds::DeviceMemory;
+use bothends_gpu::owners::Gpu;
 use bothends_gpu::twin::Twin;
 use bothends_gpu_decode::{Counts, GpuProng, Memory, ProngConfig, Source, TableSource};
 use bothends_io::{Direct, Files, ReaderConfig, ReaderKind, open_reader};
 use bothends_ops::{Pipeline, Scratch};
 use bothends_side_index::{Beside, Place, SideIndex};
 use bothends_slots::conformance::produce;
-use bothends_slots::{Job, JobId, Outcome, Polled, Producer, Ring, RingConfig};
+use bothends_slots::{
+    Heap, Job, JobId, Kind, Outcome, Polled, Producer, Ring, RingConfig, Slot,
+};
 
-use support::{Image, LIMITS, SMALL, fixtures, pipeline};
+use support::{Image, LIMITS, SMALL, downloaded, fixtures, pipeline};
 
 const SEED: u64 = 11;
 const MAX_BATCH: u32 = 8;
@@ -126,21 +131,33 @@ impl Data {
     }
 
     fn prong(&self, numerics: Numerics) -> Option<GpuProng<TableSource>> {
-        let twin = match Twin::compiled() {
-            Ok(twin) => twin,
-            Err(GpuError::Unavailable { why }) => {
-                eprintln!("skipped: {why}");
-                return None;
-            }
-            Err(error) => panic!("{error}"),
-        };
+        Some(self.prong_on(twin()?, numerics))
+    }
+
+    fn prong_on(
+        &self,
+        driver: Arc<dyn Driver>,
+        numerics: Numerics,
+    ) -> GpuProng<TableSource> {
         let config =
             ProngConfig { size: SMALL, numerics, max_batch: MAX_BATCH, limits: LIMITS };
-        Some(GpuProng::new(Arc::new(twin), self.source(numerics), config).unwrap())
+        GpuProng::new(driver, self.source(numerics), config).unwrap()
     }
 
     fn path(&self, nth: usize) -> PathBuf {
         Path::new(self.root.path()).join(format!("{nth}.jpg"))
+    }
+}
+
+/// The kernels on the CPU; `None` without a C++ compiler.
+fn twin() -> Option<Arc<dyn Driver>> {
+    match Twin::compiled() {
+        Ok(twin) => Some(Arc::new(twin)),
+        Err(GpuError::Unavailable { why }) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -188,8 +205,18 @@ fn in_planar_numerics_it_keeps_the_contract() {
 /// The samples of one job over all files, the bad rows, and who made them.
 fn one_job(data: &Data) -> Option<(Vec<u8>, Vec<u32>, Counts)> {
     let mut prong = data.prong(Numerics::Exact)?;
+    let (slot, bad) = one_job_in(data, &mut prong, &Heap);
+    Some((slot.host().unwrap().to_vec(), bad, prong.counts()))
+}
+
+/// Its slot, of memory of that kind, and the bad rows.
+fn one_job_in(
+    data: &Data,
+    prong: &mut GpuProng<TableSource>,
+    memory: &dyn Kind,
+) -> (Slot, Vec<u32>) {
     let slot_bytes = MAX_BATCH as usize * data.pipeline(Numerics::Exact).sample_bytes();
-    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).unwrap();
+    let ring = Ring::of(memory, RingConfig { n_slots: 1, slot_bytes }).unwrap();
     let samples = (0..data.files.len() as u64).map(SampleId).collect();
     let job = Job { id: JobId(1), epoch: EpochIdx(2), batch: BatchIdx(0), samples };
     prong.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
@@ -197,7 +224,7 @@ fn one_job(data: &Data) -> Option<(Vec<u8>, Vec<u32>, Counts)> {
         panic!("no answer")
     };
     let Outcome::Made { bad } = done.outcome else { panic!("{:?}", done.outcome) };
-    Some((done.slot.host().unwrap().to_vec(), bad, prong.counts()))
+    (done.slot, bad)
 }
 
 fn check(data: &Data, samples: &[u8], bad: &[u32]) {
@@ -223,6 +250,46 @@ fn the_gpu_makes_what_it_can() {
         // All but the one in four inks, the progressive one and the broken one.
         assert_eq!(counts, Counts { gpu: 5, host: 3, flagged: 0 }, "{form:?}");
     }
+}
+
+/// In a slot of the GPU's own memory there are the same samples, those of the host included.
+#[test]
+fn a_device_slot_is_filled_where_it_is() {
+    for form in [Form::Packed, Form::Plain] {
+        let data = Data::new(form);
+        let Some(driver) = twin() else { return };
+        let memory = DeviceMemory::of(&Gpu::new(Arc::clone(&driver)).unwrap());
+        let mut prong = data.prong_on(Arc::clone(&driver), Numerics::Exact);
+        // The host makes all of plain files at first, and more than once round the lane.
+        for _ in 0..2 {
+            let (slot, bad) = one_job_in(&data, &mut prong, &memory);
+            let samples = downloaded(&*driver, &slot);
+            check(&data, &samples, &bad);
+            assert_eq!(bad, [7], "the file that is cut short");
+            prong.source().side_index.as_ref().unwrap().publish();
+        }
+        assert!(prong.counts().gpu >= 5, "{:?}", prong.counts());
+        assert!(prong.kernel_time() > Duration::ZERO);
+    }
+}
+
+/// A poll ends at its timeout whatever there is to do, and goes on where it was.
+#[test]
+fn a_poll_without_patience_does_a_little() {
+    let data = Data::new(Form::Plain);
+    let Some(mut prong) = data.prong(Numerics::Exact) else { return };
+    let slot_bytes = MAX_BATCH as usize * data.pipeline(Numerics::Exact).sample_bytes();
+    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).unwrap();
+    let samples: Vec<_> = (0..data.files.len() as u64).map(SampleId).collect();
+    let n_samples = samples.len();
+    let job = Job { id: JobId(1), epoch: EpochIdx(2), batch: BatchIdx(0), samples };
+    prong.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
+    let mut n_polls = 1;
+    while let Polled::Nothing = prong.poll(Duration::ZERO).unwrap() {
+        n_polls += 1;
+        assert!(n_polls < 1000, "it makes no progress");
+    }
+    assert!(n_polls > 2 * n_samples, "{n_polls} polls: each is described, then made");
 }
 
 /// Without notes plain files are the host's, and leave notes for the next time.

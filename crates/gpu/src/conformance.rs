@@ -37,6 +37,7 @@ pub fn all(driver: &dyn Driver) {
     a_stream_runs_in_order(driver);
     streams_wait_for_each_other(driver);
     events_move(driver);
+    time_passes_between_timed_events(driver);
     a_wait_is_for_the_point_at_its_time(driver);
     a_destroyed_event_is_still_waited_for(driver);
     registered_memory_can_be_registered_again(driver);
@@ -222,6 +223,35 @@ pub fn events_move(driver: &dyn Driver) {
     scene.record(first);
     scene.finish(second);
     assert!(scene.received(7));
+}
+
+/// Timed events are events, and what lies between two of them took no longer than the caller waited.
+pub fn time_passes_between_timed_events(driver: &dyn Driver) {
+    let mut scene = Scene::new(driver);
+    let stream = scene.streams[0];
+    let event = || driver.create_timed_event().expect("a timed event");
+    let [first, second] = [event(), event()];
+    for byte in [7, 8] {
+        let began = Instant::now();
+        // SAFETY: event and stream are alive, here and below.
+        unsafe { driver.record(first, stream) }.expect("a record");
+        scene.send(byte, stream);
+        scene.receive(0, stream);
+        // SAFETY: as above.
+        unsafe { driver.record(second, stream) }.expect("a record");
+        // SAFETY: as above.
+        unsafe { driver.wait_for(second, PATIENCE) }.expect("an end");
+        assert!(scene.received(byte));
+        // SAFETY: both are reached.
+        let took = unsafe { driver.elapsed(first, second) }.expect("a time");
+        // The two clocks need not tick alike.
+        let most = began.elapsed() + Duration::from_millis(1);
+        assert!(took <= most, "{took:?} on the device, {most:?} on the host");
+    }
+    for event in [first, second] {
+        // SAFETY: made above, destroyed once.
+        unsafe { driver.destroy_event(event) };
+    }
 }
 
 /// A stream that was told to wait for an event waits for the point that it was at, however soon the

@@ -37,7 +37,7 @@ impl Address {
 pub struct StreamId(pub u64);
 
 /// A point in a stream that others can wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(pub u64);
 
 /// A loaded kernel.
@@ -137,6 +137,24 @@ pub trait Driver: Debug + Send + Sync {
     /// # Errors
     /// [`GpuError::Driver`].
     fn create_event(&self) -> Result<EventId, GpuError>;
+
+    /// Creates an event that keeps the time at which it is reached, for [`Self::elapsed`]. In all
+    /// else it is as of [`Self::create_event`].
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`].
+    fn create_timed_event(&self) -> Result<EventId, GpuError>;
+
+    /// The time between two events on the device's own clock. Both were created with
+    /// [`Self::create_timed_event`], have been recorded since and are reached. A driver without a
+    /// clock answers zero.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`], also for events that are not reached.
+    ///
+    /// # Safety
+    /// As of the contract's clause 4.
+    unsafe fn elapsed(&self, from: EventId, to: EventId) -> Result<Duration, GpuError>;
 
     /// Destroys an event; streams that wait for it still do.
     ///

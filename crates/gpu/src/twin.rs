@@ -22,7 +22,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::library::{Library, Surroundings};
 use crate::GpuError;
@@ -43,8 +43,12 @@ pub struct Twin {
     card: Card,
     library: Library,
     order: u64,
+    /// Launches until the device is lost.
+    left: AtomicU64,
     next_handle: AtomicU64,
     memory: Mutex<Memory>,
+    /// When each timed event was recorded; all work before it was done by then.
+    reached: Mutex<BTreeMap<EventId, Option<Instant>>>,
 }
 
 #[derive(Debug, Default)]
@@ -85,8 +89,10 @@ impl Twin {
             },
             library: Library::open(library)?,
             order: 0,
+            left: AtomicU64::new(u64::MAX),
             next_handle: AtomicU64::new(1),
             memory: Mutex::default(),
+            reached: Mutex::default(),
         })
     }
 
@@ -97,9 +103,28 @@ impl Twin {
         Self { order: seed, ..self }
     }
 
+    /// Is lost after so many launches: from then on calls fail as those of a device that has
+    /// fallen off its bus.
+    #[must_use]
+    pub fn lost_after(self, n_launches: u64) -> Self {
+        Self { left: AtomicU64::new(n_launches), ..self }
+    }
+
+    /// Whether the device is still there.
+    fn check(&self, call: &'static str) -> Result<(), GpuError> {
+        match self.left.load(Ordering::Relaxed) {
+            0 => Err(GpuError::Driver { call, why: "the device is lost".to_owned() }),
+            _ => Ok(()),
+        }
+    }
+
     fn memory(&self) -> MutexGuard<'_, Memory> {
         // A panic of another thread leaves a list of allocations that is still true.
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reached(&self) -> MutexGuard<'_, BTreeMap<EventId, Option<Instant>>> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn handle(&self) -> u64 {
@@ -240,9 +265,28 @@ impl Driver for Twin {
         Ok(EventId(self.handle()))
     }
 
-    unsafe fn destroy_event(&self, _: EventId) {}
+    fn create_timed_event(&self) -> Result<EventId, GpuError> {
+        let event = EventId(self.handle());
+        self.reached().insert(event, None);
+        Ok(event)
+    }
 
-    unsafe fn record(&self, _: EventId, _: StreamId) -> Result<(), GpuError> {
+    unsafe fn elapsed(&self, from: EventId, to: EventId) -> Result<Duration, GpuError> {
+        let reached = self.reached();
+        let at = |event| reached.get(&event).copied().flatten();
+        let elapsed = at(from).zip(at(to)).map(|(from, to)| to.duration_since(from));
+        let why = || "an event without timing, or not recorded".to_owned();
+        elapsed.ok_or_else(|| GpuError::Driver { call: "elapsed", why: why() })
+    }
+
+    unsafe fn destroy_event(&self, event: EventId) {
+        self.reached().remove(&event);
+    }
+
+    unsafe fn record(&self, event: EventId, _: StreamId) -> Result<(), GpuError> {
+        if let Some(reached) = self.reached().get_mut(&event) {
+            *reached = Some(Instant::now());
+        }
         Ok(())
     }
 
@@ -251,11 +295,11 @@ impl Driver for Twin {
     }
 
     unsafe fn is_reached(&self, _: EventId) -> Result<bool, GpuError> {
-        Ok(true)
+        self.check("is_reached").map(|()| true)
     }
 
     unsafe fn wait_for(&self, _: EventId, _: Duration) -> Result<(), GpuError> {
-        Ok(())
+        self.check("wait_for")
     }
 
     unsafe fn upload(
@@ -315,6 +359,10 @@ impl Driver for Twin {
         arguments: &[*const c_void],
     ) -> Result<(), GpuError> {
         let failed = |why| GpuError::Driver { call: "launch", why };
+        self.check("launch")?;
+        let less = |left: u64| left.checked_sub(1);
+        // Where none is left by now it stays so.
+        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         let ranges = Arc::clone(&self.memory().ranges);
         let surroundings = Surroundings { seed: self.order, allocations: &ranges };
         // SAFETY: the caller vouches for the arguments, as `run` asks.
@@ -448,6 +496,20 @@ mod tests {
         let arguments = [address_of(&values.0), address_of(&n), address_of(&sum.0)];
         let outcome = launch(&twin, c"selftest_sum", (1, 256, 0), &arguments);
         refused(outcome, "4 bytes at 400 of an allocation of 400");
+    }
+
+    #[test]
+    fn a_device_that_is_lost_stays_lost() {
+        let Some(twin) = twin().map(|twin| twin.lost_after(1)) else { return };
+        let (values, sum, n) = (upload(&twin, &[1; 100]), upload(&twin, &[0]), 100_u32);
+        let arguments = [address_of(&values.0), address_of(&n), address_of(&sum.0)];
+        let run = || launch(&twin, c"selftest_sum", (1, 256, 0), &arguments);
+        run().unwrap();
+        refused(run(), "the device is lost");
+        refused(run(), "the device is lost");
+        // SAFETY: no handle is looked at.
+        let asked = unsafe { twin.is_reached(EventId(1)) };
+        refused(asked.map(drop), "the device is lost");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What a run is told: `run` of its data and resources, `drive` of its epochs and meters;
 //! `options` reads the same from names and values, and `nearest` says what was meant. `share` is
-//! what a process takes of a machine that others use, too.
+//! what a process takes of a machine that others use, too; `gpus` where its GPUs come from.
 
 pub(crate) mod drive;
+pub(crate) mod gpus;
 pub(crate) mod nearest;
 pub(crate) mod options;
 pub(crate) mod run;

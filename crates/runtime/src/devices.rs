@@ -1,8 +1,9 @@
 //! Devices: how one is named (`spec`), an emulated one's process (`emulator`), the thread that waits for it (`thread`), how one is
-//! reached, again and again where it is missing (`reach`), what is said of that (`presence`), and a
-//! producer of the caller's in the place of one (`plain`).
+//! reached, again and again where it is missing (`reach`), what is said of that (`presence`), a GPU of this
+//! machine as one (`gpu`), and a producer of the caller's in the place of one (`plain`).
 
 pub(crate) mod emulator;
+pub(crate) mod gpu;
 pub(crate) mod plain;
 pub(crate) mod presence;
 pub(crate) mod reach;

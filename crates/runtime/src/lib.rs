@@ -39,6 +39,7 @@ mod threads;
 pub use collect::line::LineReport;
 pub use collect::log::{EventLog, MOST_MOMENTS};
 pub use config::drive::{CheckpointEvery, DriveConfig, EnergyConfig, StopRequest};
+pub use config::gpus::Gpus;
 pub use config::options::{options, options_among, rates_folder};
 pub use config::run::{
     BadPolicy, MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig,
@@ -56,6 +57,7 @@ pub use handover::loader::{DeviceStats, Loader, LoaderStats};
 pub use handover::report::EpochReport;
 pub use measure::alone::{Measured, measure_accelerator};
 pub use measure::fed::Connected;
+pub use measure::gpu::{GpuCard, GpuFound, RefusedPath};
 pub use measure::look::{Looked, look};
 pub use measure::machine::Machine;
 pub use measure::survey::survey;

@@ -1,7 +1,8 @@
 //! What lives longer than an epoch: the `host` with its data, devices and `memory`, and, longer than
-//! a run, the `rates` it showed; `horizon` says what devices make of them, and `start` joins an epoch's threads.
+//! a run, the `rates` it showed; `horizon` says what devices make of them, `connect` brings devices, and `start` joins an epoch's threads.
 
 pub(crate) mod assembly;
+pub(crate) mod connect;
 pub(crate) mod engine;
 pub(crate) mod horizon;
 pub(crate) mod host;

@@ -36,6 +36,10 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
         "page-locks memory, and copies to and from a device",
     ),
     (
+        "crates/gpu-decode/examples/check_gpu/device.rs",
+        "enqueues work on memory that is borrowed until it has run",
+    ),
+    (
         "crates/gpu-decode/tests/support/mod.rs",
         "launches kernels on the CPU twin, with guards round their output",
     ),

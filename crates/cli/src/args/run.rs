@@ -52,7 +52,8 @@ pub(crate) struct RunArgs {
     /// Run the data set K times in one epoch, with distinct sample ids
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = at_least_1())]
     pub(crate) repeat: u32,
-    /// A device of the back: sim:PRESET[,key=value...], tcp://H:P, unix:///path, spool:///dir
+    /// A device of the back: sim:PRESET[,key=value...], tcp://H:P, unix:///path, spool:///dir,
+    /// cuda:N (a GPU of this machine, which decodes and crops)
     #[arg(long, value_name = "SPEC", action = ArgAction::Append)]
     pub(crate) csd: Vec<String>,
     /// End the run where a device is missing at its start: cannot be reached, or refuses. Without

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use bothends_runtime::{
-    AccelConfig, DeviceSpec, Machine, Observer, PageCacheUse, RunConfig, Runtime,
-    SideIndexUse, measure_accelerator,
+    AccelConfig, DeviceSpec, GpuFound, Gpus, Machine, Observer, PageCacheUse, RunConfig,
+    Runtime, SideIndexUse, measure_accelerator,
 };
 use bothends_simulate::Power;
 use bothends_simulate::diagnosis::Throughput;
@@ -79,7 +79,7 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
     let mut findings = Findings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         date: now(),
-        machine: machine(),
+        machine: machine(args.data.as_deref()),
         data: None,
         host: Vec::new(),
         job: None,
@@ -283,12 +283,13 @@ fn together(
     Some(Together { images_per_s, speedup })
 }
 
-fn machine() -> MachineFindings {
+fn machine(data: Option<&Path>) -> MachineFindings {
     let cpu_limit = fs::read_to_string("/sys/fs/cgroup/cpu.max").ok();
     MachineFindings {
         found: Machine::read(),
         cpu_limit: cpu_limit.map(|limit| limit.trim().to_owned()),
         energy: energy::here(),
+        gpu: Some(GpuFound::look(&Gpus::Installed, 0, data)),
     }
 }
 
@@ -303,7 +304,7 @@ fn device(
         DeviceSpec::Sim(sim) => {
             (Some(sim.preset.clone()), "modelled: an emulated device was measured")
         }
-        DeviceSpec::At { .. } => (None, "measured"),
+        DeviceSpec::At { .. } | DeviceSpec::Gpu { .. } => (None, "measured"),
     };
     let csd = spec.text().to_owned();
     let config =

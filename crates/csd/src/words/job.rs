@@ -101,6 +101,9 @@ pub struct DeviceStats {
     pub media_read_bytes: u64,
     /// Seconds in which it had a job (modelled in an emulated device).
     pub busy_seconds: f64,
+    /// Of a GPU: seconds in which kernels ran, by its own clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_seconds: Option<f64>,
     /// Completions after their modelled time, and the largest such delay.
     pub late_completions: u64,
     /// Largest lateness in seconds.

@@ -1,16 +1,19 @@
 //! NVIDIA's accelerators: the energy counter of each, by the management library, which is loaded
 //! when it is asked for and not before.
 //!
-//! The counter is used and not the power, which some of these boards sample only in a quarter
-//! of the time (arXiv 2312.02741). It moves about ten times a second, so windows below some
-//! seconds say little.
+//! The counter is used where a board has one, and not the power, which some of these boards sample only
+//! in a quarter of the time (arXiv 2312.02741). It moves about ten times a second, so windows below
+//! some seconds say little. Boards before Volta, and some virtual ones, have no counter: there power is
+//! read and integrated, and the domain's name says so.
 
 use std::ffi::OsStr;
+use std::time::Instant;
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
 use crate::error::EnergyError;
+use crate::meters::integral::Integral;
 use crate::meters::risen;
 use crate::{Counter, Domain, Meter, Part};
 
@@ -26,6 +29,7 @@ const REMEDY: &str = "let this user open /dev/nvidiactl and /dev/nvidia0, or giv
 #[derive(Debug)]
 pub struct NvmlMeter {
     nvml: Nvml,
+    began: Instant,
     domains: Vec<Domain>,
     gpus: Vec<Gpu>,
 }
@@ -33,42 +37,67 @@ pub struct NvmlMeter {
 #[derive(Debug)]
 struct Gpu {
     index: u32,
-    last_uj: u64,
+    says: Says,
+}
+
+/// What a board tells.
+#[derive(Debug)]
+enum Says {
+    Energy { last_uj: u64 },
+    Power(Integral),
 }
 
 impl NvmlMeter {
-    /// Loads `library` and reads each board's counter once. Boards without a counter (before
-    /// Volta) are left out.
+    /// Loads `library` and reads each board once. Boards that tell neither energy nor power are left
+    /// out.
     ///
     /// # Errors
-    /// No library, no board with a counter, or no permission.
+    /// No library, no board that tells, or no permission.
     pub fn open(library: &OsStr) -> Result<Self, EnergyError> {
         let loaded = Nvml::builder().lib_path(library).init();
         let nvml = loaded.map_err(|error| refused("nvmlInit", &error))?;
         let n_gpus =
             nvml.device_count().map_err(|error| refused("nvmlDeviceGetCount", &error))?;
-        let mut domains = Vec::new();
-        let mut gpus = Vec::new();
+        let mut meter =
+            Self { nvml, began: Instant::now(), domains: Vec::new(), gpus: Vec::new() };
         for index in 0..n_gpus {
-            match energy_uj(&nvml, index) {
-                Ok(last_uj) => {
-                    let name = format!("gpu-{index}");
-                    domains.push(Domain::measured(NAME, name, Part::Accelerator));
-                    gpus.push(Gpu { index, last_uj });
+            match meter.board(index) {
+                Ok((name, says)) => {
+                    meter.domains.push(Domain::measured(NAME, name, Part::Accelerator));
+                    meter.gpus.push(Gpu { index, says });
                 }
-                // The next board may have one.
+                // The next board may tell.
                 Err(EnergyError::Absent { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        if gpus.is_empty() {
-            let why = format!(
-                "none of {n_gpus} boards has an energy counter (Volta and newer)"
-            );
+        if meter.gpus.is_empty() {
+            let why = format!("none of {n_gpus} boards tells its energy or power");
             return Err(EnergyError::Absent { meter: NAME.to_owned(), why });
         }
-        Ok(Self { nvml, domains, gpus })
+        Ok(meter)
     }
+
+    /// What a board tells, and what its domain is called.
+    fn board(&self, index: u32) -> Result<(String, Says), EnergyError> {
+        match energy_uj(&self.nvml, index) {
+            Ok(last_uj) => Ok((format!("gpu-{index}"), Says::Energy { last_uj })),
+            Err(EnergyError::Absent { .. }) => {
+                let mut integral = Integral::default();
+                integral.add(self.began.elapsed(), watts(&self.nvml, index)?);
+                Ok((format!("gpu-{index}/power"), Says::Power(integral)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The board's power, as an average of its own.
+fn watts(nvml: &Nvml, index: u32) -> Result<f64, EnergyError> {
+    let place = format!("nvmlDeviceGetPowerUsage of gpu-{index}");
+    let device = nvml.device_by_index(index);
+    let milliwatts = device.and_then(|device| device.power_usage());
+    Ok(f64::from(milliwatts.map_err(|error| refused(&place, &error))?) / 1e3)
 }
 
 fn energy_uj(nvml: &Nvml, index: u32) -> Result<u64, EnergyError> {
@@ -91,7 +120,13 @@ fn refused(place: &str, error: &NvmlError) -> EnergyError {
         let why = format!("{LIBRARY} cannot be loaded; is NVIDIA's driver installed?");
         return EnergyError::Absent { meter, why };
     }
-    if matches!(error, NvmlError::DriverNotLoaded | NvmlError::NotSupported) {
+    let is_absent = matches!(
+        error,
+        NvmlError::DriverNotLoaded
+            | NvmlError::NotSupported
+            | NvmlError::FailedToLoadSymbol(_)
+    );
+    if is_absent {
         let why = format!("{place}: {error}");
         return EnergyError::Absent { meter, why };
     }
@@ -108,11 +143,17 @@ impl Meter for NvmlMeter {
     }
 
     fn read(&mut self) -> Result<Vec<Counter>, EnergyError> {
-        let Self { nvml, domains, gpus } = self;
+        let Self { nvml, began, domains, gpus } = self;
         let mut counters = Vec::with_capacity(gpus.len());
         for (gpu, domain) in gpus.iter_mut().zip(domains) {
-            let now_uj = energy_uj(nvml, gpu.index)?;
-            let energy_uj = risen(NAME, domain, &mut gpu.last_uj, now_uj)?;
+            let energy_uj = match &mut gpu.says {
+                Says::Energy { last_uj } => {
+                    risen(NAME, domain, last_uj, energy_uj(nvml, gpu.index)?)?
+                }
+                Says::Power(integral) => {
+                    integral.add(began.elapsed(), watts(nvml, gpu.index)?)
+                }
+            };
             counters.push(Counter { energy_uj });
         }
         Ok(counters)

@@ -16,11 +16,12 @@ use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{Interpolation, Numerics, Recipe, RecordShape, Size};
 use bothends_core::sample::SampleKey;
 use bothends_gpu::GpuError;
-use bothends_gpu::driver::Driver;
+use bothends_gpu::driver::{Address, Driver};
 use bothends_gpu::twin::Twin;
 use bothends_gpu_decode::{Batch, GpuDecoder, Limits, Status};
 use bothends_ops::Pipeline;
 use bothends_ops::jpeg::{Chroma, Decoder, Opened, Packed, Packer, Region};
+use bothends_slots::Slot;
 
 /// Rows and columns of samples, small: the twin makes one in tens of milliseconds.
 pub const SMALL: Size = Size { height: 40, width: 44 };
@@ -115,6 +116,16 @@ pub fn pipeline(
 
 pub fn key(n: u64) -> SampleKey {
     SampleKey { seed: 7, epoch: EpochIdx(3), sample: SampleId(n) }
+}
+
+/// What is in a slot of the device's memory.
+pub fn downloaded(driver: &dyn Driver, slot: &Slot) -> Vec<u8> {
+    let at = Address(slot.device_address().expect("a device slot"));
+    let mut bytes = vec![0; slot.len()];
+    let stream = driver.create_stream().unwrap();
+    // SAFETY: the slot is as long, and the twin has done it when it returns.
+    unsafe { driver.download(&mut bytes, at, stream) }.unwrap();
+    bytes
 }
 
 const GUARD: usize = 4096;

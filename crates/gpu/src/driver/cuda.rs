@@ -144,6 +144,12 @@ impl Cuda {
         Ok(cuda)
     }
 
+    /// Whether it was opened by this process, and not by one that this was forked from.
+    #[must_use]
+    pub fn is_of_this_process(&self) -> bool {
+        process::id() == self.process
+    }
+
     /// Calls the driver with our context current on this thread.
     ///
     /// Asking the driver for the thread's context is a look at a variable of the thread, so
@@ -152,7 +158,7 @@ impl Cuda {
         &self,
         call: impl FnOnce(Api) -> Called<T>,
     ) -> Result<T, GpuError> {
-        if process::id() != self.process {
+        if !self.is_of_this_process() {
             return Err(GpuError::Driver {
                 call: "fork",
                 why: "this process was forked from the one that opened the GPU; open it \
@@ -185,7 +191,7 @@ impl Drop for Cuda {
             // SAFETY: loaded by `open`; whoever launches holds this value.
             let _ = self.within_context(|api| unsafe { api.unload_module(module) });
         }
-        if process::id() == self.process {
+        if self.is_of_this_process() {
             // SAFETY: retained once by `open`; what was made in it has been freed by its owners,
             // who hold this value.
             let _ = unsafe { self.api.release_context(self.device) };
@@ -235,6 +241,17 @@ impl Driver for Cuda {
 
     fn create_event(&self) -> Result<EventId, GpuError> {
         self.within_context(Api::create_event).map(EventId)
+    }
+
+    fn create_timed_event(&self) -> Result<EventId, GpuError> {
+        self.within_context(Api::create_timed_event).map(EventId)
+    }
+
+    unsafe fn elapsed(&self, from: EventId, to: EventId) -> Result<Duration, GpuError> {
+        // SAFETY: the caller's promise.
+        let milliseconds =
+            self.within_context(|api| unsafe { api.elapsed(from.0, to.0) })?;
+        Ok(Duration::try_from_secs_f32(milliseconds / 1e3).unwrap_or_default())
     }
 
     unsafe fn destroy_event(&self, event: EventId) {

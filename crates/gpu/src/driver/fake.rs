@@ -198,6 +198,21 @@ impl Driver for Fake {
         Ok(self.called("create_event")?.create_event())
     }
 
+    fn create_timed_event(&self) -> Result<EventId, GpuError> {
+        Ok(self.called("create_timed_event")?.create_event())
+    }
+
+    unsafe fn elapsed(&self, from: EventId, to: EventId) -> Result<Duration, GpuError> {
+        let call = "elapsed";
+        let mut state = self.called(call)?;
+        let are_reached = state.is_reached(from) && state.is_reached(to);
+        let why = || "one of the events is not reached".to_owned();
+        // It has no clock.
+        are_reached
+            .then_some(Duration::ZERO)
+            .ok_or_else(|| GpuError::Driver { call, why: why() })
+    }
+
     unsafe fn destroy_event(&self, event: EventId) {
         self.state().destroy_event(event);
     }

@@ -4,7 +4,7 @@
 use strsim::osa_distance as distance;
 
 /// What people call things elsewhere, and what they are called here.
-const ELSEWHERE: [(&str, &str); 17] = [
+const ELSEWHERE: [(&str, &str); 20] = [
     ("float32", "f32"),
     ("float", "f32"),
     ("torch.float32", "f32"),
@@ -22,6 +22,9 @@ const ELSEWHERE: [(&str, &str); 17] = [
     ("chw", "nchw"),
     ("keep", "pad"),
     ("num_workers", "workers"),
+    ("cuda", "cuda:0"),
+    ("gpu", "cuda:0"),
+    ("gpu:0", "cuda:0"),
 ];
 
 /// The one of `names` that is most like `text`, if any is like it.

@@ -382,6 +382,7 @@ mod tests {
             (r#""csds": "tcp://nas:1""#, "give a list of texts"),
             (r#""csds": [3]"#, "`csds` holds more than texts"),
             (r#""csds": ["x"]"#, "x"),
+            (r#""csds": ["cuda:x"]"#, "or cuda:N; did you mean `cuda:0`?"),
             (r#""audit": 101"#, "`audit` is 101; it is a percentage"),
             (r#""bacth_size": 3"#, "`bacth_size` is no option of a loader"),
         ];

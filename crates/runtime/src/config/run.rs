@@ -13,6 +13,7 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_io::ReaderKind;
 use bothends_ops::DecodeRoom;
 
+use crate::config::gpus::Gpus;
 use crate::config::share::{Ranks, Share};
 use crate::devices::spec::DeviceSpec;
 use crate::read::supplied::{Redecoder, Supplied};
@@ -176,6 +177,8 @@ pub struct RunConfig {
     pub rates: Option<PathBuf>,
     /// The devices of the back.
     pub devices: Vec<DeviceSpec>,
+    /// Where GPUs among the devices come from.
+    pub gpus: Gpus,
     /// Whether a device that is missing at the start ends the run; else it is tried again.
     pub require_devices: bool,
     /// Shared key of transports that leave this machine.
@@ -219,6 +222,7 @@ impl RunConfig {
             read: ReadConfig::default(),
             rates: None,
             devices: Vec::new(),
+            gpus: Gpus::default(),
             require_devices: false,
             key_file: None,
             strategy: StrategyConfig::Ordered,

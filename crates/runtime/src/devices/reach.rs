@@ -5,6 +5,7 @@
 //! mend. What is done with a connected device is `devices/thread.rs`'s.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use bothends_core::one_line;
@@ -12,10 +13,12 @@ use bothends_core::recipe::Recipe;
 use bothends_csd::address::Address;
 use bothends_csd::connect::{ConnectOptions, connect};
 use bothends_csd::{Capabilities, CsdError, Session, Transport};
+use bothends_gpu::driver::Driver;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::collect::bell::Bell;
 use crate::collect::collector::Command;
+use crate::devices::gpu::GpuReach;
 use crate::devices::presence::Presence;
 use crate::devices::thread::{ProducerLoop, threaded};
 use crate::error::RuntimeError;
@@ -33,31 +36,69 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// takes longer joins when it has said it.
 pub(crate) const FIRST_WAIT: Duration = Duration::from_secs(2);
 
+/// The way to a device.
+#[derive(Debug, Clone)]
+pub(crate) enum Way {
+    /// It listens at this address.
+    To(Address, ConnectOptions),
+    /// It is a GPU of this machine.
+    Gpu(GpuReach),
+}
+
 /// How to reach one device.
 #[derive(Debug, Clone)]
 pub(crate) struct Reach {
-    pub(crate) address: Address,
-    pub(crate) options: ConnectOptions,
+    pub(crate) way: Way,
     pub(crate) source: Arc<Source>,
     pub(crate) recipe: Recipe,
     pub(crate) batch_size: u32,
 }
 
 /// A device that is connected and has taken the session.
-pub(crate) type Reached = (Box<dyn Transport>, Capabilities);
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) transport: Box<dyn Transport>,
+    pub(crate) capabilities: Capabilities,
+    /// Of a GPU: its driver, for whoever else works with it.
+    pub(crate) gpu: Option<Arc<dyn Driver>>,
+}
 
 impl Reach {
+    /// Whether one that was lost is reached again, or one that was not there. A GPU is not: its driver
+    /// is there or is not for as long as the process lives.
+    pub(crate) fn may_come_back(&self) -> bool {
+        matches!(self.way, Way::To(..))
+    }
+
+    /// Counts what a device of this process reads from storage; others read at their own end.
+    pub(crate) fn read_bytes(&self) -> Arc<AtomicU64> {
+        match &self.way {
+            Way::To(..) => Arc::default(),
+            Way::Gpu(reach) => Arc::clone(&reach.read_bytes),
+        }
+    }
+
     /// Connects and agrees on the session. Blocks up to the transport's deadlines, or for as long as
-    /// the system takes to look a name up.
+    /// the system takes to look a name up, or a driver to open a GPU.
     ///
     /// # Errors
     /// Whatever the device or the link says.
     fn once(&self, greeted: impl FnOnce()) -> Result<Reached, CsdError> {
-        let mut transport = connect(&self.address, &self.options)?;
+        let Self { way, source, recipe, batch_size } = self;
+        let (mut transport, gpu): (Box<dyn Transport>, _) = match way {
+            Way::To(address, options) => (connect(address, options)?, None),
+            Way::Gpu(reach) => {
+                let device = reach.open(source, recipe, *batch_size)?;
+                let driver = device.driver();
+                (Box::new(device), Some(driver))
+            }
+        };
         let capabilities = transport.hello()?;
         greeted();
-        transport.open(&session(&self.source, &self.recipe, self.batch_size))?;
-        Ok((transport, capabilities))
+        if gpu.is_none() {
+            transport.open(&session(source, recipe, *batch_size))?;
+        }
+        Ok(Reached { transport, capabilities, gpu })
     }
 
     /// Begins to reach it, on a thread of its own.
@@ -124,6 +165,7 @@ pub(crate) fn may_come(error: &CsdError) -> bool {
         error,
         CsdError::LinkLost { .. }
             | CsdError::Timeout { .. }
+            | CsdError::Driver(_)
             | CsdError::SessionRefused { .. }
             | CsdError::Malformed { .. }
             | CsdError::Place { .. }
@@ -220,7 +262,7 @@ impl Awaiting {
 
     /// Gives the collector a line to it.
     fn join(&self, reached: Reached) -> ProducerLoop {
-        let (transport, capabilities) = reached;
+        let Reached { transport, capabilities, .. } = reached;
         self.presence.is_here(capabilities);
         let depth = self.presence.depth();
         let ends = (self.bell.clone(), Arc::clone(&self.meter), self.stop.clone());
@@ -254,6 +296,8 @@ mod tests {
         let what = "the host has another key".to_owned();
         assert!(!may_come(&CsdError::Unauthenticated { what }));
         assert!(!may_come(&CsdError::Version { ours: 1, theirs: 2 }));
+        // Of a GPU that is missing the run says so, and goes on.
+        assert!(may_come(&CsdError::Driver("no usable GPU".into())));
         assert!(may_come(&CsdError::SessionRefused { reason: "no data".to_owned() }));
     }
 }

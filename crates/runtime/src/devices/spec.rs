@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use bothends_csd::address::Address;
 
+use crate::config::nearest::did_you_mean;
 use crate::error::RuntimeError;
 
 /// One `--csd` flag.
@@ -19,6 +20,13 @@ pub enum DeviceSpec {
         text: String,
         /// Where it listens.
         address: Address,
+    },
+    /// A GPU of this machine, as a producer that decodes and crops.
+    Gpu {
+        /// As given, for messages and results.
+        text: String,
+        /// Which, counted from 0 among those that its driver shows.
+        ordinal: u32,
     },
 }
 
@@ -69,7 +77,7 @@ impl DeviceSpec {
     pub fn text(&self) -> &str {
         match self {
             Self::Sim(sim) => &sim.text,
-            Self::At { text, .. } => text,
+            Self::At { text, .. } | Self::Gpu { text, .. } => text,
         }
     }
 
@@ -79,7 +87,7 @@ impl DeviceSpec {
     pub fn rate_of_host(&self) -> Option<f64> {
         match self {
             Self::Sim(SimSpec { rate: Some(SimRate::OfHost(part)), .. }) => Some(*part),
-            Self::Sim(_) | Self::At { .. } => None,
+            Self::Sim(_) | Self::At { .. } | Self::Gpu { .. } => None,
         }
     }
 }
@@ -92,8 +100,13 @@ impl fmt::Display for DeviceSpec {
 
 /// What a device's text may begin with, and what is said of any other.
 const SCHEMES: [&str; 3] = ["tcp://", "unix://", "spool://"];
-const EXPECTED: &str =
-    "expected sim:PRESET, tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY";
+const EXPECTED: &str = "expected sim:PRESET, tcp://HOST:PORT, unix:///PATH, \
+                        spool:///DIRECTORY or cuda:N";
+
+/// What begins with it is a GPU, by the number that follows.
+const GPU: &str = "cuda:";
+/// A device that people may have meant whose text begins with none of these.
+const LIKELY: [&str; 1] = ["cuda:0"];
 
 impl FromStr for DeviceSpec {
     type Err = RuntimeError;
@@ -103,14 +116,22 @@ impl FromStr for DeviceSpec {
             return SimSpec::parse(text, rest).map(Self::Sim);
         }
         let wrong = |why: String| RuntimeError::DeviceSpec { spec: text.to_owned(), why };
+        if let Some(ordinal) = text.strip_prefix(GPU).and_then(number) {
+            return Ok(Self::Gpu { text: text.to_owned(), ordinal });
+        }
         let is_address = SCHEMES.iter().any(|scheme| text.starts_with(scheme));
         if !is_address {
-            return Err(wrong(EXPECTED.to_owned()));
+            return Err(wrong(format!("{EXPECTED}{}", did_you_mean(text, LIKELY))));
         }
         let address =
             text.parse::<Address>().map_err(|source| wrong(source.to_string()))?;
         Ok(Self::At { text: text.to_owned(), address })
     }
+}
+
+/// A number in digits alone.
+fn number(text: &str) -> Option<u32> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 impl SimSpec {
@@ -207,6 +228,19 @@ mod tests {
         assert_eq!((sim.cores, sim.pin, sim.via), (Some(2), Some(1), Via::Spool));
         assert_eq!(sim.time, "functional");
         assert_eq!(sim.faults, ["die@50%", "late@3%"]);
+    }
+
+    #[test]
+    fn a_gpu_is_named_by_its_number() {
+        for (text, ordinal) in [("cuda:0", 0), ("cuda:13", 13)] {
+            let expected = DeviceSpec::Gpu { text: text.to_owned(), ordinal };
+            assert_eq!(text.parse::<DeviceSpec>().unwrap(), expected);
+        }
+        for text in ["cuda:x", "cuda:", "cuda", "cuda:+1", "CUDA:0", "gpu", "gpu:0"] {
+            let error = text.parse::<DeviceSpec>().expect_err(text).to_string();
+            let meant = "or cuda:N; did you mean `cuda:0`?";
+            assert!(error.contains(meant), "{text}: {error}");
+        }
     }
 
     #[test]

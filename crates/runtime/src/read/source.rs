@@ -15,7 +15,8 @@ use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::store::original_names;
 use bothends_dataset::{Format, Piece, Table};
-use bothends_io::{Direct, Files, Folder, OpenFile, is_of_machine, open_regular};
+use bothends_gpu_decode::{Memory, TableSource};
+use bothends_io::{Direct, Files, Folder, OpenFile, Reader, is_of_machine, open_regular};
 use bothends_ops::Pipeline;
 use bothends_side_index::{Beside, Cache, Name, Place, SideIndex};
 use bothends_slots::available_bytes;
@@ -47,12 +48,12 @@ pub struct Source {
     notes: Vec<String>,
     pub(crate) pipeline: Pipeline,
     pub(crate) seed: u64,
-    side_index: Option<SideIndex>,
+    side_index: Option<Arc<SideIndex>>,
     format: Format,
     /// The shard that was asked about last, and the original files of its samples.
     names: Mutex<Option<(FileIdx, Names)>>,
     n_ids: u64,
-    files: Files,
+    files: Arc<Files>,
     /// Files that may be on their way to the reader at once.
     most_opening: usize,
 }
@@ -85,10 +86,13 @@ impl Source {
             && table.encoding() == Encoding::Image
             && format != Format::Store;
         Ok(Self {
-            side_index: is_indexed.then(|| SideIndex::open(side_index_place)),
+            side_index: is_indexed.then(|| Arc::new(SideIndex::open(side_index_place))),
             records,
             most_opening: kept_open.n_opening,
-            files: Files::new(&root, kept_open.n, direct(config.read.page_cache, &table)),
+            files: {
+                let direct = direct(config.read.page_cache, &table);
+                Arc::new(Files::new(&root, kept_open.n, direct))
+            },
             root,
             format,
             names: Mutex::default(),
@@ -151,12 +155,26 @@ impl Source {
 
     /// What is known about the images, if that is to be used.
     pub(crate) fn side_index(&self) -> Option<&SideIndex> {
-        self.side_index.as_ref()
+        self.side_index.as_deref()
     }
 
     /// What the side index knows a record by; `file` is the one it lies in.
     pub(crate) fn name(&self, sample: SampleId, file: &OpenFile) -> Name {
         Name::new(self.table.index_key(sample), file.age())
+    }
+
+    /// The same data for a producer that decodes on a GPU and reads by a reader of its own: same
+    /// table, files and side index, so that each knows what the other has learnt.
+    pub(crate) fn for_gpu(&self, reader: Box<dyn Reader>) -> TableSource {
+        TableSource {
+            table: Arc::clone(&self.table),
+            files: Arc::clone(&self.files),
+            reader,
+            side_index: self.side_index.clone(),
+            pipeline: self.pipeline.clone(),
+            seed: self.seed,
+            memory: Memory::default(),
+        }
     }
 
     /// Whether the host reads through the page cache.

@@ -299,9 +299,16 @@ fn device_quantities(
                 processor_seconds: used(|stats| stats.cpu_seconds),
                 busy_seconds: busy,
                 idle_seconds: busy.map(|busy| seconds - busy),
+                gpu_seconds: gpu_seconds(before.as_ref(), after.as_ref()),
             }
         })
         .collect()
+}
+
+/// Seconds of a GPU's kernels since then; `None` of a device that is none.
+fn gpu_seconds(before: Option<&DeviceStats>, after: Option<&DeviceStats>) -> Option<f64> {
+    let kernels = |stats: Option<&DeviceStats>| stats?.kernel_seconds;
+    process::since(kernels(before), kernels(after)).filter(|seconds| *seconds >= 0.0)
 }
 
 /// Bytes of all samples as they lie in storage.

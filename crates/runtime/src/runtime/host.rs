@@ -1,35 +1,30 @@
 //! The host of a run: data, devices and memory that live longer than an epoch.
 //!
-//! `Runtime::open` needs no device; devices are connected when the host's own rate is known,
-//! since an emulated device may be set relative to it. Then epochs, one after another.
+//! `Runtime::open` needs no device; devices are connected (`runtime/connect.rs`) when the host's own
+//! rate is known, since an emulated device may be set relative to it. Then epochs, one after another.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bothends_core::digest::StreamDigest;
 use bothends_core::ids::EpochIdx;
-use bothends_core::one_line;
 use bothends_core::order::Order;
 use bothends_core::plan::{LastPolicy, Plan, PlanConfig, Shuffle};
 use bothends_core::select::StrategyConfig;
-use bothends_csd::address::Address;
-use bothends_csd::connect::ConnectOptions;
-use bothends_csd::{CsdError, DeviceStats, Transport};
+use bothends_csd::{DeviceStats, Transport};
 use bothends_ops::Finish;
-use bothends_slots::{Producer, Ring, RingConfig};
+use bothends_slots::{Heap, Kind, Ring, RingConfig, SlotError};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 use crate::collect::collector::Rings;
 use crate::config::run::RunConfig;
-use crate::devices::emulator::{DeviceProcess, Setting};
-use crate::devices::plain::Plain;
-use crate::devices::presence::{Lost, Presence};
-use crate::devices::reach::{FIRST_WAIT, Reach, Reached, Try, may_come, session};
-use crate::devices::spec::DeviceSpec;
+use crate::devices::emulator::DeviceProcess;
+use crate::devices::presence::Presence;
+use crate::devices::reach::{Reach, Try};
 use crate::error::RuntimeError;
 use crate::read::source::Source;
 use crate::runtime::engine::Engine;
-use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room, Sizes};
+use crate::runtime::memory::{Room, Sizes};
 use crate::runtime::rates::RememberedRates;
 use crate::threads::ulimits::check_addresses;
 
@@ -50,6 +45,8 @@ pub(crate) struct Device {
     /// Mean nanoseconds per batch in the last epoch, perhaps of another run: the prior of the
     /// next.
     pub(crate) prior_ns: Option<u64>,
+    /// Bytes that it has read from storage in this process.
+    pub(crate) read_bytes: Arc<AtomicU64>,
     /// Behind the transport: it is asked to leave before its process is ended.
     pub(crate) process: Option<DeviceProcess>,
 }
@@ -146,6 +143,8 @@ pub struct Runtime {
     pub(crate) devices: Vec<Device>,
     pub(crate) notes: (Sender<String>, Receiver<String>),
     pub(crate) rings: Rings,
+    /// The memory of slots that devices fill.
+    pub(crate) device_memory: Arc<dyn Kind>,
     pub(crate) sizes: Sizes,
     /// This process's part of the machine's memory, in bytes, as it was when it was opened.
     pub(crate) available: Option<u64>,
@@ -192,7 +191,8 @@ impl Runtime {
             read_before: 0,
             devices: Vec::new(),
             notes: bounded(NOTE_ROOM),
-            rings: rings(sizes, room)?,
+            rings: rings((&Heap, &Heap), sizes, room)?,
+            device_memory: Arc::new(Heap),
             sizes,
             available,
             room,
@@ -224,101 +224,6 @@ impl Runtime {
         self.source.pipeline.sample_bytes()
     }
 
-    /// Starts emulated devices, connects all and agrees on the session. One that cannot be
-    /// reached, refuses, or says nothing for two seconds is missing: a note says so
-    /// ([`Self::next_note`]), and it is tried again while epochs run, unless it is emulated.
-    ///
-    /// # Errors
-    /// The first device that cannot be started, or that has another key or version; with
-    /// [`RunConfig::require_devices`] also one that is missing.
-    pub fn connect_devices(
-        &mut self,
-        host_images_per_s: Option<f64>,
-    ) -> Result<(), RuntimeError> {
-        let mut found = Vec::new();
-        for (nth, spec) in self.config.devices.iter().enumerate() {
-            let (process, address) = match spec {
-                DeviceSpec::At { address, .. } => (None, address.clone()),
-                DeviceSpec::Sim(sim) => {
-                    let (run, media) = (&self.config, &self.source.root);
-                    let setting = Setting { run, nth, media, host_images_per_s };
-                    let process = DeviceProcess::spawn(sim, &setting)?;
-                    let address = process.address.clone();
-                    (Some(process), address)
-                }
-            };
-            found.push((spec.text().to_owned(), process, self.reach(address)));
-        }
-        // All at once: each may take as long as its deadlines.
-        let tries = found.iter().map(|(_, _, reach)| reach.begin());
-        let tries: Vec<_> = tries.collect::<Result<_, _>>()?;
-        let by = Instant::now() + FIRST_WAIT;
-        for ((name, process, reach), begun) in found.into_iter().zip(tries) {
-            // An emulated device is ours, and is there as soon as this machine has time for it.
-            let waits = self.config.require_devices || process.is_some();
-            let (reached, begun) = match waits || begun.is_greeted(by) {
-                true => (begun.ends()?, None),
-                false => (Err(said_nothing()), Some(begun)),
-            };
-            let reach = Some(reach).filter(|_| process.is_none());
-            self.add(&name, reach, reached)?;
-            if let Some(device) = self.devices.last_mut() {
-                (device.process, device.begun) = (process, begun);
-            }
-        }
-        Ok(())
-    }
-
-    fn reach(&self, address: Address) -> Reach {
-        let key_file = self.config.key_file.clone();
-        Reach {
-            address,
-            options: ConnectOptions { key_file, ..ConnectOptions::default() },
-            source: Arc::clone(&self.source),
-            recipe: self.config.recipe.clone(),
-            batch_size: self.config.batch_size,
-        }
-    }
-
-    /// Adds a device as it was found.
-    fn add(
-        &mut self,
-        name: &str,
-        reach: Option<Reach>,
-        found: Result<Reached, CsdError>,
-    ) -> Result<(), RuntimeError> {
-        let is_fault = |error: &CsdError| !self.config.require_devices && may_come(error);
-        let lost = if reach.is_some() { Lost::IsTriedAgain } else { Lost::IsGone };
-        let presence = Presence::new(name, lost, self.notes.0.clone());
-        let transport = match found {
-            Ok((transport, capabilities)) => {
-                presence.is_here(capabilities);
-                Some(transport)
-            }
-            Err(error) if is_fault(&error) => {
-                presence.is_missing(one_line(&error));
-                None
-            }
-            Err(source) => {
-                return Err(RuntimeError::Device { device: name.to_owned(), source });
-            }
-        };
-        self.stop_engine();
-        let nth = self.devices.iter().filter(|device| device.name == name).count();
-        let device = Device {
-            name: name.to_owned(),
-            presence,
-            reach,
-            transport,
-            begun: None,
-            prior_ns: self.rates.device_ns(name, nth),
-            process: None,
-        };
-        self.make_room(&device)?;
-        self.devices.push(device);
-        Ok(())
-    }
-
     /// What happens to devices; what one reader has had no other gets.
     #[must_use]
     pub fn notes(&self) -> Notes {
@@ -329,62 +234,6 @@ impl Runtime {
     pub fn next_note(&self) -> Option<String> {
         self.notes().next()
     }
-
-    /// Adds a device that the caller has reached by a transport of its own, and agrees with
-    /// it on the session. It is not reached again when it is lost.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Device`] when it refuses or does not answer, [`RuntimeError::Memory`]
-    /// when the budget's limit leaves it no slots.
-    pub fn attach(
-        &mut self,
-        name: &str,
-        mut transport: Box<dyn Transport>,
-    ) -> Result<(), RuntimeError> {
-        let failed = |source| RuntimeError::Device { device: name.to_owned(), source };
-        let capabilities = transport.hello().map_err(failed)?;
-        let (recipe, batch_size) = (&self.config.recipe, self.config.batch_size);
-        transport.open(&session(&self.source, recipe, batch_size)).map_err(failed)?;
-        self.add(name, None, Ok((transport, capabilities)))
-    }
-
-    /// Adds a producer that the caller brings, which takes `n_jobs` jobs at a time and makes
-    /// the run's samples: a device of any kind, in this process.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Memory`] when the budget's limit leaves it no slots.
-    pub fn attach_producer(
-        &mut self,
-        name: &str,
-        n_jobs: u32,
-        producer: Box<dyn Producer>,
-    ) -> Result<(), RuntimeError> {
-        let plain = Plain { producer, name: name.to_owned(), n_jobs };
-        self.attach(name, Box::new(plain))
-    }
-
-    /// Makes sure of slots for one device more; those of the configuration have theirs.
-    fn make_room(&mut self, device: &Device) -> Result<(), RuntimeError> {
-        let n = self.config.devices.len().max(self.devices.len() + 1);
-        let all = self.devices.iter().chain([device]);
-        let needed = all.filter_map(|device| self.slots_needed(device)).max();
-        let devices = Devices {
-            n: u32::try_from(n).unwrap_or(u32::MAX),
-            needed: needed.unwrap_or(DEVICE_DEPTH),
-        };
-        let (memory, available) = (self.config.memory, self.available);
-        let room = Room::divide(memory, available, self.sizes, devices)?;
-        if room != self.room {
-            self.rings = rings(self.sizes, room)?;
-            self.room = room;
-        }
-        Ok(())
-    }
-}
-
-/// What is said of a device that is not waited for any longer.
-fn said_nothing() -> CsdError {
-    CsdError::Timeout { doing: "hello", waited: FIRST_WAIT }
 }
 
 /// Bytes of all slots.
@@ -395,16 +244,21 @@ fn slot_bytes(sizes: Sizes, room: Room) -> u64 {
         .saturating_add(all(room.back_slots, sizes.cut_slot()))
 }
 
-/// The memory that batches are made in.
-fn rings(sizes: Sizes, room: Room) -> Result<Rings, RuntimeError> {
-    let front = Ring::new(RingConfig {
-        n_slots: room.front_slots,
-        slot_bytes: sizes.front_slot(),
-    })?;
+/// The memory that batches are made in: that of delivered ones and that which devices fill, each of its
+/// kind. Where there are slots of one kind for all, they are page-locked where either is to be.
+pub(super) fn rings(
+    (delivered, devices): (&dyn Kind, &dyn Kind),
+    sizes: Sizes,
+    room: Room,
+) -> Result<Rings, SlotError> {
     let n_back = Some(room.back_slots).filter(|n| *n > 0);
-    let back = |n_slots| Ring::new(RingConfig { n_slots, slot_bytes: sizes.cut_slot() });
-    let back = n_back.map(back).transpose()?;
-    Ok(Rings { front, back })
+    let is_for_all = n_back.is_none() && delivered.name() == Heap.name();
+    let of_front = if is_for_all { devices } else { delivered };
+    let (n_slots, slot_bytes) = (room.front_slots, sizes.front_slot());
+    let front = Ring::of(of_front, RingConfig { n_slots, slot_bytes })?;
+    let slot_bytes = sizes.cut_slot();
+    let back = |n_slots| Ring::of(devices, RingConfig { n_slots, slot_bytes });
+    Ok(Rings { front, back: n_back.map(back).transpose()? })
 }
 
 fn options(config: &RunConfig, epoch: EpochIdx) -> EpochOptions {
@@ -469,7 +323,11 @@ impl Runtime {
 
     /// Bytes the host has read from storage since it was opened.
     pub(crate) fn storage_read_bytes(&self) -> u64 {
-        self.read_before + self.engine.as_ref().map_or(0, Engine::read_bytes)
+        let devices = self.devices.iter();
+        let by_devices: u64 =
+            devices.map(|device| device.read_bytes.load(Ordering::Relaxed)).sum();
+        let by_engine = self.engine.as_ref().map_or(0, Engine::read_bytes);
+        self.read_before + by_engine + by_devices
     }
 
     /// What this run reads, and how.

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use bothends_runtime::Machine;
+use bothends_runtime::{GpuFound, Machine};
 use bothends_simulate::diagnosis::{Diagnosis, Throughput};
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +51,9 @@ pub(crate) struct MachineFindings {
     /// Of the control group, as the kernel writes it.
     pub(crate) cpu_limit: Option<String>,
     pub(crate) energy: String,
+    /// The first GPU, and the way that batches take to it; `None` in files of earlier releases.
+    #[serde(default)]
+    pub(crate) gpu: Option<GpuFound>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -114,7 +117,7 @@ impl Findings {
 
     /// Everything as lines for people.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let MachineFindings { found, cpu_limit, energy } = &self.machine;
+        let MachineFindings { found, cpu_limit, energy, gpu } = &self.machine;
         let mut lines = vec![
             format!("machine     {}", found.summary()),
             format!("io_uring    {}", found.io_uring),
@@ -122,6 +125,7 @@ impl Findings {
         ];
         lines.extend(cpu_limit.as_ref().map(|limit| format!("cpu limit   {limit}")));
         lines.push(format!("energy      {energy}"));
+        lines.extend(gpu.as_ref().map(|gpu| format!("gpu         {}", gpu.summary())));
         let Some(data) = &self.data else {
             let none = "data        none given; --data PATH measures the host on it";
             lines.push(none.to_owned());

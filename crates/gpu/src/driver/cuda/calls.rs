@@ -50,6 +50,12 @@ const SYMBOLS: [&str; 31] = [
     "cuDeviceGetPCIBusId",
 ];
 
+/// Called by hand: of the two versions cudarc has only the newer, which drivers before 12.8 lack. It
+/// is not among [`SYMBOLS`], since only a figure depends on it.
+const ELAPSED: &str = "cuEventElapsedTime";
+type Elapsed =
+    unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+
 /// The driver's library, loaded and complete.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Api(());
@@ -249,8 +255,16 @@ impl Api {
     }
 
     pub(super) fn create_event(self) -> Called<u64> {
+        self.event(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    pub(super) fn create_timed_event(self) -> Called<u64> {
+        self.event(sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    fn event(self, flags: sys::CUevent_flags) -> Called<u64> {
         let mut event: sys::CUevent = ptr::null_mut();
-        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        let flags = flags as u32;
         // SAFETY: `event` is a place for a handle.
         let code = unsafe { sys::cuEventCreate(&raw mut event, flags) };
         check("cuEventCreate", code)?;
@@ -282,6 +296,21 @@ impl Api {
         }
         check("cuEventQuery", code)?;
         Ok(true)
+    }
+
+    /// Milliseconds between two events that are reached.
+    pub(super) unsafe fn elapsed(self, from: u64, to: u64) -> Called<f32> {
+        let not_found = sys::CUresult::CUDA_ERROR_NOT_FOUND;
+        // SAFETY: this value is the proof that the library is loaded.
+        let library = unsafe { sys::culib() };
+        // SAFETY: the driver's documentation gives the function this type.
+        let found = unsafe { library.get::<Elapsed>(ELAPSED.as_bytes()) };
+        let elapsed = found.map_err(|_| Failure { call: ELAPSED, code: not_found })?;
+        let mut milliseconds = 0.0;
+        // SAFETY: `milliseconds` is a place for a number; the rest is the caller's promise.
+        let code = unsafe { elapsed(&raw mut milliseconds, handle(from), handle(to)) };
+        check(ELAPSED, code)?;
+        Ok(milliseconds)
     }
 
     pub(super) unsafe fn upload(self, to: u64, from: &[u8], stream: u64) -> Called<()> {

@@ -1,0 +1,127 @@
+//! What is right or wrong: the driver's contract, batches on their way to the device, and the kernels'
+//! samples against the host's.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use bothends_core::recipe::Numerics;
+use bothends_gpu::conformance;
+use bothends_gpu::staging::DeviceFeed;
+use bothends_slots::RingConfig;
+
+use crate::device::Device;
+use crate::pictures::{Form, Pictures};
+use crate::said::{Bar, Said};
+use crate::{Extent, Failed};
+
+/// The driver keeps its contract.
+pub fn driver(device: &Device, said: &mut Said) {
+    eprintln!("the driver's contract");
+    let kept = catch_unwind(AssertUnwindSafe(|| conformance::all(&*device.driver)));
+    let kept = kept.map(|()| String::new()).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text =
+            text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        text.unwrap_or_else(|| "it panicked".to_owned())
+    });
+    said.right("the driver keeps its contract", kept);
+}
+
+/// Slots of the ring below, and how many batches it sees at a time.
+const SLOTS: u32 = 6;
+const ROUND: usize = 100;
+
+/// Stamped batches under a slow consumer, without a wrong byte and without a wait: how fast, and how
+/// long a call takes at most.
+pub fn staging(device: &Device, extent: Extent, said: &mut Said) -> Result<(), Failed> {
+    eprintln!("stamped batches on their way to the device");
+    let (n_batches, bytes) = match extent {
+        Extent::Whole => (10_000, 1 << 20),
+        Extent::Quick => (1000, 1 << 20),
+        Extent::Twin => (200, 1 << 12),
+    };
+    let ring = device.page_locked_ring(SLOTS, bytes)?;
+    let config = RingConfig { n_slots: SLOTS, slot_bytes: bytes };
+    let mut feed = DeviceFeed::new(&device.gpu, config)?;
+    let slow = [device.gpu.allocate(8 * bytes)?, device.gpu.allocate(8 * bytes)?];
+    let mut seen = device.page_locked(ROUND * bytes)?;
+    let (mut n_wrong, mut longest) = (0_usize, Duration::ZERO);
+    for round in 0..n_batches / ROUND {
+        for (nth, to) in seen.chunks_mut(bytes).enumerate() {
+            let mut host = loop {
+                feed.poll()?;
+                if let Some(slot) = ring.take(Duration::ZERO) {
+                    break slot.host().map_err(|_| "a slot that is not the host's")?;
+                }
+                std::thread::yield_now();
+            };
+            stamp(round * ROUND + nth, &mut host);
+            let began = Instant::now();
+            let batch = feed.submit(host, bytes);
+            longest = longest.max(began.elapsed());
+            device.consume(&mut batch?, to, (&slow[0], &slow[1]))?;
+        }
+        device.settle()?;
+        let mut need = vec![0; bytes];
+        for (nth, seen) in seen.chunks(bytes).enumerate() {
+            stamp(round * ROUND + nth, &mut need);
+            n_wrong += usize::from(seen != need);
+        }
+    }
+    let detail = format!("{n_wrong} of {n_batches} batches arrived with a wrong byte");
+    let seen = if n_wrong == 0 { Ok(detail) } else { Err(detail) };
+    said.right("stamped batches under a slow consumer", seen);
+    let microseconds = longest.as_secs_f64() * 1e6;
+    let most = Bar::AtMost(50.0);
+    said.figure("longest call that submits a batch", (microseconds, "µs"), most);
+    Ok(())
+}
+
+/// A pattern that no other batch has at any place.
+fn stamp(nth: usize, bytes: &mut [u8]) {
+    let (words, _) = bytes.as_chunks_mut::<8>();
+    for (at, word) in words.iter_mut().enumerate() {
+        let stamp = (nth as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ at as u64;
+        *word = stamp.to_le_bytes();
+    }
+}
+
+/// Every picture, in both forms and numerics, in many boxes.
+pub fn kernels(
+    device: &Device,
+    pictures: &Pictures,
+    extent: Extent,
+    said: &mut Said,
+) -> Result<(), Failed> {
+    let (rounds, most) = match extent {
+        Extent::Whole => (20, 1024),
+        Extent::Quick => (1, 64),
+        Extent::Twin => (1, 8),
+    };
+    for form in Form::ALL {
+        for numerics in [Numerics::Exact, Numerics::Planar] {
+            eprintln!("samples of {} in {numerics:?} numerics", form.name());
+            let (mut n, mut n_different, mut n_flagged) = (0, 0, 0);
+            let all = pictures.len() * rounds;
+            for first in (0..all).step_by(most) {
+                let wanted = most.min(all - first);
+                let Ok(crops) = pictures.crops((form, numerics), first, wanted) else {
+                    continue;
+                };
+                let (batch, bytes) = (&crops.batch, pictures.sample_bytes());
+                let mut lane = device.lane(batch, (&crops.upload, bytes))?;
+                let (samples, status) = device.decode(&mut lane, batch)?;
+                n += status.len();
+                n_flagged += status.iter().filter(|status| !status.is_made()).count();
+                n_different += pictures.n_different(&crops, &samples)?;
+            }
+            let check = format!("{} in {numerics:?} numerics is the host's", form.name());
+            let detail =
+                format!("of {n} crops {n_different} differ and {n_flagged} are flagged");
+            let is_right = n > 0 && n_different == 0 && n_flagged == 0;
+            let seen = if is_right { Ok(detail) } else { Err(detail) };
+            said.right(&check.to_lowercase(), seen);
+        }
+    }
+    Ok(())
+}

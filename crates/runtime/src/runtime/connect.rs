@@ -1,0 +1,216 @@
+//! The devices of a run: connected, added to those that there are, and given slots.
+//!
+//! How one is reached is `devices/reach.rs`'s, what becomes of one that is missing
+//! `devices/presence.rs`'s. Nothing here starts the engine, which is stopped where a device is added.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bothends_core::one_line;
+use bothends_csd::address::Address;
+use bothends_csd::connect::ConnectOptions;
+use bothends_csd::{CsdError, Transport};
+use bothends_gpu::driver::Driver;
+use bothends_gpu::kinds::PageLocked;
+use bothends_gpu::owners::Gpu;
+use bothends_io::ReaderConfig;
+use bothends_slots::{Heap, Producer};
+
+use crate::devices::emulator::{DeviceProcess, Setting};
+use crate::devices::gpu::GpuReach;
+use crate::devices::plain::Plain;
+use crate::devices::presence::{Lost, Presence};
+use crate::devices::reach::{FIRST_WAIT, Reach, Reached, Way, may_come, session};
+use crate::devices::spec::DeviceSpec;
+use crate::error::RuntimeError;
+use crate::runtime::host::{Device, Runtime, rings};
+use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room};
+
+impl Runtime {
+    /// Starts emulated devices, connects all and agrees on the session. One that cannot be
+    /// reached, refuses, or says nothing for two seconds is missing: a note says so
+    /// ([`Self::next_note`]), and it is tried again while epochs run, unless it is emulated or a GPU.
+    ///
+    /// # Errors
+    /// The first device that cannot be started, or that has another key or version; with
+    /// [`crate::RunConfig::require_devices`] also one that is missing.
+    pub fn connect_devices(
+        &mut self,
+        host_images_per_s: Option<f64>,
+    ) -> Result<(), RuntimeError> {
+        let mut found = Vec::new();
+        for (nth, spec) in self.config.devices.iter().enumerate() {
+            let (process, way) = match spec {
+                DeviceSpec::At { address, .. } => (None, self.way_to(address.clone())),
+                DeviceSpec::Gpu { ordinal, .. } => (None, self.way_to_gpu(*ordinal)),
+                DeviceSpec::Sim(sim) => {
+                    let (run, media) = (&self.config, &self.source.root);
+                    let setting = Setting { run, nth, media, host_images_per_s };
+                    let process = DeviceProcess::spawn(sim, &setting)?;
+                    let way = self.way_to(process.address.clone());
+                    (Some(process), way)
+                }
+            };
+            let source = Arc::clone(&self.source);
+            let recipe = self.config.recipe.clone();
+            let reach = Reach { way, source, recipe, batch_size: self.config.batch_size };
+            found.push((spec.text().to_owned(), process, reach));
+        }
+        // All at once: each may take as long as its deadlines.
+        let tries = found.iter().map(|(_, _, reach)| reach.begin());
+        let tries: Vec<_> = tries.collect::<Result<_, _>>()?;
+        let by = Instant::now() + FIRST_WAIT;
+        for ((name, process, reach), begun) in found.into_iter().zip(tries) {
+            // What is of this machine is there as soon as the machine has time for it.
+            let is_of_here = process.is_some() || !reach.may_come_back();
+            let waits = self.config.require_devices || is_of_here;
+            let (reached, begun) = match waits || begun.is_greeted(by) {
+                true => (begun.ends()?, None),
+                false => (Err(said_nothing()), Some(begun)),
+            };
+            if let Ok(Reached { gpu: Some(driver), .. }) = &reached {
+                self.page_lock(driver);
+            }
+            let read_bytes = reach.read_bytes();
+            self.add(&name, Some(reach).filter(|_| !is_of_here), reached)?;
+            if let Some(device) = self.devices.last_mut() {
+                (device.process, device.begun) = (process, begun);
+                device.read_bytes = read_bytes;
+            }
+        }
+        Ok(())
+    }
+
+    fn way_to(&self, address: Address) -> Way {
+        let key_file = self.config.key_file.clone();
+        Way::To(address, ConnectOptions { key_file, ..ConnectOptions::default() })
+    }
+
+    fn way_to_gpu(&self, ordinal: u32) -> Way {
+        let kind = self.config.read.kind;
+        Way::Gpu(GpuReach {
+            ordinal,
+            gpus: self.config.gpus.clone(),
+            reader: ReaderConfig { kind, ..ReaderConfig::default() },
+            read_bytes: Arc::default(),
+        })
+    }
+
+    /// From now on devices fill page-locked slots, which the GPU copies to by itself. Where they
+    /// cannot be had, its driver copies through memory of its own, which is slower.
+    fn page_lock(&mut self, driver: &Arc<dyn Driver>) {
+        let gpu = Gpu::new(Arc::clone(driver)).map_err(|error| error.to_string());
+        let made = gpu.and_then(|gpu| {
+            let memory = PageLocked::of(&gpu);
+            let rings = rings((&Heap, &memory), self.sizes, self.room);
+            rings.map(|rings| (rings, memory)).map_err(|error| one_line(&error))
+        });
+        match made {
+            Ok((rings, memory)) => {
+                self.stop_engine();
+                (self.rings, self.device_memory) = (rings, Arc::new(memory));
+            }
+            Err(why) => {
+                let note = format!("slots are not page-locked: {why}; copies are slower");
+                // Who reads no notes keeps the oldest.
+                let _ = self.notes.0.try_send(note);
+            }
+        }
+    }
+
+    /// Adds a device as it was found.
+    fn add(
+        &mut self,
+        name: &str,
+        reach: Option<Reach>,
+        found: Result<Reached, CsdError>,
+    ) -> Result<(), RuntimeError> {
+        let is_fault = |error: &CsdError| !self.config.require_devices && may_come(error);
+        let lost = if reach.is_some() { Lost::IsTriedAgain } else { Lost::IsGone };
+        let presence = Presence::new(name, lost, self.notes.0.clone());
+        let transport = match found {
+            Ok(Reached { transport, capabilities, .. }) => {
+                presence.is_here(capabilities);
+                Some(transport)
+            }
+            Err(error) if is_fault(&error) => {
+                presence.is_missing(one_line(&error));
+                None
+            }
+            Err(source) => {
+                return Err(RuntimeError::Device { device: name.to_owned(), source });
+            }
+        };
+        self.stop_engine();
+        let nth = self.devices.iter().filter(|device| device.name == name).count();
+        let device = Device {
+            name: name.to_owned(),
+            presence,
+            reach,
+            transport,
+            begun: None,
+            prior_ns: self.rates.device_ns(name, nth),
+            read_bytes: Arc::default(),
+            process: None,
+        };
+        self.make_room(&device)?;
+        self.devices.push(device);
+        Ok(())
+    }
+
+    /// Adds a device that the caller has reached by a transport of its own, and agrees with
+    /// it on the session. It is not reached again when it is lost.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Device`] when it refuses or does not answer, [`RuntimeError::Memory`]
+    /// when the budget's limit leaves it no slots.
+    pub fn attach(
+        &mut self,
+        name: &str,
+        mut transport: Box<dyn Transport>,
+    ) -> Result<(), RuntimeError> {
+        let failed = |source| RuntimeError::Device { device: name.to_owned(), source };
+        let capabilities = transport.hello().map_err(failed)?;
+        let (recipe, batch_size) = (&self.config.recipe, self.config.batch_size);
+        transport.open(&session(&self.source, recipe, batch_size)).map_err(failed)?;
+        self.add(name, None, Ok(Reached { transport, capabilities, gpu: None }))
+    }
+
+    /// Adds a producer that the caller brings, which takes `n_jobs` jobs at a time and makes
+    /// the run's samples: a device of any kind, in this process.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Memory`] when the budget's limit leaves it no slots.
+    pub fn attach_producer(
+        &mut self,
+        name: &str,
+        n_jobs: u32,
+        producer: Box<dyn Producer>,
+    ) -> Result<(), RuntimeError> {
+        let plain = Plain { producer, name: name.to_owned(), n_jobs };
+        self.attach(name, Box::new(plain))
+    }
+
+    /// Makes sure of slots for one device more; those of the configuration have theirs.
+    fn make_room(&mut self, device: &Device) -> Result<(), RuntimeError> {
+        let n = self.config.devices.len().max(self.devices.len() + 1);
+        let all = self.devices.iter().chain([device]);
+        let needed = all.filter_map(|device| self.slots_needed(device)).max();
+        let devices = Devices {
+            n: u32::try_from(n).unwrap_or(u32::MAX),
+            needed: needed.unwrap_or(DEVICE_DEPTH),
+        };
+        let (memory, available) = (self.config.memory, self.available);
+        let room = Room::divide(memory, available, self.sizes, devices)?;
+        if room != self.room {
+            self.rings = rings((&Heap, &*self.device_memory), self.sizes, room)?;
+            self.room = room;
+        }
+        Ok(())
+    }
+}
+
+/// What is said of a device that is not waited for any longer.
+fn said_nothing() -> CsdError {
+    CsdError::Timeout { doing: "hello", waited: FIRST_WAIT }
+}
