@@ -3,6 +3,7 @@
 //! How one is reached is `devices/reach.rs`'s, what becomes of one that is missing
 //! `devices/presence.rs`'s. Nothing here starts the engine, which is stopped where a device is added.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use bothends_gpu::driver::Driver;
 use bothends_gpu::kinds::PageLocked;
 use bothends_gpu::owners::Gpu;
 use bothends_io::ReaderConfig;
-use bothends_slots::{Heap, Producer};
+use bothends_slots::Producer;
 
 use crate::devices::emulator::{DeviceProcess, Setting};
 use crate::devices::gpu::GpuReach;
@@ -23,8 +24,8 @@ use crate::devices::presence::{Lost, Presence};
 use crate::devices::reach::{FIRST_WAIT, Reach, Reached, Way, may_come, session};
 use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
-use crate::runtime::host::{Device, Runtime, rings};
-use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room};
+use crate::runtime::host::{Device, Runtime};
+use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room, Sizes};
 
 impl Runtime {
     /// Starts emulated devices, connects all and agrees on the session. One that cannot be
@@ -101,14 +102,18 @@ impl Runtime {
     fn page_lock(&mut self, driver: &Arc<dyn Driver>) {
         let gpu = Gpu::new(Arc::clone(driver)).map_err(|error| error.to_string());
         let made = gpu.and_then(|gpu| {
-            let memory = PageLocked::of(&gpu);
-            let rings = rings((&Heap, &memory), self.sizes, self.room);
-            rings.map(|rings| (rings, memory)).map_err(|error| one_line(&error))
+            let memory = Arc::new(PageLocked::of(&gpu));
+            let before = mem::replace(&mut self.device_memory, memory);
+            let made = self.page_locked_rings(self.sizes, self.room);
+            made.map_err(|error| {
+                self.device_memory = before;
+                one_line(&error)
+            })
         });
         match made {
-            Ok((rings, memory)) => {
+            Ok(rings) => {
                 self.stop_engine();
-                (self.rings, self.device_memory) = (rings, Arc::new(memory));
+                self.rings = rings;
             }
             Err(why) => {
                 let note = format!("slots are not page-locked: {why}; copies are slower");
@@ -193,20 +198,28 @@ impl Runtime {
 
     /// Makes sure of slots for one device more; those of the configuration have theirs.
     fn make_room(&mut self, device: &Device) -> Result<(), RuntimeError> {
-        let n = self.config.devices.len().max(self.devices.len() + 1);
-        let all = self.devices.iter().chain([device]);
+        let room = self.divide(self.sizes, Some(device))?;
+        if room != self.room {
+            self.rings = self.page_locked_rings(self.sizes, room)?;
+            self.room = room;
+        }
+        Ok(())
+    }
+
+    /// Divides the memory among the prongs that there are, and one device more.
+    pub(crate) fn divide(
+        &self,
+        sizes: Sizes,
+        one_more: Option<&Device>,
+    ) -> Result<Room, RuntimeError> {
+        let all = self.devices.iter().chain(one_more);
+        let n = self.config.devices.len().max(all.clone().count());
         let needed = all.filter_map(|device| self.slots_needed(device)).max();
         let devices = Devices {
             n: u32::try_from(n).unwrap_or(u32::MAX),
             needed: needed.unwrap_or(DEVICE_DEPTH),
         };
-        let (memory, available) = (self.config.memory, self.available);
-        let room = Room::divide(memory, available, self.sizes, devices)?;
-        if room != self.room {
-            self.rings = rings((&Heap, &*self.device_memory), self.sizes, room)?;
-            self.room = room;
-        }
-        Ok(())
+        Room::divide(self.config.memory, self.available, sizes, devices)
     }
 }
 

@@ -23,6 +23,7 @@ use crate::devices::presence::Presence;
 use crate::devices::reach::{Reach, Try};
 use crate::error::RuntimeError;
 use crate::read::source::Source;
+use crate::runtime::ends::Ends;
 use crate::runtime::engine::Engine;
 use crate::runtime::memory::{Room, Sizes};
 use crate::runtime::rates::RememberedRates;
@@ -135,7 +136,11 @@ impl Notes {
 pub struct Runtime {
     pub(crate) config: RunConfig,
     pub(crate) source: Arc<Source>,
+    /// What is done to samples after the cut.
+    pub(crate) delivered: Arc<Finish>,
+    /// What the host does of that.
     pub(crate) finish: Arc<Finish>,
+    pub(crate) ends: Ends,
     /// Before the devices: their processes end behind the threads that speak to them.
     pub(crate) engine: Option<Engine>,
     /// Bytes that engines before this one have read from storage.
@@ -184,9 +189,12 @@ impl Runtime {
         let room = Room::divide(config.memory, available, sizes, n_devices)?;
         let rates = RememberedRates::of(&config, &source);
         check_addresses(slot_bytes(sizes, room), config.workers)?;
+        let delivered = Arc::new(finish);
         Ok(Self {
             source,
-            finish: Arc::new(finish),
+            finish: Arc::clone(&delivered),
+            delivered,
+            ends: Ends::default(),
             engine: None,
             read_before: 0,
             devices: Vec::new(),
@@ -246,7 +254,7 @@ fn slot_bytes(sizes: Sizes, room: Room) -> u64 {
 
 /// The memory that batches are made in: that of delivered ones and that which devices fill, each of its
 /// kind. Where there are slots of one kind for all, they are page-locked where either is to be.
-pub(super) fn rings(
+pub(crate) fn rings(
     (delivered, devices): (&dyn Kind, &dyn Kind),
     sizes: Sizes,
     room: Room,
