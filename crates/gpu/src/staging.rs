@@ -352,7 +352,7 @@ impl DeviceBatch {
 
 impl Drop for DeviceBatch {
     fn drop(&mut self) {
-        let lent_to = self.lent_to.iter().map(|stream| stream.id());
+        let lent_to = self.lent_to.iter().map(|stream| stream.end());
         let read_on = self.read_on.iter().map(Stream::id);
         for stream in lent_to.chain(read_on) {
             // SAFETY: a `ConsumerStream` is alive until the batch is dropped, and our own

@@ -247,6 +247,11 @@ impl Driver for Cuda {
         self.within_context(|api| unsafe { api.record(event.0, stream.0) })
     }
 
+    unsafe fn record_all(&self, event: EventId) -> Result<(), GpuError> {
+        // SAFETY: the caller's promise; `self` retains the context.
+        self.within_context(|api| unsafe { api.record_context(event.0, self.context) })
+    }
+
     unsafe fn stream_waits(
         &self,
         stream: StreamId,

@@ -3,7 +3,10 @@
  * Work is done when it is enqueued, so every event is reached once it is recorded. It is strict where
  * the real one is: calls without the primary context current fail, and so do unknown handles.
  * BOTHENDS_STUB in the environment makes it fail on purpose; -DMISSING leaves functions out.
+ * BOTHENDS_STUB_KERNELS names the kernels compiled for the CPU (kernels/cpu/library.cpp), which then
+ * run when they are launched.
  * Nothing here is NVIDIA's: declarations follow the public documentation of the driver API. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +17,7 @@
 enum {
     SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100,
     INVALID_DEVICE = 101, INVALID_CONTEXT = 201, INVALID_PTX = 218, UNSUPPORTED_PTX_VERSION = 222,
-    INVALID_HANDLE = 400, NOT_FOUND = 500, SYSTEM_DRIVER_MISMATCH = 803,
+    INVALID_HANDLE = 400, NOT_FOUND = 500, LAUNCH_FAILED = 719, SYSTEM_DRIVER_MISMATCH = 803,
     ALREADY_REGISTERED = 712, NOT_REGISTERED = 713
 };
 
@@ -73,6 +76,32 @@ int stub_alive(int kind) {
     return n;
 }
 
+/* How often work on each stream was made to wait, and its place recorded. */
+static struct { uintptr_t stream; int waits, records; } streams[256];
+
+static void note(void *stream, int waits, int records) {
+    for (int i = 0; i < 256; i++)
+        if (streams[i].stream == (uintptr_t)stream || !(streams[i].waits + streams[i].records)) {
+            streams[i].stream = (uintptr_t)stream;
+            streams[i].waits += waits, streams[i].records += records;
+            return;
+        }
+}
+
+/* Waits on a stream so far, or with `records` events recorded on it. For tests. */
+int stub_noted(uintptr_t stream, int records) {
+    for (int i = 0; i < 256; i++)
+        if (streams[i].stream == stream) return records ? streams[i].records : streams[i].waits;
+    return 0;
+}
+
+/* Whether host memory there is page-locked. For tests. */
+int stub_is_registered(uintptr_t at) { return find(REGISTERED, at) != NULL; }
+
+/* Events recorded behind all of a context's streams. For tests. */
+static int context_records;
+int stub_context_records(void) { return context_records; }
+
 /* A context that is not the primary one, as another device's would be. For tests. */
 void *stub_other_context(void) { return &other_place; }
 
@@ -99,6 +128,7 @@ int cuGetErrorName(int code, const char **name) {
         { UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" },
         { SYSTEM_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" },
         { ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED" },
+        { LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED" }, { 801, "CUDA_ERROR_NOT_SUPPORTED" },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].code == code) { *name = names[i].name; return SUCCESS; }
@@ -209,19 +239,33 @@ int cuEventDestroy_v2(void *event) {
     END;
 }
 
-static int is_stream(void *stream) { return !stream || find(STREAM, (uintptr_t)stream); }
+/* 1 is CU_STREAM_LEGACY, 2 CU_STREAM_PER_THREAD. */
+static int is_stream(void *stream) {
+    return (uintptr_t)stream <= 2 || find(STREAM, (uintptr_t)stream);
+}
 
 int cuEventRecord(void *event, void *stream) {
     BEGIN;
     if (!find(EVENT, (uintptr_t)event) || !is_stream(stream)) result = INVALID_HANDLE;
+    else note(stream, 0, 1);
     END;
 }
 
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
     BEGIN;
     if (flags || !find(EVENT, (uintptr_t)event) || !is_stream(stream)) result = INVALID_HANDLE;
+    else note(stream, 1, 0);
     END;
 }
+
+#ifndef NO_CONTEXT_EVENTS
+int cuCtxRecordEvent(void *context, void *event) {
+    BEGIN;
+    if (context != &context_place || !find(EVENT, (uintptr_t)event)) result = INVALID_HANDLE;
+    else context_records++;
+    END;
+}
+#endif
 
 int cuEventQuery(void *event) {
     BEGIN;
@@ -271,20 +315,67 @@ static void add_to_all(uint8_t *bytes, uint64_t n, uint8_t more) {
     for (uint64_t i = 0; i < n; i++) bytes[i] += more;
 }
 
-/* The one kernel: `stub_add(bytes, n, more)`. */
+/* The kernels for the CPU, by their doors. */
+static int (*find_kernel)(const char *);
+static int (*run_kernel)(int, const unsigned *, const unsigned *, uint64_t, const uint64_t (*)[2],
+                         size_t, void *const *, char *, size_t);
+
+static int has_kernels(void) {
+    const char *path = getenv("BOTHENDS_STUB_KERNELS");
+    void *library = path && !run_kernel ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (library) {
+        *(void **)&find_kernel = dlsym(library, "bothends_find_kernel");
+        *(void **)&run_kernel = dlsym(library, "bothends_run_kernel");
+    }
+    return find_kernel && run_kernel;
+}
+
+/* Kernels for the CPU have small numbers as handles, from 1. */
+enum { MOST_KERNELS = 4096 };
+
+/* A kernel for the CPU, or `stub_add(bytes, n, more)`. */
 int cuModuleGetFunction(void **function, void *module, const char *name) {
     BEGIN;
+    int number = has_kernels() ? find_kernel(name) : -1;
     if (!find(MODULE, (uintptr_t)module)) result = INVALID_HANDLE;
+    else if (number >= 0) *function = (void *)(uintptr_t)(number + 1);
     else if (strcmp(name, "stub_add")) result = NOT_FOUND;
     else *(void (**)(uint8_t *, uint64_t, uint8_t))function = add_to_all;
     END;
 }
 
 #ifndef MISSING
+static int by_place(const void *a, const void *b) {
+    const uint64_t *x = a, *y = b;
+    return (x[0] > y[0]) - (x[0] < y[0]);
+}
+
+/* Runs a kernel for the CPU, which may touch what is allocated. */
+static int run(int number, const unsigned grid[3], const unsigned launch[2], void **arguments) {
+    static uint64_t ranges[4096][2];
+    char message[512] = "";
+    size_t n = 0;
+    for (int i = 0; i < 4096; i++)
+        if (things[i].at && things[i].kind == MEMORY) {
+            ranges[n][0] = things[i].at;
+            ranges[n++][1] = things[i].at + things[i].bytes;
+        }
+    qsort(ranges, n, sizeof *ranges, by_place);
+    if (!run_kernel(number, grid, launch, 0, ranges, n, arguments, message, sizeof message))
+        return SUCCESS;
+    fprintf(stderr, "stub: %s\n", message);
+    return LAUNCH_FAILED;
+}
+
 int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by,
                    unsigned bz, unsigned shared, void *stream, void **arguments, void **extra) {
     BEGIN;
-    if (x != 2 || y != 3 || z != 4 || bx != 128 || by != 1 || bz != 1 || shared != 16 || extra)
+    if ((uintptr_t)function <= MOST_KERNELS) {
+        const unsigned grid[3] = { x, y, z }, launch[2] = { bx, shared };
+        if (!function || !has_kernels() || !is_stream(stream)) result = INVALID_HANDLE;
+        else if (by != 1 || bz != 1 || extra) result = INVALID_VALUE;
+        else result = run((int)(uintptr_t)function - 1, grid, launch, arguments);
+    } else if (x != 2 || y != 3 || z != 4 || bx != 128 || by != 1 || bz != 1 || shared != 16 || extra)
         result = INVALID_VALUE;
     else if (!is_stream(stream) || function != (void *)add_to_all)
         result = INVALID_HANDLE;
