@@ -48,6 +48,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "accel",
             "energy",
             "figures",
+            "gpu",
         ],
     ),
     ("simulate", &["core"]),

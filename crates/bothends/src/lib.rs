@@ -36,6 +36,8 @@
 //!   emulated one (`sim:newport`). The loop does not change, and its bytes do not.
 //! * **A place in an epoch** is a text of at most 1 kB: [`Loader::state`] at any batch,
 //!   [`Loader::load_state`] in another process, with other numbers of workers, devices, ranks.
+//! * **A GPU** takes the batches where [`Loader::begin_on`] names one ([`GpuTarget`]): the same bytes, in
+//!   its memory, uploaded one batch ahead, and finished there where there are kernels for it.
 //! * **Many consumers**: [`Loader::begin`] deals an epoch to as many as are asked for, each on
 //!   a thread of its own if it likes ([`Deal`]).
 //! * **Errors** are one enum, [`RuntimeError`]; each says in a line what happened and what
@@ -46,7 +48,9 @@
 
 pub use bothends_core::{digest, ids, objective, plan, recipe, select, tensor};
 pub use bothends_runtime::{
-    BadPolicy, Batch, Deal, DeviceSpec, DeviceStats, Loader, LoaderStats, Mixed, Notes,
-    PageCacheUse, Polled, RankConfig, Ranks, ReadConfig, ReaderKind, Row, RunConfig,
-    RuntimeError, SideIndexUse, Skipped, Stall, options, options_among,
+    BadPolicy, Batch, Card, ConsumerStream, Deal, Deliver, DeviceSpec, DeviceStats,
+    Driver, GpuBatch, GpuDeal, GpuError, GpuPath, GpuPolled, GpuTarget, Loader,
+    LoaderStats, Mixed, Notes, PageCacheUse, PathReport, Polled, RankConfig, Ranks,
+    ReadConfig, ReaderKind, Row, RunConfig, RuntimeError, SideIndexUse, Skipped, Stall,
+    options, options_among,
 };

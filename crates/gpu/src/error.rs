@@ -1,5 +1,7 @@
 //! What goes wrong with a GPU.
 
+use bothends_slots::SlotError;
+
 /// Why the GPU could not be used, or stopped being usable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -17,6 +19,12 @@ pub enum GpuError {
         /// Bytes asked for.
         bytes: usize,
     },
+    /// No memory for slots, or none that can be page-locked.
+    #[error("{why}")]
+    Slots {
+        /// What the ring of them says.
+        why: String,
+    },
     /// A driver call failed. What was enqueued before may or may not have run.
     #[error("the GPU driver failed in {call}: {why}")]
     Driver {
@@ -33,4 +41,10 @@ pub enum GpuError {
         /// The deadline.
         seconds: u64,
     },
+}
+
+impl From<SlotError> for GpuError {
+    fn from(error: SlotError) -> Self {
+        Self::Slots { why: error.to_string() }
+    }
 }

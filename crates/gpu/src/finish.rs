@@ -2,12 +2,13 @@
 //!
 //! Flip, normalise, cast, lay out, erase, mix; the meaning is `ops::finish`'s, bit for bit, and the
 //! kernel is `kernels/finish.cuh`. All that chance decides is decided on the host and passed as
-//! descriptions (`finish/describe.rs`); all that depends on the recipe alone is computed on the
+//! descriptions (`finish/describe.rs`; `finish/feed.rs` has batches finished that way); all that depends on the recipe alone is computed on the
 //! host once and kept on the device ([`FinishPlan::constants`]). Nothing here owns device memory,
 //! and a batch in steady state allocates nothing.
 #![allow(unsafe_code, reason = "launches a kernel on memory that is known by address")]
 
 pub mod describe;
+pub mod feed;
 
 use std::ffi::{CStr, c_void};
 

@@ -156,6 +156,7 @@ pub(crate) fn as_slot_error(error: GpuError, slot_bytes: usize) -> SlotError {
     match error {
         GpuError::OutOfMemory { .. } => SlotError::OutOfMemory { slot_bytes },
         GpuError::Unavailable { .. }
+        | GpuError::Slots { .. }
         | GpuError::Driver { .. }
         | GpuError::Late { .. } => {
             let why = error.to_string();

@@ -51,7 +51,7 @@ use bothends_slots::{Backing, Kind, Ring, RingConfig, Slot, SlotError};
 pub use self::feed::{DeviceFeed, Refusal, Refused};
 use crate::GpuError;
 use crate::driver::{Address, EventId};
-use crate::kinds::{DeviceMemory, as_slot_error};
+use crate::kinds::{DeviceMemory, PageLocked, as_slot_error};
 use crate::owners::{ConsumerStream, Event, Gpu, Stream, Uses};
 
 /// A ring of slots in device memory whose reuse is ordered by events. Cloning gives another
@@ -332,6 +332,35 @@ impl DeviceBatch {
         stream.wait_for(&self.ready)?;
         self.read_on.push(stream.clone());
         Ok(())
+    }
+
+    /// Its bytes, copied to the host. Blocks until the device has made and copied them, `limit` at most: for
+    /// tests and tools, never in steady state.
+    ///
+    /// # Errors
+    /// [`GpuError::Late`], [`GpuError::Slots`], [`GpuError::Driver`].
+    pub fn download(&mut self, limit: Duration) -> Result<Vec<u8>, GpuError> {
+        let gpu = self.held.shared.gpu.clone();
+        let missing =
+            || GpuError::Slots { why: "a slot of a new ring is taken".to_owned() };
+        let config = RingConfig { n_slots: 1, slot_bytes: self.len.max(1) };
+        let ring = Ring::of(&PageLocked::of(&gpu), config)?;
+        let slot = ring.take(Duration::ZERO).ok_or_else(missing)?;
+        let mut host = slot.host().map_err(|_| missing())?;
+        let stream = gpu.download_stream();
+        self.read_on(&stream)?;
+        let copied = match &mut host[..self.len] {
+            [] => Ok(()),
+            // SAFETY: the slot is read below, once the copy has passed, or leaked; the batch is ours.
+            to => unsafe { gpu.driver().download(to, self.held.at, stream.id()) },
+        };
+        let passed = copied.and_then(|()| stream.record()?.wait(limit));
+        if let Err(error) = passed {
+            // The device may write it still.
+            Box::leak(Box::new(host));
+            return Err(error);
+        }
+        Ok(host[..self.len].to_vec())
     }
 
     /// Ends all use of it: the slot may be written once the device has passed what is enqueued on

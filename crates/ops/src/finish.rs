@@ -81,6 +81,22 @@ impl Finish {
         })
     }
 
+    /// Delivers samples of these views as they are at the cut: for one who finishes them elsewhere.
+    #[must_use]
+    pub fn of_cut(views: &Views) -> Self {
+        let output = Output { dtype: Dtype::U8, layout: Layout::Nhwc };
+        Self {
+            views: views.clone(),
+            output,
+            channels: Vec::new(),
+            level: Level::of_process(),
+            erasings: Vec::new(),
+            mixes: false,
+            view_bytes: views.shapes().iter().map(|shape| shape.len()).collect(),
+            distance: 1,
+        }
+    }
+
     /// Bytes of one delivered sample.
     #[must_use]
     pub fn sample_bytes(&self) -> usize {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bothends_core::ids::SampleId;
 use bothends_core::one_line_by;
 use bothends_core::setting::{Names, NamesSettings, Setting};
+use bothends_gpu::GpuError;
 use nix::errno::Errno;
 
 /// How long a machine that fails to read is asked again.
@@ -124,6 +125,14 @@ pub enum RuntimeError {
     Starved {
         /// Slots of the ring.
         slots: u32,
+    },
+    /// The GPU that batches are delivered to cannot be used, or failed.
+    #[error("{gpu}: {why}; {}", gpu_remedy(why))]
+    Gpu {
+        /// Its name: `cuda:0`.
+        gpu: String,
+        /// What the driver said.
+        why: GpuError,
     },
     /// A device made bytes other than the host's.
     #[error("{}", self.with_names(Setting::key))]
@@ -244,9 +253,10 @@ impl RuntimeError {
             | Self::DeviceSpec { .. } => ErrorKind::Options,
             Self::Data { .. } | Self::Io(_) | Self::Unreadable { .. } => ErrorKind::Data,
             Self::BadSample { .. } => ErrorKind::Sample,
-            Self::Device { .. } | Self::Spawn { .. } | Self::Untrusted { .. } => {
-                ErrorKind::Device
-            }
+            Self::Device { .. }
+            | Self::Spawn { .. }
+            | Self::Untrusted { .. }
+            | Self::Gpu { .. } => ErrorKind::Device,
             Self::Starved { .. } => ErrorKind::Starved,
             Self::EndedByError { .. } => ErrorKind::Ended,
             Self::Forked { .. } => ErrorKind::Forked,
@@ -270,6 +280,20 @@ pub fn one_line_with(error: &(dyn Error + 'static), name: Names) -> String {
         Some(ours) => ours.with_names(name),
         None => error.to_string(),
     })
+}
+
+/// What helps where a GPU cannot be used.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the others are failures on the way")]
+fn gpu_remedy(why: &GpuError) -> &'static str {
+    match why {
+        GpuError::Unavailable { .. } => {
+            "batches can be delivered in host memory without one (device \"cpu\")"
+        }
+        GpuError::OutOfMemory { .. } | GpuError::Slots { .. } => {
+            "or deliver in host memory (device \"cpu\")"
+        }
+        _ => "start a new process and go on from the last state",
+    }
 }
 
 /// What helps a machine that fails to read.

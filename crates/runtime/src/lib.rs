@@ -38,6 +38,7 @@ mod threads;
 
 pub use collect::line::LineReport;
 pub use collect::log::{EventLog, MOST_MOMENTS};
+pub use config::deliver::Deliver;
 pub use config::drive::{CheckpointEvery, DriveConfig, EnergyConfig, StopRequest};
 pub use config::options::{options, options_among, rates_folder};
 pub use config::run::{
@@ -52,7 +53,11 @@ pub use handover::consumer::Consumer;
 pub use handover::consumer::conformance;
 pub use handover::deal::Deal;
 pub use handover::epoch::{Epoch, Polled};
-pub use handover::loader::{DeviceStats, Loader, LoaderStats};
+pub use handover::gpu::batch::GpuBatch;
+pub use handover::gpu::deal::{GpuDeal, GpuPolled};
+pub use handover::gpu::target::GpuTarget;
+pub use handover::loader::Loader;
+pub use handover::loader::stats::{DeviceStats, LoaderStats};
 pub use handover::report::EpochReport;
 pub use measure::alone::{Measured, measure_accelerator};
 pub use measure::fed::Connected;
@@ -77,5 +82,9 @@ pub use bothends_figures::{
     EpochResult, FrontResult, Memory, Moment, RunResult, Seen, Settings, Skipped, Stall,
     UsageSample, What,
 };
+pub use bothends_gpu::GpuError;
+pub use bothends_gpu::driver::{Card, Driver};
+pub use bothends_gpu::owners::ConsumerStream;
+pub use bothends_gpu::path::{Path as GpuPath, Report as PathReport};
 pub use bothends_io::{ReaderKind, replace};
 pub use bothends_side_index::SideIndexStats;

@@ -1,10 +1,13 @@
 //! What lives longer than an epoch: the `host` with its data, devices and `memory`, and, longer than
-//! a run, the `rates` it showed; `horizon` says what devices make of them, and `start` joins an epoch's threads.
+//! a run, the `rates` it showed; `ends` is where batches go (`turn` has them go elsewhere),
+//! `horizon` says what devices make of rates, and `start` joins an epoch's threads.
 
 pub(crate) mod assembly;
+pub(crate) mod ends;
 pub(crate) mod engine;
 pub(crate) mod horizon;
 pub(crate) mod host;
 pub(crate) mod memory;
 pub(crate) mod rates;
 pub(crate) mod start;
+pub(crate) mod turn;

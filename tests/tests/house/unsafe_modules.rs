@@ -11,6 +11,7 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
         "crates/gpu/src/driver/fake/state.rs",
         "copies host memory after the call that named it",
     ),
+    ("crates/gpu/src/finish/feed.rs", "launches kernels on slots that it has"),
     ("crates/gpu/src/kinds.rs", "tells a driver of memory that it will copy from"),
     ("crates/gpu/src/owners.rs", "vouches to the driver for handles that it owns"),
     ("crates/gpu/src/owners/graveyard.rs", "frees device memory that it was given"),

@@ -165,6 +165,10 @@ impl DeviceFeed {
         to: crate::driver::Address,
     ) -> Result<Arc<Event>, GpuError> {
         let bytes = host.get(..len).unwrap_or_default();
+        if bytes.is_empty() {
+            // All samples of the batch were skipped.
+            return self.stream.record().map(Arc::new);
+        }
         // SAFETY: the slot and its registration stay, unwritten, until the event below has been
         // reached: `Upload` has them, or they are leaked. `to` is a slot being filled.
         unsafe { self.gpu.driver().upload(to, bytes, self.stream.id()) }?;

@@ -17,6 +17,8 @@
 //! | `key_file` | shared key for devices on other machines | none |
 //! | `strategy` | `ordered`, `relaxed`, `mte`, `wrr`, `cpu`, `csd` | `ordered` |
 //! | `objective` | `throughput`, `energy`, `host-cpu-cap=P` | `throughput` |
+//! | `device` | where batches end: `"cpu"`, `"cuda:N"`, or `"cuda"`, the GPU of this process among the ranks here | `"cpu"` |
+//! | `pin_memory` | `true`, or a GPU as in `device`: batches in host memory are page-locked for it | `false` |
 //! | `output`, `layout` | `u8`, `f32`, `f16`, `bf16`; `nhwc`, `nchw` | `u8`, `nhwc` |
 //! | `rank`, `world_size` | this process among how many | 0, 1 |
 //! | `last` | `drop`, `pad`, `wrap`, `even` | `drop` |
@@ -40,6 +42,7 @@ use bothends_io::ReaderKind;
 use bothends_side_index::user_cache;
 use serde_json::{Map, Value};
 
+use crate::config::deliver::Deliver;
 use crate::config::nearest::did_you_mean;
 use crate::config::run::{
     MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
@@ -90,6 +93,7 @@ fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
         devices: devices(keys.take("csds"))?,
         require_devices: keys.choice("require_devices", &YES_NO)?.unwrap_or(false),
         key_file: keys.text("key_file")?.map(PathBuf::from),
+        deliver: deliver(&mut keys, share)?,
         output: Output {
             dtype: keys.choice("output", &DTYPES)?.unwrap_or(Dtype::U8),
             layout: keys.choice("layout", &LAYOUTS)?.unwrap_or(Layout::Nhwc),
@@ -215,6 +219,19 @@ fn read(keys: &mut Keys, defaults: ReadConfig) -> Result<ReadConfig, String> {
     })
 }
 
+fn deliver(keys: &mut Keys, share: Share) -> Result<Deliver, String> {
+    let device = keys.text("device")?;
+    let pin_memory = match keys.take("pin_memory") {
+        None | Some(Value::Bool(false)) => None,
+        Some(Value::Bool(true)) => Some("cuda".to_owned()),
+        Some(Value::String(name)) => Some(name),
+        Some(other) => {
+            return Err(format!("`pin_memory` is {other}; give true or false"));
+        }
+    };
+    Deliver::named(device.as_deref(), pin_memory.as_deref(), share.ranks.gpu())
+}
+
 fn devices(value: Option<Value>) -> Result<Vec<DeviceSpec>, String> {
     let specs = match value {
         None => Vec::new(),
@@ -325,7 +342,7 @@ mod tests {
             "require_devices": true, "key_file": "k", "strategy": "relaxed", "objective": "energy", "output": "f32",
             "layout": "nchw", "rank": 1, "world_size": 2, "last": "wrap", "on_bad": "skip",
             "audit": 5, "memory": 64, "held_batches": 3, "reader": "pread",
-            "side_index": "off", "page_cache": "past"}}"#
+            "side_index": "off", "page_cache": "past", "device": "cuda:1", "pin_memory": true}}"#
         );
         let config = options(&json).unwrap();
         assert_eq!((config.batch_size, config.seed, config.limit), (7, 8, Some(9)));
@@ -336,6 +353,7 @@ mod tests {
         assert_eq!((config.audit_percent, config.held_batches), (5, 3));
         assert_eq!(config.memory, MemoryBudget::Total(64 << 20));
         assert_eq!(config.read.kind, ReaderKind::Pread);
+        assert_eq!(config.deliver, Deliver::Gpu(1));
         let documented = include_str!("options.rs").lines();
         let keys = documented.filter_map(|line| line.strip_prefix("//! | `"));
         let keys = keys.map(|line| line.split(" | ").next().unwrap());
@@ -380,6 +398,8 @@ mod tests {
             (r#""strategy": "best""#, "`strategy`: "),
             (r#""on_bad": "ignore""#, "use raise, skip, replace or zero"),
             (r#""csds": "tcp://nas:1""#, "give a list of texts"),
+            (r#""device": "gpu""#, "`device` is \"gpu\"; it must be \"cpu\", \"cuda\""),
+            (r#""pin_memory": 1"#, "`pin_memory` is 1; give true or false"),
             (r#""csds": [3]"#, "`csds` holds more than texts"),
             (r#""csds": ["x"]"#, "x"),
             (r#""audit": 101"#, "`audit` is 101; it is a percentage"),

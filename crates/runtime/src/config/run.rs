@@ -13,6 +13,7 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_io::ReaderKind;
 use bothends_ops::DecodeRoom;
 
+use crate::config::deliver::Deliver;
 use crate::config::share::{Ranks, Share};
 use crate::devices::spec::DeviceSpec;
 use crate::read::supplied::{Redecoder, Supplied};
@@ -198,6 +199,8 @@ pub struct RunConfig {
     pub memory: MemoryBudget,
     /// Batches that the consumer may hold at once and still be given the next: 1 or more.
     pub held_batches: u32,
+    /// Where batches are delivered.
+    pub deliver: Deliver,
 }
 
 impl RunConfig {
@@ -230,6 +233,7 @@ impl RunConfig {
             audit_percent: 0,
             memory: MemoryBudget::Auto,
             held_batches: 1,
+            deliver: Deliver::Host,
         }
     }
 

@@ -20,6 +20,15 @@ const VARIABLES: [(&str, Launcher); 7] = [
 /// anybody's.
 const DEEPSPEED: [&str; 2] = ["LOCAL_SIZE", "CROSS_SIZE"];
 
+/// Where launchers say which of one machine's processes this is.
+const LOCAL_RANKS: [&str; 5] = [
+    "LOCAL_RANK",
+    "SLURM_LOCALID",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+];
+
 /// What is said of ranks that were counted.
 const COUNTED: &str = "processes that registered";
 
@@ -38,11 +47,13 @@ enum Launcher {
 pub struct Ranks {
     n: u32,
     told_by: Option<(&'static str, Launcher)>,
+    /// The number of this one's GPU.
+    gpu: u32,
 }
 
 impl Ranks {
     /// Nobody else.
-    pub const ALONE: Self = Self { n: 1, told_by: None };
+    pub const ALONE: Self = Self { n: 1, told_by: None, gpu: 0 };
 
     /// As a launcher's environment variables say: `LOCAL_WORLD_SIZE` (torchrun, Accelerate, Ray
     /// Train), Slurm's, Open MPI's, MPICH's, DeepSpeed's; or `WORLD_SIZE`, where the rendezvous is at
@@ -57,24 +68,39 @@ impl Ranks {
             let value = variable(name).filter(|_| launcher != Launcher::Slurm || in_step);
             let n = nth_of(value?.trim(), node.unwrap_or(0))?;
             let told_by = Some((name, launcher));
-            (1..=MOST_RANKS).contains(&n).then_some(Self { n, told_by })
+            (1..=MOST_RANKS).contains(&n).then_some(Self { n, told_by, gpu: 0 })
         });
         let number = |name: &'static str| {
             let n = variable(name)?.trim().parse().ok()?;
             let told_by = Some((name, Launcher::Torchrun));
-            (1..=MOST_RANKS).contains(&n).then_some(Self { n, told_by })
+            (1..=MOST_RANKS).contains(&n).then_some(Self { n, told_by, gpu: 0 })
         };
         let [deepspeed, beside_it] = DEEPSPEED;
         let is_rank = variable("RANK").or_else(|| variable("LOCAL_RANK")).is_some();
         let is_one_machine = variable("MASTER_ADDR").is_some_and(|at| is_loopback(&at));
-        said.or_else(|| variable(beside_it).and_then(|_| number(deepspeed)))
+        let said = said
+            .or_else(|| variable(beside_it).and_then(|_| number(deepspeed)))
             .or_else(|| number("WORLD_SIZE").filter(|_| is_rank && is_one_machine))
-            .unwrap_or(Self::ALONE)
+            .unwrap_or(Self::ALONE);
+        Self { gpu: own_gpu(variable), ..said }
     }
 
     /// So many as have registered ([`Self::here`]).
     pub(crate) fn counted(n: u32) -> Self {
-        Self { n: n.clamp(1, MOST_RANKS), told_by: Some((COUNTED, Launcher::Torchrun)) }
+        let told_by = Some((COUNTED, Launcher::Torchrun));
+        Self { n: n.clamp(1, MOST_RANKS), told_by, gpu: 0 }
+    }
+
+    /// The same with the GPU of what was told otherwise.
+    pub(crate) fn with_gpu_of(self, told: Self) -> Self {
+        Self { gpu: told.gpu, ..self }
+    }
+
+    /// The number of this process's GPU, of those that it sees: its own among the ranks of its machine,
+    /// as launchers' variables say (`LOCAL_RANK`, Slurm's, Open MPI's, MPICH's); 0 where they say nothing.
+    #[must_use]
+    pub fn gpu(self) -> u32 {
+        self.gpu
     }
 
     /// Whether somebody said so.
@@ -93,6 +119,16 @@ impl Ranks {
     pub fn part_of(self, whole: u64) -> u64 {
         whole / u64::from(self.n.max(1))
     }
+}
+
+/// The number that this process has among the ranks of its machine, of the GPUs that it is shown: a
+/// launcher that shows each rank its own alone has all of them count from 0.
+fn own_gpu(variable: impl Fn(&str) -> Option<String>) -> u32 {
+    let number = |name: &&str| variable(name)?.trim().parse::<u32>().ok();
+    let local_rank = LOCAL_RANKS.iter().find_map(number).unwrap_or(0);
+    let shown = variable("CUDA_VISIBLE_DEVICES").filter(|list| !list.trim().is_empty());
+    let n_shown = shown.and_then(|list| u32::try_from(list.split(',').count()).ok());
+    local_rank % n_shown.unwrap_or(u32::MAX)
 }
 
 /// Whether only this machine can reach an address.
@@ -380,6 +416,19 @@ mod tests {
         let why = "4 workers on 16 processors: 4 ranks share this machine (processes that \
                    registered)";
         assert_eq!(share.why(4).as_deref(), Some(why));
+    }
+
+    #[test]
+    fn each_rank_has_a_gpu_of_its_own() {
+        let gpu = |variables: &[(&str, &str)]| ranks(variables).gpu();
+        assert_eq!((gpu(&[]), gpu(&[("LOCAL_RANK", "x")])), (0, 0));
+        let local = ("SLURM_LOCALID", "5");
+        let shown = |list| ("CUDA_VISIBLE_DEVICES", list);
+        assert_eq!(gpu(&[local]), 5);
+        assert_eq!(gpu(&[local, ("LOCAL_RANK", "2")]), 2, "srun started torchrun");
+        assert_eq!(gpu(&[local, shown("0,1,2,3,4,5,6,7")]), 5);
+        assert_eq!(gpu(&[local, shown("GPU-1f")]), 0, "it is shown its own alone");
+        assert_eq!(gpu(&[local, shown("")]), 5);
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::time::Instant;
 
 use bothends_core::digest::{ContentDigest, StreamDigest};
 use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
+use bothends_core::recipe::Mixture;
+use bothends_core::sample::SampleKey;
+use bothends_gpu::kinds::PageLocked;
 use bothends_slots::HostSlot;
 
 use crate::collect::bell::Bell;
@@ -45,11 +48,22 @@ pub struct Batch {
     /// Bytes of each view of a sample, in order.
     pub(crate) view_bytes: Arc<[usize]>,
     pub(crate) slot: HostSlot,
+    /// What is left for a GPU to do to it; `None` where the host has finished it.
+    pub(crate) left: Option<Box<Left>>,
     /// Where digests are wanted.
     pub(crate) sums: Option<Box<Sums>>,
     /// Behind the slot: it tells of the slot's return, so it is dropped after it.
     #[expect(dead_code, reason = "it acts when it is dropped")]
     pub(crate) release: Release,
+}
+
+/// What is left to be done to a batch whose samples are as they are at the cut.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// Each row's numbers; `None` of what is no sample.
+    pub(crate) keys: Vec<Option<SampleKey>>,
+    /// How the first so many rows, those that hold samples, are mixed.
+    pub(crate) mixture: Option<(Mixture, usize)>,
 }
 
 /// The digests that a finished batch brings along.
@@ -137,6 +151,14 @@ impl Batch {
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
         self.slot.base()
+    }
+
+    /// Whether its memory is page-locked, so that a GPU copies from it while others go on
+    /// ([`crate::Loader::pin_memory`]). A copy that may still run when the batch is dropped needs
+    /// [`crate::GpuTarget::keep_until`].
+    #[must_use]
+    pub fn is_page_locked(&self) -> bool {
+        self.slot.kind() == PageLocked::NAME
     }
 
     /// Bytes of each view of a sample, in order.

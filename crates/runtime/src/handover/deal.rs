@@ -3,14 +3,15 @@
 //!
 //! Who asks while it is another's turn fetches that one's batch too and puts it down for it,
 //! at most one: a consumer that does not come for its batch holds up the others, as it would
-//! in a training step anyway. It does not decide which batches there are (`core::plan` makes
+//! in a training step anyway. A batch counts as taken when its consumer gets it; one that is taken *ahead*
+//! (for a GPU, which it is uploaded to first) counts when that says so. It does not decide which batches there are (`core::plan` makes
 //! as many for each consumer), and does not know what follows the epoch (`handover/loader.rs`).
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bothends_core::ids::Prong;
+use bothends_core::ids::{BatchIdx, Prong};
 use bothends_figures::{Moment, Stall};
 use crossbeam::channel::Receiver;
 
@@ -48,12 +49,25 @@ struct Table {
     next: usize,
     /// Batches that each consumer has taken.
     taken: Vec<u32>,
+    /// Batches that were taken ahead for each consumer, which has not got them yet.
+    ahead: Vec<u32>,
     /// Batches that all of them have taken, by who made them.
     made: HashMap<Prong, u64>,
     consumed: Consumed,
     /// What the epoch's consumers have waited for so far.
     stall: Stall,
     state: DealState,
+    /// Whether nobody shall get a batch any more, also not one that was taken ahead.
+    is_closed: bool,
+}
+
+/// How a consumer asks.
+#[derive(Debug, Clone, Copy)]
+enum Asks {
+    /// It waits for so long.
+    Waits(Duration),
+    /// It looks, and has something else to do meanwhile: that is no wait of its.
+    Looks,
 }
 
 /// How far a deal has come.
@@ -113,7 +127,9 @@ impl Deal {
                 made: HashMap::new(),
                 consumed: Consumed::new(options),
                 stall: Stall::default(),
+                ahead: vec![0; consumers as usize],
                 state: DealState::Open,
+                is_closed: false,
             }),
             changed: Condvar::new(),
         }
@@ -134,16 +150,74 @@ impl Deal {
         consumer: u32,
         patience: Duration,
     ) -> Result<Polled, RuntimeError> {
+        let take = |table: &mut Table, batch: &Batch| table.take(consumer, batch);
+        self.next(consumer, Asks::Waits(patience), take)
+    }
+
+    /// As [`Self::poll`], for one who has something to do with the batch before its consumer gets it: it
+    /// counts as taken once [`Self::mark`] has said so.
+    pub(crate) fn poll_ahead(
+        &self,
+        consumer: u32,
+        patience: Duration,
+    ) -> Result<Polled, RuntimeError> {
+        self.next(consumer, Asks::Waits(patience), |table, _| table.put_ahead(consumer))
+    }
+
+    /// The same where a batch lies ready; that none does is no wait of the consumer's.
+    pub(crate) fn look_ahead(&self, consumer: u32) -> Result<Polled, RuntimeError> {
+        self.next(consumer, Asks::Looks, |table, _| table.put_ahead(consumer))
+    }
+
+    /// The consumer gets a batch that was taken ahead: it counts as taken. False where nobody shall get it any
+    /// more, because the epoch was cancelled; [`Self::poll`] says why.
+    pub(crate) fn mark(&self, consumer: u32, (index, prong): (BatchIdx, Prong)) -> bool {
+        let mut table = self.table();
+        let own = consumer as usize;
+        table.ahead[own] = table.ahead[own].saturating_sub(1);
+        if table.is_closed {
+            return false;
+        }
+        table.count(consumer, (index, prong));
+        self.changed.notify_all();
+        true
+    }
+
+    /// Whether nobody shall get a batch any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.table().is_closed
+    }
+
+    /// The epoch ends by an error that this consumer is told, which was met behind the deal.
+    pub(crate) fn fail(&self, consumer: u32) {
+        let mut table = self.table();
+        if matches!(table.state, DealState::Open | DealState::Ended) {
+            table.state = DealState::Failed(consumer);
+        }
+        self.stop.set();
+        self.changed.notify_all();
+    }
+
+    /// Whether this is the process that began the epoch.
+    pub(crate) fn check(&self) -> Result<(), RuntimeError> {
+        self.home.check()
+    }
+
+    /// The next batch of `consumer`, booked by `book`.
+    fn next(
+        &self,
+        consumer: u32,
+        asks: Asks,
+        book: impl Fn(&mut Table, &Batch),
+    ) -> Result<Polled, RuntimeError> {
         self.home.check()?;
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + asks.patience();
         let own = consumer as usize;
         let mut table = self.table();
         let mut has_looked = false;
         loop {
             if let Some(batch) = table.places[own].take() {
-                table.consumed.add(batch.index);
-                table.taken[own] += 1;
-                *table.made.entry(batch.prong).or_default() += 1;
+                book(&mut table, &batch);
                 self.changed.notify_all();
                 return Ok(Polled::Batch(batch));
             }
@@ -175,7 +249,11 @@ impl Deal {
                 continue;
             };
             drop(table);
-            table = self.fetch(epoch, consumer, left.min(PATIENCE))?;
+            let asks = match asks {
+                Asks::Waits(_) => Asks::Waits(left.min(PATIENCE)),
+                Asks::Looks => Asks::Looks,
+            };
+            table = self.fetch(epoch, consumer, asks)?;
         }
     }
 
@@ -211,10 +289,13 @@ impl Deal {
         &self,
         mut epoch: Epoch,
         consumer: u32,
-        patience: Duration,
+        asks: Asks,
     ) -> Result<MutexGuard<'_, Table>, RuntimeError> {
         let mut fetching = Fetching { deal: self, consumer, is_done: false };
-        let polled = epoch.poll_batch(patience);
+        let polled = match asks {
+            Asks::Waits(patience) => epoch.poll_batch(patience),
+            Asks::Looks => epoch.look_for_batch(),
+        };
         fetching.is_done = true;
         let mut table = self.table();
         table.stall = epoch.stall;
@@ -251,9 +332,12 @@ impl Deal {
             return;
         }
         let mut table = self.table();
-        if table.state == DealState::Open {
+        // Whoever does not get what was fetched for it must not take that for the end.
+        let is_lacking = table.state == DealState::Ended && !table.is_taken();
+        if table.state == DealState::Open || is_lacking {
             table.state = DealState::Cancelled(why);
         }
+        table.is_closed = true;
         table.places.fill_with(|| None);
         self.stop.set();
         self.changed.notify_all();
@@ -262,8 +346,7 @@ impl Deal {
     /// How far it has come; `Ended` once every consumer has taken what was put down for it.
     pub(crate) fn state(&self) -> DealState {
         let table = self.table();
-        let is_taken = table.places.iter().all(Option::is_none);
-        if table.state == DealState::Ended && !is_taken {
+        if table.state == DealState::Ended && !table.is_taken() {
             return DealState::Open;
         }
         table.state
@@ -317,6 +400,36 @@ impl Deal {
     }
 }
 
+impl Table {
+    fn take(&mut self, consumer: u32, batch: &Batch) {
+        self.count(consumer, (batch.index, batch.prong));
+    }
+
+    fn count(&mut self, consumer: u32, (index, prong): (BatchIdx, Prong)) {
+        self.consumed.add(index);
+        self.taken[consumer as usize] += 1;
+        *self.made.entry(prong).or_default() += 1;
+    }
+
+    fn put_ahead(&mut self, consumer: u32) {
+        self.ahead[consumer as usize] += 1;
+    }
+
+    /// Whether consumers have got everything that was fetched for them.
+    fn is_taken(&self) -> bool {
+        self.places.iter().all(Option::is_none) && self.ahead.iter().all(|n| *n == 0)
+    }
+}
+
+impl Asks {
+    fn patience(self) -> Duration {
+        match self {
+            Self::Waits(patience) => patience,
+            Self::Looks => Duration::ZERO,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,10 +446,12 @@ mod tests {
                 places: vec![None, None],
                 next: 0,
                 taken: vec![0; 2],
+                ahead: vec![0; 2],
                 made: HashMap::new(),
                 consumed: Consumed::default(),
                 stall: Stall::default(),
                 state: DealState::Open,
+                is_closed: false,
             }),
             changed: Condvar::new(),
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bothends_figures::{Moment, Stall};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::collect::bell::Bell;
+use crate::collect::bell::{Bell, receive};
 use crate::collect::collector::Command;
 use crate::collect::stall::WaitClock;
 use crate::collect::underway::{Collected, EpochNumber};
@@ -25,7 +25,7 @@ use crate::threads::times::{ThreadSeconds, ThreadTimes};
 
 /// How long the consumer waits with nothing under way before it is told that it keeps every
 /// slot itself.
-const STARVED_AFTER: Duration = Duration::from_secs(2);
+pub(crate) const STARVED_AFTER: Duration = Duration::from_secs(2);
 
 /// The way to the collector.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Epoch {
         loop {
             let left = patience.saturating_sub(began.elapsed());
             let before = self.waits.read();
-            let received = ready.recv_timeout(left.min(PATIENCE));
+            let received = receive(ready, left.min(PATIENCE));
             self.stall += self.waits.read() - before;
             match received {
                 Ok(batch) => {
@@ -155,6 +155,17 @@ impl Epoch {
                 }
             }
         }
+    }
+
+    /// The next batch where it lies ready, for callers that have something else to do otherwise: that
+    /// nothing does is no wait of theirs.
+    pub(crate) fn look_for_batch(&mut self) -> Result<Polled, RuntimeError> {
+        let waiting_since = self.waiting_since;
+        let polled = self.poll_batch(Duration::ZERO);
+        if matches!(polled, Ok(Polled::Pending)) {
+            self.waiting_since = waiting_since;
+        }
+        polled
     }
 
     /// Its consumers want it from now on.

@@ -4,6 +4,8 @@
 //! What it delivers does not depend on who made a batch: a row that a prong could not make is
 //! made again here, and the policy is applied to what that attempt says.
 
+pub(crate) mod mix;
+
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::time::Instant;
 use bothends_core::digest::StreamDigest;
 use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
 use bothends_core::plan::Plan;
-use bothends_core::recipe::{BatchKey, partner};
+use bothends_core::recipe::{BatchKey, Mixture, partner};
 use bothends_core::rng::Draws;
 use bothends_core::sample::SampleKey;
 use bothends_figures::Skipped;
@@ -24,15 +26,16 @@ use crate::collect::stall::{FeedClock, Finisher};
 use crate::collect::underway::{Lacks, Made};
 use crate::config::run::BadPolicy;
 use crate::error::RuntimeError;
-use crate::handover::batch::{Batch, Mixed, Release, Row};
+use crate::handover::batch::{Batch, Left, Mixed, Release, Row};
 use crate::handover::convert::convert;
 use crate::handover::digest::digest;
 use crate::handover::mend::{Bench, Form, Maker};
-use crate::handover::mix::{Mixing, mix};
 use crate::make::chores::Chores;
 use crate::read::supplied::Unmade;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
+
+use self::mix::{MixedBy, Mixing, mix};
 
 /// The draw number of which batches are audited: far from the recipe's ops, which count from 0.
 const OP_AUDIT: u32 = 0xFFF2;
@@ -138,7 +141,8 @@ impl Feed {
         let Some(slot) = self.convert((form, slot), lacking, &rows) else {
             return Ok(None);
         };
-        let Some(slot) = self.mix(index, &mut rows, slot) else { return Ok(None) };
+        let mixture = self.decide_mixture(index, &mut rows);
+        let Some((slot, left)) = self.mix(mixture, &rows, slot) else { return Ok(None) };
         let finish = &self.maker.finish;
         Ok(Some(Batch {
             index,
@@ -148,6 +152,7 @@ impl Feed {
             sample_bytes: finish.sample_bytes(),
             view_bytes: Arc::clone(finish.view_bytes()),
             slot,
+            left,
             sums: None,
             release: Release(self.links.bell.clone()),
         }))
@@ -306,25 +311,49 @@ impl Feed {
         out.filter(|_| !self.stop.is_set())
     }
 
-    /// Mixes the rows that hold a sample, where the batch's numbers say so; `None` when the
-    /// epoch is cancelled meanwhile.
-    fn mix(&self, batch: BatchIdx, rows: &mut [Row], slot: HostSlot) -> Option<HostSlot> {
-        let finish = &self.maker.finish;
-        if !finish.mixes() {
-            return Some(slot);
+    /// How the rows that hold a sample are mixed, and how many these are, where the batch's numbers say so; they
+    /// are told of each other.
+    fn decide_mixture(
+        &self,
+        batch: BatchIdx,
+        rows: &mut [Row],
+    ) -> Option<(Mixture, usize)> {
+        let Mixing { recipe, size, delivered, .. } = &self.mixing;
+        if !delivered.mixes() {
+            return None;
         }
         let (seed, epoch) = (self.maker.source.seed, self.maker.epoch);
         let key = BatchKey { seed, epoch, position: self.plan.position(batch) };
-        let Mixing { recipe, size } = &self.mixing;
-        let Some(mixture) = recipe.decide_mixture(key, *size) else { return Some(slot) };
+        let mixture = recipe.decide_mixture(key, *size)?;
         let n_valid = rows.iter().filter(|row| row.sample.is_some()).count();
         let labels: Vec<Label> = rows.iter().map(|row| row.label).collect();
         for (nth, row) in rows[..n_valid].iter_mut().enumerate() {
-            let other = labels[partner(nth, n_valid, finish.distance())];
+            let other = labels[partner(nth, n_valid, delivered.distance())];
             row.mixed = Some(Mixed { label: other, own_share: mixture.share() });
         }
-        let slot = mix(finish, &self.chores, slot, n_valid, mixture);
-        slot.filter(|_| !self.stop.is_set())
+        Some((mixture, n_valid))
+    }
+
+    /// Has them mixed, or says what is left for the GPU; `None` when the epoch is cancelled meanwhile.
+    fn mix(
+        &self,
+        mixture: Option<(Mixture, usize)>,
+        rows: &[Row],
+        slot: HostSlot,
+    ) -> Option<(HostSlot, Option<Box<Left>>)> {
+        match (self.mixing.by, mixture) {
+            (MixedBy::Gpu, mixture) => {
+                let keys = rows.iter().map(|row| row.sample.map(|id| self.maker.key(id)));
+                let left = Left { keys: keys.collect(), mixture };
+                Some((slot, Some(Box::new(left))))
+            }
+            (MixedBy::Workers, None) => Some((slot, None)),
+            (MixedBy::Workers, Some((mixture, n_valid))) => {
+                let finish = &self.maker.finish;
+                let slot = mix(finish, &self.chores, slot, n_valid, mixture);
+                Some((slot.filter(|_| !self.stop.is_set())?, None))
+            }
+        }
     }
 
     /// The batch with its digests, where they are wanted; `None` when the epoch is cancelled

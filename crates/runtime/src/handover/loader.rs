@@ -17,35 +17,40 @@
 //!    in an order that the caller supplies, if it names that ([`Loader::begin_order_before`]). Where
 //!    another one is asked for, that is thrown away: no stream and no state depends on it.
 //!
-//! What it delivers is `handover/deal.rs`'s; it has no thread and no queue of its own.
+//! What it delivers is `handover/deal.rs`'s; it has no thread and no queue of its own. Epochs that end
+//! in GPU memory are begun in `loader/gpu.rs`; `loader/stats.rs` counts.
 
-use std::collections::HashMap;
+mod gpu;
+pub(crate) mod stats;
+
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use bothends_accel::Usage;
-use bothends_core::ids::{EpochIdx, Label, Prong, SampleId};
+use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::order::{Order, OrderConfig};
 use bothends_core::plan::Shuffle;
 use bothends_core::resume::{Resume, check_order};
 use bothends_core::tensor::{Output, SampleShape};
-use bothends_figures::{Skipped, Stall};
-use bothends_side_index::{SideIndex, SideIndexStats};
-use serde::Serialize;
+use bothends_side_index::SideIndex;
 
-use crate::collect::line::device_idx;
+use crate::config::deliver::Deliver;
 use crate::config::run::{RankConfig, RunConfig};
 use crate::error::RuntimeError;
 use crate::handover::consumer::Consumer;
 use crate::handover::deal::{Cancelled, Deal, DealState};
 use crate::handover::epoch::Epoch;
+use crate::handover::gpu::feed::GpuFeed;
+use crate::handover::gpu::target::GpuTarget;
 use crate::handover::report::EpochReport;
 use crate::read::supplied::Supplied;
 use crate::run::checkpoint::{self, Consumed, Loaded, Place};
 use crate::run::digests::Digests;
-use crate::runtime::host::{Device, EpochOptions, Notes, Runtime};
+use crate::runtime::host::{EpochOptions, Notes, Runtime};
 use crate::threads::home::Home;
 use crate::threads::process;
+
+use self::stats::LoaderStats;
 
 /// Feeds a training loop.
 #[derive(Debug)]
@@ -62,6 +67,10 @@ pub struct Loader {
     asked: Option<EpochIdx>,
     /// What the epochs that are over add up to.
     ended: LoaderStats,
+    /// The GPU that the options name.
+    gpu: Option<GpuTarget>,
+    /// The way to the GPU that epochs were delivered to last.
+    feed: Option<Arc<GpuFeed>>,
 }
 
 /// An epoch that was begun.
@@ -78,69 +87,27 @@ struct Ahead {
     options: EpochOptions,
 }
 
-/// What a loader has done since it was opened. Batches count when a consumer takes them, all
-/// else when its epoch is over.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct LoaderStats {
-    /// The epoch that runs, or the next one.
-    pub epoch: u32,
-    /// Batches that the host made, of those delivered.
-    pub front_batches: u64,
-    /// One entry per device, in the order of `csds`.
-    pub back: Vec<DeviceStats>,
-    /// Claims of devices that the host redid.
-    pub rescued: u64,
-    /// Samples that the bad-sample policy was applied to, each once: the quarantine list.
-    pub skipped: Vec<Skipped>,
-    /// Samples that `ops` refused and the caller's decoder decoded, each once.
-    pub redecoded: Vec<Skipped>,
-    /// Seconds for which a consumer waited, by cause.
-    pub stall: Stall,
-    /// Seconds for which a finished batch waited for a consumer.
-    pub backpressure_s: f64,
-    /// Bytes read from storage.
-    pub storage_read_bytes: u64,
-    /// Where what is known about the images is kept; `None` where nothing is.
-    pub side_index: Option<SideIndexStats>,
-    /// Processor seconds of this process.
-    pub cpu_seconds: Option<f64>,
-    /// The most memory this process had resident, in bytes.
-    pub peak_rss_bytes: Option<u64>,
-}
-
-/// A device's part of it.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct DeviceStats {
-    /// As given in `csds`.
-    pub device: String,
-    /// Whether it says of itself that it is emulated.
-    pub emulated: bool,
-    /// Batches it made, of those delivered.
-    pub batches: u64,
-    /// Claims it was late with.
-    pub late: u64,
-    /// Why it was lost, or a job of it, the last time.
-    pub failure: Option<String>,
-    /// Batches that it may be making or have ready at once.
-    pub slots: u32,
-    /// Of these, how many it has a use for at the rates of the last epoch, also of a run before;
-    /// `None` while they are not known, and for a strategy that lets nothing wait for its turn.
-    pub slots_needed: Option<u32>,
-}
-
 impl Loader {
     /// Opens the data, reserves memory, starts and connects devices. Blocks on the file
     /// system and the network, for a device that says nothing two seconds unless devices are
     /// required; with a device whose rate is relative to the host's, two seconds more for
-    /// measuring that.
+    /// measuring that; for a GPU that the options name, a third of a second, and some more the first
+    /// time that a machine sees the kernels.
     ///
     /// # Errors
     /// Whatever makes the run impossible, by name.
     pub fn open(config: RunConfig) -> Result<Self, RuntimeError> {
+        // First: nothing else is worth beginning without it.
+        let gpu = match config.deliver {
+            Deliver::Gpu(index) => Some(GpuTarget::cuda(index)?),
+            Deliver::Host | Deliver::PageLocked(_) => None,
+        };
         let mut runtime = Runtime::open(config)?;
         let host_images_per_s = runtime.host_rate_for_devices(None)?;
         runtime.connect_devices(host_images_per_s)?;
-        Ok(Self::over(runtime))
+        let mut loader = Self::over(runtime);
+        loader.deliver_as_told(gpu)?;
+        Ok(loader)
     }
 
     /// Over a host whose devices are connected, or will be by whoever runs it.
@@ -154,6 +121,8 @@ impl Loader {
             next: Place::of(EpochIdx(0)),
             asked: None,
             ended: LoaderStats::default(),
+            gpu: None,
+            feed: None,
         }
     }
 
@@ -165,7 +134,7 @@ impl Loader {
     /// cannot share ([`RuntimeError::CannotResume`]); a thread that cannot be started;
     /// [`RuntimeError::Forked`].
     pub fn begin(&mut self, consumers: u32) -> Result<Arc<Deal>, RuntimeError> {
-        self.begin_with(consumers, None, None)
+        self.begin_on_host(consumers, None, None)
     }
 
     /// Begins the next epoch in this order, for one consumer. The order is this rank's alone:
@@ -175,7 +144,7 @@ impl Loader {
     /// As [`Self::begin`]; [`RuntimeError::Resume`] when a loaded state is in the middle of
     /// an epoch of another order.
     pub fn begin_order(&mut self, order: Arc<Order>) -> Result<Arc<Deal>, RuntimeError> {
-        self.begin_with(1, Some(order), None)
+        self.begin_on_host(1, Some(order), None)
     }
 
     /// As [`Self::begin_order`] where the order of the epoch behind it is known already: that one
@@ -188,7 +157,7 @@ impl Loader {
         order: Arc<Order>,
         next: Arc<Order>,
     ) -> Result<Arc<Deal>, RuntimeError> {
-        self.begin_with(1, Some(order), Some(next))
+        self.begin_on_host(1, Some(order), Some(next))
     }
 
     /// Runs the next epoch into a consumer, to its end.
@@ -429,7 +398,7 @@ impl Loader {
     /// Whether labels are shares of classes ([`crate::Batch::soft_labels`]).
     #[must_use]
     pub fn mixes(&self) -> bool {
-        self.runtime().finish.mixes()
+        self.runtime().delivered.mixes()
     }
 
     /// One line about how the data were read, or how much of the machine is used, where that
@@ -459,6 +428,7 @@ impl Loader {
             side_index: runtime.source.side_index().map(SideIndex::stats),
             cpu_seconds: process::cpu_seconds(),
             peak_rss_bytes: process::peak_rss_bytes(),
+            path: Some(self.path().to_string()),
             ..self.ended.clone()
         };
         // Also before the first epoch: what is missing is known by then.
@@ -536,53 +506,6 @@ fn cannot_deal(n_left: u32, consumers: u32) -> RuntimeError {
          with as many consumers as the state was saved with"
     );
     RuntimeError::CannotResume { why }
-}
-
-impl LoaderStats {
-    /// What consumers have got of the running epoch.
-    fn add_running(&mut self, devices: &[Device], made: &HashMap<Prong, u64>) {
-        let of = |prong| made.get(&prong).copied().unwrap_or(0);
-        self.front_batches += of(Prong::Front);
-        for (i, sum) in self.of_devices(devices).iter_mut().enumerate() {
-            sum.batches += of(Prong::Back(device_idx(i)));
-        }
-    }
-
-    /// All of an epoch that is over.
-    fn add(&mut self, devices: &[Device], report: &EpochReport) {
-        let EpochReport { counts, back, skipped, redecoded, .. } = report;
-        self.front_batches += u64::from(counts.front.delivered);
-        self.rescued += u64::from(counts.rescued);
-        let sums = self.of_devices(devices).iter_mut();
-        for (sum, (counts, report)) in sums.zip(counts.back.iter().zip(back)) {
-            sum.batches += u64::from(counts.delivered);
-            sum.late += u64::from(counts.late);
-            let failure = report.lost.as_ref().or(report.last_failure.as_ref());
-            sum.failure = failure.cloned().or(sum.failure.take());
-        }
-        add_once(&mut self.skipped, skipped);
-        add_once(&mut self.redecoded, redecoded);
-        self.stall += report.stall;
-        self.backpressure_s += report.backpressure_s;
-    }
-
-    /// The part of each device.
-    fn of_devices(&mut self, devices: &[Device]) -> &mut [DeviceStats] {
-        self.back.resize_with(devices.len(), DeviceStats::default);
-        for (stats, device) in self.back.iter_mut().zip(devices) {
-            stats.device.clone_from(&device.name);
-            stats.emulated = device.presence.is_emulated();
-            stats.failure = device.presence.missing().or(stats.failure.take());
-        }
-        &mut self.back
-    }
-}
-
-/// Adds samples to those that are known, in their order; of one that is known the newest stays.
-fn add_once(known: &mut Vec<Skipped>, new: &[Skipped]) {
-    known.splice(0..0, new.iter().rev().cloned());
-    known.sort_by_key(|bad| bad.sample);
-    known.dedup_by_key(|bad| bad.sample);
 }
 
 impl Drop for Loader {

@@ -16,7 +16,7 @@ use bothends_csd::address::Address;
 use bothends_csd::connect::ConnectOptions;
 use bothends_csd::{CsdError, DeviceStats, Transport};
 use bothends_ops::Finish;
-use bothends_slots::{Producer, Ring, RingConfig};
+use bothends_slots::{Heap, Kind, Producer, Ring, RingConfig, SlotError};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 use crate::collect::collector::Rings;
@@ -28,6 +28,7 @@ use crate::devices::reach::{FIRST_WAIT, Reach, Reached, Try, may_come, session};
 use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
 use crate::read::source::Source;
+use crate::runtime::ends::Ends;
 use crate::runtime::engine::Engine;
 use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room, Sizes};
 use crate::runtime::rates::RememberedRates;
@@ -138,7 +139,11 @@ impl Notes {
 pub struct Runtime {
     pub(crate) config: RunConfig,
     pub(crate) source: Arc<Source>,
+    /// What is done to samples after the cut.
+    pub(crate) delivered: Arc<Finish>,
+    /// What the host does of that.
     pub(crate) finish: Arc<Finish>,
+    pub(crate) ends: Ends,
     /// Before the devices: their processes end behind the threads that speak to them.
     pub(crate) engine: Option<Engine>,
     /// Bytes that engines before this one have read from storage.
@@ -185,14 +190,17 @@ impl Runtime {
         let room = Room::divide(config.memory, available, sizes, n_devices)?;
         let rates = RememberedRates::of(&config, &source);
         check_addresses(slot_bytes(sizes, room), config.workers)?;
+        let delivered = Arc::new(finish);
         Ok(Self {
             source,
-            finish: Arc::new(finish),
+            finish: Arc::clone(&delivered),
+            delivered,
+            ends: Ends::default(),
             engine: None,
             read_before: 0,
             devices: Vec::new(),
             notes: bounded(NOTE_ROOM),
-            rings: rings(sizes, room)?,
+            rings: rings(&Heap, sizes, room)?,
             sizes,
             available,
             room,
@@ -365,20 +373,28 @@ impl Runtime {
 
     /// Makes sure of slots for one device more; those of the configuration have theirs.
     fn make_room(&mut self, device: &Device) -> Result<(), RuntimeError> {
-        let n = self.config.devices.len().max(self.devices.len() + 1);
-        let all = self.devices.iter().chain([device]);
+        let room = self.divide(self.sizes, Some(device))?;
+        if room != self.room {
+            self.rings = self.page_locked_rings(self.sizes, room)?;
+            self.room = room;
+        }
+        Ok(())
+    }
+
+    /// Divides the memory among the prongs that there are, and one device more.
+    pub(crate) fn divide(
+        &self,
+        sizes: Sizes,
+        one_more: Option<&Device>,
+    ) -> Result<Room, RuntimeError> {
+        let all = self.devices.iter().chain(one_more);
+        let n = self.config.devices.len().max(all.clone().count());
         let needed = all.filter_map(|device| self.slots_needed(device)).max();
         let devices = Devices {
             n: u32::try_from(n).unwrap_or(u32::MAX),
             needed: needed.unwrap_or(DEVICE_DEPTH),
         };
-        let (memory, available) = (self.config.memory, self.available);
-        let room = Room::divide(memory, available, self.sizes, devices)?;
-        if room != self.room {
-            self.rings = rings(self.sizes, room)?;
-            self.room = room;
-        }
-        Ok(())
+        Room::divide(self.config.memory, self.available, sizes, devices)
     }
 }
 
@@ -395,12 +411,14 @@ fn slot_bytes(sizes: Sizes, room: Room) -> u64 {
         .saturating_add(all(room.back_slots, sizes.cut_slot()))
 }
 
-/// The memory that batches are made in.
-fn rings(sizes: Sizes, room: Room) -> Result<Rings, RuntimeError> {
-    let front = Ring::new(RingConfig {
-        n_slots: room.front_slots,
-        slot_bytes: sizes.front_slot(),
-    })?;
+/// The memory that batches are made in: that of delivered ones of this kind.
+pub(crate) fn rings(
+    kind: &dyn Kind,
+    sizes: Sizes,
+    room: Room,
+) -> Result<Rings, SlotError> {
+    let front = RingConfig { n_slots: room.front_slots, slot_bytes: sizes.front_slot() };
+    let front = Ring::of(kind, front)?;
     let n_back = Some(room.back_slots).filter(|n| *n > 0);
     let back = |n_slots| Ring::new(RingConfig { n_slots, slot_bytes: sizes.cut_slot() });
     let back = n_back.map(back).transpose()?;

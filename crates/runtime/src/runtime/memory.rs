@@ -63,6 +63,8 @@ pub(crate) struct Sizes {
     output: usize,
     /// Whether these are one and the same, and a device's batches need not be converted.
     is_identity: bool,
+    /// Bytes behind the samples of a slot that is finished elsewhere: what is to be done to them.
+    description: usize,
     /// What mixing keeps beside the batch it mixes.
     kept: usize,
     /// The most slots that the front takes where nobody says how much memory there is, and it is alone.
@@ -94,6 +96,7 @@ impl Sizes {
             cut,
             output,
             is_identity: finish.is_identity(),
+            description: 0,
             kept: if finish.mixes() {
                 MOST_RUNS.saturating_mul(finish.distance()).saturating_mul(output)
             } else {
@@ -103,6 +106,11 @@ impl Sizes {
         }
     }
 
+    /// The same with so many bytes behind the samples of a slot of the output's form.
+    pub(crate) fn with_description(self, bytes: usize) -> Self {
+        Self { description: bytes, ..self }
+    }
+
     /// A slot that a device fills.
     pub(crate) fn cut_slot(self) -> usize {
         self.cut.saturating_mul(self.batch_size as usize)
@@ -110,7 +118,8 @@ impl Sizes {
 
     /// A slot that the host's workers fill.
     pub(crate) fn front_slot(self) -> usize {
-        self.output.saturating_mul(self.batch_size as usize)
+        let samples = self.output.saturating_mul(self.batch_size as usize);
+        samples.saturating_add(self.description)
     }
 
     /// The kind that devices fill.
@@ -289,6 +298,7 @@ mod tests {
         cut: 522_240,
         output: 4 * 522_240,
         is_identity: false,
+        description: 0,
         kept: 0,
         front_by_default: FRONT.1,
     };

@@ -17,9 +17,9 @@ use crate::devices::emulator::DeviceProcess;
 use crate::error::RuntimeError;
 use crate::handover::account::FeedAccount;
 use crate::handover::epoch::{Epoch, Ways};
+use crate::handover::finish::mix::{MixedBy, Mixing};
 use crate::handover::finish::{Feed, FeedLinks};
 use crate::handover::mend::Maker;
-use crate::handover::mix::Mixing;
 use crate::handover::report::EpochReport;
 use crate::runtime::engine::spawn;
 use crate::runtime::host::{EpochOptions, Runtime};
@@ -121,7 +121,12 @@ impl Runtime {
             height: shape.height,
             width: shape.width,
         });
-        Mixing { recipe: self.config.recipe.clone(), size }
+        Mixing {
+            recipe: self.config.recipe.clone(),
+            size,
+            delivered: Arc::clone(&self.delivered),
+            by: if self.is_finished_by_gpu() { MixedBy::Gpu } else { MixedBy::Workers },
+        }
     }
 
     /// Ends an epoch (cancelling what is left of it). Waits for nothing that is being made.

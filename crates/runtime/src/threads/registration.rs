@@ -68,7 +68,8 @@ impl Ranks {
         let made = places.find_map(|dir| Registration::new(&group, dir).ok());
         // Without a place to register in, it is alone as far as anybody can say.
         let Some(registration) = made else { return (told, None) };
-        (Self::counted(registration.settled()), Some(registration))
+        let ranks = Self::counted(registration.settled()).with_gpu_of(told);
+        (ranks, Some(registration))
     }
 }
 

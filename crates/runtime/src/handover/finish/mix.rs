@@ -16,6 +16,18 @@ pub(crate) struct Mixing {
     pub(crate) recipe: Recipe,
     /// Rows and columns of a sample's only view.
     pub(crate) size: Size,
+    /// What is done to samples after the cut.
+    pub(crate) delivered: Arc<Finish>,
+    pub(crate) by: MixedBy,
+}
+
+/// Who mixes, once that is decided, and finishes what was not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MixedBy {
+    /// The workers.
+    Workers,
+    /// A GPU, to which samples go as they are at the cut.
+    Gpu,
 }
 
 /// Mixes the first `n_rows` samples of a slot. Blocks until it is done; `None` where a thread

@@ -1,0 +1,215 @@
+//! An epoch dealt to consumers on a GPU: the deal of the host, with one batch uploaded ahead of each.
+//!
+//! 1. A batch is uploaded while its consumer works on the one before: inside `poll`, after that has found the
+//!    batch that it returns. No call waits for the device.
+//! 2. It counts as taken when it is handed over, so a state saved at any moment is exact. One that was uploaded
+//!    and never handed over (the epoch was cancelled, the loader closed) was never taken.
+//! 3. Consumers that keep every batch are told so and may go on once they have given one back.
+//!
+//! What is uploaded how is `gpu/feed.rs`'s; whose turn it is, `handover/deal.rs`'s.
+
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::RuntimeError;
+use crate::handover::batch::Batch;
+use crate::handover::deal::Deal;
+use crate::handover::epoch::{Polled, STARVED_AFTER};
+use crate::handover::gpu::batch::GpuBatch;
+use crate::handover::gpu::feed::{GpuFeed, Refused};
+use crate::threads::shutdown::PATIENCE;
+
+/// A running epoch and its consumers, whose batches end in GPU memory. Shared by their threads; every
+/// wait ends at the caller's own patience.
+#[derive(Debug)]
+pub struct GpuDeal {
+    deal: Arc<Deal>,
+    feed: Arc<GpuFeed>,
+    seats: Vec<Mutex<Seat>>,
+}
+
+/// What a consumer on a GPU that waits for a stated time finds.
+#[derive(Debug)]
+pub enum GpuPolled {
+    /// The next batch. Lend it to a stream before working on it.
+    Batch(GpuBatch),
+    /// Not yet: ask again.
+    Pending,
+    /// There is none any more.
+    End,
+}
+
+/// What a consumer has before it.
+#[derive(Debug, Default)]
+struct Seat {
+    next: Next,
+    /// Since when it waits for a slot on the device.
+    full_since: Option<Instant>,
+}
+
+/// Its next batch.
+#[derive(Debug, Default)]
+enum Next {
+    /// Is not taken from the deal yet.
+    #[default]
+    Nothing,
+    /// Is in host memory: no slot on the device was free.
+    Made(Batch),
+    /// Is on the device, or will be by the time that a stream it is lent to gets there.
+    Uploaded(GpuBatch),
+    /// Does not come; nobody has been told yet.
+    Failed(RuntimeError),
+}
+
+impl GpuDeal {
+    pub(crate) fn new(deal: Arc<Deal>, feed: Arc<GpuFeed>, consumers: u32) -> Self {
+        let seats = (0..consumers).map(|_| Mutex::default()).collect();
+        Self { deal, feed, seats }
+    }
+
+    /// The next batch of `consumer` (from 0), waiting for it on the host no longer than `patience`, and never
+    /// for the device: the batch is lent to a stream, which waits.
+    ///
+    /// # Errors
+    /// As [`Deal::poll`]; [`RuntimeError::Gpu`], which ends the epoch. [`RuntimeError::Starved`] where consumers
+    /// keep all of the device's slots for two seconds; ask again once one has been given back.
+    ///
+    /// # Panics
+    /// When there is no such consumer.
+    pub fn poll(
+        &self,
+        consumer: u32,
+        patience: Duration,
+    ) -> Result<GpuPolled, RuntimeError> {
+        self.deal.check()?;
+        let deadline = Instant::now() + patience;
+        let mut seat = self.seat(consumer);
+        loop {
+            self.feed.poll().inspect_err(|_| self.deal.fail(consumer))?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match mem::take(&mut seat.next) {
+                Next::Failed(error) => return Err(error),
+                Next::Uploaded(batch) => {
+                    // One that nobody shall get any more goes, and the deal says why.
+                    if self.deal.mark(consumer, (batch.index, batch.prong)) {
+                        self.top_up(consumer, &mut seat);
+                        return Ok(GpuPolled::Batch(batch));
+                    }
+                }
+                Next::Made(batch) => {
+                    if self.upload(consumer, &mut seat, batch)? {
+                        continue;
+                    }
+                    if left.is_zero() {
+                        return Ok(GpuPolled::Pending);
+                    }
+                    self.feed.wait_for_slot(left.min(PATIENCE));
+                }
+                Next::Nothing => {
+                    let patience = self.feed.at_most(left);
+                    match self.deal.poll_ahead(consumer, patience) {
+                        Ok(Polled::Batch(batch)) => seat.next = Next::Made(batch),
+                        Ok(Polled::End) => return Ok(GpuPolled::End),
+                        Ok(Polled::Pending) if left.is_zero() => {
+                            return Ok(GpuPolled::Pending);
+                        }
+                        Ok(Polled::Pending) => {}
+                        Err(error) => return Err(self.feed.blamed(error)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The batches of `consumer`, one after another, each waited for without end; an error is the last item.
+    ///
+    /// # Panics
+    /// As [`Self::poll`].
+    pub fn batches(
+        &self,
+        consumer: u32,
+    ) -> impl Iterator<Item = Result<GpuBatch, RuntimeError>> + use<'_> {
+        let mut has_failed = false;
+        std::iter::from_fn(move || {
+            while !has_failed {
+                match self.poll(consumer, PATIENCE) {
+                    Ok(GpuPolled::Batch(batch)) => return Some(Ok(batch)),
+                    Ok(GpuPolled::Pending) => {}
+                    Ok(GpuPolled::End) => return None,
+                    Err(error) => {
+                        has_failed = true;
+                        return Some(Err(error));
+                    }
+                }
+            }
+            None
+        })
+    }
+
+    /// Nobody wants the rest: the epoch's threads end by themselves, nobody waits for them, and what was
+    /// uploaded ahead is given up.
+    pub fn cancel(&self) {
+        self.deal.cancel();
+        for seat in &self.seats {
+            // Who is asking at this moment finds that it is cancelled.
+            if let Ok(mut seat) = seat.try_lock() {
+                seat.next = Next::Nothing;
+            }
+        }
+    }
+
+    /// Uploads a batch, for a consumer that waits for it; false where no slot on the device is free.
+    fn upload(
+        &self,
+        consumer: u32,
+        seat: &mut Seat,
+        batch: Batch,
+    ) -> Result<bool, RuntimeError> {
+        if self.deal.is_closed() {
+            // It goes, and the deal says why.
+            return Ok(true);
+        }
+        match self.feed.upload(batch) {
+            Ok(batch) => {
+                *seat = Seat { next: Next::Uploaded(batch), full_since: None };
+                Ok(true)
+            }
+            Err(Refused::Full(batch)) => {
+                seat.next = Next::Made(*batch);
+                let since = *seat.full_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > STARVED_AFTER {
+                    seat.full_since = None;
+                    return Err(RuntimeError::Starved { slots: self.feed.n_slots() });
+                }
+                Ok(false)
+            }
+            Err(Refused::Failed(error)) => {
+                self.deal.fail(consumer);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes a batch ahead and uploads it, where one lies ready and a slot is free.
+    fn top_up(&self, consumer: u32, seat: &mut Seat) {
+        seat.next = match self.deal.look_ahead(consumer) {
+            Ok(Polled::Batch(batch)) => match self.feed.upload(batch) {
+                Ok(batch) => Next::Uploaded(batch),
+                Err(Refused::Full(batch)) => Next::Made(*batch),
+                Err(Refused::Failed(error)) => {
+                    self.deal.fail(consumer);
+                    Next::Failed(error)
+                }
+            },
+            Ok(Polled::Pending | Polled::End) => Next::Nothing,
+            Err(error) => Next::Failed(error),
+        };
+    }
+
+    fn seat(&self, consumer: u32) -> MutexGuard<'_, Seat> {
+        let seat = self.seats[consumer as usize].lock();
+        // Whoever panicked has left a seat without a batch: the next one is taken from the deal.
+        seat.unwrap_or_else(PoisonError::into_inner)
+    }
+}

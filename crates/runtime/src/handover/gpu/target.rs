@@ -1,0 +1,135 @@
+//! A GPU that batches can be delivered to.
+//!
+//! It opens the GPU and says what is known of it. It delivers nothing (`gpu/feed.rs`).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bothends_gpu::GpuError;
+use bothends_gpu::driver::cuda::Cuda;
+use bothends_gpu::driver::{Card, Driver};
+use bothends_gpu::kernels;
+use bothends_gpu::owners::{ConsumerStream, Gpu};
+use bothends_gpu::path::{Guard, Report};
+
+use crate::error::RuntimeError;
+use crate::handover::batch::Batch;
+
+/// A GPU that batches can be delivered to ([`crate::Loader::begin_on`]), or that host memory is page-locked
+/// for ([`crate::Loader::pin_memory`]). Cloning gives another handle on the same one; several loaders may
+/// share it.
+#[derive(Debug, Clone)]
+pub struct GpuTarget(Arc<Target>);
+
+#[derive(Debug)]
+struct Target {
+    name: String,
+    gpu: Gpu,
+    /// Whether it might be read into from a drive.
+    is_cuda: bool,
+}
+
+impl GpuTarget {
+    /// NVIDIA's GPU number `index` of those that `CUDA_VISIBLE_DEVICES` shows, through the driver that
+    /// is installed. Its context is the primary one, which PyTorch, JAX and CuPy use as well. Blocks
+    /// while the driver initialises: a third of a second, a second more the first time that a machine
+    /// sees the kernels, 60 s at most.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Gpu`], in one line: what is missing, and what helps.
+    pub fn cuda(index: u32) -> Result<Self, RuntimeError> {
+        let name = format!("cuda:{index}");
+        let opened = Cuda::open(index, kernels::PTX).and_then(|driver| {
+            let gpu = Gpu::new(Arc::new(driver))?;
+            Ok(Self(Arc::new(Target { name: name.clone(), gpu, is_cuda: true })))
+        });
+        opened.map_err(|why| RuntimeError::Gpu { gpu: name, why })
+    }
+
+    /// A GPU behind a driver of the caller's: another vendor's, or one for tests
+    /// (`bothends_gpu::driver::fake`, `bothends_gpu::twin`).
+    ///
+    /// # Errors
+    /// [`RuntimeError::Gpu`].
+    pub fn over(driver: Arc<dyn Driver>) -> Result<Self, RuntimeError> {
+        let name = driver.card().name.clone();
+        match Gpu::new(driver) {
+            Ok(gpu) => Ok(Self(Arc::new(Target { name, gpu, is_cuda: false }))),
+            Err(why) => Err(RuntimeError::Gpu { gpu: name, why }),
+        }
+    }
+
+    /// Its name: `cuda:0`, or what the caller's driver calls its card.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The device, for people and for decisions.
+    #[must_use]
+    pub fn card(&self) -> &Card {
+        self.0.gpu.driver().card()
+    }
+
+    /// DLPack's type and number of the device: `kDLCUDA`, and which.
+    #[must_use]
+    pub fn dlpack(&self) -> (i32, i32) {
+        (2, i32::try_from(self.card().ordinal).unwrap_or(0))
+    }
+
+    /// Keeps a batch in page-locked host memory until the device has passed what is enqueued on `stream`
+    /// now: a copy out of it that another library has enqueued. Its slot goes back in a later [`Self::sweep`].
+    /// Does not block.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Gpu`]; the batch is then kept for good.
+    pub fn keep_until(
+        &self,
+        stream: ConsumerStream,
+        batch: Batch,
+    ) -> Result<(), RuntimeError> {
+        let kept = self.0.gpu.keep_until(stream, Box::new(batch));
+        kept.map_err(|why| self.failed(why))
+    }
+
+    /// Gives back what [`Self::keep_until`] keeps and the device is done with, and frees device memory that
+    /// nobody has any more. Does not block; returns how much is still kept.
+    pub fn sweep(&self) -> usize {
+        self.0.gpu.sweep()
+    }
+
+    /// Waits until the device is done with all memory that was given up, `limit` at most for each piece, and frees
+    /// it. For the end of a program; what it does not free, the end of the process does.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Gpu`] of a device that hangs.
+    pub fn shut_down(&self, limit: Duration) -> Result<(), RuntimeError> {
+        self.0.gpu.shut_down(limit).map_err(|why| self.failed(why))
+    }
+
+    /// The GPU, for what uploads to it.
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.0.gpu
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(crate) fn failed(&self, why: GpuError) -> RuntimeError {
+        RuntimeError::Gpu { gpu: self.name().to_owned(), why }
+    }
+
+    /// The way from `data` to it, where slots were page-locked or, for a reason, were not. Opens cuFile if
+    /// it may be of use: once per process, 10 s at most.
+    pub(crate) fn path_from(&self, data: &Path, pinned: Result<(), String>) -> Report {
+        Report::of(Ok(()), pinned, || {
+            if !self.0.is_cuda {
+                return Err("cuFile serves NVIDIA's GPUs only".to_owned());
+            }
+            let guard = Guard::of_system(Ok(()), &[]);
+            Guard { data: Some(data.to_owned()), ..guard }.open()
+        })
+    }
+}
