@@ -107,6 +107,11 @@ fn a_driver_that_cannot_tell_when_all_is_done_says_so() {
 }
 
 #[test]
+fn the_end_of_everything_is_that_of_all_devices_in_use() {
+    in_child("child_has_two_devices", "two_devices", &[]);
+}
+
+#[test]
 fn a_driver_that_hangs_is_left_behind() {
     in_child("child_hangs", "hangs", &[]);
 }
@@ -237,6 +242,32 @@ fn child_lends() {
         std::thread::spawn(move || drop(batch)).join().unwrap();
         assert_eq!(noted(end)[1], end_before + 1, "the end of stream {handle}");
     }
+}
+
+#[test]
+#[ignore = "needs the stub: run by the test of two devices"]
+fn child_has_two_devices() {
+    if !is_child() {
+        return;
+    }
+    // SAFETY: the stub is loaded already, or is now.
+    let stub = unsafe { libloading::Library::new("libcuda.so") }.unwrap();
+    type Records = unsafe extern "C" fn(c_int) -> c_int;
+    // SAFETY: the type is the stub's.
+    let records = unsafe { stub.get::<Records>("stub_context_records") }.unwrap();
+    // SAFETY: it reads numbers.
+    let records = || [0, 1].map(|other| unsafe { records(other) });
+    let gpu = Gpu::new(open()).unwrap();
+    gpu.can_record_all().unwrap();
+    assert_eq!(records(), [1, 0], "nobody uses the other device");
+    // As another library of the process would.
+    let other = Gpu::new(Arc::new(Cuda::open(1, PTX).unwrap())).unwrap();
+    gpu.can_record_all().unwrap();
+    assert_eq!(records(), [2, 1]);
+    other.can_record_all().unwrap();
+    assert_eq!(records(), [3, 2], "from either side");
+    conformance::all(gpu.driver());
+    conformance::all(other.driver());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::dlpack;
 use crate::errors::raised;
-use crate::memory::{Loan, Memory};
+use crate::memory::{CPU, Loan, Memory};
 use crate::view::View;
 
 /// A tensor that belongs to bothends, in host memory or on a GPU: shared without a copy through
@@ -39,7 +39,7 @@ impl Array {
     #[getter]
     fn device(&self) -> String {
         match self.memory.device() {
-            dlpack::CPU => "cpu".to_owned(),
+            CPU => "cpu".to_owned(),
             (_, number) => format!("cuda:{number}"),
         }
     }
@@ -72,7 +72,7 @@ impl Array {
         let device = self.memory.device();
         if dl_device.is_some_and(|asked| asked != device) {
             let line = match device {
-                dlpack::CPU => "the batch is in host memory; copy it to the device yourself",
+                CPU => "the batch is in host memory; copy it to the device yourself",
                 _ => "the batch is on a GPU; take it there, and copy it from there yourself",
             };
             return Err(PyBufferError::new_err(line));
@@ -82,8 +82,8 @@ impl Array {
                 let line = "the batch is on a GPU, and is shared, not copied; copy what you get";
                 return Err(PyBufferError::new_err(line));
             }
-            let consumer = dlpack::Consumer::of(stream)?;
-            let lent = py.detach(|| consumer.borrow(loan));
+            let reader = dlpack::Reader::of(stream)?;
+            let lent = py.detach(|| reader.borrow(loan));
             lent.map_err(|error| raised(py, &error))?;
         }
         let exported = match copy {

@@ -23,9 +23,6 @@ use pyo3::prelude::*;
 use crate::memory::{Loan, Memory};
 use crate::view::{Element, View};
 
-/// `kDLCPU` and the device's number.
-pub(crate) const CPU: (i32, i32) = (1, 0);
-
 /// `DLPACK_FLAG_BITMASK_IS_COPIED`.
 const IS_COPIED: u64 = 1 << 1;
 
@@ -69,16 +66,16 @@ const _: () = assert!(size_of::<Tensor>() == 48);
 const _: () = assert!(size_of::<Managed>() == 64);
 const _: () = assert!(size_of::<ManagedVersioned>() == 80);
 
-/// Where a consumer works on a batch, as it says.
+/// Where whoever takes a batch works on it, as it says.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Consumer {
+pub(crate) enum Reader {
     /// On a stream of its GPU.
     On(ConsumerStream),
     /// Wherever it likes, and it wants no stream to wait: it gets a complete batch.
     Anywhere,
 }
 
-impl Consumer {
+impl Reader {
     /// What the argument `stream` of `__dlpack__` means for CUDA: none, 0 and 1 are the legacy default
     /// stream, 2 the calling thread's default stream, -1 no stream, else a stream by its handle.
     pub(crate) fn of(stream: Option<i64>) -> PyResult<Self> {

@@ -292,6 +292,13 @@ impl NativeLoader {
     }
 }
 
+/// The number of this process's GPU, of those that it sees: its own among the ranks of its machine, as
+/// launchers' variables say; else 0.
+#[pyfunction]
+pub(crate) fn own_gpu() -> u32 {
+    Ranks::told_by(|name| std::env::var(name).ok()).gpu()
+}
+
 /// Words of eight bytes.
 fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 8]> + '_ {
     bytes.chunks_exact(8).map(|word| {

@@ -14,7 +14,8 @@ use bothends_runtime::{
     Batch as Delivered, ConsumerStream, GpuBatch, GpuTarget, Home, RuntimeError,
 };
 
-use crate::dlpack;
+/// `kDLCPU` and the device's number.
+pub(crate) const CPU: (i32, i32) = (1, 0);
 
 /// Copies begin at a multiple of this, as JAX wants it of memory that it shares.
 const ALIGN: usize = 64;
@@ -123,6 +124,7 @@ impl Loan {
         &self,
         work: impl FnOnce(&mut GpuBatch) -> Result<(), RuntimeError>,
     ) -> Result<(), RuntimeError> {
+        self.home.check()?;
         let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
         work(batch.as_mut().expect("a loan has its batch until it is dropped"))
     }
@@ -203,6 +205,6 @@ impl Memory {
 
     /// DLPack's type and number of the device that its bytes are on.
     pub(crate) fn device(&self) -> (i32, i32) {
-        self.on_gpu().map_or(dlpack::CPU, |loan| loan.target.dlpack())
+        self.on_gpu().map_or(CPU, |loan| loan.target.dlpack())
     }
 }

@@ -22,13 +22,13 @@ enum {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int initialised, retained;
-static char context_place, other_place;
+static int initialised, retained, other_retained;
+static char context_place, other_place; /* of device 7, and of device 8 or somebody's own */
 static __thread void *current;
 
 /* Everything that is alive: allocations, registrations, streams, events, modules. */
 enum kind { MEMORY, REGISTERED, STREAM, EVENT, MODULE, N_KINDS };
-struct thing { enum kind kind; uintptr_t at; size_t bytes; void *owned; };
+struct thing { enum kind kind; uintptr_t at; size_t bytes; void *owned, *context; };
 static struct thing things[4096];
 
 static struct thing *find(enum kind kind, uintptr_t at) {
@@ -42,7 +42,7 @@ static struct thing *find(enum kind kind, uintptr_t at) {
 static int add(enum kind kind, uintptr_t at, size_t bytes, void *owned) {
     for (int i = 0; i < 4096; i++)
         if (!things[i].at) {
-            things[i] = (struct thing){ kind, at, bytes, owned };
+            things[i] = (struct thing){ kind, at, bytes, owned, current };
             return SUCCESS;
         }
     return OUT_OF_MEMORY;
@@ -99,15 +99,21 @@ int stub_noted(uintptr_t stream, int records) {
 int stub_is_registered(uintptr_t at) { return find(REGISTERED, at) != NULL; }
 
 /* Events recorded behind all of a context's streams. For tests. */
-static int context_records;
-int stub_context_records(void) { return context_records; }
+static int context_records[2];
+int stub_context_records(int other) { return context_records[other]; }
 
 /* A context that is not the primary one, as another device's would be. For tests. */
 void *stub_other_context(void) { return &other_place; }
 
+/* Two devices are there in a mode of its own, so that calls in the wrong context fail otherwise. */
+static int may_work(void *context) {
+    if (context == &other_place) return is("two_devices") && other_retained;
+    return context == &context_place && retained;
+}
+
 #define BEGIN                                                    \
     if (!initialised) return NOT_INITIALIZED;                    \
-    if (current != &context_place || !retained) return INVALID_CONTEXT; \
+    if (!may_work(current)) return INVALID_CONTEXT;              \
     pthread_mutex_lock(&lock);                                   \
     int result = SUCCESS
 #define END pthread_mutex_unlock(&lock); return result
@@ -137,43 +143,59 @@ int cuGetErrorName(int code, const char **name) {
 }
 
 int cuDriverGetVersion(int *version) { *version = is("old") ? 11080 : 13000; return SUCCESS; }
-int cuDeviceGetCount(int *count) { *count = is("none_visible") ? 0 : 1; return SUCCESS; }
+int cuDeviceGetCount(int *count) {
+    *count = is("none_visible") ? 0 : is("two_devices") ? 2 : 1;
+    return SUCCESS;
+}
 
 int cuDeviceGet(int *device, int ordinal) {
-    *device = 7;
-    return ordinal ? INVALID_DEVICE : SUCCESS;
+    *device = 7 + ordinal;
+    return ordinal > is("two_devices") ? INVALID_DEVICE : SUCCESS;
 }
+
+static int is_device(int device) { return device == 7 || (device == 8 && is("two_devices")); }
 
 int cuDeviceGetName(char *name, int len, int device) {
     snprintf(name, len, "Stub of a device");
-    return device == 7 ? SUCCESS : INVALID_DEVICE;
+    return is_device(device) ? SUCCESS : INVALID_DEVICE;
 }
 
 int cuDeviceGetPCIBusId(char *name, int len, int device) {
     snprintf(name, len, "0000:1B:00.0");
-    return device == 7 ? SUCCESS : INVALID_DEVICE;
+    return is_device(device) ? SUCCESS : INVALID_DEVICE;
 }
 
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 132 : -1;
-    return device == 7 ? SUCCESS : INVALID_DEVICE;
+    return is_device(device) ? SUCCESS : INVALID_DEVICE;
 }
 
 int cuDeviceTotalMem_v2(size_t *bytes, int device) {
     *bytes = (size_t)80 << 30;
-    return device == 7 ? SUCCESS : INVALID_DEVICE;
+    return is_device(device) ? SUCCESS : INVALID_DEVICE;
 }
 
 int cuDevicePrimaryCtxRetain(void **context, int device) {
     if (is("no_context")) return OUT_OF_MEMORY;
+    if (device == 8 && is("two_devices")) {
+        other_retained++;
+        *context = &other_place;
+        return SUCCESS;
+    }
     retained++;
     *context = &context_place;
-    return device == 7 ? SUCCESS : INVALID_DEVICE;
+    return is_device(device) ? SUCCESS : INVALID_DEVICE;
+}
+
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
+    *flags = 0;
+    *active = device == 8 ? other_retained > 0 : retained > 0;
+    return is_device(device) ? SUCCESS : INVALID_DEVICE;
 }
 
 int cuDevicePrimaryCtxRelease_v2(int device) {
-    retained--;
-    return device == 7 ? SUCCESS : INVALID_DEVICE;
+    *(device == 8 ? &other_retained : &retained) -= 1;
+    return is_device(device) ? SUCCESS : INVALID_DEVICE;
 }
 
 int cuCtxGetCurrent(void **context) {
@@ -246,7 +268,9 @@ static int is_stream(void *stream) {
 
 int cuEventRecord(void *event, void *stream) {
     BEGIN;
-    if (!find(EVENT, (uintptr_t)event) || !is_stream(stream)) result = INVALID_HANDLE;
+    struct thing *known = find(EVENT, (uintptr_t)event), *on = find(STREAM, (uintptr_t)stream);
+    if (!known || !is_stream(stream)) result = INVALID_HANDLE;
+    else if (on && on->context != known->context) result = INVALID_HANDLE;
     else note(stream, 0, 1);
     END;
 }
@@ -261,8 +285,9 @@ int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
 #ifndef NO_CONTEXT_EVENTS
 int cuCtxRecordEvent(void *context, void *event) {
     BEGIN;
-    if (context != &context_place || !find(EVENT, (uintptr_t)event)) result = INVALID_HANDLE;
-    else context_records++;
+    struct thing *known = find(EVENT, (uintptr_t)event);
+    if (!known || known->context != context) result = INVALID_HANDLE;
+    else context_records[context == &other_place]++;
     END;
 }
 #endif

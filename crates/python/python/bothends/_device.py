@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import operator
-import os
 import re
 import sys
 from typing import Any
 
+from . import _native
 from ._errors import OptionsError
-from ._ranks import local_rank
 
 
 def named(device: Any) -> str | None:
@@ -51,11 +50,8 @@ def _text(device: Any) -> str:
 def ordinal_of(name: str | None) -> int | None:
     """The number of the GPU that `named` gave the name of, among those that this process can see;
     None for host memory. "cuda" alone is PyTorch's current device where a script has set
-    one, else the rank on this machine (`LOCAL_RANK` and other launchers' names for it), else 0.
-
-    Raises:
-        OptionsError: a launcher's variable is no number.
-    """
+    one, else that of this process among the ranks of its machine (`LOCAL_RANK` and other
+    launchers' names for it, of the GPUs that it is shown), else 0."""
     if name is None:
         return None
     _, _, number = name.partition(":")
@@ -68,7 +64,4 @@ def _own() -> int:
         current: int = torch.cuda.current_device()
         if current > 0:
             return current
-    # A launcher that shows each rank one GPU alone makes that one number 0.
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").strip()
-    is_alone = visible != "" and "," not in visible
-    return 0 if is_alone else local_rank() or 0
+    return _native.own_gpu()

@@ -43,6 +43,10 @@ class Batch(NamedTuple):
     """Who made it: "host", or "csd0", "csd1", ... by the place in `csds`."""
 
 
+# Page-locked batches beyond those that a script holds which copies may still be reading.
+_IN_FLIGHT = 2
+
+
 def _devices(csds: Sequence[str] | str | None) -> list[str]:
     """One device is a list of one, and None is none."""
     if csds is None:
@@ -202,6 +206,10 @@ class Loader:
         self._options["device"] = named(options["device"])
         gpu = ordinal_of(self._options["device"])
         options["device"] = None if gpu is None else f"cuda:{gpu}"
+        if options["pin_memory"]:
+            options["pin_memory"] = f"cuda:{ordinal_of('cuda')}"
+            # A slot comes back when the GPU has passed all that was enqueued by the next batch.
+            options["held_batches"] += _IN_FLIGHT
         how = (self._framework, options["output"], gpu, self._sharding)
         if gpu is None:
             self._sharing = sharing(*how)

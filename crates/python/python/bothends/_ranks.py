@@ -18,15 +18,6 @@ _LAUNCHERS = [
     ("Slurm", "SLURM_PROCID", "SLURM_NTASKS"),
 ]
 
-# The names of a rank's number on its machine.
-_LOCAL = [
-    ("torchrun", "LOCAL_RANK"),
-    ("Open MPI", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("MPICH", "MPI_LOCALRANKID"),
-    ("MVAPICH2", "MV2_COMM_WORLD_LOCAL_RANK"),
-    ("Slurm", "SLURM_LOCALID"),
-]
-
 
 class Ranks(NamedTuple):
     """This process among those that train together."""
@@ -109,29 +100,12 @@ def _of_jax() -> Ranks | None:
 
 def _of_environment() -> Ranks | None:
     for launcher, rank, world in _LAUNCHERS:
-        if _is_batch_script(launcher):
+        # A batch script of Slurm is one process, and has the numbers of the tasks it may start.
+        if launcher == "Slurm" and "SLURM_STEP_ID" not in os.environ:
             continue
         if rank in os.environ and world in os.environ:
             return Ranks(_number(launcher, rank), _number(launcher, world))
     return None
-
-
-def local_rank() -> int | None:
-    """This process's number among the ranks on its machine, as the launcher's environment says; None
-    where it says nothing.
-
-    Raises:
-        OptionsError: a launcher's variable is no number.
-    """
-    for launcher, variable in _LOCAL:
-        if variable in os.environ and not _is_batch_script(launcher):
-            return _number(launcher, variable)
-    return None
-
-
-def _is_batch_script(launcher: str) -> bool:
-    """A batch script of Slurm is one process, and has the numbers of the tasks it may start."""
-    return launcher == "Slurm" and "SLURM_STEP_ID" not in os.environ
 
 
 def _number(launcher: str, variable: str) -> int:

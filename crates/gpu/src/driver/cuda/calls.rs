@@ -16,7 +16,7 @@ use crate::driver::Launch;
 
 /// Every function that is called here, under the name that the library exports. cudarc looks
 /// them up one by one at their first call, and panics where one is missing.
-const SYMBOLS: [&str; 31] = [
+const SYMBOLS: [&str; 32] = [
     "cuInit",
     "cuGetErrorName",
     "cuDriverGetVersion",
@@ -27,6 +27,7 @@ const SYMBOLS: [&str; 31] = [
     "cuDeviceTotalMem_v2",
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxGetState",
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuMemAlloc_v2",
@@ -183,6 +184,16 @@ impl Api {
         let code = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, device) };
         check("cuDevicePrimaryCtxRetain", code)?;
         Ok(number(context))
+    }
+
+    /// Whether some library of this process uses a device: has its primary context.
+    pub(super) fn is_in_use(self, device: c_int) -> Called<bool> {
+        let (mut flags, mut is_active) = (0, 0);
+        let (flags, place) = (&raw mut flags, &raw mut is_active);
+        // SAFETY: both are places for numbers.
+        let code = unsafe { sys::cuDevicePrimaryCtxGetState(device, flags, place) };
+        check("cuDevicePrimaryCtxGetState", code)?;
+        Ok(is_active != 0)
     }
 
     /// # Safety
