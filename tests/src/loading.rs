@@ -102,3 +102,30 @@ pub fn ensure_permutation(mut ids: Vec<u64>) -> Result<()> {
     ensure!(ids == (0..N).collect::<Vec<_>>(), "{ids:?}");
     Ok(())
 }
+
+/// Copies the first 23 images, one of which is broken, the eleventh from 0; its name.
+pub fn broken_images(folder: &Path) -> Result<String> {
+    let root = generated()?;
+    let mut images = Vec::new();
+    for class in std::fs::read_dir(&root)? {
+        let class = class?.path();
+        if class.is_dir() && !class.ends_with(".bothends-index") {
+            for image in std::fs::read_dir(class)? {
+                images.push(image?.path().strip_prefix(&root)?.to_owned());
+            }
+        }
+    }
+    images.sort();
+    let mut broken = String::new();
+    for (n, name) in images.iter().take(usize::try_from(N)?).enumerate() {
+        let mut bytes = std::fs::read(root.join(name))?;
+        if n == 11 {
+            bytes.truncate(100);
+            broken = name.to_string_lossy().into_owned();
+        }
+        let copy = folder.join(name);
+        std::fs::create_dir_all(copy.parent().context("a class folder")?)?;
+        std::fs::write(copy, bytes)?;
+    }
+    Ok(broken)
+}

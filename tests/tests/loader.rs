@@ -15,10 +15,10 @@ use bothends_runtime::{
     Batch, Consumer, Loader, Polled, RuntimeError, Step, conformance,
 };
 use bothends_tests::loading::{
-    DEADLINE, N, N_BATCHES, Taken, ensure_permutation, ids, is_superseded, next, open,
-    open_at, rest, rows, take, whole,
+    DEADLINE, N, N_BATCHES, Taken, broken_images, ensure_permutation, ids, is_superseded,
+    next, open, open_at, rest, rows, take, whole,
 };
-use bothends_tests::{generated, programs};
+use bothends_tests::programs;
 use serde_json::{Value, json};
 
 /// A consumer of the caller's: keeps what it was given and stops the epoch at a number.
@@ -377,34 +377,6 @@ fn who_has_no_patience_gets_what_is_there() -> Result<()> {
 
 // ---- errors --------------------------------------------------------------------------------
 
-/// A copy of the first 23 images, one of which is broken; its name.
-fn broken_images() -> Result<(tempfile::TempDir, String)> {
-    let folder = tempfile::tempdir()?;
-    let root = generated()?;
-    let mut images = Vec::new();
-    for class in std::fs::read_dir(&root)? {
-        let class = class?.path();
-        if class.is_dir() && !class.ends_with(".bothends-index") {
-            for image in std::fs::read_dir(class)? {
-                images.push(image?.path().strip_prefix(&root)?.to_owned());
-            }
-        }
-    }
-    images.sort();
-    let mut broken = String::new();
-    for (n, name) in images.iter().take(usize::try_from(N)?).enumerate() {
-        let mut bytes = std::fs::read(root.join(name))?;
-        if n == 11 {
-            bytes.truncate(100);
-            broken = name.to_string_lossy().into_owned();
-        }
-        let copy = folder.path().join(name);
-        std::fs::create_dir_all(copy.parent().context("a class folder")?)?;
-        std::fs::write(copy, bytes)?;
-    }
-    Ok((folder, broken))
-}
-
 /// Runs an epoch that meets a bad sample with three consumers; the line that one is told.
 fn told(loader: &mut Loader) -> Result<String> {
     let deal = loader.begin(3)?;
@@ -436,7 +408,8 @@ fn told(loader: &mut Loader) -> Result<String> {
 
 #[test]
 fn an_error_reaches_one_consumer_and_the_others_hear_of_it() -> Result<()> {
-    let (folder, broken) = broken_images()?;
+    let folder = tempfile::tempdir()?;
+    let broken = broken_images(folder.path())?;
     let mut loader = open_at(folder.path(), &json!({}))?;
     // The loader goes on with the next epoch, which meets the same sample.
     for epoch in 0..2 {
@@ -450,7 +423,8 @@ fn an_error_reaches_one_consumer_and_the_others_hear_of_it() -> Result<()> {
 
 #[test]
 fn after_an_error_another_policy_goes_on_from_there() -> Result<()> {
-    let (folder, _) = broken_images()?;
+    let folder = tempfile::tempdir()?;
+    broken_images(folder.path())?;
     let mut loader = open_at(folder.path(), &json!({}))?;
     let deal = loader.begin(1)?;
     let until_the_error = deal.batches(0).map_while(Result::ok);
@@ -468,7 +442,8 @@ fn after_an_error_another_policy_goes_on_from_there() -> Result<()> {
 #[test]
 fn an_error_names_the_device_that_found_it() -> Result<()> {
     programs::program("firmware-sim")?;
-    let (folder, _) = broken_images()?;
+    let folder = tempfile::tempdir()?;
+    broken_images(folder.path())?;
     // A busy machine may make the device late, and then the host finds it.
     for seed in 0..20 {
         let csds = ["sim:ideal,rate=400"];

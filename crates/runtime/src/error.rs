@@ -127,7 +127,7 @@ pub enum RuntimeError {
         slots: u32,
     },
     /// The GPU that batches are delivered to cannot be used, or failed.
-    #[error("{gpu}: {why}; {}", gpu_remedy(why))]
+    #[error("{gpu}: {why}; {}", gpu_remedy(.why))]
     Gpu {
         /// Its name: `cuda:0`.
         gpu: String,
@@ -283,16 +283,13 @@ pub fn one_line_with(error: &(dyn Error + 'static), name: Names) -> String {
 }
 
 /// What helps where a GPU cannot be used.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the others are failures on the way")]
 fn gpu_remedy(why: &GpuError) -> &'static str {
-    match why {
-        GpuError::Unavailable { .. } => {
-            "batches can be delivered in host memory without one (device \"cpu\")"
-        }
-        GpuError::OutOfMemory { .. } | GpuError::Slots { .. } => {
-            "or deliver in host memory (device \"cpu\")"
-        }
-        _ => "start a new process and go on from the last state",
+    if matches!(why, GpuError::Unavailable { .. }) {
+        "without one, deliver batches in host memory (device \"cpu\")"
+    } else if matches!(why, GpuError::OutOfMemory { .. } | GpuError::Slots { .. }) {
+        "or deliver batches in host memory (device \"cpu\")"
+    } else {
+        "start a new process and go on from the last state"
     }
 }
 

@@ -14,10 +14,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use bothends_core::recipe::Mixture;
-use bothends_core::recipe::op::RandomErasing;
+use bothends_core::recipe::op::{ErasingValue, RandomErasing};
+use bothends_core::recipe::{Mixture, Op, Recipe};
 use bothends_core::sample::SampleKey;
-use bothends_core::tensor::SampleShape;
+use bothends_core::tensor::{Output, SampleShape};
 use bothends_slots::{HostSlot, Ring, RingConfig};
 
 use super::describe::{Description, Descriptions, Erased, FinishRow, erased};
@@ -49,6 +49,36 @@ pub struct FinishConfig {
 }
 
 impl FinishConfig {
+    /// What `recipe` does to samples of these views, where the host's finish has these
+    /// `ops::Finish::values` and `scales`.
+    #[must_use]
+    pub fn new(
+        recipe: &Recipe,
+        views: &[SampleShape],
+        output: Output,
+        (values, scales): (&[[u32; 256]], &[Option<(f32, f32)>]),
+        batch_size: usize,
+    ) -> Self {
+        let erasings = recipe.streams_after_cut().filter_map(|(stream, op)| {
+            let Op::RandomErasing(op) = op else { return None };
+            Some((stream, op.clone()))
+        });
+        let erasings: Vec<_> = erasings.collect();
+        let is_noise = |op: &RandomErasing| matches!(op.value, ErasingValue::Random(_));
+        let has_noise = erasings.iter().any(|(_, op)| is_noise(op));
+        let plan = |shape: &SampleShape| {
+            let (values, scales) = (values.to_vec(), scales.to_vec());
+            FinishPlan { shape: *shape, output, values, scales, has_noise }
+        };
+        Self {
+            plans: views.iter().map(plan).collect(),
+            erasings,
+            mixes: recipe.after_cut().iter().any(Op::mixes),
+            distance: recipe.repeated_augment() as usize,
+            batch_size,
+        }
+    }
+
     /// Whether there are kernels for all of it. What has none is finished on the host.
     #[must_use]
     pub fn can_run(&self) -> bool {

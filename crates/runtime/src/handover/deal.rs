@@ -3,9 +3,10 @@
 //!
 //! Who asks while it is another's turn fetches that one's batch too and puts it down for it,
 //! at most one: a consumer that does not come for its batch holds up the others, as it would
-//! in a training step anyway. A batch counts as taken when its consumer gets it; one that is taken *ahead*
-//! (for a GPU, which it is uploaded to first) counts when that says so. It does not decide which batches there are (`core::plan` makes
-//! as many for each consumer), and does not know what follows the epoch (`handover/loader.rs`).
+//! in a training step anyway. A batch counts as taken when its consumer gets it; one that is taken *ahead*,
+//! to be uploaded to a GPU first, when [`Deal::mark`] says so. It does not decide which batches there
+//! are (`core::plan` makes as many for each consumer), and does not know what follows the epoch
+//! (`handover/loader.rs`).
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -309,8 +310,9 @@ impl Deal {
                 table.next = (turn + 1) % table.places.len();
             }
             Ok(Polled::Batch(_) | Polled::Pending) => {}
+            // The end is for a consumer that asks for it: whoever looks ahead has a batch to work on still.
             Ok(Polled::End) => {
-                if table.state == DealState::Open {
+                if table.state == DealState::Open && matches!(asks, Asks::Waits(_)) {
                     table.state = DealState::Ended;
                 }
             }

@@ -513,7 +513,7 @@ impl Drop for Loader {
         if !self.home.is_here() {
             // The threads, devices and sockets are the parent's, and go on there.
             let all = (self.runtime.take(), self.running.take(), self.ahead.take());
-            let _ = ManuallyDrop::new(all);
+            let _ = ManuallyDrop::new((all, self.feed.take()));
             return;
         }
         self.finish(Cancelled::Closed);

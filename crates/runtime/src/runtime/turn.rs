@@ -6,9 +6,6 @@
 use std::mem;
 use std::sync::Arc;
 
-use bothends_core::recipe::op::{ErasingValue, Op};
-use bothends_core::tensor::SampleShape;
-use bothends_gpu::finish::FinishPlan;
 use bothends_gpu::finish::feed::FinishConfig;
 use bothends_gpu::kinds::PageLocked;
 use bothends_gpu::path::Report;
@@ -130,28 +127,13 @@ impl Runtime {
     /// the host does it then.
     fn left_for_gpu(&self) -> Option<FinishConfig> {
         let delivered = &self.delivered;
-        let recipe = &self.config.recipe;
-        let erasings = recipe.streams_after_cut().filter_map(|(stream, op)| match op {
-            Op::RandomErasing(op) => Some((stream, op.clone())),
-            _ => None,
-        });
-        let erasings: Vec<_> = erasings.collect();
-        let has_noise =
-            erasings.iter().any(|(_, op)| matches!(op.value, ErasingValue::Random(_)));
-        let plan = |shape: &SampleShape| FinishPlan {
-            shape: *shape,
-            output: self.config.output,
-            values: delivered.values(),
-            scales: delivered.scales(),
-            has_noise,
-        };
-        let config = FinishConfig {
-            plans: self.source.pipeline.views().shapes().iter().map(plan).collect(),
-            erasings,
-            mixes: delivered.mixes(),
-            distance: delivered.distance(),
-            batch_size: self.config.batch_size as usize,
-        };
+        let config = FinishConfig::new(
+            &self.config.recipe,
+            self.source.pipeline.views().shapes(),
+            self.config.output,
+            (&delivered.values(), &delivered.scales()),
+            self.config.batch_size as usize,
+        );
         Some(config).filter(|config| !delivered.is_identity() && config.can_run())
     }
 }

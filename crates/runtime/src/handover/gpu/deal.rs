@@ -8,7 +8,7 @@
 //!
 //! What is uploaded how is `gpu/feed.rs`'s; whose turn it is, `handover/deal.rs`'s.
 
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -211,5 +211,14 @@ impl GpuDeal {
         let seat = self.seats[consumer as usize].lock();
         // Whoever panicked has left a seat without a batch: the next one is taken from the deal.
         seat.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for GpuDeal {
+    fn drop(&mut self) {
+        if self.deal.check().is_err() {
+            // In a fork the slots are the parent's, and a lock of theirs may be held for ever.
+            let _ = ManuallyDrop::new((mem::take(&mut self.seats), self.feed.clone()));
+        }
     }
 }

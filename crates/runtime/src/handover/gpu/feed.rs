@@ -209,13 +209,11 @@ impl GpuFeed {
     }
 
     fn failed(&self, why: Refusal) -> RuntimeError {
-        let why = match why {
-            Refusal::Gpu(why) => why,
-            why @ (Refusal::Full { .. }
-            | Refusal::TooLong { .. }
-            | Refusal::NotPageLocked { .. }) => {
-                GpuError::Driver { call: "upload", why: why.to_string() }
-            }
+        let line = why.to_string();
+        let why = if let Refusal::Gpu(why) = why {
+            why
+        } else {
+            GpuError::Driver { call: "upload", why: line }
         };
         self.target.failed(why)
     }
