@@ -127,9 +127,9 @@ impl be_epoch {
                 Polled::Pending => Looked::Nothing,
             },
             Dealt::Gpu(deal) => match deal.poll(consumer, patience)? {
-                GpuPolled::Batch(batch) => {
-                    Looked::Batch(Box::new(be_batch::on_gpu(self.home, batch, &self.form)))
-                }
+                GpuPolled::Batch(batch) => Looked::Batch(Box::new(be_batch::on_gpu(
+                    self.home, batch, &self.form,
+                ))),
                 GpuPolled::End => Looked::End,
                 GpuPolled::Pending => Looked::Nothing,
             },

@@ -73,13 +73,16 @@ impl Array {
         if dl_device.is_some_and(|asked| asked != device) {
             let line = match device {
                 CPU => "the batch is in host memory; copy it to the device yourself",
-                _ => "the batch is on a GPU; take it there, and copy it from there yourself",
+                _ => {
+                    "the batch is on a GPU; take it there, and copy it from there yourself"
+                }
             };
             return Err(PyBufferError::new_err(line));
         }
         if let Some(loan) = self.memory.on_gpu() {
             if copy == Some(true) {
-                let line = "the batch is on a GPU, and is shared, not copied; copy what you get";
+                let line =
+                    "the batch is on a GPU, and is shared, not copied; copy what you get";
                 return Err(PyBufferError::new_err(line));
             }
             let reader = dlpack::Reader::of(stream)?;
@@ -112,7 +115,8 @@ impl Array {
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if self.memory.on_gpu().is_some() {
-            let line = "the batch is on a GPU, which NumPy cannot read; copy it from there";
+            let line =
+                "the batch is on a GPU, which NumPy cannot read; copy it from there";
             return Err(pyo3::exceptions::PyAttributeError::new_err(line));
         }
         let Some(typestr) = self.view.element.typestr() else {

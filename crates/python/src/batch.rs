@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bothends_core::ids::Prong;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
-use bothends_runtime::{
-    Batch as Delivered, GpuBatch, GpuTarget, Home, Row, soft_labels,
-};
+use bothends_runtime::{Batch as Delivered, GpuBatch, GpuTarget, Home, Row, soft_labels};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 

@@ -84,7 +84,8 @@ impl Reader {
             return Ok(Self::Anywhere);
         }
         let Ok(handle) = u64::try_from(handle) else {
-            let line = format!("stream is {handle}; it must be None, -1, or a stream of CUDA");
+            let line =
+                format!("stream is {handle}; it must be None, -1, or a stream of CUDA");
             return Err(PyValueError::new_err(line));
         };
         // SAFETY: as DLPack demands, the stream is one of the device's, and the consumer keeps

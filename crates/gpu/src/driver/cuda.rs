@@ -190,8 +190,8 @@ impl Drop for Cuda {
             let _ = self.within_context(|api| unsafe { api.unload_module(module) });
         }
         let mut everywhere = std::mem::take(&mut self.everywhere);
-        // SAFETY: our context is current in there.
         let _ = self.within_context(|api| {
+            // SAFETY: our context is current in here.
             unsafe { everywhere.end(api) };
             Ok(())
         });

@@ -75,9 +75,7 @@ impl Loader {
         order: Arc<Order>,
     ) -> Result<Dealt, RuntimeError> {
         match self.told_gpu() {
-            Some(target) => {
-                self.begin_order_on(&target, order, None).map(Dealt::Gpu)
-            }
+            Some(target) => self.begin_order_on(&target, order, None).map(Dealt::Gpu),
             None => self.begin_order(order).map(Dealt::Host),
         }
     }
