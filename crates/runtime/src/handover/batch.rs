@@ -53,7 +53,6 @@ pub struct Batch {
     /// Where digests are wanted.
     pub(crate) sums: Option<Box<Sums>>,
     /// Behind the slot: it tells of the slot's return, so it is dropped after it.
-    #[expect(dead_code, reason = "it acts when it is dropped")]
     pub(crate) release: Release,
 }
 
