@@ -152,8 +152,8 @@ fn batches_on_the_gpu_are_the_hosts() -> Result<()> {
     for (recipe, output, layout, batch_size) in cases {
         let otherwise = json!({"recipe": recipe, "output": output, "layout": layout,
             "batch_size": batch_size, "workers": 2});
-        let mut on_host = open(&otherwise)?;
-        let (host, gpu) = (on_host.begin(1)?, open(&otherwise)?.begin_on(&target, 1)?);
+        let (mut on_host, mut loader) = (open(&otherwise)?, open(&otherwise)?);
+        let (host, gpu) = (on_host.begin(1)?, loader.begin_on(&target, 1)?);
         let mut n = 0;
         for batch in host.batches(0) {
             let batch = batch?;
