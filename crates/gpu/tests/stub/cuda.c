@@ -324,8 +324,9 @@ int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream)
 
 int cuModuleLoadData(void **module, const void *text) {
     BEGIN;
-    if (strncmp(text, ".version 8.", 11))
-        result = strncmp(text, ".version", 8) ? INVALID_PTX : UNSUPPORTED_PTX_VERSION;
+    const char *version = strstr(text, ".version"); /* behind comments */
+    if (!version) result = INVALID_PTX;
+    else if (strncmp(version, ".version 8.", 11)) result = UNSUPPORTED_PTX_VERSION;
     else result = make(MODULE, module);
     END;
 }
