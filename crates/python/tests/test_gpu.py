@@ -47,7 +47,7 @@ for host, gpu in zip(here, there.batches(), strict=True):
     for name in ("labels", "mask", "sample_ids"):
         assert getattr(gpu, name).device == "cpu", "labels are on the host with framework='dlpack'"
     assert content(host.labels) == content(gpu.labels)
-    assert (host.index, host.n_valid, host.prong) == (gpu.index, gpu.n_valid, gpu.prong)
+    assert (host.index, host.n_valid) == (gpu.index, gpu.n_valid)
     n += 1
     del gpu, theirs
 assert n == 6
