@@ -89,7 +89,10 @@ fn taken(batch: &mut GpuBatch) -> Result<Taken> {
     batch.lend(ConsumerStream::DEFAULT)?;
     let bytes = batch.download(DEADLINE)?;
     ensure!(bytes.len() == batch.len());
-    ensure!(batch.address() % 256 == 0 && batch.view_bytes().len() == batch.n_views());
+    ensure!(
+        batch.address().is_multiple_of(256)
+            && batch.view_bytes().len() == batch.n_views()
+    );
     let sample_bytes = batch.sample_bytes();
     let row = |(i, row): (usize, &Row)| {
         let bytes = &bytes[i * sample_bytes..][..sample_bytes];
@@ -504,7 +507,6 @@ fn host_batches_are_page_locked_and_kept_until_a_copy_has_passed() -> Result<()>
 
 /// A machine without NVIDIA's driver.
 #[test]
-#[expect(clippy::print_stdout, reason = "a test says what it did not do")]
 fn without_a_gpu_one_line_says_so() -> Result<()> {
     let Err(error) = GpuTarget::cuda(0) else {
         println!("skipped: there is a GPU here");

@@ -33,6 +33,9 @@ const STAGED: u32 = 2;
 /// What descriptions, views and constants begin at multiples of, in bytes.
 const ALIGN: usize = 16;
 
+/// Mean and standard deviation of a channel; `None` without normalisation.
+pub type Scale = Option<(f32, f32)>;
+
 /// What a recipe does after the cut, to whole batches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishConfig {
@@ -56,7 +59,7 @@ impl FinishConfig {
         recipe: &Recipe,
         views: &[SampleShape],
         output: Output,
-        (values, scales): (&[[u32; 256]], &[Option<(f32, f32)>]),
+        (values, scales): (&[[u32; 256]], &[Scale]),
         batch_size: usize,
     ) -> Self {
         let erasings = recipe.streams_after_cut().filter_map(|(stream, op)| {

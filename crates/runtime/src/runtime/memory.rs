@@ -395,6 +395,7 @@ mod tests {
                 cut: photograph,
                 output,
                 is_identity,
+                description: 0,
                 kept: 0,
                 front_by_default: FRONT.1,
             })
@@ -463,6 +464,7 @@ mod tests {
                 cut: 100,
                 output,
                 is_identity,
+                description: 0,
                 kept: 77,
                 front_by_default: FRONT.1,
             };
@@ -488,6 +490,7 @@ mod tests {
             cut: 100,
             output,
             is_identity,
+            description: 0,
             kept,
             front_by_default: FRONT.1,
         });

@@ -17,6 +17,7 @@ use bothends_slots::{HostSlot, Ring, RingConfig};
 use crate::collect::bell::Bell;
 use crate::error::RuntimeError;
 use crate::handover::batch::{Batch, Left};
+use crate::handover::epoch::STARVED_AFTER;
 use crate::handover::gpu::batch::GpuBatch;
 use crate::handover::gpu::target::GpuTarget;
 
@@ -199,13 +200,12 @@ impl GpuFeed {
     /// is not the consumer.
     pub(crate) fn blamed(&self, error: RuntimeError) -> RuntimeError {
         let is_copying = self.ways().uploads.n_copying() > 0;
-        match error {
-            RuntimeError::Starved { .. } if is_copying => {
-                let what = "the copies of batches to it";
-                self.target.failed(GpuError::Late { what, seconds: 2 })
-            }
-            error => error,
+        if is_copying && matches!(error, RuntimeError::Starved { .. }) {
+            let (what, seconds) =
+                ("the copies of batches to it", STARVED_AFTER.as_secs());
+            return self.target.failed(GpuError::Late { what, seconds });
         }
+        error
     }
 
     fn failed(&self, why: Refusal) -> RuntimeError {
