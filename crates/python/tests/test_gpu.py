@@ -310,6 +310,20 @@ assert len(locked) == 11 and 1 <= sum(locked) < 11 and locked[0] == 1, locked
     gpu_stub.run(stub, code, small)
 
 
+def test_copies_that_never_end_cost_memory_and_stop_nothing(stub: Path, small: Path) -> None:
+    """A slot that a GPU may still read is not used again, however long that takes."""
+    code = """
+batches = loader(Path(sys.argv[2]), framework="dlpack", pin_memory=True, held_batches=1, repeat=3)
+seen = []
+for images, _ in batches:
+    seen.append((images.data_ptr, cuda.stub_is_registered(images.data_ptr)))
+    del images
+locked = [address for address, is_locked in seen if is_locked]
+assert len(seen) == 17 and len(locked) == len(set(locked)) == 3, seen
+"""
+    gpu_stub.run(stub, code, small, BOTHENDS_STUB="never_reached")
+
+
 def test_without_a_gpu_batches_lie_in_plain_memory(small: Path, tmp_path: Path) -> None:
     code = """
 import sys, warnings
