@@ -352,6 +352,59 @@ fn whatever_is_broken_off_leaves_nothing_behind() -> Result<()> {
     Ok(())
 }
 
+/// A deal of which one batch is uploaded and not handed over; how many were. On a device that does nothing all
+/// uploads are pending, so they can be counted.
+fn with_one_ahead(loader: &mut Loader) -> Result<(Arc<Fake>, Arc<GpuDeal>, usize)> {
+    let began = Instant::now();
+    while began.elapsed() < DEADLINE {
+        let (fake, target) = still();
+        loader.set_epoch(3);
+        let deal = loader.begin_on(&target, 1)?;
+        for n_given in 1..5 {
+            next(&deal, 0)?.context("a batch")?;
+            if fake.n_pending_uploads() == n_given + 1 {
+                return Ok((fake, deal, n_given));
+            }
+            // The workers make the next one meanwhile.
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    bail!("no batch was ready ahead in {DEADLINE:?}")
+}
+
+#[test]
+fn a_batch_that_was_uploaded_and_never_handed_over_was_never_taken() -> Result<()> {
+    for how in ["close", "begin", "cancel"] {
+        let mut loader = open(&json!({}))?;
+        let (fake, deal, n_given) = with_one_ahead(&mut loader)?;
+        let position = |loader: &mut Loader| -> Result<Value> {
+            Ok(serde_json::from_str::<Value>(&loader.state()?)?["position"].clone())
+        };
+        ensure!(position(&mut loader)? == json!(2 * n_given), "{how}: before");
+        match how {
+            "close" => {
+                drop(loader);
+                let error = next(&deal, 0).err().context("closed")?;
+                ensure!(matches!(error.downcast()?, RuntimeError::Closed));
+            }
+            "begin" => {
+                let second = loader.begin(1)?;
+                let error = next(&deal, 0).err().context("superseded")?;
+                ensure!(matches!(error.downcast()?, RuntimeError::Superseded));
+                ensure_permutation(ids(&rest_on_host(&second, 0)?))?;
+            }
+            _ => {
+                deal.cancel();
+                ensure!(next(&deal, 0)?.is_none());
+                ensure!(position(&mut loader)? == json!(2 * n_given), "{how}: after");
+            }
+        }
+        fake.run_all();
+        ensure!(fake.wrongs().is_empty(), "{how}: {:?}", fake.wrongs());
+    }
+    Ok(())
+}
+
 #[test]
 fn a_driver_that_fails_ends_the_epoch_and_its_state_goes_on() -> Result<()> {
     let expected = whole(&json!({}))?;
