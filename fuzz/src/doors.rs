@@ -14,6 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use std::ptr::{null, null_mut};
 
 use bothends_capi::batch::*;
+use bothends_capi::device::{be_batch_device, be_batch_lend};
 use bothends_capi::epoch::*;
 use bothends_capi::loader::*;
 use bothends_capi::memory::be_text_release;
@@ -275,6 +276,11 @@ fn look(batch: Option<&be_batch>, number: u8) {
         assert_eq!(status == BE_OK, nth < n_views);
     }
     checked(be_batch_view(batch, 0, None));
+    let mut device = MaybeUninit::uninit();
+    let status = checked(be_batch_device(batch, Some(&mut device)));
+    assert_eq!(status == BE_OK, batch.is_some());
+    // SAFETY: the default stream is always there, and a batch in host memory needs none.
+    checked(unsafe { be_batch_lend(batch, null_mut()) });
     let codes = [be_batch_dtype(batch), be_batch_layout(batch), be_batch_prong(batch)];
     let data = be_batch_data(batch).cast::<u8>();
     if batch.is_none() {

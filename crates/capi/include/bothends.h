@@ -118,6 +118,25 @@ typedef int32_t be_layout;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// A kind of device that a batch's bytes are on; the numbers are DLPack's.
+enum be_device_type
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Host memory, page-locked or not.
+  BE_CPU = 1,
+  // An NVIDIA GPU's memory.
+  BE_CUDA = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum be_device_type be_device_type;
+#else
+typedef int32_t be_device_type;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // A batch in the consumer's hands. Its memory goes back with `be_batch_release`.
 typedef struct be_batch be_batch;
 
@@ -138,6 +157,14 @@ typedef struct {
   // Channels.
   uint32_t channels;
 } be_view;
+
+// Where a batch's bytes are.
+typedef struct {
+  // A `be_device_type`.
+  int32_t kind;
+  // Which of them: of GPUs the number among those that the process can see; else 0.
+  int32_t number;
+} be_device;
 
 #ifdef __cplusplus
 extern "C" {
@@ -170,7 +197,8 @@ void be_text_release(char *text);
 // `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
 // "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
 // ("raise", "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
-// `side_index`, `page_cache`.
+// `side_index`, `page_cache`, `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
+// `be_batch_device`), `pin_memory` (false; true page-locks batches in host memory for copies of the caller's).
 //
 // # Safety
 // `options_json` ends with a zero byte.
@@ -246,9 +274,10 @@ void be_epoch_cancel(const be_epoch *epoch);
 // it may be released later.
 void be_epoch_close(be_epoch *epoch);
 
-// The first byte of the first sample, at a multiple of 4096: samples lie one behind the
+// The first byte of the first sample, at a multiple of 4096 (on a GPU, of 256): samples lie one behind the
 // other, `be_batch_sample_bytes` apart; a masked row is a black image, normalised as all are. It is
-// valid until the batch is released, and never written again before. NULL when `batch` is.
+// valid until the batch is released, and never written again before. Where `be_batch_device` says that
+// it is on a GPU, it is an address there. NULL when `batch` is.
 const void *be_batch_data(const be_batch *batch);
 
 // Bytes of all rows; 0 when `batch` is NULL.
@@ -303,9 +332,36 @@ be_status be_batch_soft_labels(const be_batch *batch,
                                float *out,
                                size_t len);
 
-// Gives the batch's memory back. NULL is nothing to do. Any thread may do it, also after the
-// epoch or the loader has been closed.
+// Gives the batch's memory back: on a GPU once the streams that it was lent to have passed what is enqueued
+// there now. NULL is nothing to do. Any thread may do it, also after the epoch or the loader has
+// been closed.
 void be_batch_release(be_batch *batch);
+
+// Where the batch's bytes are, `be_batch_data` among them. On a GPU (`device` in the options) the host
+// must not follow that address, and code of the GPU must not either before `be_batch_lend`.
+be_status be_batch_device(const be_batch *batch,
+                          be_device *out);
+
+// Hands a batch on a GPU to a stream of that GPU: what is enqueued there from now on sees the batch
+// complete, and the batch's memory is not used again before what is enqueued there until
+// the batch is released has run. Waits for nothing; may be said of several streams. Of a batch in
+// host memory it is nothing to do. `stream` is a `CUstream` or `cudaStream_t`; NULL is the legacy default
+// stream, `CU_STREAM_PER_THREAD` that of the calling thread.
+//
+// # Safety
+// The stream is one of the batch's GPU, and is not destroyed before the batch has been released.
+be_status be_batch_lend(const be_batch *batch,
+                        void *stream);
+
+// Releases the batch, as `be_batch_release` does, once what is enqueued on `stream` now has run: its
+// memory is not used again before, and the caller waits for nothing. So a batch on a GPU goes back, and so
+// does one in page-locked host memory (`pin_memory`) that the caller has enqueued a copy from. `stream` is
+// as of `be_batch_lend`. The batch is released whatever this answers. NULL for a batch is nothing to do.
+//
+// # Safety
+// The stream is one of the GPU that the loader's options name.
+be_status be_batch_release_after(be_batch *batch,
+                                 void *stream);
 
 #ifdef __cplusplus
 }  // extern "C"

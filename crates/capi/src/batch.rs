@@ -1,6 +1,7 @@
 //! The batch's doors: where its bytes lie and what they are.
 //!
-//! Nothing is copied but labels, ids and mask, which C wants as arrays.
+//! Nothing is copied but labels, ids and mask, which C wants as arrays. What batches on a GPU have beside
+//! is in `device.rs`.
 #![allow(
     unsafe_code,
     reason = "exporting a name of C is unsafe: it may be taken already"
@@ -10,11 +11,13 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::null;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bothends_core::ids::Prong;
 use bothends_core::tensor::{Dtype, Layout, SampleShape};
-use bothends_runtime::{Batch, Home};
+use bothends_runtime::{
+    Batch, ConsumerStream, GpuBatch, Home, Row, RuntimeError, soft_labels,
+};
 
 use crate::held::{Form, release};
 use crate::memory::{fill, given};
@@ -27,8 +30,27 @@ pub struct be_batch {
     labels: Vec<i64>,
     sample_ids: Vec<u64>,
     mask: Vec<u8>,
+    rows: Vec<Row>,
     form: Arc<Form>,
-    batch: Batch,
+    place: Place,
+    prong: Prong,
+    memory: Memory,
+}
+
+/// Where a batch's bytes are.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    address: usize,
+    len_bytes: usize,
+    sample_bytes: usize,
+}
+
+/// What has them.
+#[derive(Debug)]
+enum Memory {
+    Host(Batch),
+    /// Several threads may lend it.
+    Gpu(Box<Mutex<GpuBatch>>),
 }
 
 /// Element type of a batch.
@@ -80,40 +102,112 @@ impl Form {
 
 impl be_batch {
     pub(crate) fn new(home: Home, batch: Batch, form: &Arc<Form>) -> Self {
-        let rows = batch.rows();
+        let place = Place {
+            address: batch.base().as_ptr().expose_provenance(),
+            len_bytes: batch.bytes().len(),
+            sample_bytes: batch.sample_bytes(),
+        };
+        let (rows, prong) = (batch.rows().to_vec(), batch.prong);
+        Self::of(home, form, (place, prong), (rows, Memory::Host(batch)))
+    }
+
+    pub(crate) fn on_gpu(home: Home, batch: GpuBatch, form: &Arc<Form>) -> Self {
+        let place = Place {
+            address: usize::try_from(batch.address()).unwrap_or_default(),
+            len_bytes: batch.len(),
+            sample_bytes: batch.sample_bytes(),
+        };
+        let (rows, prong) = (batch.rows().to_vec(), batch.prong);
+        let memory = Memory::Gpu(Box::new(Mutex::new(batch)));
+        Self::of(home, form, (place, prong), (rows, memory))
+    }
+
+    fn of(
+        home: Home,
+        form: &Arc<Form>,
+        (place, prong): (Place, Prong),
+        (rows, memory): (Vec<Row>, Memory),
+    ) -> Self {
+        let id = |row: &Row| row.sample.map_or(u64::MAX, |id| id.0);
         Self {
             home,
             labels: rows.iter().map(|row| row.label.0).collect(),
-            sample_ids: rows
-                .iter()
-                .map(|row| row.sample.map_or(u64::MAX, |id| id.0))
-                .collect(),
+            sample_ids: rows.iter().map(id).collect(),
             mask: rows.iter().map(|row| u8::from(row.sample.is_some())).collect(),
+            rows,
             form: Arc::clone(form),
-            batch,
+            place,
+            prong,
+            memory,
+        }
+    }
+
+    pub(crate) fn home(&self) -> Home {
+        self.home
+    }
+
+    /// The number of the GPU that its bytes are on; `None` in host memory.
+    pub(crate) fn gpu(&self) -> Option<i32> {
+        match &self.memory {
+            Memory::Host(_) => None,
+            Memory::Gpu(batch) => {
+                let batch = batch.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(batch.target().dlpack().1)
+            }
+        }
+    }
+
+    pub(crate) fn lend(&self, stream: ConsumerStream) -> Result<(), Refusal> {
+        self.home.check()?;
+        match &self.memory {
+            Memory::Host(_) => Ok(()),
+            Memory::Gpu(batch) => {
+                let mut batch = batch.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(batch.lend(stream)?)
+            }
+        }
+    }
+
+    /// Lets it go once a stream has passed what is enqueued there now.
+    pub(crate) fn release_after(
+        self,
+        stream: ConsumerStream,
+    ) -> Result<(), RuntimeError> {
+        match (self.memory, &self.form.gpu) {
+            (Memory::Gpu(batch), _) => {
+                let batch = batch.into_inner().unwrap_or_else(PoisonError::into_inner);
+                batch.release(stream);
+                Ok(())
+            }
+            (Memory::Host(batch), Some(gpu)) => gpu.keep_until(stream, batch),
+            (Memory::Host(_), None) => Ok(()),
         }
     }
 }
 
-/// The first byte of the first sample, at a multiple of 4096: samples lie one behind the
+/// The first byte of the first sample, at a multiple of 4096 (on a GPU, of 256): samples lie one behind the
 /// other, `be_batch_sample_bytes` apart; a masked row is a black image, normalised as all are. It is
-/// valid until the batch is released, and never written again before. NULL when `batch` is.
+/// valid until the batch is released, and never written again before. Where `be_batch_device` says that
+/// it is on a GPU, it is an address there. NULL when `batch` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_data(batch: Option<&be_batch>) -> *const c_void {
-    let data = door(|| Ok(given(batch, "batch")?.batch.bytes().as_ptr().cast()));
+    let data = door(|| {
+        let address = given(batch, "batch")?.place.address;
+        Ok(std::ptr::with_exposed_provenance(address))
+    });
     data.unwrap_or(null())
 }
 
 /// Bytes of all rows; 0 when `batch` is NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_len_bytes(batch: Option<&be_batch>) -> usize {
-    door(|| Ok(given(batch, "batch")?.batch.bytes().len())).unwrap_or(0)
+    door(|| Ok(given(batch, "batch")?.place.len_bytes)).unwrap_or(0)
 }
 
 /// Bytes of one sample, all its views; 0 when `batch` is NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_sample_bytes(batch: Option<&be_batch>) -> usize {
-    door(|| Ok(given(batch, "batch")?.batch.sample_bytes())).unwrap_or(0)
+    door(|| Ok(given(batch, "batch")?.place.sample_bytes)).unwrap_or(0)
 }
 
 /// Rows, masked ones included: the batch size, or fewer where bad samples were skipped. 0
@@ -126,7 +220,8 @@ pub extern "C" fn be_batch_n_rows(batch: Option<&be_batch>) -> usize {
 /// Rows that hold a sample; they come before the masked ones. 0 when `batch` is NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_n_valid(batch: Option<&be_batch>) -> usize {
-    door(|| Ok(given(batch, "batch")?.batch.n_valid() as usize)).unwrap_or(0)
+    let valid = |batch: &be_batch| batch.mask.iter().filter(|valid| **valid == 1).count();
+    door(|| Ok(valid(given(batch, "batch")?))).unwrap_or(0)
 }
 
 /// A class for each row; -1 in a masked one. Valid until the batch is released.
@@ -203,7 +298,7 @@ pub extern "C" fn be_batch_layout(batch: Option<&be_batch>) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_prong(batch: Option<&be_batch>) -> i32 {
     code(door(|| {
-        Ok(match given(batch, "batch")?.batch.prong {
+        Ok(match given(batch, "batch")?.prong {
             Prong::Front => 0,
             Prong::Back(device) => i32::from(device.0) + 1,
         })
@@ -233,15 +328,16 @@ pub unsafe extern "C" fn be_batch_soft_labels(
             return Err(Refusal::argument(line));
         }
         let mut labels = vec![0.0; len];
-        batch.batch.soft_labels(n_classes, &mut labels)?;
+        soft_labels(&batch.rows, n_classes, &mut labels)?;
         // SAFETY: C says that there is place for `len` floats.
         unsafe { fill(out, &labels) }?;
         Ok(be_status::BE_OK)
     })
 }
 
-/// Gives the batch's memory back. NULL is nothing to do. Any thread may do it, also after the
-/// epoch or the loader has been closed.
+/// Gives the batch's memory back: on a GPU once the streams that it was lent to have passed what is enqueued
+/// there now. NULL is nothing to do. Any thread may do it, also after the epoch or the loader has
+/// been closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_release(batch: Option<Box<be_batch>>) {
     let _ = door(|| {

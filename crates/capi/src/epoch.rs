@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bothends_runtime::{Deal, Home, Polled};
+use bothends_runtime::{Dealt, GpuPolled, Home, Polled};
 
 use crate::batch::be_batch;
 use crate::held::{Form, release};
@@ -23,11 +23,14 @@ pub const BE_FOREVER: u32 = u32::MAX;
 /// How long a wait goes on before it is looked whether the epoch was cancelled.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The same while memory waits for a GPU to be done with it: what is waited for may need it.
+const SHORT_LOOK: Duration = Duration::from_millis(1);
+
 /// An epoch that was begun. Its consumers may call from threads of their own.
 #[derive(Debug)]
 pub struct be_epoch {
     home: Home,
-    deal: Arc<Deal>,
+    dealt: Dealt,
     consumers: u32,
     form: Arc<Form>,
     is_cancelled: AtomicBool,
@@ -64,19 +67,19 @@ pub extern "C" fn be_epoch_next(
         loop {
             // A flag alone; nothing else is published with it.
             if epoch.is_cancelled.load(Ordering::Relaxed) {
-                epoch.deal.cancel();
+                epoch.dealt.cancel();
                 return Ok(be_status::BE_STOPPED);
             }
             let left = patience.saturating_sub(began.elapsed());
-            match epoch.deal.poll(consumer, left.min(LOOK))? {
-                Polled::Batch(batch) => {
-                    let batch = be_batch::new(epoch.home, batch, &epoch.form);
-                    *out = Some(Box::new(batch));
+            let look = if epoch.form.sweep() { SHORT_LOOK } else { LOOK };
+            match epoch.poll(consumer, left.min(look))? {
+                Looked::Batch(batch) => {
+                    *out = Some(batch);
                     return Ok(be_status::BE_BATCH);
                 }
-                Polled::End => return Ok(be_status::BE_END),
-                Polled::Pending if left > LOOK => {}
-                Polled::Pending => return Ok(be_status::BE_PENDING),
+                Looked::End => return Ok(be_status::BE_END),
+                Looked::Nothing if left > look => {}
+                Looked::Nothing => return Ok(be_status::BE_PENDING),
             }
         }
     })
@@ -101,7 +104,7 @@ pub extern "C" fn be_epoch_cancel(epoch: Option<&be_epoch>) {
 pub extern "C" fn be_epoch_close(epoch: Option<Box<be_epoch>>) {
     let _ = door(|| {
         if let Some(epoch) = epoch {
-            epoch.deal.cancel();
+            epoch.dealt.cancel();
             release(epoch.home, epoch);
         }
         Ok(())
@@ -109,8 +112,34 @@ pub extern "C" fn be_epoch_close(epoch: Option<Box<be_epoch>>) {
 }
 
 impl be_epoch {
-    pub(crate) fn new(deal: Arc<Deal>, consumers: u32, form: Arc<Form>) -> Self {
+    pub(crate) fn new(dealt: Dealt, consumers: u32, form: Arc<Form>) -> Self {
         let is_cancelled = AtomicBool::new(false);
-        Self { home: Home::here(), deal, consumers, form, is_cancelled }
+        Self { home: Home::here(), dealt, consumers, form, is_cancelled }
     }
+
+    fn poll(&self, consumer: u32, patience: Duration) -> Result<Looked, Refusal> {
+        Ok(match &self.dealt {
+            Dealt::Host(deal) => match deal.poll(consumer, patience)? {
+                Polled::Batch(batch) => {
+                    Looked::Batch(Box::new(be_batch::new(self.home, batch, &self.form)))
+                }
+                Polled::End => Looked::End,
+                Polled::Pending => Looked::Nothing,
+            },
+            Dealt::Gpu(deal) => match deal.poll(consumer, patience)? {
+                GpuPolled::Batch(batch) => Looked::Batch(Box::new(be_batch::on_gpu(
+                    self.home, batch, &self.form,
+                ))),
+                GpuPolled::End => Looked::End,
+                GpuPolled::Pending => Looked::Nothing,
+            },
+        })
+    }
+}
+
+/// What a look for the next batch finds.
+enum Looked {
+    Batch(Box<be_batch>),
+    Nothing,
+    End,
 }

@@ -3,18 +3,29 @@
 use std::mem::ManuallyDrop;
 
 use bothends_core::tensor::{Output, SampleShape};
-use bothends_runtime::{Home, Loader};
+use bothends_runtime::{GpuTarget, Home, Loader};
 
 /// What all batches of a loader have in common.
 #[derive(Debug)]
 pub(crate) struct Form {
     pub(crate) output: Output,
     pub(crate) shapes: Vec<SampleShape>,
+    /// The GPU that batches are on, or that their memory is page-locked for.
+    pub(crate) gpu: Option<GpuTarget>,
 }
 
 impl Form {
     pub(crate) fn new(loader: &Loader) -> Self {
-        Self { output: loader.output(), shapes: loader.views().to_vec() }
+        Self {
+            output: loader.output(),
+            shapes: loader.views().to_vec(),
+            gpu: loader.gpu().cloned(),
+        }
+    }
+
+    /// Gives back what the GPU is done with; whether something is left that it is not done with.
+    pub(crate) fn sweep(&self) -> bool {
+        self.gpu.as_ref().is_some_and(|gpu| gpu.sweep() > 0)
     }
 }
 

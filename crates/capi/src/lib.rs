@@ -10,9 +10,10 @@
 //! is used after its release, C must keep: the header says so. What else comes as an address
 //! (text, room for floats) passes `memory.rs`.
 //!
-//! Reading order: `status`, `memory`, `loader`, `epoch`, `batch`.
+//! Reading order: `status`, `memory`, `loader`, `epoch`, `batch`, `device`.
 
 pub mod batch;
+pub mod device;
 pub mod epoch;
 mod held;
 pub mod loader;

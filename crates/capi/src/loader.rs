@@ -38,7 +38,8 @@ pub struct be_loader {
 /// `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
 /// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
 /// ("raise", "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
-/// `side_index`, `page_cache`.
+/// `side_index`, `page_cache`, `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
+/// `be_batch_device`), `pin_memory` (false; true page-locks batches in host memory for copies of the caller's).
 ///
 /// # Safety
 /// `options_json` ends with a zero byte.
@@ -74,8 +75,8 @@ pub extern "C" fn be_loader_begin(
     answer(|| {
         let out = given(out, "out")?.write(None);
         let loader = given(loader, "loader")?;
-        let deal = loader.turn()?.begin(consumers)?;
-        *out = Some(Box::new(be_epoch::new(deal, consumers, Arc::clone(&loader.form))));
+        let dealt = loader.turn()?.begin_as_told(consumers)?;
+        *out = Some(Box::new(be_epoch::new(dealt, consumers, Arc::clone(&loader.form))));
         Ok(be_status::BE_OK)
     })
 }

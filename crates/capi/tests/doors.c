@@ -1,6 +1,6 @@
 // What every function answers to NULL, to nonsense, in any order of releases, and in a fork.
 // `doors null DATA`, `doors order DATA`, `doors fork DATA`, `doors cancel DATA`; silence and 0
-// when all is well.
+// when all is well. `doors gpu DATA`, where libcuda is a stub whose device memory is the host's.
 
 #define _POSIX_C_SOURCE 200809L
 
@@ -67,6 +67,10 @@ static void no_handle(void) {
     REFUSED(be_batch_dtype(NULL), BE_ERROR_ARGUMENT, "`batch` is NULL");
     REFUSED(be_batch_layout(NULL), BE_ERROR_ARGUMENT, "`batch` is NULL");
     REFUSED(be_batch_prong(NULL), BE_ERROR_ARGUMENT, "`batch` is NULL");
+    be_device device;
+    REFUSED(be_batch_device(NULL, &device), BE_ERROR_ARGUMENT, "`batch` is NULL");
+    REFUSED(be_batch_lend(NULL, NULL), BE_ERROR_ARGUMENT, "`batch` is NULL");
+    HOLDS(be_batch_release_after(NULL, NULL) == BE_OK);
     HOLDS(be_batch_data(NULL) == NULL && be_batch_labels(NULL) == NULL);
     HOLDS(be_batch_sample_ids(NULL) == NULL && be_batch_mask(NULL) == NULL);
     HOLDS(be_batch_n_rows(NULL) == 0 && be_batch_n_valid(NULL) == 0);
@@ -293,6 +297,59 @@ static void cancelled(const char *data) {
     be_loader_close(loader);
 }
 
+// The next batch of one consumer.
+static be_batch *next(const be_epoch *epoch) {
+    be_batch *batch;
+    HOLDS(be_epoch_next(epoch, 0, BE_FOREVER, &batch) == BE_BATCH);
+    return batch;
+}
+
+// An epoch on a GPU, and one in page-locked memory, beside the same one in host memory.
+static void on_a_gpu(const char *data) {
+    const char *options[] = {", \"device\": \"cuda:0\"", ", \"pin_memory\": true"};
+    be_loader *loader;
+    char text[4096];
+    snprintf(text, sizeof text, "{\"data\": \"%s\", \"recipe\": \"raw\", \"device\": \"cuda:1\"}",
+             data);
+    REFUSED(be_loader_open(text, &loader), BE_ERROR_DEVICE, "there is no device 1");
+    for (int is_pinned = 0; is_pinned < 2; is_pinned++) {
+        loader = open_loader(data, options[is_pinned]);
+        be_loader *beside = open_loader(data, "");
+        be_epoch *epoch, *on_host;
+        HOLDS(be_loader_begin(loader, 1, &epoch) == BE_OK);
+        HOLDS(be_loader_begin(beside, 1, &on_host) == BE_OK);
+        be_device device;
+        for (int n_batches = 0; n_batches < 4; n_batches++) {
+            be_batch *batch = next(epoch), *same = next(on_host);
+            HOLDS(be_batch_device(batch, &device) == BE_OK && device.number == 0);
+            HOLDS(device.kind == (is_pinned ? BE_CPU : BE_CUDA));
+            HOLDS(be_batch_device(same, &device) == BE_OK && device.kind == BE_CPU);
+            HOLDS(be_batch_lend(batch, NULL) == BE_OK && be_batch_lend(batch, (void *)2) == BE_OK);
+            REFUSED(be_batch_lend(is_pinned ? NULL : batch, (void *)0x1234),
+                    is_pinned ? BE_ERROR_ARGUMENT : BE_ERROR_DEVICE, "");
+            size_t len = be_batch_len_bytes(same);
+            HOLDS(be_batch_len_bytes(batch) == len);
+            HOLDS(memcmp(be_batch_data(batch), be_batch_data(same), len) == 0);
+            HOLDS(be_batch_labels(batch)[0] == be_batch_labels(same)[0]);
+            if (n_batches % 2 == 0) {
+                HOLDS(be_batch_release_after(batch, NULL) == BE_OK);
+            } else {
+                be_batch_release(batch);
+            }
+            HOLDS(be_batch_release_after(same, NULL) == BE_OK);
+        }
+        char *stats;
+        HOLDS(be_loader_stats(loader, &stats) == BE_OK && strstr(stats, "\"path\":\"pinned"));
+        be_text_release(stats);
+        be_batch *none;
+        HOLDS(be_epoch_next(epoch, 0, BE_FOREVER, &none) == BE_END);
+        be_epoch_close(epoch);
+        be_epoch_close(on_host);
+        be_loader_close(loader);
+        be_loader_close(beside);
+    }
+}
+
 int main(int n_arguments, char **arguments) {
     HOLDS(n_arguments == 3);
     HOLDS(strcmp(be_last_error(), "") == 0);
@@ -305,6 +362,8 @@ int main(int n_arguments, char **arguments) {
         any_order(data);
     } else if (strcmp(arguments[1], "cancel") == 0) {
         cancelled(data);
+    } else if (strcmp(arguments[1], "gpu") == 0) {
+        on_a_gpu(data);
     } else {
         in_a_fork(data);
     }

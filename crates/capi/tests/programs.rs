@@ -157,6 +157,23 @@ fn nothing_that_c_may_do_crashes() {
     }
 }
 
+/// Runs over a stub of NVIDIA's library; not yet run on a GPU.
+#[test]
+fn a_batch_may_end_on_a_gpu() {
+    if !has(&["cc", "pkg-config"]) {
+        return;
+    }
+    let program = shared("tests/doors.c", "doors-gpu");
+    let folder = tmp().join("stub");
+    fs::create_dir_all(&folder).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-pthread", "-o"]).arg(folder.join("libcuda.so"));
+    run(cc.arg(root().join("crates/gpu/tests/stub/cuda.c")).arg("-ldl"));
+    let library = prefix().join("lib");
+    let path = format!("{}:{}", folder.display(), library.display());
+    run(started(&program).env("LD_LIBRARY_PATH", path).arg("gpu").arg(images()));
+}
+
 #[test]
 fn the_static_library_is_enough() {
     if !has(&["cc", "pkg-config"]) {

@@ -40,6 +40,7 @@ pub fn all(driver: &dyn Driver) {
     time_passes_between_timed_events(driver);
     a_wait_is_for_the_point_at_its_time(driver);
     a_destroyed_event_is_still_waited_for(driver);
+    the_end_of_everything_is_behind_every_stream(driver);
     registered_memory_can_be_registered_again(driver);
     calls_may_come_from_any_thread(driver);
     unknown_kernels_are_refused(driver);
@@ -290,6 +291,24 @@ pub fn a_destroyed_event_is_still_waited_for(driver: &dyn Driver) {
     scene.receive(0, second);
     scene.finish(second);
     assert!(scene.received(8), "the wait went with the event");
+}
+
+/// The end of everything is behind what each stream has, whoever made the stream.
+pub fn the_end_of_everything_is_behind_every_stream(driver: &dyn Driver) {
+    let mut scene = Scene::new(driver);
+    for byte in 50..60 {
+        let [first, second] = scene.streams;
+        scene.send(byte, first);
+        scene.record(first);
+        scene.wait_on(second);
+        scene.receive(0, second);
+        // SAFETY: the event lives.
+        unsafe { driver.record_all(scene.event) }.expect("a record");
+        // SAFETY: the event lives.
+        unsafe { driver.wait_for(scene.event, PATIENCE) }.expect("an end");
+        assert!(scene.received(byte), "a stream was not waited for");
+        scene.finish(first);
+    }
 }
 
 /// Contract 3: after `unregister` the driver knows nothing of the memory; until then it is an

@@ -171,6 +171,17 @@ pub trait Driver: Debug + Send + Sync {
     /// As of the contract's clause 4.
     unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<(), GpuError>;
 
+    /// Moves `event` to the end of everything that this process has enqueued so far, on any stream and by
+    /// any library; on other devices, too, where it uses several.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`], also where the driver is too old for it, and while a stream is being
+    /// captured into a graph.
+    ///
+    /// # Safety
+    /// As of the contract's clause 4.
+    unsafe fn record_all(&self, event: EventId) -> Result<(), GpuError>;
+
     /// Work enqueued on `stream` from now on waits for `event` as it was last recorded.
     ///
     /// # Errors

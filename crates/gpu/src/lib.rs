@@ -31,7 +31,7 @@
 //! compiled for each architecture (there is no PTX that serves all, so code objects of a fat
 //! binary), warps of 64 threads where kernels assume 32, DLPack's device type 10, and
 //! `hipFile` in place of cuFile in `path`. Nothing above the driver names CUDA, but for the
-//! per-thread default stream that [`owners::ConsumerStream`] refuses.
+//! handles of default streams in [`owners::ConsumerStream`].
 //!
 //! # What is untested without a GPU
 //!

@@ -57,22 +57,32 @@ impl ConsumerStream {
     /// otherwise.
     pub const DEFAULT: Self = Self(StreamId(0));
 
+    /// CUDA's *per-thread* default stream, which names another stream in every thread.
+    ///
+    /// Lending to it means that of the calling thread. A batch may be released by any thread, so its
+    /// end is recorded on the legacy default stream, which waits for the per-thread ones of all.
+    pub const PER_THREAD: Self = Self(StreamId(2));
+
     /// A stream of another library's, by its handle (`CUstream`; DLPack's `stream`, PyTorch's
-    /// `cuda_stream`). 0 and 1 are the legacy default stream. `None` for 2, CUDA's *per-thread* default stream: it names another stream
-    /// in every thread, and a batch may be released by any.
+    /// `cuda_stream`). 0 and 1 are the legacy default stream, 2 is [`Self::PER_THREAD`].
     ///
     /// # Safety
     /// The stream is of this GPU, and lives until every batch that was lent to it has been
     /// released or dropped.
     #[must_use]
-    pub unsafe fn of_handle(handle: u64) -> Option<Self> {
-        (handle != 2).then_some(Self(StreamId(handle)))
+    pub unsafe fn of_handle(handle: u64) -> Self {
+        Self(StreamId(handle))
     }
 
-    /// The stream, for calls of the driver.
+    /// The stream, for calls of the driver on the thread that named it.
     #[must_use]
     pub fn id(self) -> StreamId {
         self.0
+    }
+
+    /// The stream on which any thread may record the end of what is enqueued on it now.
+    pub(crate) fn end(self) -> StreamId {
+        if self == Self::PER_THREAD { Self::DEFAULT.0 } else { self.0 }
     }
 }
 
@@ -143,15 +153,20 @@ impl Gpu {
     /// # Safety
     /// The stream is this GPU's and alive.
     pub unsafe fn record(&self, stream: StreamId) -> Result<Event, GpuError> {
+        let event = self.spare_event()?;
+        // SAFETY: the event is alive, and so is the stream, as the caller promises.
+        unsafe { self.core.driver.record(event.id, stream) }?;
+        Ok(event)
+    }
+
+    /// An event that nobody uses.
+    fn spare_event(&self) -> Result<Event, GpuError> {
         let spare = locked(&self.core.spare).pop();
         let id = match spare {
             Some(id) => id,
             None => self.core.driver.create_event()?,
         };
-        let event = Event { id, core: Arc::clone(&self.core) };
-        // SAFETY: the event is alive, and so is the stream, as the caller promises.
-        unsafe { self.core.driver.record(id, stream) }?;
-        Ok(event)
+        Ok(Event { id, core: Arc::clone(&self.core) })
     }
 
     /// Keeps a value until the device has reached the end of what is enqueued on `stream`
@@ -167,7 +182,7 @@ impl Gpu {
         value: Box<dyn Send>,
     ) -> Result<(), GpuError> {
         // SAFETY: a `ConsumerStream` is alive.
-        match unsafe { self.record(stream.id()) } {
+        match unsafe { self.record(stream.end()) } {
             Ok(event) => {
                 self.keep_until_reached(Arc::new(event), value);
                 Ok(())
@@ -179,6 +194,43 @@ impl Gpu {
         }
     }
 
+    /// Keeps a value until everything has run that any library of this process
+    /// has enqueued by the next sweep, on this device or another, and drops it in a later one: how page-locked memory
+    /// goes back that code of others copies from (`tensor.to("cuda", non_blocking=True)`). Calls
+    /// no driver, so any thread may do it at any time. Of use where [`Self::can_record_all`].
+    pub fn keep_until_idle(&self, value: Box<dyn Send>) {
+        self.graveyard.keep(value);
+    }
+
+    /// Whether the driver can tell when the device has passed everything: CUDA's since 12.5.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`] with the reason.
+    pub fn can_record_all(&self) -> Result<(), GpuError> {
+        self.record_all().map(drop)
+    }
+
+    /// An event behind all that is enqueued on the device now.
+    fn record_all(&self) -> Result<Event, GpuError> {
+        let event = self.spare_event()?;
+        // SAFETY: the event is alive.
+        unsafe { self.core.driver.record_all(event.id) }?;
+        Ok(event)
+    }
+
+    /// Records an event behind what is kept until the device is idle. Where that fails, as
+    /// while a stream is being captured, the next sweep tries again.
+    fn date(&self) {
+        let undated = self.graveyard.take_undated();
+        if undated.is_empty() {
+            return;
+        }
+        match self.record_all() {
+            Ok(event) => self.keep_until_reached(Arc::new(event), Box::new(undated)),
+            Err(_) => self.graveyard.put_back(undated),
+        }
+    }
+
     /// The same for an event that was recorded before.
     pub(crate) fn keep_until_reached(&self, event: Arc<Event>, value: Box<dyn Send>) {
         self.graveyard.bury(vec![event], Buried::Kept(value));
@@ -187,6 +239,7 @@ impl Gpu {
     /// Frees and drops what the device is done with; never blocks. Returns how much is still
     /// buried.
     pub fn sweep(&self) -> usize {
+        self.date();
         self.graveyard.sweep()
     }
 

@@ -309,6 +309,14 @@ impl DeviceBatch {
         self.ready.is_reached()
     }
 
+    /// Blocks until it is complete, `limit` at most. Never used in steady state.
+    ///
+    /// # Errors
+    /// [`GpuError::Late`], [`GpuError::Driver`].
+    pub fn wait(&self, limit: Duration) -> Result<(), GpuError> {
+        self.ready.wait(limit)
+    }
+
     /// Lends it to work on a stream: what is enqueued there from now on sees the batch complete,
     /// and the slot is not written again before what is enqueued there until the batch is
     /// released or dropped has run. Does not block; may be said of several streams.
@@ -381,7 +389,7 @@ impl DeviceBatch {
 
 impl Drop for DeviceBatch {
     fn drop(&mut self) {
-        let lent_to = self.lent_to.iter().map(|stream| stream.id());
+        let lent_to = self.lent_to.iter().map(|stream| stream.end());
         let read_on = self.read_on.iter().map(Stream::id);
         for stream in lent_to.chain(read_on) {
             // SAFETY: a `ConsumerStream` is alive until the batch is dropped, and our own

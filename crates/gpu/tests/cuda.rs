@@ -38,6 +38,7 @@ fn in_child(test: &str, mode: &str, flags: &[&str]) {
     let built = Command::new("cc")
         .args(["-shared", "-fPIC", "-pthread", "-Wall", "-Werror", "-o"])
         .args([&library, &source])
+        .arg("-ldl")
         .args(flags)
         .status();
     match built {
@@ -93,6 +94,21 @@ fn what_is_missing_is_named() {
 #[test]
 fn kernels_that_do_not_load_are_a_reason() {
     in_child("child_has_bad_kernels", "", &[]);
+}
+
+#[test]
+fn the_consumers_stream_is_honoured() {
+    in_child("child_lends", "", &[]);
+}
+
+#[test]
+fn a_driver_that_cannot_tell_when_all_is_done_says_so() {
+    in_child("child_cannot_record_all", "", &["-DNO_CONTEXT_EVENTS"]);
+}
+
+#[test]
+fn the_end_of_everything_is_that_of_all_devices_in_use() {
+    in_child("child_has_two_devices", "two_devices", &[]);
 }
 
 #[test]
@@ -189,6 +205,81 @@ fn child_moves_batches() {
     gpu.shut_down(Duration::from_secs(60)).unwrap();
     drop((gpu, cuda));
     assert_eq!([0, 1, 2, 3, 4, 5].map(alive), [0; 6], "everything is given back");
+}
+
+/// How often work on a stream was made to wait, and its place recorded.
+fn noted(stream: u64) -> [c_int; 2] {
+    // SAFETY: the stub is loaded already.
+    let stub = unsafe { libloading::Library::new("libcuda.so") }.unwrap();
+    type Noted = unsafe extern "C" fn(usize, c_int) -> c_int;
+    // SAFETY: the type is the stub's.
+    let noted = unsafe { stub.get::<Noted>("stub_noted") }.unwrap();
+    let stream = usize::try_from(stream).unwrap();
+    // SAFETY: it reads numbers.
+    [0, 1].map(|records| unsafe { noted(stream, records) })
+}
+
+#[test]
+#[ignore = "needs the stub: run by the test of consumers' streams"]
+fn child_lends() {
+    if !is_child() {
+        return;
+    }
+    let gpu = Gpu::new(open()).unwrap();
+    let config = RingConfig { n_slots: 2, slot_bytes: 4096 };
+    let ring = Ring::of(&PageLocked::of(&gpu), config).unwrap();
+    let mut feed = DeviceFeed::new(&gpu, config).unwrap();
+    let theirs = gpu.driver().create_stream().unwrap().0;
+    // The per-thread stream's end is recorded on the legacy one: any thread may release.
+    for (handle, end) in [(0, 0), (1, 1), (2, 0), (theirs, theirs)] {
+        let host = ring.take(Duration::ZERO).unwrap().host().unwrap();
+        let mut batch = feed.submit(host, 4096).unwrap();
+        let (before, end_before) = (noted(handle)[0], noted(end)[1]);
+        // SAFETY: default streams, and one that is never destroyed.
+        batch.lend(unsafe { ConsumerStream::of_handle(handle) }).unwrap();
+        assert_eq!(noted(handle)[0], before + 1, "stream {handle} waits");
+        assert_eq!(noted(end)[1], end_before, "and nothing is released yet");
+        std::thread::spawn(move || drop(batch)).join().unwrap();
+        assert_eq!(noted(end)[1], end_before + 1, "the end of stream {handle}");
+    }
+}
+
+#[test]
+#[ignore = "needs the stub: run by the test of two devices"]
+fn child_has_two_devices() {
+    if !is_child() {
+        return;
+    }
+    // SAFETY: the stub is loaded already, or is now.
+    let stub = unsafe { libloading::Library::new("libcuda.so") }.unwrap();
+    type Records = unsafe extern "C" fn(c_int) -> c_int;
+    // SAFETY: the type is the stub's.
+    let records = unsafe { stub.get::<Records>("stub_context_records") }.unwrap();
+    // SAFETY: it reads numbers.
+    let records = || [0, 1].map(|other| unsafe { records(other) });
+    let gpu = Gpu::new(open()).unwrap();
+    gpu.can_record_all().unwrap();
+    assert_eq!(records(), [1, 0], "nobody uses the other device");
+    // As another library of the process would.
+    let other = Gpu::new(Arc::new(Cuda::open(1, PTX).unwrap())).unwrap();
+    gpu.can_record_all().unwrap();
+    assert_eq!(records(), [2, 1]);
+    other.can_record_all().unwrap();
+    assert_eq!(records(), [3, 2], "from either side");
+    conformance::all(gpu.driver());
+    conformance::all(other.driver());
+}
+
+#[test]
+#[ignore = "needs the stub: run by the test of old drivers"]
+fn child_cannot_record_all() {
+    if !is_child() {
+        return;
+    }
+    let gpu = Gpu::new(open()).unwrap();
+    let error = gpu.can_record_all().unwrap_err();
+    let expected = "failed in cuCtxRecordEvent: CUDA_ERROR_NOT_SUPPORTED";
+    assert!(error.to_string().contains(expected), "{error}");
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn a_slot_that_another_library_copies_from_comes_back_after_its_stream() {
     let ring = Ring::of(&PageLocked::of(&gpu), TWO).unwrap();
     let slot = ring.take(Duration::ZERO).unwrap().host().unwrap();
     let target = gpu.allocate(8192).unwrap();
-    copy_on_default_stream(&gpu, &target, &slot);
+    copy_on(&gpu, &target, &slot, ConsumerStream::DEFAULT.id());
     gpu.keep_until(ConsumerStream::DEFAULT, Box::new(slot)).unwrap();
     assert_eq!((gpu.sweep(), ring.free()), (1, 1));
     fake.run_all();
@@ -186,6 +186,37 @@ fn a_slot_that_another_library_copies_from_comes_back_after_its_stream() {
     fake.fail_next("record");
     gpu.keep_until(ConsumerStream::DEFAULT, Box::new(slot)).unwrap_err();
     assert_eq!((gpu.sweep(), ring.free()), (0, 1));
+}
+
+#[test]
+fn a_slot_comes_back_when_every_stream_has_passed_whoever_copies_from_it() {
+    let (fake, gpu) = gpu();
+    let ring = Ring::of(&PageLocked::of(&gpu), TWO).unwrap();
+    let slot = ring.take(Duration::ZERO).unwrap().host().unwrap();
+    let target = gpu.allocate(8192).unwrap();
+    gpu.can_record_all().unwrap();
+    fake.run_all();
+    // On a stream that nobody has told of.
+    let theirs = gpu.driver().create_stream().unwrap();
+    copy_on(&gpu, &target, &slot, theirs);
+    gpu.keep_until_idle(Box::new(slot));
+    assert_eq!(fake.n_pending(), 1, "letting go of it calls no driver");
+    // As while a stream is being captured: it is tried again, and nothing is lost.
+    fake.fail_next("record_all");
+    assert_eq!((gpu.sweep(), ring.free()), (1, 1));
+    assert_eq!((gpu.sweep(), ring.free()), (1, 1), "the copy has not run");
+    fake.run_all();
+    assert_eq!((gpu.sweep(), ring.free()), (0, 2));
+    // What no event is recorded behind before the end is leaked with its slot.
+    gpu.keep_until_idle(Box::new(ring.take(Duration::ZERO).unwrap()));
+    assert_eq!((gpu.n_buried(), fake.counts().waits), (1, 0));
+    drop(target);
+    gpu.shut_down(Duration::from_secs(60)).unwrap();
+    assert_eq!((gpu.n_buried(), ring.free()), (0, 2));
+    gpu.keep_until_idle(Box::new(ring.take(Duration::ZERO).unwrap()));
+    drop(gpu);
+    assert_eq!(ring.free(), 1);
+    assert_eq!(fake.wrongs(), Vec::<String>::new());
 }
 
 #[allow(unsafe_code, reason = "enqueues work on buffers that the owners keep")]
@@ -218,11 +249,16 @@ mod enqueue {
         unsafe { to.used_on(stream.id()) }.unwrap();
     }
 
-    /// What `tensor.to("cuda", non_blocking=True)` does.
-    pub(super) fn copy_on_default_stream(gpu: &Gpu, to: &DeviceBuffer, from: &HostSlot) {
-        // SAFETY: the test keeps both until the copy has run.
-        unsafe { gpu.driver().upload(to.address(), from, StreamId(0)) }.unwrap();
+    /// What `tensor.to("cuda", non_blocking=True)` does, where that stream is the current one.
+    pub(super) fn copy_on(
+        gpu: &Gpu,
+        to: &DeviceBuffer,
+        from: &HostSlot,
+        stream: StreamId,
+    ) {
+        // SAFETY: the test keeps all of them until the copy has run.
+        unsafe { gpu.driver().upload(to.address(), from, stream) }.unwrap();
     }
 }
 
-use enqueue::{copy_on_default_stream, enqueue_copy, host_backing};
+use enqueue::{copy_on, enqueue_copy, host_backing};

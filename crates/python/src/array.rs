@@ -7,12 +7,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::dlpack;
-use crate::memory::Memory;
+use crate::errors::raised;
+use crate::memory::{CPU, Loan, Memory};
 use crate::view::View;
 
-/// A tensor in host memory that belongs to bothends: shared without a copy through
-/// `__dlpack__` (PyTorch, JAX, NumPy, CuPy, TensorFlow) or `__array_interface__` (NumPy).
-/// Its memory is used again only when the last tensor made of it is gone.
+/// A tensor that belongs to bothends, in host memory or on a GPU: shared without a copy through
+/// `__dlpack__` (PyTorch, JAX, NumPy, CuPy, TensorFlow), and from the host `__array_interface__` (NumPy).
+/// Its memory is used again only when the last tensor made of it is gone, and a GPU has passed what
+/// was enqueued on the stream that it was handed to.
 #[pyclass(frozen, module = "bothends._native")]
 pub(crate) struct Array {
     pub(crate) memory: Arc<Memory>,
@@ -33,7 +35,16 @@ impl Array {
         self.view.element.name()
     }
 
-    /// Address of the first element.
+    /// Where it is: "cpu", or "cuda:N".
+    #[getter]
+    fn device(&self) -> String {
+        match self.memory.device() {
+            CPU => "cpu".to_owned(),
+            (_, number) => format!("cuda:{number}"),
+        }
+    }
+
+    /// Address of the first element; on a GPU one that only code there may follow.
     #[getter]
     fn data_ptr(&self) -> usize {
         self.memory.base().addr() + self.view.offset
@@ -53,15 +64,30 @@ impl Array {
     fn __dlpack__<'py>(
         &self,
         py: Python<'py>,
-        stream: Option<Bound<'py, PyAny>>,
+        stream: Option<i64>,
         max_version: Option<(u32, u32)>,
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let _ = stream; // host memory: nothing is in flight
-        if dl_device.is_some_and(|device| device != dlpack::CPU) {
-            let line = "the batch lies in host memory; copy it to the device yourself";
+        let device = self.memory.device();
+        if dl_device.is_some_and(|asked| asked != device) {
+            let line = match device {
+                CPU => "the batch is in host memory; copy it to the device yourself",
+                _ => {
+                    "the batch is on a GPU; take it there, and copy it from there yourself"
+                }
+            };
             return Err(PyBufferError::new_err(line));
+        }
+        if let Some(loan) = self.memory.on_gpu() {
+            if copy == Some(true) {
+                let line =
+                    "the batch is on a GPU, and is shared, not copied; copy what you get";
+                return Err(PyBufferError::new_err(line));
+            }
+            let reader = dlpack::Reader::of(stream)?;
+            let lent = py.detach(|| reader.borrow(loan));
+            lent.map_err(|error| raised(py, &error))?;
         }
         let exported = match copy {
             Some(true) => py.detach(|| dlpack::Exported::copy(&self.memory, &self.view)),
@@ -73,15 +99,26 @@ impl Array {
         }
     }
 
-    /// `(1, 0)`: the host's memory.
-    #[allow(clippy::unused_self, reason = "the protocol's signature")]
+    /// `(1, 0)` in host memory, `(2, N)` on the GPU of that number.
     fn __dlpack_device__(&self) -> (i32, i32) {
-        dlpack::CPU
+        self.memory.device()
+    }
+
+    /// It is used on other streams than it is handed to: its memory is used again when the GPU has passed
+    /// all that is enqueued on any, by the time that the last tensor is gone. No matter in host memory.
+    fn release_when_idle(&self, py: Python<'_>) -> PyResult<()> {
+        let told = self.memory.on_gpu().map_or(Ok(()), Loan::release_when_idle);
+        told.map_err(|error| raised(py, &error))
     }
 
     /// NumPy's way, for `numpy.asarray`.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if self.memory.on_gpu().is_some() {
+            let line =
+                "the batch is on a GPU, which NumPy cannot read; copy it from there";
+            return Err(pyo3::exceptions::PyAttributeError::new_err(line));
+        }
         let Some(typestr) = self.view.element.typestr() else {
             let line = "NumPy has no bfloat16; use output=\"f16\" or \"f32\"";
             return Err(pyo3::exceptions::PyAttributeError::new_err(line));

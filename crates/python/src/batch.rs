@@ -2,20 +2,21 @@
 //!
 //! A slot goes back to its ring when the last tensor of its batch is gone, whoever holds it
 //! and on whichever thread. A script that keeps more batches than the loader has slots to
-//! spare gets copies instead: it costs memory, as keeping batches does, and stops nothing.
+//! spare gets copies instead: it costs memory, as keeping batches does, and stops nothing. Batches on
+//! a GPU are never copied: there a script that keeps all of them is told so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bothends_core::ids::Prong;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
-use bothends_runtime::{Batch as Delivered, Home, Row, soft_labels};
+use bothends_runtime::{Batch as Delivered, GpuBatch, GpuTarget, Home, Row, soft_labels};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::array::Array;
 use crate::errors::raised;
-use crate::memory::{Lease, Memory};
+use crate::memory::{Held, Lease, Loan, Memory};
 use crate::view::{Element, View};
 
 /// What all batches of a loader have in common.
@@ -27,6 +28,8 @@ pub(crate) struct Form {
     pub(crate) held: Arc<AtomicUsize>,
     /// How many it may hold.
     pub(crate) may_hold: usize,
+    /// The GPU that batches are on, or that their slots are page-locked for.
+    pub(crate) gpu: Option<GpuTarget>,
     pub(crate) home: Home,
 }
 
@@ -45,16 +48,30 @@ impl Form {
         let (rows, view_bytes) = (batch.rows().to_vec(), batch.view_bytes().to_vec());
         let (index, sample_bytes) = (batch.index.0, batch.sample_bytes());
         let prong = batch.prong;
-        let held = self.held.fetch_add(1, Ordering::Relaxed);
-        let lease = Lease::new(batch, Arc::clone(&self.held), self.home);
-        let memory = match held < self.may_hold {
-            true => Memory::Slot(lease),
-            false => Memory::of(lease.batch().bytes()),
+        let is_free = self.held.load(Ordering::Relaxed) < self.may_hold;
+        let held = Held::new(batch, &self.held);
+        let memory = match is_free {
+            true => Memory::Slot(Lease::new(held, self.gpu.clone(), self.home)),
+            false => Memory::of(held.batch().bytes()),
         };
-        let memory = Arc::new(memory);
-        let small = Small::new();
+        let (memory, small) = (Arc::new(memory), Small::new());
         let form = self.clone();
         Batch { form, memory, rows, view_bytes, sample_bytes, index, prong, small }
+    }
+
+    /// A batch on a GPU as Python gets it.
+    pub(crate) fn gpu_batch(&self, batch: GpuBatch) -> Batch {
+        let (rows, view_bytes) = (batch.rows().to_vec(), batch.view_bytes().to_vec());
+        let (index, sample_bytes) = (batch.index.0, batch.sample_bytes());
+        let prong = batch.prong;
+        let memory = Arc::new(Memory::Gpu(Loan::new(batch, self.home)));
+        let (form, small) = (self.clone(), Small::new());
+        Batch { form, memory, rows, view_bytes, sample_bytes, index, prong, small }
+    }
+
+    /// Gives back what the GPU is done with; whether something is left that it is not done with.
+    pub(crate) fn sweep(&self) -> bool {
+        self.gpu.as_ref().is_some_and(|gpu| gpu.sweep() > 0)
     }
 }
 

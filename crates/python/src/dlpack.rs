@@ -1,5 +1,8 @@
 //! How a tensor crosses to another library without a copy: DLPack 1.x, both capsules.
 //!
+//! Of a batch on a GPU `__dlpack__` names the stream on which the consumer works: the batch is lent to it
+//! before the capsule is made, so that its work waits for the batch and the batch's memory for its work.
+//!
 //! The structures are those of `dlpack.h` (dmlc/dlpack, version 1.1). A capsule holds a
 //! managed tensor; who consumes it renames the capsule (`used_…`) and calls the deleter when
 //! it is done, on any thread, with or without Python's lock; what nobody consumed is freed
@@ -12,14 +15,13 @@
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
+use bothends_runtime::{ConsumerStream, RuntimeError};
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::memory::Memory;
+use crate::memory::{Loan, Memory};
 use crate::view::{Element, View};
-
-/// `kDLCPU` and the device's number.
-pub(crate) const CPU: (i32, i32) = (1, 0);
 
 /// `DLPACK_FLAG_BITMASK_IS_COPIED`.
 const IS_COPIED: u64 = 1 << 1;
@@ -64,6 +66,42 @@ const _: () = assert!(size_of::<Tensor>() == 48);
 const _: () = assert!(size_of::<Managed>() == 64);
 const _: () = assert!(size_of::<ManagedVersioned>() == 80);
 
+/// Where whoever takes a batch works on it, as it says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reader {
+    /// On a stream of its GPU.
+    On(ConsumerStream),
+    /// Wherever it likes, and it wants no stream to wait: it gets a complete batch.
+    Anywhere,
+}
+
+impl Reader {
+    /// What the argument `stream` of `__dlpack__` means for CUDA: none, 0 and 1 are the legacy default
+    /// stream, 2 the calling thread's default stream, -1 no stream, else a stream by its handle.
+    pub(crate) fn of(stream: Option<i64>) -> PyResult<Self> {
+        let Some(handle) = stream else { return Ok(Self::On(ConsumerStream::DEFAULT)) };
+        if handle == -1 {
+            return Ok(Self::Anywhere);
+        }
+        let Ok(handle) = u64::try_from(handle) else {
+            let line =
+                format!("stream is {handle}; it must be None, -1, or a stream of CUDA");
+            return Err(PyValueError::new_err(line));
+        };
+        // SAFETY: as DLPack demands, the stream is one of the device's, and the consumer keeps
+        // it until it has called the deleter.
+        Ok(Self::On(unsafe { ConsumerStream::of_handle(handle) }))
+    }
+
+    /// Lends it a batch. Blocks where it works anywhere, until the batch is complete.
+    pub(crate) fn borrow(self, loan: &Loan) -> Result<(), RuntimeError> {
+        match self {
+            Self::On(stream) => loan.lend(stream),
+            Self::Anywhere => loan.wait(),
+        }
+    }
+}
+
 /// A tensor on its way out: the memory it keeps alive, and where it lies there.
 pub(crate) struct Exported {
     memory: Arc<Memory>,
@@ -77,7 +115,7 @@ impl Exported {
         Self { memory: Arc::clone(memory), view: view.clone(), flags: 0 }
     }
 
-    /// Memory of its own with the same content, dense.
+    /// Memory of its own with the same content, dense; of memory that the host can read.
     pub(crate) fn copy(memory: &Memory, view: &View) -> Self {
         // SAFETY: the memory is `len` initialised bytes from `base`, kept by the caller.
         let bytes = unsafe { std::slice::from_raw_parts(memory.base(), memory.len()) };
@@ -136,7 +174,7 @@ impl<M> Held<M> {
         let view = &mut exported.view;
         let tensor = Tensor {
             data: exported.memory.base().wrapping_add(view.offset).cast(),
-            device: [CPU.0, CPU.1],
+            device: exported.memory.device().into(),
             ndim: i32::try_from(view.shape.len()).unwrap_or(0),
             dtype: dtype(view.element),
             lanes: 1,

@@ -61,7 +61,8 @@ fn describe(raised: &Bound<'_, PyAny>, error: &RuntimeError) -> PyResult<()> {
             raised.setattr("why", why)?;
             raised.setattr("prong", found_by)
         }
-        RuntimeError::Device { device, .. }
+        RuntimeError::Gpu { gpu: device, .. }
+        | RuntimeError::Device { device, .. }
         | RuntimeError::Untrusted { device, .. }
         | RuntimeError::Spawn { spec: device, .. } => raised.setattr("device", device),
         _ => Ok(()),

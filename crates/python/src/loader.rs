@@ -8,7 +8,8 @@ use bothends_core::ids::SampleId;
 use bothends_core::order::{OrderConfig, Repeats};
 use bothends_core::tensor::{Dtype, Layout};
 use bothends_runtime::{
-    Deal, Home, Loader, Notes, Polled, Ranks, Registration, RunConfig, RuntimeError,
+    Dealt, GpuPolled, Home, Loader, Notes, Polled, Ranks, Registration, RunConfig,
+    RuntimeError,
 };
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -19,6 +20,9 @@ use crate::supplied::{self, Samples};
 
 /// How long a wait goes on before Python's signals are looked at.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// The same while memory waits for a GPU to be done with it: what is waited for may need it.
+const SHORT_LOOK: Duration = Duration::from_millis(1);
 
 /// A loader, as `bothends.Loader` uses it. Safe to use from many threads: one at a time gets
 /// through, the others wait without Python's lock.
@@ -65,6 +69,7 @@ impl NativeLoader {
             output: loader.output(),
             held: Arc::new(AtomicUsize::new(0)),
             may_hold: loader.config().held_batches as usize,
+            gpu: loader.gpu().cloned(),
             home: Home::here(),
         };
         let notes = loader.notes();
@@ -75,8 +80,8 @@ impl NativeLoader {
 
     /// Begins the next epoch and returns its consumers; the epoch before is cancelled.
     fn begin(&self, py: Python<'_>, consumers: u32) -> PyResult<Vec<Consumer>> {
-        let deal = self.with(py, |loader| loader.begin(consumers))?;
-        let hand = Arc::new(Hand(deal));
+        let dealt = self.with(py, |loader| loader.begin_as_told(consumers))?;
+        let hand = Arc::new(Hand(dealt));
         let consumer = |number| self.consumer(Arc::clone(&hand), number);
         Ok((0..consumers).map(consumer).collect())
     }
@@ -96,16 +101,16 @@ impl NativeLoader {
             "each" => Repeats::OfEachRank,
             _ => Repeats::SameOnRanks,
         };
-        let deal = self.with(py, |loader| {
+        let dealt = self.with(py, |loader| {
             let (rank, world, skip) = part;
             let config = OrderConfig { n_records: 0, rank, world, repeats, skip };
             let (records, ends) = &batches;
             let records: Vec<i64> = words(records).map(i64::from_ne_bytes).collect();
             let ends = words(ends).map(u64::from_ne_bytes).collect();
             let order = loader.order(config, &records, ends)?;
-            loader.begin_order(Arc::new(order))
+            loader.begin_order_as_told(Arc::new(order))
         })?;
-        Ok(self.consumer(Arc::new(Hand(deal)), 0))
+        Ok(self.consumer(Arc::new(Hand(dealt)), 0))
     }
 
     /// This process is rank `rank` of `world` from the next epoch on.
@@ -287,6 +292,13 @@ impl NativeLoader {
     }
 }
 
+/// The number of this process's GPU, of those that it sees: its own among the ranks of its machine, as
+/// launchers' variables say; else 0.
+#[pyfunction]
+pub(crate) fn own_gpu() -> u32 {
+    Ranks::told_by(|name| std::env::var(name).ok()).gpu()
+}
+
 /// Words of eight bytes.
 fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 8]> + '_ {
     bytes.chunks_exact(8).map(|word| {
@@ -301,7 +313,7 @@ fn closed() -> RuntimeError {
 }
 
 /// An epoch in its consumers' hands; it is cancelled when none of them is left.
-struct Hand(Arc<Deal>);
+struct Hand(Dealt);
 
 impl Drop for Hand {
     fn drop(&mut self) {
@@ -332,18 +344,30 @@ impl Consumer {
                 return Err(stopped(py));
             }
             // Making it may mean a copy: nobody waits for that either.
-            let polled = py.detach(|| {
-                let polled = self.hand.0.poll(self.number, LOOK)?;
-                Ok(match polled {
-                    Polled::Batch(batch) => Some(Some(self.form.batch(batch))),
-                    Polled::End => Some(None),
-                    Polled::Pending => None,
-                })
-            });
+            let polled = py.detach(|| self.poll());
             match polled.map_err(|error| raised(py, &error))? {
                 Some(batch) => return Ok(batch),
                 None => py.check_signals()?,
             }
         }
+    }
+}
+
+impl Consumer {
+    /// The next batch, or the end; nothing where it is not there yet.
+    fn poll(&self) -> Result<Option<Option<Batch>>, RuntimeError> {
+        let patience = if self.form.sweep() { SHORT_LOOK } else { LOOK };
+        Ok(match &self.hand.0 {
+            Dealt::Host(deal) => match deal.poll(self.number, patience)? {
+                Polled::Batch(batch) => Some(Some(self.form.batch(batch))),
+                Polled::End => Some(None),
+                Polled::Pending => None,
+            },
+            Dealt::Gpu(deal) => match deal.poll(self.number, patience)? {
+                GpuPolled::Batch(batch) => Some(Some(self.form.gpu_batch(batch))),
+                GpuPolled::End => Some(None),
+                GpuPolled::Pending => None,
+            },
+        })
     }
 }

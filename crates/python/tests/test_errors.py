@@ -28,7 +28,7 @@ RAISED: list[tuple[dict[str, Any], type[bothends.Error], str]] = [
     ({"strategy": "best"}, bothends.OptionsError, "ordered"),
     ({"recipe": "imagenet"}, bothends.OptionsError, "imagenet-train"),
     ({"recipe": {"version": 1, "name": "x", "ops": [{"op": "no"}]}}, bothends.OptionsError, "no"),
-    ({"framework": "tf"}, bothends.OptionsError, "torch, numpy, jax, dlpack"),
+    ({"framework": "tf"}, bothends.OptionsError, "torch, numpy, jax, cupy, dlpack"),
     ({"rank": 2, "world_size": 2}, bothends.OptionsError, "world_size"),
     ({"rank": 0, "world_size": None}, bothends.OptionsError, "together"),
     ({"batch_size": 24}, bothends.OptionsError, "24"),

@@ -56,6 +56,7 @@ pub use handover::deal::Deal;
 pub use handover::epoch::{Epoch, Polled};
 pub use handover::gpu::batch::GpuBatch;
 pub use handover::gpu::deal::{GpuDeal, GpuPolled};
+pub use handover::gpu::dealt::Dealt;
 pub use handover::gpu::target::GpuTarget;
 pub use handover::loader::Loader;
 pub use handover::loader::stats::{DeviceStats, LoaderStats};

@@ -6,6 +6,7 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/gpu/src/driver.rs", "declares what a GPU's driver cannot check"),
     ("crates/gpu/src/driver/cuda.rs", "hands addresses and handles to a foreign library"),
     ("crates/gpu/src/driver/cuda/calls.rs", "calls functions of a foreign library"),
+    ("crates/gpu/src/driver/cuda/everywhere.rs", "hands contexts to a foreign library"),
     ("crates/gpu/src/driver/fake.rs", "reads a kernel's arguments where they are"),
     (
         "crates/gpu/src/driver/fake/state.rs",
@@ -84,6 +85,7 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
         "makes C structures that foreign code frees, in capsules of Python's",
     ),
     ("crates/capi/src/batch.rs", "exports names of C; passes on an address"),
+    ("crates/capi/src/device.rs", "exports names of C; takes C's word for its streams"),
     ("crates/capi/src/epoch.rs", "exports names of C"),
     ("crates/capi/src/loader.rs", "exports names of C; passes on addresses"),
     ("crates/capi/src/memory.rs", "follows addresses that C gives"),

@@ -16,6 +16,7 @@
 #![allow(unsafe_code, reason = "hands addresses and handles to a foreign library")]
 
 mod calls;
+mod everywhere;
 mod place;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 use cudarc::driver::sys;
 
 use self::calls::{Api, Called, Failure};
+use self::everywhere::Everywhere;
 pub use self::place::Places;
 use super::{Address, Card, Driver, EventId, KernelId, Launch, StreamId};
 use crate::GpuError;
@@ -53,6 +55,7 @@ pub struct Cuda {
     module: Option<u64>,
     card: Card,
     kernels: Mutex<BTreeMap<&'static CStr, KernelId>>,
+    everywhere: Everywhere,
     /// Who opened it. Contexts do not survive a fork.
     process: u32,
 }
@@ -132,6 +135,7 @@ impl Cuda {
             module: None,
             card,
             kernels: Mutex::default(),
+            everywhere: Everywhere::default(),
             process: process::id(),
         };
         // From here on the context is released by dropping it.
@@ -191,6 +195,12 @@ impl Drop for Cuda {
             // SAFETY: loaded by `open`; whoever launches holds this value.
             let _ = self.within_context(|api| unsafe { api.unload_module(module) });
         }
+        let mut everywhere = std::mem::take(&mut self.everywhere);
+        let _ = self.within_context(|api| {
+            // SAFETY: our context is current in here.
+            unsafe { everywhere.end(api) };
+            Ok(())
+        });
         if self.is_of_this_process() {
             // SAFETY: retained once by `open`; what was made in it has been freed by its owners,
             // who hold this value.
@@ -262,6 +272,12 @@ impl Driver for Cuda {
     unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<(), GpuError> {
         // SAFETY: the caller's promise.
         self.within_context(|api| unsafe { api.record(event.0, stream.0) })
+    }
+
+    unsafe fn record_all(&self, event: EventId) -> Result<(), GpuError> {
+        let own = (self.device, self.context);
+        // SAFETY: the caller's promise; `self` retains the context.
+        self.within_context(|api| unsafe { self.everywhere.record(api, own, event.0) })
     }
 
     unsafe fn stream_waits(

@@ -222,6 +222,11 @@ impl Driver for Fake {
         Ok(())
     }
 
+    unsafe fn record_all(&self, event: EventId) -> Result<(), GpuError> {
+        self.called("record_all")?.record_all(event);
+        Ok(())
+    }
+
     unsafe fn stream_waits(
         &self,
         stream: StreamId,

@@ -31,10 +31,15 @@ impl Buried {
     }
 }
 
+/// A value that is kept for the device's sake.
+pub(super) type Kept = Box<dyn Send>;
+
 /// Everything buried, each with the events that its uses end with.
 #[derive(Default)]
 pub(super) struct Graveyard {
     graves: Mutex<Vec<(Vec<Arc<Event>>, Buried)>>,
+    /// What is in use by work that no event has been recorded behind yet.
+    undated: Mutex<Vec<Kept>>,
 }
 
 impl fmt::Debug for Graveyard {
@@ -48,8 +53,24 @@ impl Graveyard {
         self.graves().push((events, what));
     }
 
+    /// Keeps a value that work which nobody has told us of may use.
+    pub(super) fn keep(&self, value: Kept) {
+        self.undated().push(value);
+    }
+
+    /// All such values, for an event to be recorded behind their uses.
+    pub(super) fn take_undated(&self) -> Vec<Kept> {
+        std::mem::take(&mut *self.undated())
+    }
+
+    /// Puts them back where that failed.
+    pub(super) fn put_back(&self, mut values: Vec<Kept>) {
+        self.undated().append(&mut values);
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.graves().len()
+        let undated = self.undated().len();
+        self.graves().len() + undated
     }
 
     /// Some event that something waits for.
@@ -73,7 +94,11 @@ impl Graveyard {
         };
         // Outside the lock: what is dropped may bury in its turn.
         over.into_iter().for_each(|(_, buried)| buried.end());
-        left
+        left + self.undated().len()
+    }
+
+    fn undated(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.undated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn graves(&self) -> MutexGuard<'_, Vec<(Vec<Arc<Event>>, Buried)>> {
@@ -84,6 +109,9 @@ impl Graveyard {
 impl Drop for Graveyard {
     fn drop(&mut self) {
         self.sweep();
+        for value in self.take_undated() {
+            let _ = Box::leak(value);
+        }
         for (_, buried) in self.graves().drain(..) {
             match buried {
                 Buried::Kept(value) => drop(Box::leak(value)),

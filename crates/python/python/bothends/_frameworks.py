@@ -1,50 +1,133 @@
-"""How a batch's arrays become tensors of a framework, without a copy."""
+"""How a batch's arrays become tensors of a framework: without a copy, in host memory or on a GPU."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._errors import OptionsError
 
-FRAMEWORKS = ("auto", "torch", "numpy", "jax", "dlpack")
+FRAMEWORKS = ("auto", "torch", "numpy", "jax", "cupy", "dlpack")
 
 _SHARE = {
     "torch": ("torch", "from_dlpack"),
     "numpy": ("numpy", "asarray"),
     "jax": ("jax.dlpack", "from_dlpack"),
+    "cupy": ("cupy", "from_dlpack"),
 }
 
+# What "auto" takes where batches are on a GPU.
+_ON_GPU = ("torch", "jax", "cupy")
 
-def converter(framework: str, output: str, sharding: Any = None) -> Callable[[Any], Any]:
-    """The function that shares an array with `framework`: "auto" is PyTorch where it is
-    installed, else NumPy. With a JAX `sharding` it makes global arrays, of which this process
-    has its part.
+Share = Callable[[Any], Any]
+
+
+class Sharing(NamedTuple):
+    """How a loader's arrays reach the script."""
+
+    images: Share
+    """Of the samples, wherever they are."""
+    targets: Share
+    """Of labels and mask, which are made on the host; on a GPU where the images are."""
+    ids: Share
+    """Of sample ids, which stay on the host."""
+
+
+def sharing(framework: str, output: str, gpu: int | None = None, sharding: Any = None) -> Sharing:
+    """How arrays are shared with `framework`, where batches are on the GPU of that number, or in
+    host memory. "auto" is PyTorch where it is installed, else NumPy; on a GPU JAX or CuPy. With a JAX
+    `sharding` it makes global arrays, of which this process has its part.
 
     Raises:
-        OptionsError: there is no such framework, it is not installed, or it has no such type.
+        OptionsError: there is no such framework, it is not installed, or it has no such type or
+            no memory there.
     """
     if framework not in FRAMEWORKS:
         line = f"`framework` is {framework!r}; it must be one of {', '.join(FRAMEWORKS)}"
         raise OptionsError(line)
     if sharding is not None and framework != "jax":
         raise OptionsError(f"`sharding` is for framework='jax', and framework is {framework!r}")
-    if framework == "dlpack":
-        return _same
+    if gpu is not None:
+        return _on_gpu(framework, gpu, sharding)
+    if framework == "cupy":
+        raise OptionsError("CuPy's arrays are on a GPU; give device='cuda', or framework='numpy'")
     if framework == "auto":
         framework = "torch" if importlib.util.find_spec("torch") else "numpy"
     if framework == "numpy" and output == "bf16":
         raise OptionsError("NumPy has no bfloat16; use output='f16' or 'f32'")
-    share = _imported(framework)
-    return share if sharding is None else _global(sharding)
+    share = _same if framework == "dlpack" else _imported(framework)
+    share = share if sharding is None else _global(sharding)
+    return Sharing(share, share, share)
 
 
-def _imported(framework: str) -> Callable[[Any], Any]:
+def _on_gpu(framework: str, gpu: int, sharding: Any) -> Sharing:
+    if sharding is not None:
+        line = "`sharding` places arrays itself; leave `device` out, or give each process its GPU"
+        raise OptionsError(line)
+    if framework == "auto":
+        found = [name for name in _ON_GPU if importlib.util.find_spec(name)]
+        if not found:
+            line = "batches on a GPU need PyTorch, JAX or CuPy, and none is installed; install one"
+            raise OptionsError(f"{line}, or use framework='dlpack'")
+        framework = found[0]
+    if framework == "numpy":
+        line = "NumPy's arrays are in host memory; use another framework, or leave `device` out"
+        raise OptionsError(line)
+    if framework == "dlpack":
+        return Sharing(_same, _same, _same)
+    # It asks for the array's stream to be waited for: of PyTorch the thread's current one.
+    images = _imported(framework)
+    on_gpu = {"torch": _in_torch, "jax": _in_jax, "cupy": _in_cupy}
+    return on_gpu[framework](images, gpu)
+
+
+def _in_torch(images: Share, gpu: int) -> Sharing:
+    torch = importlib.import_module("torch")
+    device = torch.device("cuda", gpu)
+
+    def to_device(array: Any) -> Any:
+        # Small: the driver copies it aside before this returns, so nobody waits.
+        return images(array).to(device, non_blocking=True)
+
+    return Sharing(images, to_device, images)
+
+
+def _in_cupy(images: Share, gpu: int) -> Sharing:
+    cupy, numpy = importlib.import_module("cupy"), importlib.import_module("numpy")
+
+    def to_device(array: Any) -> Any:
+        with cupy.cuda.Device(gpu):
+            return cupy.asarray(numpy.asarray(array))
+
+    return Sharing(images, to_device, numpy.asarray)
+
+
+def _in_jax(images: Share, gpu: int) -> Sharing:
+    jax, numpy = importlib.import_module("jax"), importlib.import_module("numpy")
+    here = {device.local_hardware_id: device for device in jax.local_devices()}
+    device = here.get(gpu)
+    if device is None or device.platform not in ("gpu", "cuda"):
+        raise OptionsError(
+            f"JAX has no GPU {gpu} in this process; install jax[cuda13], or leave `device` out"
+        )
+
+    def share(array: Any) -> Any:
+        # JAX waits on one stream and computes on others, and lets go of memory while it does.
+        array.release_when_idle()
+        return images(array)
+
+    def to_device(array: Any) -> Any:
+        return jax.device_put(numpy.array(array), device)
+
+    return Sharing(share, to_device, numpy.asarray)
+
+
+def _imported(framework: str) -> Share:
     module, name = _SHARE[framework]
     try:
-        share: Callable[[Any], Any] = getattr(importlib.import_module(module), name)
+        share: Share = getattr(importlib.import_module(module), name)
     except ImportError as error:
         others = "framework='numpy'" if framework != "numpy" else "framework='dlpack'"
         line = f"framework={framework!r} cannot be imported ({error}); install it, or use {others}"
@@ -52,7 +135,7 @@ def _imported(framework: str) -> Callable[[Any], Any]:
     return share
 
 
-def _global(sharding: Any) -> Callable[[Any], Any]:
+def _global(sharding: Any) -> Share:
     """Global arrays in JAX's sense, along the batch: every process gives the rows it has."""
     jax = importlib.import_module("jax")
     numpy = importlib.import_module("numpy")

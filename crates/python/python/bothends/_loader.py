@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from . import _native
 from ._callers import stacklevel_of_caller
+from ._device import named, ordinal_of
 from ._errors import OptionsError
-from ._frameworks import converter
+from ._frameworks import sharing
 from ._pillow import as_png
 from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
 
@@ -28,17 +29,22 @@ class Batch(NamedTuple):
     images: list[Any]
     """One tensor for each view of a sample, shaped as in `Loader`."""
     labels: Any
-    """int64, one per row, -1 in masked rows; float32 rows x classes where the recipe mixes."""
+    """int64, one per row, -1 in masked rows; float32 rows x classes where the recipe mixes. On
+    the device where the images are."""
     mask: Any
-    """bool, one per row: whether it holds a sample."""
+    """bool, one per row: whether it holds a sample. On the device where the images are."""
     sample_ids: Any
-    """int64, one per row, -1 in masked rows."""
+    """int64, one per row, -1 in masked rows. Always in host memory."""
     n_valid: int
     """Rows that hold a sample; they come before the masked ones."""
     index: int  # type: ignore[assignment]  # a tuple's own `index` is of no use here
     """Its place in this rank's epoch, from 0."""
     prong: str
     """Who made it: "host", or "csd0", "csd1", ... by the place in `csds`."""
+
+
+# Page-locked batches beyond those that a script holds which copies may still be reading.
+_IN_FLIGHT = 2
 
 
 def _devices(csds: Sequence[str] | str | None) -> list[str]:
@@ -63,6 +69,12 @@ class Loader:
     The tensors are host memory of the loader, shared without a copy. They may be kept and
     written to: the memory is used again when the last one of them is gone. A script that keeps
     more than `held_batches` batches gets copies.
+
+    With `device="cuda"` they are in that GPU's memory, copied there ahead of the loop: what the stream
+    that is current when a batch is handed over does next sees it complete, and the memory is used again
+    when that stream has passed what was enqueued by the time that the last tensor is gone. A batch
+    that is used on another stream must be kept until that stream has passed. A script that keeps more than
+    `held_batches` batches gets a `StarvedError`.
 
     The stream depends on data, recipe, seed, epoch and batch size only: not on workers, devices
     or the number of ranks. Safe under `spawn` (it is made again in the child); in a fork every
@@ -96,18 +108,23 @@ class Loader:
         audit: percent of devices' batches that the host makes again and compares.
         memory: MiB that waiting batches may take.
         held_batches: batches that the script may hold before it gets copies.
+        device: where batches are delivered: None or "cpu", host memory; "cuda:N" or N, a GPU's;
+            "cuda", PyTorch's current GPU or that of this rank on its machine.
+        pin_memory: whether batches in host memory are page-locked, so that
+            `tensor.to("cuda", non_blocking=True)` overlaps; without a GPU a warning says so once.
         limit, repeat: only the first samples of the data; times the data are run in an epoch.
         num_classes: columns of mixed labels, where the data do not name their classes.
         reader, side_index, page_cache: as `bothends run --help` says of them.
-        framework: "torch", "numpy", "jax" or "dlpack" (objects with `__dlpack__`); "auto" is
-            PyTorch where it is installed, else NumPy.
+        framework: "torch", "numpy", "jax", "cupy" or "dlpack" (objects with `__dlpack__`); "auto"
+            is PyTorch where it is installed, else NumPy, or on a GPU JAX or CuPy.
         sharding: a `jax.sharding.Sharding`, for `framework="jax"`: batches are global arrays
             of which every process holds its rows.
 
     Raises:
         OptionsError: an option makes no sense.
         DataError: the data cannot be opened.
-        DeviceError: a device has another key, or with `require_devices` is missing.
+        DeviceError: there is no such GPU; a device of the back has another key, or with
+            `require_devices` is missing.
     """
 
     def __init__(
@@ -133,6 +150,8 @@ class Loader:
         audit: int = 0,
         memory: int | None = None,
         held_batches: int = 2,
+        device: Any = None,
+        pin_memory: bool = False,
         limit: int | None = None,
         repeat: int = 1,
         num_classes: int | None = None,
@@ -165,6 +184,8 @@ class Loader:
             "audit": audit,
             "memory": memory,
             "held_batches": held_batches,
+            "device": device,
+            "pin_memory": pin_memory,
             "limit": limit,
             "repeat": repeat,
             "reader": reader,
@@ -182,10 +203,22 @@ class Loader:
         options = dict(self._options)
         ranks = given(options["rank"], options["world_size"]) or known() or ALONE
         options["rank"], options["world_size"] = self._ranks = ranks
-        self._share = converter(self._framework, options["output"], self._sharding)
+        self._options["device"] = named(options["device"])
+        gpu = ordinal_of(self._options["device"])
+        options["device"] = None if gpu is None else f"cuda:{gpu}"
+        if options["pin_memory"]:
+            options["pin_memory"] = f"cuda:{ordinal_of('cuda')}"
+            # A slot comes back when the GPU has passed all that was enqueued by the next batch.
+            options["held_batches"] += _IN_FLIGHT
+        how = (self._framework, options["output"], gpu, self._sharding)
+        if gpu is None:
+            self._sharing = sharing(*how)
         text = json.dumps(options, default=_plain)
         parent = parent_of_ranks()
         self._native = _native.Loader(text, self._samples, self._redecode, parent)
+        if gpu is not None:
+            # Behind the native half, which says what a machine lacks.
+            self._sharing = sharing(*how)
         self._tell_notes()
         self._pads = options["last"] in ("pad", "even")
         self._mixes = self._native.mixes
@@ -407,21 +440,20 @@ class Loader:
 
     def _tensors(self, batch: Any) -> tuple[Any, ...]:
         self._tell_notes()
-        share = self._share
-        views = batch.views
+        share, views = self._sharing.images, batch.views
         images = share(views[0]) if len(views) == 1 else [share(view) for view in views]
         if self._pads:
-            return images, self._labels(batch), share(batch.mask)
+            return images, self._labels(batch), self._sharing.targets(batch.mask)
         return images, self._labels(batch)
 
     def _batch(self, batch: Any) -> Batch:
         self._tell_notes()
-        share = self._share
+        share = self._sharing.images
         return Batch(
             [share(view) for view in batch.views],
             self._labels(batch),
-            share(batch.mask),
-            share(batch.sample_ids),
+            self._sharing.targets(batch.mask),
+            self._sharing.ids(batch.sample_ids),
             batch.n_valid,
             batch.index,
             batch.prong,
@@ -429,8 +461,8 @@ class Loader:
 
     def _labels(self, batch: Any) -> Any:
         if self._mixes:
-            return self._share(batch.soft_labels(self._num_classes))
-        return self._share(batch.labels)
+            return self._sharing.targets(batch.soft_labels(self._num_classes))
+        return self._sharing.targets(batch.labels)
 
 
 # What people call an option elsewhere.
@@ -438,7 +470,6 @@ _ELSEWHERE = {
     "num_workers": "workers",
     "dtype": "output",
     "memory_format": "layout",
-    "device": "framework",
     "drop_last": "last",
     "num_replicas": "world_size",
     "num_shards": "world_size",

@@ -3,13 +3,18 @@ from typing import Any
 
 __version__: str
 
+def own_gpu() -> int: ...
+
 class Array:
-    """A tensor in host memory of the loader, shared by `__dlpack__` or `numpy.asarray`."""
+    """A tensor of the loader, in host memory or on a GPU: shared by `__dlpack__`, and in host memory
+    by `numpy.asarray`."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
     def dtype(self) -> str: ...
+    @property
+    def device(self) -> str: ...
     @property
     def data_ptr(self) -> int: ...
     @property
@@ -18,12 +23,13 @@ class Array:
     def __dlpack__(
         self,
         *,
-        stream: Any = None,
+        stream: int | None = None,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
+    def release_when_idle(self) -> None: ...
 
 class Batch:
     @property

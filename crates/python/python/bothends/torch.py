@@ -26,6 +26,7 @@ import torch.utils.data
 from ._callers import stacklevel_of_caller
 from ._dataloader import orders as _orders
 from ._dataloader import rebuilt as _rebuilt
+from ._dataloader.delivery import NO_GPU, gpu_of, on_gpu, pinned
 from ._dataloader.epochs import (
     Epoch,
     Feeds,
@@ -41,6 +42,7 @@ from ._dataloader.epochs import (
 from ._dataloader.items import Items, ItemsProgress, dealt, resumed, tasks
 from ._dataloader.prepared import Finish, Left, Prepared, prepare
 from ._dataloader.words import counts_batches, explained, refuse_unknown
+from ._device import named
 from ._errors import OptionsError, StateError
 from ._loader import Loader, load_native
 from ._ranks import ALONE, Ranks, current, known
@@ -97,6 +99,9 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             gives every rank all of it. A sampler that was given decides for itself.
         strict: raises an `OptionsError` where PyTorch's own loader would run, or a transform
             would remain in Python.
+        device: where batches are delivered, labels too: None or "cpu", host memory; "cuda:N" or N, a
+            GPU's; "cuda", PyTorch's current GPU or that of this rank on its machine. What a transform
+            or `collate_fn` in Python sees is on the host, as with PyTorch's loader.
         csds, require_devices, key_file, strategy, objective, output, layout, on_bad, audit, memory,
             held_batches, reader, side_index, page_cache: as of `bothends.Loader`.
         others: as of `torch.utils.data.DataLoader`.
@@ -105,7 +110,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         OptionsError: an option makes no sense, or `strict`.
     """
 
-    OPTIONS = (*_NATIVE, "seed", "ranks", "strict")
+    OPTIONS = (*_NATIVE, "device", "seed", "ranks", "strict")
     """Names of the arguments that PyTorch's loader does not have."""
 
     def __init__(
@@ -131,6 +136,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         seed: int | None = None,
         ranks: str = "auto",
         strict: bool = False,
+        device: Any = None,
         csds: Sequence[str] | str | None = (),
         require_devices: bool = False,
         key_file: str | os.PathLike[str] | None = None,
@@ -150,6 +156,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         given = {name: value for name, value in locals().items() if name in self.OPTIONS}
         refuse_unknown(unknown, type(self))
         _refuse(ranks, dataset)
+        given["device"] = named(device)
         # As public attributes: frameworks that make a loader again read its arguments there.
         for name, value in {**given, **_rebuilt.inherited(self)}.items():
             setattr(self, name, value)
@@ -274,9 +281,11 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
                     return self._begin_items(self.own_items)
             except _orders.NoOrder as why:
                 self._leave(Left(str(why), why.remedy))
-        return super().__iter__()
+        batches = super().__iter__()
+        return batches if self.device is None else map(self._delivered, batches)
 
     def _begin(self, prepared: Prepared) -> Iterator[Any]:
+        self._warn_of_no_gpu()
         epoch = self._take_epoch()
         order = self._order(epoch)
         if prepared.source.rows is not None and isinstance(order, _orders.Own):
@@ -297,7 +306,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         progress = NativeProgress(epoch, n_batches, loader=feed.loader)
         feed.progress = self._progress = progress
         finished = self._finished(progress, batches, finish)
-        iterator = Epoch(progress, map(self._pinned, finished))
+        iterator = Epoch(progress, map(self._delivered, finished))
         feed.runs_for = weakref.ref(iterator)
         return iterator
 
@@ -318,6 +327,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         return self._pool.map(self._python(finish.in_worker), given)
 
     def _begin_items(self, items: Items) -> Iterator[Any]:
+        self._warn_of_no_gpu()
         if not items.fits(self.dataset, self.collate_fn):
             self.own_items = items = Items(self.dataset, self.collate_fn)
         epoch = self._take_epoch()
@@ -339,7 +349,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         batches: Iterator[Any] = map(items.here, made)
         if self.num_workers > 0:
             batches = self._pool.map(self._python(items.in_worker), made)
-        iterator = Epoch(progress, map(self._pinned, batches))
+        iterator = Epoch(progress, map(self._delivered, batches))
         self._newest = weakref.ref(iterator)
         return iterator
 
@@ -406,8 +416,21 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             "rank": 0,
             "world_size": 1,
             "framework": "numpy" if in_numpy else "torch",
+            # What Python has yet to finish is brought there behind it, out of page-locked memory.
+            "device": self.device if finish.is_nothing else None,
+            "pin_memory": self._pins and not in_numpy and not self._is_on_gpu(finish),
         }
         return Opening(prepared, options)
+
+    def _is_on_gpu(self, finish: Finish) -> bool:
+        """Whether batches come from the native loader as they are, and on a GPU."""
+        return self.device is not None and finish.is_nothing
+
+    @property
+    def _pins(self) -> bool:
+        """Whether batches, or what is copied to a GPU, are to be page-locked, and can be."""
+        is_wanted = self.pin_memory or self.device is not None
+        return is_wanted and torch.cuda.is_available()
 
     def _n_threads(self, finish: Finish) -> int | str:
         """Host threads that decode. Beside worker processes no more than there are cores: the
@@ -430,11 +453,17 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     def _n_samples(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]
 
-    def _pinned(self, batch: Any) -> Any:
-        if self.pin_memory and torch.cuda.is_available():
-            pin: Callable[[Any], Any] = torch.utils.data._utils.pin_memory.pin_memory
-            return pin(batch)
-        return batch
+    def _delivered(self, batch: Any) -> Any:
+        device = gpu_of(self.device)
+        if device is not None:
+            return on_gpu(batch, device)
+        # What the native loader has page-locked already stays where it is.
+        return pinned(batch) if self.pin_memory and torch.cuda.is_available() else batch
+
+    def _warn_of_no_gpu(self) -> None:
+        """Once, where PyTorch's own loader does."""
+        if self.pin_memory and self.device is None and not torch.cuda.is_available():
+            self._warn(NO_GPU)
 
     def _draw_seed(self, ranks: Ranks) -> None:
         """The seed of a loader that has none yet; ranks that share an epoch agree on one."""

@@ -13,5 +13,6 @@
 
 pub(crate) mod batch;
 pub(crate) mod deal;
+pub(crate) mod dealt;
 pub(crate) mod feed;
 pub(crate) mod target;

@@ -16,7 +16,7 @@ use crate::driver::Launch;
 
 /// Every function that is called here, under the name that the library exports. cudarc looks
 /// them up one by one at their first call, and panics where one is missing.
-const SYMBOLS: [&str; 31] = [
+const SYMBOLS: [&str; 32] = [
     "cuInit",
     "cuGetErrorName",
     "cuDriverGetVersion",
@@ -27,6 +27,7 @@ const SYMBOLS: [&str; 31] = [
     "cuDeviceTotalMem_v2",
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxGetState",
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuMemAlloc_v2",
@@ -56,9 +57,14 @@ const ELAPSED: &str = "cuEventElapsedTime";
 type Elapsed =
     unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
 
+/// What is called where the library has it: it came with CUDA 12.5.
+const RECORDS_CONTEXTS: &str = "cuCtxRecordEvent";
+
 /// The driver's library, loaded and complete.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Api(());
+pub(super) struct Api {
+    records_contexts: bool,
+}
 
 /// What a call that failed is told by: the driver's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,16 +89,16 @@ impl Api {
         // SAFETY: it could be opened a moment ago. Had it vanished since, this would panic,
         // on the thread that opens the GPU under a deadline.
         let library = unsafe { sys::culib() };
-        for name in SYMBOLS {
+        let has = |name: &str| {
             // SAFETY: the symbol is only looked up; nothing is called by this type.
-            let found = unsafe { library.get::<*const c_void>(name.as_bytes()) };
-            if found.is_err() {
-                return Err(format!(
-                    "libcuda.so.1 has no {name}; install a newer driver of NVIDIA's"
-                ));
-            }
+            unsafe { library.get::<*const c_void>(name.as_bytes()) }.is_ok()
+        };
+        if let Some(name) = SYMBOLS.into_iter().find(|name| !has(name)) {
+            return Err(format!(
+                "libcuda.so.1 has no {name}; install a newer driver of NVIDIA's"
+            ));
         }
-        Ok(Self(()))
+        Ok(Self { records_contexts: has(RECORDS_CONTEXTS) })
     }
 
     /// The driver's name of an error: `CUDA_ERROR_NO_DEVICE`.
@@ -184,6 +190,16 @@ impl Api {
         let code = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, device) };
         check("cuDevicePrimaryCtxRetain", code)?;
         Ok(number(context))
+    }
+
+    /// Whether some library of this process uses a device: has its primary context.
+    pub(super) fn is_in_use(self, device: c_int) -> Called<bool> {
+        let (mut flags, mut is_active) = (0, 0);
+        let (flags, place) = (&raw mut flags, &raw mut is_active);
+        // SAFETY: both are places for numbers.
+        let code = unsafe { sys::cuDevicePrimaryCtxGetState(device, flags, place) };
+        check("cuDevicePrimaryCtxGetState", code)?;
+        Ok(is_active != 0)
     }
 
     /// # Safety
@@ -280,6 +296,17 @@ impl Api {
         // SAFETY: the caller's promise.
         let code = unsafe { sys::cuEventRecord(handle(event), handle(stream)) };
         check("cuEventRecord", code)
+    }
+
+    /// Records the end of what all of a context's streams have.
+    pub(super) unsafe fn record_context(self, event: u64, context: u64) -> Called<()> {
+        if !self.records_contexts {
+            let code = sys::CUresult::CUDA_ERROR_NOT_SUPPORTED;
+            return check(RECORDS_CONTEXTS, code);
+        }
+        // SAFETY: the caller's promise; the library has the function.
+        let code = unsafe { sys::cuCtxRecordEvent(handle(context), handle(event)) };
+        check(RECORDS_CONTEXTS, code)
     }
 
     pub(super) unsafe fn stream_waits(self, stream: u64, event: u64) -> Called<()> {

@@ -345,6 +345,27 @@ impl State {
         self.enqueue(stream, Work::Record { event, nth });
     }
 
+    /// On a stream of its own, which waits for what all others have now.
+    pub(super) fn record_all(&mut self, event: EventId) {
+        let gathering = self.create_stream();
+        let busy = self.streams.iter().filter(|(_, work)| !work.is_empty());
+        let busy: Vec<u64> = busy.map(|(stream, _)| *stream).collect();
+        for stream in busy {
+            let passed = self.create_event();
+            let Some(known) = self.live_event(passed) else { return };
+            known.recorded += 1;
+            let nth = known.recorded;
+            known.ahead.insert(nth);
+            let record = Work::Record { event: passed, nth };
+            // Also where the stream was destroyed: what it has still runs.
+            self.streams.entry(stream).or_default().push_back(record);
+            self.stream_waits(gathering, passed);
+            self.destroy_event(passed);
+        }
+        self.record(event, gathering);
+        self.destroy_stream(gathering);
+    }
+
     pub(super) fn stream_waits(&mut self, stream: StreamId, event: EventId) {
         let Some(known) = self.live_event(event) else { return };
         let nth = known.recorded;

@@ -103,6 +103,14 @@ impl GpuBatch {
         self.memory.release(after);
     }
 
+    /// Blocks until the device has made it, `limit` at most: for a consumer that does not work on a stream.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Gpu`].
+    pub fn wait(&self, limit: Duration) -> Result<(), RuntimeError> {
+        self.memory.wait(limit).map_err(|why| self.target.failed(why))
+    }
+
     /// Its bytes, copied to the host. Blocks until the device has made and copied them, `limit` at most:
     /// for looking at it, not for training.
     ///

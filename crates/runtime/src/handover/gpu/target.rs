@@ -3,7 +3,8 @@
 //! It opens the GPU and says what is known of it. It delivers nothing (`gpu/feed.rs`).
 
 use std::path::Path;
-use std::sync::Arc;
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bothends_gpu::GpuError;
@@ -30,9 +31,14 @@ struct Target {
     is_cuda: bool,
 }
 
+/// The GPUs that are open, each with the process that opened it: they stay so, as they do with PyTorch. What
+/// one loader leaves for the device to be done with, the next one frees.
+static OPEN: Mutex<Vec<(u32, u32, GpuTarget)>> = Mutex::new(Vec::new());
+
 impl GpuTarget {
     /// NVIDIA's GPU number `index` of those that `CUDA_VISIBLE_DEVICES` shows, through the driver that
-    /// is installed. Its context is the primary one, which PyTorch, JAX and CuPy use as well. Blocks
+    /// is installed. Its context is the primary one, which PyTorch, JAX and CuPy use as well. Opened once
+    /// per process, for good. Blocks
     /// while the driver initialises: a third of a second, a second more the first time that a machine
     /// sees the kernels, 60 s at most.
     ///
@@ -40,11 +46,19 @@ impl GpuTarget {
     /// [`RuntimeError::Gpu`], in one line: what is missing, and what helps.
     pub fn cuda(index: u32) -> Result<Self, RuntimeError> {
         let name = format!("cuda:{index}");
+        // A driver that hangs holds up those that want the same, no longer than itself.
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = (process::id(), index);
+        if let Some((.., target)) = open.iter().find(|(by, nth, _)| (*by, *nth) == id) {
+            return Ok(target.clone());
+        }
         let opened = Cuda::open(index, kernels::PTX).and_then(|driver| {
             let gpu = Gpu::new(Arc::new(driver))?;
             Ok(Self(Arc::new(Target { name: name.clone(), gpu, is_cuda: true })))
         });
-        opened.map_err(|why| RuntimeError::Gpu { gpu: name, why })
+        let target: Self = opened.map_err(|why| RuntimeError::Gpu { gpu: name, why })?;
+        open.push((id.0, id.1, target.clone()));
+        Ok(target)
     }
 
     /// A GPU behind a driver of the caller's: another vendor's, or one for tests
@@ -93,7 +107,28 @@ impl GpuTarget {
         kept.map_err(|why| self.failed(why))
     }
 
-    /// Gives back what [`Self::keep_until`] keeps and the device is done with, and frees device memory that
+    /// Keeps something until the device has passed everything that any library of this process has enqueued
+    /// on it by the next [`Self::sweep`]: a batch in page-locked memory that copies of code that we do not know
+    /// may read. Calls no driver. Of use where [`Self::can_tell_idle`].
+    pub fn keep_until_idle(&self, what: Box<dyn Send>) {
+        self.0.gpu.keep_until_idle(what);
+    }
+
+    /// Whether the driver can tell when the device has passed everything: NVIDIA's since CUDA 12.5.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Gpu`] with the reason.
+    pub fn can_tell_idle(&self) -> Result<(), RuntimeError> {
+        self.0.gpu.can_record_all().map_err(|error| {
+            let why = format!(
+                "its driver cannot tell when all work is done ({error}); update it to one for \
+                 CUDA 12.5 or newer"
+            );
+            self.failed(GpuError::Unavailable { why })
+        })
+    }
+
+    /// Gives back what [`Self::keep_until`] and [`Self::keep_until_idle`] keep and the device is done with, and frees device memory that
     /// nobody has any more. Does not block; returns how much is still kept.
     pub fn sweep(&self) -> usize {
         self.0.gpu.sweep()

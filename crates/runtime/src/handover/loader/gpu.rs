@@ -16,6 +16,7 @@ use crate::config::deliver::Deliver;
 use crate::error::RuntimeError;
 use crate::handover::deal::{Cancelled, Deal};
 use crate::handover::gpu::deal::GpuDeal;
+use crate::handover::gpu::dealt::Dealt;
 use crate::handover::gpu::feed::GpuFeed;
 use crate::handover::gpu::target::GpuTarget;
 use crate::runtime::ends::End;
@@ -53,6 +54,38 @@ impl Loader {
         self.begin_there(target, 1, (Some(order), next))
     }
 
+    /// Begins the next epoch where the options say that batches end (`device`): as [`Self::begin`] or as
+    /// [`Self::begin_on`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_as_told(&mut self, consumers: u32) -> Result<Dealt, RuntimeError> {
+        match self.told_gpu() {
+            Some(target) => self.begin_on(&target, consumers).map(Dealt::Gpu),
+            None => self.begin(consumers).map(Dealt::Host),
+        }
+    }
+
+    /// The same in this order, for one consumer.
+    ///
+    /// # Errors
+    /// As [`Self::begin_order`] and [`Self::begin_order_on`].
+    pub fn begin_order_as_told(
+        &mut self,
+        order: Arc<Order>,
+    ) -> Result<Dealt, RuntimeError> {
+        match self.told_gpu() {
+            Some(target) => self.begin_order_on(&target, order, None).map(Dealt::Gpu),
+            None => self.begin_order(order).map(Dealt::Host),
+        }
+    }
+
+    /// The GPU that the options say batches end on.
+    fn told_gpu(&self) -> Option<GpuTarget> {
+        let is_told = matches!(self.runtime().config.deliver, Deliver::Gpu(_));
+        self.gpu.clone().filter(|_| is_told)
+    }
+
     /// From the next epoch on, batches in host memory ([`Self::begin`]) lie in memory that is page-locked
     /// for this GPU, so that `copy(non_blocking=True)` and its like overlap. Where it cannot be
     /// page-locked they do not, which [`Self::notes`] and [`Self::path`] say. Blocks in the driver.
@@ -86,7 +119,9 @@ impl Loader {
         let Deliver::PageLocked(index) = self.runtime().config.deliver else {
             return Ok(());
         };
-        match GpuTarget::cuda(index) {
+        // Code that we do not know will copy from it: somebody must tell when that is over.
+        let is_fit = |target: GpuTarget| target.can_tell_idle().map(|()| target);
+        match GpuTarget::cuda(index).and_then(is_fit) {
             Ok(target) => {
                 self.pin_memory(&target)?;
                 self.gpu = Some(target);

@@ -1,0 +1,101 @@
+//! The doors of batches on a GPU: where a batch is, and how it is handed to a stream and back.
+//!
+//! Streams are the caller's; what a stream's order means is `runtime::GpuBatch`'s.
+#![allow(
+    unsafe_code,
+    reason = "exporting a name of C is unsafe; streams come as handles that C keeps alive"
+)]
+#![allow(non_camel_case_types, reason = "C's names")]
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+use bothends_runtime::ConsumerStream;
+
+use crate::batch::be_batch;
+use crate::held::release;
+use crate::memory::given;
+use crate::status::{answer, be_status};
+
+/// A kind of device that a batch's bytes are on; the numbers are DLPack's.
+#[repr(i32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum be_device_type {
+    /// Host memory, page-locked or not.
+    BE_CPU = 1,
+    /// An NVIDIA GPU's memory.
+    BE_CUDA = 2,
+}
+
+/// Where a batch's bytes are.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct be_device {
+    /// A `be_device_type`.
+    pub kind: i32,
+    /// Which of them: of GPUs the number among those that the process can see; else 0.
+    pub number: i32,
+}
+
+/// Where the batch's bytes are, `be_batch_data` among them. On a GPU (`device` in the options) the host
+/// must not follow that address, and code of the GPU must not either before `be_batch_lend`.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_device(
+    batch: Option<&be_batch>,
+    out: Option<&mut MaybeUninit<be_device>>,
+) -> be_status {
+    answer(|| {
+        let out = given(out, "out")?;
+        out.write(match given(batch, "batch")?.gpu() {
+            Some(number) => be_device { kind: be_device_type::BE_CUDA as i32, number },
+            None => be_device { kind: be_device_type::BE_CPU as i32, number: 0 },
+        });
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// Hands a batch on a GPU to a stream of that GPU: what is enqueued there from now on sees the batch
+/// complete, and the batch's memory is not used again before what is enqueued there until
+/// the batch is released has run. Waits for nothing; may be said of several streams. Of a batch in
+/// host memory it is nothing to do. `stream` is a `CUstream` or `cudaStream_t`; NULL is the legacy default
+/// stream, `CU_STREAM_PER_THREAD` that of the calling thread.
+///
+/// # Safety
+/// The stream is one of the batch's GPU, and is not destroyed before the batch has been released.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn be_batch_lend(
+    batch: Option<&be_batch>,
+    stream: *mut c_void,
+) -> be_status {
+    answer(|| {
+        // SAFETY: C keeps the stream.
+        let stream = unsafe { ConsumerStream::of_handle(stream.addr() as u64) };
+        given(batch, "batch")?.lend(stream)?;
+        Ok(be_status::BE_OK)
+    })
+}
+
+/// Releases the batch, as `be_batch_release` does, once what is enqueued on `stream` now has run: its
+/// memory is not used again before, and the caller waits for nothing. So a batch on a GPU goes back, and so
+/// does one in page-locked host memory (`pin_memory`) that the caller has enqueued a copy from. `stream` is
+/// as of `be_batch_lend`. The batch is released whatever this answers. NULL for a batch is nothing to do.
+///
+/// # Safety
+/// The stream is one of the GPU that the loader's options name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn be_batch_release_after(
+    batch: Option<Box<be_batch>>,
+    stream: *mut c_void,
+) -> be_status {
+    answer(|| {
+        let Some(batch) = batch else { return Ok(be_status::BE_OK) };
+        if let Err(error) = batch.home().check() {
+            release(batch.home(), batch);
+            return Err(error.into());
+        }
+        // SAFETY: C keeps the stream.
+        let stream = unsafe { ConsumerStream::of_handle(stream.addr() as u64) };
+        batch.release_after(stream)?;
+        Ok(be_status::BE_OK)
+    })
+}

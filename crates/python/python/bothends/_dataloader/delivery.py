@@ -1,0 +1,69 @@
+"""Where the batches of a `bothends.torch.DataLoader` end: in host memory, in page-locked host
+memory, or on a GPU.
+
+The native loader does it where a batch reaches the script as it was made. What passes through
+Python on its way (a transform, a `collate_fn`, a data set's own code) is brought there at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.utils.data
+
+from .._device import ordinal_of
+
+NO_GPU = (
+    "bothends: pin_memory=True, and PyTorch has no GPU here; batches are in memory that is not "
+    "page-locked"
+)
+
+
+def gpu_of(name: str | None) -> torch.device | None:
+    """The GPU that batches end on; None where they stay on the host."""
+    ordinal = ordinal_of(name)
+    return None if ordinal is None else torch.device("cuda", ordinal)
+
+
+def pinned(batch: Any) -> Any:
+    """The batch in page-locked memory: itself as far as it is there already, else copies."""
+    pin: Callable[[Any], Any] = torch.utils.data._utils.pin_memory.pin_memory
+    return pin(batch)
+
+
+def on_gpu(batch: Any, device: torch.device) -> Any:
+    """The batch with its tensors on this GPU: themselves as far as they are there, else copies that
+    the current stream makes and nobody waits for."""
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        # Page-locked memory, PyTorch's and ours, is kept until such a copy is over.
+        tensor = tensor if tensor.is_cuda else tensor.pin_memory()
+        return tensor.to(device, non_blocking=True)
+
+    return moved(batch, move)
+
+
+def moved(batch: Any, move: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """A batch of the same form whose tensors have been moved, in lists, tuples and dictionaries."""
+    if isinstance(batch, torch.Tensor):
+        return move(batch)
+    if isinstance(batch, (str, bytes)):
+        return batch
+    if isinstance(batch, Mapping):
+        pairs = {key: moved(value, move) for key, value in batch.items()}
+        return pairs if type(batch) is dict else _like(batch, pairs)
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(moved(value, move) for value in batch))
+    if isinstance(batch, Sequence):
+        return _like(batch, [moved(value, move) for value in batch])
+    return batch
+
+
+def _like(batch: Any, content: Any) -> Any:
+    """Of the batch's type where that takes such content, as PyTorch's own functions do it."""
+    try:
+        return type(batch)(content)
+    except TypeError:
+        return content
