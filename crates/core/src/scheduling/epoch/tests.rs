@@ -8,8 +8,13 @@ const MILLI: u64 = 1_000_000;
 const D0: DeviceIdx = DeviceIdx(0);
 
 fn config(strategy: StrategyConfig, n_batches: u32) -> EpochConfig {
-    let device =
-        DeviceConfig { slots: 2, buffer: 8, prior_ns: Some(4 * MILLI), shard: None };
+    let device = DeviceConfig {
+        slots: 2,
+        buffer: 8,
+        prior_ns: Some(4 * MILLI),
+        shard: None,
+        standing: Standing::New,
+    };
     EpochConfig {
         n_batches,
         strategy,
@@ -349,8 +354,13 @@ fn an_epoch_without_batches_is_at_its_end() {
 #[test]
 fn mte_splits_by_the_ratio_of_the_measured_times() {
     let mut config = config("mte".parse().unwrap(), 100);
-    config.devices[0] =
-        DeviceConfig { slots: 1, buffer: 100, prior_ns: Some(4 * MILLI), shard: None };
+    config.devices[0] = DeviceConfig {
+        slots: 1,
+        buffer: 100,
+        prior_ns: Some(4 * MILLI),
+        shard: None,
+        standing: Standing::New,
+    };
     config.front.quota = 100;
     let mut epoch = EpochState::new(config);
     for i in 0..10 {

@@ -3,7 +3,7 @@
 //! A view answers questions and changes nothing. What a strategy makes of the answers is in
 //! its own file beside this one; `epoch.rs` carries the decision out.
 
-use crate::epoch::device::{DeviceConfig, Recovery};
+use crate::epoch::device::{DeviceConfig, Recovery, Standing};
 use crate::ids::{BatchIdx, DeviceIdx, Ns};
 use crate::ledger::batch_set::BatchSet;
 use crate::ledger::hand::Hand;
@@ -19,6 +19,8 @@ pub struct Front {
     pub part: f64,
     /// What it holds.
     pub hand: Hand,
+    /// The highest batch it has claimed.
+    pub furthest: Option<BatchIdx>,
     /// Its recent times, all workers together.
     pub times: Times,
 }
@@ -45,17 +47,6 @@ impl Back {
     pub fn is_proven(&self) -> bool {
         self.standing == Standing::Proven
     }
-}
-
-/// What a device's last answer was worth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// There is none since it joined, or it was a failure.
-    New,
-    /// It was a batch, but overdue.
-    Late,
-    /// It was a batch in time.
-    Proven,
 }
 
 /// What all devices give together, kept up to date as they change.
@@ -134,6 +125,8 @@ pub struct BackClaim {
     pub overdue: bool,
     /// When it is expected to be ready; `None` for an unproven device.
     pub ready_at: Option<Ns>,
+    /// Whether the device is one that [`View::is_quick`].
+    pub is_quick: bool,
 }
 
 /// A moment of an epoch.
@@ -153,6 +146,8 @@ pub struct View<'a> {
     pub accelerator_ns: Option<u64>,
     /// Whether the host may stand in for a device.
     pub recovery: Recovery,
+    /// Unclaimed batches of the epochs before this one, which the devices make first.
+    pub n_before: u32,
 }
 
 // ---- batches ------------------------------------------------------------------------------
@@ -277,10 +272,32 @@ impl View<'_> {
         if hand.n_held() < self.front.parallel {
             return 0;
         }
-        let each_ns = self.front.times.mean_ns().unwrap_or(0);
-        let each_ns = each_ns.saturating_mul(u64::from(self.front.parallel));
+        let each_ns = self.front_batch_ns();
         let ends = hand.held().iter().map(|held| held.since.plus(each_ns));
         ends.min().map_or(0, |end| end.since(self.now))
+    }
+
+    /// Nanoseconds in which a worker of the host makes a batch; 0 when not known.
+    #[must_use]
+    pub fn front_batch_ns(&self) -> u64 {
+        let each_ns = self.front.times.mean_ns().unwrap_or(0);
+        each_ns.saturating_mul(u64::from(self.front.parallel))
+    }
+
+    /// The same that few of the host's batches exceed; 0 when not known.
+    #[must_use]
+    pub fn front_high_ns(&self) -> u64 {
+        let high_ns = self.front.times.high_ns().unwrap_or(0);
+        high_ns.saturating_mul(u64::from(self.front.parallel))
+    }
+
+    /// Whether a device works, has proven itself, and makes several batches while the host makes
+    /// one.
+    #[must_use]
+    pub fn is_quick(&self, back: &Back) -> bool {
+        let is_reliable = back.is_proven() && back.health == Health::Well;
+        let mean_ns = back.times.mean_ns().filter(|_| is_reliable);
+        mean_ns.is_some_and(|ns| float(ns) * QUICK <= float(self.front_batch_ns()))
     }
 
     /// Nanoseconds the host takes from taking a batch up to having it ready, with a tenth to
@@ -295,6 +312,10 @@ impl View<'_> {
 pub(crate) fn redo_ns(each_ns: u64, parallel: u32) -> u64 {
     (each_ns / 10).saturating_mul(11 * u64::from(parallel))
 }
+
+/// A device is quick if it makes at least so many batches while the host makes one: fewer, and
+/// noise decides who is first.
+pub(crate) const QUICK: f64 = 4.0;
 
 /// A device counts as quicker than another if it takes less than so many tenths of its time.
 const QUICKER_TENTHS: u64 = 9;
@@ -326,14 +347,17 @@ impl<'a> View<'a> {
     /// recovery is off.
     pub fn back_claims(&self) -> impl Iterator<Item = BackClaim> + use<'a> {
         let ledger = self.ledger;
+        let view = *self;
         let devices = if self.may_rescue() { self.back } else { &[] };
-        let claims = devices.iter().flat_map(|back| {
+        let claims = devices.iter().flat_map(move |back| {
             let is_silent = back.health == Health::Silent;
             let mean_ns = back.times.mean_ns().filter(|_| back.is_proven());
+            let is_quick = view.is_quick(back);
             back.hand.held().iter().map(move |held| BackClaim {
                 batch: held.batch(),
                 overdue: held.overdue || is_silent,
                 ready_at: mean_ns.map(|ns| held.end_at(ns)),
+                is_quick,
             })
         });
         claims.filter(|claim| ledger.only_back_makes(claim.batch))
