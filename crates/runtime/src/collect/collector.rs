@@ -697,7 +697,7 @@ mod tests {
                 buffer: 2,
                 prior_ns: None,
                 shard: None,
-                standing: bothends_core::select::Standing::New,
+                standing: bothends_core::epoch::Standing::New,
             };
             let config = EpochConfig {
                 n_batches,

@@ -17,7 +17,7 @@ mod lead;
 
 use crate::ids::{BatchIdx, DeviceIdx};
 use crate::ledger::Open;
-use crate::select::view::{Back, BackClaim, batches, float, redo_ns};
+use crate::select::view::{Back, BackClaim, Pace, batches, float, redo_ns};
 use crate::select::{Strategy, View};
 use latency::{MARGIN, in_line, latency_ns, mean_ns};
 use lead::Lead;
@@ -65,7 +65,7 @@ impl Strategy for Ordered {
             // An unproven device only tries: the host comes to its batch in turn.
             None => free.is_none_or(|free| claim.batch < free),
             // It has it ready long before an idle host would, unless it turns out to be silent.
-            Some(ready_at) if claim.is_quick => {
+            Some(ready_at) if claim.pace == Pace::Quick => {
                 ready_at > redo_at && beyond.is_none_or(|beyond| claim.batch < beyond)
             }
             Some(ready_at) => {

@@ -125,8 +125,17 @@ pub struct BackClaim {
     pub overdue: bool,
     /// When it is expected to be ready; `None` for an unproven device.
     pub ready_at: Option<Ns>,
-    /// Whether the device is one that [`View::is_quick`].
-    pub is_quick: bool,
+    /// How fast the device is beside the host.
+    pub pace: Pace,
+}
+
+/// How fast a device is beside a host worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// It is one that [`View::is_quick`].
+    Quick,
+    /// It is not, or its rate is not known.
+    Ordinary,
 }
 
 /// A moment of an epoch.
@@ -352,12 +361,12 @@ impl<'a> View<'a> {
         let claims = devices.iter().flat_map(move |back| {
             let is_silent = back.health == Health::Silent;
             let mean_ns = back.times.mean_ns().filter(|_| back.is_proven());
-            let is_quick = view.is_quick(back);
+            let pace = if view.is_quick(back) { Pace::Quick } else { Pace::Ordinary };
             back.hand.held().iter().map(move |held| BackClaim {
                 batch: held.batch(),
                 overdue: held.overdue || is_silent,
                 ready_at: mean_ns.map(|ns| held.end_at(ns)),
-                is_quick,
+                pace,
             })
         });
         claims.filter(|claim| ledger.only_back_makes(claim.batch))
