@@ -116,7 +116,6 @@ pub struct ProngCounts {
 pub struct EpochState {
     strategy: Box<dyn Strategy>,
     books: Books,
-    quota: u32,
     objective: Objective,
     allowance: Option<Allowance>,
     returned: Returned,
@@ -135,7 +134,6 @@ impl EpochState {
         Self {
             strategy: config.strategy.build(),
             books,
-            quota: config.front.quota.max(1),
             objective: config.objective,
             allowance,
             returned: Returned::default(),
@@ -174,14 +172,15 @@ impl EpochState {
     /// a full quota never waits for itself.
     fn choose_front(&mut self, now: Ns) -> Option<BatchIdx> {
         let front = &self.books.front;
-        let (used, most) = (front.hand.used(), self.quota.saturating_add(front.parallel));
+        let (used, most) =
+            (front.hand.used(), front.quota.saturating_add(front.parallel));
         let view = self.books.view(now);
         let strategy = &mut self.strategy;
         let rescue = if used + 1 < most { strategy.rescue(&view) } else { None };
         if rescue.is_some() || used >= most {
             return rescue;
         }
-        if used < self.quota {
+        if used < front.quota {
             let batch = strategy.front(&view)?;
             let is_needed = self.objective != Objective::Energy
                 || is_needed_of_host(&view, strategy.before(&view, batch));
@@ -225,6 +224,7 @@ impl EpochState {
     /// The consumer has room: what it gets next.
     pub fn next_delivery(&mut self, now: Ns) -> Pick {
         self.catch_up(now);
+        self.books.course.turned_at.get_or_insert(now);
         if self.books.ledger.unpicked().is_empty() {
             return Pick::End;
         }
@@ -465,9 +465,19 @@ impl EpochState {
     pub fn delivered(&mut self, batch: BatchIdx, now: Ns) {
         self.catch_up(now);
         let Some(prong) = self.books.ledger.deliver(batch) else { return };
-        self.books.consumer.takes(now);
+        self.takes(now);
         self.count(prong).delivered += 1;
         self.books.change_hand(prong, now, Hand::wait_less);
+    }
+
+    /// The consumer takes a batch, perhaps after a pause.
+    fn takes(&mut self, now: Ns) {
+        let step_ns = self.books.consumer.takes(now).unwrap_or(0);
+        let front = &self.books.front;
+        let n_slots = u64::from(front.quota.saturating_add(front.parallel));
+        let stored_ns = front.times.mean_ns().unwrap_or(0).saturating_mul(n_slots);
+        let course = &mut self.books.course;
+        course.paused_ns += step_ns.saturating_sub(stored_ns);
     }
 
     /// Ends a claim without a result; false when it is void.

@@ -33,7 +33,8 @@ pub use wrr::{WrrConfig, WrrWeight};
 /// 2. `rescue` names a batch that a device, and nobody else, is making. It is asked before
 ///    `front`.
 /// 3. `deliver` names a ready batch.
-/// 4. `overtaken` names a free batch. It and `awaited` are asked when the quota is full.
+/// 4. `overtaken` names a free batch, or one that a device, and nobody else, is making. It and
+///    `awaited` are asked when the quota is full.
 ///    `awaited` names the one batch without which nothing more is delivered, if there is
 ///    one. When it is free or late the host makes it even with its quota full; so a strategy
 ///    that delivers in an order cannot lock itself up.
@@ -50,8 +51,8 @@ pub trait Strategy: fmt::Debug + Send {
     /// What the host redoes because a device may be late with it.
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx>;
 
-    /// What the host takes beyond its quota: a free batch that what fills the quota waits
-    /// behind, as those to whom it was left do not make it.
+    /// What the host takes beyond its quota: a batch that what fills the quota waits behind, as
+    /// those to whom it was left do not make it.
     fn overtaken(&self, view: &View<'_>) -> Option<BatchIdx> {
         let _ = view;
         None

@@ -10,7 +10,7 @@ use crate::ids::{DeviceIdx, Ns, Prong};
 use crate::ledger::Ledger;
 use crate::ledger::hand::{Hand, Held};
 use crate::rates::{Times, overdue_ns};
-use crate::select::view::{Back, BackSum, Front, Health, View};
+use crate::select::view::{Back, BackSum, Course, Front, Health, View};
 
 /// What a view shows.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ pub(super) struct Books {
     pub(super) recovery: Recovery,
     /// Unclaimed batches of the epochs before this one.
     pub(super) n_before: u32,
+    pub(super) course: Course,
 }
 
 /// How long the consumer takes for a batch: as told, or as seen where it did not wait.
@@ -55,13 +56,14 @@ impl Consumer {
         self.busy_since = None;
     }
 
-    /// It took a batch.
-    pub(super) fn takes(&mut self, now: Ns) {
-        if let Some(before) = self.busy_since.replace(now)
-            && self.told_ns.is_none()
-        {
-            self.seen.push(now.since(before));
+    /// It took a batch; in how many nanoseconds after the last one, where both were ready.
+    pub(super) fn takes(&mut self, now: Ns) -> Option<u64> {
+        let step_ns = now.since(self.busy_since.replace(now)?);
+        if self.told_ns.is_none() {
+            // A pause is no step.
+            self.seen.push_limited(step_ns);
         }
+        Some(step_ns)
     }
 }
 
@@ -77,10 +79,14 @@ impl Books {
             standing: config.standing,
         });
         let back: Vec<_> = back.collect();
+        let ledger = Ledger::new(config.n_batches, &config.done, config.shards);
+        let course =
+            Course { n_batches: ledger.unpicked().len(), turned_at: None, paused_ns: 0 };
         let mut books = Self {
-            ledger: Ledger::new(config.n_batches, &config.done, config.shards),
+            ledger,
             front: Front {
                 parallel: config.front.parallel.max(1),
+                quota: config.front.quota.max(1),
                 part: front_part,
                 hand: Hand::default(),
                 furthest: None,
@@ -94,6 +100,7 @@ impl Books {
             consumer: Consumer::new(config.accelerator_ns),
             recovery: config.recovery,
             n_before: 0,
+            course,
         };
         for back in &books.back {
             books.sum.add(back);
@@ -111,6 +118,7 @@ impl Books {
             accelerator_ns: self.consumer.step_ns(),
             recovery: self.recovery,
             n_before: self.n_before,
+            course: self.course,
         }
     }
 

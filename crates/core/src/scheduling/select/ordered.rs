@@ -14,6 +14,7 @@
 
 mod latency;
 mod lead;
+mod stake;
 
 use crate::ids::{BatchIdx, DeviceIdx};
 use crate::ledger::Open;
@@ -45,10 +46,16 @@ impl Strategy for Ordered {
         [view.ledger.host_only().first(), free].into_iter().flatten().min()
     }
 
+    /// The lowest of what nobody makes any more; of what is free only where it is left to nobody. In
+    /// this order: were the free ones first, they would take the last room, and the overdue ones be
+    /// redone one after the other, each when delivery waits for it.
     fn overtaken(&self, view: &View<'_>) -> Option<BatchIdx> {
-        let lowest = view.lowest_free()?;
-        let is_behind = Some(lowest) < view.front.furthest;
-        (is_behind && !Lead::of(view).is_any()).then_some(lowest)
+        let free = view.ledger.free().first().filter(|_| !Lead::of(view).is_any());
+        let overdue = view.back_claims().filter(|claim| claim.overdue);
+        let overdue = overdue.map(|claim| claim.batch).min();
+        let failed = view.ledger.host_only().first();
+        let lowest = [free, overdue, failed].into_iter().flatten().min()?;
+        (Some(lowest) < view.front.furthest).then_some(lowest)
     }
 
     fn leaves_rest(&self, view: &View<'_>) -> bool {
@@ -61,11 +68,13 @@ impl Strategy for Ordered {
         let redo_at = view.now.plus(view.redo_ns());
         let beyond = view.beyond(view.redo_ns());
         let is_short = view.now.0 < SHORT.saturating_mul(view.redo_ns());
+        let is_borne =
+            view.back.iter().any(|back| view.is_quick(back)) && stake::can_bear(view, 0);
         let is_due = |claim: &BackClaim| match claim.ready_at {
             // An unproven device only tries: the host comes to its batch in turn.
             None => free.is_none_or(|free| claim.batch < free),
             // It has it ready long before an idle host would, unless it turns out to be silent.
-            Some(ready_at) if claim.pace == Pace::Quick => {
+            Some(ready_at) if claim.pace == Pace::Quick && is_borne => {
                 ready_at > redo_at && beyond.is_none_or(|beyond| claim.batch < beyond)
             }
             Some(ready_at) => {
@@ -93,7 +102,7 @@ impl Strategy for Ordered {
         // The host leaves it the lowest; and a device that has made a batch before the host has
         // made any is the quicker of them, so what it makes next is needed next.
         let is_first = back.is_proven() && view.front.times.mean_ns().is_none();
-        if is_first || lead::is_relied_on(view, back) && Lead::of(view).is_any() {
+        if is_first || stake::is_relied_on(view, back) && Lead::of(view).is_any() {
             return open.first_from(BatchIdx(0));
         }
         let tries = || {

@@ -15,6 +15,8 @@ use crate::rates::Times;
 pub struct Front {
     /// Batches made side by side.
     pub parallel: u32,
+    /// Batches that are being made or wait for delivery at most.
+    pub quota: u32,
     /// The part of the time in which it may work (1: all of it).
     pub part: f64,
     /// What it holds.
@@ -138,6 +140,18 @@ pub enum Pace {
     Ordinary,
 }
 
+/// How long an epoch is, and since when its consumer waits for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Course {
+    /// Batches to deliver, those that an earlier part delivered not among them.
+    pub n_batches: u32,
+    /// When the consumer first asked for a batch of it; `None` while it is at an epoch before.
+    pub turned_at: Option<Ns>,
+    /// How long the consumer took nothing though it could, beyond what the host's slots last: the
+    /// host alone would have stood still as well.
+    pub paused_ns: u64,
+}
+
 /// A moment of an epoch.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
@@ -157,6 +171,8 @@ pub struct View<'a> {
     pub recovery: Recovery,
     /// Unclaimed batches of the epochs before this one, which the devices make first.
     pub n_before: u32,
+    /// The epoch's length and beginning.
+    pub course: Course,
 }
 
 // ---- batches ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ use crate::ids::BatchIdx;
 use crate::select::view::{Back, QUICK, View, batches, float};
 
 use super::latency::{MARGIN, latency_ns, mean_ns};
+use super::stake::{self, is_relied_on};
 
 /// The part of a device's buffer that may fill while delivery waits for the host: so late the host's
 /// batches may be, and so early the device is before it stands still.
@@ -22,6 +23,9 @@ const ALONE: f64 = 10.0;
 /// A device with so large a buffer keeps one slot of it for what it redoes for the host.
 const SPARES_ONE: u32 = 8;
 
+/// The prongs must exceed the consumer's rate so many times before they have no use for a lead.
+const SURPLUS: f64 = 1.1;
+
 /// What the host leaves to quick devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lead {
@@ -32,9 +36,20 @@ pub(super) enum Lead {
 }
 
 impl Lead {
+    /// What brings most, where the epoch can bear that the devices fail; else none.
     pub(super) fn of(view: &View<'_>) -> Self {
+        let wanted = Self::wanted(view);
+        let n_ahead = match wanted {
+            Self::Next(n) => n,
+            Self::Rest => 0,
+        };
+        let is_taken = wanted.is_any() && stake::can_bear(view, n_ahead);
+        if is_taken { wanted } else { Self::Next(0) }
+    }
+
+    fn wanted(view: &View<'_>) -> Self {
         let relied_on = || view.back.iter().filter(|back| is_relied_on(view, back));
-        if is_stuck(view) {
+        if is_stuck(view) || !brings_something(view) {
             return Self::Next(0);
         }
         let front_ns = float(view.front_batch_ns());
@@ -72,10 +87,18 @@ impl Lead {
     }
 }
 
-/// Whether the host may leave batches to a device: it works, is many times quicker, and has all the
-/// data.
-pub(super) fn is_relied_on(view: &View<'_>, back: &Back) -> bool {
-    back.config.shard.is_none() && view.is_quick(back)
+/// Whether the consumer would have to wait without a lead. A device then makes no more than a part of
+/// its buffer while the host is at a batch.
+fn brings_something(view: &View<'_>) -> bool {
+    let Some(step_ns) = view.accelerator_ns.filter(|ns| *ns > 0) else { return true };
+    let front_ns = float(view.front_batch_ns()).max(1.0);
+    let lost = |back: &Back| {
+        let without = SLACK * f64::from(back.config.buffer) / front_ns;
+        (1.0 / mean_ns(back).max(1.0) - without).max(0.0)
+    };
+    let relied_on = view.back.iter().filter(|back| is_relied_on(view, back));
+    let rate = view.front_rate() + view.back_rate() - relied_on.map(lost).sum::<f64>();
+    rate * float(step_ns) < SURPLUS
 }
 
 /// Whether little is lost where the host makes nothing beside it.
@@ -118,11 +141,26 @@ pub(super) fn redone_for_host(view: &View<'_>, back: &Back) -> Option<BatchIdx> 
     let several_ns = QUICK * latency_ns(back)?;
     let worked_ns = float(view.now.since(lowest.since));
     let is_worth_it = if view.front.times.mean_ns().is_some() {
-        // What is short of half a buffer's time costs nothing.
-        let stall_ns = f64::from(back.config.buffer) * SLACK * mean_ns(back);
+        // What is short of half a buffer's time costs nothing, if there is so much to make.
+        let relied_on = view.back.iter().filter(|back| is_relied_on(view, back)).count();
+        let n_makers = u32::try_from(relied_on.max(1)).unwrap_or(u32::MAX);
+        let most = back.config.buffer.min(view.course.n_batches / n_makers);
+        let may_stall = if is_all_else_made(view, back) { 0.0 } else { SLACK };
+        let stall_ns = f64::from(most) * may_stall * mean_ns(back);
         float(view.front_batch_ns()) - worked_ns > stall_ns.max(several_ns)
     } else {
         worked_ns > several_ns
     };
     is_worth_it.then_some(lowest.batch())
+}
+
+/// Whether the epoch waits for batches that the host makes, and for nothing else, and the device has
+/// time to make all of them several times before the host has.
+fn is_all_else_made(view: &View<'_>, back: &Back) -> bool {
+    let held = view.front.hand.held().iter();
+    let held = held.filter(|held| view.ledger.only_front_makes(held.batch()));
+    let n_held = u32::try_from(held.count()).unwrap_or(u32::MAX);
+    let n_made = view.sum.waiting().saturating_add(view.front.hand.waiting());
+    let is_all = view.ledger.unpicked().len() <= n_made.saturating_add(n_held);
+    is_all && f64::from(n_held) * QUICK * mean_ns(back) <= float(view.front_batch_ns())
 }
