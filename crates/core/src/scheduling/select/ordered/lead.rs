@@ -20,6 +20,8 @@ const SLACK: f64 = 0.5;
 const VARIES: f64 = 0.15;
 /// The host does without only beside a device that makes so many times as much as all its workers.
 const ALONE: f64 = 10.0;
+/// The last batches of an epoch are redone where a device has them ready so many times sooner.
+const LAST: f64 = 1.5;
 /// A device with so large a buffer keeps one slot of it for what it redoes for the host.
 const SPARES_ONE: u32 = 8;
 
@@ -138,29 +140,35 @@ pub(super) fn redone_for_host(view: &View<'_>, back: &Back) -> Option<BatchIdx> 
     if lowest.batch() != next && !is_own() {
         return None;
     }
-    let several_ns = QUICK * latency_ns(back)?;
+    let latency_ns = latency_ns(back)?;
+    let several_ns = QUICK * latency_ns;
     let worked_ns = float(view.now.since(lowest.since));
-    let is_worth_it = if view.front.times.mean_ns().is_some() {
-        // What is short of half a buffer's time costs nothing, if there is so much to make.
-        let relied_on = view.back.iter().filter(|back| is_relied_on(view, back)).count();
-        let n_makers = u32::try_from(relied_on.max(1)).unwrap_or(u32::MAX);
-        let most = back.config.buffer.min(view.course.n_batches / n_makers);
-        let may_stall = if is_all_else_made(view, back) { 0.0 } else { SLACK };
-        let stall_ns = f64::from(most) * may_stall * mean_ns(back);
-        float(view.front_batch_ns()) - worked_ns > stall_ns.max(several_ns)
-    } else {
+    let is_worth_it = if view.front.times.mean_ns().is_none() {
         worked_ns > several_ns
+    } else {
+        let left_ns = float(view.front_batch_ns()) - worked_ns;
+        left_ns > stall_ns(view, back).max(several_ns)
+            || left_ns > LAST * latency_ns * held_alone(view)
     };
     is_worth_it.then_some(lowest.batch())
 }
 
-/// Whether the epoch waits for batches that the host makes, and for nothing else, and the device has
-/// time to make all of them several times before the host has.
-fn is_all_else_made(view: &View<'_>, back: &Back) -> bool {
+/// So long may the host hold delivery up at no cost: half of a buffer fills meanwhile, if there is so
+/// much to make.
+fn stall_ns(view: &View<'_>, back: &Back) -> f64 {
+    let relied_on = view.back.iter().filter(|back| is_relied_on(view, back)).count();
+    let n_makers = u32::try_from(relied_on.max(1)).unwrap_or(u32::MAX);
+    let most = back.config.buffer.min(view.course.n_batches / n_makers);
+    f64::from(most) * SLACK * mean_ns(back)
+}
+
+/// How many batches the host makes where the epoch waits for them and for nothing else; infinitely
+/// many where it waits for more.
+fn held_alone(view: &View<'_>) -> f64 {
     let held = view.front.hand.held().iter();
     let held = held.filter(|held| view.ledger.only_front_makes(held.batch()));
     let n_held = u32::try_from(held.count()).unwrap_or(u32::MAX);
     let n_made = view.sum.waiting().saturating_add(view.front.hand.waiting());
     let is_all = view.ledger.unpicked().len() <= n_made.saturating_add(n_held);
-    is_all && f64::from(n_held) * QUICK * mean_ns(back) <= float(view.front_batch_ns())
+    if is_all { f64::from(n_held) } else { f64::INFINITY }
 }
