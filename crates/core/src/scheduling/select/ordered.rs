@@ -146,9 +146,11 @@ fn behind_makers(
 ) -> Option<BatchIdx> {
     let free = view.ledger.free();
     let own_ns = mean_ns(back) * in_line(back);
+    let is_before_host =
+        || latency_ns(back).is_some_and(|ns| ns <= float(view.front_busy_ns()));
     if f64::from(free.len()) < own_ns * view.front_rate() {
-        // The host alone is through before it.
-        return None;
+        // The host alone is through before it, if it has a hand.
+        return open.last().filter(|_| is_before_host());
     }
     let rate = view.rate_of_quicker(back);
     let safe = batches(safe_ns * rate).saturating_add(MARGIN_BATCHES);
@@ -162,11 +164,9 @@ fn behind_makers(
     let needed = batches(own_ns * rate);
     let from = free.nth(needed + free.len().saturating_sub(needed) / 4);
     let last = || open.last().filter(|last| free.count_below(*last) >= needed);
+    let in_time = from.and_then(|from| open.first_from(from).or_else(last));
     // The last of all, too, where the host comes to it only after that: it would be ready later,
     // and a quick device idle, which begins no other epoch before all of this one is claimed.
-    let is_before_host =
-        || latency_ns(back).is_some_and(|ns| ns <= float(view.front_busy_ns()));
-    let in_time = from.and_then(|from| open.first_from(from).or_else(last));
     in_time.or_else(|| open.last().filter(|_| is_before_host()))
 }
 

@@ -294,12 +294,15 @@ impl View<'_> {
     #[must_use]
     pub fn front_busy_ns(&self) -> u64 {
         let hand = &self.front.hand;
-        if hand.n_held() < self.front.parallel {
+        if hand.in_line() < self.front.parallel {
             return 0;
         }
         let each_ns = self.front_batch_ns();
         let ends = hand.held().iter().map(|held| held.since.plus(each_ns));
-        ends.min().map_or(0, |end| end.since(self.now))
+        // A worker at a batch of another epoch is half through, on average.
+        let is_elsewhere = hand.in_line() > hand.n_held();
+        let elsewhere = is_elsewhere.then(|| self.now.plus(each_ns / 2));
+        ends.chain(elsewhere).min().map_or(0, |end| end.since(self.now))
     }
 
     /// Nanoseconds in which a worker of the host makes a batch; 0 when not known.
