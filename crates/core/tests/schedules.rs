@@ -19,7 +19,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bothends_core::epoch::{DeviceConfig, FrontConfig};
+use bothends_core::epoch::{DeviceConfig, FrontConfig, Standing};
 use bothends_core::ids::EpochIdx;
 use bothends_core::objective::{Objective, Percent};
 use bothends_core::plan::{LastPolicy, PlanConfig, Shuffle};
@@ -244,9 +244,10 @@ fn device() -> impl Strategy<Value = Device> {
     let habit = select(vec![Habit::Answer, Habit::Fail, Habit::Keep]);
     let prior_ns = option::of((0_u64..50).prop_map(|milli| milli * MILLI));
     let shard = option::weighted(0.3, 0_u16..4);
-    (1_u32..5, 1_u32..13, prior_ns, shard, habit).prop_map(
-        |(slots, buffer, prior_ns, shard, habit)| Device {
-            config: DeviceConfig { slots, buffer, prior_ns, shard },
+    let standing = select(vec![Standing::New, Standing::Late, Standing::Proven]);
+    (1_u32..5, 1_u32..13, prior_ns, shard, habit, standing).prop_map(
+        |(slots, buffer, prior_ns, shard, habit, standing)| Device {
+            config: DeviceConfig { slots, buffer, prior_ns, shard, standing },
             habit,
         },
     )

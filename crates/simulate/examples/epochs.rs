@@ -19,7 +19,9 @@ const SEEDS: u32 = 8;
 const EPOCHS: u32 = 12;
 
 fn main() {
-    println!("device ÷ host  batches  workers  first η  later η  rescued  wasted");
+    println!(
+        "device ÷ host  devices  batches  workers  first η  later η  rescued  wasted"
+    );
     for (ratio, batch_ns) in [
         ("0.2", 5 * HOST_NS),
         ("1", HOST_NS),
@@ -27,39 +29,56 @@ fn main() {
         ("8", HOST_NS / 8),
         ("20", HOST_NS / 20),
     ] {
-        for (n_batches, parallel) in [(40, 1), (40, 16), (400, 1), (400, 16)] {
-            let world = world(batch_ns, n_batches, parallel);
-            let both = 1.0 + seconds(HOST_NS) / seconds(batch_ns);
-            let (mut first_s, mut later_s, mut n_later) = (0.0, 0.0, 0.0);
-            let (mut rescued, mut wasted) = (0.0, 0.0);
-            for seed in 1..=u64::from(SEEDS) {
-                let outcomes = simulate_epochs(&World { seed, ..world.clone() }, EPOCHS);
-                let later = &outcomes[1..outcomes.len() - 1];
-                first_s += outcomes[0].seconds;
-                for outcome in later {
-                    later_s += outcome.seconds;
-                    n_later += 1.0;
-                    rescued += f64::from(outcome.rescued);
-                    wasted += f64::from(outcome.wasted);
-                }
+        let lengths: &[u32] = if ratio == "1" { &[40, 400, 4_000] } else { &[40, 400] };
+        for (n_devices, n_batches) in [1_u32, 3]
+            .into_iter()
+            .flat_map(|n| lengths.iter().map(move |length| (n, *length)))
+        {
+            for parallel in [1, 16] {
+                let device_ns = batch_ns * u64::from(n_devices);
+                let mut world = world(device_ns, n_batches, parallel);
+                world.devices =
+                    (0..n_devices).map(|_| world.devices[0].clone()).collect();
+                let both = 1.0 + seconds(HOST_NS) / seconds(batch_ns);
+                let row = efficiency(&world, both);
+                println!(
+                    "{ratio:>13}  {n_devices:>7}  {n_batches:>7}  {parallel:>7}  {row}"
+                );
             }
-            let efficiency = |seconds: f64| f64::from(n_batches) / seconds / both;
-            println!(
-                "{ratio:>13}  {n_batches:>7}  {parallel:>7}  {:>7.3}  {:>7.3}  {:>7.1}  {:>6.1}",
-                efficiency(first_s / f64::from(SEEDS)),
-                efficiency(later_s / n_later),
-                rescued / n_later,
-                wasted / n_later,
-            );
         }
     }
+}
+
+/// Of a world in which both prongs make `both` times what the host makes alone.
+fn efficiency(world: &World, both: f64) -> String {
+    let (mut first_s, mut later_s, mut n_later) = (0.0, 0.0, 0.0);
+    let (mut rescued, mut wasted) = (0.0, 0.0);
+    for seed in 1..=u64::from(SEEDS) {
+        let outcomes = simulate_epochs(&World { seed, ..world.clone() }, EPOCHS);
+        let later = &outcomes[1..outcomes.len() - 1];
+        first_s += outcomes[0].seconds;
+        for outcome in later {
+            later_s += outcome.seconds;
+            n_later += 1.0;
+            rescued += f64::from(outcome.rescued);
+            wasted += f64::from(outcome.wasted);
+        }
+    }
+    let of_both = |seconds: f64| f64::from(world.n_batches) / seconds / both;
+    format!(
+        "{:>7.3}  {:>7.3}  {:>7.1}  {:>6.1}",
+        of_both(first_s / f64::from(SEEDS)),
+        of_both(later_s / n_later),
+        rescued / n_later,
+        wasted / n_later,
+    )
 }
 
 fn seconds(ns: u64) -> f64 {
     std::time::Duration::from_nanos(ns).as_secs_f64()
 }
 
-/// A device that holds two, beside a host whose workers share a batch or make one each; nothing
+/// A device (or several that share its rate) that holds two, beside a host whose workers share a batch or make one each; nothing
 /// known beforehand, and an accelerator a thousand times as fast as the host.
 fn world(batch_ns: u64, n_batches: u32, parallel: u32) -> World {
     let device = Device {

@@ -17,8 +17,8 @@ use sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
 pub enum ClaimKind {
     /// Nobody else is making the batch.
     First,
-    /// A device is making it but is late, or is expected to be: the host makes it too, and
-    /// the first result counts.
+    /// A device is making it but is late, or is expected to be: the host makes it too; or the host
+    /// is making it, will be for long, and an idle device makes it too. The first result counts.
     Rescue,
 }
 

@@ -11,14 +11,14 @@ pub(crate) mod device;
 mod tests;
 
 use books::Books;
-pub use device::{DeviceConfig, Recovery};
+pub use device::{DeviceConfig, Recovery, Standing};
 
 use crate::claim::{Claim, ClaimKind, Returned, Ticket};
 use crate::ids::{BatchIdx, DeviceIdx, Ns, Prong};
 use crate::ledger::OpenTo;
 use crate::ledger::hand::Hand;
 use crate::objective::{Allowance, Objective, is_needed_of_host};
-use crate::select::view::{Back, Health, Standing};
+use crate::select::view::{Back, Health};
 use crate::select::{Strategy, StrategyConfig};
 
 /// What an epoch is told before it starts.
@@ -116,7 +116,6 @@ pub struct ProngCounts {
 pub struct EpochState {
     strategy: Box<dyn Strategy>,
     books: Books,
-    quota: u32,
     objective: Objective,
     allowance: Option<Allowance>,
     returned: Returned,
@@ -135,7 +134,6 @@ impl EpochState {
         Self {
             strategy: config.strategy.build(),
             books,
-            quota: config.front.quota.max(1),
             objective: config.objective,
             allowance,
             returned: Returned::default(),
@@ -169,24 +167,27 @@ impl EpochState {
         Some(self.claim(batch, Prong::Front, kind, now))
     }
 
-    /// A rescue, else what the strategy takes. With the quota full only rescues, and last of
-    /// all the batch that delivery waits for: so a full quota never waits for itself.
+    /// A rescue, else what the strategy takes. With the quota full only rescues, batches that
+    /// what fills the quota waits behind, and last of all the batch that delivery waits for: so
+    /// a full quota never waits for itself.
     fn choose_front(&mut self, now: Ns) -> Option<BatchIdx> {
         let front = &self.books.front;
-        let (used, most) = (front.hand.used(), self.quota.saturating_add(front.parallel));
+        let (used, most) =
+            (front.hand.used(), front.quota.saturating_add(front.parallel));
         let view = self.books.view(now);
         let strategy = &mut self.strategy;
         let rescue = if used + 1 < most { strategy.rescue(&view) } else { None };
         if rescue.is_some() || used >= most {
             return rescue;
         }
-        if used < self.quota {
+        if used < front.quota {
             let batch = strategy.front(&view)?;
             let is_needed = self.objective != Objective::Energy
                 || is_needed_of_host(&view, strategy.before(&view, batch));
             return is_needed.then_some(batch);
         }
-        strategy.awaited(&view).filter(|batch| {
+        let overtaken = if used + 1 < most { strategy.overtaken(&view) } else { None };
+        overtaken.or_else(|| strategy.awaited(&view)).filter(|batch| {
             let mut claims = view.back_claims().filter(|claim| claim.batch == *batch);
             view.ledger.is_free(*batch)
                 || claims.any(|claim| view.is_worth_redoing(&claim))
@@ -208,15 +209,22 @@ impl EpochState {
             return None;
         }
         let batch = self.strategy.back(&self.books.view(now), device)?;
-        if !self.books.ledger.free().contains(batch) {
+        let kind = if self.books.ledger.free().contains(batch) {
+            ClaimKind::First
+        } else if self.books.ledger.only_front_makes(batch)
+            && self.books.recovery == Recovery::On
+        {
+            ClaimKind::Rescue
+        } else {
             return None;
-        }
-        Some(self.claim(batch, Prong::Back(device), ClaimKind::First, now))
+        };
+        Some(self.claim(batch, Prong::Back(device), kind, now))
     }
 
     /// The consumer has room: what it gets next.
     pub fn next_delivery(&mut self, now: Ns) -> Pick {
         self.catch_up(now);
+        self.books.course.turned_at.get_or_insert(now);
         if self.books.ledger.unpicked().is_empty() {
             return Pick::End;
         }
@@ -234,6 +242,63 @@ impl EpochState {
     #[must_use]
     pub fn is_claimed_out(&self) -> bool {
         self.books.ledger.free().is_empty()
+    }
+
+    /// Whether a prong that has just been refused a batch may take one of the next epoch: all of
+    /// this one are claimed, or the devices have the rest of it ready before the host would. The
+    /// next epoch is to be told of the rest: see [`Self::comes_after`].
+    #[must_use]
+    pub fn may_go_on(&self, prong: Prong, now: Ns) -> bool {
+        self.is_claimed_out()
+            || prong == Prong::Front && self.strategy.leaves_rest(&self.books.view(now))
+    }
+
+    /// Batches that nobody has claimed.
+    #[must_use]
+    pub fn n_unclaimed(&self) -> u32 {
+        self.books.ledger.free().len()
+    }
+
+    /// Open claims of a prong.
+    #[must_use]
+    pub fn n_held(&self, prong: Prong) -> u32 {
+        match prong {
+            Prong::Front => self.books.front.hand.n_held(),
+            Prong::Back(device) => {
+                self.books.device(device).map_or(0, |back| back.hand.n_held())
+            }
+        }
+    }
+
+    /// Says what is left of the epochs before this one, before a prong is asked for its next
+    /// batch: so many batches that nobody has claimed, and so many open claims of the prong, which
+    /// it ends first.
+    pub fn comes_after(&mut self, prong: Prong, n_unclaimed: u32, n_held: u32) {
+        self.books.n_before = n_unclaimed;
+        match prong {
+            Prong::Front => self.books.front.hand.comes_after(n_held),
+            Prong::Back(device) => self.books.comes_after(device, n_held),
+        }
+    }
+
+    /// A prong has made a batch of an earlier epoch in so many nanoseconds, as in
+    /// [`Self::finish`]: where nothing is known of it, this is.
+    pub fn learn(&mut self, prong: Prong, work_ns: u64, now: Ns) {
+        match prong {
+            Prong::Front => {
+                self.books.front.times.learn(work_ns);
+                self.books.host_times_changed(now);
+            }
+            Prong::Back(device) => {
+                self.books.change(device, now, |back| back.times.learn(work_ns));
+            }
+        }
+    }
+
+    /// What the device's last answer was worth: the next epoch begins with it.
+    #[must_use]
+    pub fn standing(&self, device: DeviceIdx) -> Standing {
+        self.books.device(device).map_or(Standing::New, |back| back.standing)
     }
 
     /// When to ask again though nothing happened; later than `now`.
@@ -270,6 +335,10 @@ impl EpochState {
         let ticket = Ticket { batch, prong, kind, serial: self.next_serial };
         self.next_serial += 1;
         self.books.ledger.claim(batch, prong);
+        if prong == Prong::Front {
+            let furthest = &mut self.books.front.furthest;
+            *furthest = (*furthest).max(Some(batch));
+        }
         self.books.change_hand(prong, now, |hand| hand.take(ticket, now));
         ticket.claim(&self.returned)
     }
@@ -396,9 +465,19 @@ impl EpochState {
     pub fn delivered(&mut self, batch: BatchIdx, now: Ns) {
         self.catch_up(now);
         let Some(prong) = self.books.ledger.deliver(batch) else { return };
-        self.books.consumer.takes(now);
+        self.takes(now);
         self.count(prong).delivered += 1;
         self.books.change_hand(prong, now, Hand::wait_less);
+    }
+
+    /// The consumer takes a batch, perhaps after a pause.
+    fn takes(&mut self, now: Ns) {
+        let step_ns = self.books.consumer.takes(now).unwrap_or(0);
+        let front = &self.books.front;
+        let n_slots = u64::from(front.quota.saturating_add(front.parallel));
+        let stored_ns = front.times.mean_ns().unwrap_or(0).saturating_mul(n_slots);
+        let course = &mut self.books.course;
+        course.paused_ns += step_ns.saturating_sub(stored_ns);
     }
 
     /// Ends a claim without a result; false when it is void.

@@ -75,6 +75,7 @@ fn shards_of(n_batches: u32, shards: u16) -> Vec<BatchSet> {
 type Holders = [bool; 2];
 
 const NOBODY: Holders = [false, false];
+const FRONT_ALONE: Holders = [true, false];
 const BACK_ALONE: Holders = [false, true];
 
 /// A prong's place in what there is of the front and of the devices.
@@ -210,6 +211,13 @@ impl Ledger {
     pub fn only_back_makes(&self, batch: BatchIdx) -> bool {
         self.entry(batch)
             .is_some_and(|e| e.state == BatchState::Claimed && e.holders == BACK_ALONE)
+    }
+
+    /// Whether the front, and nobody else, is making this batch.
+    #[must_use]
+    pub fn only_front_makes(&self, batch: BatchIdx) -> bool {
+        self.entry(batch)
+            .is_some_and(|e| e.state == BatchState::Claimed && e.holders == FRONT_ALONE)
     }
 
     /// Whether a device, and nobody else, is making this batch, or a device has made it.

@@ -20,6 +20,10 @@ const FIRST_OVERDUE_NS: u64 = 2_000_000_000;
 /// … or after so many host batches, whichever is longer.
 const FIRST_OVERDUE_BATCHES: u64 = 10;
 
+/// A device that is much quicker than the host is overdue after one part in so many of the time
+/// in which the host makes a batch: it is redone in no less than that.
+const PATIENCE: u64 = 4;
+
 /// The recent times of one prong, in nanoseconds per batch.
 #[derive(Debug, Clone)]
 pub struct Times {
@@ -60,6 +64,14 @@ impl Times {
         times
     }
 
+    /// Takes a time from before the epoch where nothing is known.
+    pub fn learn(&mut self, ns: u64) {
+        if self.n == 0 {
+            self.n_prior = 1;
+            self.push(ns);
+        }
+    }
+
     /// The mean of the last times; `None` when there is none.
     #[must_use]
     pub fn mean_ns(&self) -> Option<u64> {
@@ -81,7 +93,7 @@ impl Times {
     /// Adds the time of a batch. One from before is forgotten if the first of this epoch is far
     /// below it: no batch is quick by accident.
     pub fn push(&mut self, ns: u64) {
-        let is_refuted = self.is_untried() && ns < self.mean_ns / OUTLIER;
+        let is_refuted = self.n > 0 && self.is_untried() && ns < self.mean_ns / OUTLIER;
         if is_refuted {
             (self.n, self.n_prior) = (0, 0);
         }
@@ -111,17 +123,19 @@ impl Times {
     }
 }
 
-/// How long a device's batch may take before its claim is overdue, for each claim in line.
+/// How long a device's batch may take before its claim is overdue, for each claim in line. The
+/// host makes a batch in `host_ns` with all its workers (0: not known), and one of them takes
+/// `redo_ns` at least.
 /// Between the ordinary and the hopeless: earlier wastes host work on batches that are about
 /// to come, later lets delivery wait.
 #[must_use]
-pub fn overdue_ns(device: &Times, host: &Times) -> u64 {
+pub fn overdue_ns(device: &Times, host_ns: u64, redo_ns: u64) -> u64 {
     match (device.mean_ns(), device.high_ns()) {
         (Some(mean), Some(high)) => {
-            (mean / 10).saturating_mul(13).max((high / 20).saturating_mul(23))
+            let own = (mean / 10).saturating_mul(13).max((high / 20).saturating_mul(23));
+            own.max(redo_ns / PATIENCE)
         }
-        _ => FIRST_OVERDUE_NS
-            .max(host.mean_ns().unwrap_or(0).saturating_mul(FIRST_OVERDUE_BATCHES)),
+        _ => FIRST_OVERDUE_NS.max(host_ns.saturating_mul(FIRST_OVERDUE_BATCHES)),
     }
 }
 
@@ -178,22 +192,26 @@ mod tests {
     #[test]
     fn a_device_that_never_answered_is_overdue_after_two_seconds_or_ten_host_batches() {
         let unknown = Times::of_device(None);
-        let limit = |host_ns| overdue_ns(&unknown, &Times::of_host(host_ns));
-        assert_eq!(limit(None), 2_000_000_000);
-        assert_eq!(limit(Some(1_000_000)), 2_000_000_000);
-        assert_eq!(limit(Some(900_000_000)), 9_000_000_000);
+        let limit = |host_ns| overdue_ns(&unknown, host_ns, host_ns);
+        assert_eq!(limit(0), 2_000_000_000);
+        assert_eq!(limit(1_000_000), 2_000_000_000);
+        assert_eq!(limit(900_000_000), 9_000_000_000);
     }
 
     #[test]
     fn a_device_that_varies_is_given_more_time() {
-        let host = Times::of_host(None);
         let mut steady = Times::of_device(None);
         let mut varying = Times::of_device(None);
         for i in 0..16 {
             steady.push(1_000);
             varying.push(if i % 4 == 0 { 2_000 } else { 700 });
         }
-        assert_eq!(overdue_ns(&steady, &host), 1_300);
-        assert_eq!(overdue_ns(&varying, &host), 2_300);
+        assert_eq!(overdue_ns(&steady, 0, 0), 1_300);
+        assert_eq!(overdue_ns(&varying, 0, 0), 2_300);
+        assert_eq!(
+            overdue_ns(&steady, 500, 8_000),
+            2_000,
+            "the host takes long to redo it"
+        );
     }
 }

@@ -27,12 +27,15 @@ pub use wrr::{WrrConfig, WrrWeight};
 ///
 /// # Contract
 ///
-/// 1. `front` and `back` name a free batch. `front` is asked only while the host's quota has
-///    room, `back` only for a device that works and has room.
+/// 1. `front` and `back` name a free batch; `back` may also name one that the host, and nobody
+///    else, is making. `front` is asked only while the host's quota has room, `back` only for a
+///    device that works and has room.
 /// 2. `rescue` names a batch that a device, and nobody else, is making. It is asked before
 ///    `front`.
 /// 3. `deliver` names a ready batch.
-/// 4. `awaited` names the one batch without which nothing more is delivered, if there is
+/// 4. `overtaken` names a free batch, or one that a device, and nobody else, is making. It and
+///    `awaited` are asked when the quota is full.
+///    `awaited` names the one batch without which nothing more is delivered, if there is
 ///    one. When it is free or late the host makes it even with its quota full; so a strategy
 ///    that delivers in an order cannot lock itself up.
 /// 5. As long as the host works, every batch is delivered, whatever the devices do.
@@ -47,6 +50,19 @@ pub trait Strategy: fmt::Debug + Send {
 
     /// What the host redoes because a device may be late with it.
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx>;
+
+    /// What the host takes beyond its quota: a batch that what fills the quota waits behind, as
+    /// those to whom it was left do not make it.
+    fn overtaken(&self, view: &View<'_>) -> Option<BatchIdx> {
+        let _ = view;
+        None
+    }
+
+    /// Whether the host leaves all that is free to the devices, and may go on to the next epoch.
+    fn leaves_rest(&self, view: &View<'_>) -> bool {
+        let _ = view;
+        false
+    }
 
     /// What a device takes next.
     fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx>;

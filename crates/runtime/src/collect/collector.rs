@@ -118,12 +118,25 @@ impl Work {
         self.epochs.iter_mut().find(|epoch| epoch.number == number)
     }
 
+    /// What a batch took is news to the epochs that began before anything was known.
+    fn learn(&mut self, number: EpochNumber, prong: Prong, work_ns: u64) {
+        for epoch in self.epochs.iter_mut().filter(|epoch| epoch.number != number) {
+            epoch.state.learn(prong, work_ns, epoch.now());
+        }
+    }
+
     /// A device takes part from now on.
     fn joined(&mut self, prong: Prong) {
         let Prong::Back(device) = prong else { return };
         for epoch in &mut self.epochs {
             epoch.state.device_joined(device, epoch.now());
         }
+    }
+
+    /// Open claims of a prong in the other epochs.
+    fn n_held_beside(&self, at: usize, prong: Prong) -> u32 {
+        let others = self.epochs.iter().enumerate().filter(|(other, _)| *other != at);
+        others.map(|(_, epoch)| epoch.state.n_held(prong)).sum()
     }
 
     fn n_claims(&self, number: EpochNumber) -> u32 {
@@ -233,7 +246,8 @@ impl Collector {
         if let Some(latest) = latest {
             self.know(&latest);
         }
-        let epoch = Underway::begin(brief, &self.lines, &self.work.known);
+        let before = self.work.epochs.back().map(|epoch| &epoch.state);
+        let epoch = Underway::begin(brief, &self.lines, &self.work.known, before);
         self.work.epochs.push_back(epoch);
     }
 
@@ -309,6 +323,8 @@ impl Collector {
         if !self.lines[line].has_room() {
             return false;
         }
+        let prong = self.lines[line].prong();
+        let mut n_before = 0;
         let mut at = self.work.current().unwrap_or(self.work.epochs.len());
         // An epoch before may be with its feed, which has a batch to convert.
         let mut reserved = self.work.lacking_before(at);
@@ -319,14 +335,18 @@ impl Collector {
                 }
                 self.begin(0);
             }
+            let n_held = self.work.n_held_beside(at, prong);
+            self.work.epochs[at].state.comes_after(prong, n_before, n_held);
             if self.start_of(at, line, reserved) {
                 return true;
             }
             let epoch = &self.work.epochs[at];
-            if !epoch.is_claimed_out() {
+            if !epoch.may_go_on(prong) {
                 return false;
             }
-            // What is being made may be lost, and is then made again by the host.
+            // What is being made may be lost, and is then made again by the host. What is left
+            // to devices takes slots of theirs.
+            n_before += epoch.state.n_unclaimed();
             reserved += self.work.n_claims(epoch.number) + ON_THE_WAY;
             at += 1;
         }
@@ -507,6 +527,8 @@ impl Collector {
         report.n_made += 1;
         report.total_ns += work_ns;
         epoch.note(batch, prong, What::Made);
+        self.work.learn(number, prong, work_ns);
+        let Some(epoch) = self.work.of(number) else { return };
         if matches!(epoch.state.finish(claim, work_ns, epoch.now()), Finish::Committed) {
             let lacking = None;
             epoch.made.insert(batch, Made { batch, prong, rows, slot, bad, lacking });
@@ -670,8 +692,13 @@ mod tests {
                 start: 0,
                 repetitions: 1,
             });
-            let device =
-                DeviceConfig { slots: 2, buffer: 2, prior_ns: None, shard: None };
+            let device = DeviceConfig {
+                slots: 2,
+                buffer: 2,
+                prior_ns: None,
+                shard: None,
+                standing: bothends_core::epoch::Standing::New,
+            };
             let config = EpochConfig {
                 n_batches,
                 strategy,

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bothends_core::claim::Claim;
-use bothends_core::epoch::{EpochConfig, EpochState};
-use bothends_core::ids::{BatchIdx, EpochIdx, Ns, Prong, SampleId};
+use bothends_core::epoch::{EpochConfig, EpochState, Standing};
+use bothends_core::ids::{BatchIdx, DeviceIdx, EpochIdx, Ns, Prong, SampleId};
 use bothends_core::plan::Plan;
 use bothends_figures::What;
 use bothends_slots::{Job, JobId, Slot};
@@ -110,13 +110,23 @@ pub(crate) struct Collected {
 }
 
 impl Underway {
-    /// Begins with what is known of the producers by now.
-    pub(crate) fn begin(brief: Brief, lines: &[Line], known: &[LineReport]) -> Self {
+    /// Begins with what is known of the producers by now, from the epoch before that is still
+    /// under way among others.
+    pub(crate) fn begin(
+        brief: Brief,
+        lines: &[Line],
+        known: &[LineReport],
+        before: Option<&EpochState>,
+    ) -> Self {
         let Brief { number, mut config, plan, epoch, feed, log, is_wanted } = brief;
         let prior = |line: usize| known.get(line).and_then(LineReport::mean_ns);
         config.front.prior_ns = prior(0).or(config.front.prior_ns);
         for (device, line) in config.devices.iter_mut().zip(1..) {
             device.prior_ns = prior(line).or(device.prior_ns);
+        }
+        for (device, config) in (0..).map(DeviceIdx).zip(&mut config.devices) {
+            config.standing =
+                before.map_or(Standing::New, |state| state.standing(device));
         }
         let keeps_order = config.strategy.keeps_order();
         let mut state = EpochState::new(config);
@@ -170,9 +180,9 @@ impl Underway {
         self.feed.is_none()
     }
 
-    /// Whether all of it is being made or made, so that producers may go on to the next epoch.
-    pub(crate) fn is_claimed_out(&self) -> bool {
-        self.has_ended() || self.state.is_claimed_out()
+    /// Whether a producer that it has no batch for may go on to the next epoch.
+    pub(crate) fn may_go_on(&self, prong: Prong) -> bool {
+        self.has_ended() || self.state.may_go_on(prong, self.now())
     }
 
     /// The batch that is to be delivered next, where that is known before it is made.

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use bothends_core::epoch::{DeviceConfig, EpochConfig, FrontConfig, Recovery};
+use bothends_core::epoch::{DeviceConfig, EpochConfig, FrontConfig, Recovery, Standing};
 use bothends_core::plan::Plan;
 use bothends_core::recipe::Size;
 use bothends_figures::Stall;
@@ -155,6 +155,7 @@ impl Runtime {
             buffer: self.room.per_device,
             prior_ns: device.prior_ns,
             shard: None,
+            standing: Standing::New,
         });
         EpochConfig {
             n_batches: plan.n_batches(),

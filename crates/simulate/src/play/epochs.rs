@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use bothends_core::claim::Claim;
 use bothends_core::epoch::{
-    DeviceConfig, EpochConfig, EpochState, Finish, FrontConfig, Pick,
+    DeviceConfig, EpochConfig, EpochState, Finish, FrontConfig, Pick, Standing,
 };
 use bothends_core::ids::{BatchIdx, DeviceIdx, Ns, Prong};
 
@@ -153,7 +153,13 @@ impl<'a> Epochs<'a> {
         if let Some(before) = self.underway.back() {
             learn(&mut self.known, &before.made);
         }
-        let mut state = EpochState::new(epoch_config(self.world, &self.known));
+        let mut config = epoch_config(self.world, &self.known);
+        if let Some(before) = self.underway.back() {
+            for (device, config) in (0..).map(DeviceIdx).zip(&mut config.devices) {
+                config.standing = before.state.standing(device);
+            }
+        }
+        let mut state = EpochState::new(config);
         for (device, _) in (0..).zip(&self.away).filter(|(_, away)| **away) {
             state.device_lost(DeviceIdx(device), Ns(0));
         }
@@ -177,9 +183,7 @@ impl<'a> Epochs<'a> {
     /// The accelerator has done the last step of its epoch; false when there is no other.
     pub(super) fn next_epoch(&mut self, now: Ns) -> bool {
         if let Some(ended) = self.underway.pop_front() {
-            if self.underway.is_empty() {
-                learn(&mut self.known, &ended.made);
-            }
+            learn(&mut self.known, &ended.made);
             self.over.push(ended.over(self.world, now));
         }
         !self.underway.is_empty() || self.begin(now)
@@ -217,6 +221,7 @@ fn epoch_config(world: &World, known: &[Option<u64>]) -> EpochConfig {
         buffer: device.buffer,
         prior_ns: prior(line),
         shard: device.shard,
+        standing: Standing::New,
     };
     EpochConfig {
         n_batches: world.n_batches,
@@ -250,7 +255,9 @@ impl Epochs<'_> {
         let n_batches = self.world.n_batches;
         let is_open = |epoch: &Underway| epoch.batches < n_batches;
         let mut at = self.underway.iter().position(is_open).unwrap_or(0);
-        let mut reserved = 0;
+        let n_held =
+            self.underway.iter().map(|epoch| epoch.state.n_held(prong)).sum::<u32>();
+        let (mut reserved, mut n_before) = (0, 0);
         loop {
             if at == self.underway.len() && !self.begin(now) {
                 return None;
@@ -261,6 +268,8 @@ impl Epochs<'_> {
             }
             let epoch = self.underway.get_mut(at)?;
             let own_now = epoch.since(now);
+            let n_elsewhere = n_held.saturating_sub(epoch.state.n_held(prong));
+            epoch.state.comes_after(prong, n_before, n_elsewhere);
             let claim = match prong {
                 Prong::Front => epoch.state.next_front(own_now),
                 Prong::Back(device) => epoch.state.next_back(device, own_now),
@@ -270,10 +279,12 @@ impl Epochs<'_> {
                 self.in_use += 1;
                 return Some(Task { epoch: epoch.number, claim });
             }
-            if !epoch.state.is_claimed_out() {
+            if !epoch.state.may_go_on(prong, own_now) {
                 return None;
             }
-            reserved += epoch.n_claims + ON_THE_WAY;
+            n_before += epoch.state.n_unclaimed();
+            reserved +=
+                epoch.n_claims + u64::from(epoch.state.n_unclaimed()) + ON_THE_WAY;
             at += 1;
         }
     }
@@ -332,6 +343,10 @@ impl Epochs<'_> {
             Prong::Front => 0,
             Prong::Back(device) => 1 + usize::from(device.0),
         };
+        for epoch in self.underway.iter_mut().filter(|epoch| epoch.number > task.epoch) {
+            let own_now = epoch.since(now);
+            epoch.state.learn(task.claim.prong(), work_ns, own_now);
+        }
         let finished = self.of(task.epoch).map(|epoch| {
             epoch.n_claims -= 1;
             if let Some((n, total_ns)) = epoch.made.get_mut(line) {

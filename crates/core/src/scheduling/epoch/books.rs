@@ -10,7 +10,7 @@ use crate::ids::{DeviceIdx, Ns, Prong};
 use crate::ledger::Ledger;
 use crate::ledger::hand::{Hand, Held};
 use crate::rates::{Times, overdue_ns};
-use crate::select::view::{Back, BackSum, Front, Health, Standing, View};
+use crate::select::view::{Back, BackSum, Course, Front, Health, View};
 
 /// What a view shows.
 #[derive(Debug)]
@@ -28,6 +28,9 @@ pub(super) struct Books {
     some_unknown: bool,
     pub(super) consumer: Consumer,
     pub(super) recovery: Recovery,
+    /// Unclaimed batches of the epochs before this one.
+    pub(super) n_before: u32,
+    pub(super) course: Course,
 }
 
 /// How long the consumer takes for a batch: as told, or as seen where it did not wait.
@@ -53,13 +56,14 @@ impl Consumer {
         self.busy_since = None;
     }
 
-    /// It took a batch.
-    pub(super) fn takes(&mut self, now: Ns) {
-        if let Some(before) = self.busy_since.replace(now)
-            && self.told_ns.is_none()
-        {
-            self.seen.push(now.since(before));
+    /// It took a batch; in how many nanoseconds after the last one, where both were ready.
+    pub(super) fn takes(&mut self, now: Ns) -> Option<u64> {
+        let step_ns = now.since(self.busy_since.replace(now)?);
+        if self.told_ns.is_none() {
+            // A pause is no step.
+            self.seen.push_limited(step_ns);
         }
+        Some(step_ns)
     }
 }
 
@@ -72,15 +76,20 @@ impl Books {
             hand: Hand::default(),
             times: Times::of_device(config.prior_ns),
             health: Health::Well,
-            standing: Standing::New,
+            standing: config.standing,
         });
         let back: Vec<_> = back.collect();
+        let ledger = Ledger::new(config.n_batches, &config.done, config.shards);
+        let course =
+            Course { n_batches: ledger.unpicked().len(), turned_at: None, paused_ns: 0 };
         let mut books = Self {
-            ledger: Ledger::new(config.n_batches, &config.done, config.shards),
+            ledger,
             front: Front {
                 parallel: config.front.parallel.max(1),
+                quota: config.front.quota.max(1),
                 part: front_part,
                 hand: Hand::default(),
+                furthest: None,
                 times: Times::of_host(config.front.prior_ns),
             },
             sum: BackSum::default(),
@@ -90,6 +99,8 @@ impl Books {
             back,
             consumer: Consumer::new(config.accelerator_ns),
             recovery: config.recovery,
+            n_before: 0,
+            course,
         };
         for back in &books.back {
             books.sum.add(back);
@@ -106,11 +117,20 @@ impl Books {
             sum: &self.sum,
             accelerator_ns: self.consumer.step_ns(),
             recovery: self.recovery,
+            n_before: self.n_before,
+            course: self.course,
         }
     }
 
     pub(super) fn device(&self, device: DeviceIdx) -> Option<&Back> {
         self.back.get(usize::from(device.0))
+    }
+
+    /// Says how many open claims of earlier epochs a device has.
+    pub(super) fn comes_after(&mut self, device: DeviceIdx, n_held: u32) {
+        if let Some(back) = self.back.get_mut(usize::from(device.0)) {
+            back.hand.comes_after(n_held);
+        }
     }
 
     /// When a device says something new, though nothing happens.
@@ -179,7 +199,13 @@ impl Books {
     /// Lateness of one device, and when there may be more.
     fn refresh(&mut self, at: usize, now: Ns) {
         let back = &mut self.back[at];
-        let limit_ns = overdue_ns(&back.times, &self.front.times);
+        let host_ns = self.front.times.mean_ns();
+        let redo_ns = host_ns.map_or_else(
+            // Its first batches take so long at least.
+            || self.front.hand.held().first().map_or(0, |held| now.since(held.since)),
+            |ns| ns.saturating_mul(u64::from(self.front.parallel)),
+        );
+        let limit_ns = overdue_ns(&back.times, host_ns.unwrap_or(0), redo_ns);
         if back.hand.declare_overdue(limit_ns, now) && back.health == Health::Well {
             self.sum.remove(back);
             back.health = Health::Silent;

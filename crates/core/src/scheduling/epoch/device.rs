@@ -11,6 +11,20 @@ pub struct DeviceConfig {
     pub prior_ns: Option<u64>,
     /// The shard of the data that it has; `None` when it has all.
     pub shard: Option<u16>,
+    /// What its last answer in the epoch before was worth; [`Standing::New`] in the first.
+    pub standing: Standing,
+}
+
+/// What a device's last answer was worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Standing {
+    /// There is none since it joined, or it was a failure.
+    #[default]
+    New,
+    /// It was a batch, but overdue.
+    Late,
+    /// It was a batch in time.
+    Proven,
 }
 
 /// What happens when a device is lost or late.

@@ -8,8 +8,13 @@ const MILLI: u64 = 1_000_000;
 const D0: DeviceIdx = DeviceIdx(0);
 
 fn config(strategy: StrategyConfig, n_batches: u32) -> EpochConfig {
-    let device =
-        DeviceConfig { slots: 2, buffer: 8, prior_ns: Some(4 * MILLI), shard: None };
+    let device = DeviceConfig {
+        slots: 2,
+        buffer: 8,
+        prior_ns: Some(4 * MILLI),
+        shard: None,
+        standing: Standing::New,
+    };
     EpochConfig {
         n_batches,
         strategy,
@@ -88,6 +93,59 @@ fn the_last_batch_is_a_quick_device_s_where_the_host_comes_to_it_later() {
     assert_eq!(last(4, 5), (Some(BatchIdx(1)), true));
     assert_eq!(last(4, 8), (Some(BatchIdx(1)), true));
     assert_eq!(last(4, 9), (None, false));
+}
+
+/// A device that makes `per_milli` batches a millisecond beside sixteen workers that make one a
+/// millisecond together; and which batch the host takes next after ten.
+fn host_takes_after(per_milli: u64) -> u32 {
+    let mut config = config(StrategyConfig::Ordered, 1_000);
+    config.front = FrontConfig { parallel: 16, quota: 16, prior_ns: Some(MILLI) };
+    config.devices[0].prior_ns = Some(MILLI / 8);
+    config.devices[0].standing = Standing::Proven;
+    let mut epoch = EpochState::new(config);
+    let _slow = epoch.next_front(at(0)).unwrap();
+    for done in 1..=10 * per_milli {
+        let now = Ns(done * MILLI / per_milli);
+        let claim = epoch.next_back(D0, Ns(now.0 - MILLI / 8)).unwrap();
+        epoch.finish(claim, MILLI / 8, now);
+        while let Pick::Deliver(batch) = epoch.next_delivery(now) {
+            epoch.delivered(batch, now);
+        }
+    }
+    epoch.next_front(at(10)).unwrap().batch().0
+}
+
+#[test]
+fn the_host_claims_ahead_with_what_the_devices_have_won() {
+    // It makes 128 while a worker makes one, and half of its buffer of eight may be late.
+    assert_eq!(host_takes_after(8), 80 + 124);
+    // It has won nothing: it might as well fail.
+    let behind_it = host_takes_after(1);
+    assert!(behind_it <= 11, "{behind_it}");
+}
+
+#[test]
+fn a_full_host_redoes_side_by_side_what_a_silent_device_holds() {
+    let mut config = config(StrategyConfig::Ordered, 1_000);
+    config.front = FrontConfig { parallel: 4, quota: 4, prior_ns: Some(4 * MILLI) };
+    config.devices[0].slots = 4;
+    config.devices[0].prior_ns = Some(MILLI);
+    config.devices[0].standing = Standing::Proven;
+    // So slow a consumer that no claim is urgent.
+    config.accelerator_ns = Some(100 * MILLI);
+    let mut epoch = EpochState::new(config);
+    let silent: Vec<_> = (0..4).map(|_| epoch.next_back(D0, at(0)).unwrap()).collect();
+    let host: Vec<_> = (0..4).map(|_| epoch.next_front(at(0)).unwrap()).collect();
+    let [a, b, c, refused] = <[Claim; 4]>::try_from(silent).unwrap();
+    let held = [&a, &b, &c].map(|claim| claim.batch());
+    assert!(refused.batch() < host[3].batch());
+    epoch.refused(refused, at(1));
+    for claim in host {
+        epoch.finish(claim, 4 * MILLI, at(16));
+    }
+    // Its quota is full. Were the free batch the first, one of the held ones would find no room.
+    let redone = [(); 3].map(|()| epoch.next_front(at(20)).unwrap().batch());
+    assert_eq!(redone, held);
 }
 
 #[test]
@@ -349,8 +407,13 @@ fn an_epoch_without_batches_is_at_its_end() {
 #[test]
 fn mte_splits_by_the_ratio_of_the_measured_times() {
     let mut config = config("mte".parse().unwrap(), 100);
-    config.devices[0] =
-        DeviceConfig { slots: 1, buffer: 100, prior_ns: Some(4 * MILLI), shard: None };
+    config.devices[0] = DeviceConfig {
+        slots: 1,
+        buffer: 100,
+        prior_ns: Some(4 * MILLI),
+        shard: None,
+        standing: Standing::New,
+    };
     config.front.quota = 100;
     let mut epoch = EpochState::new(config);
     for i in 0..10 {

@@ -12,7 +12,7 @@ pub struct Held {
     pub(crate) ticket: Ticket,
     /// When it was claimed.
     pub since: Ns,
-    /// Older claims in the same hand at that moment: they are done first.
+    /// Older claims at that moment, those of earlier epochs included: they are done first.
     pub ahead: u32,
     /// Whether it has been declared overdue.
     pub overdue: bool,
@@ -37,6 +37,7 @@ impl Held {
 pub struct Hand {
     held: Vec<Held>,
     waiting: u32,
+    n_before: u32,
 }
 
 impl Hand {
@@ -52,6 +53,12 @@ impl Hand {
         u32::try_from(self.held.len()).unwrap_or(u32::MAX)
     }
 
+    /// Open claims, those of earlier epochs included: a new one is done after them.
+    #[must_use]
+    pub fn in_line(&self) -> u32 {
+        self.n_held() + self.n_before
+    }
+
     /// Batches made and not delivered.
     #[must_use]
     pub fn waiting(&self) -> u32 {
@@ -64,8 +71,13 @@ impl Hand {
         self.n_held() + self.waiting
     }
 
+    /// Says how many open claims of earlier epochs the prong has.
+    pub(crate) fn comes_after(&mut self, n_before: u32) {
+        self.n_before = n_before;
+    }
+
     pub(crate) fn take(&mut self, ticket: Ticket, now: Ns) {
-        let ahead = self.n_held();
+        let ahead = self.in_line();
         self.held.push(Held { ticket, since: now, ahead, overdue: false });
     }
 

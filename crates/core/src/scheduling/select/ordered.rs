@@ -7,18 +7,22 @@
 //! everything up; hence `rescue`.
 //!
 //! Counting free batches, rather than all batches up to delivery, keeps a device from
-//! claiming runs of neighbours, in front of which the host would then be alone. What was
-//! tried and what each rule gives is in `docs/strategies.md`.
+//! claiming runs of neighbours, in front of which the host would then be alone. Beside a device
+//! that makes more in the time of a host batch than its buffer holds, the host claims ahead in
+//! the same way (`ordered/lead.rs`). What was tried and what each rule gives is in
+//! `docs/strategies.md`.
+
+mod latency;
+mod lead;
+mod stake;
 
 use crate::ids::{BatchIdx, DeviceIdx};
 use crate::ledger::Open;
-use crate::select::view::{Back, BackClaim, batches, float, redo_ns};
+use crate::select::view::{Back, BackClaim, Pace, batches, float, redo_ns};
 use crate::select::{Strategy, View};
+use latency::{MARGIN, in_line, latency_ns, mean_ns};
+use lead::Lead;
 
-/// A device is expected within its mean time with this margin …
-const MARGIN: f64 = 1.3;
-/// … or within the time that few of its batches exceed, with this one.
-const HIGH_MARGIN: f64 = 1.05;
 /// So many batches more are left to the others.
 const MARGIN_BATCHES: u32 = 2;
 /// In an epoch shorter than so many host batches, one after the other, waiting for a device
@@ -37,18 +41,46 @@ const FIRST_AHEAD: u32 = 64;
 pub struct Ordered;
 
 impl Strategy for Ordered {
+    fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
+        let free = Lead::of(view).behind(view);
+        [view.ledger.host_only().first(), free].into_iter().flatten().min()
+    }
+
+    /// The lowest of what nobody makes any more; of what is free only where it is left to nobody. In
+    /// this order: were the free ones first, they would take the last room, and the overdue ones be
+    /// redone one after the other, each when delivery waits for it.
+    fn overtaken(&self, view: &View<'_>) -> Option<BatchIdx> {
+        let free = view.ledger.free().first().filter(|_| !Lead::of(view).is_any());
+        let overdue = view.back_claims().filter(|claim| claim.overdue);
+        let overdue = overdue.map(|claim| claim.batch).min();
+        let failed = view.ledger.host_only().first();
+        let lowest = [free, overdue, failed].into_iter().flatten().min()?;
+        (Some(lowest) < view.front.furthest).then_some(lowest)
+    }
+
+    fn leaves_rest(&self, view: &View<'_>) -> bool {
+        view.ledger.host_only().is_empty() && Lead::of(view).behind(view).is_none()
+    }
+
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {
         let next = view.next()?;
         let free = view.lowest_free();
         let redo_at = view.now.plus(view.redo_ns());
         let beyond = view.beyond(view.redo_ns());
         let is_short = view.now.0 < SHORT.saturating_mul(view.redo_ns());
+        let is_borne =
+            view.back.iter().any(|back| view.is_quick(back)) && stake::can_bear(view, 0);
         let is_due = |claim: &BackClaim| match claim.ready_at {
             // An unproven device only tries: the host comes to its batch in turn.
             None => free.is_none_or(|free| claim.batch < free),
+            // It has it ready long before an idle host would, unless it turns out to be silent.
+            Some(ready_at) if claim.pace == Pace::Quick && is_borne => {
+                ready_at > redo_at && beyond.is_none_or(|beyond| claim.batch < beyond)
+            }
             Some(ready_at) => {
                 let is_idle = claim.batch == next || free.is_none();
-                let is_late = claim.overdue || ready_at > redo_at;
+                let is_known = view.front.times.mean_ns().is_some();
+                let is_late = claim.overdue || is_known && ready_at > redo_at;
                 free.is_none() && is_short
                     || is_idle && view.is_worth_redoing(claim)
                     || is_late && beyond.is_none_or(|beyond| claim.batch < beyond)
@@ -60,9 +92,18 @@ impl Strategy for Ordered {
     fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {
         let back = view.back.get(usize::from(device.0))?;
         let (free, open) = (view.ledger.free(), view.free_for(device));
+        if free.is_empty() || !lead::has_room(view, back) {
+            return lead::redone_for_host(view, back);
+        }
         if back.hand.n_held() >= (back.config.buffer / 2).max(1) {
             // What is queued takes the room in which results could wait.
             return None;
+        }
+        // The host leaves it the lowest; and a device that has made a batch before the host has
+        // made any is the quicker of them, so what it makes next is needed next.
+        let is_first = back.is_proven() && view.front.times.mean_ns().is_none();
+        if is_first || stake::is_relied_on(view, back) && Lead::of(view).is_any() {
+            return open.first_from(BatchIdx(0));
         }
         let tries = || {
             let ahead = free.nth(FIRST_AHEAD).and_then(|from| open.first_from(from));
@@ -105,9 +146,11 @@ fn behind_makers(
 ) -> Option<BatchIdx> {
     let free = view.ledger.free();
     let own_ns = mean_ns(back) * in_line(back);
+    let is_before_host =
+        || latency_ns(back).is_some_and(|ns| ns <= float(view.front_busy_ns()));
     if f64::from(free.len()) < own_ns * view.front_rate() {
-        // The host alone is through before it.
-        return None;
+        // The host alone is through before it, if it has a hand.
+        return open.last().filter(|_| is_before_host());
     }
     let rate = view.rate_of_quicker(back);
     let safe = batches(safe_ns * rate).saturating_add(MARGIN_BATCHES);
@@ -121,19 +164,10 @@ fn behind_makers(
     let needed = batches(own_ns * rate);
     let from = free.nth(needed + free.len().saturating_sub(needed) / 4);
     let last = || open.last().filter(|last| free.count_below(*last) >= needed);
+    let in_time = from.and_then(|from| open.first_from(from).or_else(last));
     // The last of all, too, where the host comes to it only after that: it would be ready later,
     // and a quick device idle, which begins no other epoch before all of this one is claimed.
-    let is_before_host =
-        || latency_ns(back).is_some_and(|ns| ns <= float(view.front_busy_ns()));
-    let in_time = from.and_then(|from| open.first_from(from).or_else(last));
     in_time.or_else(|| open.last().filter(|_| is_before_host()))
-}
-
-/// How long after its claim a device's next batch is ready, nearly always; `None` for a
-/// device that nothing is known of.
-fn latency_ns(back: &Back) -> Option<f64> {
-    let high = float(back.times.high_ns()?);
-    Some(in_line(back) * (MARGIN * mean_ns(back)).max(HIGH_MARGIN * high))
 }
 
 /// How many batches a device holds or has waiting when its horizon is as long as it wants: one that
@@ -155,13 +189,4 @@ fn room_ns(view: &View<'_>, back: &Back) -> f64 {
     let with_host = float(view.redo_ns()) / mean_ns(back).max(1.0);
     let room = (ROOM * buffer).min(ROOM_WITH_HOST * buffer - with_host);
     room.max(in_line(back)) * mean_ns(back)
-}
-
-fn mean_ns(back: &Back) -> f64 {
-    float(back.times.mean_ns().unwrap_or(0))
-}
-
-/// Batches in the device's queue with the next one.
-fn in_line(back: &Back) -> f64 {
-    f64::from(back.hand.n_held()) + 1.0
 }

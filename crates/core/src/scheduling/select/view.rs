@@ -3,7 +3,7 @@
 //! A view answers questions and changes nothing. What a strategy makes of the answers is in
 //! its own file beside this one; `epoch.rs` carries the decision out.
 
-use crate::epoch::device::{DeviceConfig, Recovery};
+use crate::epoch::device::{DeviceConfig, Recovery, Standing};
 use crate::ids::{BatchIdx, DeviceIdx, Ns};
 use crate::ledger::batch_set::BatchSet;
 use crate::ledger::hand::Hand;
@@ -15,10 +15,14 @@ use crate::rates::Times;
 pub struct Front {
     /// Batches made side by side.
     pub parallel: u32,
+    /// Batches that are being made or wait for delivery at most.
+    pub quota: u32,
     /// The part of the time in which it may work (1: all of it).
     pub part: f64,
     /// What it holds.
     pub hand: Hand,
+    /// The highest batch it has claimed.
+    pub furthest: Option<BatchIdx>,
     /// Its recent times, all workers together.
     pub times: Times,
 }
@@ -45,17 +49,6 @@ impl Back {
     pub fn is_proven(&self) -> bool {
         self.standing == Standing::Proven
     }
-}
-
-/// What a device's last answer was worth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// There is none since it joined, or it was a failure.
-    New,
-    /// It was a batch, but overdue.
-    Late,
-    /// It was a batch in time.
-    Proven,
 }
 
 /// What all devices give together, kept up to date as they change.
@@ -134,6 +127,29 @@ pub struct BackClaim {
     pub overdue: bool,
     /// When it is expected to be ready; `None` for an unproven device.
     pub ready_at: Option<Ns>,
+    /// How fast the device is beside the host.
+    pub pace: Pace,
+}
+
+/// How fast a device is beside a host worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// It is one that [`View::is_quick`].
+    Quick,
+    /// It is not, or its rate is not known.
+    Ordinary,
+}
+
+/// How long an epoch is, and since when its consumer waits for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Course {
+    /// Batches to deliver, those that an earlier part delivered not among them.
+    pub n_batches: u32,
+    /// When the consumer first asked for a batch of it; `None` while it is at an epoch before.
+    pub turned_at: Option<Ns>,
+    /// How long the consumer took nothing though it could, beyond what the host's slots last: the
+    /// host alone would have stood still as well.
+    pub paused_ns: u64,
 }
 
 /// A moment of an epoch.
@@ -153,6 +169,10 @@ pub struct View<'a> {
     pub accelerator_ns: Option<u64>,
     /// Whether the host may stand in for a device.
     pub recovery: Recovery,
+    /// Unclaimed batches of the epochs before this one, which the devices make first.
+    pub n_before: u32,
+    /// The epoch's length and beginning.
+    pub course: Course,
 }
 
 // ---- batches ------------------------------------------------------------------------------
@@ -274,13 +294,38 @@ impl View<'_> {
     #[must_use]
     pub fn front_busy_ns(&self) -> u64 {
         let hand = &self.front.hand;
-        if hand.n_held() < self.front.parallel {
+        if hand.in_line() < self.front.parallel {
             return 0;
         }
-        let each_ns = self.front.times.mean_ns().unwrap_or(0);
-        let each_ns = each_ns.saturating_mul(u64::from(self.front.parallel));
+        let each_ns = self.front_batch_ns();
         let ends = hand.held().iter().map(|held| held.since.plus(each_ns));
-        ends.min().map_or(0, |end| end.since(self.now))
+        // A worker at a batch of another epoch is half through, on average.
+        let is_elsewhere = hand.in_line() > hand.n_held();
+        let elsewhere = is_elsewhere.then(|| self.now.plus(each_ns / 2));
+        ends.chain(elsewhere).min().map_or(0, |end| end.since(self.now))
+    }
+
+    /// Nanoseconds in which a worker of the host makes a batch; 0 when not known.
+    #[must_use]
+    pub fn front_batch_ns(&self) -> u64 {
+        let each_ns = self.front.times.mean_ns().unwrap_or(0);
+        each_ns.saturating_mul(u64::from(self.front.parallel))
+    }
+
+    /// The same that few of the host's batches exceed; 0 when not known.
+    #[must_use]
+    pub fn front_high_ns(&self) -> u64 {
+        let high_ns = self.front.times.high_ns().unwrap_or(0);
+        high_ns.saturating_mul(u64::from(self.front.parallel))
+    }
+
+    /// Whether a device works, has proven itself, and makes several batches while the host makes
+    /// one.
+    #[must_use]
+    pub fn is_quick(&self, back: &Back) -> bool {
+        let is_reliable = back.is_proven() && back.health == Health::Well;
+        let mean_ns = back.times.mean_ns().filter(|_| is_reliable);
+        mean_ns.is_some_and(|ns| float(ns) * QUICK <= float(self.front_batch_ns()))
     }
 
     /// Nanoseconds the host takes from taking a batch up to having it ready, with a tenth to
@@ -295,6 +340,10 @@ impl View<'_> {
 pub(crate) fn redo_ns(each_ns: u64, parallel: u32) -> u64 {
     (each_ns / 10).saturating_mul(11 * u64::from(parallel))
 }
+
+/// A device is quick if it makes at least so many batches while the host makes one: fewer, and
+/// noise decides who is first.
+pub(crate) const QUICK: f64 = 4.0;
 
 /// A device counts as quicker than another if it takes less than so many tenths of its time.
 const QUICKER_TENTHS: u64 = 9;
@@ -326,14 +375,17 @@ impl<'a> View<'a> {
     /// recovery is off.
     pub fn back_claims(&self) -> impl Iterator<Item = BackClaim> + use<'a> {
         let ledger = self.ledger;
+        let view = *self;
         let devices = if self.may_rescue() { self.back } else { &[] };
-        let claims = devices.iter().flat_map(|back| {
+        let claims = devices.iter().flat_map(move |back| {
             let is_silent = back.health == Health::Silent;
             let mean_ns = back.times.mean_ns().filter(|_| back.is_proven());
+            let pace = if view.is_quick(back) { Pace::Quick } else { Pace::Ordinary };
             back.hand.held().iter().map(move |held| BackClaim {
                 batch: held.batch(),
                 overdue: held.overdue || is_silent,
                 ready_at: mean_ns.map(|ns| held.end_at(ns)),
+                pace,
             })
         });
         claims.filter(|claim| ledger.only_back_makes(claim.batch))

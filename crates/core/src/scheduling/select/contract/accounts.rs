@@ -74,14 +74,18 @@ impl<'a> Accounts<'a> {
         let (at, prong) = (claim.batch(), claim.prong());
         let batch = &mut self.batches[at.0 as usize];
         assert_eq!(batch.place, Place::Unmade, "{at:?} is claimed and made already");
-        assert!(!batch.front, "{at:?} is claimed twice");
+        let (own, others) = match prong {
+            Prong::Front => (batch.front, batch.back.is_some()),
+            Prong::Back(_) => (batch.back.is_some(), batch.front),
+        };
+        assert!(!own, "{at:?} is claimed twice");
         let is_rescue = claim.kind() == ClaimKind::Rescue;
-        assert_eq!(batch.back.is_some(), is_rescue, "{at:?} is no {:?}", claim.kind());
+        assert_eq!(others, is_rescue, "{at:?} is no {:?}", claim.kind());
         match prong {
             Prong::Front => batch.front = true,
             Prong::Back(device) => batch.back = Some(device),
         }
-        self.rescued += u32::from(is_rescue);
+        self.rescued += u32::from(is_rescue && prong == Prong::Front);
         let prongs = self.prongs(prong);
         prongs.making += 1;
         let (making, used) = (prongs.making, prongs.making + prongs.waiting);
