@@ -1,8 +1,9 @@
 //! What this machine and this run can do: each prong `alone`, an accelerator `fed`, the `machine`
-//! itself, the data (`survey`), and samples to `look` at.
+//! itself and its `load` meanwhile, the data (`survey`), and samples to `look` at.
 
 pub(crate) mod alone;
 pub(crate) mod fed;
+pub(crate) mod load;
 pub(crate) mod look;
 pub(crate) mod machine;
 pub(crate) mod survey;

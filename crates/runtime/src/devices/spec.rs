@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use bothends_core::nearest::did_you_mean;
 use bothends_csd::address::Address;
 
 use crate::error::RuntimeError;
@@ -92,6 +93,7 @@ impl fmt::Display for DeviceSpec {
 
 /// What a device's text may begin with, and what is said of any other.
 const SCHEMES: [&str; 3] = ["tcp://", "unix://", "spool://"];
+const KEYS: [&str; 6] = ["rate", "cores", "time", "pin", "via", "fault"];
 const EXPECTED: &str =
     "expected sim:PRESET, tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY";
 
@@ -105,12 +107,18 @@ impl FromStr for DeviceSpec {
         let wrong = |why: String| RuntimeError::DeviceSpec { spec: text.to_owned(), why };
         let is_address = SCHEMES.iter().any(|scheme| text.starts_with(scheme));
         if !is_address {
-            return Err(wrong(EXPECTED.to_owned()));
+            return Err(wrong(format!("{EXPECTED}{}", meant(text))));
         }
         let address =
             text.parse::<Address>().map_err(|source| wrong(source.to_string()))?;
         Ok(Self::At { text: text.to_owned(), address })
     }
+}
+
+/// A bare word is a preset that lacks its `sim:`.
+fn meant(text: &str) -> String {
+    let is_word = !text.is_empty() && !text.contains([':', '/', '.']);
+    if is_word { format!("; did you mean `sim:{text}`?") } else { String::new() }
 }
 
 impl SimSpec {
@@ -170,9 +178,10 @@ impl SimSpec {
             "fault" if !value.is_empty() => self.faults.push(value.to_owned()),
             "fault" => return Err(number("give a fault, for example die@50%")),
             _ => {
+                let meant = did_you_mean(key, KEYS);
                 return Err(format!(
                     "`{key}` is no key of a sim device; \
-                     the keys are rate, cores, time, pin, via and fault"
+                     the keys are rate, cores, time, pin, via and fault{meant}"
                 ));
             }
         }
@@ -217,6 +226,8 @@ mod tests {
             ("sim:newport,rate=-1x", "give a rate"),
             ("sim:newport,time=virtual", "functional and paced"),
             ("nas:7070", "nas:7070"),
+            ("newport", "did you mean `sim:newport`?"),
+            ("newport,rate=3", "did you mean `sim:newport,rate=3`?"),
         ] {
             let error = text.parse::<DeviceSpec>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");
