@@ -29,12 +29,14 @@ pub enum PresetError {
         why: String,
     },
     /// No preset has that name, and no file either.
-    #[error("there is no preset or file `{name}`; the presets are {presets}")]
+    #[error("there is no preset or file `{name}`; the presets are {presets}{meant}")]
     Unknown {
         /// As given.
         name: String,
         /// All names.
         presets: String,
+        /// `; did you mean …?`, or nothing.
+        meant: String,
     },
     /// The file is there but cannot be read.
     #[error("cannot read the preset file `{path}` ({why})")]
@@ -101,6 +103,13 @@ pub struct Constant {
     pub unit: String,
     /// A short citation, or `uncalibrated`.
     pub source: String,
+    /// The ends between which it is thought to lie, where somebody says so. The emulation uses
+    /// `value`; whoever decides by it takes the ends into account.
+    #[serde(default)]
+    pub low: Option<f64>,
+    /// The other end.
+    #[serde(default)]
+    pub high: Option<f64>,
     /// For people: why this number.
     #[serde(default)]
     pub note: Option<String>,
@@ -173,7 +182,19 @@ impl Check<'_> {
         quantity: Quantity,
         constant: &Constant,
     ) -> Result<T, PresetError> {
-        let Constant { value, unit, source, .. } = constant;
+        let Constant { value, unit, source, low, high, .. } = constant;
+        let is_between = match (low, high) {
+            (None, None) => true,
+            (Some(low), Some(high)) => *low > 0.0 && low <= value && value <= high,
+            _ => false,
+        };
+        if !is_between {
+            let why = format!(
+                "`{key}` is {value} {unit}; give both `low` and `high`, above 0, with the value \
+                 between them, or neither"
+            );
+            return Err(self.wrong(why));
+        }
         if source.trim().is_empty() {
             let why = format!("`{key}` has no source; cite one or write `uncalibrated`");
             return Err(self.wrong(why));
@@ -212,7 +233,8 @@ mod tests {
 
     fn time(value: f64, unit: &str, source: &str) -> Result<u64, PresetError> {
         let (unit, source) = (unit.to_owned(), source.to_owned());
-        let constant = Constant { value, unit, source, note: None };
+        let (low, high) = (None, None);
+        let constant = Constant { value, unit, source, low, high, note: None };
         Check { preset: "p" }.base("latency", Quantity::Time, &constant)
     }
 
@@ -220,6 +242,38 @@ mod tests {
     fn a_constant_is_read_in_its_unit() {
         assert_eq!(time(1.5, "us", "x"), Ok(1500));
         assert_eq!(time(29_760.0, "ns", "x"), Ok(29_760));
+    }
+
+    #[test]
+    fn the_ends_of_a_constant_have_it_between_them() {
+        let factor = |low, high| {
+            let (unit, source) = ("x".to_owned(), "uncalibrated".to_owned());
+            let constant = Constant { value: 10.0, unit, source, low, high, note: None };
+            Check { preset: "p" }.base::<u64>(
+                "relative_time",
+                Quantity::Factor,
+                &constant,
+            )
+        };
+        for (low, high) in
+            [(None, None), (Some(8.0), Some(12.0)), (Some(10.0), Some(10.0))]
+        {
+            assert_eq!(factor(low, high), Ok(10_000));
+        }
+        for (low, high) in [
+            (Some(8.0), None),
+            (None, Some(12.0)),
+            (Some(11.0), Some(12.0)),
+            (Some(8.0), Some(9.0)),
+            (Some(0.0), Some(12.0)),
+            (Some(f64::NAN), Some(12.0)),
+        ] {
+            let error = factor(low, high).unwrap_err().to_string();
+            assert!(
+                error.contains("`relative_time` is 10 x; give both `low`"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::io::ErrorKind;
 
+use bothends_core::nearest::did_you_mean;
+
 use crate::config::{DeviceConfig, PresetError};
 
 /// Name and text of every preset.
@@ -24,8 +26,10 @@ pub fn load(name: &str) -> Result<DeviceConfig, PresetError> {
     match std::fs::read_to_string(name) {
         Ok(json) => DeviceConfig::from_json(name, &json),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let presets = PRESETS.map(|(known, _)| known).join(", ");
-            Err(PresetError::Unknown { name: name.to_owned(), presets })
+            let presets = PRESETS.map(|(known, _)| known);
+            let meant = did_you_mean(name, presets);
+            let (name, presets) = (name.to_owned(), presets.join(", "));
+            Err(PresetError::Unknown { name, presets, meant })
         }
         Err(error) => {
             Err(PresetError::Unreadable { path: name.to_owned(), why: error.to_string() })
@@ -65,7 +69,8 @@ mod tests {
         assert_eq!(
             error,
             "there is no preset or file `newprot`; \
-             the presets are newport, smartssd, dpu-bf2, storage-server, ideal"
+             the presets are newport, smartssd, dpu-bf2, storage-server, ideal; \
+             did you mean `newport`?"
         );
     }
 

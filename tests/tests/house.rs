@@ -113,7 +113,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rustix", &["io"]),
     ("sha2", &["csd"]),
     ("signal-hook", &["agent", "cli"]),
-    ("strsim", &["bench", "runtime"]),
+    ("strsim", &["bench", "core"]),
+    ("terminal_size", &["cli"]),
     ("xxhash-rust", &["core", "dataset", "ops", "csd", "agent", "runtime", "pack"]),
 ];
 

@@ -123,9 +123,15 @@ fn recipes_that_make_no_sense() -> Result<()> {
     refuses(
         &["--data", data, "--recipe", "imagenet-trian"],
         2,
+        "`imagenet-trian` is neither a built-in recipe nor a file that can be read (No such file \
+         or directory (os error 2)); did you mean `imagenet-train`?",
+    )?;
+    refuses(
+        &["--data", data, "--recipe", "xyz"],
+        2,
         &format!(
-            "`imagenet-trian` is neither a built-in recipe ({}) nor a file that can be read \
-             (No such file or directory (os error 2))",
+            "`xyz` is neither a built-in recipe nor a file that can be read (No such file or \
+             directory (os error 2)); built in are {}",
             Recipe::builtin_names().collect::<Vec<_>>().join(", ")
         ),
     )?;
@@ -164,6 +170,26 @@ fn numbers_and_objectives_that_make_no_sense() -> Result<()> {
         2,
         "`speed` is no objective; use throughput, energy, or host-cpu-cap=P with P from 1 to \
          100 percent of the workers' time",
+    )?;
+    with_data(
+        &data,
+        &["--batch-size", "-5"],
+        2,
+        "invalid value '-5' for '--batch-size <N>': -5 is not in 1..=4294967295",
+    )?;
+    let at = data.to_str().unwrap();
+    refuses(
+        &["--data", at, "--recipe", "imagenet-train", "--workers", "1000"],
+        2,
+        "--workers 1000 is more than the 962 that the reader has buffers for; use --workers 962 \
+         or fewer",
+    )?;
+    with_data(
+        &data,
+        &["--strategy", "orderd"],
+        2,
+        "`orderd` is no strategy; use cpu, csd, mte, wrr, relaxed or ordered; did you mean \
+         `ordered`?",
     )?;
     with_data(
         &data,
@@ -326,7 +352,14 @@ fn devices_that_are_not_there() -> Result<()> {
         &["--csd", "sim:newprot"],
         1,
         "cannot start the device sim:newprot: there is no preset or file `newprot`; the presets \
-         are newport, smartssd, dpu-bf2, storage-server, ideal",
+         are newport, smartssd, dpu-bf2, storage-server, ideal; did you mean `newport`?",
+    )?;
+    with_data(
+        &data,
+        &["--csd", "newport"],
+        2,
+        "cannot use `--csd newport`: expected sim:PRESET, tcp://HOST:PORT, unix:///PATH or \
+         spool:///DIRECTORY; did you mean `sim:newport`?",
     )?;
     // Port 1 of this machine: nobody listens there.
     with_data(

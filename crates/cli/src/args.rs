@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use bothends_runtime::PageCacheUse;
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use bench::BenchArgs;
 use run::RunArgs;
@@ -19,33 +19,92 @@ use show::ReportArgs;
 use simulate::SimulateArgs;
 use words::{PAGE_CACHES, at_least_1, one_of};
 
+use crate::say::Talk;
+
+/// What is to be fed where a verdict is asked for and nobody says.
+pub(crate) const ACCELERATOR: &str = "resnet50-a100";
+
+const EXAMPLES: &str = "\
+Examples:
+  bothends demo
+  bothends run --data /data/train --recipe imagenet-train
+  bothends doctor --data /data/train
+  bothends run --help";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  What this machine has, without measuring anything:
+    bothends doctor
+  What limits a job that trains ResNet-50 on an A100, and whether to buy a device:
+    bothends doctor --data /data/train --accelerator sim:resnet50-a100
+  The same for an accelerator that takes 4,000 images/s and one kind of device:
+    bothends doctor --data /data/train --accelerator sim:4000 --csd sim:newport
+  Kept for `bothends simulate --plan`:
+    bothends doctor --data /data/train --json doctor.json";
+
 /// Feeds deep-learning accelerators from both ends of an epoch.
 #[derive(Debug, Parser)]
-#[command(name = "bothends", version, max_term_width = 100)]
+#[command(name = "bothends", version, max_term_width = 100, after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Print results and errors alone: no progress, no notes
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print each step on a line of its own, with the time
+    #[arg(long, short, global = true)]
+    verbose: bool,
+}
+
+impl Args {
+    /// How much is to be said.
+    pub(crate) fn talk(&self) -> Talk {
+        match (self.quiet, self.verbose) {
+            (true, _) => Talk::Quiet,
+            (_, true) => Talk::Verbose,
+            (false, false) => Talk::Usual,
+        }
+    }
+}
+
+/// Reads the command line.
+pub(crate) fn parse() -> Result<Args, clap::Error> {
+    let mut command = negative(Args::command());
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// A negative number is a value, which its flag then refuses by name, and no flag of its own.
+fn negative(command: clap::Command) -> clap::Command {
+    let names: Vec<String> =
+        command.get_subcommands().map(|of| of.get_name().to_owned()).collect();
+    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
+    names.into_iter().fold(command, |command, of| command.mut_subcommand(of, negative))
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The whole story on generated (or given) images: a table, summary.json, report.html
+    /// Run every strategy on generated images: a table, summary.json, report.html
     Demo(DemoArgs),
     /// Run epochs over a data set
     Run(Box<RunArgs>),
-    /// What this machine has, and what limits it
+    /// Measure this machine: what limits a job, and whether a device would pay
     Doctor(DoctorArgs),
-    /// What a data set or a recipe is, and whether a store is as it was written
+    /// Show what a data set or a recipe is; check a store for damage
     Inspect(InspectArgs),
-    /// Ops, decoding and reading, each measured alone
+    /// Measure ops, decoding and reading, each alone
     Bench(BenchArgs),
-    /// Strategies compared in virtual time: modelled, at once, without data or devices
+    /// Compare strategies in virtual time: modelled, without data or devices
     Simulate(SimulateArgs),
-    /// Make a store: a data set packed for reading, which loses nothing
+    /// Pack a data set into a store, which reads faster and loses nothing
     Pack(PackArgs),
-    /// Make the original files of a store again
+    /// Restore the original files of a store
     Unpack(UnpackArgs),
-    /// The page of a run again, from the events that it wrote
+    /// Make the report of a run again, from its event file
     Report(ReportArgs),
 }
 
@@ -54,7 +113,7 @@ pub(crate) struct DemoArgs {
     /// Where images, summary.json and report.html go
     #[arg(long, default_value = "demo-out")]
     pub(crate) out: PathBuf,
-    /// Fewer images, shorter epochs
+    /// Use fewer images and shorter epochs
     #[arg(long)]
     pub(crate) quick: bool,
     /// Use this data set instead of generated images
@@ -72,30 +131,31 @@ pub(crate) struct DemoArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = DOCTOR_EXAMPLES)]
 pub(crate) struct DoctorArgs {
-    /// A data set to look at, and to measure the host on
+    /// The data set to measure on; without it, nothing is measured
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,
     /// A built-in recipe or a recipe file
     #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train")]
     pub(crate) recipe: String,
-    /// Samples of a batch
+    /// Samples per batch
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_1())]
     pub(crate) batch_size: u32,
     /// Host worker threads (may repeat); by default 1, and one for each core
     #[arg(long, value_name = "N", action = ArgAction::Append, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) workers: Vec<u32>,
-    /// What is to be fed: host (takes everything at once), sim:NAME or sim:RATE, as in `run`
+    /// What is to be fed: sim:NAME, sim:RATE (images per second), or host, which takes everything
+    /// at once (the verdict is then about resnet50-a100)
     #[arg(long, value_name = "SPEC", default_value = "host")]
     pub(crate) accelerator: String,
-    /// A device to measure (may repeat), as in `run`; an emulated one is measured as modelled. By
-    /// default one of each preset
+    /// A device to measure (may repeat), as in `run`; by default, one of each preset, emulated
     #[arg(long, value_name = "SPEC", action = ArgAction::Append, requires = "data")]
     pub(crate) csd: Vec<String>,
     /// How the job reads: through the page cache, past it, or by the size of the data
     #[arg(long, value_parser = one_of(PAGE_CACHES), default_value = "auto")]
     pub(crate) page_cache: PageCacheUse,
-    /// Only the host: no preset is measured
+    /// Measure the host alone
     #[arg(long, conflicts_with = "csd")]
     pub(crate) quick: bool,
     /// Shared key of devices beyond this machine
@@ -179,6 +239,6 @@ mod tests {
 
     #[test]
     fn the_flags_are_consistent() {
-        <Args as clap::CommandFactory>::command().debug_assert();
+        negative(Args::command()).debug_assert();
     }
 }

@@ -44,6 +44,7 @@ fn is_of_arguments(error: &anyhow::Error) -> bool {
         Some(
             RuntimeError::Plan(_)
                 | RuntimeError::Memory { .. }
+                | RuntimeError::Workers { .. }
                 | RuntimeError::DeviceSpec { .. }
         )
     );

@@ -20,6 +20,7 @@ pub(crate) fn flag(setting: Setting) -> &'static str {
         Setting::Rank => "--rank",
         Setting::World => "--world",
         Setting::OnBad => "--on-bad",
+        Setting::Workers => "--workers",
         Setting::Memory => "--memory",
         Setting::Devices => "--csd",
         Setting::SaveState => "--checkpoint",

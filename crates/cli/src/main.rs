@@ -18,17 +18,17 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
 
-use args::Args;
 use failed::Failed;
 use flags::one_line;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match args::parse() {
         Ok(args) => args,
         Err(error) => return misread(&error),
     };
+    say::set_talk(args.talk());
     match commands::run(&args.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed::Arguments(why)) => {
@@ -40,25 +40,64 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(Failed::Stopped { signal, where_to }) => {
-            say::note(&format!("stopped by {}: {where_to}", signal.name()));
+            say::ending(&format!("stopped by {}: {where_to}", signal.name()));
             ExitCode::from(signal.status())
         }
     }
 }
 
-/// Help and version as clap prints them; a wrong argument on one line.
+/// Help, version, and the usage of a command that lacks arguments, as clap prints them; a wrong
+/// argument on one line.
 fn misread(error: &clap::Error) -> ExitCode {
-    let text = error.to_string();
-    if !error.use_stderr() {
-        say::line(text.trim_end());
-        return ExitCode::SUCCESS;
+    let rendered = error.render();
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others are wrong arguments")]
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            say::help(&rendered);
+            return ExitCode::SUCCESS;
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        | ErrorKind::MissingSubcommand
+        | ErrorKind::MissingRequiredArgument => say::usage(&rendered),
+        _ => say::error(&in_one_line(&rendered.to_string())),
     }
-    let what = text.lines().take_while(|line| !line.starts_with("Usage:"));
-    let what: Vec<&str> = what.map(str::trim).filter(|line| !line.is_empty()).collect();
-    let what: Vec<&str> = what
-        .into_iter()
-        .filter(|line| !line.starts_with("For more information"))
-        .collect();
-    say::error(what.join(" ").trim_start_matches("error: "));
     ExitCode::from(2)
+}
+
+/// A complaint of clap's without its usage: what is wrong, and what was meant.
+fn in_one_line(text: &str) -> String {
+    let lines = text.lines().take_while(|line| !line.starts_with("Usage:"));
+    let lines = lines
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let mut said = String::new();
+    for line in lines {
+        match line.strip_prefix("tip: ") {
+            Some(tip) => said += &format!("; {tip}"),
+            None if said.is_empty() => said += line.trim_start_matches("error: "),
+            None => said += &format!(" {line}"),
+        }
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_and_its_tip_are_one_line() {
+        let text = "error: unexpected argument '--quite' found\n\n  tip: a similar argument \
+                    exists: '--quiet'\n\nUsage: bothends run\n\nFor more information, try\n";
+        assert_eq!(
+            in_one_line(text),
+            "unexpected argument '--quite' found; a similar argument exists: '--quiet'"
+        );
+        let text =
+            "error: invalid value 'x' for '--last <LAST>'\n  [possible values: a, b]\n";
+        assert_eq!(
+            in_one_line(text),
+            "invalid value 'x' for '--last <LAST>' [possible values: a, b]"
+        );
+    }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use bothends_core::nearest::nearest;
 use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
 use bothends_energy::Profile;
@@ -41,6 +42,21 @@ pub(crate) fn profile(text: &str) -> Result<Profile, Failed> {
     Profile::from_json(text, &json).map_err(wrong)
 }
 
+/// A place for a page. A browser opens it by its extension, and no other format is written.
+pub(crate) fn page(flag: &str, path: &Path) -> Result<(), Failed> {
+    let is_page = |ext: &str| {
+        ["html", "htm", "xhtml"].iter().any(|it| ext.eq_ignore_ascii_case(it))
+    };
+    let extension = path.extension().map(|extension| extension.to_string_lossy());
+    match extension.filter(|extension| !is_page(extension)) {
+        Some(extension) => Err(wrong(format!(
+            "`{flag} {}`: it is a page of HTML, no .{extension}; give a file that ends in .html",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// What stands in a file that is none of the built-in ones.
 fn text_of(
     path: &str,
@@ -51,9 +67,12 @@ fn text_of(
     let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
     text.map_err(|e| {
         let names: Vec<_> = builtin.collect();
+        let others = match nearest(path, names.iter().copied()) {
+            Some(meant) => format!("; did you mean `{meant}`?"),
+            None => format!("; built in are {}", names.join(", ")),
+        };
         wrong(format!(
-            "`{path}` is neither a built-in {what} ({}) nor a file that can be read ({e})",
-            names.join(", ")
+            "`{path}` is neither a built-in {what} nor a file that can be read ({e}){others}"
         ))
     })
 }
@@ -72,4 +91,20 @@ pub(crate) fn workers(text: &str, share: Share) -> Result<u32, Failed> {
     number.ok_or_else(|| {
         wrong(format!("`--workers {text}`: give a number from 1, or auto"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_named_as_one() {
+        for path in ["run.html", "RUN.HTM", "-", "/dev/null", "page"] {
+            assert!(page("--report", Path::new(path)).is_ok(), "{path}");
+        }
+        let Err(Failed::Arguments(why)) = page("--report", Path::new("x.pdf")) else {
+            panic!("a page is no PDF")
+        };
+        assert!(why.contains("`--report x.pdf`") && why.contains(".html"), "{why}");
+    }
 }

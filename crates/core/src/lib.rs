@@ -6,13 +6,14 @@
 //! * `preprocessing`: what a sample is and what is done to it, by whomever;
 //! * `scheduling`: who makes which batch, and when, whatever is in it.
 //!
-//! Common to both are the names of things (`ids`), what messages call the settings
-//! (`setting`), how text for people is laid out (`line`, `columns`), and the one source of random
-//! numbers (`philox`). Each half's file tells how to
+//! Common to both are the names of things (`ids`), what messages call the settings (`setting`)
+//! and guess was meant (`nearest`), how text for people is laid out (`line`, `columns`, `width`),
+//! and the one source of random numbers (`philox`). Each half's file tells how to
 //! read it. The halves' modules are known by their own names (`core::recipe`, `core::plan`),
 //! here and outside.
 
 pub mod ids;
+pub mod nearest;
 pub mod philox;
 pub mod setting;
 
@@ -21,6 +22,7 @@ mod scheduling;
 
 mod columns;
 mod line;
+mod width;
 
 pub use columns::columns;
 pub use line::{one_line, one_line_by};
@@ -29,3 +31,4 @@ pub use scheduling::{
     claim, digest, epoch, ledger, objective, order, permutation, plan, rates, resume,
     select,
 };
+pub use width::fit;

@@ -27,6 +27,8 @@ pub enum Setting {
     World,
     /// What a bad sample does.
     OnBad,
+    /// Worker threads of the host.
+    Workers,
     /// The limit of memory.
     Memory,
     /// The devices.
@@ -55,6 +57,7 @@ impl Setting {
             Self::Rank => "rank",
             Self::World => "world_size",
             Self::OnBad => "on_bad",
+            Self::Workers => "workers",
             Self::Memory => "memory",
             Self::Devices => "csds",
             Self::SaveState => "Loader::state",

@@ -152,6 +152,9 @@ impl Default for ReaderConfig {
 }
 
 impl ReaderConfig {
+    /// Most buffers of a pool: io_uring registers no more at once (IORING_MAX_REG_BUFFERS).
+    pub const MOST_BUFFERS: u32 = 1 << 14;
+
     /// The pool's buffers, not yet a pool: a ring wants to know them first.
     pub(crate) fn buffers(&self) -> Vec<Buffer> {
         (0..self.n_buffers).map(|_| Buffer::new(self.buffer_bytes as usize)).collect()
@@ -165,7 +168,7 @@ impl ReaderConfig {
         };
         within("depth", u64::from(self.depth), 4096)?;
         within("buffer_bytes", u64::from(self.buffer_bytes), 1 << 30)?;
-        within("n_buffers", u64::from(self.n_buffers), 16_384)?;
+        within("n_buffers", u64::from(self.n_buffers), u64::from(Self::MOST_BUFFERS))?;
         within("max_record_bytes", u64::from(self.max_record_bytes), u64::from(u32::MAX))
     }
 }

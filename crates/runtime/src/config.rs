@@ -1,11 +1,10 @@
 //! What a run is told: `run` of its data and resources, `drive` of its epochs and meters;
-//! `options` reads the same from names and values, and `nearest` says what was meant. `deliver` is where
-//! batches go; `gpus` where GPUs come from; `share` what a process takes of a machine that others use.
+//! `options` reads the same from names and values. `deliver` is where batches go; `gpus` where GPUs come
+//! from; `share` what a process takes of a machine that others use.
 
 pub(crate) mod deliver;
 pub(crate) mod drive;
 pub(crate) mod gpus;
-pub(crate) mod nearest;
 pub(crate) mod options;
 pub(crate) mod run;
 pub(crate) mod share;

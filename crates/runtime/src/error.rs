@@ -49,6 +49,14 @@ pub enum RuntimeError {
         /// Samples of a batch that the limit is enough for; 0 when there is no such batch.
         largest_batch: u32,
     },
+    /// More workers than records can have buffers for.
+    #[error("{}", self.with_names(Setting::key))]
+    Workers {
+        /// As given.
+        given: u32,
+        /// The most there can be.
+        most: u32,
+    },
     /// Storage cannot be read at all.
     #[error(transparent)]
     Io(#[from] bothends_io::IoError),
@@ -244,6 +252,7 @@ impl RuntimeError {
         match self {
             Self::Options(_)
             | Self::Memory { .. }
+            | Self::Workers { .. }
             | Self::Plan(_)
             | Self::Order(_)
             | Self::Superseded
@@ -322,6 +331,13 @@ impl NamesSettings for RuntimeError {
                     "{memory} {} is too little: batches of {batch_size} samples take \
                      {least} MiB; use {memory} {least}{smaller}",
                     given_bytes >> 20
+                )
+            }
+            Self::Workers { given, most } => {
+                let workers = name(Setting::Workers);
+                format!(
+                    "{workers} {given} is more than the {most} that the reader has buffers for; \
+                     use {workers} {most} or fewer"
                 )
             }
             Self::DeviceSpec { spec, why } => {

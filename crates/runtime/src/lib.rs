@@ -64,6 +64,7 @@ pub use handover::report::EpochReport;
 pub use measure::alone::{Measured, measure_accelerator};
 pub use measure::fed::Connected;
 pub use measure::gpu::{GpuCard, GpuFound, RefusedPath};
+pub use measure::load::{Load, LoadWatch};
 pub use measure::look::{Looked, look};
 pub use measure::machine::Machine;
 pub use measure::survey::survey;

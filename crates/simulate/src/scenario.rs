@@ -11,6 +11,7 @@ mod raw;
 use std::path::Path;
 
 use bothends_core::epoch::Recovery;
+use bothends_core::nearest::nearest;
 use bothends_core::objective::Objective;
 use bothends_core::select::StrategyConfig;
 
@@ -129,7 +130,15 @@ pub fn find(name: &str) -> Result<Scenario, ScenarioError> {
         }
         known.push(scenario.name);
     }
-    Err(ScenarioError::Unknown { name: name.to_owned(), known: known.join(", ") })
+    Err(ScenarioError::Unknown { name: name.to_owned(), known })
+}
+
+/// The scenario that was meant, or all there are.
+fn others(name: &str, known: &[String]) -> String {
+    match nearest(name, known.iter().map(String::as_str)) {
+        Some(meant) => format!("did you mean `{meant}`? (--list shows all)"),
+        None => format!("the scenarios are {}", known.join(", ")),
+    }
 }
 
 /// What is wrong with a scenario.
@@ -137,12 +146,12 @@ pub fn find(name: &str) -> Result<Scenario, ScenarioError> {
 #[non_exhaustive]
 pub enum ScenarioError {
     /// No scenario has this name.
-    #[error("there is no scenario `{name}`; the scenarios are {known}")]
+    #[error("there is no scenario `{name}`; {}", others(name, known))]
     Unknown {
         /// As given.
         name: String,
         /// All names.
-        known: String,
+        known: Vec<String>,
     },
     /// The file cannot be read.
     #[error("cannot read {file}")]
@@ -193,11 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_lists_the_scenarios() {
+    fn an_unknown_name_is_told_what_was_meant_or_all_there_are() {
         let error = find("stedy").unwrap_err().to_string();
         assert!(
-            error.starts_with("there is no scenario `stedy`; the scenarios are steady")
+            error.starts_with("there is no scenario `stedy`; did you mean `steady`?"),
+            "{error}"
         );
+        let error = find("zzz").unwrap_err().to_string();
+        assert!(error.contains("`zzz`; the scenarios are steady, "), "{error}");
         assert!(error.contains(", device-dies, "), "{error}");
     }
 

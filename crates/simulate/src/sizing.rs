@@ -2,9 +2,14 @@
 //! when would they not pay? Answered in virtual time from rates that somebody measured.
 //!
 //! It knows nothing of prices. An epoch is played for each number of devices, set up as the
-//! runtime is; `advice.rs` puts what comes out into sentences.
+//! runtime is, once in the middle of all figures and once at each of their ends; `verdict.rs`
+//! decides what that means, `advice.rs` puts it into sentences. `conditions.rs` says when figures
+//! may not be trusted, `interval.rs` what their ends are.
 
 mod advice;
+mod conditions;
+mod interval;
+mod verdict;
 
 use bothends_core::columns;
 use bothends_core::epoch::Recovery;
@@ -12,17 +17,24 @@ use bothends_core::objective::Objective;
 use bothends_core::select::StrategyConfig;
 use serde::Serialize;
 
+pub use conditions::{Conditions, Doubt};
+pub use interval::{Interval, three_digits, wants_another_round};
+pub use verdict::{Buy, Case, Evidence, Kind, Offer, Verdict, decide};
+
 use crate::energy::Power;
 use crate::play::scaled;
 use crate::result::{LABEL, StrategyResult};
 use crate::scenario::Scenario;
-use crate::table::{figure, percent};
 use crate::world::{Accelerator, Device, Host, World};
+use verdict::LEAST_GAIN;
 
 /// An accelerator that is busy for this part of the time counts as fed.
 const FED: f64 = 0.98;
-/// A gain below this part is lost in everything that is not modelled.
-const LEAST_GAIN: f64 = 0.02;
+/// How much faster than it was measured a host may be. Not all that slows a machine down shows in
+/// its own figures (a neighbour on the same silicon, a lower clock): the same loop took from 0.69
+/// to 1.27 s in twelve turns on a machine that called itself idle, and a quarter is about half of
+/// that spread.
+const MARGIN: f64 = 1.25;
 /// `relaxed` gives up the plan's order: only for this much more.
 const WORTH_THE_ORDER: f64 = 1.02;
 /// The part of its rate that receiving leaves a host at least, so that it has one.
@@ -64,8 +76,14 @@ pub struct HostFigures {
     pub processors: u32,
     /// What all of them make.
     pub images_per_s: f64,
+    /// Where that lies, as far as repeated measurements say.
+    pub ends: Interval,
     /// Processor time of an image, if known.
     pub cpu_ms_per_image: Option<f64>,
+    /// What was seen of the machine meanwhile; `None`: nobody looked.
+    pub conditions: Option<Conditions>,
+    /// Whether storage sets the rate, so that workers have a reason to wait.
+    pub waits_for_storage: bool,
     /// `measured`, or what else the figures are.
     pub source: String,
 }
@@ -77,6 +95,10 @@ pub struct DeviceFigures {
     pub name: String,
     /// What it makes.
     pub images_per_s: f64,
+    /// Where that lies: repeated measurements, and what its preset says of its speed.
+    pub ends: Interval,
+    /// Whether nobody has measured how fast such a device is.
+    pub is_uncalibrated: bool,
     /// What its link carries, if known.
     pub link_images_per_s: Option<f64>,
     /// Processor time of the host for an image received from it, if known.
@@ -103,8 +125,11 @@ pub struct Answer {
     pub question: Question,
     /// For each number of devices what comes out; the first is the host alone.
     pub rows: Vec<Row>,
-    /// Whether any of these numbers of devices makes it faster by 2 % or more.
+    /// Whether any of these numbers of devices makes it faster by 2 % or more, in the middle of
+    /// all figures.
     pub pays: bool,
+    /// Whether to buy, and how many.
+    pub verdict: Verdict,
     /// The same in sentences.
     pub advice: Vec<String>,
 }
@@ -122,8 +147,12 @@ pub struct Row {
     pub images_per_s: f64,
     /// Against the host alone.
     pub speedup: f64,
+    /// Where that lies when host and device are as slow and as fast as their figures allow.
+    pub speedup_ends: Interval,
     /// Part of the time in which the accelerator works.
     pub utilisation: f64,
+    /// Whether the accelerator is fed even where host and devices are slowest.
+    pub is_fed: bool,
     /// Part of the time in which the host's workers work.
     pub host_cpu: f64,
     /// Processor time of the host for an image, where it was measured for the host alone.
@@ -140,38 +169,77 @@ fn as_name<S: serde::Serializer>(
 }
 
 impl Question {
-    /// Plays an epoch for each number of devices. Blocks for as long as that takes.
+    /// Plays epochs for each number of devices. Blocks for as long as that takes.
     #[must_use]
     pub fn answer(self) -> Answer {
-        let alone = self.row(0, None);
-        let fed_alone = alone.utilisation >= FED;
-        let mut rows = vec![alone];
-        for &n in self.counts.iter().filter(|n| **n > 0) {
-            let objective =
-                if fed_alone { Objective::Energy } else { Objective::Throughput };
-            rows.push(self.row(n, Some((objective, rows[0].images_per_s))));
-        }
+        let alone = Alone::of(&self);
+        // Devices spare a host that feeds the accelerator alone.
+        let objective = match alone.middle.utilisation >= FED {
+            true => Objective::Energy,
+            false => Objective::Throughput,
+        };
+        let mut rows = vec![self.row(0, Objective::Throughput, &alone)];
+        let counts = self.counts.iter().filter(|n| **n > 0);
+        rows.extend(counts.map(|&n| self.row(n, objective, &alone)));
         let pays = rows.iter().any(|row| row.speedup >= 1.0 + LEAST_GAIN);
+        let verdict = decide(&Evidence {
+            accelerator: self.accelerator.name.clone(),
+            host_feeds: rows[0].is_fed,
+            doubt: self.doubt(),
+            offers: vec![self.offer(&rows)],
+        });
         let advice = advice::sentences(&self, &rows);
-        Answer { label: LABEL, question: self, rows, pays, advice }
+        Answer { label: LABEL, question: self, rows, pays, verdict, advice }
     }
 
-    /// What comes out of `n` devices; without an objective and a rate to compare with, of the
-    /// host alone.
-    fn row(&self, n: u32, with: Option<(Objective, f64)>) -> Row {
-        let objective = with.map(|(objective, _)| objective).unwrap_or_default();
-        let (strategy, result) = self.best(&self.scenario(n, objective));
+    /// Why the host's figures may not be trusted, if so.
+    #[must_use]
+    pub fn doubt(&self) -> Option<Doubt> {
+        let share = self.share().filter(|_| !self.host.waits_for_storage);
+        conditions::doubt(self.host.conditions.as_ref(), share, self.host.workers)
+    }
+
+    /// What this device is, for a verdict over several kinds.
+    fn offer(&self, rows: &[Row]) -> Offer {
+        let case = |row: &Row| Case {
+            n: row.devices,
+            speedup: row.speedup_ends,
+            is_fed: row.is_fed,
+        };
+        Offer {
+            device: self.device.name.clone(),
+            is_uncalibrated: self.device.is_uncalibrated,
+            cases: rows.iter().filter(|row| row.devices > 0).map(case).collect(),
+        }
+    }
+
+    /// The part of the processor time they could use that the workers got.
+    fn share(&self) -> Option<f64> {
+        let HostFigures { workers, processors, images_per_s, cpu_ms_per_image, .. } =
+            self.host;
+        let could_use = workers.min(processors);
+        conditions::share(images_per_s, cpu_ms_per_image, could_use)
+    }
+
+    /// What comes out of `n` devices.
+    fn row(&self, n: u32, objective: Objective, alone: &Alone) -> Row {
+        let (strategy, result) = self.best(n, objective);
         let seconds = result.seconds.unwrap_or(f64::INFINITY);
         let images = f64::from(N_BATCHES) * f64::from(self.batch_size);
-        let images_per_s = images / seconds;
         let by_host = 1.0 - result.back;
+        let slowest = match n {
+            0 => alone.slowest,
+            n => self.played((self.host.ends.low, self.device.ends.low), n, objective),
+        };
         Row {
             devices: n,
             strategy: strategy.name(),
             objective: objective.to_string(),
-            images_per_s,
-            speedup: with.map_or(1.0, |(_, alone)| images_per_s / alone),
+            images_per_s: images / seconds,
+            speedup: if n == 0 { 1.0 } else { alone.middle.seconds / seconds },
+            speedup_ends: self.speedup_ends(n, objective, alone),
             utilisation: 1.0 - result.idle.unwrap_or(1.0),
+            is_fed: slowest.utilisation >= FED,
             host_cpu: result.host_cpu_s / seconds,
             cpu_ms_per_image: self.host.cpu_ms_per_image.map(|ms| {
                 let receiving = self.device.receiving_cpu_ms_per_image.unwrap_or(0.0);
@@ -181,9 +249,38 @@ impl Question {
         }
     }
 
+    /// The least and the most that `n` devices bring.
+    fn speedup_ends(&self, n: u32, objective: Objective, alone: &Alone) -> Interval {
+        if n == 0 {
+            return Interval::exact(1.0);
+        }
+        let (host, device) = (self.host.ends, self.device.ends);
+        let cautious = self.played((self.fastest_host(), device.low), n, objective);
+        let hopeful = self.played((host.low, device.high), n, objective);
+        let low = alone.fastest.seconds / cautious.seconds;
+        Interval { low, high: (alone.slowest.seconds / hopeful.seconds).max(low) }
+    }
+
+    /// The upper end of what the host may be.
+    fn fastest_host(&self) -> f64 {
+        match self.host.waits_for_storage {
+            // Storage is not faster for a processor that is.
+            true => self.host.ends.high,
+            false => upper_end(self.host.ends.high, self.share()),
+        }
+    }
+
+    /// An epoch with other rates of host and device.
+    fn played(&self, rates: (f64, f64), n: u32, objective: Objective) -> Played {
+        let mut asked = self.clone();
+        (asked.host.images_per_s, asked.device.images_per_s) = rates;
+        Played::of(&asked.best(n, objective).1)
+    }
+
     /// The plan's order, unless that costs too much.
-    fn best(&self, scenario: &Scenario) -> (StrategyConfig, StrategyResult) {
+    fn best(&self, n: u32, objective: Objective) -> (StrategyConfig, StrategyResult) {
         use StrategyConfig::{Cpu, Ordered, Relaxed};
+        let scenario = self.scenario(n, objective);
         let strategies =
             if scenario.n_devices() == 0 { [Cpu, Cpu] } else { [Ordered, Relaxed] };
         let result = scenario.run(&strategies, &mut |_| {});
@@ -256,8 +353,56 @@ impl Question {
     }
 }
 
+/// The host alone: as measured, and at both ends of what it may be.
+struct Alone {
+    slowest: Played,
+    middle: Played,
+    fastest: Played,
+}
+
+impl Alone {
+    fn of(asked: &Question) -> Self {
+        let host = |rate: f64| {
+            asked.played((rate, asked.device.images_per_s), 0, Objective::Throughput)
+        };
+        Self {
+            slowest: host(asked.host.ends.low),
+            middle: host(asked.host.images_per_s),
+            fastest: host(asked.fastest_host()),
+        }
+    }
+}
+
+/// What came out of an epoch that was played.
+#[derive(Clone, Copy)]
+struct Played {
+    seconds: f64,
+    utilisation: f64,
+}
+
+impl Played {
+    fn of(result: &StrategyResult) -> Self {
+        Self {
+            seconds: result.seconds.unwrap_or(f64::INFINITY),
+            utilisation: 1.0 - result.idle.unwrap_or(1.0),
+        }
+    }
+}
+
+/// The fastest that a host may be of which `images_per_s` was measured while its workers got
+/// `share` of the processor time that they could use.
+fn upper_end(images_per_s: f64, share: Option<f64>) -> f64 {
+    images_per_s / share.unwrap_or(1.0).clamp(LEAST_LEFT, 1.0) * MARGIN
+}
+
 impl Answer {
-    /// The answer as plain text for a terminal: sentences, then the table.
+    /// What this kind of device would do, for a verdict over several kinds.
+    #[must_use]
+    pub fn offer(&self) -> Offer {
+        self.question.offer(&self.rows)
+    }
+
+    /// The answer as plain text for a terminal, without the verdict: sentences, then the table.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.advice.join("\n");
@@ -279,12 +424,12 @@ impl Answer {
                 row.devices.to_string(),
                 row.strategy.to_owned(),
                 row.objective.clone(),
-                figure(row.images_per_s),
-                format!("{:.3}", row.speedup),
-                percent(row.utilisation),
-                percent(row.host_cpu),
-                row.cpu_ms_per_image.map_or("–".to_owned(), figure),
-                figure(row.joules_per_image),
+                three_digits(row.images_per_s),
+                row.ratios(),
+                advice::whole_percent(row.utilisation),
+                advice::whole_percent(row.host_cpu),
+                row.cpu_ms_per_image.map_or("–".to_owned(), three_digits),
+                advice::joules(row.joules_per_image),
             ]
         }));
         text += &columns(&lines, 1);
@@ -296,9 +441,26 @@ impl Answer {
     }
 }
 
+impl Row {
+    fn ratios(&self) -> String {
+        match self.devices {
+            0 => "1".to_owned(),
+            _ => self.speedup_ends.ratios(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    pub(super) const IDLE: Conditions = Conditions {
+        processors: 4,
+        others: Some(0.0),
+        stolen: Some(0.0),
+        cpu_pressure: Some(0.0),
+        io_pressure: Some(0.0),
+    };
 
     pub(super) fn question(host: f64, device: f64, accelerator: f64) -> Question {
         Question {
@@ -306,12 +468,18 @@ mod tests {
                 workers: 4,
                 processors: 4,
                 images_per_s: host,
-                cpu_ms_per_image: Some(4.0),
+                ends: Interval::exact(host),
+                // All that the four processors have.
+                cpu_ms_per_image: Some(4e3 / host),
+                conditions: Some(IDLE),
+                waits_for_storage: false,
                 source: "measured".to_owned(),
             },
             device: DeviceFigures {
                 name: "newport".to_owned(),
                 images_per_s: device,
+                ends: Interval::exact(device),
+                is_uncalibrated: false,
                 link_images_per_s: None,
                 receiving_cpu_ms_per_image: None,
                 source: "modelled by its preset".to_owned(),
@@ -351,6 +519,41 @@ mod tests {
         assert!((alone.host_cpu - 0.5).abs() < 0.01, "{alone:?}");
         assert!(one.host_cpu < 0.40 && one.speedup > 0.99, "{one:?}");
         assert!(four.host_cpu < 0.05 && four.speedup > 0.98, "{four:?}");
+    }
+
+    #[test]
+    fn the_verdict_holds_at_all_ends_of_the_figures() {
+        let kind = |asked: Question| asked.answer().verdict.kind;
+        assert_eq!(kind(question(2000.0, 250.0, 1000.0)), Kind::DoNotBuy);
+        assert_eq!(kind(question(1000.0, 1.0, 3000.0)), Kind::DoNotBuy);
+        let answer = question(1000.0, 250.0, 3000.0).answer();
+        assert_eq!(answer.verdict.kind, Kind::Buy, "{}", answer.verdict);
+        assert_eq!(answer.verdict.buy.unwrap().n, 4);
+        // A host a quarter faster than it was measured would feed this one.
+        assert_eq!(kind(question(1000.0, 250.0, 1200.0)), Kind::MeasureAgain);
+        // The ends of what a device makes are those of what it brings.
+        let mut wide = question(1000.0, 250.0, 3000.0);
+        wide.device.ends = Interval { low: 1.0, high: 500.0 };
+        let answer = wide.answer();
+        assert_eq!(answer.verdict.kind, Kind::MeasureAgain, "{}", answer.verdict);
+        let Interval { low, high } = answer.rows[1].speedup_ends;
+        assert!(low < 1.01 && (high / 1.5 - 1.0).abs() < 0.02, "{low} {high}");
+    }
+
+    #[test]
+    fn a_host_that_was_not_watched_or_not_idle_is_measured_again() {
+        let mut asked = question(1000.0, 250.0, 3000.0);
+        asked.host.conditions = None;
+        assert_eq!(asked.answer().verdict.kind, Kind::MeasureAgain);
+        // The workers got 0.12 of 4 processors.
+        let mut asked = question(217.7, 250.0, 3000.0);
+        asked.host.cpu_ms_per_image = Some(0.573);
+        let verdict = asked.clone().answer().verdict;
+        assert_eq!(verdict.kind, Kind::MeasureAgain);
+        assert!(verdict.words.contains("0.12 of 4 processors"), "{verdict}");
+        // Unless storage is what they waited for.
+        asked.host.waits_for_storage = true;
+        assert_eq!(asked.answer().verdict.kind, Kind::Buy);
     }
 
     #[test]

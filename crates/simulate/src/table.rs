@@ -9,6 +9,12 @@ use crate::result::{LABEL, ScenarioResult, StrategyResult};
 /// What stands where there is no figure.
 const NONE: &str = "–";
 
+/// What a table without recovery shows.
+const WITHOUT_RECOVERY: &str =
+    "recovery off: no batch that a device loses or delays is made again by the host\n";
+const WITHOUT_RECOVERY_HANGS: &str = "recovery off: no batch that a device loses or delays is made again by the host. `hangs`: the \
+     epoch waits for one for ever, as any strategy does without recovery, the published ones too\n";
+
 const HEADINGS: [&str; 11] = [
     "strategy",
     "seconds",
@@ -52,6 +58,12 @@ pub fn table(result: &ScenarioResult) -> String {
     let mut lines = vec![HEADINGS.map(str::to_owned)];
     lines.extend(result.strategies.iter().map(|(name, result)| cells(name, result)));
     text += &columns(&lines, 1);
+    if result.recovery == "off" {
+        text += match result.strategies.iter().any(|(_, result)| !result.ended) {
+            true => WITHOUT_RECOVERY_HANGS,
+            false => WITHOUT_RECOVERY,
+        };
+    }
     let _ = writeln!(text, "({LABEL}; power model {})", result.power);
     text
 }

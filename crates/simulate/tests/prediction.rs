@@ -7,7 +7,7 @@ mod worlds;
 
 use bothends_simulate::noise::Noise;
 use bothends_simulate::sizing::{
-    AcceleratorFigures, DeviceFigures, HostFigures, Question,
+    AcceleratorFigures, DeviceFigures, HostFigures, Interval, Question,
 };
 use bothends_simulate::{Device, Host, Power, World};
 use worlds::{classic, ns, play};
@@ -48,12 +48,17 @@ fn predicted(world: &World) -> (f64, &'static str) {
             workers: 1,
             processors: 1,
             images_per_s: rate(&seen, "cpu"),
+            ends: Interval::exact(rate(&seen, "cpu")),
             cpu_ms_per_image: None,
+            conditions: None,
+            waits_for_storage: false,
             source: "measured".to_owned(),
         },
         device: DeviceFigures {
             name: "hidden".to_owned(),
             images_per_s: rate(&seen, "csd"),
+            ends: Interval::exact(rate(&seen, "csd")),
+            is_uncalibrated: false,
             link_images_per_s: None,
             receiving_cpu_ms_per_image: None,
             source: "measured".to_owned(),

@@ -95,7 +95,7 @@ constants! {
 #[serde(tag = "model", rename_all = "kebab-case", deny_unknown_fields)]
 enum RawMedia {
     Instant,
-    Flat(RawFlat),
+    Flat(Box<RawFlat>),
     Nand(Box<RawNand>),
 }
 
@@ -111,7 +111,7 @@ enum RawCompute {
 #[serde(tag = "model", rename_all = "kebab-case", deny_unknown_fields)]
 enum RawLink {
     Instant,
-    Wire { latency: Constant, bandwidth: Constant },
+    Wire { latency: Box<Constant>, bandwidth: Box<Constant> },
 }
 
 impl Raw {

@@ -10,7 +10,6 @@ use clap::{ArgAction, Subcommand};
 use super::words::{BENCH_READERS, DRAWS, FORMS, NUMERICS, PARTS, SIDE_INDICES, one_of};
 
 #[derive(Debug, clap::Args)]
-#[command(arg_required_else_help = false)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     pub(crate) what: BenchWhat,

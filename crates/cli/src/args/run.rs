@@ -1,8 +1,10 @@
-//! The flags of `bothends run`. What they mean together is decided in `commands/run.rs`.
+//! The flags of `bothends run`, in groups. `-h` shows those that most runs need, `--help` all. What
+//! they mean together is decided in `commands/run.rs`.
 
 use std::path::PathBuf;
 
 use bothends_core::plan::{LastPolicy, Shuffle};
+use bothends_core::select::StrategyConfig;
 use bothends_core::tensor::{Dtype, Layout};
 use bothends_runtime::{CheckpointEvery, PageCacheUse, ReaderKind, SideIndexUse};
 use clap::ArgAction;
@@ -13,15 +15,56 @@ use super::words::{
     one_of,
 };
 
+const EXAMPLES: &str = "\
+Examples:
+  One epoch, preprocessed by the host alone:
+    bothends run --data /data/train --recipe imagenet-train
+  With a second prong: an emulated drive that decodes what it stores:
+    bothends run --data /data/train --recipe imagenet-train --csd sim:newport
+  With a device on another machine, and a report to look at afterwards:
+    bothends run --data /mnt/nas/train --recipe imagenet-train \\
+      --csd tcp://nas:7070 --key-file shared.key --report run.html
+  Stop it and resume it, to the sample:
+    bothends run --data /data/train --recipe imagenet-train --epochs 90 \\
+      --checkpoint state.json --checkpoint-every 5m
+    bothends run --data /data/train --recipe imagenet-train --epochs 90 \\
+      --resume state.json";
+
+fn strategies() -> String {
+    format!("Who preprocesses what: {}", StrategyConfig::names())
+}
+
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    #[command(flatten)]
+    pub(crate) consumer: ConsumerArgs,
+    #[command(flatten)]
+    pub(crate) ranks: RankArgs,
+    #[command(flatten)]
+    pub(crate) state: StateArgs,
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
+    #[command(flatten)]
+    pub(crate) energy: EnergyArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Data")]
+pub(crate) struct DataArgs {
     /// A folder of class folders, a folder of CIFAR-10 binary batches, a .jsonl list, or a store
-    #[arg(long, value_name = "PATH")]
-    pub(crate) data: PathBuf,
+    #[arg(long = "data", value_name = "PATH")]
+    pub(crate) path: PathBuf,
     /// A built-in recipe or a recipe file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) recipe: String,
-    /// Samples of a batch
+    /// Samples per batch
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_1())]
     pub(crate) batch_size: u32,
     /// Epochs to run
@@ -31,44 +74,88 @@ pub(crate) struct RunArgs {
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
     /// Order of an epoch
-    #[arg(long, value_parser = one_of(SHUFFLES), default_value = "full")]
+    #[arg(long, value_parser = one_of(SHUFFLES), default_value = "full", hide_short_help = true)]
     pub(crate) shuffle: Shuffle,
-    /// Host worker threads; auto: one for each processor that this process may use, divided by
-    /// the ranks that its launcher (torchrun, Slurm, MPI) runs on this machine
-    #[arg(long, value_name = "auto|N", default_value = "auto")]
-    pub(crate) workers: String,
-    /// How samples are read
-    #[arg(long, value_parser = one_of(READERS), default_value = "auto")]
-    pub(crate) reader: ReaderKind,
-    /// Where what is learnt about images is kept from epoch to epoch
-    #[arg(long, value_parser = one_of(SIDE_INDICES), default_value = "auto")]
-    pub(crate) side_index: SideIndexUse,
-    /// Whether data are read through the page cache
-    #[arg(long, value_parser = one_of(PAGE_CACHES), default_value = "auto")]
-    pub(crate) page_cache: PageCacheUse,
     /// Only the first N samples of the data set
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// Run the data set K times in one epoch, with distinct sample ids
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = at_least_1())]
+    #[arg(long, value_name = "K", default_value_t = 1, hide_short_help = true, value_parser = at_least_1())]
     pub(crate) repeat: u32,
-    /// A device of the back: sim:PRESET[,key=value...], tcp://H:P, unix:///path, spool:///dir,
-    /// cuda:N (a GPU of this machine, which decodes and crops)
+    /// What happens to a sample that cannot be read or decoded: raise, skip, replace or zero
+    #[arg(long, value_name = "POLICY", default_value = "raise", hide_short_help = true)]
+    pub(crate) on_bad: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Host")]
+pub(crate) struct HostArgs {
+    /// Worker threads; auto: one for each processor this process may use
+    ///
+    /// Where a launcher (torchrun, Slurm, MPI) runs several ranks on this machine, auto divides
+    /// the processors among them.
+    #[arg(long, value_name = "auto|N", default_value = "auto")]
+    pub(crate) workers: String,
+    /// Who preprocesses what
+    #[arg(long, value_name = "NAME", default_value = "ordered", help = strategies())]
+    pub(crate) strategy: String,
+    /// What the epoch is run for: throughput, energy or host-cpu-cap=P (percent)
+    #[arg(
+        long,
+        value_name = "GOAL",
+        default_value = "throughput",
+        hide_short_help = true
+    )]
+    pub(crate) objective: String,
+    /// How samples are read
+    #[arg(long, value_parser = one_of(READERS), default_value = "auto", hide_short_help = true)]
+    pub(crate) reader: ReaderKind,
+    /// Where what is learnt about images is kept from epoch to epoch
+    #[arg(long, value_parser = one_of(SIDE_INDICES), default_value = "auto", hide_short_help = true)]
+    pub(crate) side_index: SideIndexUse,
+    /// Whether data are read through the page cache
+    #[arg(long, value_parser = one_of(PAGE_CACHES), default_value = "auto", hide_short_help = true)]
+    pub(crate) page_cache: PageCacheUse,
+    /// Most memory that batches may take on the host, in MiB
+    ///
+    /// It covers batches that are being made, wait or are with the consumer, their copies in the
+    /// output's form, and what mixing keeps; a run that cannot do with it is refused. Decoding may
+    /// take as much again, all workers together: images wait for each other, and one that alone
+    /// needs more is a bad sample (with devices, one that needs more than 1 GiB). The reader's
+    /// buffers, the list of samples and the program come on top. The default is as much as is
+    /// useful, up to an eighth of what is available to this process (at least 160, within a
+    /// quarter). Memory that no batch has needed yet is not taken.
+    #[arg(long, value_name = "MIB", hide_short_help = true, value_parser = at_least_1())]
+    pub(crate) memory: Option<u32>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Devices: the second prong")]
+pub(crate) struct DeviceArgs {
+    /// A device (may repeat): sim:PRESET[,key=value...], tcp://HOST:PORT, unix:///PATH,
+    /// spool:///DIRECTORY or cuda:N (a GPU of this machine)
     #[arg(long, value_name = "SPEC", action = ArgAction::Append)]
     pub(crate) csd: Vec<String>,
-    /// End the run where a device is missing at its start: cannot be reached, or refuses. Without
-    /// it the run goes on, and a device that is no sim: is tried again until it is there
-    #[arg(long)]
-    pub(crate) require_devices: bool,
     /// Shared key of devices beyond this machine
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
-    /// Who preprocesses what: ordered, relaxed, mte, wrr, cpu or csd
-    #[arg(long, value_name = "NAME", default_value = "ordered")]
-    pub(crate) strategy: String,
-    /// What the epoch is run for: throughput, energy or host-cpu-cap=P (percent)
-    #[arg(long, value_name = "GOAL", default_value = "throughput")]
-    pub(crate) objective: String,
+    /// Fail if a device cannot be reached, or refuses, at the start
+    ///
+    /// Without it the run goes on, and a device that is not emulated is tried again until it is
+    /// there.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) require_devices: bool,
+    /// Recompute P% of the device batches on the host, to catch a device that lies
+    #[arg(long, value_name = "P%", default_value = "0%", hide_short_help = true)]
+    pub(crate) audit: String,
+    /// Measure each prong alone for so many seconds first; gives `efficiency`
+    #[arg(long, value_name = "SECONDS", hide_short_help = true)]
+    pub(crate) measure_alone: Option<f64>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Consumer")]
+pub(crate) struct ConsumerArgs {
     /// What consumes batches: host, sim:NAME, sim:RATE (images per second)
     #[arg(long, value_name = "NAME", default_value = "host")]
     pub(crate) accelerator: String,
@@ -76,74 +163,64 @@ pub(crate) struct RunArgs {
     #[arg(long, value_parser = one_of(DTYPES), default_value = "u8")]
     pub(crate) output: Dtype,
     /// Order of dimensions of delivered batches
-    #[arg(long, value_parser = one_of(LAYOUTS), default_value = "nhwc")]
+    #[arg(long, value_parser = one_of(LAYOUTS), default_value = "nhwc", hide_short_help = true)]
     pub(crate) layout: Layout,
-    /// This process's rank
-    #[arg(long, value_name = "R", default_value_t = 0)]
-    pub(crate) rank: u32,
-    /// Number of ranks
-    #[arg(long, value_name = "W", default_value_t = 1, value_parser = at_least_1())]
-    pub(crate) world: u32,
-    /// A last, incomplete step: drop it, pad it with masked rows, wrap round, or deal it evenly
-    #[arg(long, value_parser = one_of(LASTS), default_value = "pad")]
-    pub(crate) last: LastPolicy,
-    /// What happens to a sample that cannot be read or decoded
-    #[arg(long, value_name = "POLICY", default_value = "raise")]
-    pub(crate) on_bad: String,
-    /// Recompute P% of the device batches on the host, to catch a device that lies
-    #[arg(long, value_name = "P%", default_value = "0%")]
-    pub(crate) audit: String,
-    #[command(flatten)]
-    pub(crate) state: StateArgs,
-    #[command(flatten)]
-    pub(crate) show: ShowArgs,
-    #[command(flatten)]
-    pub(crate) energy: EnergyArgs,
-    /// Measure each prong alone for so many seconds first; gives `efficiency`
-    #[arg(long, value_name = "SECONDS")]
-    pub(crate) measure_alone: Option<f64>,
-    /// Most memory that batches may take on the host, in MiB: those that are made, wait or are
-    /// with the consumer, their copies in the output's form, and what mixing keeps. A run that
-    /// cannot do with it is refused. Decoding may take as much again, all workers together: images
-    /// wait for each other, and one that alone needs more is a bad sample (with devices, one that
-    /// needs more than 1 GiB). The reader's buffers, the list of samples and the program come on
-    /// top. By default
-    /// as much as is useful, up to an eighth of what is available to this process (160 at least,
-    /// within a quarter);
-    /// memory that no batch has needed yet is not taken
-    #[arg(long, value_name = "MIB", value_parser = at_least_1())]
-    pub(crate) memory: Option<u32>,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Ranks")]
+pub(crate) struct RankArgs {
+    /// This process's rank
+    #[arg(long, value_name = "R", default_value_t = 0, hide_short_help = true)]
+    pub(crate) rank: u32,
+    /// Number of ranks
+    #[arg(long, value_name = "W", default_value_t = 1, hide_short_help = true, value_parser = at_least_1())]
+    pub(crate) world: u32,
+    /// A last, incomplete step: drop it, pad it with masked rows, wrap round, or deal it evenly
+    #[arg(long, value_parser = one_of(LASTS), default_value = "pad", hide_short_help = true)]
+    pub(crate) last: LastPolicy,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Checkpoints")]
 pub(crate) struct StateArgs {
     /// Write the state here when the run stops, a signal stops it, or an epoch ends
     #[arg(long, value_name = "FILE")]
     pub(crate) checkpoint: Option<PathBuf>,
-    /// Write it also while an epoch runs: every N batches, or after a time, as 30s, 5m, 1h. A run
-    /// that is killed goes on from there
-    #[arg(long, value_name = "N|TIME", requires = "checkpoint")]
+    /// Write it during an epoch, too: every N batches, or after a time (30s, 5m, 1h)
+    ///
+    /// A run that is killed resumes from there.
+    #[arg(long, value_name = "N|TIME", requires = "checkpoint", hide_short_help = true)]
     pub(crate) checkpoint_every: Option<CheckpointEvery>,
-    /// Go on from a state. It must be the file as it was written, byte for byte, of a run of the
-    /// same data, recipe, batch size, seed and strategy; one of version 1, which has no checksum,
-    /// is read with a note
+    /// Resume from a state
+    ///
+    /// It must be the file as it was written, byte for byte, of a run of the same data, recipe,
+    /// batch size, seed and strategy; one of version 1, which has no checksum, is read with a
+    /// note.
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
     /// End the run after so many batches of its first epoch
-    #[arg(long, value_name = "BATCHES", value_parser = at_least_1())]
+    #[arg(long, value_name = "BATCHES", hide_short_help = true, value_parser = at_least_1())]
     pub(crate) stop_after: Option<u32>,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Energy")]
 pub(crate) struct EnergyArgs {
-    /// A meter of energy (may repeat): auto (all that may be read here), rapl, perf, nvml, hwmon,
-    /// hwmon:CHIP, or command:PROGRAM ARGS, which prints watts
-    #[arg(long = "energy", value_name = "SPEC", action = ArgAction::Append, default_value = "auto")]
+    /// An energy meter (may repeat): auto, rapl, perf, nvml, hwmon, hwmon:CHIP or command:PROGRAM
+    ///
+    /// auto takes all that may be read here; the program of command:PROGRAM ARGS prints watts.
+    #[arg(long = "energy", value_name = "SPEC", action = ArgAction::Append, default_value = "auto", hide_short_help = true)]
     pub(crate) meters: Vec<String>,
     /// What models energy that nobody meters: a built-in profile or a file
-    #[arg(long, value_name = "NAME|FILE", default_value = "default")]
+    #[arg(
+        long,
+        value_name = "NAME|FILE",
+        default_value = "default",
+        hide_short_help = true
+    )]
     pub(crate) energy_profile: String,
     /// Meter the idle machine for so many seconds first; gives figures net of idle
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", hide_short_help = true)]
     pub(crate) energy_idle: Option<f64>,
 }

@@ -4,11 +4,33 @@
 use std::path::PathBuf;
 
 use bothends_core::epoch::Recovery;
+use bothends_core::select::StrategyConfig;
 use clap::ArgAction;
 
+use super::ACCELERATOR;
 use super::words::{KNOWN, RECOVERIES, one_of};
 
+const EXAMPLES: &str = "\
+Examples:
+  What there is to play:
+    bothends simulate --list
+  All strategies, with a device that dies in the middle of the epoch:
+    bothends simulate --scenario device-dies
+  What that would do to strategies without recovery:
+    bothends simulate --scenario device-dies --recovery off
+  Whether to buy devices, from what doctor measured:
+    bothends doctor --data /data/train --csd sim:newport --json doctor.json
+    bothends simulate --plan --doctor doctor.json --accelerator resnet50-a100";
+
+fn strategies() -> String {
+    format!(
+        "A strategy (may repeat): {}; by default all but csd",
+        StrategyConfig::names()
+    )
+}
+
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct SimulateArgs {
     /// A scenario by name (may repeat), or all
     #[arg(long, value_name = "NAME|all", action = ArgAction::Append)]
@@ -16,10 +38,13 @@ pub(crate) struct SimulateArgs {
     /// A scenario of your own (may repeat)
     #[arg(long, value_name = "FILE", action = ArgAction::Append)]
     pub(crate) config: Vec<PathBuf>,
-    /// A strategy (may repeat); by default cpu, mte, wrr, relaxed and ordered
-    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
+    /// A strategy (may repeat)
+    #[arg(long, value_name = "NAME", action = ArgAction::Append, help = strategies())]
     pub(crate) strategy: Vec<String>,
-    /// Whether the host stands in for lost and late devices; by default as the scenario says
+    /// Whether the host makes lost and late batches again; by default as the scenario says
+    ///
+    /// With off, an epoch that loses a batch waits for it for ever: so behave the published
+    /// schemes, and so would any strategy.
     #[arg(long, value_parser = one_of(RECOVERIES), value_name = "on|off")]
     pub(crate) recovery: Option<Recovery>,
     /// Whether strategies are told all rates beforehand, as a run is that remembers those of the
@@ -65,7 +90,7 @@ pub(crate) struct SizingArgs {
         long,
         value_name = "NAME|RATE",
         requires = "plan",
-        default_value = "resnet50-a100"
+        default_value = ACCELERATOR
     )]
     pub(crate) accelerator: String,
     /// Host workers; by default the most that doctor measured

@@ -189,9 +189,9 @@ pub(crate) fn show<R: Serialize>(
     }
     if json != Some(Path::new("-")) {
         let Measured { version, date, machine, kernels, data, .. } = measured;
-        say::line(&format!("bothends {version} {what}, {date}, measured on {machine}"));
-        say::line(&format!("kernels here: {}; data: {data}", kernels.join(", ")));
-        say::line(table.trim_end());
+        say::text(&format!("bothends {version} {what}, {date}, measured on {machine}"));
+        say::text(&format!("kernels here: {}; data: {data}", kernels.join(", ")));
+        say::text(table.trim_end());
     }
     Ok(())
 }

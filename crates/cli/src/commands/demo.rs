@@ -94,12 +94,10 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
     let input = ReportInput::from(&watch.recorder.recording(header, &result));
     write(&args.out.join("summary.json"), &serde_json::to_string_pretty(&result)?)?;
     write(&args.out.join("report.html"), &bothends_report::html(&input))?;
-    say::line(&bothends_report::table(&input));
-    for line in LEGEND {
-        say::line(line);
-    }
+    say::text(&bothends_report::table(&input));
+    say::text(&LEGEND.join("\n"));
     for line in verdict(&result) {
-        say::line(&line);
+        say::text(&line);
     }
     say::line(&format!("summary: {}", args.out.join("summary.json").display()));
     say::line(&format!("report:  {}", args.out.join("report.html").display()));

@@ -1,38 +1,50 @@
 //! `bothends doctor`: what this machine has for a run, how fast the host and each device are
-//! alone, what limits the job, and what one device more would bring. What the measurements
-//! mean is `simulate`'s (`diagnosis`, `sizing`); `findings.rs` is what is said.
+//! alone, what limits the job, what one device more would bring, and whether to buy one. Rates are
+//! measured in rounds until they agree, and the machine is watched meanwhile. What the
+//! measurements mean is `simulate`'s (`diagnosis`, `sizing`); `findings.rs` is what is said,
+//! `questions.rs` what is asked of them.
 
 pub(crate) mod findings;
+pub(crate) mod presets;
+pub(crate) mod questions;
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use bothends_runtime::{
-    AccelConfig, DeviceSpec, GpuFound, Gpus, Machine, Observer, PageCacheUse, RunConfig,
-    Runtime, SideIndexUse, measure_accelerator,
+    AccelConfig, DeviceSpec, GpuFound, Gpus, Load, LoadWatch, Machine, Measured,
+    Observer, PageCacheUse, RunConfig, Runtime, RuntimeError, SideIndexUse,
+    measure_accelerator,
 };
 use bothends_simulate::Power;
 use bothends_simulate::diagnosis::Throughput;
 use bothends_simulate::sizing::{
-    AcceleratorFigures, DeviceFigures, HostFigures, Question,
+    AcceleratorFigures, Conditions, DeviceFigures, HostFigures, Interval, Question,
+    wants_another_round,
 };
-use serde::Deserialize;
 
 use self::findings::{
     DataFindings, DeviceFinding, Findings, HostFinding, JobFinding, MachineFindings,
     Together,
 };
+use self::presets::Speed;
 use super::inspect::looking;
-use crate::args::DoctorArgs;
+use crate::args::{ACCELERATOR, DoctorArgs};
 use crate::failed::{Failed, wrong};
 use crate::typed::recipe;
 use crate::watch::bar::Bar;
 use crate::watch::recorder::now;
 use crate::{energy, file, say};
 
-/// How long each thing is measured.
+/// How long each part of the job is measured.
 const LASTING: Duration = Duration::from_secs(2);
+
+/// How long a round of a rate lasts that is measured until its rounds agree.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// For so long doctor rests and watches what others do: what queues then is not its own doing.
+const WATCHING: Duration = Duration::from_secs(1);
 
 /// Samples that are measured again and again: they lie in memory, and the side index knows them.
 /// The first quarter of a thousand was 5 % cheaper than 500 photographs are: a data set lies in
@@ -49,22 +61,14 @@ const SLOW_STORAGE: f64 = 0.6;
 /// A rate of an accelerator that takes everything at once, in images per second.
 const AT_ONCE: f64 = 1e9;
 
-/// Name and text of the device presets, which state what their links carry.
-const PRESETS: [(&str, &str); 5] = [
-    ("newport", include_str!("../../../../configs/devices/newport.json")),
-    ("smartssd", include_str!("../../../../configs/devices/smartssd.json")),
-    ("dpu-bf2", include_str!("../../../../configs/devices/dpu-bf2.json")),
-    ("storage-server", include_str!("../../../../configs/devices/storage-server.json")),
-    ("ideal", include_str!("../../../../configs/devices/ideal.json")),
-];
-
 /// Looks, measures, and prints one finding per line.
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<(), Failed> {
     let findings = find(args)?;
     // Said first: what was measured is not lost with a file that cannot be written.
     if args.json.as_deref() != Some(Path::new("-")) {
-        for line in findings.lines() {
-            say::line(&line);
+        say::text(&findings.lines().join("\n"));
+        if let Some(verdict) = &findings.verdict {
+            say::verdict(verdict);
         }
     }
     if let Some(path) = &args.json {
@@ -84,6 +88,8 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
         host: Vec::new(),
         job: None,
         devices: Vec::new(),
+        fed: None,
+        verdict: None,
     };
     let specs = specs(args)?;
     let Some(data) = &args.data else { return Ok(findings) };
@@ -100,11 +106,13 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
         sample_bytes: Runtime::open(alone.clone())?.sample_bytes(),
     });
     let mut bar = Bar::new();
+    bar.phase("watching the machine");
+    let before = watched(|| std::thread::sleep(WATCHING)).1;
     let n_few = FEW.max(u64::from(args.batch_size) * 2);
     let mut few = RunConfig { limit: Some(n_few), ..alone.clone() };
     bar.phase("a first visit to some samples");
     learn(&few)?;
-    hosts(args, &few, &mut bar, &mut findings)?;
+    hosts(args, (&few, before), &mut bar, &mut findings)?;
     few.workers = findings.host.last().map_or(alone.workers, |host| host.workers);
     alone.workers = few.workers;
     bar.phase("measuring the job, part by part");
@@ -112,20 +120,111 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
     let host_rate = findings.host.iter().filter_map(|host| host.images_per_s).next_back();
     for spec in specs {
         bar.phase(&format!("measuring {spec} alone"));
-        let mut found = device(&few, spec, host_rate)?;
-        let cores = findings.machine.found.cores;
-        let job = findings.job.as_ref();
-        found.together =
-            job.and_then(|job| together(job, &found, args.batch_size, cores));
-        findings.devices.push(found);
+        findings.devices.push(device(&few, spec, host_rate)?);
     }
     bar.clear();
+    raise_ideal(&mut findings.devices);
+    let cores = findings.machine.found.cores;
+    if let Some(job) = &findings.job {
+        for found in &mut findings.devices {
+            found.together = together(job, found, args.batch_size, cores);
+        }
+    }
+    let fed =
+        if accelerator == AccelConfig::Host { ACCELERATOR } else { &args.accelerator };
+    findings.fed = (accelerator == AccelConfig::Host).then(|| ACCELERATOR.to_owned());
+    findings.verdict = questions::verdict(&findings, fed);
     Ok(findings)
+}
+
+/// The preset without a model makes whatever the emulation on this machine can make, and each preset
+/// that its model does not hold back shows that, at another moment. So what one of them showed,
+/// `ideal` could have made: measured a few seconds apart it came out slower than others.
+fn raise_ideal(devices: &mut [DeviceFinding]) {
+    let most = |of: fn(&DeviceFinding) -> Option<f64>| {
+        let emulated = devices.iter().filter(|device| device.preset.is_some());
+        emulated.filter_map(of).reduce(f64::max)
+    };
+    let rate = most(|device| device.images_per_s);
+    let low = most(|device| Some(device.ends?.low));
+    let high = most(|device| Some(device.ends?.high));
+    let ideal = format!("sim:{}", presets::IDEAL);
+    for device in devices.iter_mut().filter(|device| device.csd == ideal) {
+        device.images_per_s = rate;
+        device.ends = low.zip(high).map(|(low, high)| Interval { low, high });
+    }
+}
+
+/// What something came to, and what the machine did meanwhile.
+fn watched<T>(does: impl FnOnce() -> T) -> (T, Load) {
+    let watch = LoadWatch::begin();
+    let came = does();
+    (came, watch.end())
+}
+
+/// A rate that was measured in rounds.
+struct Rounds {
+    /// Of each round.
+    rates: Vec<f64>,
+    cpu_ms: Vec<Option<f64>>,
+    busy_rates: Vec<Option<f64>>,
+    loads: Vec<Load>,
+}
+
+impl Rounds {
+    /// Measures until the rounds agree, or for as many as are worth while; until one says
+    /// nothing.
+    fn measure(
+        mut round: impl FnMut() -> Result<Option<Measured>, RuntimeError>,
+    ) -> Result<Self, RuntimeError> {
+        let (rates, cpu_ms) = (Vec::new(), Vec::new());
+        let mut rounds =
+            Self { rates, cpu_ms, busy_rates: Vec::new(), loads: Vec::new() };
+        while wants_another_round(&rounds.rates) {
+            let (measured, load) = watched(&mut round);
+            let Some(measured) = measured? else { break };
+            rounds.rates.push(measured.images_per_s);
+            rounds.cpu_ms.push(measured.cpu_ms_per_image);
+            rounds.busy_rates.push(measured.busy_images_per_s);
+            rounds.loads.push(load);
+        }
+        Ok(rounds)
+    }
+
+    /// The mean and where it lies.
+    fn rate(&self) -> Option<(f64, Interval)> {
+        Interval::of_rounds(&self.rates)
+    }
+
+    fn n(&self) -> u32 {
+        u32::try_from(self.rates.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How busy the machine was, where it was `before` while doctor rested.
+    fn conditions(&self, before: Load, processors: u32) -> Conditions {
+        let of = |what: fn(&Load) -> Option<f64>| {
+            mean(&self.loads.iter().map(what).collect::<Vec<_>>())
+        };
+        Conditions {
+            processors,
+            others: of(|load| load.others),
+            stolen: of(|load| load.stolen),
+            cpu_pressure: before.cpu_pressure,
+            io_pressure: of(|load| load.io_pressure),
+        }
+    }
+}
+
+/// The mean; `None` where one is missing, or there is none.
+fn mean(values: &[Option<f64>]) -> Option<f64> {
+    let known: Option<Vec<f64>> = values.iter().copied().collect();
+    let known = known.filter(|known| !known.is_empty())?;
+    Some(known.iter().sum::<f64>() / known.len() as f64)
 }
 
 /// The devices to measure.
 fn specs(args: &DoctorArgs) -> Result<Vec<DeviceSpec>, Failed> {
-    let presets = || PRESETS.iter().map(|(name, _)| format!("sim:{name}"));
+    let presets = || presets::names().map(|name| format!("sim:{name}"));
     let texts: Vec<String> = match (args.csd.is_empty(), args.quick) {
         (false, _) => args.csd.clone(),
         (true, false) => presets().collect(),
@@ -162,30 +261,34 @@ fn unlearnt(config: &RunConfig) -> RunConfig {
     unlearnt
 }
 
-/// The host alone, with each number of workers.
+/// The host alone on samples that lie in memory, with each number of workers; the machine was
+/// `before` while doctor rested.
 fn hosts(
     args: &DoctorArgs,
-    alone: &RunConfig,
+    (few, before): (&RunConfig, Load),
     bar: &mut Bar,
     findings: &mut Findings,
 ) -> Result<(), Failed> {
-    let workers = if args.workers.is_empty() {
-        vec![1, findings.machine.found.cores]
-    } else {
-        args.workers.clone()
-    };
+    let cores = findings.machine.found.cores;
+    let workers =
+        if args.workers.is_empty() { vec![1, cores] } else { args.workers.clone() };
     for workers in workers {
-        if findings.host.iter().all(|host| host.workers != workers) {
-            bar.phase(&format!("measuring the host alone with {workers} workers"));
-            let config = RunConfig { workers, ..alone.clone() };
-            let measured = Runtime::open(config)?.measure_front(LASTING)?;
-            findings.host.push(HostFinding {
-                workers,
-                images_per_s: measured.map(|it| it.images_per_s),
-                cpu_ms_per_image: measured.and_then(|it| it.cpu_ms_per_image),
-                source: "measured".to_owned(),
-            });
+        if findings.host.iter().any(|host| host.workers == workers) {
+            continue;
         }
+        bar.phase(&format!("measuring the host alone, workers: {workers}"));
+        let mut runtime = Runtime::open(RunConfig { workers, ..in_memory(few) })?;
+        let rounds = Rounds::measure(|| runtime.measure_front(ROUND))?;
+        let rate = rounds.rate();
+        findings.host.push(HostFinding {
+            workers,
+            images_per_s: rate.map(|(mean, _)| mean),
+            ends: rate.map(|(_, ends)| ends),
+            rounds: rounds.n(),
+            cpu_ms_per_image: mean(&rounds.cpu_ms),
+            conditions: Some(rounds.conditions(before, cores)),
+            source: "measured".to_owned(),
+        });
     }
     Ok(())
 }
@@ -259,12 +362,17 @@ fn together(
             processors,
             // What the accelerator holds back is the accelerator's.
             images_per_s: read,
+            ends: Interval::exact(read),
             cpu_ms_per_image: None,
+            conditions: None,
+            waits_for_storage: false,
             source: job.source.clone(),
         },
         device: DeviceFigures {
             name: device.csd.clone(),
             images_per_s: device.images_per_s?,
+            ends: Interval::exact(device.images_per_s?),
+            is_uncalibrated: device.is_uncalibrated,
             link_images_per_s: None,
             receiving_cpu_ms_per_image: device.receiving_cpu_ms_per_image,
             source: device.source.clone(),
@@ -300,61 +408,89 @@ fn device(
     spec: DeviceSpec,
     host_rate: Option<f64>,
 ) -> Result<DeviceFinding, Failed> {
-    let (preset, source) = match &spec {
-        DeviceSpec::Sim(sim) => {
-            (Some(sim.preset.clone()), "modelled: an emulated device was measured")
+    let (preset, speed, source) = match &spec {
+        DeviceSpec::Sim(sim) => (
+            Some(sim.preset.clone()),
+            presets::speed(sim),
+            "modelled: an emulated device was measured",
+        ),
+        DeviceSpec::At { .. } | DeviceSpec::Gpu { .. } => {
+            (None, Speed::MEASURED, "measured")
         }
-        DeviceSpec::At { .. } | DeviceSpec::Gpu { .. } => (None, "measured"),
     };
     let csd = spec.text().to_owned();
     let config =
         RunConfig { devices: vec![spec], require_devices: true, ..alone.clone() };
     let mut runtime = Runtime::open(config)?;
     runtime.connect_devices(host_rate)?;
-    let measured = runtime.measure_back(LASTING)?;
+    let rounds = Rounds::measure(|| runtime.measure_back(ROUND))?;
+    let rate = rounds.rate();
+    // An emulation that cannot keep up with its model shows less than the device would.
+    let modelled = mean(&rounds.busy_rates).filter(|_| preset.is_some()).unwrap_or(0.0);
+    let ends = rate.map(|(_, ends)| {
+        let ends = ends.scaled(speed.ends.low, 1.0);
+        Interval { high: ends.high.max(modelled) * speed.ends.high, ..ends }
+    });
     Ok(DeviceFinding {
         csd,
-        images_per_s: measured.map(|measured| measured.images_per_s),
-        link_bytes_per_s: preset.as_deref().and_then(link_bytes_per_s),
-        receiving_cpu_ms_per_image: measured.and_then(|it| it.cpu_ms_per_image),
+        images_per_s: rate.map(|(mean, _)| mean),
+        ends,
+        is_uncalibrated: speed.is_uncalibrated,
+        link_bytes_per_s: preset.as_deref().and_then(presets::link_bytes_per_s),
+        receiving_cpu_ms_per_image: mean(&rounds.cpu_ms),
         together: None,
         preset,
         source: source.to_owned(),
     })
 }
 
-/// What the link of a preset carries; `None` where it has no limit, or is no preset of ours.
-fn link_bytes_per_s(preset: &str) -> Option<f64> {
-    #[derive(Deserialize)]
-    struct Preset {
-        link: Link,
-    }
-    #[derive(Deserialize)]
-    struct Link {
-        bandwidth: Option<Bandwidth>,
-    }
-    #[derive(Deserialize)]
-    struct Bandwidth {
-        value: f64,
-        unit: String,
-    }
-    let (_, json) = PRESETS.iter().find(|(name, _)| *name == preset)?;
-    let bandwidth = serde_json::from_str::<Preset>(json).ok()?.link.bandwidth?;
-    match bandwidth.unit.as_str() {
-        "GB/s" => Some(bandwidth.value * 1e9),
-        "MB/s" => Some(bandwidth.value * 1e6),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn found(csd: &str, preset: Option<&str>, rate: f64) -> DeviceFinding {
+        DeviceFinding {
+            csd: csd.to_owned(),
+            preset: preset.map(str::to_owned),
+            images_per_s: Some(rate),
+            ends: Some(Interval { low: rate * 0.9, high: rate * 1.1 }),
+            is_uncalibrated: false,
+            link_bytes_per_s: None,
+            receiving_cpu_ms_per_image: None,
+            together: None,
+            source: String::new(),
+        }
+    }
+
     #[test]
-    fn a_preset_says_what_its_link_carries() {
-        let links = PRESETS.map(|(name, _)| link_bytes_per_s(name));
-        assert_eq!(links, [Some(1e9), Some(3e9), Some(1e10), Some(1.17e8), None]);
-        assert_eq!(link_bytes_per_s("oldport"), None);
+    fn ideal_is_no_slower_than_any_other_preset() {
+        let mut devices = [
+            found("sim:dpu-bf2", Some("dpu-bf2"), 1002.0),
+            found("sim:ideal", Some("ideal"), 350.0),
+            found("sim:ideal,rate=100", Some("ideal"), 100.0),
+            found("tcp://nas:7070", None, 9000.0),
+        ];
+        raise_ideal(&mut devices);
+        let rates = devices.map(|device| (device.images_per_s, device.ends));
+        let of = |rate: f64| Interval { low: rate * 0.9, high: rate * 1.1 };
+        assert_eq!(rates[1], (Some(1002.0), Some(of(1002.0))));
+        assert_eq!(rates[2], (Some(100.0), Some(of(100.0))), "a rate that was given");
+    }
+
+    #[test]
+    fn rounds_that_say_nothing_end_the_measurement() {
+        let rounds = Rounds::measure(|| Ok(None)).unwrap();
+        assert_eq!((rounds.rate(), rounds.n(), mean(&rounds.cpu_ms)), (None, 0, None));
+        let mut rates = [100.0, 101.0, 99.0, 5.0].into_iter();
+        let rounds = Rounds::measure(|| {
+            Ok(rates.next().map(|images_per_s| Measured {
+                images_per_s,
+                cpu_ms_per_image: Some(2.0),
+                busy_images_per_s: None,
+            }))
+        });
+        let rounds = rounds.unwrap();
+        assert_eq!((rounds.n(), mean(&rounds.cpu_ms)), (3, Some(2.0)), "they agree");
+        assert_eq!(mean(&rounds.busy_rates), None);
     }
 }

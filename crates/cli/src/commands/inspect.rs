@@ -46,6 +46,7 @@ fn recipe(args: &InspectArgs) -> Result<(), Failed> {
         )));
     }
     if let Some(file) = &args.sheet {
+        typed::page("--sheet", file)?;
         file::check_writable(file)?;
     }
     print_recipe(&recipe);
@@ -67,9 +68,7 @@ fn data(args: &InspectArgs, path: &Path) -> Result<(), Failed> {
         return pack::verify(path);
     }
     let summary = bothends_runtime::survey(path)?;
-    for line in summary {
-        say::line(&line);
-    }
+    say::text(&summary.join("\n"));
     if bothends_pack::is_store(path) {
         pack::describe(path)?;
     }
@@ -79,14 +78,14 @@ fn data(args: &InspectArgs, path: &Path) -> Result<(), Failed> {
 fn print_recipe(recipe: &Recipe) {
     say::line(&format!("recipe {} (version {})", recipe.name(), recipe.version()));
     if let Some(about) = recipe.about() {
-        say::line(about);
+        say::text(about);
     }
     if let Some(source) = recipe.source() {
-        say::line(&format!("source {source}"));
+        say::text(&format!("source {source}"));
     }
     say::line(&format!("hash {:032x}", recipe.hash()));
     for line in recipe.words() {
-        say::line(&format!("  {line}"));
+        say::text(&format!("  {line}"));
     }
     say::line(&recipe.to_json());
 }

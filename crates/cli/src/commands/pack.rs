@@ -57,7 +57,7 @@ fn pack_source(
     show.bar.clear();
     if packed.progress.n_found_done > 0 {
         let n = packed.progress.n_found_done;
-        say::line(&format!("went on behind {n} records of an earlier attempt"));
+        say::text(&format!("went on behind {n} records of an earlier attempt"));
     }
     describe(store)
 }
@@ -72,10 +72,10 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
         bothends_pack::unpack(&store, &args.folder, n_threads, &mut |p| show.step(p))?;
     show.bar.clear();
     let Progress { n_done, original_bytes, .. } = unpacked.progress;
-    say::line(&format!("{n_done} records, {original_bytes} bytes"));
+    say::text(&format!("{n_done} records, {original_bytes} bytes"));
     if unpacked.n_partial > 0 {
         let n = unpacked.n_partial;
-        say::line(&format!(
+        say::text(&format!(
             "{n} files are not whole: the store has a part of their samples"
         ));
     }
@@ -83,7 +83,7 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
         return Ok(());
     }
     for damage in &unpacked.damages {
-        say::line(&damage.to_string());
+        say::text(&damage.to_string());
     }
     Err(Failed::Run(anyhow::anyhow!(
         "{} records of `{}` are damaged, and what they held is missing in `{}`; bring the \
@@ -99,13 +99,13 @@ pub(crate) fn describe(path: &Path) -> Result<(), Failed> {
     let store = OpenStore::new(path)?;
     let contents = store.contents();
     let n_shards = store.manifest().shards.len();
-    say::line(&format!(
+    say::text(&format!(
         "{n_shards} shards with {} records of blocks, {} of bytes, {} of what is no sample",
         contents.n_blocks, contents.n_bytes, contents.n_rests
     ));
     let (original, kept) = (contents.original_bytes, contents.shard_bytes);
     let percent = kept.saturating_mul(100).checked_div(original).unwrap_or(100);
-    say::line(&format!(
+    say::text(&format!(
         "{kept} bytes for {original} original ones ({percent} %, with indices and filled pages)"
     ));
     Ok(())
@@ -117,12 +117,12 @@ pub(crate) fn verify(path: &Path) -> Result<(), Failed> {
     let found = bothends_pack::verify(path, &mut |p| show.step(p))?;
     show.bar.clear();
     for damage in &found.damages {
-        say::line(&damage.to_string());
+        say::text(&damage.to_string());
     }
     let n_lost = found.damages.iter().filter(|damage| damage.record.is_some()).count();
     match found.damages.len() {
         0 => {
-            say::line(&format!("all {} records are as they were", found.progress.n_done));
+            say::text(&format!("all {} records are as they were", found.progress.n_done));
             Ok(())
         }
         n => Err(Failed::Run(anyhow::anyhow!(

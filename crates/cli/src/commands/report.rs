@@ -10,9 +10,11 @@ use crate::args::show::ReportArgs;
 use crate::failed::Failed;
 use crate::file::{check_writable, write};
 use crate::say;
+use crate::typed::page;
 
 /// Reads events, writes the page and says what is in it.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failed> {
+    page("OUT.html", &args.page)?;
     let path = &args.events;
     let events = File::open(path).map_err(|e| {
         anyhow::anyhow!("cannot open {}: {e}; check the path", path.display())
@@ -27,7 +29,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failed> {
     if let Some(path) = &args.trace {
         write(path, &bothends_report::trace(&recording)?)?;
     }
-    say::line(bothends_report::table(&input).trim_end());
+    say::text(bothends_report::table(&input).trim_end());
     for gap in &input.gaps {
         say::note(&format!("note: {gap}"));
     }

@@ -9,7 +9,7 @@ use bothends_runtime::{
     RunResult, Runtime, RuntimeError, StopRequest, drive, rates_folder,
 };
 
-use crate::args::run::RunArgs;
+use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, RankArgs, RunArgs};
 use crate::failed::{Failed, wrong};
 use crate::flags::one_line;
 use crate::signals::Received;
@@ -19,18 +19,19 @@ use crate::watch::bar::Bar;
 use crate::watch::events::EventFile;
 use crate::watch::metrics::MetricsServer;
 use crate::watch::recorder::{Keep, Recorder, header};
-use crate::{energy, file, say};
+use crate::{energy, file, say, typed};
 
 const MIB: usize = 1 << 20;
 
 /// Runs epochs as the flags say.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
-    let RunArgs { rank, world, show, .. } = args;
+    let RunArgs { ranks: RankArgs { rank, world, .. }, show, .. } = args;
     if rank >= world {
         return Err(wrong(format!(
             "--rank {rank} with --world {world}: ranks count from 0"
         )));
     }
+    show.report.iter().try_for_each(|path| typed::page("--report", path))?;
     let config = run_config(args)?;
     let how = drive_config(args)?;
     let header = header("bothends run", &config, &how);
@@ -97,11 +98,11 @@ fn show_result(
         file::write(path, &bothends_report::trace(&recording)?)?;
     }
     if show.json.as_deref() != Some(Path::new("-")) {
-        say::line(&bothends_report::table(&input));
+        say::text(&bothends_report::table(&input));
         for line in remarks(result) {
-            say::line(&line);
+            say::text(&line);
         }
-        say::line(&energy::line(&result.energy));
+        say::text(&energy::line(&result.energy));
     }
     Ok(())
 }
@@ -137,51 +138,70 @@ fn unsaved(args: &RunArgs) -> String {
 }
 
 fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
-    let devices = args.csd.iter().map(|spec| spec.parse());
+    let RunArgs { data, host, device, consumer, ranks, .. } = args;
     let share = share();
     Ok(RunConfig {
-        batch_size: args.batch_size,
-        seed: args.seed,
-        shuffle: args.shuffle,
-        limit: args.limit,
-        repeat: args.repeat,
-        workers: workers(&args.workers, share)?,
+        workers: workers(&host.workers, share)?,
         share,
         read: ReadConfig {
-            kind: args.reader,
-            side_index: args.side_index,
-            page_cache: args.page_cache,
+            kind: host.reader,
+            side_index: host.side_index,
+            page_cache: host.page_cache,
             ..ReadConfig::default()
         },
-        rates: rates_folder(args.side_index),
-        devices: devices.collect::<Result<_, _>>()?,
-        require_devices: args.require_devices,
-        key_file: args.key_file.clone(),
-        strategy: args.strategy.parse().map_err(wrong)?,
-        objective: args.objective.parse().map_err(wrong)?,
-        output: Output { dtype: args.output, layout: args.layout },
-        rank: RankConfig { rank: args.rank, world: args.world, last: args.last },
-        on_bad: args.on_bad.parse().map_err(wrong)?,
-        audit_percent: percent(&args.audit)?,
-        memory: match args.memory {
+        rates: rates_folder(host.side_index),
+        strategy: host.strategy.parse().map_err(wrong)?,
+        objective: host.objective.parse().map_err(wrong)?,
+        memory: match host.memory {
             Some(mib) => MemoryBudget::Total(mib as usize * MIB),
             None => MemoryBudget::Auto,
         },
-        ..RunConfig::new(args.data.clone(), recipe(&args.recipe)?)
+        output: output(consumer),
+        rank: RankConfig { rank: ranks.rank, world: ranks.world, last: ranks.last },
+        ..with_devices(of_data(data)?, device)?
     })
 }
 
+/// What of a configuration the data's flags say; the rest is the smallest run's.
+fn of_data(data: &DataArgs) -> Result<RunConfig, Failed> {
+    Ok(RunConfig {
+        batch_size: data.batch_size,
+        seed: data.seed,
+        shuffle: data.shuffle,
+        limit: data.limit,
+        repeat: data.repeat,
+        on_bad: data.on_bad.parse().map_err(wrong)?,
+        ..RunConfig::new(data.path.clone(), recipe(&data.recipe)?)
+    })
+}
+
+fn with_devices(config: RunConfig, device: &DeviceArgs) -> Result<RunConfig, Failed> {
+    let devices = device.csd.iter().map(|spec| spec.parse());
+    Ok(RunConfig {
+        devices: devices.collect::<Result<_, _>>()?,
+        require_devices: device.require_devices,
+        key_file: device.key_file.clone(),
+        audit_percent: percent(&device.audit)?,
+        ..config
+    })
+}
+
+fn output(consumer: &ConsumerArgs) -> Output {
+    Output { dtype: consumer.output, layout: consumer.layout }
+}
+
 fn drive_config(args: &RunArgs) -> Result<DriveConfig, Failed> {
+    let measure = args.device.measure_alone;
     Ok(DriveConfig {
-        epochs: args.epochs,
+        epochs: args.data.epochs,
         compare: Vec::new(),
-        accelerator: args.accelerator.parse().map_err(wrong)?,
+        accelerator: args.consumer.accelerator.parse().map_err(wrong)?,
         digest: args.show.digest,
         stop_after: args.state.stop_after,
         checkpoint: args.state.checkpoint.clone(),
         checkpoint_every: args.state.checkpoint_every,
         resume: args.state.resume.clone(),
-        measure: args.measure_alone.map(|s| seconds("--measure-alone", s)).transpose()?,
+        measure: measure.map(|s| seconds("--measure-alone", s)).transpose()?,
         energy: energy::config(&args.energy)?,
         stop: StopRequest::default(),
     })

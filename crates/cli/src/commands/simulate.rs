@@ -17,9 +17,6 @@ use crate::failed::{Failed, wrong};
 use crate::watch::bar::Bar;
 use crate::{file, say};
 
-/// What is played when nobody says.
-const STRATEGIES: [&str; 5] = ["cpu", "mte", "wrr", "relaxed", "ordered"];
-
 /// For so long nobody asks what is going on.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -51,7 +48,7 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<(), Failed> {
         });
         if prints_tables {
             bar.clear();
-            epochs.iter().for_each(|result| say::line(&table(result)));
+            epochs.iter().for_each(|result| say::text(&table(result)));
         }
         results.extend(epochs);
     }
@@ -68,17 +65,19 @@ fn list() -> Result<(), Failed> {
     let scenarios = all()?;
     let width = scenarios.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
     for Scenario { name, about, .. } in &scenarios {
-        say::line(&format!("{name:<width$}  {about}"));
+        say::text(&format!("{name:<width$}  {about}"));
     }
     Ok(())
 }
 
-/// The strategies by name, each once, in the order given.
+/// The strategies by name, each once, in the order given; where none is, all that need the host.
 fn strategies(names: &[String]) -> Result<Vec<StrategyConfig>, Failed> {
-    let given = names.iter().map(String::as_str);
-    let standard = STRATEGIES.into_iter().filter(|_| names.is_empty());
+    if names.is_empty() {
+        let all = StrategyConfig::all().map(|(_, strategy)| strategy);
+        return Ok(all.into_iter().filter(|it| *it != StrategyConfig::Csd).collect());
+    }
     let mut strategies: Vec<StrategyConfig> = Vec::new();
-    for name in given.chain(standard) {
+    for name in names {
         let strategy = name.parse().map_err(wrong)?;
         if !strategies.contains(&strategy) {
             strategies.push(strategy);

@@ -19,6 +19,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::ids::{BatchIdx, DeviceIdx, Ns, Prong};
+use crate::nearest::did_you_mean;
 pub use mte::{MteConfig, MteTime};
 pub use view::View;
 pub use wrr::{WrrConfig, WrrWeight};
@@ -151,6 +152,13 @@ impl StrategyConfig {
         }
     }
 
+    /// The names of [`Self::all`], for messages and help: `a, b or c`.
+    #[must_use]
+    pub fn names() -> String {
+        let [first @ .., last] = Self::all().map(|(name, _)| name);
+        format!("{} or {last}", first.join(", "))
+    }
+
     /// The strategy at the start of an epoch.
     #[must_use]
     pub fn build(self) -> Box<dyn Strategy> {
@@ -193,6 +201,16 @@ impl StrategyConfig {
         self.has_horizon().then(|| ordered::whole_buffer(host_ns, device_ns, slots))
     }
 
+    /// Whether devices claim from the end of the epoch, so that host and devices walk towards
+    /// each other. The others claim within a moving horizon ahead of the host, or not at all.
+    #[must_use]
+    pub fn walks_from_both_ends(self) -> bool {
+        match self {
+            Self::Csd | Self::Mte(_) | Self::Wrr(_) | Self::Relaxed => true,
+            Self::Cpu | Self::Ordered | Self::OrderedBaseline => false,
+        }
+    }
+
     /// Whether the batches are delivered in the plan's order.
     #[must_use]
     pub fn keeps_order(self) -> bool {
@@ -208,7 +226,11 @@ impl fmt::Display for StrategyConfig {
 
 /// A name that is no strategy's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is no strategy; use cpu, csd, mte, wrr, relaxed or ordered")]
+#[error(
+    "`{name}` is no strategy; use {}{}",
+    StrategyConfig::names(),
+    did_you_mean(name, StrategyConfig::all().map(|(name, _)| name))
+)]
 #[non_exhaustive]
 pub struct UnknownStrategy {
     /// As given.

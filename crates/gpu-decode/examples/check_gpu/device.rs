@@ -151,8 +151,7 @@ impl Device {
     /// A stream that batches are lent to: the device's own, which outlives them.
     pub fn consumer(&self) -> ConsumerStream {
         // SAFETY: the stream lives as long as this value, which outlives the batches of a check.
-        let stream = unsafe { ConsumerStream::of_handle(self.stream.id().0) };
-        stream.unwrap_or(ConsumerStream::DEFAULT)
+        unsafe { ConsumerStream::of_handle(self.stream.id().0) }
     }
 
     /// Has a slow consumer look at a batch: copies within the device first, then one to `to`.

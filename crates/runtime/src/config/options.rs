@@ -34,6 +34,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use bothends_core::nearest::did_you_mean;
 use bothends_core::one_line;
 use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
@@ -43,7 +44,6 @@ use bothends_side_index::user_cache;
 use serde_json::{Map, Value};
 
 use crate::config::deliver::Deliver;
-use crate::config::nearest::did_you_mean;
 use crate::config::run::{
     MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
 };

@@ -4,9 +4,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use bothends_core::nearest::did_you_mean;
 use bothends_csd::address::Address;
 
-use crate::config::nearest::did_you_mean;
 use crate::error::RuntimeError;
 
 /// One `--csd` flag.
@@ -107,6 +107,7 @@ const EXPECTED: &str = "expected sim:PRESET, tcp://HOST:PORT, unix:///PATH, \
 const GPU: &str = "cuda:";
 /// A device that people may have meant whose text begins with none of these.
 const LIKELY: [&str; 1] = ["cuda:0"];
+const KEYS: [&str; 6] = ["rate", "cores", "time", "pin", "via", "fault"];
 
 impl FromStr for DeviceSpec {
     type Err = RuntimeError;
@@ -121,7 +122,7 @@ impl FromStr for DeviceSpec {
         }
         let is_address = SCHEMES.iter().any(|scheme| text.starts_with(scheme));
         if !is_address {
-            return Err(wrong(format!("{EXPECTED}{}", did_you_mean(text, LIKELY))));
+            return Err(wrong(format!("{EXPECTED}{}", meant(text))));
         }
         let address =
             text.parse::<Address>().map_err(|source| wrong(source.to_string()))?;
@@ -132,6 +133,13 @@ impl FromStr for DeviceSpec {
 /// A number in digits alone.
 fn number(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// A word that begins like no device: nearly a GPU's, or a preset that lacks its `sim:`.
+fn meant(text: &str) -> String {
+    let gpu = did_you_mean(text, LIKELY);
+    let is_word = !text.is_empty() && !text.contains([':', '/', '.']);
+    if gpu.is_empty() && is_word { format!("; did you mean `sim:{text}`?") } else { gpu }
 }
 
 impl SimSpec {
@@ -191,9 +199,10 @@ impl SimSpec {
             "fault" if !value.is_empty() => self.faults.push(value.to_owned()),
             "fault" => return Err(number("give a fault, for example die@50%")),
             _ => {
+                let meant = did_you_mean(key, KEYS);
                 return Err(format!(
                     "`{key}` is no key of a sim device; \
-                     the keys are rate, cores, time, pin, via and fault"
+                     the keys are rate, cores, time, pin, via and fault{meant}"
                 ));
             }
         }
@@ -251,6 +260,8 @@ mod tests {
             ("sim:newport,rate=-1x", "give a rate"),
             ("sim:newport,time=virtual", "functional and paced"),
             ("nas:7070", "nas:7070"),
+            ("newport", "did you mean `sim:newport`?"),
+            ("newport,rate=3", "did you mean `sim:newport,rate=3`?"),
         ] {
             let error = text.parse::<DeviceSpec>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -43,6 +43,9 @@ pub struct Measured {
     /// Processor milliseconds of this process for an image; `None` where the kernel does not
     /// say.
     pub cpu_ms_per_image: Option<f64>,
+    /// Of devices, their rate while they had a job, as they say themselves. An emulated device
+    /// tells its model's, which may be more than its emulation on this machine can show.
+    pub busy_images_per_s: Option<f64>,
 }
 
 /// What an accelerator takes with every batch ready beforehand, in samples per second: measured
@@ -106,14 +109,20 @@ impl Runtime {
         lasting: Duration,
     ) -> Result<Option<Measured>, RuntimeError> {
         let is_back = |prong| prong != Prong::Front;
+        let before = self.device_stats();
         let measured = self.measure(StrategyConfig::Csd, lasting, is_back)?;
+        let busy_images_per_s = busy_rate(&before, &self.device_stats());
         let batch_size = f64::from(self.config.batch_size);
         Ok(measured.map(|(measured, report)| {
             let received = report.counts.back.iter().map(|back| back.delivered);
             let n_samples = f64::from(received.sum::<u32>()) * batch_size;
             let cpu_s: Option<f64> = report.cpu.back.iter().copied().sum();
             let cpu_s = cpu_s.filter(|_| n_samples > 0.0);
-            Measured { cpu_ms_per_image: cpu_s.map(|s| s * 1e3 / n_samples), ..measured }
+            Measured {
+                cpu_ms_per_image: cpu_s.map(|s| s * 1e3 / n_samples),
+                busy_images_per_s,
+                ..measured
+            }
         }))
     }
 
@@ -154,6 +163,7 @@ impl Runtime {
         let measured = (seconds > 0.0 && n_samples > 0.0).then(|| Measured {
             images_per_s: n_samples / seconds,
             cpu_ms_per_image: cpu_s.map(|cpu_s| cpu_s * 1e3 / n_samples),
+            busy_images_per_s: None,
         });
         Ok(measured.map(|measured| (measured, report)))
     }
@@ -200,5 +210,40 @@ impl Runtime {
         {
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+}
+
+/// Samples per second of all devices together while each had a job; `None` where one does not
+/// say, or had none.
+fn busy_rate(
+    before: &[Option<DeviceStats>],
+    after: &[Option<DeviceStats>],
+) -> Option<f64> {
+    let each = after.iter().enumerate().map(|(i, after)| {
+        let after = after.as_ref()?;
+        let before = before.get(i).and_then(Option::as_ref);
+        let busy_s = after.busy_seconds - before.map_or(0.0, |stats| stats.busy_seconds);
+        let n_samples =
+            after.samples.saturating_sub(before.map_or(0, |stats| stats.samples));
+        (busy_s > 0.0 && n_samples > 0).then(|| n_samples as f64 / busy_s)
+    });
+    let rates: Option<Vec<f64>> = each.collect();
+    rates.filter(|rates| !rates.is_empty()).map(|rates| rates.iter().sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_counts_while_it_is_busy() {
+        let stats = |samples, busy_seconds| {
+            Some(DeviceStats { samples, busy_seconds, ..DeviceStats::default() })
+        };
+        let before = [stats(100, 1.0), None];
+        assert_eq!(busy_rate(&before, &[stats(300, 1.5), stats(50, 0.5)]), Some(500.0));
+        assert_eq!(busy_rate(&before, &[stats(100, 1.0)]), None, "it had no job");
+        assert_eq!(busy_rate(&[], &[None]), None);
+        assert_eq!(busy_rate(&[], &[]), None);
     }
 }

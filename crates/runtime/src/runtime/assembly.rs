@@ -30,6 +30,11 @@ use crate::threads::times::Ends;
 /// Records that may wait for the workers, for each of them.
 const TASK_ROOM: u32 = 16;
 
+/// The most workers whose records, and `depth` that are being read, have buffers.
+fn most_workers(depth: u32) -> u32 {
+    ReaderConfig::MOST_BUFFERS.saturating_sub(depth + 1) / (TASK_ROOM + 1)
+}
+
 impl Runtime {
     /// The engine, started where it is not.
     ///
@@ -146,8 +151,13 @@ impl Runtime {
 
     fn open_reader(&self) -> Result<Box<dyn Reader>, RuntimeError> {
         let ReadConfig { kind, depth, buffer_bytes, .. } = self.config.read;
+        let workers = self.config.workers;
+        let most = most_workers(depth);
+        if workers > most {
+            return Err(RuntimeError::Workers { given: workers, most });
+        }
         // Every record that is being read, waits, or is being decoded has a buffer.
-        let n_buffers = depth + (TASK_ROOM + 1) * self.config.workers + 1;
+        let n_buffers = depth + (TASK_ROOM + 1) * workers + 1;
         let defaults = ReaderConfig::default();
         let config = ReaderConfig { kind, depth, buffer_bytes, n_buffers, ..defaults };
         Ok(bothends_io::open_reader(&config)?)
@@ -199,5 +209,20 @@ impl Runtime {
         };
         threads.devices.push(body.map(spawned).transpose()?);
         Ok(Line::new(prong, producer, depth).of(device.presence.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_workers_have_buffers_and_one_more_has_none() {
+        for depth in [1, 16, 4096] {
+            let buffers = |workers: u32| depth + (TASK_ROOM + 1) * workers + 1;
+            let most = most_workers(depth);
+            assert!(buffers(most) <= ReaderConfig::MOST_BUFFERS);
+            assert!(buffers(most + 1) > ReaderConfig::MOST_BUFFERS);
+        }
     }
 }

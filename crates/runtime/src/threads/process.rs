@@ -32,11 +32,21 @@ pub fn machine_cpu_seconds() -> Option<f64> {
 /// proc_stat(5): the sum over all processors, in clock ticks: user, nice, system, idle, iowait,
 /// irq, softirq, steal; guests are within user.
 fn machine_seconds(stat: &str) -> Option<f64> {
+    let fields = machine_ticks(stat)?;
+    Some([0, 1, 2, 5, 6].into_iter().map(|i| fields[i]).sum::<f64>() / 100.0)
+}
+
+/// Seconds of processor time that the hypervisor gave to other machines, since this one started.
+pub(crate) fn stolen_cpu_seconds() -> Option<f64> {
+    let fields = machine_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
+    fields.get(7).map(|ticks| ticks / 100.0)
+}
+
+fn machine_ticks(stat: &str) -> Option<Vec<f64>> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let fields: Option<Vec<f64>> =
         line.split_whitespace().map(|field| field.parse().ok()).collect();
-    let fields = fields.filter(|fields| fields.len() >= 7)?;
-    Some([0, 1, 2, 5, 6].into_iter().map(|i| fields[i]).sum::<f64>() / 100.0)
+    fields.filter(|fields| fields.len() >= 7)
 }
 
 /// What was used between two looks; `None` where the kernel does not say.

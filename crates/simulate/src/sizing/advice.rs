@@ -1,7 +1,7 @@
 //! What a table of device counts means for somebody who decides, in plain sentences.
 
-use super::{FED, LEAST_GAIN, Question, Row};
-use crate::table::figure;
+use super::verdict::LEAST_GAIN;
+use super::{FED, Question, Row, three_digits};
 
 /// A device that makes this part of what its link carries is held up by the link.
 const LINK_FULL: f64 = 0.9;
@@ -13,18 +13,19 @@ pub(super) fn sentences(question: &Question, rows: &[Row]) -> Vec<String> {
     let mut said = vec![format!(
         "The host alone makes {} images/s with {} workers ({}); {} takes {} and is busy {} of \
          the time.",
-        figure(host.images_per_s),
+        three_digits(host.images_per_s),
         host.workers,
         host.source,
         accelerator.name,
-        figure(accelerator.images_per_s),
+        three_digits(accelerator.images_per_s),
         whole_percent(alone.utilisation),
     )];
     said.push(format!(
-        "One {} makes {} images/s ({}).",
+        "One {} makes {} images/s ({}{}).",
         device.name,
-        figure(device.images_per_s),
-        device.source
+        device.ends.rates(),
+        device.source,
+        if device.is_uncalibrated { "; its speed is uncalibrated" } else { "" }
     ));
     if alone.utilisation >= FED {
         said.extend(spares(question, alone, with));
@@ -37,15 +38,15 @@ pub(super) fn sentences(question: &Question, rows: &[Row]) -> Vec<String> {
         said.push(format!(
             "Its link carries {} images/s and is what holds it up: a faster link would help, a \
              faster {} would not.",
-            figure(link),
+            three_digits(link),
             device.name
         ));
     }
     if let Some(last) = with.last() {
         said.push(format!(
             "Energy of an image (modelled): {} J with the host alone, {} J with {}.",
-            figure(alone.joules_per_image),
-            figure(last.joules_per_image),
+            joules(alone.joules_per_image),
+            joules(last.joules_per_image),
             devices(last.devices)
         ));
     }
@@ -86,12 +87,12 @@ fn gains(question: &Question, with: &[Row]) -> Vec<String> {
     }
     if let Some(row) = with.iter().find(|row| row.speedup >= 1.0 + LEAST_GAIN) {
         said.push(format!(
-            "{} of this kind with strategy {} make{} training {:.3} times as fast as the host \
+            "{} of this kind with strategy {} make{} training {} times as fast as the host \
              alone.",
             sentence_start(&devices(row.devices)),
             row.strategy,
             if row.devices == 1 { "s" } else { "" },
-            row.speedup
+            row.speedup_ends.ratios()
         ));
     }
     match with.iter().find(|row| row.utilisation >= FED) {
@@ -131,7 +132,13 @@ fn sentence_start(words: &str) -> String {
         .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn whole_percent(part: f64) -> String {
+/// Energy of an image: two digits, of a model that knows no more.
+pub(super) fn joules(value: f64) -> String {
+    let places = if value < 0.01 { 4 } else { 2 };
+    format!("{value:.places$}")
+}
+
+pub(super) fn whole_percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
@@ -170,6 +177,6 @@ mod tests {
         let mut asked = question(1000.0, 250.0, 1500.0);
         asked.device.link_images_per_s = Some(260.0);
         let text = asked.answer().advice.join("\n");
-        assert!(text.contains("Its link carries 260.0 images/s"), "{text}");
+        assert!(text.contains("Its link carries 260 images/s"), "{text}");
     }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use bothends_runtime::{GpuFound, Machine};
-use bothends_simulate::diagnosis::{Diagnosis, Throughput};
+use bothends_simulate::diagnosis::{Diagnosis, Limit, Throughput};
+use bothends_simulate::sizing::{Conditions, Interval, Verdict, three_digits};
 use serde::{Deserialize, Serialize};
 
 use crate::failed::Failed;
@@ -28,6 +29,12 @@ pub(crate) struct Findings {
     pub(crate) job: Option<JobFinding>,
     /// Each device alone.
     pub(crate) devices: Vec<DeviceFinding>,
+    /// What the verdict is about: `--accelerator`, or what stands for it.
+    #[serde(default)]
+    pub(crate) fed: Option<String>,
+    /// Whether a device would pay.
+    #[serde(default)]
+    pub(crate) verdict: Option<Verdict>,
 }
 
 /// The job as it is, with the most workers measured.
@@ -71,7 +78,15 @@ pub(crate) struct HostFinding {
     pub(crate) workers: u32,
     /// `None`: too slow to say.
     pub(crate) images_per_s: Option<f64>,
+    /// Where the rate lies, by its rounds.
+    #[serde(default)]
+    pub(crate) ends: Option<Interval>,
+    #[serde(default)]
+    pub(crate) rounds: u32,
     pub(crate) cpu_ms_per_image: Option<f64>,
+    /// How busy the machine was meanwhile.
+    #[serde(default)]
+    pub(crate) conditions: Option<Conditions>,
     /// `measured`.
     pub(crate) source: String,
 }
@@ -84,6 +99,13 @@ pub(crate) struct DeviceFinding {
     pub(crate) preset: Option<String>,
     /// `None`: too slow to say.
     pub(crate) images_per_s: Option<f64>,
+    /// Where the rate lies: by its rounds, by what its preset says of its speed, and up to what its
+    /// model makes where the emulation cannot keep up with it.
+    #[serde(default)]
+    pub(crate) ends: Option<Interval>,
+    /// Whether nobody has measured how fast such a device is.
+    #[serde(default)]
+    pub(crate) is_uncalibrated: bool,
     /// What its link carries, where a preset states it.
     pub(crate) link_bytes_per_s: Option<f64>,
     /// Processor time of the host for an image received from it.
@@ -132,38 +154,84 @@ impl Findings {
             return lines;
         };
         lines.extend(data.about.iter().map(|line| format!("data        {line}")));
-        for host in &self.host {
-            let HostFinding { workers, source, .. } = host;
-            let cpu = host.cpu_ms_per_image;
-            let cpu = cpu.map_or(String::new(), |ms| format!(", {ms:.2} CPU ms/image"));
-            lines.push(format!(
-                "host alone  {}{cpu} with {workers} workers ({source}, {})",
-                rate(host.images_per_s),
-                data.recipe
-            ));
-        }
+        lines.extend(self.host.iter().flat_map(|host| host.lines(&data.recipe)));
         lines.extend(self.job.iter().flat_map(JobFinding::lines));
-        for device in &self.devices {
-            let DeviceFinding { csd, source, .. } = device;
-            let receiving = device.receiving_cpu_ms_per_image;
-            let receiving = receiving.map_or(String::new(), |ms| {
-                format!("; receiving one takes {ms:.3} CPU ms")
-            });
-            let together = device.together.as_ref().map_or(String::new(), |with| {
-                let Together { images_per_s, speedup } = with;
-                format!("; with the host {images_per_s:.0}, {speedup:.2} × (modelled)")
-            });
-            lines.push(format!(
-                "device      {} from {csd} ({source}, {}){receiving}{together}",
-                rate(device.images_per_s),
-                data.recipe
-            ));
-        }
+        lines.extend(self.devices.iter().map(|device| device.line(&data.recipe)));
+        lines.extend(self.fed.as_ref().map(|fed| {
+            format!(
+                "assumed     {fed} is to be fed; --accelerator sim:NAME or sim:RATE names yours"
+            )
+        }));
         lines
     }
 }
 
+impl HostFinding {
+    fn lines(&self, recipe: &str) -> Vec<String> {
+        let Self { workers, source, rounds, .. } = self;
+        let cpu = self.cpu_ms_per_image;
+        let cpu = cpu.map_or(String::new(), |ms| format!(", {ms:.2} CPU ms/image"));
+        let with = match workers {
+            1 => "1 worker".to_owned(),
+            n => format!("{n} workers"),
+        };
+        let rounds =
+            if *rounds > 1 { format!(", {rounds} rounds") } else { String::new() };
+        let rate = rate(self.images_per_s, self.ends);
+        let steady = match self.ends {
+            Some(ends) if !ends.is_narrow() => {
+                format!("; ±{:.0} %, not steady", ends.half_width() * 100.0)
+            }
+            _ => String::new(),
+        };
+        let mut lines = vec![format!(
+            "host alone  {rate}{cpu} with {with} ({source}, {recipe}{rounds}{steady})"
+        )];
+        lines.extend(self.conditions.and_then(|seen| {
+            let others = seen.others?;
+            let of = seen.processors;
+            (others >= 0.05).then(|| {
+                format!("load        other programs used {others:.1} of {of} processors meanwhile")
+            })
+        }));
+        lines
+    }
+}
+
+impl DeviceFinding {
+    /// What its link carries, in images per second.
+    pub(crate) fn link_images_per_s(&self, data: &DataFindings) -> Option<f64> {
+        let sample_bytes =
+            u32::try_from(data.sample_bytes).ok().filter(|bytes| *bytes > 0)?;
+        Some(self.link_bytes_per_s? / f64::from(sample_bytes))
+    }
+
+    fn line(&self, recipe: &str) -> String {
+        let Self { csd, source, .. } = self;
+        let caveat = if self.is_uncalibrated { ", speed uncalibrated" } else { "" };
+        let receiving = self.receiving_cpu_ms_per_image;
+        let receiving = receiving
+            .map_or(String::new(), |ms| format!("; receiving one takes {ms:.3} CPU ms"));
+        let together = self.together.as_ref().map_or(String::new(), |with| {
+            let Together { images_per_s, speedup } = with;
+            format!(
+                "; with the host {}, {speedup:.2} × (modelled)",
+                three_digits(*images_per_s)
+            )
+        });
+        format!(
+            "device      {} from {csd} ({source}, {recipe}{caveat}){receiving}{together}",
+            rate(self.images_per_s, self.ends)
+        )
+    }
+}
+
 impl JobFinding {
+    /// What storage brings, where that is the limit.
+    pub(crate) fn storage_brings(&self) -> Option<f64> {
+        (self.found.limit == Limit::Storage).then_some(self.images_per_s.read)
+    }
+
     fn lines(&self) -> Vec<String> {
         let with = format!("{} with {}", self.source, self.accelerator);
         let mut lines = self.images_per_s.sentences(self.workers).into_iter();
@@ -172,7 +240,7 @@ impl JobFinding {
         said.extend(lines.map(|line| format!("limit       {line}")));
         said.extend(self.first_epoch_images_per_s.map(|rate| {
             format!(
-                "first epoch {rate:.0} images/s, from storage; the next ones find the data in \
+                "epoch 1     {rate:.0} images/s, from storage; the next ones find the data in \
                  memory ({})",
                 self.source
             )
@@ -181,7 +249,11 @@ impl JobFinding {
     }
 }
 
-fn rate(images_per_s: Option<f64>) -> String {
-    images_per_s
-        .map_or("too slow to say".to_owned(), |rate| format!("{rate:.0} images/s"))
+/// A rate with its ends, where they are known.
+fn rate(images_per_s: Option<f64>, ends: Option<Interval>) -> String {
+    match (images_per_s, ends) {
+        (None, _) => "too slow to say".to_owned(),
+        (Some(rate), None) => format!("{} images/s", three_digits(rate)),
+        (Some(_), Some(ends)) => format!("{} images/s", ends.rates()),
+    }
 }

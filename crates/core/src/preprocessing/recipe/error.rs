@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{MAX_OPS, RECIPE_VERSION};
+use crate::nearest::nearest;
 
 /// Where an op stands: its place in the list from 0, and the places inside that one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -73,9 +74,9 @@ pub enum RecipeError {
     },
     /// A name that no op has.
     #[error(
-        "op {at} is `{}`, which this build does not have; it has {}",
+        "op {at} is `{}`, which this build does not have; {}",
         shortened(name, 40),
-        known.join(", ")
+        others(name, known)
     )]
     UnknownOp {
         /// Its place.
@@ -141,6 +142,14 @@ pub enum RecipeError {
         /// What to do.
         remedy: &'static str,
     },
+}
+
+/// The op that was meant, or all there are.
+fn others(name: &str, known: &[&'static str]) -> String {
+    match nearest(name, known.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("it has {}", known.join(", ")),
+    }
 }
 
 /// At most `most` characters of `text`: a message is one line, whatever stands in a file.

@@ -1,4 +1,5 @@
-//! The name that somebody meant: for messages about one that does not exist.
+//! The name that somebody meant: for messages about one that does not exist. It knows the names
+//! that others use for our settings, and none of our own: those are given.
 
 // Letters to change, add, leave out or swap with their neighbour.
 use strsim::osa_distance as distance;
@@ -27,28 +28,42 @@ const ELSEWHERE: [(&str, &str); 20] = [
     ("gpu:0", "cuda:0"),
 ];
 
-/// The one of `names` that is most like `text`, if any is like it.
-pub(crate) fn nearest<'a>(
+/// A name in snake case and small letters: `RandomResizedCrop` is a class's name elsewhere, and
+/// `random_resized_crop` an op's here.
+fn plain(name: &str) -> String {
+    let mut plain = String::with_capacity(name.len());
+    let mut after_small = false;
+    for letter in name.chars() {
+        if letter.is_uppercase() && after_small {
+            plain.push('_');
+        }
+        after_small = letter.is_lowercase() || letter.is_ascii_digit();
+        plain.extend(letter.to_lowercase().map(|c| if c == '-' { '_' } else { c }));
+    }
+    plain
+}
+
+/// The one of `names` closest to `text`, if any is close.
+#[must_use]
+pub fn nearest<'a>(
     text: &str,
     names: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let text = text.to_lowercase();
+    let text = plain(text);
     let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| *theirs == text);
     let known = |name: &str| elsewhere.is_some_and(|(_, ours)| *ours == name);
     let most = text.len() / 3;
     let rank = |name: &&str| match known(name) {
         true => 0,
-        false => distance(&text, &name.to_lowercase()),
+        false => distance(&text, &plain(name)),
     };
     let best = names.into_iter().min_by_key(rank)?;
     (rank(&best) <= most).then_some(best)
 }
 
-/// `; did you mean ...?`, or nothing.
-pub(crate) fn did_you_mean<'a>(
-    text: &str,
-    names: impl IntoIterator<Item = &'a str>,
-) -> String {
+/// `; did you mean ...?`, to be appended to a message, or nothing.
+#[must_use]
+pub fn did_you_mean<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let meant = nearest(text, names);
     meant.map_or(String::new(), |name| format!("; did you mean `{name}`?"))
 }
@@ -68,6 +83,9 @@ mod tests {
         assert_eq!(nearest("torch.bfloat16", types), Some("bf16"));
         assert_eq!(nearest("NHWC", ["nchw", "nhwc"]), Some("nhwc"));
         assert_eq!(nearest("channels_last", ["nchw", "nhwc"]), Some("nhwc"));
+        let ops = ["resize", "random_resized_crop", "random_crop"];
+        assert_eq!(nearest("RandomResizedCrop", ops), Some("random_resized_crop"));
+        assert_eq!(nearest("random-crop", ops), Some("random_crop"));
         assert_eq!(did_you_mean("xyz", ["a"]), "");
         assert_eq!(
             did_you_mean("bacth_size", ["batch_size"]),
