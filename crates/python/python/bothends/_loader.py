@@ -261,8 +261,10 @@ class Loader:
     def _shown(self, batches: Iterator[T]) -> Iterator[T]:
         if not self._progress:
             return batches
-        # What an epoch that is resumed delivered before.
-        done = self._state()["n_delivered"] // self.batch_size
+        # Batches that an epoch delivered before it was resumed.
+        state = self._state()
+        done = state["position"] // (self.batch_size * self._ranks[1])
+        done += sum(end - start for start, end in state["done"])
         return shown(batches, self._native.n_batches(1), done, self.epoch)
 
     def consumers(self, n: int) -> list[Iterator[tuple[Any, ...]]]:
