@@ -66,9 +66,8 @@ fn the_page_and_the_trace_of_a_run_are_made_again_of_its_events() -> Result<()> 
         ensure!(n == 2, "{n} plots of {plot}");
     }
     ensure!(page.contains("measured with models"), "the device is emulated");
-    // Nothing computes here, so nothing starves; and there is nothing to compare with.
-    ensure!(page.contains("This run had no accelerator"), "{page}");
-    for gone in ["host alone:", "<b>–</b>", "utilisation (", " computing + "] {
+    // There is nothing to compare with, and no tile is empty.
+    for gone in ["host alone:", "<b>–</b>", "no accelerator"] {
         ensure!(!page.contains(gone), "{gone}");
     }
     Ok(())

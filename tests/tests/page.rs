@@ -110,6 +110,12 @@ fn other_pages_look_right_in_a_browser() -> Result<()> {
     let of_data = ["--data", path(&data), "--recipe", "imagenet-train", "--workers", "1"];
     let shown = ["--epochs", "2", "--digest", "--report", path(&run)];
     bothends(&[&["run"][..], &of_data, &shown].concat())?;
+    // Nothing computes in it, so nothing starves, and its epochs are of different samples.
+    let html = fs::read_to_string(&run)?;
+    ensure!(html.contains("This run had no accelerator"), "{html}");
+    for gone in ["host alone:", "<b>–</b>", " computing + ", "This is a bug"] {
+        ensure!(!html.contains(gone), "{gone}");
+    }
     let recipe = "torchvision-resnet50-v2";
     let few = ["--samples", "4", "--epochs", "3", "--sheet", path(&sheet)];
     bothends(&[&["inspect", recipe][..], &few].concat())?;

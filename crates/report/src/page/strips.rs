@@ -39,7 +39,7 @@ pub(crate) const RATE: Strips = Strips {
         let class = if run.strategy == "cpu" { "front" } else { "both" };
         vec![Line { class, points: corners(&run.rate) }]
     },
-    caption: |run| format!("{} images/s over the whole epoch", number(run.images_per_s)),
+    caption: |run| format!("{} images/s overall", number(run.images_per_s)),
     origin: BOTH_ENDS,
     legend: &[],
 };
@@ -91,11 +91,7 @@ pub(crate) const MEMORY: Strips = Strips {
         let most = run.memory.iter().map(|held| held.bytes).max();
         let first = run.memory.first().map(|held| held.bytes);
         most.zip(first).map_or_else(String::new, |(most, first)| {
-            format!(
-                "at most {} MB, {} MB at its start",
-                megabytes(most),
-                megabytes(first)
-            )
+            format!("peak {} MB, start {} MB", megabytes(most), megabytes(first))
         })
     },
     origin: MEASURED,

@@ -16,7 +16,7 @@ const MEANINGS: [(&str, &str); 8] = [
     ("read", "read: waiting for storage"),
     ("decode", "decode: host workers decode and augment"),
     ("device", "device: the next batch is with a device"),
-    ("finish", "finish: replace, audit or mix samples"),
+    ("finish", "finish: checksum, audit or mix a batch"),
     ("copy", "copy: convert a device's batch"),
     (OWN, "the training loop's own work (not the loader's)"),
 ];
@@ -28,7 +28,7 @@ const OWN: &str = "consumer";
 
 const WITH: &str = "Every second of the epoch, once: the accelerator computed, it waited for its next \
     batch (coloured by what held that batch up), or the training loop worked between two steps \
-    (checksums, checkpoints, progress display). Utilisation, as MLPerf Storage defines it, counts \
+    (checkpoints, progress display). Utilisation, as MLPerf Storage defines it, counts \
     from the first batch on and leaves the loop's own work out.";
 
 const WITHOUT: &str = "This run had no accelerator: a batch was dropped as soon as it was delivered, \
