@@ -112,7 +112,7 @@ fn note(args: &InspectArgs) -> String {
     };
     let command: Vec<String> = std::env::args().collect();
     format!(
-        "{images} Leftmost the image itself; then the sample as delivered in each epoch, before \
+        "{images} First the image itself, then the sample as delivered in each epoch, before \
          normalisation, with the steps that made it. Reproduce with: {}",
         command.join(" ")
     )
