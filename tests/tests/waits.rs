@@ -192,11 +192,16 @@ fn on_page(epochs: Vec<EpochRecord>, result: &RunResult) -> Result<f64> {
         let parts = parts.split(" + ").map(|part| part.split(' ').next());
         let parts: f64 =
             parts.map(|part| part.unwrap_or("").parse().unwrap_or(f64::NAN)).sum();
-        let (whole, seconds): (f64, _) = (whole.parse()?, run["seconds"].as_f64());
-        let seconds = seconds.context("seconds")?;
+        let whole: f64 = whole.parse()?;
+        let of = |key: &str| run[key].as_f64().with_context(|| key.to_owned());
+        let (seconds, idle_s) = (of("seconds")?, of("idle_s")?);
         // Each of them is rounded to three digits.
         ensure!((whole - seconds).abs() <= 0.01 * seconds + 0.006, "{words}: {seconds}");
-        ensure!((parts - whole).abs() <= 0.02 * whole + 0.02, "{words} do not add up");
+        let expected = seconds - idle_s + sum(&run["stall"]);
+        ensure!(
+            (parts - expected).abs() <= 0.01 * expected + 0.01,
+            "{words}: {expected}"
+        );
     }
     Ok(runs.iter().map(|run| sum(&run["stall"])).sum())
 }

@@ -88,11 +88,12 @@ pub struct StrategyRun {
     /// `busy_s` ÷ (`busy_s` + `stall_s`), 0..=1, which counts from the first batch on; absent without
     /// an accelerator.
     pub utilisation: Option<f64>,
-    /// Seconds in which the accelerator computed: with the idle ones, the epoch's.
+    /// Seconds in which the accelerator computed, on its own timeline.
     pub busy_s: Option<f64>,
     /// Seconds between the end of a step and the next batch, on the accelerator's own timeline.
     pub stall_s: Option<f64>,
-    /// Seconds outside the steps: the sum of `stall`.
+    /// Seconds outside the steps, on the training loop's clock: the sum of `stall`. With those in the
+    /// steps, they are the epoch's.
     pub idle_s: Option<f64>,
     /// Seconds until the first batch.
     pub first_batch_s: Option<f64>,
