@@ -10,7 +10,6 @@ from pathlib import Path
 
 import figures
 import matrix
-import page
 import runner
 
 N_IMAGES, N_RECORDS = 500, 10_000
@@ -98,18 +97,19 @@ class Evaluation:
         return found.items()
 
     def write(self, name, title, sections):
-        """Markdown to standard output and beside the page; `sections` are (heading, text, head,
-        rows, ratios)."""
-        texts, parts = [f"# {title}", *self.origin()], []
-        for heading, text, head, rows, ratios in sections:
-            texts += [f"## {heading}", text, page.markdown(head, rows)]
-            inner = page.whiskers(ratios) + page.html_table(head, rows)
-            parts.append((heading, text, inner))
+        """Markdown to standard output and to a file; `sections` are (heading, text, head, rows)."""
+        texts = [f"# {title}", *self.origin()]
+        for heading, text, head, rows in sections:
+            texts += [f"## {heading}", text, table(head, rows)]
         markdown = "\n\n".join(texts) + "\n"
         print(markdown)
         (self.options.out / f"{name}.md").write_text(markdown)
-        (self.options.out / f"{name}.html").write_text(page.page(title, parts, self.origin()))
-        runner.say(f"written: {self.options.out}/{name}.md, {name}.html, results.jsonl")
+        runner.say(f"written: {self.options.out}/{name}.md, results.jsonl")
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 def ratio_row(blocks, quantity, better):

@@ -1,4 +1,4 @@
-"""The evaluation without its program: intervals, verdicts, resuming after a kill, the page.
+"""The evaluation without its program: intervals, verdicts, resuming after a kill.
 
     python3 -m unittest discover -s scripts/evaluation
 """
@@ -11,7 +11,6 @@ from pathlib import Path
 
 import figures
 import matrix
-import page
 import runner
 
 CELL = matrix.Cell("imagenet-train", 1, "none", "ordered", "newport", 1)
@@ -141,28 +140,6 @@ class Runs(unittest.TestCase):
         fast, slow = "newport,rate=200.0", "newport,rate=50.0"
         self.assertEqual(seen, {None: slow, 0.6: slow, 0.97: fast})
         self.assertIn(f"sim:{slow}", self.log.read_text())
-
-
-class Page(unittest.TestCase):
-    def test_the_dots_are_the_figures(self):
-        ratios = [("a & b", 1.25, 1.2, 1.3, "gain"), ("c", 0.9, None, None, "none")]
-        drawn = page.whiskers(ratios)
-        values = [float(value) for value in re.findall(r'data-value="([\d.]+)"', drawn)]
-        self.assertEqual(values, [1.25, 0.9])
-        self.assertIn("a &amp; b", drawn)
-        places = [float(x) for x in re.findall(r'cx="([\d.]+)"', drawn)]
-        one = float(re.search(r'class="one" x1="([\d.]+)"', drawn).group(1))
-        # The same scale for all: 1 lies between them, in proportion.
-        self.assertAlmostEqual((places[0] - one) / (one - places[1]), 2.5, places=1)
-
-    def test_a_table_without_ratios_has_no_picture(self):
-        self.assertEqual(page.whiskers(None), "")
-        self.assertIn("No whole block", page.whiskers([]))
-
-    def test_a_page_asks_nothing_of_anybody(self):
-        made = page.page("T", [("H", "text <", page.html_table(["a"], [["<b>"]]))], ["line"])
-        self.assertNotRegex(made, r"https?://|<script|src=")
-        self.assertIn("&lt;b&gt;", made)
 
 
 if __name__ == "__main__":

@@ -180,9 +180,18 @@ fn quantities_are_those_of_the_run() -> Result<()> {
         "{host}"
     );
     ensure!(number(host, "/memory_byte_seconds")? > 0.0, "{host}");
-    // An emulated device's own figures say whose they are.
-    let said = domains(&result["energy"], "modelled(state power");
+    // An emulated device's own figures say whose they are, and are in no sum: the profile has the
+    // same joules.
+    let said = result["energy"]["devices"].as_array().context("devices")?;
     ensure!(said.iter().any(|domain| domain["name"] == "device 0 device"), "{said:?}");
+    let is_model = |domain: &Value| {
+        domain["source"].as_str().is_some_and(|s| s.starts_with("modelled(state power"))
+    };
+    ensure!(said.iter().all(is_model), "{said:?}");
+    ensure!(
+        domains(&result["energy"], "modelled(state power").is_empty(),
+        "twice: {said:?}"
+    );
     Ok(())
 }
 

@@ -61,11 +61,15 @@ fn the_page_and_the_trace_of_a_run_are_made_again_of_its_events() -> Result<()> 
         e.moments.iter().filter(|m| m.what == bothends_runtime::What::Delivered).count()
     };
     ensure!(recording.epochs.iter().map(delivered).collect::<Vec<_>>() == [25, 25]);
-    for plot in ["rate", "ends", "waiting", "cores", "memory"] {
+    for plot in ["rate", "horizon", "waiting", "cores", "memory"] {
         let n = page.matches(&format!("data-plot=\"{plot}\"")).count();
         ensure!(n == 2, "{n} plots of {plot}");
     }
     ensure!(page.contains("measured with models"), "the device is emulated");
+    // There is nothing to compare with, and no tile is empty.
+    for gone in ["host alone:", "<b>–</b>", "no accelerator"] {
+        ensure!(!page.contains(gone), "{gone}");
+    }
     Ok(())
 }
 
@@ -212,32 +216,42 @@ impl Drop for Served {
 
 #[test]
 fn metrics_are_live_and_as_prometheus_wants_them() -> Result<()> {
-    let served = Served::start(&["--repeat", "40", "--accelerator", "sim:100"])?;
+    let served = Served::start(&[
+        "--repeat",
+        "40",
+        "--accelerator",
+        "sim:100",
+        "--rank",
+        "3",
+        "--world",
+        "4",
+    ])?;
     let delivered = |text: &str| -> Result<f64> {
         let samples = parse_metrics(text)?;
         let of = |side: &str| {
-            let key = format!("bothends_samples_total{{side=\"{side}\"}}");
-            samples.get(&key).copied().with_context(|| format!("{key} in\n{text}"))
+            let key = format!("bothends_samples_total{{side=\"{side}\",");
+            value_of(&samples, &key).with_context(|| format!("{key} in\n{text}"))
         };
         Ok(of("front")? + of("back")?)
     };
     let mut text = String::new();
     let has_begun = || {
         text = served.ask().unwrap_or_default();
-        delivered(&text).is_ok_and(|n| n >= 8.0) && text.contains("bothends_back_cursor ")
+        delivered(&text).is_ok_and(|n| n >= 8.0) && text.contains("bothends_back_cursor{")
     };
     ensure!(programs::eventually(PATIENCE, has_begun), "{text}");
     let first = delivered(&text)?;
     let goes_on = || served.ask().and_then(|t| delivered(&t)).is_ok_and(|n| n > first);
     ensure!(programs::eventually(PATIENCE, goes_on), "it stands at {first}");
+    let samples = parse_metrics(&text)?;
     for name in [
-        "bothends_stall_seconds_total{who=\"decode\"}",
-        "bothends_queue_depth{stage=\"front_waiting\"}",
-        "bothends_bytes_total{path=\"host_to_accelerator\"}",
-        "bothends_batch_latency_seconds_count{side=\"front\"}",
-        "bothends_front_cursor",
+        "bothends_stall_seconds_total{who=\"decode\",rank=\"3\",run=\"",
+        "bothends_queue_depth{stage=\"front_waiting\",",
+        "bothends_bytes_total{path=\"host_to_accelerator\",",
+        "bothends_batch_latency_seconds_count{side=\"front\",",
+        "bothends_front_cursor{rank=\"3\",",
     ] {
-        ensure!(parse_metrics(&text)?.contains_key(name), "{name} in\n{text}");
+        ensure!(value_of(&samples, name).is_some(), "{name} in\n{text}");
     }
     promtool(&text)?;
     // Nothing of the machine or the data.
@@ -249,6 +263,12 @@ fn metrics_are_live_and_as_prometheus_wants_them() -> Result<()> {
     drop(served);
     ensure!(TcpStream::connect(address).is_err(), "it ends with the run");
     Ok(())
+}
+
+/// The sample whose name and first labels are these.
+fn value_of(samples: &BTreeMap<String, f64>, start: &str) -> Option<f64> {
+    let (_, value) = samples.iter().find(|(key, _)| key.starts_with(start))?;
+    Some(*value)
 }
 
 /// Prometheus' own checker, where it is installed.
@@ -342,14 +362,15 @@ fn check_histograms(text: &str, samples: &BTreeMap<String, f64>) -> Result<()> {
         let lines = text.lines().filter_map(|line| line.strip_prefix(&start));
         let (mut last_end, mut last) = (0.0, 0.0);
         for line in lines {
-            let (end, n) = line.split_once("\"} ").context("a bucket")?;
+            let (end, labels) = line.split_once('"').context("a bucket")?;
+            let (_, n) = labels.split_once("} ").context("a bucket")?;
             let end = if end == "+Inf" { f64::INFINITY } else { end.parse()? };
             let n: f64 = n.parse()?;
             ensure!(end > last_end && n >= last, "{line}");
             (last_end, last) = (end, n);
         }
-        let count = samples.get(&format!("{name}_count{{side=\"{side}\"}}"));
-        ensure!(last_end.is_infinite() && count == Some(&last), "{side}: {count:?}");
+        let count = value_of(samples, &format!("{name}_count{{side=\"{side}\""));
+        ensure!(last_end.is_infinite() && count == Some(last), "{side}: {count:?}");
     }
     Ok(())
 }

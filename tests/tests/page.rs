@@ -1,5 +1,6 @@
-//! The report in a real browser: every plot is there, nothing is cut or lies over another, text
-//! can be told from what is behind it, in wide and narrow windows, light and dark.
+//! The report, by its figures, which must add up, and in a real browser: every plot is there, nothing is cut or lies over another, text
+//! can be told from what is behind it, in wide and narrow windows, light and dark. So are a single run's
+//! page and a contact sheet.
 //!
 //! Needs Chromium (`scripts/install-packages browser`); a skip is printed where there is none.
 //! Screenshots lie in `target/report/`.
@@ -9,10 +10,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bothends_tests::programs;
+use bothends_tests::{generated, programs};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -28,11 +30,38 @@ struct View {
 }
 
 const VIEWS: [View; 4] = [
-    View { name: "wide", width: 1280, is_dark: false },
-    View { name: "wide-dark", width: 1280, is_dark: true },
+    View { name: "wide", width: 1400, is_dark: false },
+    View { name: "wide-dark", width: 1400, is_dark: true },
     View { name: "narrow", width: 400, is_dark: false },
     View { name: "narrow-dark", width: 400, is_dark: true },
 ];
+
+/// The folder with the demo's page and summary; made by the first test that asks.
+fn demo() -> Result<&'static Path> {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = MAKING.lock();
+    if FOLDER.get().is_none() {
+        let folder = programs::build_folder()?.parent().context("target")?.join("report");
+        fs::create_dir_all(&folder)?;
+        programs::program("firmware-sim")?;
+        bothends(&["demo", "--quick", "--out", path(&folder)])?;
+        let _ = FOLDER.set(folder);
+    }
+    FOLDER.get().map(PathBuf::as_path).context("a folder")
+}
+
+fn bothends(args: &[&str]) -> Result<()> {
+    let mut command = Command::new(programs::program("bothends")?);
+    let output = programs::run(command.args(args), PATIENCE)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{args:?}: {said}");
+    Ok(())
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
 
 #[test]
 fn the_demo_s_page_looks_right_in_a_browser() -> Result<()> {
@@ -42,13 +71,7 @@ fn the_demo_s_page_looks_right_in_a_browser() -> Result<()> {
         );
         return Ok(());
     };
-    let folder = programs::build_folder()?.parent().context("target")?.join("report");
-    fs::create_dir_all(&folder)?;
-    programs::program("firmware-sim")?;
-    let mut demo = Command::new(programs::program("bothends")?);
-    let output =
-        programs::run(demo.args(["demo", "--quick", "--out"]).arg(&folder), PATIENCE)?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let folder = demo()?;
     let n_runs = 5;
     let page = folder.join("report.html");
     for view in &VIEWS {
@@ -58,8 +81,9 @@ fn the_demo_s_page_looks_right_in_a_browser() -> Result<()> {
         for (plot, n) in [
             ("speed", 1),
             ("rate", n_runs),
-            ("ends", n_runs),
-            ("stall", 1),
+            ("ends", 3), // mte, wrr, relaxed
+            ("horizon", 1),
+            ("time", 1),
             ("waiting", n_runs),
             ("cores", n_runs),
             ("memory", n_runs),
@@ -67,14 +91,133 @@ fn the_demo_s_page_looks_right_in_a_browser() -> Result<()> {
         ] {
             ensure!(found["plots"][plot] == n, "{}: {plot} in {found}", view.name);
         }
-        let faults = found["faults"].as_array().context("faults")?;
-        ensure!(faults.is_empty(), "{}: {faults:#?}", view.name);
-        let height = found["height"].as_u64().context("height")?;
-        let picture = folder.join(format!("{}.png", view.name));
-        browser.photograph(&page, view, height, &picture)?;
-        ensure!(fs::metadata(&picture)?.len() > 50_000, "an empty picture");
+        browser.has_no_fault("report", &page, view, folder)?;
     }
     Ok(())
+}
+
+/// A run alone compares nothing and has no accelerator; a sheet has long names and many pictures.
+#[test]
+fn other_pages_look_right_in_a_browser() -> Result<()> {
+    let Some(browser) = Browser::find() else {
+        eprintln!("skipped: a run's page and a contact sheet in a browser (no chromium)");
+        return Ok(());
+    };
+    let folder = programs::build_folder()?.parent().context("target")?.join("report");
+    fs::create_dir_all(&folder)?;
+    let (run, sheet) = (folder.join("run.html"), folder.join("sheet.html"));
+    let data = generated()?;
+    let of_data = ["--data", path(&data), "--recipe", "imagenet-train", "--workers", "1"];
+    let shown = ["--epochs", "2", "--digest", "--report", path(&run)];
+    bothends(&[&["run"][..], &of_data, &shown].concat())?;
+    // Nothing computes in it, so nothing starves, and its epochs are of different samples.
+    let html = fs::read_to_string(&run)?;
+    ensure!(html.contains("This run had no accelerator"), "{html}");
+    for gone in ["host alone:", "<b>–</b>", " computing + ", "This is a bug"] {
+        ensure!(!html.contains(gone), "{gone}");
+    }
+    let recipe = "torchvision-resnet50-v2";
+    let few = ["--samples", "4", "--epochs", "3", "--sheet", path(&sheet)];
+    bothends(&[&["inspect", recipe][..], &few].concat())?;
+    let html = fs::read_to_string(&sheet)?;
+    ensure!(
+        html.contains("<li>mixup: ") || html.contains("<li>cutmix: "),
+        "how it mixes"
+    );
+    for view in &VIEWS {
+        browser.has_no_fault("run", &run, view, &folder)?;
+        browser.has_no_fault("sheet", &sheet, view, &folder)?;
+    }
+    Ok(())
+}
+
+/// What a reader may add up, of every strategy of the demo: in its summary, on its page, and
+/// between the two.
+#[test]
+fn the_demo_s_figures_add_up() -> Result<()> {
+    let folder = demo()?;
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(folder.join("summary.json"))?)?;
+    let page = fs::read_to_string(folder.join("report.html"))?;
+    let data = page.split("id=\"data\">").nth(1).context("the page's data")?;
+    let page: Value =
+        serde_json::from_str(data.split("</script>").next().unwrap_or_default())?;
+    let (epochs, runs) = (list(&summary, "/epochs")?, list(&page, "/runs")?);
+    ensure!(epochs.len() == 5 && runs.len() == 5, "{} {}", epochs.len(), runs.len());
+    let mut modelled = 0.0;
+    for (epoch, run) in epochs.iter().zip(runs) {
+        let name = epoch["strategy"].as_str().context("a name")?;
+        let of = |key: &str| number(epoch, key);
+        let (seconds, busy_s) = (of("/seconds")?, of("/accelerator/busy_s")?);
+        let idle_s = of("/accelerator/idle_s")?;
+        // The accelerator has a clock of its own: whoever wakes late makes a step longer, not
+        // shorter.
+        let steps_s = seconds - idle_s;
+        ensure!(busy_s <= 1.02 * steps_s + 0.01, "{name}: {busy_s} s in {steps_s} s");
+        let waits = epoch["accelerator"]["stall_by"].as_object().context("waits")?;
+        let waits: f64 = waits.values().filter_map(Value::as_f64).sum();
+        let off_s = idle_s - waits;
+        ensure!(off_s.abs() <= 0.02 * idle_s + 0.01, "{name}: {off_s} s have no cause");
+        let front = of("/front/batches")?;
+        let back = number(&epoch["back"][0], "/batches")?;
+        ensure!(front + back == of("/batches")?, "{name}: {front} and {back}");
+        for (figure, on_page) in [
+            ("/seconds", "/seconds"),
+            ("/images_per_s", "/images_per_s"),
+            ("/samples", "/samples"),
+            ("/accelerator/busy_s", "/busy_s"),
+            ("/accelerator/idle_s", "/idle_s"),
+            ("/accelerator/utilisation", "/utilisation"),
+            ("/front/batches", "/front_batches"),
+            ("/rescued", "/rescued"),
+        ] {
+            let (one, other) = (of(figure)?, number(run, on_page)?);
+            ensure!((one - other).abs() < 1e-9, "{name} {figure}: {one}, {other}");
+        }
+        ensure!(epoch["accelerator"]["stall_by"] == run["stall"], "{name}: {run}");
+        ensure!(epoch["energy"] == run["energy"], "{name}: {}", run["energy"]);
+        modelled += adds_up(&epoch["energy"])?;
+    }
+    let whole = adds_up(&summary["energy"])?;
+    ensure!(modelled <= whole * 1.001, "{modelled} J of epochs, {whole} J of the run");
+    ensure!(modelled > 0.5 * whole, "{modelled} J of epochs, {whole} J of the run");
+    Ok(())
+}
+
+/// The modelled total, which is the sum of its domains; and no joule is there under two names.
+fn adds_up(energy: &Value) -> Result<f64> {
+    let is_modelled = |figure: &&Value| {
+        figure["source"].as_str().is_some_and(|source| source.starts_with("modelled("))
+    };
+    let domains = list(energy, "/domains")?;
+    let parts: Vec<&Value> = domains.iter().filter(is_modelled).collect();
+    let mut names: Vec<String> = parts
+        .iter()
+        .map(|figure| figure["name"].to_string().replace([',', ' ', '"'], ""))
+        .collect();
+    let n_names = names.len();
+    names.sort();
+    names.dedup();
+    ensure!(names.len() == n_names, "a domain is there twice: {parts:?}");
+    let total = list(energy, "/totals")?.iter().find(is_modelled).context("a total")?;
+    for key in ["/joules", "/low", "/high"] {
+        let sum: f64 =
+            parts.iter().filter_map(|figure| figure.pointer(key)?.as_f64()).sum();
+        let said = number(total, key)?;
+        ensure!((sum - said).abs() < 1e-9 * said.max(1.0), "{key}: {sum} and {said}");
+    }
+    number(total, "/joules")
+}
+
+fn number(value: &Value, key: &str) -> Result<f64> {
+    value
+        .pointer(key)
+        .and_then(Value::as_f64)
+        .with_context(|| format!("{key} in {value}"))
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> Result<&'a Vec<Value>> {
+    value.pointer(key).and_then(Value::as_array).with_context(|| key.to_owned())
 }
 
 #[test]
@@ -151,6 +294,24 @@ impl Browser {
         let dom = programs::run_reading(&mut command, PATIENCE)?;
         let found = dom.split("id=\"found\">").nth(1).context("the page did not look")?;
         Ok(serde_json::from_str(found.split("</script>").next().unwrap_or_default())?)
+    }
+
+    /// Photographs the page and fails where its elements find a fault of themselves.
+    fn has_no_fault(
+        &self,
+        name: &str,
+        page: &Path,
+        view: &View,
+        to: &Path,
+    ) -> Result<()> {
+        let found = self.look(page, view)?;
+        let height = found["height"].as_u64().context("height")?;
+        let picture = to.join(format!("{name}-{}.png", view.name));
+        self.photograph(page, view, height, &picture)?;
+        ensure!(fs::metadata(&picture)?.len() > 50_000, "an empty picture");
+        let faults = found["faults"].as_array().context("faults")?;
+        ensure!(faults.is_empty(), "{name}, {}: {faults:#?}", view.name);
+        Ok(())
     }
 
     fn photograph(&self, page: &Path, view: &View, height: u64, to: &Path) -> Result<()> {

@@ -4,7 +4,7 @@
 //! One thread of its own (`be-energy`) does it; a reading more often costs more than it tells
 //! (arXiv 2604.26815). It decides nothing about what the figures mean.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ const READ_EVERY: Duration = Duration::from_secs(1);
 /// Meters that are being read.
 #[derive(Debug)]
 pub struct Session {
-    /// Tells the thread to end by being dropped.
-    end: Option<Sender<()>>,
+    /// Asks the thread what was used so far; tells it to end by being dropped.
+    asks: Option<Sender<Sender<Vec<MeteredDomain>>>>,
     /// `None` once it was joined.
     thread: Option<JoinHandle<(f64, Vec<Track>)>>,
 }
@@ -83,19 +83,26 @@ impl Session {
             let first = meter.read()?;
             tracks.push(Track { meter, last: first.clone(), first, failure: None });
         }
-        let (end, ended) = channel::<()>();
+        let (asks, asked) = channel();
         let look = move || {
-            while ended.recv_timeout(READ_EVERY) == Err(RecvTimeoutError::Timeout) {
-                tracks.iter_mut().for_each(Track::read);
-            }
-            tracks.iter_mut().for_each(Track::read);
+            read_until_ended(&mut tracks, &asked);
             (began.elapsed().as_secs_f64(), tracks)
         };
         let thread = std::thread::Builder::new()
             .name("be-energy".to_owned())
             .spawn(look)
             .map_err(|source| EnergyError::Spawning { source })?;
-        Ok(Self { end: Some(end), thread: Some(thread) })
+        Ok(Self { asks: Some(asks), thread: Some(thread) })
+    }
+
+    /// Reads every meter once more and returns what was used so far; the session goes on. Waits
+    /// for a reading, or for two when one is under way. Meters that have failed are left out.
+    #[must_use]
+    pub fn so_far(&self) -> Vec<MeteredDomain> {
+        let (reply, answer) = channel();
+        let asked = self.asks.as_ref().and_then(|asks| asks.send(reply).ok());
+        // A thread that died answers nothing; `end` reports it.
+        asked.and_then(|()| answer.recv().ok()).unwrap_or_default()
     }
 
     /// Reads every meter once more and says what was used. Waits for a reading, or for two when
@@ -122,7 +129,7 @@ impl Session {
 
     /// Ends the thread; `None` when it died, or ended before.
     fn join(&mut self) -> Option<(f64, Vec<Track>)> {
-        drop(self.end.take());
+        drop(self.asks.take());
         self.thread.take()?.join().ok()
     }
 }
@@ -130,6 +137,23 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.join();
+    }
+}
+
+/// Reads once a second, whenever somebody asks, and once more at the end.
+fn read_until_ended(tracks: &mut [Track], asked: &Receiver<Sender<Vec<MeteredDomain>>>) {
+    loop {
+        let asked = asked.recv_timeout(READ_EVERY);
+        tracks.iter_mut().for_each(Track::read);
+        match asked {
+            Ok(reply) => {
+                let sound = tracks.iter().filter(|track| track.failure.is_none());
+                // Whoever no longer waits for the answer needs none.
+                let _ = reply.send(sound.flat_map(used).collect());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
     }
 }
 
@@ -235,6 +259,19 @@ mod tests {
         assert!((metered.domains[0].joules - 1.0).abs() < 1e-9, "{metered:?}");
         assert_eq!(metered.domains[0].source, "measured(counting:a)");
         assert_eq!(metered.meters.len(), 1, "the meters come back");
+    }
+
+    #[test]
+    fn what_was_used_so_far_is_told_and_the_session_goes_on() {
+        let meters = vec![Counting::boxed("a", 99), Counting::boxed("b", 3)];
+        let session = Session::begin(meters).unwrap();
+        let joules = |domains: Vec<MeteredDomain>| -> Vec<f64> {
+            domains.iter().map(|domain| domain.joules).collect()
+        };
+        assert_eq!(joules(session.so_far()), [1.0, 1.0]);
+        assert_eq!(joules(session.so_far()), [2.0], "the other has failed");
+        let metered = session.end();
+        assert_eq!((joules(metered.domains), metered.failures.len()), (vec![3.0], 1));
     }
 
     #[test]

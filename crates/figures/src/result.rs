@@ -95,8 +95,12 @@ pub struct EpochResult {
     pub feed_cpu_s: Option<f64>,
     /// Processor milliseconds of the host process per sample.
     pub cpu_ms_per_image: Option<f64>,
-    /// Largest resident memory of the host process in this epoch.
+    /// Largest resident memory of the host process in this epoch. Memory that an earlier epoch of the
+    /// same process took and kept is in it.
     pub peak_rss_bytes: Option<u64>,
+    /// Energy of this epoch alone, where strategies were compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<Energy>,
     /// The accelerator's side.
     pub accelerator: AcceleratorResult,
 }
@@ -243,8 +247,13 @@ pub struct Energy {
     /// domains, for some are parts of others.
     #[serde(default)]
     pub totals: Vec<Figure>,
-    /// What was metered, what devices say, and what the profile makes of the quantities.
+    /// What was metered, and what the profile makes of the quantities. The modelled ones add up to
+    /// the modelled total; of the measured ones the total's source names those that it adds.
     pub domains: Vec<EnergyDomain>,
+    /// What the devices report of themselves: the same joules that the profile's `device N` lines
+    /// stand for, so they are in no sum.
+    #[serde(default)]
+    pub devices: Vec<EnergyDomain>,
     /// What was counted.
     #[serde(default)]
     pub quantities: Quantities,

@@ -8,7 +8,7 @@ use bothends_figures::{Moment, RunResult, What};
 use crate::record::{EpochRecord, Recording};
 use crate::{Alone, Emulated, Event, Prong, ReportInput, StrategyRun, series};
 
-/// Batches of which "Two ends meeting" draws every one; of more, every second, third, …
+/// Batches of which the pictures of prongs draw every one; of more, every second, third, …
 const MOST_DRAWN: usize = 12_000;
 
 impl From<&Recording> for ReportInput {
@@ -28,7 +28,7 @@ impl From<&Recording> for ReportInput {
             version: header.version.clone(),
             config: header.config.by_name(),
             alone: run.and_then(|run| alone(run, rate_of_accelerator)),
-            energy: run.map(|run| run.energy.domains.clone()).unwrap_or_default(),
+            energy: run.map(|run| run.energy.clone()).unwrap_or_default(),
             runs: recording
                 .epochs
                 .iter()
@@ -158,9 +158,15 @@ fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> Str
     let digest = |digest: Option<&String>| digest.cloned().unwrap_or_default();
     StrategyRun {
         strategy: epoch.strategy.clone(),
+        epoch: epoch.epoch,
+        samples: figures.map_or(0, |f| f.samples),
         seconds,
         images_per_s: if images_per_s.is_finite() { images_per_s } else { 0.0 },
         utilisation: figures.and_then(|f| f.accelerator.utilisation),
+        busy_s: figures.map(|f| f.accelerator.busy_s),
+        stall_s: figures.map(|f| f.accelerator.stall_s),
+        idle_s: figures.map(|f| f.accelerator.idle_s),
+        first_batch_s: figures.map(|f| f.first_batch_s),
         front_batches,
         back_batches,
         efficiency: figures.and_then(|f| f.efficiency),
@@ -170,7 +176,12 @@ fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> Str
         stream_digest: digest(figures.and_then(|f| f.stream_digest.as_ref())),
         content_digest: digest(figures.and_then(|f| f.content_digest.as_ref())),
         stall: figures.map(|f| f.accelerator.stall_by),
-        events: epoch.moments.iter().filter_map(|m| event(m, drawn)).collect(),
+        energy: figures.and_then(|f| f.energy.clone()),
+        events: epoch
+            .moments
+            .iter()
+            .filter_map(|m| event(m, &epoch.strategy, drawn))
+            .collect(),
         rate: series::rate(&epoch.moments, seconds, drawn.interval_s, images_a_batch),
         waiting: series::waiting(&epoch.moments, seconds),
         cores: series::cores(&epoch.looks),
@@ -178,20 +189,23 @@ fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> Str
     }
 }
 
-/// A moment that is drawn.
-fn event(moment: &Moment, drawn: Drawn) -> Option<Event> {
+/// A moment that is drawn; of claims, those of `ordered`.
+fn event(moment: &Moment, strategy: &str, drawn: Drawn) -> Option<Event> {
     let Moment { t_s, batch, device, what: kind } = *moment;
     let prong = if device.is_some() { Prong::Back } else { Prong::Front };
-    let is_drawn = !matches!(kind, What::Claimed | What::Lost);
-    (is_drawn && batch.is_multiple_of(drawn.every)).then_some(Event {
-        t_s,
-        batch,
-        prong,
-        kind,
-    })
+    let is_drawn = match kind {
+        What::Claimed => strategy == "ordered",
+        What::Lost => false,
+        What::Made | What::Rescued | What::Delivered => true,
+    };
+    let is_drawn = is_drawn && batch.is_multiple_of(drawn.every);
+    is_drawn.then_some(Event { t_s, batch, prong, kind })
 }
+
 #[cfg(test)]
 mod tests {
+    use bothends_figures::Energy;
+
     use super::*;
     use crate::{example, html};
 
@@ -220,7 +234,7 @@ mod tests {
             (None, None, None)
         );
         assert!(open.images_per_s > 0.0 && open.seconds > 0.0);
-        assert_eq!(input.energy, []);
+        assert_eq!(input.energy, Energy::default());
         // An emulated device stays one, although no figure says so.
         assert!(input.emulated.contains(&Emulated::Device));
         // Only the header.

@@ -105,18 +105,6 @@ impl ReportInput {
         let speed_up = run.images_per_s / self.host_alone()?.images_per_s;
         speed_up.is_finite().then_some(speed_up)
     }
-
-    /// Whether all runs whose digest (as `digest` finds it) is known have the same one;
-    /// `None` when fewer than two are known.
-    pub(crate) fn agree<'a>(
-        runs: impl Iterator<Item = &'a StrategyRun>,
-        digest: fn(&StrategyRun) -> &str,
-    ) -> Option<bool> {
-        let digests: Vec<&str> =
-            runs.map(digest).filter(|digest| !digest.is_empty()).collect();
-        let (first, rest) = digests.split_first()?;
-        (!rest.is_empty()).then(|| rest.iter().all(|digest| digest == first))
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A small run for tests: the host alone, and both ends with one rescue.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use bothends_figures::{EpochResult, Moment, RunResult, UsageSample, What};
 
@@ -69,15 +69,30 @@ fn epochs() -> [(EpochResult, EpochRecord); 2] {
     ]
 }
 
+/// Figures that add up: `seconds` is computing and idle, idle is all waits.
 fn result(strategy: &str, images_per_s: f64, [front, back]: [u32; 2]) -> EpochResult {
     let is_cpu = strategy == "cpu";
+    let seconds = 2560.0 / images_per_s;
+    let (first_batch_s, own_s) = (0.3, 0.2);
+    let busy_s = (seconds - first_batch_s - own_s) * images_per_s / 328.0;
+    let idle_s = seconds - busy_s;
+    let stall_s = idle_s - first_batch_s - own_s;
+    let (read, copy, device) = (0.1, 0.01, if is_cpu { 0.0 } else { 0.4 });
+    let decode = idle_s - own_s - read - copy - device;
+    let device_j = if is_cpu { 0.0 } else { 32.0 };
+    let modelled = [
+        ("host processors", if is_cpu { 128.0 } else { 76.0 }),
+        ("memory", if is_cpu { 25.6 } else { 20.0 }),
+        ("device 0, work", device_j),
+    ];
     let result = json!({
         "epoch": 0,
         "strategy": strategy,
         "samples": 2560,
         "batches": 40,
-        "seconds": 2560.0 / images_per_s,
+        "seconds": seconds,
         "images_per_s": images_per_s,
+        "first_batch_s": first_batch_s,
         "stream_digest": "a".repeat(32),
         "content_digest": "b".repeat(32),
         "front": {"batches": front},
@@ -86,10 +101,15 @@ fn result(strategy: &str, images_per_s: f64, [front, back]: [u32; 2]) -> EpochRe
         "efficiency": images_per_s / 250.0,
         "cpu_ms_per_image": if is_cpu { 4.9 } else { 4.0 },
         "peak_rss_bytes": if is_cpu { 210_000_000 } else { 231_000_000 },
+        "energy": energy(&[], &modelled),
         "accelerator": {
-            "utilisation": images_per_s / 328.0,
+            "utilisation": busy_s / (busy_s + stall_s),
+            "busy_s": busy_s,
+            "stall_s": stall_s,
+            "idle_s": idle_s,
             "stall_by": {
-                "read": 0.1, "decode": 3.1, "device": 0.4, "copy": 0.01, "consumer": 0.0,
+                "read": read, "decode": decode, "device": device, "copy": copy,
+                "consumer": own_s,
             },
         },
     });
@@ -97,29 +117,37 @@ fn result(strategy: &str, images_per_s: f64, [front, back]: [u32; 2]) -> EpochRe
 }
 
 fn run_result() -> RunResult {
-    let domain = |name: &str, joules: f64, source: &str| {
-        let (low, high) = if source.starts_with("measured") {
-            (joules, joules)
-        } else {
-            (joules * 0.6, joules * 1.7)
-        };
-        json!({"name": name, "joules": joules, "low": low, "high": high, "source": source})
-    };
+    let measured = [("package", 412.0)];
+    let modelled =
+        [("memory", 21.25), ("host processors", 96.5), ("device 0, work", 31.0)];
     let result = json!({
         "version": "0.1.0",
         "memory": {"peak_rss_bytes": 231_000_000},
-        "energy": {
-            "joules_per_sample": null,
-            "domains": [
-                domain("package", 412.0, "measured(rapl:package-0)"),
-                domain("host processors", 96.5, "modelled(default@1)"),
-                domain("memory", 21.25, "modelled(default@1)"),
-                domain("device 0 compute", 31.0, "modelled(newport)"),
-            ],
-        },
+        "energy": energy(&measured, &modelled),
         "alone": {"front_images_per_s": 202.5, "back_images_per_s": 47.5},
     });
     serde_json::from_value(result).unwrap()
+}
+
+/// Domains of two kinds, and the sum of each.
+fn energy(measured: &[(&str, f64)], modelled: &[(&str, f64)]) -> Value {
+    let figure = |name: &str, joules: f64, source: &str| {
+        let is_measured = source.starts_with("measured");
+        let (low, high) = if is_measured { (1.0, 1.0) } else { (0.6, 1.7) };
+        let (low, high) = (joules * low, joules * high);
+        json!({"name": name, "joules": joules, "low": low, "high": high, "source": source})
+    };
+    let kinds =
+        [("measured(rapl:package-0)", measured), ("modelled(default@1)", modelled)];
+    let kinds = kinds.into_iter().filter(|(_, figures)| !figures.is_empty());
+    let (mut domains, mut totals) = (Vec::new(), Vec::new());
+    for (source, figures) in kinds {
+        domains
+            .extend(figures.iter().map(|(name, joules)| figure(name, *joules, source)));
+        let sum = figures.iter().map(|(_, joules)| joules).sum();
+        totals.push(figure("total", sum, source));
+    }
+    json!({"joules_per_sample": null, "domains": domains, "totals": totals})
 }
 
 fn looks(seconds: f64, cores: f64) -> Vec<UsageSample> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use bothends_figures::{EnergyDomain, Stall, What};
+use bothends_figures::{Energy, Stall, What};
 
 use crate::series::{Held, Step, Waiting};
 
@@ -34,8 +34,8 @@ pub struct ReportInput {
     pub config: BTreeMap<String, Value>,
     /// What each prong can do alone, if that was measured.
     pub alone: Option<Alone>,
-    /// Energy of the whole run, by domain.
-    pub energy: Vec<EnergyDomain>,
+    /// Energy of the whole run.
+    pub energy: Energy,
     /// One entry per epoch, in the order they ran.
     pub runs: Vec<StrategyRun>,
 }
@@ -77,12 +77,26 @@ impl Alone {
 pub struct StrategyRun {
     /// Its name: `cpu`, `mte`, `ordered`, …
     pub strategy: String,
+    /// The epoch's number: only epochs with the same number are of the same samples.
+    pub epoch: u32,
+    /// Images delivered.
+    pub samples: u64,
     /// Wall-clock seconds of the epoch.
     pub seconds: f64,
     /// Images delivered per second of the epoch.
     pub images_per_s: f64,
-    /// Share of the time in which the accelerator computed, 0..=1; absent with `host`.
+    /// `busy_s` ÷ (`busy_s` + `stall_s`), 0..=1, which counts from the first batch on; absent without
+    /// an accelerator.
     pub utilisation: Option<f64>,
+    /// Seconds in which the accelerator computed, on its own timeline.
+    pub busy_s: Option<f64>,
+    /// Seconds between the end of a step and the next batch, on the accelerator's own timeline.
+    pub stall_s: Option<f64>,
+    /// Seconds outside the steps, on the training loop's clock: the sum of `stall`. With those in the
+    /// steps, they are the epoch's.
+    pub idle_s: Option<f64>,
+    /// Seconds until the first batch.
+    pub first_batch_s: Option<f64>,
     /// Batches that the host made and that were delivered.
     pub front_batches: u64,
     /// Batches that devices made and that were delivered.
@@ -99,8 +113,10 @@ pub struct StrategyRun {
     pub stream_digest: String,
     /// Digest of the delivered content, in any order (hex).
     pub content_digest: String,
-    /// What the accelerator waited for; absent when the epoch did not end.
+    /// What the idle seconds went to; absent when the epoch did not end.
     pub stall: Option<Stall>,
+    /// Energy of this epoch alone, where strategies were compared.
+    pub energy: Option<Energy>,
     /// What happened when; may be thinned out, never made up.
     pub events: Vec<Event>,
     /// Images per second, interval by interval.
@@ -122,7 +138,7 @@ pub struct Event {
     pub batch: u32,
     /// Who made the batch.
     pub prong: Prong,
-    /// What happened: it was made, delivered, or rescued.
+    /// What happened: it was made, delivered or rescued; with `ordered` also claimed.
     pub kind: What,
 }
 
@@ -169,6 +185,17 @@ impl ReportInput {
         let epochs = self.runs.iter().map(|run| run.seconds);
         let ends = events.chain(looks).chain(epochs).filter(|s| s.is_finite());
         ends.fold(1e-9, f64::max)
+    }
+
+    /// Whether something computed on the batches.
+    pub(crate) fn has_accelerator(&self) -> bool {
+        self.emulated.contains(&Emulated::Accelerator)
+            || self.runs.iter().any(|run| run.utilisation.is_some())
+    }
+
+    /// Images delivered in the whole run.
+    pub(crate) fn n_images(&self) -> u64 {
+        self.runs.iter().map(|run| run.samples).sum()
     }
 
     /// The run of strategy `cpu`, against which the others are compared.

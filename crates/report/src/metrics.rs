@@ -38,6 +38,8 @@ impl Histogram {
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     version: String,
+    /// On every sample.
+    labels: Vec<(&'static str, String)>,
     epoch: u32,
     n_batches: u32,
     n_delivered: u32,
@@ -56,10 +58,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing yet, of this release of the program.
+    /// Nothing yet, of this release of the program. Every sample has the labels `rank` and `run`, so
+    /// that the ranks of a job can be added up and runs on one port told apart.
     #[must_use]
-    pub fn new(version: &str) -> Self {
-        Self { version: version.to_owned(), ..Self::default() }
+    pub fn new(version: &str, rank: u32, run: &str) -> Self {
+        let labels = vec![("rank", rank.to_string()), ("run", run.to_owned())];
+        Self { version: version.to_owned(), labels, ..Self::default() }
     }
 
     /// An epoch begins.
@@ -111,7 +115,7 @@ impl Metrics {
     /// Everything, as Prometheus reads it.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = Text::default();
+        let mut text = Text { text: String::new(), labels: &self.labels };
         let version = ("version", self.version.as_str());
         text.family("build_info", "gauge", "The program's release.");
         text.sample("build_info", &[version], 1.0);
@@ -119,10 +123,10 @@ impl Metrics {
         self.histogram(&mut text);
         self.gauges(&mut text);
         self.joules(&mut text);
-        text.0
+        text.text
     }
 
-    fn counters(&self, text: &mut Text) {
+    fn counters(&self, text: &mut Text<'_>) {
         let Counted { samples, stall, busy_s } = self.before + self.now;
         text.family("samples_total", "counter", "Samples delivered, by who made them.");
         for (side, n) in SIDES.into_iter().zip(samples) {
@@ -146,7 +150,7 @@ impl Metrics {
         }
     }
 
-    fn histogram(&self, text: &mut Text) {
+    fn histogram(&self, text: &mut Text<'_>) {
         let help = "Seconds from when a prong took a batch on to when it finished it.";
         text.family("batch_latency_seconds", "histogram", help);
         for (side, histogram) in SIDES.into_iter().zip(&self.latency) {
@@ -161,7 +165,7 @@ impl Metrics {
         }
     }
 
-    fn gauges(&self, text: &mut Text) {
+    fn gauges(&self, text: &mut Text<'_>) {
         text.family("queue_depth", "gauge", "Batches in each stage.");
         let claimed = |by_device: bool| {
             let of = |(device, _): &&(Option<u16>, u32)| device.is_some() == by_device;
@@ -200,7 +204,7 @@ impl Metrics {
     }
 
     /// Figures that do not say that they were measured are modelled here.
-    fn joules(&self, text: &mut Text) {
+    fn joules(&self, text: &mut Text<'_>) {
         let joules = self.energy.iter().filter(|figure| figure.joules.is_finite());
         let mut sums: BTreeMap<(&str, &str), f64> = BTreeMap::new();
         for figure in joules {
@@ -225,27 +229,29 @@ fn count(n: u64) -> f64 {
 }
 
 /// The text form, family by family.
-#[derive(Debug, Default)]
-struct Text(String);
+#[derive(Debug)]
+struct Text<'a> {
+    text: String,
+    /// On every sample.
+    labels: &'a [(&'static str, String)],
+}
 
-impl Text {
+impl Text<'_> {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "# HELP bothends_{name} {help}");
-        let _ = writeln!(self.0, "# TYPE bothends_{name} {kind}");
+        let _ = writeln!(self.text, "# HELP bothends_{name} {help}");
+        let _ = writeln!(self.text, "# TYPE bothends_{name} {kind}");
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let of_all = self.labels.iter().map(|(name, value)| (*name, value.as_str()));
         let labels: Vec<String> = labels
             .iter()
+            .copied()
+            .chain(of_all)
             .map(|(name, value)| format!("{name}=\"{}\"", escape(value)))
             .collect();
-        let labels = if labels.is_empty() {
-            String::new()
-        } else {
-            format!("{{{}}}", labels.join(","))
-        };
-        let _ = writeln!(self.0, "bothends_{name}{labels} {value}");
+        let _ = writeln!(self.text, "bothends_{name}{{{}}} {value}", labels.join(","));
     }
 }
 
@@ -263,7 +269,7 @@ mod tests {
 
     fn metrics() -> Metrics {
         let recording = example::recording();
-        let mut metrics = Metrics::new("0.1.0");
+        let mut metrics = Metrics::new("0.1.0", 2, "job-7");
         for epoch in &recording.epochs {
             metrics.begin(epoch.epoch, epoch.n_batches);
             epoch.moments.iter().for_each(|moment| metrics.moment(moment));
@@ -271,34 +277,75 @@ mod tests {
             metrics.counted(Counted { samples: [100, 28], stall, busy_s: 0.25 });
         }
         metrics.bytes(&[("storage_read", 12), ("device_to_host", 34)]);
-        metrics.energy(example::input().energy);
+        metrics.energy(example::input().energy.domains);
         metrics
     }
 
     #[test]
     fn the_sums_of_all_epochs_are_there() {
         let text = metrics().text();
-        for line in [
-            "bothends_build_info{version=\"0.1.0\"} 1",
-            "bothends_samples_total{side=\"front\"} 200",
-            "bothends_samples_total{side=\"back\"} 56",
-            "bothends_stall_seconds_total{who=\"decode\"} 3",
-            "bothends_accelerator_busy_seconds_total 0.5",
-            "bothends_bytes_total{path=\"device_to_host\"} 34",
-            "bothends_batch_latency_seconds_bucket{side=\"front\",le=\"+Inf\"} 75",
-            "bothends_batch_latency_seconds_count{side=\"back\"} 5",
-            "bothends_queue_depth{stage=\"back_waiting\"} 0",
-            "bothends_epoch_delivered 40",
-            "bothends_energy_joules_total{domain=\"memory\",source=\"modelled\"} 21.25",
-            "bothends_energy_joules_total{domain=\"package\",source=\"measured\"} 412",
+        for (sample, value) in [
+            ("build_info{version=\"0.1.0\",", 1.0),
+            ("samples_total{side=\"front\",", 200.0),
+            ("samples_total{side=\"back\",", 56.0),
+            ("stall_seconds_total{who=\"decode\",", 3.0),
+            ("accelerator_busy_seconds_total{", 0.5),
+            ("bytes_total{path=\"device_to_host\",", 34.0),
+            ("batch_latency_seconds_bucket{side=\"front\",le=\"+Inf\",", 75.0),
+            ("batch_latency_seconds_count{side=\"back\",", 5.0),
+            ("queue_depth{stage=\"back_waiting\",", 0.0),
+            ("epoch_delivered{", 40.0),
+            ("energy_joules_total{domain=\"memory\",source=\"modelled\",", 21.25),
+            ("energy_joules_total{domain=\"package\",source=\"measured\",", 412.0),
         ] {
+            let line = format!("bothends_{sample}rank=\"2\",run=\"job-7\"}} {value}");
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
+    }
+
+    /// Every metric that the dashboard shows is there, by its name and its labels.
+    #[test]
+    fn the_dashboard_shows_metrics_that_there_are() {
+        const DASHBOARD: &str = include_str!("../../../configs/dashboards/grafana.json");
+        let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        let targets =
+            panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+        let shown: String = targets
+            .map(|target| target["expr"].as_str().unwrap().to_owned() + "\n")
+            .collect();
+        let text = metrics().text();
+        let families: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE bothends_")?.split(' ').next())
+            .collect();
+        let names = shown.split("bothends_").skip(1);
+        let mut n_shown = 0;
+        for name in names {
+            let end = name.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap();
+            let (name, rest) = name.split_at(end);
+            let family = name.strip_suffix("_bucket").unwrap_or(name);
+            assert!(families.contains(&family), "bothends_{name} is no metric");
+            assert!(rest.starts_with("{run=~\"$run\",rank=~\"$rank\""), "{name}{rest}");
+            n_shown += 1;
+        }
+        assert!(n_shown >= panels.len() && n_shown >= 8, "{n_shown} in {shown}");
+        // And what it counts by are labels that its metric has.
+        for query in shown.lines() {
+            let by = query.split("by (").nth(1).map(|by| by.split(')').next().unwrap());
+            let name = query.split("bothends_").nth(1).unwrap();
+            let end = name.find('{').unwrap();
+            let line = format!("bothends_{}{{", &name[..end]);
+            let sample = text.lines().find(|l| l.starts_with(&line)).unwrap();
+            for label in by.unwrap_or_default().split(", ").filter(|l| !l.is_empty()) {
+                assert!(sample.contains(&format!("{label}=\"")), "{label} of {sample}");
+            }
         }
     }
 
     #[test]
     fn a_fresh_one_has_no_figures_that_nobody_counted() {
-        let text = Metrics::new("x\"\\\n").text();
+        let text = Metrics::new("x\"\\\n", 0, "").text();
         assert!(text.contains("version=\"x\\\"\\\\\\n\""), "{text}");
         for absent in ["energy_joules_total", "bytes_total", "front_cursor"] {
             assert!(!text.contains(absent), "{absent}");

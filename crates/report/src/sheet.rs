@@ -63,11 +63,12 @@ pub fn sheet(sheet: &Sheet) -> String {
 
 const SHEET_STYLE: &str = "
 main.wide { max-width: none; }
-pre.recipe { overflow-x: auto; font-size: 0.85rem; }
-.sample { display: flex; flex-wrap: wrap; gap: 0.75rem; margin: 0 0 1.5rem; }
-.sample figure { margin: 0; width: 15rem; }
-.sample img { max-width: 15rem; image-rendering: auto; }
-.sample .many img { max-width: 7rem; }
+h3, .sample li { overflow-wrap: anywhere; }
+pre.recipe { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 0.85rem; }
+.sample { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(15rem, 100%), 1fr));
+  gap: 0.75rem; margin: 0 0 1.5rem; }
+.sample img { max-width: 100%; height: auto; vertical-align: top; }
+.sample .many img { max-width: 49%; }
 .sample figcaption { font-size: 0.75rem; }
 .sample ol { margin: 0.25rem 0 0; padding-left: 1.2rem; }
 ";
@@ -103,7 +104,6 @@ fn png(picture: &Picture) -> Vec<u8> {
         1 => png::ColorType::Grayscale,
         _ => png::ColorType::Rgb,
     });
-    encoder.set_compression(png::Compression::Fast);
     let written = encoder
         .write_header()
         .and_then(|mut writer| writer.write_image_data(&picture.pixels));

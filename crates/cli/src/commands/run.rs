@@ -41,7 +41,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
     for path in pages.filter(|path| *path != Path::new("-")) {
         file::check_writable(path)?;
     }
-    let metrics = show.metrics.as_deref().map(MetricsServer::start).transpose()?;
+    let metrics = show.metrics.as_deref();
+    let metrics = metrics.map(|at| MetricsServer::start(at, *rank)).transpose()?;
     let keep = match show.report.is_some() || show.trace.is_some() {
         true => Keep::Moments,
         false => Keep::Figures,

@@ -1,8 +1,8 @@
 //! `run --metrics ADDR`: the run's counters for Prometheus, over HTTP, as long as the run lasts.
 //!
-//! One thread answers one request after another and keeps nobody waiting: whoever has not asked
-//! within a second is left. It says numbers and the program's version, and nothing else of the
-//! run or the machine.
+//! One thread answers one request after another and keeps nobody waiting: a client that has not
+//! sent its request within a second is dropped. It serves numbers, the program's version, the rank
+//! and the run's name, and nothing else about the run or the machine.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -16,6 +16,7 @@ use bothends_runtime::{Bytes, Ended, Moment, Observer, Progress};
 
 use crate::failed::{Failed, wrong};
 use crate::say;
+use crate::watch::recorder::now;
 
 /// Longest request that is read.
 const MOST_REQUEST_BYTES: usize = 8 << 10;
@@ -25,6 +26,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// From one look for somebody who asks to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What every path but `/metrics` answers.
+const HINT: &str = "bothends: the metrics of this run are at /metrics\n";
+
+/// Where launchers say which job the ranks of a machine, or of several, belong to.
+const JOBS: [&str; 2] = ["TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"];
 
 /// The counters, and who serves them. The address is given up when it is dropped.
 #[derive(Debug)]
@@ -36,7 +43,7 @@ pub(crate) struct MetricsServer {
 
 impl MetricsServer {
     /// Listens, and says where.
-    pub(crate) fn start(address: &str) -> Result<Self, Failed> {
+    pub(crate) fn start(address: &str, rank: u32) -> Result<Self, Failed> {
         let addresses = parse(address)?;
         let listener = TcpListener::bind(&*addresses).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -48,7 +55,9 @@ impl MetricsServer {
             )
         })?;
         let at = listener.local_addr()?;
-        let metrics = Arc::new(Mutex::new(Metrics::new(env!("CARGO_PKG_VERSION"))));
+        let run = run_name(|variable| std::env::var(variable).ok());
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), rank, &run);
+        let metrics = Arc::new(Mutex::new(metrics));
         let stop = Arc::new(AtomicBool::new(false));
         let (asked, stopped) = (Arc::clone(&metrics), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
@@ -100,6 +109,13 @@ impl Observer for MetricsServer {
     }
 }
 
+/// The launcher's job, which all its ranks share; else when this process began, and its number.
+fn run_name(told: impl Fn(&str) -> Option<String>) -> String {
+    // torchrun writes `none` unless it was given a name.
+    let job = JOBS.iter().find_map(|job| told(job).filter(|name| name != "none"));
+    job.unwrap_or_else(|| format!("{}-{}", now(), std::process::id()))
+}
+
 /// The address as typed; without a host, this machine alone can reach it.
 fn parse(address: &str) -> Result<Vec<SocketAddr>, Failed> {
     let with_host = match address.strip_prefix(':') {
@@ -140,20 +156,10 @@ fn answer(mut stream: TcpStream, metrics: &Mutex<Metrics>) -> std::io::Result<()
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let request = request(&mut stream)?;
-    let (status, kind, body) = match wanted(&request) {
-        Wanted::Metrics => {
-            let text = metrics.lock().unwrap_or_else(PoisonError::into_inner).text();
-            ("200 OK", "text/plain; version=0.0.4; charset=utf-8", text)
-        }
-        Wanted::Another => ("404 Not Found", "text/plain", "see /metrics\n".to_owned()),
-        Wanted::Method => {
-            ("405 Method Not Allowed", "text/plain", "GET /metrics\n".to_owned())
-        }
-        Wanted::Nothing => ("400 Bad Request", "text/plain", "GET /metrics\n".to_owned()),
-    };
+    let (status, body) = answer_to(&String::from_utf8_lossy(&request), metrics);
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all((head + &body).as_bytes())?;
@@ -179,29 +185,23 @@ fn request(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// What a request asks for.
-#[derive(Debug, PartialEq, Eq)]
-enum Wanted {
-    Metrics,
-    Another,
-    /// With a method that is not served.
-    Method,
-    /// No request.
-    Nothing,
-}
-
-fn wanted(head: &[u8]) -> Wanted {
-    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let words: Vec<&str> = line.split(' ').collect();
-    let [method, path, version] = words[..] else { return Wanted::Nothing };
-    if !version.starts_with("HTTP/1.") {
-        return Wanted::Nothing;
-    }
-    match (method, path.split('?').next()) {
-        ("GET", Some("/metrics")) => Wanted::Metrics,
-        ("GET", _) => Wanted::Another,
-        _ => Wanted::Method,
+/// Status and body for a request's head.
+fn answer_to(head: &str, metrics: &Mutex<Metrics>) -> (&'static str, String) {
+    let hint = |status| (status, HINT.to_owned());
+    let words: Vec<&str> = head.lines().next().unwrap_or_default().split(' ').collect();
+    match words[..] {
+        [method, path, version] if version.starts_with("HTTP/1.") => {
+            match (method, path.split('?').next()) {
+                ("GET", Some("/metrics")) => {
+                    let metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner);
+                    ("200 OK", metrics.text())
+                }
+                ("GET", Some("/")) => hint("200 OK"),
+                ("GET", _) => hint("404 Not Found"),
+                _ => hint("405 Method Not Allowed"),
+            }
+        }
+        _ => hint("400 Bad Request"),
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
     fn server() -> (MetricsServer, SocketAddr) {
         // A port that was free a moment ago.
         let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        (MetricsServer::start(&format!(":{}", at.port())).unwrap(), at)
+        (MetricsServer::start(&format!(":{}", at.port()), 5).unwrap(), at)
     }
 
     #[test]
@@ -230,15 +230,20 @@ mod tests {
         let answer = ask(at, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.contains("\r\n\r\n# HELP bothends_"), "{answer}");
-        assert!(answer.contains("\nbothends_epoch_batches 77\n"), "{answer}");
+        assert!(
+            answer.contains("\nbothends_epoch_batches{rank=\"5\",run=\""),
+            "{answer}"
+        );
         for (request, status) in [
-            (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], "200"),
+            (b"GET /favicon.ico HTTP/1.1\r\n\r\n", "404"),
             (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
             (b"nonsense\r\n\r\n", "400"),
             (b"\xff\xfe\r\n\r\n", "400"),
         ] {
             let answer = ask(at, request);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+            assert!(answer.contains("at /metrics"), "{answer}");
         }
         assert_eq!(ask(at, &[b'x'; 20_000]), "", "no end of a request");
         drop(TcpStream::connect(at).unwrap());
@@ -254,6 +259,17 @@ mod tests {
         let began = Instant::now();
         assert!(ask(at, b"GET /metrics HTTP/1.1\r\n\r\n").contains("200 OK"));
         assert!(began.elapsed() < 5 * PATIENCE);
+    }
+
+    #[test]
+    fn the_ranks_of_a_job_have_one_run() {
+        let slurm = |variable: &str| match variable {
+            "SLURM_JOB_ID" => Some("4711".to_owned()),
+            _ => Some("none".to_owned()),
+        };
+        assert_eq!(run_name(slurm), "4711");
+        let alone = run_name(|_| None);
+        assert!(alone.ends_with(&format!("-{}", std::process::id())), "{alone}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from . import _native
 from ._callers import stacklevel_of_caller
@@ -20,7 +20,10 @@ from ._device import named, ordinal_of
 from ._errors import OptionsError
 from ._frameworks import sharing
 from ._pillow import as_png
+from ._progress import shown
 from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
+
+T = TypeVar("T")
 
 
 class Batch(NamedTuple):
@@ -119,6 +122,8 @@ class Loader:
             is PyTorch where it is installed, else NumPy, or on a GPU JAX or CuPy.
         sharding: a `jax.sharding.Sharding`, for `framework="jax"`: batches are global arrays
             of which every process holds its rows.
+        progress: whether iterating shows on standard error how far the epoch has come, from its
+            third second on: with tqdm where it is installed, else in plain lines.
 
     Raises:
         OptionsError: an option makes no sense.
@@ -160,6 +165,7 @@ class Loader:
         page_cache: str = "auto",
         framework: str = "auto",
         sharding: Any = None,
+        progress: bool = False,
         **unknown: Any,
     ) -> None:
         _refuse(unknown, data, recipe)
@@ -195,6 +201,7 @@ class Loader:
         self._num_classes = num_classes
         self._framework = framework
         self._sharding = sharding
+        self._progress = progress
         self._samples: _native.Samples | None = None
         self._redecode: Callable[[bytes], bytes] | None = None
         self._open()
@@ -241,6 +248,7 @@ class Loader:
         loader._num_classes = own.pop("num_classes")
         loader._framework = own.pop("framework")
         loader._sharding = own.pop("sharding")
+        loader._progress = own.pop("progress")
         csds, key_file = own["csds"], own["key_file"]
         own["csds"] = _devices(csds)
         own["key_file"] = None if key_file is None else os.fspath(key_file)
@@ -270,7 +278,7 @@ class Loader:
         is asked for more raises an `OptionsError`."""
         self._current_rank()
         (consumer,) = self._native.begin(1)
-        return map(self._tensors, consumer)
+        return self._shown(map(self._tensors, consumer))
 
     def __len__(self) -> int:
         """Batches of this rank in a whole epoch."""
@@ -281,7 +289,16 @@ class Loader:
         """Begins the next epoch, as iterating does, and gives each batch as a `Batch`."""
         self._current_rank()
         (consumer,) = self._native.begin(1)
-        return map(self._batch, consumer)
+        return self._shown(map(self._batch, consumer))
+
+    def _shown(self, batches: Iterator[T]) -> Iterator[T]:
+        if not self._progress:
+            return batches
+        # Batches that an epoch delivered before it was resumed.
+        state = self._state()
+        done = state["position"] // (self.batch_size * self._ranks[1])
+        done += sum(end - start for start, end in state["done"])
+        return shown(batches, self._native.n_batches(1), done, self.epoch)
 
     def consumers(self, n: int) -> list[Iterator[tuple[Any, ...]]]:
         """Begins the next epoch for `n` consumers in this process, a thread for each: every
@@ -402,7 +419,7 @@ class Loader:
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = (self._options, self._num_classes, self._framework, self._sharding)
-        return _again, (*arguments, self.state_dict())
+        return _again, (*arguments, self._progress, self.state_dict())
 
     # ---- what frameworks ask a loader ---------------------------------------------------
 
@@ -537,6 +554,7 @@ def _again(
     num_classes: int | None,
     framework: str,
     sharding: Any,
+    progress: bool,
     state: dict[str, Any],
 ) -> Loader:
     """A loader made again in another process, where the first one was."""
@@ -545,6 +563,7 @@ def _again(
     loader._num_classes = num_classes
     loader._framework = framework
     loader._sharding = sharding
+    loader._progress = progress
     loader._samples = loader._redecode = None
     loader._open()
     loader.load_state_dict(state)

@@ -1,5 +1,5 @@
-//! The picture of two ends: for each strategy, when every batch was made, by whom, and when
-//! the accelerator got it.
+//! The picture of two ends: for each strategy that walks the epoch from both, when every batch was
+//! made, by whom, and when the accelerator received it. (`ordered` is in `horizon.rs`.)
 //!
 //! Time runs to the right on one scale for all strategies, batches upwards in plan order.
 //! Each event is one point; none is moved, merged or made up.
@@ -19,18 +19,21 @@ const LEGEND: [(&str, &str); 5] = [
     ("front", "made by the host"),
     ("back", "made by a device"),
     ("delivered", "delivered to the accelerator"),
-    ("rescued", "made again by the host for a late device"),
-    ("waits", "waiting between the two"),
+    ("rescued", "re-executed by the host for a late device"),
+    ("waits", "finished, waiting for its turn"),
 ];
 
-/// One plot per strategy that has events.
-pub(crate) fn plots(input: &ReportInput) -> String {
+/// Strategies whose host and device walk the epoch towards each other.
+const FROM_BOTH_ENDS: [&str; 3] = ["mte", "wrr", "relaxed"];
+
+/// One plot for each epoch under such a strategy; `None` where there is none.
+pub(crate) fn plots(input: &ReportInput) -> Option<String> {
     let frame = frame(input);
-    let mut plots = String::from("<div class=\"plots\">\n");
+    let mut plots = String::new();
     for (run, name) in input.runs.iter().zip(input.names()) {
-        if !run.events.is_empty() {
+        if walks_from_both_ends(run) && !run.events.is_empty() {
             let caption = format!(
-                "{} s, {} front, {} back",
+                "{} s, {} front, {} back batches",
                 number(run.seconds),
                 run.front_batches,
                 run.back_batches
@@ -38,7 +41,13 @@ pub(crate) fn plots(input: &ReportInput) -> String {
             plots += &markup::plot(&name, &caption, &plot(frame, run, &name));
         }
     }
-    plots + "</div>\n" + &legend(&LEGEND, &tag(BOTH_ENDS, input))
+    let legend = legend(&LEGEND, &tag(BOTH_ENDS, input));
+    (!plots.is_empty()).then(|| format!("<div class=\"plots\">\n{plots}</div>\n{legend}"))
+}
+
+/// Whether host and device met somewhere inside this epoch.
+pub(crate) fn walks_from_both_ends(run: &StrategyRun) -> bool {
+    FROM_BOTH_ENDS.contains(&run.strategy.as_str())
 }
 
 /// From seconds and batches to places in the picture: the same for all runs.
@@ -147,7 +156,8 @@ mod tests {
             example::event(f64::INFINITY, Prong::Back, What::Delivered),
         ];
         input.runs.truncate(1);
-        let plots = plots(&input);
+        input.runs[0].strategy = "mte".to_owned();
+        let plots = plots(&input).unwrap();
         assert!(!plots.contains("NaN") && !plots.contains("inf"), "{plots}");
     }
 }

@@ -131,7 +131,7 @@ pub(crate) fn ticks(longest: f64, most: u8) -> Vec<f64> {
     (0..=10).map(|i| f64::from(i) * step).take_while(|mark| *mark <= longest).collect()
 }
 
-fn tick_label(mark: f64) -> String {
+pub(crate) fn tick_label(mark: f64) -> String {
     let rounded = format!("{mark:.3}");
     rounded.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -5,83 +5,76 @@ use crate::page::markup::{entry, escape};
 
 /// Each strategy in a sentence.
 const STRATEGIES: [(&str, &str); 6] = [
-    ("cpu", "The host alone prepares everything; the device rests. The line to beat."),
-    ("csd", "The device alone prepares everything; the host rests."),
+    ("cpu", "Host workers preprocess everything; the device idles. The baseline."),
+    ("csd", "The device preprocesses everything; the host's workers idle."),
     (
         "mte",
-        "Moving towards each other, as published by DDLP: both prepare ten batches, the rest is \
-         split by their speeds once and for all, the host's part is delivered first, then the \
-         device's.",
+        "Moving Towards Each other, as published by DDLP: both prongs preprocess ten batches, the \
+         rest is split once by their rates, and the host's part is delivered first.",
     ),
     (
         "wrr",
-        "Weighted round robin, as published by DDLP: the accelerator takes from host and device \
-         in turn, as long as the device has something ready.",
+        "Weighted Round-Robin, as published by DDLP: the accelerator takes batches from host and \
+         device in turn, as long as the device has one ready.",
     ),
     (
         "relaxed",
-        "Whatever is ready is delivered first. Host and device walk the epoch from both ends \
-         until they meet; the host redoes what the device does not finish in time.",
+        "Whatever is ready is delivered first. Host and device walk the epoch from both ends until \
+         they meet; the host re-executes what the device does not finish in time.",
     ),
     (
         "ordered",
-        "The default. The device prepares what will be needed when it is ready, and every batch \
-         is delivered in exactly the order in which the host alone would have delivered it.",
+        "The default. Batches are delivered in plan order, exactly as the host alone would deliver \
+         them; a device claims batches far enough ahead to have them ready in time.",
     ),
 ];
 
 const WORDS: [(&str, &str); 12] = [
     (
         "host, front",
-        "The computer's own processors. Their worker threads prepare batches from the front of \
-         the epoch.",
+        "The machine's own CPU cores, whose worker threads preprocess batches.",
     ),
     (
         "device, back",
-        "A processor beside the data (a computational storage device, a storage server). It \
-         prepares batches from the back.",
+        "A processor beside the data: a computational storage device, a DPU, a storage server.",
     ),
     (
         "accelerator",
-        "What trains: a GPU or the like. While it has no batch it waits, and costs.",
+        "What trains: a GPU or the like. Without a batch it idles, and still costs.",
     ),
-    (
-        "batch, epoch",
-        "A group of images that is trained on in one step; all images once.",
-    ),
-    (
-        "images/s",
-        "Images that reached the accelerator, divided by the seconds of the epoch.",
-    ),
+    ("batch, epoch", "The images of one training step; one pass over all images."),
+    ("images/s", "Images delivered, divided by the seconds of the epoch."),
     (
         "utilisation",
-        "The share of the time, from the first batch on, in which the accelerator computed. \
-         100 % means that it never waited.",
+        "The share of the time, from the first batch on, in which the accelerator computed, as \
+         MLPerf Storage defines it. The wait for the first batch and the training loop's own work \
+         are not in it.",
     ),
     (
         "η (efficiency)",
-        "The rate reached, divided by the best rate possible: host and device together, each \
-         measured alone, or the accelerator's own limit if that is lower.",
+        "The rate achieved, divided by the best one possible: the rates of host and device, each \
+         measured alone, added up, or the accelerator's limit if that is lower.",
     ),
-    ("rescued", "Batches that a device had taken and that the host made instead."),
+    ("rescued", "Batches of a late or lost device that the host re-executed."),
     (
         "stream digest",
-        "A checksum over all delivered bytes in their order. Two runs with the same digest fed \
-         the accelerator exactly the same.",
+        "A checksum over all delivered bytes in their order. Runs with equal digests fed the \
+         accelerator exactly the same.",
     ),
     (
         "measured, modelled",
-        "Measured: by a clock or a counter on this machine. Modelled: stated by a model of \
-         hardware that is not here. Measured with models: by a clock, while a model set the pace \
-         of the device or the accelerator; real ones would give another figure.",
+        "Measured: by a clock or counter on this machine. Modelled: stated by a model of hardware \
+         that is not here. Measured with models: by a clock, while a model paced the device or the \
+         accelerator; real ones would give another figure.",
     ),
     (
         "CPU ms/image, peak RSS",
-        "Processor time per image, and the most memory, of the host process.",
+        "CPU time per image, and the largest resident memory, of the host process.",
     ),
     (
         "PSS",
-        "Memory of a process in which a page that several processes share counts in part for each.",
+        "Proportional set size: a process's memory, with pages shared by several processes divided \
+         among them.",
     ),
 ];
 

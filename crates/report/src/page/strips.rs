@@ -39,7 +39,7 @@ pub(crate) const RATE: Strips = Strips {
         let class = if run.strategy == "cpu" { "front" } else { "both" };
         vec![Line { class, points: corners(&run.rate) }]
     },
-    caption: |run| format!("{} images/s on the whole", number(run.images_per_s)),
+    caption: |run| format!("{} images/s overall", number(run.images_per_s)),
     origin: BOTH_ENDS,
     legend: &[],
 };
@@ -47,7 +47,7 @@ pub(crate) const RATE: Strips = Strips {
 /// Finished batches that wait.
 pub(crate) const WAITING: Strips = Strips {
     name: "waiting",
-    label: "finished batches that wait, over time",
+    label: "finished batches in the queue, over time",
     unit: "batches",
     lines: |run| {
         let of = |class, count: fn(&crate::series::Waiting) -> u32| {
@@ -70,10 +70,10 @@ pub(crate) const WAITING: Strips = Strips {
 /// Processors of the host in use.
 pub(crate) const CORES: Strips = Strips {
     name: "cores",
-    label: "processors in use over time",
-    unit: "processors",
+    label: "CPU cores in use over time",
+    unit: "cores",
     lines: |run| vec![Line { class: "use", points: corners(&run.cores) }],
-    caption: |run| format!("{} ms per image", or_none(run.cpu_ms_per_image, number)),
+    caption: |run| format!("{} CPU ms per image", or_none(run.cpu_ms_per_image, number)),
     origin: MEASURED,
     legend: &[],
 };
@@ -87,9 +87,12 @@ pub(crate) const MEMORY: Strips = Strips {
         let points = run.memory.iter().map(|held| (held.t_s, in_megabytes(held.bytes)));
         vec![Line { class: "use", points: points.collect() }]
     },
-    caption: |run| match run.memory.iter().map(|held| held.bytes).max() {
-        Some(most) => format!("at most {} MB", megabytes(most)),
-        None => String::new(),
+    caption: |run| {
+        let most = run.memory.iter().map(|held| held.bytes).max();
+        let first = run.memory.first().map(|held| held.bytes);
+        most.zip(first).map_or_else(String::new, |(most, first)| {
+            format!("peak {} MB, start {} MB", megabytes(most), megabytes(first))
+        })
     },
     origin: MEASURED,
     legend: &[],

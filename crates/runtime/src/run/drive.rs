@@ -25,7 +25,7 @@ use crate::handover::loader::Loader;
 use crate::handover::report::EpochReport;
 use crate::run::checkpoint::{self, Loaded, NextSave, Place};
 use crate::run::digests::Digests;
-use crate::run::energy::{Amounts, Metering, Meters, Used, devices_say};
+use crate::run::energy::{Amounts, Lap, Metering, Meters, Used, devices_say};
 use crate::run::observer::{Ended, Observer, Progress};
 use crate::run::settings::settings;
 use crate::run::usage::{UsageLog, byte_seconds};
@@ -78,13 +78,17 @@ pub fn drive(
         // Strategies that are compared shall have nothing of each other.
         let next = follows.filter(|_| how.compare.is_empty());
         let next = next.and_then(|next| options.next().filter(|o| o.are(next)));
+        // Each of them has energy figures of its own.
+        let lap = (!how.compare.is_empty())
+            .then(|| metering.lap(run.loader.runtime_mut(), run.bytes));
         let (seen, report) = run.epoch(options, next, observer)?;
         let looks = match &usage {
             // Between epochs nobody waits for a look.
             Some(log) if follows.is_some() && seen.went == Went::ToTheEnd => log.cut(),
             _ => usage.take().map_or_else(Vec::new, UsageLog::end),
         };
-        run.tell_end((options, &seen, &report), &looks, observer);
+        let lap = lap.as_ref().map(|lap| (&metering, lap));
+        run.tell_end((options, &seen, &report), &looks, lap, observer);
         if seen.went == Went::Stopped {
             break;
         }
@@ -389,13 +393,18 @@ impl Run<'_> {
         &mut self,
         (options, seen, report): (&EpochOptions, &Seen, &EpochReport),
         usage: &[UsageSample],
+        lap: Option<(&Metering, &Lap)>,
         observer: &mut dyn Observer,
     ) {
         let looks = usage.iter().map(|look| look.pss_bytes);
         self.memory.peak_pss_bytes = looks.fold(self.memory.peak_pss_bytes, Option::max);
         self.memory_byte_s =
             self.memory_byte_s.zip(byte_seconds(usage)).map(|(sum, more)| sum + more);
-        let result = self.epoch_result(options, seen, report);
+        let mut result = self.epoch_result(options, seen, report);
+        result.energy = lap.map(|(metering, lap)| {
+            let counted = Amounts::of_epoch(&result, &self.bytes, usage);
+            metering.since(lap, self.loader.runtime_mut(), self.how, &counted)
+        });
         self.memory.peak_rss_bytes =
             self.memory.peak_rss_bytes.max(result.peak_rss_bytes);
         // The next epoch has digests of its own.
@@ -475,6 +484,7 @@ impl Run<'_> {
                 seen.n_samples(),
             ),
             peak_rss_bytes: process::peak_rss_bytes(),
+            energy: None,
             accelerator: self.accelerator_result(seen, report.stall),
         }
     }

@@ -1,8 +1,9 @@
 //! What a run used: counted always, metered where a meter can be read, modelled by a profile.
 //!
 //! Meters run from before the first epoch to after the last; measuring prongs alone is not in
-//! the figures. Measured and modelled figures stand side by side and are never added. What
-//! figures mean, and what a meter is, says `bothends_energy`.
+//! the figures. Where strategies are compared, every epoch has figures of its own, too. Measured
+//! and modelled figures stand side by side and are never added. What figures mean, and what a
+//! meter is, is documented in `bothends_energy`.
 
 use std::time::Instant;
 
@@ -13,12 +14,13 @@ use bothends_energy::{
     Figure, HostQuantities, LinkBytes, Meter, Metered, MeteredDomain, Part, Places,
     Profile, Quantities, Reported, Session, Total, open, total,
 };
-use bothends_figures::{Bytes, Energy, EnergyDomain, EpochResult};
+use bothends_figures::{Bytes, Energy, EnergyDomain, EpochResult, UsageSample};
 
 use crate::config::drive::{DriveConfig, EnergyConfig};
 use crate::error::RuntimeError;
 use crate::read::source::lens;
 use crate::run::observer::Observer;
+use crate::run::usage::byte_seconds;
 use crate::runtime::host::{Device, Runtime};
 use crate::threads::process;
 
@@ -153,7 +155,7 @@ fn reported(readings: &[EnergyReading]) -> Vec<Reported> {
 }
 
 /// What the run itself has counted.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Amounts<'a> {
     pub(crate) samples: u64,
     pub(crate) bytes: &'a Bytes,
@@ -163,6 +165,23 @@ pub(crate) struct Amounts<'a> {
     pub(crate) epochs: &'a [EpochResult],
     /// Memory over time; `None` where the kernel does not say.
     pub(crate) memory_byte_s: Option<f64>,
+}
+
+impl<'a> Amounts<'a> {
+    /// Those of one epoch; `bytes` are of the whole run so far.
+    pub(crate) fn of_epoch(
+        epoch: &'a EpochResult,
+        bytes: &'a Bytes,
+        looks: &[UsageSample],
+    ) -> Self {
+        Self {
+            samples: epoch.samples,
+            bytes,
+            busy_s: epoch.accelerator.busy_s,
+            memory_byte_s: byte_seconds(looks),
+            epochs: std::slice::from_ref(epoch),
+        }
+    }
 }
 
 /// A run that is being metered.
@@ -177,7 +196,51 @@ pub(crate) struct Metering {
     remarks: Vec<String>,
 }
 
+/// Where a stretch of a run that is metered by itself began.
+#[derive(Debug)]
+pub(crate) struct Lap {
+    began: Instant,
+    before: Used,
+    metered: Vec<MeteredDomain>,
+    bytes: Bytes,
+}
+
 impl Metering {
+    /// A stretch begins here. Asks every device and reads every meter, so it takes some
+    /// milliseconds: not for epochs that follow each other without a pause.
+    pub(crate) fn lap(&self, runtime: &mut Runtime, bytes: Bytes) -> Lap {
+        let metered = self.session.so_far();
+        Lap { began: Instant::now(), before: Used::now(runtime), metered, bytes }
+    }
+
+    /// The figures of the stretch since `lap`; `counted.bytes` are those of the whole run.
+    pub(crate) fn since(
+        &self,
+        lap: &Lap,
+        runtime: &mut Runtime,
+        how: &DriveConfig,
+        counted: &Amounts<'_>,
+    ) -> Energy {
+        let seconds = lap.began.elapsed().as_secs_f64();
+        let after = Used::now(runtime);
+        let mut domains = self.session.so_far();
+        domains.retain_mut(|domain| {
+            let before = lap.metered.iter().find(|b| b.source == domain.source);
+            domain.joules -= before.map_or(0.0, |before| before.joules);
+            before.is_some()
+        });
+        let bytes = Bytes {
+            device_to_host: counted.bytes.device_to_host - lap.bytes.device_to_host,
+            host_to_accelerator: counted.bytes.host_to_accelerator
+                - lap.bytes.host_to_accelerator,
+            ..*counted.bytes
+        };
+        let metered = Metered { seconds, domains, ..Metered::default() };
+        let span = Span { before: &lap.before, after: &after, seconds };
+        let counted = Amounts { bytes: &bytes, ..*counted };
+        span.energy(runtime, how, (&metered, &self.idle), &counted)
+    }
+
     /// The figures; `after` is what was used until now.
     pub(crate) fn end(
         self,
@@ -189,10 +252,37 @@ impl Metering {
         let Self { session, began, before, devices, idle, mut remarks } = self;
         let metered = session.end();
         let seconds = began.elapsed().as_secs_f64();
-        let host = host(&before, after, counted);
+        let span = Span { before: &before, after, seconds };
+        let energy = span.energy(runtime, how, (&metered, &idle), counted);
+        let devices = said_by_devices(devices, after, &mut remarks);
+        remarks.extend(metered.failures.iter().map(ToString::to_string));
+        remarks.extend(emulation(runtime, &metered));
+        remarks.extend(energy.remarks);
+        Energy { devices, remarks, ..energy }
+    }
+}
+
+/// A stretch of a run.
+struct Span<'a> {
+    before: &'a Used,
+    after: &'a Used,
+    seconds: f64,
+}
+
+impl Span<'_> {
+    /// What was counted in it, and what meters and the profile make of that. The remarks are the
+    /// quantities that are not known.
+    fn energy(
+        &self,
+        runtime: &Runtime,
+        how: &DriveConfig,
+        (metered, idle): (&Metered, &[(String, f64)]),
+        counted: &Amounts<'_>,
+    ) -> Energy {
+        let Self { before, after, seconds } = *self;
         let quantities = Quantities {
             seconds,
-            devices: device_quantities(runtime, &before, after, seconds),
+            devices: device_quantities(runtime, before, after, seconds),
             bytes: LinkBytes {
                 stored: stored_bytes(runtime),
                 storage_read: after.storage_read.saturating_sub(before.storage_read),
@@ -200,16 +290,12 @@ impl Metering {
                 host_to_accelerator: counted.bytes.host_to_accelerator,
             },
             accelerator: accelerator(&how.accelerator, counted.busy_s, seconds),
-            host,
+            host: host(before, after, counted),
         };
-        let mut domains = measured(&metered, &idle, &quantities.host);
-        domains.extend(said_by_devices(devices, after, &mut remarks));
+        let mut domains = measured(metered, idle, &quantities.host);
         let figures = how.energy.profile.joules(&quantities);
         domains.extend(figures.iter().cloned().map(EnergyDomain::from));
-        remarks.extend(metered.failures.iter().map(ToString::to_string));
-        remarks.extend(emulation(runtime, &metered));
         let unknown = quantities.unknown();
-        remarks.extend(unknown.iter().map(|what| format!("not counted here: {what}")));
         let mut totals = Vec::new();
         totals.extend(
             total(&metered.domains)
@@ -228,8 +314,12 @@ impl Metering {
             joules_per_sample_source: sum.map(|sum| sum.source.clone()),
             totals,
             domains,
+            devices: Vec::new(),
+            remarks: unknown
+                .iter()
+                .map(|what| format!("not counted here: {what}"))
+                .collect(),
             quantities,
-            remarks,
         }
     }
 }

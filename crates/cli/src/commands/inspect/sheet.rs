@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use bothends_core::recipe::{Recipe, Size};
+use bothends_core::ids::EpochIdx;
+use bothends_core::recipe::{BatchKey, Mixture, Recipe, Size};
 use bothends_core::tensor::SampleShape;
 use bothends_report::{Picture, Sheet, SheetCell, SheetRow};
 use bothends_runtime::{Looked, RunConfig, Runtime, look};
@@ -41,11 +42,21 @@ pub(crate) fn write(
     let shape = shape.and_then(|sample| sample.views.first()).map(|(shape, _)| *shape);
     let plain = plain(shape.map_or(Size { height: 224, width: 224 }, size));
     let originals = look(shown.config(plain?), 1).unwrap_or_default();
+    let mixing = |epoch: u32| {
+        // All samples of the sheet are one batch, the epoch's first.
+        let key = BatchKey { seed: args.seed, epoch: EpochIdx(epoch), position: 0 };
+        let mixture = recipe.decide_mixture(key, size(shape?))?;
+        Some(match mixture {
+            Mixture::Mixup { .. } => "mixup",
+            Mixture::Cutmix { .. } => "cutmix",
+        })
+    };
+    let mixing: Vec<_> = (0..args.epochs).map(mixing).collect();
     let html = bothends_report::sheet(&Sheet {
         title: recipe.name().to_owned(),
         words: recipe.words(),
         note: note(args),
-        rows: rows(&originals, &epochs),
+        rows: rows(&originals, epochs.iter().zip(mixing)),
     });
     file::write(path, &html)?;
     let few = if n_shown < args.samples { ", all there are" } else { "" };
@@ -101,17 +112,22 @@ fn note(args: &InspectArgs) -> String {
     };
     let command: Vec<String> = std::env::args().collect();
     format!(
-        "{images} Left, the image itself; then as it is delivered in each epoch, before an \
-         accelerator normalises it, with the steps that made it. Made by: {}",
+        "{images} First the image itself, then the sample as delivered in each epoch, before \
+         normalisation, with the steps that made it. Reproduce with: {}",
         command.join(" ")
     )
 }
 
 /// One row for each sample: itself, then every time it was made.
-fn rows(originals: &[Vec<Looked>], epochs: &[Vec<Looked>]) -> Vec<SheetRow> {
+fn rows<'a>(
+    originals: &[Vec<Looked>],
+    epochs: impl Iterator<Item = (&'a Vec<Looked>, Option<&'static str>)>,
+) -> Vec<SheetRow> {
     let mut rows: Vec<SheetRow> = Vec::new();
-    for looked in epochs.iter().flatten() {
-        let cell = cell(looked);
+    let samples =
+        epochs.flat_map(|(epoch, mixing)| epoch.iter().map(move |l| (l, mixing)));
+    for (looked, mixing) in samples {
+        let cell = cell(looked, mixing.unwrap_or("mixed"));
         if let Some(row) = rows.iter_mut().find(|row| row.name == looked.file) {
             row.cells.push(cell);
             continue;
@@ -127,10 +143,14 @@ fn rows(originals: &[Vec<Looked>], epochs: &[Vec<Looked>]) -> Vec<SheetRow> {
     rows
 }
 
-fn cell(looked: &Looked) -> SheetCell {
+/// `mixing` is the op that mixed the samples of its epoch.
+fn cell(looked: &Looked, mixing: &str) -> SheetCell {
     let mut steps = looked.steps.clone();
     if let Some((other, own_share)) = &looked.mixed {
-        steps.push(format!("{own_share:.2} of itself, the rest of {other}"));
+        let other =
+            Path::new(other).file_name().map_or(other.into(), |f| f.to_string_lossy());
+        let rest = 1.0 - own_share;
+        steps.push(format!("{mixing}: {own_share:.2} of itself, {rest:.2} of {other}"));
     }
     SheetCell { pictures: looked.views.iter().map(picture).collect(), steps }
 }

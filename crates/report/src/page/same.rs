@@ -1,0 +1,91 @@
+//! Whether every strategy delivered the same data, as far as checksums tell.
+
+use std::collections::BTreeMap;
+
+use crate::figure::short_digest;
+use crate::page::markup::{escape, origin_tag};
+use crate::{ReportInput, StrategyRun};
+
+/// What the digests say.
+pub(crate) fn verdicts(input: &ReportInput) -> String {
+    let is_in_order =
+        |run: &StrategyRun| matches!(run.strategy.as_str(), "cpu" | "ordered");
+    let content = agreement(input, |_| true, |run| &run.content_digest);
+    let stream = agreement(input, is_in_order, |run| &run.stream_digest);
+    let verdicts = match (content, stream) {
+        (None, None) => vec![alone(input)],
+        (content, stream) => [
+            content.map(|agree| verdict(agree, SAME_CONTENT)),
+            stream.map(|agree| verdict(agree, SAME_STREAM)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+    };
+    format!("<ul class=\"verdicts\">\n{}</ul>\n", verdicts.concat())
+}
+
+/// Whether digests that must be equal are.
+enum Agreement {
+    Kept,
+    Broken,
+}
+
+/// Whether epochs of the same samples (those with the same number) have the same digest, as
+/// `digest` finds it; `None` where no two of them have one.
+fn agreement(
+    input: &ReportInput,
+    is_compared: fn(&StrategyRun) -> bool,
+    digest: fn(&StrategyRun) -> &str,
+) -> Option<Agreement> {
+    let mut first: BTreeMap<u32, &str> = BTreeMap::new();
+    let mut agree = None;
+    for run in input.runs.iter().filter(|run| is_compared(run) && !digest(run).is_empty())
+    {
+        match first.get(&run.epoch) {
+            Some(known) if *known != digest(run) => return Some(Agreement::Broken),
+            Some(_) => agree = Some(Agreement::Kept),
+            None => drop(first.insert(run.epoch, digest(run))),
+        }
+    }
+    agree
+}
+
+/// What is said of digests that agree, and of others.
+type Verdict = [&'static str; 2];
+
+const SAME_CONTENT: Verdict = [
+    "Every strategy delivered the same images, each exactly once, to the last bit.",
+    "The strategies delivered different images. This is a bug: please report it.",
+];
+
+const SAME_STREAM: Verdict = [
+    "cpu and ordered delivered them in the same order, too: one and the same stream.",
+    "cpu and ordered delivered different streams. This is a bug: please report it.",
+];
+
+fn verdict(agree: Agreement, [yes, no]: Verdict) -> String {
+    let (class, text) = match agree {
+        Agreement::Kept => ("yes", yes),
+        Agreement::Broken => ("no", no),
+    };
+    format!("<li class=\"{class}\">{} {}</li>\n", escape(text), origin_tag("measured"))
+}
+
+/// What can be said where no two epochs are of the same samples.
+fn alone(input: &ReportInput) -> String {
+    let known = input.runs.iter().zip(input.names());
+    let known = known.filter(|(run, _)| !run.stream_digest.is_empty());
+    let known: Vec<String> = known
+        .map(|(run, name)| format!("{name} {}…", short_digest(&run.stream_digest)))
+        .collect();
+    let text = match known.as_slice() {
+        [] => "Not checked: this run kept no checksums (--digest keeps them).".to_owned(),
+        known => format!(
+            "Checksums were kept ({}), but no other epoch here has the same samples. Compare them \
+             with those of another run.",
+            known.join(", ")
+        ),
+    };
+    format!("<li class=\"unknown\">{}</li>\n", escape(&text))
+}
