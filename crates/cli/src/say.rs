@@ -14,6 +14,15 @@ pub(crate) fn line(text: &str) {
     }
 }
 
+/// Text for another program, a shell say, as it is.
+pub(crate) fn text(text: &[u8]) {
+    if let Err(why) = stdout().write_all(text)
+        && why.kind() != ErrorKind::BrokenPipe
+    {
+        error(&format!("cannot write to standard output: {why}"));
+    }
+}
+
 /// One line about what is going on.
 pub(crate) fn note(text: &str) {
     eprintln!("{}", tame(text));

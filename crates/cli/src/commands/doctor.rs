@@ -51,11 +51,11 @@ const AT_ONCE: f64 = 1e9;
 
 /// Name and text of the device presets, which state what their links carry.
 const PRESETS: [(&str, &str); 5] = [
-    ("newport", include_str!("../../../../configs/devices/newport.json")),
-    ("smartssd", include_str!("../../../../configs/devices/smartssd.json")),
-    ("dpu-bf2", include_str!("../../../../configs/devices/dpu-bf2.json")),
-    ("storage-server", include_str!("../../../../configs/devices/storage-server.json")),
-    ("ideal", include_str!("../../../../configs/devices/ideal.json")),
+    ("newport", include_str!("../../configs/devices/newport.json")),
+    ("smartssd", include_str!("../../configs/devices/smartssd.json")),
+    ("dpu-bf2", include_str!("../../configs/devices/dpu-bf2.json")),
+    ("storage-server", include_str!("../../configs/devices/storage-server.json")),
+    ("ideal", include_str!("../../configs/devices/ideal.json")),
 ];
 
 /// Looks, measures, and prints one finding per line.
