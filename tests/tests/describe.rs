@@ -55,7 +55,7 @@ fn offered(words: &[&str]) -> Vec<String> {
     let script = r#"
         source <(bothends completions bash)
         COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
-        "_$1" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        "_${1//-/__}" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
         printf '%s\n' "${COMPREPLY[@]}"
     "#;
     let folder = program("bothends").unwrap();
