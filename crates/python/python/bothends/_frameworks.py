@@ -34,11 +34,21 @@ def converter(framework: str, output: str, sharding: Any = None) -> Callable[[An
     if framework == "dlpack":
         return _same
     if framework == "auto":
-        framework = "torch" if importlib.util.find_spec("torch") else "numpy"
+        framework = _installed()
     if framework == "numpy" and output == "bf16":
         raise OptionsError("NumPy has no bfloat16; use output='f16' or 'f32'")
     share = _imported(framework)
     return share if sharding is None else _global(sharding)
+
+
+def _installed() -> str:
+    for framework in ("torch", "numpy"):
+        if importlib.util.find_spec(framework):
+            return framework
+    raise OptionsError(
+        "neither PyTorch nor NumPy is installed here to give batches to; `pip install numpy` (or torch),"
+        " or pass framework='dlpack'"
+    )
 
 
 def _imported(framework: str) -> Callable[[Any], Any]:
@@ -47,7 +57,7 @@ def _imported(framework: str) -> Callable[[Any], Any]:
         share: Callable[[Any], Any] = getattr(importlib.import_module(module), name)
     except ImportError as error:
         others = "framework='numpy'" if framework != "numpy" else "framework='dlpack'"
-        line = f"framework={framework!r} cannot be imported ({error}); install it, or use {others}"
+        line = f"framework={framework!r} cannot be imported ({error}); `pip install {framework}`, or use {others}"
         raise OptionsError(line) from error
     return share
 
