@@ -5,8 +5,10 @@ their man pages and completions. `scripts/build-wheel` is for people; this is fo
 `python -m build` and source distributions.
 """
 
-import shutil
+import os
 import subprocess
+import tarfile
+import tempfile
 from pathlib import Path
 
 import maturin
@@ -23,6 +25,7 @@ __all__ = [
 ROOT = Path(__file__).resolve().parent.parent
 # pyproject.toml names this folder; maturin refuses to do anything without it.
 DATA = ROOT / "target/python/data"
+LEFT_OUT = [":!.ci", ":!.github", ":!fuzz", ":!tests/bad"]
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
@@ -31,10 +34,28 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    # Programs that were built here are no source.
-    shutil.rmtree(DATA, ignore_errors=True)
-    DATA.mkdir(parents=True)
-    return maturin.build_sdist(sdist_directory, config_settings)
+    """All files of the checkout but those that no build reads. Not maturin's: that takes the crates that
+    the module depends on, and the programs come from others; nor does it know links to folders."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--", ".", *LEFT_OUT], cwd=ROOT, check=True, capture_output=True
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        about = Path(scratch) / prepare_metadata_for_build_wheel(scratch) / "METADATA"
+        name = about.parent.name.removesuffix(".dist-info")
+        file = f"{name}.tar.gz"
+        with tarfile.open(Path(sdist_directory) / file, "w:gz") as archive:
+            archive.add(about, f"{name}/PKG-INFO", filter=_nobodys)
+            for path in filter(None, listed.stdout.decode().split("\0")):
+                archive.add(ROOT / path, f"{name}/{path}", recursive=False, filter=_nobodys)
+    return file
+
+
+def _nobodys(entry):
+    """Without the name and the times of who packs it."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mtime = int(os.environ.get("SOURCE_DATE_EPOCH", entry.mtime))
+    return entry
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
