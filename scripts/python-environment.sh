@@ -1,5 +1,28 @@
-# What the scripts that test the Python package share: a virtual environment with pinned packages
-# and with the wheel. To be sourced in the repository's root.
+# What the scripts that build and test the Python package share: virtual environments with tools, with
+# pinned packages and with the wheel. To be sourced in the repository's root.
+
+# Where tools of build_tools are: in the checkout, since a Debian's own Python takes no packages.
+build_tools=$PWD/target/python/tools/bin
+
+# build_tools NAME...: packages of PyPI that builds need, the versions that were tried; installed
+# once, so that a second run needs no network.
+build_tools() {
+    local name missing=()
+    for name in "$@"; do
+        case "$name" in
+        maturin) name='maturin>=1.9.4,<2' ;;
+        cargo-zigbuild) name='cargo-zigbuild>=0.20,<1' ;;
+        ziglang) name='ziglang>=0.13,<1' ;;
+        twine) name='twine>=6' ;;
+        esac
+        [ -f "$build_tools/.has-${name%%>*}" ] || missing+=("$name")
+    done
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    echo "installing into ${build_tools%/bin}: ${missing[*]}" >&2
+    [ -x "$build_tools/pip" ] || python3 -m venv "${build_tools%/bin}"
+    "$build_tools/pip" install --quiet --disable-pip-version-check "${missing[@]}" >&2
+    for name in "${missing[@]}"; do touch "$build_tools/.has-${name%%>*}"; done
+}
 
 # install_packages REQUIREMENTS ENVIRONMENT: packages as they are pinned; installed again only
 # when the pins have changed, so that a second run needs no network.

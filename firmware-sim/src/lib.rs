@@ -6,7 +6,7 @@
 //!
 //! Reading order: `device` joins the models; `media`, `compute`, `link` and `power` are
 //! them; `config` is what a preset file says and `preset` the ones that come along; `fault`
-//! is what may go wrong on purpose.
+//! is what may go wrong on purpose; `program` is the command line.
 
 pub mod device;
 
@@ -19,6 +19,8 @@ pub mod config;
 pub mod preset;
 
 pub mod fault;
+
+pub mod program;
 
 mod hardware;
 

@@ -8,11 +8,11 @@ use crate::config::{DeviceConfig, PresetError};
 
 /// Name and text of every preset.
 pub const PRESETS: [(&str, &str); 5] = [
-    ("newport", include_str!("../../configs/devices/newport.json")),
-    ("smartssd", include_str!("../../configs/devices/smartssd.json")),
-    ("dpu-bf2", include_str!("../../configs/devices/dpu-bf2.json")),
-    ("storage-server", include_str!("../../configs/devices/storage-server.json")),
-    ("ideal", include_str!("../../configs/devices/ideal.json")),
+    ("newport", include_str!("../configs/devices/newport.json")),
+    ("smartssd", include_str!("../configs/devices/smartssd.json")),
+    ("dpu-bf2", include_str!("../configs/devices/dpu-bf2.json")),
+    ("storage-server", include_str!("../configs/devices/storage-server.json")),
+    ("ideal", include_str!("../configs/devices/ideal.json")),
 ];
 
 /// The preset of that name, else the preset in the file of that name. Reads the file.

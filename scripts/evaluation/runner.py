@@ -34,7 +34,7 @@ def say(text):
 
 def build():
     """The folder of the release programs."""
-    packages = ["-p", "bothends-cli", "-p", "bothends-firmware-sim"]
+    packages = ["-p", "bothends", "--bins"]
     command = ["cargo", "build", "--release", "--locked", *packages]
     subprocess.run(command, cwd=ROOT, check=True)
     return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"

@@ -40,10 +40,7 @@ fn build() -> Result<()> {
     }
     let mut cargo =
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--locked", "--offline"]);
-    for package in ["bothends-cli", "bothends-agent", "bothends-firmware-sim"] {
-        cargo.args(["-p", package]);
-    }
+    cargo.args(["build", "--quiet", "--locked", "--offline", "-p", "bothends", "--bins"]);
     if folder.ends_with("release") {
         cargo.arg("--release");
     }

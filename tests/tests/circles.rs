@@ -287,6 +287,7 @@ fn sources() -> Vec<PathBuf> {
     let mut found: Vec<_> = crates
         .chain([root().join("firmware-sim")])
         .map(|path| path.join("src"))
+        .filter(|source| source.is_dir())
         .collect();
     found.sort();
     found

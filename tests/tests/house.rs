@@ -64,7 +64,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("capi", &["core", "runtime"]),
     ("python", &["core", "runtime"]),
-    ("bothends", &["core", "runtime"]),
+    ("bothends", &["core", "runtime", "agent", "cli", "firmware-sim"]),
 ];
 
 /// Whole-system tests may import every crate.
@@ -74,6 +74,8 @@ const IMPORTS_ALL: &str = "tests";
 const HOMES: &[(&str, &[&str])] = &[
     ("anyhow", &["cli", "agent", "firmware-sim", "tests"]),
     ("clap", &["cli", "agent", "firmware-sim"]),
+    ("clap_complete", &["cli"]),
+    ("clap_mangen", &["cli"]),
     ("allocation-counter", &["gpu", "ops"]), // in tests
     ("cap", &["runtime", "tests"]),          // in tests
     ("cbindgen", &["capi"]),                 // in tests

@@ -6,18 +6,9 @@ use crate::AccelError;
 
 /// Each file of `configs/accelerators`.
 const CONSTANTS: [(&str, &str); 3] = [
-    (
-        "resnet50-v100.json",
-        include_str!("../../../configs/accelerators/resnet50-v100.json"),
-    ),
-    (
-        "resnet50-a100.json",
-        include_str!("../../../configs/accelerators/resnet50-a100.json"),
-    ),
-    (
-        "resnet50-h100.json",
-        include_str!("../../../configs/accelerators/resnet50-h100.json"),
-    ),
+    ("resnet50-v100.json", include_str!("../configs/accelerators/resnet50-v100.json")),
+    ("resnet50-a100.json", include_str!("../configs/accelerators/resnet50-a100.json")),
+    ("resnet50-h100.json", include_str!("../configs/accelerators/resnet50-h100.json")),
 ];
 
 /// Longest step that is not a typing error, and short enough for nanoseconds in 64 bits

@@ -25,14 +25,11 @@ use bothends_slots::{Completion, Job, JobId, Outcome, Polled, Ring, RingConfig, 
 
 /// The images: two kinds of JPEG, one PNG, and one file that is no image.
 const IMAGES: [(&str, &[u8]); 5] = [
-    (
-        "a/progressive.jpg",
-        include_bytes!("../../../tests/fixtures/ops/420-progressive.jpg"),
-    ),
-    ("a/grey.jpg", include_bytes!("../../../tests/fixtures/ops/grey-48x64.jpg")),
-    ("b/small.jpg", include_bytes!("../../../tests/fixtures/ops/444-31x18.jpg")),
+    ("a/progressive.jpg", include_bytes!("../fixtures/420-progressive.jpg")),
+    ("a/grey.jpg", include_bytes!("../fixtures/grey-48x64.jpg")),
+    ("b/small.jpg", include_bytes!("../fixtures/444-31x18.jpg")),
     ("b/broken.jpg", b"this is no image"),
-    ("b/noise.jpg", include_bytes!("../../../tests/fixtures/ops/rgb-noise.jpg")),
+    ("b/noise.jpg", include_bytes!("../fixtures/rgb-noise.jpg")),
 ];
 
 /// The sample that cannot be made.

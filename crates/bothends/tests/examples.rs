@@ -17,15 +17,12 @@ fn built() -> &'static PathBuf {
         if std::env::var_os("BOTHENDS_BUILT").is_some_and(|built| *built == *folder) {
             return folder;
         }
-        for what in
-            [&["-p", "bothends", "--examples"][..], &["-p", "bothends-firmware-sim"]]
-        {
-            let mut cargo = Command::new(env!("CARGO"));
-            cargo.args(["build", "--quiet", "--locked", "--offline"]).args(what);
-            cargo.arg("--target-dir").arg(folder.parent().unwrap());
-            cargo.args(folder.ends_with("release").then_some("--release"));
-            assert!(cargo.status().unwrap().success(), "{cargo:?}");
-        }
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "--offline"]);
+        cargo.args(["-p", "bothends", "--bins", "--examples"]);
+        cargo.arg("--target-dir").arg(folder.parent().unwrap());
+        cargo.args(folder.ends_with("release").then_some("--release"));
+        assert!(cargo.status().unwrap().success(), "{cargo:?}");
         folder
     })
 }

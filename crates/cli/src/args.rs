@@ -2,6 +2,7 @@
 //! on them. What they mean together is decided in `commands`.
 
 pub(crate) mod bench;
+pub(crate) mod describe;
 pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod simulate;
@@ -14,6 +15,7 @@ use bothends_runtime::PageCacheUse;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use bench::BenchArgs;
+use describe::{CompletionsArgs, ManArgs};
 use run::RunArgs;
 use show::ReportArgs;
 use simulate::SimulateArgs;
@@ -106,6 +108,11 @@ pub(crate) enum Command {
     Unpack(UnpackArgs),
     /// Make the report of a run again, from its event file
     Report(ReportArgs),
+    /// Completions of the three programs for bash, zsh, fish and others
+    Completions(CompletionsArgs),
+    /// Write man pages and completions for a package
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 #[derive(Debug, clap::Args)]

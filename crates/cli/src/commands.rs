@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod describe;
 mod doctor;
 mod inspect;
 mod pack;
@@ -9,11 +10,14 @@ mod report;
 mod run;
 mod simulate;
 
-use crate::args::Command;
+use clap::CommandFactory as _;
+
+use crate::args::{Args, Command};
 use crate::failed::Failed;
 
-/// Does what was asked for.
-pub(crate) fn run(command: &Command) -> Result<(), Failed> {
+/// Does what was asked for; `beside` describes the other programs of this installation.
+pub(crate) fn run(command: &Command, beside: &[clap::Command]) -> Result<(), Failed> {
+    let programs = || [&[Args::command()], beside].concat();
     match command {
         Command::Demo(args) => demo::demo(args),
         Command::Run(args) => run::run(args),
@@ -24,5 +28,10 @@ pub(crate) fn run(command: &Command) -> Result<(), Failed> {
         Command::Pack(args) => pack::pack(args),
         Command::Unpack(args) => pack::unpack(args),
         Command::Report(args) => report::report(args),
+        Command::Completions(args) => {
+            describe::completions(args, &programs());
+            Ok(())
+        }
+        Command::Man(args) => describe::man(args, &programs()),
     }
 }

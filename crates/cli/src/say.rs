@@ -89,6 +89,15 @@ pub(crate) fn usage(rendered: &clap::builder::StyledStr) {
     eprintln!("{}", text.trim_end());
 }
 
+/// Text for another program, a shell say, as it is.
+pub(crate) fn raw(text: &[u8]) {
+    if let Err(why) = stdout().write_all(text)
+        && why.kind() != ErrorKind::BrokenPipe
+    {
+        error(&format!("cannot write to standard output: {why}"));
+    }
+}
+
 /// One line about what is going on; not with `--quiet`.
 pub(crate) fn note(text: &str) {
     if talk() != Talk::Quiet {

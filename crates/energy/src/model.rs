@@ -13,8 +13,8 @@ use crate::quantities::Quantities;
 
 /// Name and text of every profile.
 const BUILTIN: [(&str, &str); 2] = [
-    ("default", include_str!("../../../configs/energy/default.json")),
-    ("csd-host", include_str!("../../../configs/energy/csd-host.json")),
+    ("default", include_str!("../configs/energy/default.json")),
+    ("csd-host", include_str!("../configs/energy/csd-host.json")),
 ];
 
 /// The accelerator that stands for those a profile does not name.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import warnings
 import zlib
 from pathlib import Path
@@ -59,6 +60,23 @@ def test_an_unknown_option_names_the_nearest(small: Path, name: str, near: str) 
 def test_an_unknown_option_like_none_is_named(small: Path) -> None:
     with pytest.raises(bothends.OptionsError, match="`zzz` is no option of bothends.Loader$"):
         bothends.Loader(small, "raw", zzz=3)
+
+
+def test_without_a_framework_the_error_names_what_to_install(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(bothends.OptionsError, match=r"`pip install numpy`.*framework='dlpack'"):
+        bothends.Loader(small, "imagenet-eval")
+
+
+def test_without_pytorch_batches_are_numpys(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    images, labels = next(iter(bothends.Loader(small, "imagenet-eval", batch_size=4)))
+    assert isinstance(images, np.ndarray) and isinstance(labels, np.ndarray)
 
 
 class Folder:

@@ -85,6 +85,13 @@ def test_it_holds_types_and_documents(wheel: Path) -> None:
     assert {"bothends/py.typed", "bothends/_native.pyi"} <= set(names)
     assert "Requires-Python: >=3.11" in about and "bothends.Loader(" in about
     assert "Requires-Dist" not in about, "it needs no other package"
+    for field in ("License-Expression: MIT OR Apache-2.0", "Author", "Project-URL: ", "Keywords: "):
+        assert f"\n{field}" in about, field
+    assert about.count("\nClassifier: ") > 10
+    files = {name.rpartition("/")[2] for name in names}
+    assert {"LICENSE-MIT", "LICENSE-APACHE", "third-party.txt"} <= files
+    completions = {"_bothends", "_bothends-agent", "_firmware-sim", "bothends.fish"}
+    assert completions | {"bothends.1", "bothends-agent.1", "firmware-sim.1"} <= files
 
 
 def test_versions_are_one() -> None:

@@ -75,7 +75,7 @@ def inspect() -> Callable[[dict[str, Any], Path], None]:
     built = [target / kind / "bothends" for target in targets for kind in ("release", "debug")]
     found = shutil.which("bothends") or next((str(path) for path in built if path.exists()), None)
     if found is None:
-        pytest.skip("the program bothends is not built; cargo build -p bothends-cli")
+        pytest.skip("the program bothends is not built; cargo build -p bothends --bins")
 
     def run(recipe: dict[str, Any], path: Path) -> None:
         path.write_text(json.dumps(recipe))

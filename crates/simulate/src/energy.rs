@@ -7,11 +7,11 @@ use crate::play::Outcome;
 
 /// Name and text of every preset.
 pub const PRESETS: [(&str, &str); 5] = [
-    ("cloud", include_str!("../../../configs/power/cloud.json")),
-    ("newport", include_str!("../../../configs/power/newport.json")),
-    ("smartssd", include_str!("../../../configs/power/smartssd.json")),
-    ("dpu-bf2", include_str!("../../../configs/power/dpu-bf2.json")),
-    ("storage-server", include_str!("../../../configs/power/storage-server.json")),
+    ("cloud", include_str!("../configs/power/cloud.json")),
+    ("newport", include_str!("../configs/power/newport.json")),
+    ("smartssd", include_str!("../configs/power/smartssd.json")),
+    ("dpu-bf2", include_str!("../configs/power/dpu-bf2.json")),
+    ("storage-server", include_str!("../configs/power/storage-server.json")),
 ];
 
 /// The preset of a scenario that names none.

@@ -46,34 +46,34 @@ pub const MAX_SIDE: u32 = 16_384;
 
 /// The built-in recipes as they stand in `configs/recipes/`.
 const BUILTIN: [(&str, &str); 16] = [
-    ("imagenet-train", include_str!("../../../../configs/recipes/imagenet-train.json")),
-    ("imagenet-eval", include_str!("../../../../configs/recipes/imagenet-eval.json")),
-    ("cifar10-train", include_str!("../../../../configs/recipes/cifar10-train.json")),
-    ("cifar10-eval", include_str!("../../../../configs/recipes/cifar10-eval.json")),
+    ("imagenet-train", include_str!("../../configs/recipes/imagenet-train.json")),
+    ("imagenet-eval", include_str!("../../configs/recipes/imagenet-eval.json")),
+    ("cifar10-train", include_str!("../../configs/recipes/cifar10-train.json")),
+    ("cifar10-eval", include_str!("../../configs/recipes/cifar10-eval.json")),
     (
         "cifar10-autoaugment",
-        include_str!("../../../../configs/recipes/cifar10-autoaugment.json"),
+        include_str!("../../configs/recipes/cifar10-autoaugment.json"),
     ),
     (
         "torchvision-resnet50-v1",
-        include_str!("../../../../configs/recipes/torchvision-resnet50-v1.json"),
+        include_str!("../../configs/recipes/torchvision-resnet50-v1.json"),
     ),
     (
         "torchvision-resnet50-v2",
-        include_str!("../../../../configs/recipes/torchvision-resnet50-v2.json"),
+        include_str!("../../configs/recipes/torchvision-resnet50-v2.json"),
     ),
     (
         "torchvision-resnet50-v2-eval",
-        include_str!("../../../../configs/recipes/torchvision-resnet50-v2-eval.json"),
+        include_str!("../../configs/recipes/torchvision-resnet50-v2-eval.json"),
     ),
-    ("timm-a1", include_str!("../../../../configs/recipes/timm-a1.json")),
-    ("timm-a2", include_str!("../../../../configs/recipes/timm-a2.json")),
-    ("timm-a3", include_str!("../../../../configs/recipes/timm-a3.json")),
-    ("timm-a-eval", include_str!("../../../../configs/recipes/timm-a-eval.json")),
-    ("deit", include_str!("../../../../configs/recipes/deit.json")),
-    ("deit-eval", include_str!("../../../../configs/recipes/deit-eval.json")),
-    ("dino", include_str!("../../../../configs/recipes/dino.json")),
-    ("raw", include_str!("../../../../configs/recipes/raw.json")),
+    ("timm-a1", include_str!("../../configs/recipes/timm-a1.json")),
+    ("timm-a2", include_str!("../../configs/recipes/timm-a2.json")),
+    ("timm-a3", include_str!("../../configs/recipes/timm-a3.json")),
+    ("timm-a-eval", include_str!("../../configs/recipes/timm-a-eval.json")),
+    ("deit", include_str!("../../configs/recipes/deit.json")),
+    ("deit-eval", include_str!("../../configs/recipes/deit-eval.json")),
+    ("dino", include_str!("../../configs/recipes/dino.json")),
+    ("raw", include_str!("../../configs/recipes/raw.json")),
 ];
 
 /// A complete list of ops, every parameter in range and every default written out.

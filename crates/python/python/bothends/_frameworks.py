@@ -54,7 +54,7 @@ def sharing(framework: str, output: str, gpu: int | None = None, sharding: Any =
     if framework == "cupy":
         raise OptionsError("CuPy's arrays are on a GPU; give device='cuda', or framework='numpy'")
     if framework == "auto":
-        framework = "torch" if importlib.util.find_spec("torch") else "numpy"
+        framework = _installed()
     if framework == "numpy" and output == "bf16":
         raise OptionsError("NumPy has no bfloat16; use output='f16' or 'f32'")
     share = _same if framework == "dlpack" else _imported(framework)
@@ -124,13 +124,23 @@ def _in_jax(images: Share, gpu: int) -> Sharing:
     return Sharing(share, to_device, numpy.asarray)
 
 
+def _installed() -> str:
+    for framework in ("torch", "numpy"):
+        if importlib.util.find_spec(framework):
+            return framework
+    raise OptionsError(
+        "neither PyTorch nor NumPy is installed here to give batches to; `pip install numpy` (or torch),"
+        " or pass framework='dlpack'"
+    )
+
+
 def _imported(framework: str) -> Share:
     module, name = _SHARE[framework]
     try:
         share: Share = getattr(importlib.import_module(module), name)
     except ImportError as error:
         others = "framework='numpy'" if framework != "numpy" else "framework='dlpack'"
-        line = f"framework={framework!r} cannot be imported ({error}); install it, or use {others}"
+        line = f"framework={framework!r} cannot be imported ({error}); `pip install {framework}`, or use {others}"
         raise OptionsError(line) from error
     return share
 

@@ -3,7 +3,7 @@
 /// Path and text of each.
 macro_rules! files {
     ($($path:literal),+ $(,)?) => {
-        &[$(($path, include_str!(concat!("../../../../", $path)))),+]
+        &[$(($path, include_str!(concat!("../../", $path)))),+]
     };
 }
 

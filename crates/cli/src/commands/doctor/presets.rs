@@ -14,14 +14,11 @@ const UNCALIBRATED: &str = "uncalibrated";
 
 /// Name and text of the device presets.
 const PRESETS: [(&str, &str); 5] = [
-    ("newport", include_str!("../../../../../configs/devices/newport.json")),
-    ("smartssd", include_str!("../../../../../configs/devices/smartssd.json")),
-    ("dpu-bf2", include_str!("../../../../../configs/devices/dpu-bf2.json")),
-    (
-        "storage-server",
-        include_str!("../../../../../configs/devices/storage-server.json"),
-    ),
-    (IDEAL, include_str!("../../../../../configs/devices/ideal.json")),
+    ("newport", include_str!("../../../configs/devices/newport.json")),
+    ("smartssd", include_str!("../../../configs/devices/smartssd.json")),
+    ("dpu-bf2", include_str!("../../../configs/devices/dpu-bf2.json")),
+    ("storage-server", include_str!("../../../configs/devices/storage-server.json")),
+    (IDEAL, include_str!("../../../configs/devices/ideal.json")),
 ];
 
 /// A preset's file, as far as it says how fast the device is.

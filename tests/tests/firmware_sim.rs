@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bothends_agent::conformance::{self, Exercise, answer, done, slot};
 use bothends_csd::{ConnectOptions, CsdError, Transport, connect};
 use bothends_slots::{Outcome, Polled};
+use bothends_tests::programs::program;
 
 /// Nothing here takes longer; what does, hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -94,7 +95,7 @@ impl Drop for Sim {
 }
 
 fn command(listen: &str, media: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firmware-sim"));
+    let mut command = Command::new(program("firmware-sim").unwrap());
     command.args(["--listen", listen, "--media", media.to_str().unwrap()]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

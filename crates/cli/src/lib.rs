@@ -1,5 +1,6 @@
-//! `bothends`: the host's command line. It reads flags, calls the crates that know how, and
-//! prints; it holds no logic of its own.
+//! The host's command line, `bothends`, as a library of one function: [`main`]. It reads flags,
+//! calls the crates that know how, and prints; it holds no logic of its own. The program itself is
+//! in the package `bothends`, beside the programs of devices.
 //!
 //! Exit status: 0 success; 1 the run failed, with one line that says what,
 //! where and what to do; 2 bad arguments; 130, 143 and 129 where SIGINT, SIGTERM or SIGHUP
@@ -18,18 +19,22 @@ mod watch;
 
 use std::process::ExitCode;
 
+use clap::Command;
 use clap::error::ErrorKind;
 
 use failed::Failed;
 use flags::one_line;
 
-fn main() -> ExitCode {
+/// Does what the arguments of this process say. `beside` describes the programs that are installed
+/// with this one, for completions and man pages.
+#[must_use]
+pub fn main(beside: &[Command]) -> ExitCode {
     let args = match args::parse() {
         Ok(args) => args,
         Err(error) => return misread(&error),
     };
     say::set_talk(args.talk());
-    match commands::run(&args.command) {
+    match commands::run(&args.command, beside) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed::Arguments(why)) => {
             say::error(&why);

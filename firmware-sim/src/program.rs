@@ -1,8 +1,9 @@
 //! `firmware-sim`: a computational storage device in software, as a process of its own.
 //!
-//! Only arguments and ending are here; the library does the work. Exit status: 0 after an
+//! Only arguments and exit status are here; the rest of this crate does the work, and the package
+//! `bothends` has the program. Exit status: 0 after an
 //! orderly end, 1 when it cannot serve, 2 for bad arguments; a device that dies by its fault
-//! `die` ends with [`DEATH`] and cleans up nothing.
+//! `die` ends with 137, as a killed process does, and cleans up nothing.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the front door")]
 
@@ -14,10 +15,11 @@ use anyhow::{Context, Result};
 use bothends_agent::door::{Door, Visits};
 use bothends_agent::{Costs, FileStore, NoCosts, Server, ServerConfig, stop};
 use bothends_csd::Address;
-use bothends_firmware_sim::config::{DeviceConfig, PresetError};
-use bothends_firmware_sim::fault::{Fault, FaultConfig, Faulty};
-use bothends_firmware_sim::{Device, Pace, pin_to, preset, thread_cpu_ns};
-use clap::{Parser, ValueEnum};
+use clap::{Command, CommandFactory, Parser, ValueEnum};
+
+use crate::config::{DeviceConfig, PresetError};
+use crate::fault::{Fault, FaultConfig, Faulty};
+use crate::{Device, Pace, pin_to, preset, thread_cpu_ns};
 
 /// Exit status of a device that died by its fault: that of a killed process.
 const DEATH: i32 = 137;
@@ -85,7 +87,15 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "give a number of images per second, at least 0.001".to_owned())
 }
 
-fn main() -> ExitCode {
+/// The arguments, for completions and man pages.
+#[must_use]
+pub fn command() -> Command {
+    Args::command()
+}
+
+/// Serves as the arguments of this process say, until its host or a signal ends it. Blocks.
+#[must_use]
+pub fn main() -> ExitCode {
     let args = Args::parse();
     let device = match preset::load(&args.preset) {
         Ok(device) => device,

@@ -1,6 +1,7 @@
 //! `bothends-agent`: serves batches of the data set beside it to one host after the other.
 //!
-//! Only arguments and ending are here; the library does the work. Exit status: 0 after an
+//! Only arguments and exit status are here; the rest of this crate does the work, and the package
+//! `bothends` has the program. Exit status: 0 after an
 //! orderly end, 1 when it cannot serve, 2 for bad arguments.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the front door")]
@@ -9,16 +10,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use bothends_agent::door::{Door, Visits};
-use bothends_agent::{FileStore, Memory, NoCosts, Server, ServerConfig, stop};
 use bothends_csd::Address;
 use bothends_csd::key::Key;
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
-use clap::Parser;
+use clap::{Command, CommandFactory, Parser};
+
+use crate::door::{Door, Visits};
+use crate::{FileStore, Memory, NoCosts, Server, ServerConfig, stop};
 
 /// Serves preprocessed batches of the data set beside this program.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "bothends-agent", version)]
 struct Args {
     /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY
     #[arg(long, value_name = "URL")]
@@ -55,7 +57,15 @@ struct Args {
     once: bool,
 }
 
-fn main() -> ExitCode {
+/// The arguments, for completions and man pages.
+#[must_use]
+pub fn command() -> Command {
+    Args::command()
+}
+
+/// Serves as the arguments of this process say, until a signal comes. Blocks.
+#[must_use]
+pub fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,0 +1,7 @@
+//! `bothends-agent`: the program that runs beside the data, which the crate `bothends_agent` has.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    bothends_agent::program::main()
+}
