@@ -39,7 +39,7 @@ pub struct FaultConfig {
     pub faults: Vec<Fault>,
     /// Batches that this device is expected to make in an epoch, where that is known.
     pub expected_batches: Option<u64>,
-    /// Seed of the faults that strike by chance.
+    /// Seed of the faults that strike at random.
     pub seed: u64,
     /// What death is. A process ends itself here; if this returns, the device is silent from
     /// then on.
@@ -141,7 +141,7 @@ impl<S: Serve> Faulty<S> {
         slowness
     }
 
-    /// Whether a fault that strikes by chance strikes that job.
+    /// Whether a fault that strikes at random strikes that job.
     fn strikes(&self, draw: Draw, job: JobId) -> bool {
         let [job_lo, job_hi] = words(job.0);
         let counter = [job_lo, job_hi, draw as u32, 0];

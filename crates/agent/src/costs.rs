@@ -1,4 +1,4 @@
-//! What a job costs: the second seam of the agent.
+//! What a job costs: the second interface of the agent.
 //!
 //! The server does a job for real and then asks what it cost. On a real device the answer is
 //! what the clock says ([`NoCosts`]); an emulated device answers from its models and may have

@@ -1,4 +1,4 @@
-//! 3. A device beside the data makes batches from the back. The stream stays what it was.
+//! 3. A device next to the data makes batches from the back. The stream stays what it was.
 //!
 //!   cargo run --release -p bothends --example 03_second_prong -- [DATA [DEVICE]]
 //!

@@ -1,5 +1,5 @@
 //! Feeds a training loop from both ends of an epoch: host workers preprocess from the front,
-//! devices beside the data from the back, and the loop gets one stream, the same bytes in the
+//! devices next to the data from the back, and the loop gets one stream, the same bytes in the
 //! same order, whoever made them.
 //!
 //! ```
@@ -32,7 +32,7 @@
 //!   turns them into a [`RunConfig`], which may also be written by hand.
 //! * **Recipes** say what is done to every sample: a built-in name, a file, or an object
 //!   ([`recipe`]).
-//! * **Devices** are named in `csds`: a program beside the data (`tcp://nas:7070`) or an
+//! * **Devices** are named in `csds`: a program next to the data (`tcp://nas:7070`) or an
 //!   emulated one (`sim:newport`). The loop does not change, and its bytes do not.
 //! * **A place in an epoch** is a text of at most 1 kB: [`Loader::state`] at any batch,
 //!   [`Loader::load_state`] in another process, with other numbers of workers, devices, ranks.
@@ -41,7 +41,7 @@
 //! * **Errors** are one enum, [`RuntimeError`]; each says in a line what happened and what
 //!   helps, with the names that options have here.
 //!
-//! `examples/` beside this crate is a course in five small programs. What lies below, epochs
+//! `examples/` next to this crate is a course in five small programs. What lies below, epochs
 //! without a loader among it, is `bothends_runtime`'s; this crate holds no code.
 
 pub use bothends_core::{digest, ids, objective, plan, recipe, select, tensor};

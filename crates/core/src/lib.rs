@@ -8,7 +8,7 @@
 //!
 //! Common to both are the names of things (`ids`), what messages call the settings
 //! (`setting`), how text for people is laid out (`line`, `columns`), and the one source of random
-//! numbers (`philox`). Each half's file tells how to
+//! numbers (`philox`). Each half's file explains how to
 //! read it. The halves' modules are known by their own names (`core::recipe`, `core::plan`),
 //! here and outside.
 

@@ -1,5 +1,5 @@
 //! The settings of a run that messages name. A library error names them as the library does;
-//! a front door that calls them otherwise says the same text with its own names.
+//! an entry point that calls them otherwise says the same text with its own names.
 //!
 //! What a setting means is `PlanConfig` and the runtime's `RunConfig`; the flags are the
 //! command line's.
@@ -37,7 +37,7 @@ pub enum Setting {
     LoadState,
 }
 
-/// What a front door calls each setting.
+/// What an entry point calls each setting.
 pub type Names = fn(Setting) -> &'static str;
 
 impl Setting {
@@ -65,6 +65,6 @@ impl Setting {
 
 /// An error whose text names settings. Its `Display` is the text with [`Setting::key`].
 pub trait NamesSettings: Error {
-    /// The text, without causes, with a front door's names.
+    /// The text, without causes, with an entry point's names.
     fn with_names(&self, name: Names) -> String;
 }

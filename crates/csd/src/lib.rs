@@ -1,4 +1,4 @@
-//! The device seam: what host and device say to each other, and the ways to say it.
+//! The device interface: what host and device say to each other, and the ways to say it.
 //!
 //! A [`Transport`] carries jobs to a device and brings the results into their slots;
 //! [`Serve`] is the device's side of the same conversation. This crate does not decode and

@@ -5,7 +5,7 @@
 //! never opens a file (its callers bring a [`Storage`]) and never decodes a pixel (`ops`
 //! does).
 //!
-//! Reading order: `storage` is the seam to the caller's files, `path` what a file there may be
+//! Reading order: `storage` is the interface to the caller's files, `path` what a file there may be
 //! called; `table` is the product, with the columns that it is made of and its bytes, the
 //! manifest; `store` the parts of a packed data set; `formats` the ways in which samples lie in
 //! files, one file each; `conformance` holds what every format must keep. `side_index` is the

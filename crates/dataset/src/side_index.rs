@@ -15,7 +15,7 @@
 //! 16  offset of the directory: u64
 //! 24  XXH3-64 of the directory: u64
 //! 32  XXH3-64 of bytes 0 to 31: u64
-//! 40  the notes' bytes, one behind the other
+//! 40  the notes' bytes, one after the other
 //! …   the directory: 40 bytes a note, sorted by key:
 //!     key, stamp, content, offset: u64 each; length, check (XXH3-64 of its bytes): u32 each
 //! ```

@@ -1,4 +1,4 @@
-//! The seam to the caller's files: names, lengths, bytes.
+//! The interface to the caller's files: names, lengths, bytes.
 //!
 //! The caller (the runtime, a test) implements [`Storage`] over a directory, memory or a
 //! remote store; formats ask it and nothing else. Read a format next, `class_folders.rs`

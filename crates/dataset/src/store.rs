@@ -4,7 +4,7 @@
 //! The parts are pure: [`Header`], [`Index`] and [`Manifest`] are made from bytes and into
 //! bytes, every count and offset held against the bytes that are there before anything is
 //! allocated. What is kept twice is read from its copy where the first is damaged, and the
-//! user hears of it. Profiles, heads and metadata are carried, not looked into (but for where a
+//! user hears of it. Profiles, heads and metadata are carried, not looked into (except where a
 //! profile ends and which one a head names); records are never read.
 //!
 //! Reading order: here is what is read of a storage; then `manifest`, `header`, `index`, in
@@ -121,7 +121,7 @@ pub fn read_index(
 pub enum IndexIn {
     /// The shard: the index lies where its header says.
     Shard,
-    /// The file beside it: the index lies right behind the header.
+    /// The file next to it: the index lies right behind the header.
     Copy,
 }
 

@@ -3,7 +3,7 @@
 //! folder costs at most 64 bytes per sample.
 //!
 //! Does not know formats or bytes on a wire: formats fill a [`TableBuilder`], `manifest`
-//! encodes. Invariants (checked once, for builders and decoders alike, in `Table::check`):
+//! encodes. Invariants (checked once, for both builders and decoders, in `Table::check`):
 //! at least one sample, every index in range, every path inside the data root.
 
 mod builder;

@@ -2,8 +2,8 @@
 //!
 //! Where the file system can (O_TMPFILE), an unfinished file has no name, so that nothing is
 //! left of it when its process is killed. Elsewhere it has a hidden one, which is removed
-//! when the draft is dropped. A file that takes the place of another is written beside it
-//! ([`replace`], or [`write_beside`] where the name beside it matters). None of them syncs: what must outlive a power cut is synced by whoever writes
+//! when the draft is dropped. A file that takes the place of another is written next to it
+//! ([`replace`], or [`write_beside`] if the name next to it matters). None of them syncs: what must outlive a power cut is synced by whoever writes
 //! it, else whoever reads it must recognise a file that is empty.
 
 use std::fs::{File, OpenOptions};

@@ -5,7 +5,7 @@
 //! none. This crate knows neither samples nor formats; it spawns no thread.
 //!
 //! Reading order: `buffer` is the memory, `files` what is open (`files/regular` lets nothing else in), `span` which bytes a request
-//! needs (and what to do after a short read), `reader` the seam; then `pread`, the
+//! needs (and what to do after a short read), `reader` the interface; then `pread`, the
 //! reference, and `uring`, of which `open` takes one. `list` lists folders, and `folder` is one as data sets see it; `draft` writes a file that appears whole,
 //! `writer` one that is long. `conformance` holds what every reader must keep.
 

@@ -1,4 +1,4 @@
-//! Decode and augment: a record's bytes become a sample, exactly and everywhere alike.
+//! Decode and augment: a record's bytes become a sample, exactly, and identically on every machine.
 //!
 //! Every op has a scalar meaning, and where it pays kernels that give the same bytes
 //! (`kernels`). Nothing here reads a file, knows a data set format, starts a thread, or draws

@@ -237,7 +237,7 @@ impl Pipeline {
         done.map(drop)
     }
 
-    /// What is done to the sample of `key`, decided anew: for people who want to know.
+    /// What is done to the sample of `key`, decided again: for people who want to know.
     ///
     /// # Errors
     /// As [`Self::run`], as far as the record's beginning shows it.
@@ -407,7 +407,7 @@ impl Pipeline {
 /// Where a finished sample goes, and by way of what.
 #[derive(Debug)]
 pub struct Delivery<'a> {
-    /// What is done behind the cut.
+    /// What is done after the cut.
     pub finish: &'a Finish,
     /// Memory for the sample at the cut, kept from sample to sample.
     pub cut: &'a mut Vec<u8>,

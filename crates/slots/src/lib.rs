@@ -1,4 +1,4 @@
-//! The memory that batches are made in, and the seam of those who make them.
+//! The memory that batches are made in, and the interface of those who make them.
 //!
 //! A [`Ring`] owns a fixed number of [`Slot`]s; whoever wants a batch made takes one, and
 //! submits it with a [`Job`] to a [`Producer`], which gives it back with the batch in it. A

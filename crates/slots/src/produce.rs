@@ -1,4 +1,4 @@
-//! The producer seam: how a batch is made, whoever makes it.
+//! The producer interface: how a batch is made, whoever makes it.
 //!
 //! The destination travels with the work. A producer that can write into the slot itself
 //! does so, be it a worker thread, a socket or a device; when it answers, the batch is there.

@@ -135,7 +135,7 @@ impl HostSlot {
         self.into_runs(iter::repeat_n(part_bytes, n))
     }
 
-    /// As [`Self::into_parts`], into pieces of these lengths, one behind the other.
+    /// As [`Self::into_parts`], into pieces of these lengths, one after the other.
     ///
     /// # Panics
     /// When they do not fit into the slot.

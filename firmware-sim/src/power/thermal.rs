@@ -6,7 +6,7 @@
 /// The constants of a thermal cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThermalConfig {
-    /// Power that can be cooled for ever, in milliwatts.
+    /// Power that can be cooled forever, in milliwatts.
     pub cooled_mw: u64,
     /// Energy above that until the cap comes, in millijoules.
     pub reservoir_mj: u64,

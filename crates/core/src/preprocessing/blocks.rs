@@ -1,4 +1,4 @@
-//! A record of blocks: what is known of it beside its bytes.
+//! A record of blocks: what is known of it besides its bytes.
 //!
 //! A store keeps a JPEG's quantised coefficients as row groups, each 16 rows of pixels or one
 //! row of MCUs. A [`Profile`] is what many images have in common, a [`Head`] what one image

@@ -193,7 +193,7 @@ impl Recipe {
         Self { numerics, ..self }
     }
 
-    /// How many positions of an epoch, one behind the other, are the same sample, each augmented anew
+    /// How many consecutive positions of an epoch are the same sample, each augmented independently
     /// (Hoffer et al., arXiv 1901.09335; the `RASampler` of torchvision's references): 1
     /// where the recipe says nothing.
     #[must_use]
@@ -202,7 +202,7 @@ impl Recipe {
     }
 
     /// All ops in order. Numbered through, each before the ops inside it and copies of views
-    /// one behind the other, they have their `op_index` in
+    /// one after the other, they have their `op_index` in
     /// [`Draws::new`](crate::rng::Draws::new).
     #[must_use]
     pub fn ops(&self) -> &[Op] {
@@ -216,7 +216,7 @@ impl Recipe {
         &self.ops[..self.n_before_cut()]
     }
 
-    /// The ops behind the cut, in order: what the feed does.
+    /// The ops after the cut, in order: what the feed does.
     #[must_use]
     pub fn after_cut(&self) -> &[Op] {
         &self.ops[self.n_before_cut()..]

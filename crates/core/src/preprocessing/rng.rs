@@ -2,7 +2,7 @@
 //! Philox's blocks (`philox.rs`).
 //!
 //! A number here is a pure function of (seed, epoch, sample, op, place in the stream): no
-//! state is shared, so it does not matter who draws, when, or beside whom. `docs/numbers.md`
+//! state is shared, so it does not matter who draws, when, or what runs at the same time. `docs/numbers.md`
 //! states every step so that it can be rewritten elsewhere; change nothing here without a
 //! new recipe version. `rng/variates.rs` draws from other distributions than the even one;
 //! what is drawn from a stream is in `recipe/draw.rs`.
@@ -188,7 +188,7 @@ mod tests {
             bins[bin] += 1;
         }
         let chi2: f64 = bins.iter().map(|&n| (f64::from(n) - 1e4).powi(2) / 1e4).sum();
-        // 15 degrees of freedom: 37.7 is passed by chance once in a thousand keys.
+        // 15 degrees of freedom: 37.7 is exceeded for one key in a thousand.
         assert!(chi2 < 37.7, "χ² = {chi2}");
     }
 

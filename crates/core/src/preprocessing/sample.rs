@@ -75,7 +75,7 @@ impl<'a> Record<'a> {
 }
 
 /// What a sample's random numbers are keyed by; nothing else may influence them
-/// (design promise 2: not who made it, when, or beside whom).
+/// (design promise 2: not who made it, when, or what ran at the same time).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SampleKey {
     /// The run's seed.

@@ -30,7 +30,7 @@ impl SampleShape {
     }
 }
 
-/// A sample at the cut as its views, one behind the other; one view where the recipe makes no
+/// A sample at the cut as its views, one after the other; one view where the recipe makes no
 /// more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Views(Vec<SampleShape>);

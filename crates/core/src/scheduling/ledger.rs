@@ -2,7 +2,7 @@
 //!
 //! The ledger alone commits: of several results for a batch the first counts, whoever sent
 //! it. Every question and every entry costs O(1) (amortised), because a decision per batch
-//! must stay small beside the batch. It does not decide anything: `select` does. What each
+//! must stay small compared with the batch. It does not decide anything: `select` does. What each
 //! prong holds is in `ledger/hand.rs`; read `select.rs` next.
 
 pub mod batch_set;
@@ -167,7 +167,7 @@ impl Ledger {
     }
 
     /// The batches that nobody makes, and only the host may take: a device has failed on
-    /// them, and would perhaps do so for ever.
+    /// them, and would perhaps do so forever.
     #[must_use]
     pub fn host_only(&self) -> &BatchSet {
         &self.host_only

@@ -278,7 +278,7 @@ mod tests {
         excess(chi2(&counts, all) * (n as f64 - 1.0) / n as f64, df)
     }
 
-    /// Every pair of elements one behind the other equally often?
+    /// Is every pair of elements adjacent equally often?
     fn adjacency_excess(n: usize, n_rounds: u32) -> f64 {
         let mut counts = vec![0; n * n];
         for order in orders(n as u64, n_rounds) {

@@ -24,7 +24,7 @@ pub enum Shuffle {
     None,
     /// By the permutation of (seed, epoch).
     Full,
-    /// As the caller says, anew for each epoch ([`Plan::supplied`]).
+    /// As the caller says, separately for each epoch ([`Plan::supplied`]).
     Supplied,
 }
 
@@ -83,7 +83,7 @@ pub struct PlanConfig {
     /// Global positions delivered before this plan begins: 0, or from a resume state.
     pub start: u64,
     /// Positions in a row that are the same record, each under an id of its own (repeated
-    /// augmentation): 1 or more. An epoch has as many positions as ever, of fewer records.
+    /// augmentation): 1 or more. An epoch has its usual number of positions, of fewer records.
     pub repetitions: u32,
 }
 
@@ -507,7 +507,7 @@ mod tests {
     }
 
     /// Every consumer gets as many batches as the others, and together they get what one
-    /// would, but for the end.
+    /// would, except for the end.
     #[test]
     fn a_fingerprint_is_of_all_ranks_and_epochs_and_of_nothing_else() {
         let config = PlanConfig {

@@ -3,7 +3,7 @@
 //!
 //! On its way a job carries a serial number of the transport in place of the caller's
 //! [`JobId`], so that an answer of an earlier session can never pass for one of this
-//! session whose caller began to count anew. Serves every transport.
+//! session whose caller restarted its count. Serves every transport.
 
 use std::collections::HashMap;
 

@@ -75,7 +75,7 @@ impl Inlet {
     }
 
     /// The next message if it is here, and where its payload is, if it has one; does not
-    /// wait. The message's file is removed, but for one with a payload.
+    /// wait. The message's file is removed, except one with a payload.
     pub(super) fn take(&mut self) -> Result<Option<(Message, Option<Extent>)>, CsdError> {
         let path = self.0.path();
         let mut file = match open_regular(&path) {

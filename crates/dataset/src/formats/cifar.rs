@@ -61,7 +61,7 @@ pub(crate) struct Version {
     rank: fn(&str) -> usize,
     /// The name of the test batch.
     test: &'static str,
-    /// Said where the test batch lies beside those that are read.
+    /// Reported if the test batch is next to those that are read.
     note: &'static str,
     add_batch: fn(&dyn Storage, &str, &mut TableBuilder) -> Result<(), DatasetError>,
 }

@@ -18,7 +18,7 @@ use crate::storage::{Entry, Kind, Storage, list};
 use crate::table::TableBuilder;
 use crate::{path, side_index};
 
-/// Storeys below a class folder that are searched; a link that leads back ends here.
+/// Levels below a class folder that are searched; a link that leads back ends here.
 const MAX_DEPTH: u32 = 16;
 
 const EXTENSIONS: [&str; 3] = ["jpg", "jpeg", "png"];

@@ -1,4 +1,4 @@
-//! A shard's index: a line for each record, and what is known of the records beside their
+//! A shard's index: a line for each record, and what is known of the records besides their
 //! bytes (profiles, heads, names, metadata).
 //!
 //! [`IndexBuilder`] writes it and [`Index::decode`] reads it; what the one makes is held

@@ -92,7 +92,7 @@ impl FromIterator<u64> for Offsets {
     }
 }
 
-/// What each sample's decoder must know beforehand, one behind the other; no memory at all
+/// What each sample's decoder must know beforehand, one after the other; no memory at all
 /// where no sample has any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Heads {
@@ -152,7 +152,7 @@ impl Heads {
 /// Profiles in the making: what the heads of many samples have in common, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Profiles {
-    /// One behind the other.
+    /// One after the other.
     pub(crate) bytes: Vec<u8>,
     known: HashMap<Vec<u8>, u32>,
 }

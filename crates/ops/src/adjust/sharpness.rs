@@ -1,6 +1,6 @@
 //! Sharpness: away from a slightly blurred image.
 //!
-//! Rows are replaced from the top; what is still needed of a row is kept beside. Read
+//! Rows are replaced from the top; what is still needed of a row is kept aside. Read
 //! `blur.rs` for a blur of any width.
 #![allow(clippy::cast_possible_truncation, reason = "a mean of bytes is one")]
 

@@ -92,7 +92,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
 
     Args:
         dataset: the data set; what is not recognised is loaded as PyTorch's loader does.
-        seed: in the place of the one that is drawn.
+        seed: replaces the one that is drawn.
         ranks: "auto", as above; "shard" deals also a sequential epoch to the ranks; "replicate"
             gives every rank all of it. A sampler that was given decides for itself.
         strict: raises an `OptionsError` where PyTorch's own loader would run, or a transform
@@ -200,7 +200,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         # before, in the run that is resumed.
         self._newest: weakref.ref[Epoch] | None = None
         self._n_before = 0
-        # Epochs for which the sampler's generator has drawn since it was seeded, but for the
+        # Epochs for which the sampler's generator has drawn since it was seeded, except for the
         # newest one; and for how many it is to draw before the one that is resumed.
         self._n_drawn = self._n_to_draw = 0
 
@@ -253,7 +253,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             warnings.warn(line, stacklevel=stacklevel_of_caller())
 
     def _look_again(self) -> None:
-        """At an epoch's begin: a data set that was changed since is recognised anew."""
+        """At an epoch's begin: a data set that was changed since is recognised again."""
         if self.prepared is None:
             return
         changed = self.prepared.source.changed(self.dataset)
@@ -410,7 +410,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         return Opening(prepared, options)
 
     def _n_threads(self, finish: Finish) -> int | str:
-        """Host threads that decode. Beside worker processes no more than there are cores: the
+        """Host threads that decode. Next to worker processes, no more than there are cores: the
         processes are the limit, and threads without a core take theirs."""
         if finish.runs_transforms and self.num_workers > 0:
             return min(self.num_workers, len(os.sched_getaffinity(0)))

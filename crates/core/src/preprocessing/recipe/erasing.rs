@@ -1,4 +1,4 @@
-//! Which rectangle `random_erasing` behind the cut erases in a finished sample. What is put
+//! Which rectangle `random_erasing` after the cut erases in a finished sample. What is put
 //! there is for whoever has the sample.
 
 use super::Size;

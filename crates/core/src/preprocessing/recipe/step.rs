@@ -210,7 +210,7 @@ pub fn blur_weights(len: u32, sigma: f64) -> impl Iterator<Item = u16> {
 }
 
 impl Serialize for Fill {
-    /// One number where all three are alike.
+    /// One number if all three are equal.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let [red, green, blue] = self.0;
         if red == green && green == blue {

@@ -20,6 +20,6 @@ pub enum Recovery {
     #[default]
     On,
     /// Nothing: the published behaviour of the schemes that `mte` and `wrr` follow. An
-    /// epoch may then wait for ever.
+    /// epoch may then wait forever.
     Off,
 }

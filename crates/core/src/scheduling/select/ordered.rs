@@ -80,7 +80,7 @@ impl Strategy for Ordered {
                 open.first_from(BatchIdx(view.next()?.0.saturating_add(steps)))
             });
         let in_time = by_makers.into_iter().chain(by_taker).min();
-        // What was known of it before may be wrong, and is, while it gets nothing, for ever.
+        // A remembered rate may be wrong, and stays wrong as long as the device gets nothing.
         in_time.or_else(|| back.times.is_untried().then(tries).flatten())
     }
 
@@ -137,7 +137,7 @@ fn latency_ns(back: &Back) -> Option<f64> {
 }
 
 /// How many batches a device holds or has waiting when its horizon is as long as it wants: one that
-/// makes a batch in `device_ns` and holds `slots` at once, beside a host that takes `host_ns`. With
+/// makes a batch in `device_ns` and holds `slots` at once, next to a host that takes `host_ns`. With
 /// a smaller buffer it claims less far ahead, and stands still while what it has made waits.
 pub(super) fn whole_buffer(host_ns: u64, device_ns: u64, slots: u32) -> u32 {
     let in_line = f64::from(slots);

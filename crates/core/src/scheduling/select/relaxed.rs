@@ -29,7 +29,7 @@ impl Strategy for Relaxed {
     fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {
         let free = view.free_for(device).last()?;
         let back = view.back.get(usize::from(device.0))?;
-        // What was known of it before may be wrong, and is, while it gets nothing, for ever.
+        // A remembered rate may be wrong, and stays wrong as long as the device gets nothing.
         let known_ns = back.times.mean_ns().filter(|_| !back.times.is_untried());
         let Some(each_ns) = known_ns else { return Some(free) };
         let in_line = u64::from(back.hand.n_held()) + 1;

@@ -1,7 +1,7 @@
 //! `wrr`: Weighted Round Robin, as far as its authors have published it.
 //!
 //! After a host batch (or several: the weight) the consumer looks whether a device batch is
-//! ready; if so it takes that one, else it goes on with the host. Both sides claim until
+//! ready; if so it takes that one, else it continues with the host. Both sides claim until
 //! they meet. The order depends on timing.
 //!
 //! Ours, not theirs: when nothing else is left, the host redoes an overdue device batch.

@@ -44,7 +44,7 @@ class SampleProtocol(Protocol):
                 return row.path, row.species
 
     `sample(i)` returns the image's record: a path; the encoded image as bytes; or (path, offset,
-    length) for a piece of a file. Beside it, whatever belongs to the sample:
+    length) for a part of a file. In addition, whatever belongs to the sample:
 
     * the record alone: `dataset[i]` and the loader give the image alone;
     * (record, target): they give (image, target);

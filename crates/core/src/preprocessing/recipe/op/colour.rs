@@ -57,7 +57,7 @@ pub struct ColorJitter {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grayscale {
-    /// 1, or 3 that are alike.
+    /// 1, or 3 equal ones.
     #[serde(default = "one")]
     pub num_output_channels: u32,
 }

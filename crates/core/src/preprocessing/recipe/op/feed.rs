@@ -1,4 +1,4 @@
-//! Ops behind the cut: what a delivered element is.
+//! Ops after the cut: what a delivered element is.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The accounts of one rank in one part, kept beside the ledger's and never taken from them.
+//! The accounts of one rank in one part, kept next to the ledger's and never taken from them.
 //!
 //! They say who may claim and commit what, how much each prong holds, and what the counts
 //! must be in the end. They decide nothing.
