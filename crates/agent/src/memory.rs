@@ -1,8 +1,8 @@
-//! How much memory the batches of a session may take on the device: so many of them as fit are
-//! made, wait or are sent at once.
+//! How much memory the batches of a session may take on the device: as many as fit may be under way,
+//! waiting or being sent at once.
 //!
-//! Decides, and allocates none: that is `csd`'s loop, which makes the ring of a session's slots, and
-//! counts a batch that has not been sent yet as one that still occupies its slot.
+//! It decides and allocates nothing. The loop in `csd` makes the ring of a session's slots, and counts a
+//! batch that has not been sent yet as still occupying its slot.
 
 use std::str::FromStr;
 

@@ -1,8 +1,7 @@
 //! Where bytes come from: the first interface of the agent.
 //!
-//! [`FileStore`] is the files under a data root. Paths come from the host's extent table, so
-//! they are held inside the root here, whatever the table's own checks were. Nothing here
-//! knows a format or a sample.
+//! [`FileStore`] is the files under a data root. Paths come from the host's extent table, so they are
+//! confined to the root here, whatever the table itself checked. Nothing here knows a format or a sample.
 
 use std::fmt::Debug;
 use std::fs::{File, Metadata};

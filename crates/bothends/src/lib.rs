@@ -20,7 +20,7 @@
 //!         let batch = batch?;
 //!         let (bytes, labels) = (batch.bytes(), batch.rows().iter().map(|row| row.label.0));
 //!         assert_eq!(bytes.len(), labels.count() * 3 * 224 * 224 * 4);
-//!         n_samples += batch.n_valid(); // train, then drop the batch: its memory is used again
+//!         n_samples += batch.n_valid(); // train, then drop the batch: its memory is reused
 //!     }
 //!     assert_eq!(n_samples, 20);
 //! }
@@ -28,21 +28,21 @@
 //! # }
 //! ```
 //!
-//! * **Options** are one JSON object, the same in Python and C; [`options`] lists the keys and
-//!   turns them into a [`RunConfig`], which may also be written by hand.
+//! * **Options** are one JSON object, the same in Python and C. [`options`] lists the keys and
+//!   turns them into a [`RunConfig`], which can also be written by hand.
 //! * **Recipes** say what is done to every sample: a built-in name, a file, or an object
 //!   ([`recipe`]).
 //! * **Devices** are named in `csds`: a program next to the data (`tcp://nas:7070`) or an
-//!   emulated one (`sim:newport`). The loop does not change, and its bytes do not.
-//! * **A place in an epoch** is a text of at most 1 kB: [`Loader::state`] at any batch,
-//!   [`Loader::load_state`] in another process, with other numbers of workers, devices, ranks.
-//! * **Many consumers**: [`Loader::begin`] deals an epoch to as many as are asked for, each on
-//!   a thread of its own if it likes ([`Deal`]).
-//! * **Errors** are one enum, [`RuntimeError`]; each says in a line what happened and what
-//!   helps, with the names that options have here.
+//!   emulated one (`sim:newport`). Neither the loop nor its bytes change.
+//! * **The position in an epoch** is a text of at most 1 kB: [`Loader::state`] after any batch,
+//!   [`Loader::load_state`] in another process, with any number of workers, devices and ranks.
+//! * **Many consumers**: [`Loader::begin`] splits an epoch among as many as you ask for, each on
+//!   its own thread if it likes ([`Deal`]).
+//! * **Errors** are one enum, [`RuntimeError`]. Each says in one line what happened and what
+//!   helps, with the option names of this crate.
 //!
-//! `examples/` next to this crate is a course in five small programs. What lies below, epochs
-//! without a loader among it, is `bothends_runtime`'s; this crate holds no code.
+//! `examples/` in this crate is a course in five small programs. The layers below, such as epochs
+//! without a loader, are in `bothends_runtime`; this crate contains no code.
 
 pub use bothends_core::{digest, ids, objective, plan, recipe, select, tensor};
 pub use bothends_runtime::{

@@ -1,4 +1,4 @@
-//! An error in one line, for people: the entry points and the device say every error so.
+//! An error in one line, for people. The entry points and the device report every error this way.
 
 use std::error::Error;
 

@@ -1,8 +1,8 @@
-//! The settings of a run that messages name. A library error names them as the library does;
-//! an entry point that calls them otherwise says the same text with its own names.
+//! The settings of a run, as messages name them. A library error uses the library's names; an entry
+//! point with other names prints the same text with its own.
 //!
-//! What a setting means is `PlanConfig` and the runtime's `RunConfig`; the flags are the
-//! command line's.
+//! `PlanConfig` and the runtime's `RunConfig` define what a setting means; the flags belong to the
+//! command line.
 
 use std::error::Error;
 

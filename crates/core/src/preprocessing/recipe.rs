@@ -1,11 +1,10 @@
 //! What is done to a sample: a declared, versioned, hashed list of ops.
 //!
-//! A recipe says *what*; `bothends-ops` does it. Stages: decode → ops on pixels → the cut
-//! (u8, rows × columns × channels) → normalise, cast, layout, erasing and mixing at the feed.
-//! Nothing here touches a pixel. Reading order: `recipe/op.rs` has the ops, `parse.rs` reads
-//! the JSON form and refuses what is not a recipe, `shape.rs` finds the size of a sample at
-//! the cut, `decide.rs` makes the random choices (with the numbers of `draw.rs`): ops become
-//! the steps of `step.rs`.
+//! A recipe says *what* to do, and `bothends-ops` does it. Stages: decode → ops on pixels → the cut
+//! (u8, rows × columns × channels) → normalise, cast, layout, erasing and mixing at the feed. Nothing
+//! here touches a pixel. Reading order: `recipe/op.rs` has the ops. `parse.rs` reads the JSON form and
+//! refuses what is not a recipe. `shape.rs` finds the size of a sample at the cut. `decide.rs` makes
+//! the random choices (with the numbers of `draw.rs`), which turns ops into the steps of `step.rs`.
 
 mod decide;
 pub mod draw;

@@ -1,11 +1,11 @@
-//! Keyed, counter-based random numbers: the stream of draws of one op on one sample, made of
-//! Philox's blocks (`philox.rs`).
+//! Keyed, counter-based random numbers: the stream of draws of one op on one sample, made from Philox
+//! blocks (`philox.rs`).
 //!
-//! A number here is a pure function of (seed, epoch, sample, op, place in the stream): no
-//! state is shared, so it does not matter who draws, when, or what runs at the same time. `docs/numbers.md`
-//! states every step so that it can be rewritten elsewhere; change nothing here without a
-//! new recipe version. `rng/variates.rs` draws from other distributions than the even one;
-//! what is drawn from a stream is in `recipe/draw.rs`.
+//! A number is a pure function of (seed, epoch, sample, op, position in the stream). No state is
+//! shared, so it does not matter who draws, when, or what runs at the same time. `docs/numbers.md`
+//! defines every step so that it can be rewritten elsewhere; do not change anything here without a new
+//! recipe version. `rng/variates.rs` has the distributions other than the uniform one, and
+//! `recipe/draw.rs` says what is drawn from a stream.
 
 mod variates;
 

@@ -1,5 +1,5 @@
-//! One sample on its way: where its bytes lie (`Extent`), what they mean (`Record`),
-//! and which random numbers belong to it (`SampleKey`).
+//! One sample: where its bytes are (`Extent`), what they mean (`Record`), and which random numbers
+//! belong to it (`SampleKey`).
 //!
 //! Nothing here reads a file or decodes a pixel: `io` reads, `dataset` names, `ops` decodes.
 

@@ -1,7 +1,7 @@
-//! Shapes and element types: a sample at the cut (u8, rows × columns × channels), and a
-//! batch as it is delivered.
+//! Shapes and element types: a sample at the cut (u8, rows × columns × channels), and a batch as
+//! delivered.
 //!
-//! Nothing here converts anything: the feed's conversion is `ops::finish`.
+//! Nothing here converts anything; `ops::finish` does.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
-//! What an epoch is run for, and how much of the host it may take.
+//! What an epoch optimises, and how much of the host it may use.
 //!
-//! A strategy says which batch comes next; the objective says whether the host does well to
-//! make one at all. `epoch.rs` asks it before it asks the strategy. Nothing here keeps books.
+//! A strategy says which batch comes next; the objective says whether the host should make one at all.
+//! `epoch.rs` asks the objective before it asks the strategy. Nothing here keeps books.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,9 @@
-//! An order that the caller supplies (a PyTorch sampler, say) instead of the keyed
-//! permutation: which records are in which batch of this rank, in one epoch.
+//! An order supplied by the caller (a PyTorch sampler, say) instead of the keyed permutation: which
+//! records are in which batch of this rank, in one epoch.
 //!
-//! It knows batches and records, not positions of other ranks or where an epoch is resumed:
-//! that is `plan.rs`. A record may come more than once (sampling with replacement, repeated
-//! augmentation): every repetition is a sample of its own, with random numbers of its own.
+//! It knows batches and records, but not the positions of other ranks or where an epoch is resumed;
+//! that is `plan.rs`. A record may occur more than once (sampling with replacement, repeated
+//! augmentation). Every repetition is a separate sample with its own random numbers.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,8 @@
-//! The order of an epoch as a function: a keyed bijection on 0..n with random access and no
-//! table.
+//! The order of an epoch as a function: a keyed bijection on 0..n with random access and no table.
 //!
-//! A Feistel network over the ⌈log2 n⌉ bits of a position, with Philox as its round
-//! function, walked until the value is below n (fewer than two steps on average). It is a
-//! good shuffle (the χ² tests below), not a cipher. It does not know batches or ranks:
-//! `plan.rs` does.
+//! It is a Feistel network over the ⌈log2 n⌉ bits of a position with Philox as its round function,
+//! repeated until the value is below n (fewer than two steps on average). It is a good shuffle (see the
+//! χ² tests below) and not a cipher. It does not know batches or ranks; `plan.rs` does.
 
 use crate::ids::EpochIdx;
 use crate::philox::{PERMUTATION_DOMAIN, philox4x32_10, words};

@@ -1,9 +1,9 @@
-//! The plan of an epoch: which samples are in which batch of which rank. A pure function of
-//! its configuration; random access; no table.
+//! The plan of an epoch: which samples are in which batch of which rank. A pure function of its
+//! configuration, with random access and no table.
 //!
-//! The permuted positions 0..N are cut into global steps of G = batch size × world; rank r
-//! takes the r-th run of a step. The plan does not say who makes a batch or when it is
-//! delivered: that is `epoch.rs`. `permutation.rs` is the shuffle.
+//! The permuted positions 0..N are cut into global steps of G = batch size × world; rank r takes the
+//! r-th run of a step. The plan does not say who makes a batch or when it is delivered; that is
+//! `epoch.rs`. `permutation.rs` is the shuffle.
 
 use std::fmt;
 use std::sync::Arc;

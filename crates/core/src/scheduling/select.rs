@@ -1,9 +1,9 @@
 //! Who claims what, and what is delivered next: the strategies.
 //!
-//! A strategy is a pure decision: it sees a [`View`] and names a batch. It keeps no books
-//! (`ledger` does), measures nothing (`rates`), and carries nothing out (`epoch`). Read
-//! `cpu.rs`, `mte.rs` and `ordered.rs`, in this order; a new one needs a file, a line in
-//! [`StrategyConfig`], and [`contract`] to hold.
+//! A strategy is a pure decision: it sees a [`View`] and names a batch. It keeps no books (`ledger`
+//! does), measures nothing (`rates` does) and carries nothing out (`epoch` does). Read `cpu.rs`,
+//! `mte.rs` and `ordered.rs`, in this order. A new strategy needs a file, a variant of
+//! [`StrategyConfig`], and must pass [`contract`].
 
 pub mod contract;
 pub mod cpu;

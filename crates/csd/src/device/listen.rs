@@ -1,7 +1,7 @@
-//! The device's side of the stream transport: a listener, and the service of one accepted
-//! connection in the caller's thread.
+//! The device's side of the stream transport: a listener, and the service of one accepted connection in
+//! the caller's thread.
 //!
-//! Spawns nothing; the agent decides who accepts and how often. Read `serving.rs` next.
+//! It spawns nothing; the agent decides who accepts and how often. Read `serving.rs` next.
 
 use std::collections::VecDeque;
 use std::io;

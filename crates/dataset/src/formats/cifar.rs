@@ -1,7 +1,7 @@
-//! CIFAR-10 (<https://www.cs.toronto.edu/~kriz/cifar.html>) in its two versions: which files are
-//! batches, and in which order.
+//! CIFAR-10 (<https://www.cs.toronto.edu/~kriz/cifar.html>) in its two versions: which files are batches,
+//! and in which order.
 //!
-//! What is in a batch is in `cifar/binary.rs` and `cifar/python.rs`.
+//! `cifar/binary.rs` and `cifar/python.rs` know what is in a batch.
 
 mod binary;
 mod pickle;

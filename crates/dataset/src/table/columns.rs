@@ -1,8 +1,7 @@
-//! Columns of a table that take less room where they can: most records begin on a page, and
-//! most tables have no heads.
+//! Columns of a table that use less memory where they can: most records start on a page, and most tables
+//! have no heads.
 //!
-//! Both have one form for one content, so that equal tables are equal bytes for bytes. Read
-//! `table.rs` next.
+//! Both have one form for one content, so equal tables have equal bytes. Read `table.rs` next.
 
 use std::collections::HashMap;
 

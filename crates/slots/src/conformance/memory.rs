@@ -1,4 +1,4 @@
-//! Checks of a [`Kind`] of memory, and of whoever keeps slots of it.
+//! Checks of a [`Kind`] of memory, and of owners of its slots.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

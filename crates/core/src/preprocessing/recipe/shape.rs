@@ -1,9 +1,8 @@
-//! The size of a sample at the cut, found from the recipe and what is known of the records
+//! The size of a sample at the cut, derived from the recipe and from what is known about the records
 //! without reading them.
 //!
-//! A batch is a block of equal samples, so a recipe whose output depends on each image's
-//! own size is refused here, before anything is read; and one that no records fit, before
-//! there are any.
+//! A batch is a block of equal samples. A recipe whose output depends on the size of each image is
+//! therefore refused here, before anything is read. So is one that no records can fit.
 
 use super::draw::{self, Expand};
 use super::op::{

@@ -1,8 +1,8 @@
-//! What is done to one sample, everything decided: the ops of a recipe without their chance.
+//! What is done to one sample once everything is decided: the ops of a recipe without their randomness.
 //!
-//! A recipe says "rotate by up to 30 degrees"; a step says by how much. `recipe/decide.rs`
-//! makes steps of ops, `bothends-ops` does them, and neither knows of the other. A step
-//! holds numbers alone: doing it draws nothing and never fails.
+//! A recipe says "rotate by up to 30 degrees"; a step says by how much. `recipe/decide.rs` turns ops
+//! into steps and `bothends-ops` carries them out, and neither knows the other. A step holds numbers
+//! only: carrying it out draws nothing and never fails.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What an epoch is told of its devices.
+//! What an epoch knows about its devices in advance.
 
 /// What an epoch is told of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Single rules of an epoch. The promises under all that can happen: `tests/schedules.rs`.
+//! Single rules of an epoch. `tests/schedules.rs` tests the promises under everything that can happen.
 
 use super::*;
 use crate::objective::Objective;

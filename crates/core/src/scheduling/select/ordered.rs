@@ -1,14 +1,13 @@
 //! `ordered`: the plan's order, at the speed of both prongs.
 //!
-//! Each side claims what it can have ready when it is needed: the host the lowest free
-//! batch; a device one that has so many free batches before it that the host, and devices
-//! quicker than itself, are busy with them until it is ready (its horizon). So few finished
-//! batches wait, and the order costs nothing. The price is that one late batch holds
-//! everything up; hence `rescue`.
+//! Each side claims what it can have ready when it is needed. The host takes the lowest free batch. A
+//! device takes one with enough free batches before it to keep the host, and quicker devices, busy until
+//! it is ready (its horizon). So few finished batches wait, and the order costs nothing. The price is
+//! that one late batch holds up everything; hence `rescue`.
 //!
-//! Counting free batches, rather than all batches up to delivery, keeps a device from
-//! claiming runs of neighbours, in front of which the host would then be alone. What was
-//! tried and what each rule gives is in `docs/strategies.md`.
+//! Counting free batches, rather than all batches until delivery, keeps a device from claiming runs of
+//! neighbours, in front of which the host would then be alone. `docs/strategies.md` has what was tried
+//! and what each rule gives.
 
 use crate::ids::{BatchIdx, DeviceIdx};
 use crate::ledger::Open;

@@ -1,8 +1,8 @@
-//! `relaxed`: what is ready first is delivered first; both ends are walked until they meet.
+//! `relaxed`: what is ready first is delivered first, and both ends advance until they meet.
 //!
-//! Two rules keep the end of an epoch short. A device takes no batch that the others would
-//! have made before it. And a host with nothing left redoes what a device is still making,
-//! the latest first; whoever is first counts (the bytes are the same).
+//! Two rules keep the end of an epoch short. A device takes no batch that the others would have made
+//! before it. And an idle host redoes what a device is still making, the latest first; whoever finishes
+//! first counts (the bytes are the same).
 
 use crate::ids::{BatchIdx, DeviceIdx};
 use crate::select::view::float;

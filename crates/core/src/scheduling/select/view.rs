@@ -1,7 +1,7 @@
 //! What a strategy sees: the books, the prongs and the time, at one moment.
 //!
-//! A view answers questions and changes nothing. What a strategy makes of the answers is in
-//! its own file next to this one; `epoch.rs` carries the decision out.
+//! A view answers questions and changes nothing. What a strategy makes of the answers is in its own file
+//! in this folder; `epoch.rs` carries out the decision.
 
 use crate::epoch::device::{DeviceConfig, Recovery};
 use crate::ids::{BatchIdx, DeviceIdx, Ns};

@@ -1,4 +1,4 @@
-//! Ops that change values.
+//! Ops that change pixel values.
 
 use serde::{Deserialize, Serialize};
 

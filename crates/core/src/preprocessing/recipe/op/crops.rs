@@ -1,4 +1,4 @@
-//! Ops that make several views of one sample: the last before the cut.
+//! Ops that make several views of one sample. They come last before the cut.
 
 use serde::{Deserialize, Serialize};
 
