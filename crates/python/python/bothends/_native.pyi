@@ -4,7 +4,7 @@ from typing import Any
 __version__: str
 
 class Array:
-    """A tensor in host memory of the loader, shared by `__dlpack__` or `numpy.asarray`."""
+    """A tensor in the loader's host memory, shared through `__dlpack__` or `numpy.asarray`."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -48,7 +48,7 @@ class Consumer:
     def __next__(self) -> Batch: ...
 
 class Samples:
-    """Samples that Python lists, for `Loader`."""
+    """Samples listed by Python, for `Loader`."""
 
     @staticmethod
     def files(
