@@ -353,9 +353,9 @@ class Loader:
                     signal.signal(number, previous)
 
     def close(self) -> None:
-        """Ends threads and devices and waits for them. Delivered tensors stay valid; using the loader
-        afterwards raises an `OptionsError`. `with` does this at its end, and otherwise it happens
-        when the last reference to the loader is gone."""
+        """Ends threads and devices and waits for them. Delivered tensors stay valid; using the
+        loader afterwards raises an `OptionsError`. `with` does this at its end, and otherwise it
+        happens when the last reference to the loader is gone."""
         self._native.close()
 
     def __enter__(self) -> "Loader":

@@ -411,8 +411,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         return Opening(prepared, options)
 
     def _n_threads(self, finish: Finish) -> int | str:
-        """Host threads that decode. Next to worker processes, at most one per core: the processes are
-        the limit, and more threads would take their cores."""
+        """Host threads that decode. Next to worker processes, at most one per core: the processes
+        are the limit, and more threads would take their cores."""
         if finish.runs_transforms and self.num_workers > 0:
             return min(self.num_workers, len(os.sched_getaffinity(0)))
         return self.num_workers or "auto"
@@ -468,8 +468,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     # ---- epochs --------------------------------------------------------------------------
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the next epoch, also for the samplers. A position that was loaded is kept if it is
-        in this epoch, and dropped otherwise."""
+        """Chooses the next epoch, also for the samplers. A position that was loaded is kept if it
+        is in this epoch, and dropped otherwise."""
         self._is_resuming = self._is_resuming and epoch == self._next_epoch
         self._resumes_at_end = self._resumes_at_end and self._is_resuming
         self._next_epoch, self._progress = epoch, None

@@ -38,7 +38,8 @@ class HuggingFaceImages:
     It replaces `rows.with_transform(function)`. The transform is called with one RGB image, as in
     torchvision's data sets, so bothends can translate it and read the encoded images directly.
     `select`, `shuffle`, `filter` and `train_test_split` before it are respected. A format or a
-    transform that is set on `rows` is not applied, nor is an orientation in a photograph's metadata.
+    transform that is set on `rows` is not applied, nor is an orientation in the metadata of a
+    photograph.
 
     Args:
         rows: a `datasets.Dataset`: one split, not a stream.
