@@ -11,7 +11,7 @@ there when it is started again: with bothends in the middle of an epoch, exactly
 loader from the beginning of the epoch, which has no such state.
 
 Prints one JSON line at the end: accuracy on the test images, seconds of training, the part of them
-that was spent in steps (`busy`; the rest waited for batches), processor seconds. With
+that was spent in steps (`busy`; the rest waited for batches), CPU seconds. With
 `--loader torch --workers 0` every batch is made while the network waits.
 """
 
@@ -195,7 +195,7 @@ def main():
     train_set = data_set(options.data, "train", TRAIN)
     batches = loader(options, train_set, FOR_TRAINING)
     training, seconds = train(options, network(10), batches)
-    # Processor seconds of PyTorch's workers count once they have ended.
+    # CPU seconds of PyTorch's workers count once they have ended.
     del batches
     test_set = data_set(options.data, "test", TEST)
     right = accuracy(training.network, loader(options, test_set, FOR_TESTING))

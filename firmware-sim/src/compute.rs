@@ -1,7 +1,7 @@
-//! Models of what does the work: how long a sample takes from read record to made sample.
+//! Models of the compute units: how long a sample takes from the record to the finished sample.
 //!
-//! Pure functions of state, request and time, in integer nanoseconds. Nothing here computes a
-//! pixel. Read `compute/cores.rs` for processors, `compute/fixed.rs` for fixed-function logic.
+//! These are pure functions of state, request and time, in integer nanoseconds. Nothing here computes a
+//! pixel. Read `compute/cores.rs` for CPU cores and `compute/fixed.rs` for fixed-function logic.
 
 mod cores;
 mod fixed;

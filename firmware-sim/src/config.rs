@@ -1,8 +1,8 @@
-//! What a device is made of: the preset file, and what it means once checked.
+//! What a device consists of: the preset file, and its meaning once checked.
 //!
-//! A preset is JSON. Every constant is an object with a value, a unit and a source: a short
-//! citation, or the word `uncalibrated`. [`DeviceConfig`] is complete and in range. The
-//! presets of this project are in `preset.rs`; nothing here opens a file.
+//! A preset is JSON. Every constant is an object with a value, a unit and a source: a short citation, or
+//! the word `uncalibrated`. [`DeviceConfig`] is complete and in range. The presets of this project are in
+//! `preset.rs`; nothing here opens a file.
 
 mod raw;
 

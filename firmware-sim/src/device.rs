@@ -1,9 +1,9 @@
-//! The whole device as a cost model: media, compute, link and power joined for one job.
+//! The whole device as a cost model: media, compute, link and power combined for one job.
 //!
-//! A job's records are read one job ahead, each sample goes to the unit that is free first,
-//! and the finished batch goes over the link while the units begin the next job. Pure: the
-//! answer depends on the jobs so far and on nothing else. No byte is moved here; the agent's
-//! server does the job for real before this is asked what it cost.
+//! The records of a job are read one job ahead, each sample goes to the unit that is free first, and the
+//! finished batch crosses the link while the units start on the next job. It is pure: the answer depends
+//! on the jobs so far and nothing else. No byte is moved here; the agent's server does the job for real
+//! before this is asked what it cost.
 
 use bothends_agent::{Cost, Costs, Hold, ThreadClock, Work};
 use bothends_csd::EnergyReading;

@@ -1,15 +1,14 @@
-//! Things that go wrong, on purpose: a device that dies, stalls, slows down, lies or repeats.
+//! Deliberate faults: a device that dies, stalls, slows down, lies or repeats itself.
 //!
-//! [`Faulty`] stands round any [`Serve`] and spoils its answers; the device inside knows
-//! nothing of it. Which batches are hit depends on the seed and the job alone. `fault/spec.rs`
-//! says how faults are written.
+//! [`Faulty`] wraps any [`Serve`] and corrupts its answers; the device inside knows nothing of it. Which
+//! batches are affected depends only on the seed and the job. `fault/spec.rs` defines how faults are
+//! written.
 //!
-//! `P%` of die, stall and throttle is a part of the device's jobs: jobs are counted from its
-//! start, across sessions, against the batches that are expected of it in an epoch. A host says
-//! nothing of that, so these are half the batches of one pass over the session's data set: the
-//! share of a device that is as fast as its host. Whoever knows better says so
-//! ([`FaultConfig::expected_batches`]). 0 % strikes at the first job. Energy is the device's own:
-//! faults do not change it.
+//! `P%` of die, stall and throttle is a fraction of the device's jobs. Jobs are counted from its start,
+//! across sessions, against the batches that are expected of it in an epoch. A host does not announce that
+//! number, so it is half of the batches of one pass over the session's data set: the share of a device
+//! that is as fast as its host. [`FaultConfig::expected_batches`] sets it explicitly. 0 % strikes at the
+//! first job. Energy is the device's own; faults do not change it.
 
 mod spec;
 
@@ -39,7 +38,7 @@ pub struct FaultConfig {
     pub faults: Vec<Fault>,
     /// Batches that this device is expected to make in an epoch, where that is known.
     pub expected_batches: Option<u64>,
-    /// Seed of the faults that strike by chance.
+    /// Seed of the faults that strike at random.
     pub seed: u64,
     /// What death is. A process ends itself here; if this returns, the device is silent from
     /// then on.
@@ -141,7 +140,7 @@ impl<S: Serve> Faulty<S> {
         slowness
     }
 
-    /// Whether a fault that strikes by chance strikes that job.
+    /// Whether a fault that strikes at random strikes that job.
     fn strikes(&self, draw: Draw, job: JobId) -> bool {
         let [job_lo, job_hi] = words(job.0);
         let counter = [job_lo, job_hi, draw as u32, 0];

@@ -1,4 +1,4 @@
-//! What the emulation asks of the machine it runs on: CPU time of a thread, and one CPU.
+//! What the emulation needs from the machine it runs on: the CPU time of a thread, and pinning to a CPU.
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};

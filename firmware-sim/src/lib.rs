@@ -1,12 +1,12 @@
 //! The device in software: the agent's server over models of media, compute, link and power.
 //!
-//! Every batch is made for real, by the same code as on a real device, from the files below
-//! the media folder; the models only say when it is answered and what it cost. Nothing here
-//! serves, decodes or knows a format again. What comes out of a model is called modelled.
+//! Every batch is made for real, by the same code as on a real device, from the files below the media
+//! folder. The models only decide when it is answered and what it cost. Nothing here reimplements serving,
+//! decoding or a format. Every result of a model is labelled modelled.
 //!
-//! Reading order: `device` joins the models; `media`, `compute`, `link` and `power` are
-//! them; `config` is what a preset file says and `preset` the ones that come along; `fault`
-//! is what may go wrong on purpose; `program` is the command line.
+//! Reading order: `device` combines the models; `media`, `compute`, `link` and `power` are the models;
+//! `config` defines a preset file and `preset` has the built-in ones; `fault` has what can go wrong on
+//! purpose; `program` is the command line.
 
 pub mod device;
 

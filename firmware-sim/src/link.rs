@@ -1,7 +1,7 @@
-//! The way to the host: a latency and a bandwidth that results share one after the other.
+//! The link to the host: a latency, and a bandwidth that results use one after the other.
 //!
-//! The real transport between emulator and host adds its own time on top; it is not
-//! subtracted. Nothing here moves a byte.
+//! The real transport between emulator and host adds its own time, which is not subtracted. Nothing here
+//! moves a byte.
 
 use crate::media::transfer_ns;
 

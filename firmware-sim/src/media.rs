@@ -1,9 +1,8 @@
-//! Models of where the records lie: how long until a record's bytes are in the device's memory.
+//! Models of the storage media: how long until the bytes of a record are in the device's memory.
 //!
-//! A model is a pure function of its state, the request and the time of the request, in
-//! integer nanoseconds; requests are given in order. No byte is read here. Read
-//! `media/nand.rs` for flash, `media/flat.rs` for anything known only by latency and
-//! bandwidth.
+//! A model is a pure function of its state, the request and the time of the request, in integer
+//! nanoseconds; requests come in order. No byte is read here. Read `media/nand.rs` for flash, and
+//! `media/flat.rs` for anything described only by latency and bandwidth.
 
 mod flat;
 mod nand;

@@ -1,9 +1,9 @@
-//! Energy: the power of each state times the time in it, conserved to the last picojoule.
+//! Energy: the power of each state times the time spent in it, exact to the last picojoule.
 //!
-//! Milliwatts times nanoseconds are picojoules, so sums are exact integers; microjoules are
-//! taken only when they are read. Idle power runs for as long as the device does; media, cores
-//! and link add their active power for as long as they work. Everything here is modelled.
-//! `power/thermal.rs` turns energy into heat.
+//! Milliwatts times nanoseconds are picojoules, so sums are exact integers; they are converted to
+//! microjoules only when read. Idle power is drawn as long as the device runs. Media, cores and link add
+//! their active power while they work. Everything here is modelled. `power/thermal.rs` turns energy into
+//! heat.
 
 mod thermal;
 

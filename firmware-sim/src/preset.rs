@@ -1,4 +1,4 @@
-//! The presets that come with the project (`configs/devices/*.json`), and presets in files.
+//! The built-in presets (`configs/devices/*.json`), and presets in files.
 
 use std::io::ErrorKind;
 

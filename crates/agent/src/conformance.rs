@@ -1,9 +1,9 @@
 //! What every device must do with real data, as callable checks over any way to reach one.
 //!
-//! An [`Exercise`] is a folder of a few images and what a host would ask of them; [`all`] asks
-//! it of a device that serves that folder, and holds the answers against `ops` called directly.
-//! A check that fails panics and says what was expected. Nothing here is part of a run.
-//! (`csd::conformance` holds what every *transport* must do.)
+//! An [`Exercise`] is a folder of a few images and what a host would ask for. [`all`] sends it to a device
+//! that serves that folder and compares the answers with `ops` called directly. A check that fails panics
+//! and says what was expected. Nothing here is part of a run. (`csd::conformance` has what every
+//! *transport* must do.)
 
 #![allow(
     clippy::missing_panics_doc,

@@ -1,8 +1,8 @@
-//! What a job costs: the second seam of the agent.
+//! What a job costs: the second interface of the agent.
 //!
-//! The server does a job for real and then asks what it cost. On a real device the answer is
-//! what the clock says ([`NoCosts`]); an emulated device answers from its models and may have
-//! the finished job held back until its modelled end. Nothing here waits: `server.rs` does.
+//! The server does a job for real and then asks what it cost. On a real device the answer is what the
+//! clock says ([`NoCosts`]). An emulated device answers from its models and may hold back the finished job
+//! until its modelled end. Nothing here waits; `server.rs` does.
 
 use std::fmt::Debug;
 

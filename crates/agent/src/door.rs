@@ -1,7 +1,7 @@
-//! Where hosts come in: one address, one host after the other.
+//! Where hosts connect: one address, one host after the other.
 //!
-//! The transports are `csd`'s; this says for how long they are served and removes what was
-//! made for it. Serves in the caller's thread and spawns nothing.
+//! The transports are in `csd`. This file decides how long they are served and removes what was created
+//! for them. It serves in the caller's thread and spawns nothing.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;

@@ -1,16 +1,16 @@
-//! The program that runs beside the data, as a library: it serves batches to a host.
+//! The program that runs next to the data, as a library: it serves batches to a host.
 //!
-//! [`Server`] is the device's end of `csd`'s conversation. It takes two seams from its
-//! caller: a [`Store`] says where bytes come from, [`Costs`] what a job costs. The
-//! program (`program`) joins it to the files of this machine and to no costs at all; `firmware-sim`
-//! joins the same server to models. This crate never models anything, imports nothing of
-//! the host's side, and runs nothing from the wire but the declared ops of a recipe.
+//! [`Server`] is the device's end of the conversation defined in `csd`. Its caller supplies two
+//! interfaces: a [`Store`] says where bytes come from, and [`Costs`] what a job costs. The command line
+//! (`program`) combines it with the files of this machine and no costs at all; `firmware-sim` combines the
+//! same server with models. This crate never models anything, imports nothing from the host's side, and runs
+//! nothing from the wire but the declared ops of a recipe.
 //!
-//! Reading order: `store` and `costs` are the seams, `session` what was agreed with the
-//! host and `memory` how much of it is here at once, `work` how one sample is made, with a job under
-//! way (`work/batch.rs`) and the jobs of a session (`work/line.rs`), `server` who works and when
-//! jobs are answered, `door` where hosts come in, `stop` when a device program ends, `program` the
-//! command line.
+//! Reading order: `store` and `costs` are the interfaces. `session` is what was agreed with the host, and
+//! `memory` how much of it is held at once. `work` makes one sample, with a job under way
+//! (`work/batch.rs`) and the jobs of a session (`work/line.rs`). `server` says who works and when jobs are
+//! answered, `door` where hosts connect, `stop` when a device program ends, and `program` is the command
+//! line.
 
 pub mod costs;
 pub mod store;

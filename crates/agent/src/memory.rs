@@ -1,8 +1,8 @@
-//! How much memory the batches of a session may take on the device: so many of them as fit are
-//! made, wait or are sent at once.
+//! How much memory the batches of a session may take on the device: as many as fit may be under way,
+//! waiting or being sent at once.
 //!
-//! Decides, and allocates none: that is `csd`'s loop, which makes the ring of a session's slots, and
-//! counts a batch that has not been sent yet as one that still occupies its slot.
+//! It decides and allocates nothing. The loop in `csd` makes the ring of a session's slots, and counts a
+//! batch that has not been sent yet as still occupying its slot.
 
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ use bothends_slots::available_bytes;
 const MOST_BYTES: u64 = 1 << 30;
 
 /// The part of the memory available on the machine that `auto` is: one in so many. The rest is for
-/// the page cache, out of which the data are read, and for what the machine is there for.
+/// the page cache, from which the data are read, and for what the machine is there for.
 const AUTO_PART: u64 = 4;
 
 /// What batches may take. The device serves one host at a time, and it is all for that one.
@@ -30,7 +30,7 @@ pub enum Memory {
     Bytes(u64),
 }
 
-/// What decoding may take beside batches: a quarter of the `available` bytes, and for one image what
+/// What decoding may take besides batches: a quarter of the `available` bytes, and for one image what
 /// the host allows it, since whether a sample is bad must not depend on who makes it.
 pub(crate) fn decode_room(available: Option<u64>, n_workers: u32) -> DecodeRoom {
     let together = available.map_or(MAX_DECODE_BYTES, |bytes| bytes / AUTO_PART);

@@ -1,11 +1,11 @@
 //! The device's end of the conversation: who does the jobs, and when they are answered.
 //!
-//! `submit` puts a job with its slot into the line; workers, which live as long as the server,
-//! fill the slot row by row and start on the next job while the last rows of one are being made
-//! (`work/line.rs`); scouts prefetch records ahead of them. The cost model is asked what each job cost, and `poll` answers a finished job
-//! when its time has come. A job occupies one of the server's places from `submit` until it is
-//! answered, so nothing here grows without bound. All threads are joined when the server is
-//! dropped. Nothing here decodes, models, or knows how hosts come in.
+//! `submit` queues a job with its slot. Workers, which live as long as the server, fill the slot row by
+//! row and start on the next job while the last rows of one are being made (`work/line.rs`). Scouts
+//! prefetch records ahead of them. The cost model is asked what each job cost, and `poll` answers a
+//! finished job when its time has come. A job occupies one of the server's places from `submit` until it
+//! is answered, so nothing here grows without bound. All threads are joined when the server is dropped.
+//! Nothing here decodes, models, or knows how hosts connect.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};

@@ -1,7 +1,7 @@
 //! What was agreed with the host before the first job: recipe, extent table, seed.
 //!
-//! Every reason to refuse is found here, before any job, and said in one line for the host's
-//! user. Nothing here makes a sample: `work.rs` does.
+//! Every reason to refuse is found here, before any job, and reported in one line for the user of the
+//! host. Nothing here makes a sample; `work.rs` does.
 
 use bothends_core::ids::SampleId;
 use bothends_core::one_line;

@@ -1,7 +1,7 @@
-//! When a device program ends: on a signal, or when whoever started it is gone.
+//! When a device program ends: on a signal, or when the process that started it is gone.
 //!
-//! Both only set a flag; the program then leaves its loop, drops what it has and so removes
-//! what it made. Should it not have ended a while after its starter went, it is ended.
+//! Both only set a flag. The program then leaves its loop, drops what it has and so removes what it
+//! created. If it has not ended some time after its parent went away, it is terminated.
 
 use std::io::{Read, stdin};
 use std::sync::Arc;

@@ -1,8 +1,7 @@
-//! Where bytes come from: the first seam of the agent.
+//! Where bytes come from: the first interface of the agent.
 //!
-//! [`FileStore`] is the files under a data root. Paths come from the host's extent table, so
-//! they are held inside the root here, whatever the table's own checks were. Nothing here
-//! knows a format or a sample.
+//! [`FileStore`] is the files under a data root. Paths come from the host's extent table, so they are
+//! confined to the root here, whatever the table itself checked. Nothing here knows a format or a sample.
 
 use std::fmt::Debug;
 use std::fs::{File, Metadata};
@@ -115,7 +114,7 @@ impl FileStore {
     }
 
     /// The same files, with what is known of their images kept in `cache`: read now, added to
-    /// when an epoch ends and when the store is dropped. Segments beside the data are not
+    /// when an epoch ends and when the store is dropped. Segments next to the data are not
     /// looked at: a device serves others, and whoever may write there could say what they see.
     #[must_use]
     pub fn with_cache(mut self, cache: Cache) -> Self {

@@ -1,8 +1,8 @@
-//! One sample: its record read, decoded and augmented into its place in a slot.
+//! One sample: its record is read, decoded and augmented into its place in a slot.
 //!
-//! A worker does this with a [`Bench`], which keeps what is costly to make from sample to
-//! sample. Nothing here knows jobs or queues. Read `work/batch.rs` next for a job whose samples
-//! are being made, then `work/line.rs` for the jobs of a session.
+//! A worker does this with a [`Bench`], which keeps what is expensive to create from sample to sample.
+//! Nothing here knows jobs or queues. Read `work/batch.rs` next for a job whose samples are being made,
+//! then `work/line.rs` for the jobs of a session.
 
 pub(crate) mod batch;
 pub(crate) mod line;

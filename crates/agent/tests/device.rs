@@ -154,12 +154,12 @@ fn what_decoding_taught_outlives_the_device_and_is_not_learnt_twice() {
     let made = segments_after_an_epoch(&exercise, &cache);
     assert_eq!(made.len(), 1, "{made:?}");
     assert_eq!(segments_after_an_epoch(&exercise, &cache), made);
-    // Every note is damaged, and its line says so: images are decoded whole, and learnt anew.
+    // Every note is damaged, and its line says so: images are decoded whole, and indexed again.
     let mut bytes = std::fs::read(&made[0]).unwrap();
     bytes[HEADER_BYTES] ^= 1;
     std::fs::write(&made[0], bytes).unwrap();
     assert_eq!(segments_after_an_epoch(&exercise, &cache).len(), 2);
-    // A file that was only touched is looked at anew: nobody knows what was done to it.
+    // A file that was only touched is looked at again: nobody knows what was done to it.
     let seen = segments_after_an_epoch(&exercise, &cache).len();
     let grey = exercise.root().join("a/grey.jpg");
     let file = std::fs::File::options().write(true).open(grey).unwrap();

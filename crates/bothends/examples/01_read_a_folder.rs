@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut per_class = BTreeMap::new();
     for batch in loader.begin(1)?.batches(0) {
         let batch = batch?;
-        // `bytes` are all rows', one behind the other: a tensor's memory, not a copy.
+        // `bytes` are all rows', one after the other: a tensor's memory, not a copy.
         let values = batch.bytes().chunks_exact(4).filter_map(|b| b.try_into().ok());
         let sum: f64 = values.map(|b| f64::from(f32::from_ne_bytes(b))).sum();
         println!("batch {}: {} samples, sum {sum:.0}", batch.index.0, batch.n_valid());

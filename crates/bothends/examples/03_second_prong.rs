@@ -1,9 +1,9 @@
-//! 3. A device beside the data makes batches from the back. The stream stays what it was.
+//! 3. A device next to the data makes batches from the back. The stream does not change.
 //!
 //!   cargo run --release -p bothends --example 03_second_prong -- [DATA [DEVICE]]
 //!
-//! DEVICE is as for `--csd`: `tcp://nas:7070` where `bothends-agent` runs, or an emulated one
-//! (`sim:ideal` if left out), which wants the program `firmware-sim`: `cargo build --release`.
+//! DEVICE is as for `--csd`: `tcp://nas:7070` if `bothends-agent` runs there, or an emulated one
+//! (`sim:ideal` by default), which needs the program `firmware-sim`: `cargo build --release`.
 //!
 //! Next: `04_own_loop_many_consumers`.
 #![allow(clippy::print_stdout, reason = "an example shows what it finds")]

@@ -1,5 +1,5 @@
-//! 4. One process trains on several accelerators: each has a thread that takes batches, as
-//!    many as the others', and together they get every sample once.
+//! 4. One process trains on several accelerators. Each has a thread that takes batches, the same number
+//!    as the others, and together they get every sample once.
 //!
 //!   cargo run --release -p bothends --example 04_own_loop_many_consumers -- [DATA]
 //!

@@ -1,10 +1,9 @@
-//! 5. A recipe in the options, soft labels for what it mixes, and a bad file that does not end
-//!    the job.
+//! 5. A recipe in the options, soft labels for mixed samples, and a bad file that does not end the job.
 //!
 //!   cargo run --release -p bothends --example 05_a_recipe_of_your_own -- [DATA]
 //!
-//! `configs/README.md` lists what a recipe may say, `docs/ops.md` every op; `bothends inspect`
-//! reads one out in plain words.
+//! `configs/README.md` lists what a recipe may contain and `docs/ops.md` has every op; `bothends inspect`
+//! describes a recipe in plain words.
 #![allow(clippy::print_stdout, reason = "an example shows what it finds")]
 
 mod images;

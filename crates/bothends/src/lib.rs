@@ -1,5 +1,5 @@
 //! Feeds a training loop from both ends of an epoch: host workers preprocess from the front,
-//! devices beside the data from the back, and the loop gets one stream, the same bytes in the
+//! devices next to the data from the back, and the loop gets one stream, the same bytes in the
 //! same order, whoever made them.
 //!
 //! ```
@@ -20,7 +20,7 @@
 //!         let batch = batch?;
 //!         let (bytes, labels) = (batch.bytes(), batch.rows().iter().map(|row| row.label.0));
 //!         assert_eq!(bytes.len(), labels.count() * 3 * 224 * 224 * 4);
-//!         n_samples += batch.n_valid(); // train, then drop the batch: its memory is used again
+//!         n_samples += batch.n_valid(); // train, then drop the batch: its memory is reused
 //!     }
 //!     assert_eq!(n_samples, 20);
 //! }
@@ -28,23 +28,23 @@
 //! # }
 //! ```
 //!
-//! * **Options** are one JSON object, the same in Python and C; [`options`] lists the keys and
-//!   turns them into a [`RunConfig`], which may also be written by hand.
+//! * **Options** are one JSON object, the same in Python and C. [`options`] lists the keys and
+//!   turns them into a [`RunConfig`], which can also be written by hand.
 //! * **Recipes** say what is done to every sample: a built-in name, a file, or an object
 //!   ([`recipe`]).
-//! * **Devices** are named in `csds`: a program beside the data (`tcp://nas:7070`) or an
-//!   emulated one (`sim:newport`). The loop does not change, and its bytes do not.
-//! * **A place in an epoch** is a text of at most 1 kB: [`Loader::state`] at any batch,
-//!   [`Loader::load_state`] in another process, with other numbers of workers, devices, ranks.
-//! * **A GPU** takes the batches where [`Loader::begin_on`] names one ([`GpuTarget`]): the same bytes, in
-//!   its memory, uploaded one batch ahead, and finished there where there are kernels for it.
-//! * **Many consumers**: [`Loader::begin`] deals an epoch to as many as are asked for, each on
-//!   a thread of its own if it likes ([`Deal`]).
-//! * **Errors** are one enum, [`RuntimeError`]; each says in a line what happened and what
-//!   helps, with the names that options have here.
+//! * **Devices** are named in `csds`: a program next to the data (`tcp://nas:7070`) or an
+//!   emulated one (`sim:newport`). Neither the loop nor its bytes change.
+//! * **The position in an epoch** is a text of at most 1 kB: [`Loader::state`] after any batch,
+//!   [`Loader::load_state`] in another process, with any number of workers, devices and ranks.
+//! * **A GPU** receives the batches if [`Loader::begin_on`] names one ([`GpuTarget`]): the same bytes, in
+//!   its memory, uploaded one batch ahead, and finished there if it has kernels for that.
+//! * **Many consumers**: [`Loader::begin`] splits an epoch among as many as you ask for, each on
+//!   its own thread if it likes ([`Deal`]).
+//! * **Errors** are one enum, [`RuntimeError`]. Each says in one line what happened and what
+//!   helps, with the option names of this crate.
 //!
-//! `examples/` beside this crate is a course in five small programs. What lies below, epochs
-//! without a loader among it, is `bothends_runtime`'s; this crate holds no code.
+//! `examples/` in this crate is a course in five small programs. The layers below, such as epochs
+//! without a loader, are in `bothends_runtime`; this crate contains no code.
 
 pub use bothends_core::{digest, ids, objective, plan, recipe, select, tensor};
 pub use bothends_runtime::{

@@ -2,19 +2,19 @@
  *
  * Made by cbindgen from crates/capi/src; changes belong there.
  *
- * A loader gives epochs, an epoch gives batches. Handles are opaque; every one is released
- * once, in any order, by the function that its kind has. Any thread may use any handle,
- * but for the release: then nobody else may be inside a call on it.
- * `const` says that the handle stays where it is, not that nothing happens.
+ * A loader gives epochs, and an epoch gives batches. Handles are opaque. Release each one
+ * once, in any order, with the function for its kind. Any thread may use any handle, except
+ * that no other thread may be inside a call on a handle while it is released.
+ * `const` means that the handle stays valid, not that nothing happens.
  *
  *     be_loader_open -> be_loader_begin -> be_epoch_next, be_batch_release -> be_epoch_close
  *                                       -> be_loader_close
  *
- * What a function answers is negative on an error; be_last_error() then says in one line what
+ * A function returns a negative value on an error; be_last_error() then says in one line what
  * happened and what helps. NULL for a handle or a result is such an error, never a crash.
- * Results are written only on success; handles and text are NULL otherwise. After fork() the
- * child's calls on handles of the parent answer BE_ERROR_FORKED and wait for nothing; make the
- * loader after the fork. */
+ * Results are written only on success; handles and text are NULL otherwise. After fork(), calls
+ * in the child on handles of the parent return BE_ERROR_FORKED at once; create the loader after
+ * the fork. */
 
 #ifndef BOTHENDS_H
 #define BOTHENDS_H
@@ -26,10 +26,10 @@
 // would no longer work.
 #define BE_ABI_VERSION 1
 
-// As `timeout_ms`: without end.
+// As `timeout_ms`: wait forever.
 #define BE_FOREVER UINT32_MAX
 
-// What a function answers. Negative values are errors; `be_last_error` says more.
+// What a function returns. Negative values are errors; `be_last_error` has the details.
 enum be_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
@@ -41,31 +41,31 @@ enum be_status
   BE_BATCH = 1,
   // No batch within the time given; ask again.
   BE_PENDING = 2,
-  // The epoch has no batch any more.
+  // The epoch has no more batches.
   BE_END = 3,
-  // The epoch was cancelled by `be_epoch_cancel`, and may have had more.
+  // `be_epoch_cancel` cancelled the epoch, which may have had more batches.
   BE_STOPPED = 4,
-  // An argument is NULL, no UTF-8 or out of range.
+  // An argument is NULL, not UTF-8 or out of range.
   BE_ERROR_ARGUMENT = -1,
-  // An option is unknown, or options, recipe and data make no sense together.
+  // An option is unknown, or options, recipe and data do not fit together.
   BE_ERROR_OPTIONS = -2,
   // The data cannot be opened, listed or read.
   BE_ERROR_DATA = -3,
   // A sample cannot be read or decoded and `on_bad` is `raise`.
   BE_ERROR_SAMPLE = -4,
-  // A device cannot be reached, refuses, or made other bytes than the host.
+  // A device cannot be reached, refuses, or made different bytes than the host.
   BE_ERROR_DEVICE = -5,
-  // The consumer keeps so many batches that nothing can go on.
+  // The consumer holds so many batches that the epoch cannot continue.
   BE_ERROR_STARVED = -6,
-  // The epoch ended by an error that one of its consumers was told.
+  // The epoch ended with an error that was reported to one of its consumers.
   BE_ERROR_ENDED = -7,
-  // The handle was made before a fork of this process.
+  // The handle was created before this process was forked.
   BE_ERROR_FORKED = -8,
-  // A state that belongs to another run, or cannot be saved now.
+  // The state belongs to another run, or cannot be saved now.
   BE_ERROR_STATE = -9,
-  // Memory or threads that the system does not give.
+  // The system refuses memory or threads.
   BE_ERROR_SYSTEM = -10,
-  // A mistake of this library; please report it.
+  // A bug in this library; please report it.
   BE_ERROR_BUG = -11,
 };
 #ifndef __cplusplus
@@ -137,16 +137,16 @@ typedef int32_t be_device_type;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// A batch in the consumer's hands. Its memory goes back with `be_batch_release`.
+// A batch held by the consumer. `be_batch_release` returns its memory.
 typedef struct be_batch be_batch;
 
-// An epoch that was begun. Its consumers may call from threads of their own.
+// An epoch that was begun. Each consumer may call from its own thread.
 typedef struct be_epoch be_epoch;
 
-// Feeds a training loop: epochs one after another. Any thread may call any function on it.
+// Feeds a training loop with one epoch after another. Any thread may call any function on it.
 typedef struct be_loader be_loader;
 
-// Where a view lies in every sample, and its size.
+// Where a view is in every sample, and its size.
 typedef struct {
   // From the sample's first byte to the view's.
   size_t offset_bytes;
@@ -162,7 +162,7 @@ typedef struct {
 typedef struct {
   // A `be_device_type`.
   int32_t kind;
-  // Which of them: of GPUs the number among those that the process can see; else 0.
+  // Its number: for a GPU, among those that the process can see; otherwise 0.
   int32_t number;
 } be_device;
 
@@ -170,8 +170,8 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// What the last error of this thread said: one line with a remedy, empty before the first.
-// It is valid until the next call by this thread that fails.
+// The message of this thread's last error: one line with a remedy, empty before the first one.
+// It is valid until the next failing call by this thread.
 const char *be_last_error(void);
 
 // The library's version, as in `0.1.0`. Never released.
@@ -180,15 +180,15 @@ const char *be_version(void);
 // The `BE_ABI_VERSION` that the library was built with; a program's own must be the same.
 uint32_t be_abi_version(void);
 
-// Releases text that a function of this library has handed over. NULL is nothing to do.
+// Releases text returned by a function of this library. NULL is ignored.
 //
 // # Safety
-// `text` comes from a function here that says so, and is not used again.
+// `text` comes from a function here that says so, and is not used afterwards.
 void be_text_release(char *text);
 
 // Opens the data, reserves memory, starts and connects devices. `options_json` is one object,
 // such as `{"data": "/data/train", "recipe": "imagenet-train"}`; blocks on the file system
-// and the network. A key means what the flag of `bothends run` with its name means:
+// and the network. A key means the same as the flag of `bothends run` with its name:
 //
 // `data` (path of the data set) and `recipe` (a built-in recipe's name, a file, or the recipe
 // itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
@@ -198,7 +198,7 @@ void be_text_release(char *text);
 // "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
 // ("raise", "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
 // `side_index`, `page_cache`, `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
-// `be_batch_device`), `pin_memory` (false; true page-locks batches in host memory for copies of the caller's).
+// `be_batch_device`), `pin_memory` (false; true page-locks batches in host memory for the caller's copies).
 //
 // # Safety
 // `options_json` ends with a zero byte.
@@ -212,50 +212,50 @@ be_status be_loader_begin(const be_loader *loader,
                           uint32_t consumers,
                           be_epoch **out);
 
-// The next epoch shall be this one.
+// Chooses the next epoch.
 be_status be_loader_set_epoch(const be_loader *loader, uint32_t epoch);
 
-// The epoch that runs; the next one after its end.
+// The current epoch; the next one after its end.
 be_status be_loader_epoch(const be_loader *loader, uint32_t *out);
 
-// Where the consumers are, as text of at most 1 kB (with strategy `ordered`): batches that
-// were taken count, batches that lie ready do not. Release it with `be_text_release`.
+// The position of the consumers, as text of at most 1 kB (with strategy `ordered`): batches that
+// were taken count, batches that are ready do not. Release it with `be_text_release`.
 be_status be_loader_state(const be_loader *loader,
                           char **out);
 
-// Goes on from a state of this or another process, also of another number of workers,
-// devices or ranks. The epoch that runs is cancelled. The text is as `be_loader_state` wrote it, byte
-// for byte; damage to one of version 1, which has no checksum, may go unseen.
+// Continues from a state of this or another process, also with another number of workers,
+// devices or ranks. The current epoch is cancelled. The text must be as `be_loader_state` wrote it, byte
+// for byte; damage to one of version 1, which has no checksum, may go unnoticed.
 //
 // # Safety
 // `state` ends with a zero byte.
 be_status be_loader_load_state(const be_loader *loader,
                                const char *state);
 
-// Batches that each of `consumers` gets in a whole epoch.
+// The number of batches that each of `consumers` gets in a whole epoch.
 be_status be_loader_n_batches(const be_loader *loader, uint32_t consumers, uint32_t *out);
 
-// Samples of the data set, repetitions included.
+// The number of samples of the data set, repetitions included.
 be_status be_loader_n_samples(const be_loader *loader, uint64_t *out);
 
-// Classes that have a name: labels are below it. 0 where the data have none.
+// The number of named classes: labels are below it. 0 if the data have none.
 be_status be_loader_n_classes(const be_loader *loader, size_t *out);
 
 // The name of a class by its label. Release it with `be_text_release`.
 be_status be_loader_class_name(const be_loader *loader, size_t label, char **out);
 
-// What the loader has done in the epochs that are over, as a JSON object. Release it with
+// Counters of the epochs that are over, as a JSON object. Release it with
 // `be_text_release`.
 be_status be_loader_stats(const be_loader *loader, char **out);
 
-// Ends the epoch that runs, the devices and the threads, and releases the loader. NULL is
-// nothing to do. Batches and epochs of it may be released later.
+// Ends the current epoch, the devices and the threads, and releases the loader. NULL is
+// ignored. Its batches and epochs may be released later.
 void be_loader_close(be_loader *loader);
 
 // The next batch of `consumer` (from 0), waiting for it no longer than `timeout_ms`
-// milliseconds; 0 looks and does not wait, `BE_FOREVER` has no limit. Answers `BE_BATCH`
+// milliseconds; 0 does not wait, `BE_FOREVER` has no limit. Returns `BE_BATCH`
 // with the batch in `out`, `BE_PENDING`, `BE_END`, `BE_STOPPED`, or an error, after which the epoch has
-// ended: `BE_ERROR_OPTIONS` where the loader began another epoch meanwhile, or was closed.
+// ended: `BE_ERROR_OPTIONS` if the loader began another epoch meanwhile, or was closed.
 // `be_epoch_cancel` ends the wait.
 // Release every batch with `be_batch_release`.
 be_status be_epoch_next(const be_epoch *epoch,
@@ -263,21 +263,21 @@ be_status be_epoch_next(const be_epoch *epoch,
                         uint32_t timeout_ms,
                         be_batch **out);
 
-// Cancels what is left of the epoch: whoever is inside `be_epoch_next`, or enters it, is answered
-// `BE_STOPPED` within a tenth of a second. Any thread may call it, and a signal handler: it sets a flag
-// and nothing else. NULL is nothing to do. The loader still knows how far its consumers have come:
-// `be_loader_state` is where to go on. Release the epoch with `be_epoch_close` all the same.
+// Cancels what is left of the epoch: calls to `be_epoch_next`, current and later ones, return
+// `BE_STOPPED` within a tenth of a second. Any thread or signal handler may call it: it sets a flag
+// and nothing else. NULL is ignored. The loader still knows how far its consumers have come:
+// `be_loader_state` says where to continue. Release the epoch with `be_epoch_close` nevertheless.
 void be_epoch_cancel(const be_epoch *epoch);
 
-// Cancels what is left of the epoch and releases it; nobody may be inside `be_epoch_next`.
-// NULL is nothing to do. The loader still knows how far its consumers have come. Batches of
+// Cancels what is left of the epoch and releases it; no thread may be inside `be_epoch_next`.
+// NULL is ignored. The loader still knows how far its consumers have come. Batches of
 // it may be released later.
 void be_epoch_close(be_epoch *epoch);
 
-// The first byte of the first sample, at a multiple of 4096 (on a GPU, of 256): samples lie one behind the
-// other, `be_batch_sample_bytes` apart; a masked row is a black image, normalised as all are. It is
-// valid until the batch is released, and never written again before. Where `be_batch_device` says that
-// it is on a GPU, it is an address there. NULL when `batch` is.
+// The first byte of the first sample, at a multiple of 4096 (on a GPU, of 256): samples follow each
+// other, `be_batch_sample_bytes` apart; a masked row is a black image, normalised like all others. It is
+// valid, and never written to, until the batch is released. If `be_batch_device` says that the batch is
+// on a GPU, it is an address there. NULL if `batch` is.
 const void *be_batch_data(const be_batch *batch);
 
 // Bytes of all rows; 0 when `batch` is NULL.
@@ -286,7 +286,7 @@ size_t be_batch_len_bytes(const be_batch *batch);
 // Bytes of one sample, all its views; 0 when `batch` is NULL.
 size_t be_batch_sample_bytes(const be_batch *batch);
 
-// Rows, masked ones included: the batch size, or fewer where bad samples were skipped. 0
+// Rows, masked ones included: the batch size, or fewer if bad samples were skipped. 0
 // when `batch` is NULL.
 size_t be_batch_n_rows(const be_batch *batch);
 
@@ -307,7 +307,7 @@ const uint8_t *be_batch_mask(const be_batch *batch);
 // Views of each sample: 1 unless the recipe makes more. 0 when `batch` is NULL.
 size_t be_batch_n_views(const be_batch *batch);
 
-// Where view number `view` (from 0) lies in every sample, and its size.
+// Where view number `view` (from 0) is in every sample, and its size.
 be_status be_batch_view(const be_batch *batch, size_t view, be_view *out);
 
 // The elements' type, a `be_dtype`; or a negative `be_status`.
@@ -317,49 +317,49 @@ int32_t be_batch_dtype(const be_batch *batch);
 int32_t be_batch_layout(const be_batch *batch);
 
 // Who made the batch: 0 the host, n the n-th of `csds`, counted from 1; or a negative
-// `be_status`. For accounts only: the bytes do not depend on it.
+// `be_status`. For statistics only: the bytes do not depend on it.
 int32_t be_batch_prong(const be_batch *batch);
 
 // Writes a soft label for each row to `out`: rows x `n_classes` floats, 1 at the row's class,
-// or the shares of the two classes that it was mixed of (`mixup`, `cutmix`). Masked rows get
-// zeros, and so do rows without a label (-1); a label that is none of `n_classes` is
-// `BE_ERROR_OPTIONS`. `len` is how many floats `out` has place for, which must be just those.
+// or the shares of the two classes that it was mixed from (`mixup`, `cutmix`). Masked rows get
+// zeros, and so do rows without a label (-1); a label outside `n_classes` is
+// `BE_ERROR_OPTIONS`. `len` is the number of floats in `out`, which must be exactly that.
 //
 // # Safety
-// `out` has place for `len` floats.
+// `out` has room for `len` floats.
 be_status be_batch_soft_labels(const be_batch *batch,
                                size_t n_classes,
                                float *out,
                                size_t len);
 
-// Gives the batch's memory back: on a GPU once the streams that it was lent to have passed what is enqueued
-// there now. NULL is nothing to do. Any thread may do it, also after the epoch or the loader has
-// been closed.
+// Returns the memory of the batch; on a GPU, once the streams that it was lent to have finished what is
+// enqueued there now. NULL is ignored. Any thread may do it, also after the epoch or the loader has been
+// closed.
 void be_batch_release(be_batch *batch);
 
-// Where the batch's bytes are, `be_batch_data` among them. On a GPU (`device` in the options) the host
-// must not follow that address, and code of the GPU must not either before `be_batch_lend`.
+// Where the batch's bytes are, and so what `be_batch_data` points to. On a GPU (`device` in the options)
+// the host must not dereference that address, and neither must GPU code before `be_batch_lend`.
 be_status be_batch_device(const be_batch *batch,
                           be_device *out);
 
-// Hands a batch on a GPU to a stream of that GPU: what is enqueued there from now on sees the batch
-// complete, and the batch's memory is not used again before what is enqueued there until
-// the batch is released has run. Waits for nothing; may be said of several streams. Of a batch in
-// host memory it is nothing to do. `stream` is a `CUstream` or `cudaStream_t`; NULL is the legacy default
-// stream, `CU_STREAM_PER_THREAD` that of the calling thread.
+// Hands a batch on a GPU to a stream of that GPU. Work enqueued there from now on sees the batch
+// complete, and the batch's memory is not reused until everything that is enqueued there before
+// the batch is released has run. It does not wait, and may be called for several streams. A batch in
+// host memory needs nothing done. `stream` is a `CUstream` or `cudaStream_t`; NULL is the legacy default
+// stream, and `CU_STREAM_PER_THREAD` that of the calling thread.
 //
 // # Safety
-// The stream is one of the batch's GPU, and is not destroyed before the batch has been released.
+// The stream belongs to the batch's GPU, and is not destroyed before the batch has been released.
 be_status be_batch_lend(const be_batch *batch,
                         void *stream);
 
 // Releases the batch, as `be_batch_release` does, once what is enqueued on `stream` now has run: its
-// memory is not used again before, and the caller waits for nothing. So a batch on a GPU goes back, and so
-// does one in page-locked host memory (`pin_memory`) that the caller has enqueued a copy from. `stream` is
-// as of `be_batch_lend`. The batch is released whatever this answers. NULL for a batch is nothing to do.
+// memory is not reused before that, and the caller does not wait. Use it for a batch on a GPU, and for one
+// in page-locked host memory (`pin_memory`) from which a copy was enqueued. `stream` is as in
+// `be_batch_lend`. The batch is released whatever this returns. A NULL batch is ignored.
 //
 // # Safety
-// The stream is one of the GPU that the loader's options name.
+// The stream belongs to the GPU that the loader's options name.
 be_status be_batch_release_after(be_batch *batch,
                                  void *stream);
 

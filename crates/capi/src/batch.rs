@@ -1,7 +1,7 @@
 //! The batch's doors: where its bytes lie and what they are.
 //!
-//! Nothing is copied but labels, ids and mask, which C wants as arrays. What batches on a GPU have beside
-//! is in `device.rs`.
+//! Nothing is copied but labels, ids and mask, which C wants as arrays. `device.rs` has what is specific to
+//! batches on a GPU.
 #![allow(
     unsafe_code,
     reason = "exporting a name of C is unsafe: it may be taken already"
@@ -23,7 +23,7 @@ use crate::held::{Form, release};
 use crate::memory::{fill, given};
 use crate::status::{Refusal, answer, be_status, door};
 
-/// A batch in the consumer's hands. Its memory goes back with `be_batch_release`.
+/// A batch held by the consumer. `be_batch_release` returns its memory.
 #[derive(Debug)]
 pub struct be_batch {
     home: Home,
@@ -45,7 +45,7 @@ struct Place {
     sample_bytes: usize,
 }
 
-/// What has them.
+/// What owns them.
 #[derive(Debug)]
 enum Memory {
     Host(Batch),
@@ -77,7 +77,7 @@ pub enum be_layout {
     BE_NCHW = 1,
 }
 
-/// Where a view lies in every sample, and its size.
+/// Where a view is in every sample, and its size.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct be_view {
@@ -168,7 +168,7 @@ impl be_batch {
         }
     }
 
-    /// Lets it go once a stream has passed what is enqueued there now.
+    /// Releases it once a stream has finished what is enqueued there now.
     pub(crate) fn release_after(
         self,
         stream: ConsumerStream,
@@ -185,10 +185,10 @@ impl be_batch {
     }
 }
 
-/// The first byte of the first sample, at a multiple of 4096 (on a GPU, of 256): samples lie one behind the
-/// other, `be_batch_sample_bytes` apart; a masked row is a black image, normalised as all are. It is
-/// valid until the batch is released, and never written again before. Where `be_batch_device` says that
-/// it is on a GPU, it is an address there. NULL when `batch` is.
+/// The first byte of the first sample, at a multiple of 4096 (on a GPU, of 256): samples follow each
+/// other, `be_batch_sample_bytes` apart; a masked row is a black image, normalised like all others. It is
+/// valid, and never written to, until the batch is released. If `be_batch_device` says that the batch is
+/// on a GPU, it is an address there. NULL if `batch` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_data(batch: Option<&be_batch>) -> *const c_void {
     let data = door(|| {
@@ -210,7 +210,7 @@ pub extern "C" fn be_batch_sample_bytes(batch: Option<&be_batch>) -> usize {
     door(|| Ok(given(batch, "batch")?.place.sample_bytes)).unwrap_or(0)
 }
 
-/// Rows, masked ones included: the batch size, or fewer where bad samples were skipped. 0
+/// Rows, masked ones included: the batch size, or fewer if bad samples were skipped. 0
 /// when `batch` is NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_n_rows(batch: Option<&be_batch>) -> usize {
@@ -250,7 +250,7 @@ pub extern "C" fn be_batch_n_views(batch: Option<&be_batch>) -> usize {
     door(|| Ok(given(batch, "batch")?.form.shapes.len())).unwrap_or(0)
 }
 
-/// Where view number `view` (from 0) lies in every sample, and its size.
+/// Where view number `view` (from 0) is in every sample, and its size.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_view(
     batch: Option<&be_batch>,
@@ -294,7 +294,7 @@ pub extern "C" fn be_batch_layout(batch: Option<&be_batch>) -> i32 {
 }
 
 /// Who made the batch: 0 the host, n the n-th of `csds`, counted from 1; or a negative
-/// `be_status`. For accounts only: the bytes do not depend on it.
+/// `be_status`. For statistics only: the bytes do not depend on it.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_prong(batch: Option<&be_batch>) -> i32 {
     code(door(|| {
@@ -306,12 +306,12 @@ pub extern "C" fn be_batch_prong(batch: Option<&be_batch>) -> i32 {
 }
 
 /// Writes a soft label for each row to `out`: rows x `n_classes` floats, 1 at the row's class,
-/// or the shares of the two classes that it was mixed of (`mixup`, `cutmix`). Masked rows get
-/// zeros, and so do rows without a label (-1); a label that is none of `n_classes` is
-/// `BE_ERROR_OPTIONS`. `len` is how many floats `out` has place for, which must be just those.
+/// or the shares of the two classes that it was mixed from (`mixup`, `cutmix`). Masked rows get
+/// zeros, and so do rows without a label (-1); a label outside `n_classes` is
+/// `BE_ERROR_OPTIONS`. `len` is the number of floats in `out`, which must be exactly that.
 ///
 /// # Safety
-/// `out` has place for `len` floats.
+/// `out` has room for `len` floats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn be_batch_soft_labels(
     batch: Option<&be_batch>,
@@ -335,9 +335,9 @@ pub unsafe extern "C" fn be_batch_soft_labels(
     })
 }
 
-/// Gives the batch's memory back: on a GPU once the streams that it was lent to have passed what is enqueued
-/// there now. NULL is nothing to do. Any thread may do it, also after the epoch or the loader has
-/// been closed.
+/// Returns the memory of the batch; on a GPU, once the streams that it was lent to have finished what is
+/// enqueued there now. NULL is ignored. Any thread may do it, also after the epoch or the loader has been
+/// closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_release(batch: Option<Box<be_batch>>) {
     let _ = door(|| {

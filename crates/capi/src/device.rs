@@ -33,12 +33,12 @@ pub enum be_device_type {
 pub struct be_device {
     /// A `be_device_type`.
     pub kind: i32,
-    /// Which of them: of GPUs the number among those that the process can see; else 0.
+    /// Its number: for a GPU, among those that the process can see; otherwise 0.
     pub number: i32,
 }
 
-/// Where the batch's bytes are, `be_batch_data` among them. On a GPU (`device` in the options) the host
-/// must not follow that address, and code of the GPU must not either before `be_batch_lend`.
+/// Where the batch's bytes are, and so what `be_batch_data` points to. On a GPU (`device` in the options)
+/// the host must not dereference that address, and neither must GPU code before `be_batch_lend`.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_device(
     batch: Option<&be_batch>,
@@ -54,14 +54,14 @@ pub extern "C" fn be_batch_device(
     })
 }
 
-/// Hands a batch on a GPU to a stream of that GPU: what is enqueued there from now on sees the batch
-/// complete, and the batch's memory is not used again before what is enqueued there until
-/// the batch is released has run. Waits for nothing; may be said of several streams. Of a batch in
-/// host memory it is nothing to do. `stream` is a `CUstream` or `cudaStream_t`; NULL is the legacy default
-/// stream, `CU_STREAM_PER_THREAD` that of the calling thread.
+/// Hands a batch on a GPU to a stream of that GPU. Work enqueued there from now on sees the batch
+/// complete, and the batch's memory is not reused until everything that is enqueued there before
+/// the batch is released has run. It does not wait, and may be called for several streams. A batch in
+/// host memory needs nothing done. `stream` is a `CUstream` or `cudaStream_t`; NULL is the legacy default
+/// stream, and `CU_STREAM_PER_THREAD` that of the calling thread.
 ///
 /// # Safety
-/// The stream is one of the batch's GPU, and is not destroyed before the batch has been released.
+/// The stream belongs to the batch's GPU, and is not destroyed before the batch has been released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn be_batch_lend(
     batch: Option<&be_batch>,
@@ -76,12 +76,12 @@ pub unsafe extern "C" fn be_batch_lend(
 }
 
 /// Releases the batch, as `be_batch_release` does, once what is enqueued on `stream` now has run: its
-/// memory is not used again before, and the caller waits for nothing. So a batch on a GPU goes back, and so
-/// does one in page-locked host memory (`pin_memory`) that the caller has enqueued a copy from. `stream` is
-/// as of `be_batch_lend`. The batch is released whatever this answers. NULL for a batch is nothing to do.
+/// memory is not reused before that, and the caller does not wait. Use it for a batch on a GPU, and for one
+/// in page-locked host memory (`pin_memory`) from which a copy was enqueued. `stream` is as in
+/// `be_batch_lend`. The batch is released whatever this returns. A NULL batch is ignored.
 ///
 /// # Safety
-/// The stream is one of the GPU that the loader's options name.
+/// The stream belongs to the GPU that the loader's options name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn be_batch_release_after(
     batch: Option<Box<be_batch>>,

@@ -17,16 +17,16 @@ use crate::held::{Form, release};
 use crate::memory::given;
 use crate::status::{Refusal, answer, be_status, door};
 
-/// As `timeout_ms`: without end.
+/// As `timeout_ms`: wait forever.
 pub const BE_FOREVER: u32 = u32::MAX;
 
 /// How long a wait goes on before it is looked whether the epoch was cancelled.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The same while memory waits for a GPU to be done with it: what is waited for may need it.
+/// The same while memory waits until a GPU is done with it: that memory may be what the wait needs.
 const SHORT_LOOK: Duration = Duration::from_millis(1);
 
-/// An epoch that was begun. Its consumers may call from threads of their own.
+/// An epoch that was begun. Each consumer may call from its own thread.
 #[derive(Debug)]
 pub struct be_epoch {
     home: Home,
@@ -37,9 +37,9 @@ pub struct be_epoch {
 }
 
 /// The next batch of `consumer` (from 0), waiting for it no longer than `timeout_ms`
-/// milliseconds; 0 looks and does not wait, `BE_FOREVER` has no limit. Answers `BE_BATCH`
+/// milliseconds; 0 does not wait, `BE_FOREVER` has no limit. Returns `BE_BATCH`
 /// with the batch in `out`, `BE_PENDING`, `BE_END`, `BE_STOPPED`, or an error, after which the epoch has
-/// ended: `BE_ERROR_OPTIONS` where the loader began another epoch meanwhile, or was closed.
+/// ended: `BE_ERROR_OPTIONS` if the loader began another epoch meanwhile, or was closed.
 /// `be_epoch_cancel` ends the wait.
 /// Release every batch with `be_batch_release`.
 #[unsafe(no_mangle)]
@@ -85,10 +85,10 @@ pub extern "C" fn be_epoch_next(
     })
 }
 
-/// Cancels what is left of the epoch: whoever is inside `be_epoch_next`, or enters it, is answered
-/// `BE_STOPPED` within a tenth of a second. Any thread may call it, and a signal handler: it sets a flag
-/// and nothing else. NULL is nothing to do. The loader still knows how far its consumers have come:
-/// `be_loader_state` is where to go on. Release the epoch with `be_epoch_close` all the same.
+/// Cancels what is left of the epoch: calls to `be_epoch_next`, current and later ones, return
+/// `BE_STOPPED` within a tenth of a second. Any thread or signal handler may call it: it sets a flag
+/// and nothing else. NULL is ignored. The loader still knows how far its consumers have come:
+/// `be_loader_state` says where to continue. Release the epoch with `be_epoch_close` nevertheless.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_epoch_cancel(epoch: Option<&be_epoch>) {
     // No `door`: what a handler may call is little, and nothing here can panic.
@@ -97,8 +97,8 @@ pub extern "C" fn be_epoch_cancel(epoch: Option<&be_epoch>) {
     }
 }
 
-/// Cancels what is left of the epoch and releases it; nobody may be inside `be_epoch_next`.
-/// NULL is nothing to do. The loader still knows how far its consumers have come. Batches of
+/// Cancels what is left of the epoch and releases it; no thread may be inside `be_epoch_next`.
+/// NULL is ignored. The loader still knows how far its consumers have come. Batches of
 /// it may be released later.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_epoch_close(epoch: Option<Box<be_epoch>>) {

@@ -16,10 +16,10 @@ use crate::held::Form;
 use crate::memory::{given, hand_over, text};
 use crate::status::{Refusal, answer, be_status, door};
 
-/// Feeds a training loop: epochs one after another. Any thread may call any function on it.
+/// Feeds a training loop with one epoch after another. Any thread may call any function on it.
 #[derive(Debug)]
 pub struct be_loader {
-    /// In a fork the lock may be held for ever by a thread that is not there.
+    /// In a fork the lock may be held forever by a thread that is not there.
     home: Home,
     loader: Mutex<Loader>,
     form: Arc<Form>,
@@ -29,7 +29,7 @@ pub struct be_loader {
 
 /// Opens the data, reserves memory, starts and connects devices. `options_json` is one object,
 /// such as `{"data": "/data/train", "recipe": "imagenet-train"}`; blocks on the file system
-/// and the network. A key means what the flag of `bothends run` with its name means:
+/// and the network. A key means the same as the flag of `bothends run` with its name:
 ///
 /// `data` (path of the data set) and `recipe` (a built-in recipe's name, a file, or the recipe
 /// itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
@@ -39,7 +39,7 @@ pub struct be_loader {
 /// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
 /// ("raise", "skip", "replace" or "zero"), `audit`, `memory` (MiB), `held_batches` (1), `reader`,
 /// `side_index`, `page_cache`, `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
-/// `be_batch_device`), `pin_memory` (false; true page-locks batches in host memory for copies of the caller's).
+/// `be_batch_device`), `pin_memory` (false; true page-locks batches in host memory for the caller's copies).
 ///
 /// # Safety
 /// `options_json` ends with a zero byte.
@@ -81,7 +81,7 @@ pub extern "C" fn be_loader_begin(
     })
 }
 
-/// The next epoch shall be this one.
+/// Chooses the next epoch.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_loader_set_epoch(
     loader: Option<&be_loader>,
@@ -93,7 +93,7 @@ pub extern "C" fn be_loader_set_epoch(
     })
 }
 
-/// The epoch that runs; the next one after its end.
+/// The current epoch; the next one after its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_loader_epoch(
     loader: Option<&be_loader>,
@@ -102,8 +102,8 @@ pub extern "C" fn be_loader_epoch(
     tell(loader, out, |loader| Ok(loader.epoch()))
 }
 
-/// Where the consumers are, as text of at most 1 kB (with strategy `ordered`): batches that
-/// were taken count, batches that lie ready do not. Release it with `be_text_release`.
+/// The position of the consumers, as text of at most 1 kB (with strategy `ordered`): batches that
+/// were taken count, batches that are ready do not. Release it with `be_text_release`.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_loader_state(
     loader: Option<&be_loader>,
@@ -112,9 +112,9 @@ pub extern "C" fn be_loader_state(
     tell_text(loader, out, |loader| Ok(loader.state()?))
 }
 
-/// Goes on from a state of this or another process, also of another number of workers,
-/// devices or ranks. The epoch that runs is cancelled. The text is as `be_loader_state` wrote it, byte
-/// for byte; damage to one of version 1, which has no checksum, may go unseen.
+/// Continues from a state of this or another process, also with another number of workers,
+/// devices or ranks. The current epoch is cancelled. The text must be as `be_loader_state` wrote it, byte
+/// for byte; damage to one of version 1, which has no checksum, may go unnoticed.
 ///
 /// # Safety
 /// `state` ends with a zero byte.
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn be_loader_load_state(
     })
 }
 
-/// Batches that each of `consumers` gets in a whole epoch.
+/// The number of batches that each of `consumers` gets in a whole epoch.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_loader_n_batches(
     loader: Option<&be_loader>,
@@ -142,7 +142,7 @@ pub extern "C" fn be_loader_n_batches(
     tell(loader, out, |loader| Ok(loader.n_batches(consumers)?))
 }
 
-/// Samples of the data set, repetitions included.
+/// The number of samples of the data set, repetitions included.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_loader_n_samples(
     loader: Option<&be_loader>,
@@ -151,7 +151,7 @@ pub extern "C" fn be_loader_n_samples(
     tell(loader, out, |loader| Ok(loader.n_samples()))
 }
 
-/// Classes that have a name: labels are below it. 0 where the data have none.
+/// The number of named classes: labels are below it. 0 if the data have none.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_loader_n_classes(
     loader: Option<&be_loader>,
@@ -177,7 +177,7 @@ pub extern "C" fn be_loader_class_name(
     })
 }
 
-/// What the loader has done in the epochs that are over, as a JSON object. Release it with
+/// Counters of the epochs that are over, as a JSON object. Release it with
 /// `be_text_release`.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_loader_stats(
@@ -189,8 +189,8 @@ pub extern "C" fn be_loader_stats(
     })
 }
 
-/// Ends the epoch that runs, the devices and the threads, and releases the loader. NULL is
-/// nothing to do. Batches and epochs of it may be released later.
+/// Ends the current epoch, the devices and the threads, and releases the loader. NULL is
+/// ignored. Its batches and epochs may be released later.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_loader_close(loader: Option<Box<be_loader>>) {
     let _ = door(|| {

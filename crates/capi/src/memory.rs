@@ -54,10 +54,10 @@ pub(crate) fn hand_over(text: String, out: &mut MaybeUninit<*mut c_char>) {
     out.write(text.into_raw());
 }
 
-/// Releases text that a function of this library has handed over. NULL is nothing to do.
+/// Releases text returned by a function of this library. NULL is ignored.
 ///
 /// # Safety
-/// `text` comes from a function here that says so, and is not used again.
+/// `text` comes from a function here that says so, and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn be_text_release(text: *mut c_char) {
     let _ = door(|| {

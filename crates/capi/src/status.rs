@@ -20,7 +20,7 @@ use bothends_runtime::{ErrorKind, RuntimeError, one_line_with};
 /// would no longer work.
 pub const BE_ABI_VERSION: u32 = 1;
 
-/// What a function answers. Negative values are errors; `be_last_error` says more.
+/// What a function returns. Negative values are errors; `be_last_error` has the details.
 #[repr(i32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum be_status {
@@ -30,31 +30,31 @@ pub enum be_status {
     BE_BATCH = 1,
     /// No batch within the time given; ask again.
     BE_PENDING = 2,
-    /// The epoch has no batch any more.
+    /// The epoch has no more batches.
     BE_END = 3,
-    /// The epoch was cancelled by `be_epoch_cancel`, and may have had more.
+    /// `be_epoch_cancel` cancelled the epoch, which may have had more batches.
     BE_STOPPED = 4,
-    /// An argument is NULL, no UTF-8 or out of range.
+    /// An argument is NULL, not UTF-8 or out of range.
     BE_ERROR_ARGUMENT = -1,
-    /// An option is unknown, or options, recipe and data make no sense together.
+    /// An option is unknown, or options, recipe and data do not fit together.
     BE_ERROR_OPTIONS = -2,
     /// The data cannot be opened, listed or read.
     BE_ERROR_DATA = -3,
     /// A sample cannot be read or decoded and `on_bad` is `raise`.
     BE_ERROR_SAMPLE = -4,
-    /// A device cannot be reached, refuses, or made other bytes than the host.
+    /// A device cannot be reached, refuses, or made different bytes than the host.
     BE_ERROR_DEVICE = -5,
-    /// The consumer keeps so many batches that nothing can go on.
+    /// The consumer holds so many batches that the epoch cannot continue.
     BE_ERROR_STARVED = -6,
-    /// The epoch ended by an error that one of its consumers was told.
+    /// The epoch ended with an error that was reported to one of its consumers.
     BE_ERROR_ENDED = -7,
-    /// The handle was made before a fork of this process.
+    /// The handle was created before this process was forked.
     BE_ERROR_FORKED = -8,
-    /// A state that belongs to another run, or cannot be saved now.
+    /// The state belongs to another run, or cannot be saved now.
     BE_ERROR_STATE = -9,
-    /// Memory or threads that the system does not give.
+    /// The system refuses memory or threads.
     BE_ERROR_SYSTEM = -10,
-    /// A mistake of this library; please report it.
+    /// A bug in this library; please report it.
     BE_ERROR_BUG = -11,
 }
 
@@ -145,8 +145,8 @@ pub(crate) fn answer(body: impl FnOnce() -> Result<be_status, Refusal>) -> be_st
     door(body).unwrap_or_else(|status| status)
 }
 
-/// What the last error of this thread said: one line with a remedy, empty before the first.
-/// It is valid until the next call by this thread that fails.
+/// The message of this thread's last error: one line with a remedy, empty before the first one.
+/// It is valid until the next failing call by this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())

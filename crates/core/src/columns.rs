@@ -1,4 +1,4 @@
-//! Cells as aligned plain text for a terminal. What is in a cell is for others to say.
+//! Cells as aligned plain text for a terminal. Callers decide what is in a cell.
 
 /// Columns as wide as their widest cell: the first `n_left` to the left, the others to the
 /// right. Each line ends in a line break, and none in blanks.

@@ -1,4 +1,4 @@
-//! Names of things as types: an index of one kind cannot stand where another is meant.
+//! Names of things as types, so that an index of one kind cannot be used for another.
 //!
 //! Nothing here has behaviour. Read `plan.rs` next.
 

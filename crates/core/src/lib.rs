@@ -1,16 +1,15 @@
-//! The words of the project and its pure decisions: no I/O, no clock, no thread, no unsafe.
+//! The vocabulary of the project and its pure decisions: no I/O, no clock, no thread, no unsafe.
 //!
-//! Two halves with no arrow between them, so a device needs nothing of the second and a
-//! simulator nothing of the first:
+//! The crate has two halves that do not depend on each other. A device needs nothing of the second,
+//! and a simulator nothing of the first:
 //!
 //! * `preprocessing`: what a sample is and what is done to it, by whomever;
-//! * `scheduling`: who makes which batch, and when, whatever is in it.
+//! * `scheduling`: who makes which batch and when, whatever it contains.
 //!
-//! Common to both are the names of things (`ids`), what messages call the settings (`setting`)
-//! and guess was meant (`nearest`), how text for people is laid out (`line`, `columns`, `width`),
-//! and the one source of random numbers (`philox`). Each half's file tells how to
-//! read it. The halves' modules are known by their own names (`core::recipe`, `core::plan`),
-//! here and outside.
+//! Both share the names of things (`ids`), the names of settings in messages (`setting`), the guess at
+//! which name was meant (`nearest`), the layout of text for people (`line`, `columns`, `width`), and the one
+//! source of random numbers (`philox`). The file of each half says how to read it. Modules are re-exported
+//! under their own names (`core::recipe`, `core::plan`).
 
 pub mod ids;
 pub mod nearest;

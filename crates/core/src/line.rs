@@ -1,4 +1,4 @@
-//! An error in one line, for people: the front doors and the device say every error so.
+//! An error in one line, for people. The entry points and the device report every error this way.
 
 use std::error::Error;
 
@@ -9,7 +9,7 @@ pub fn one_line(error: &(dyn Error + 'static)) -> String {
     one_line_by(error, ToString::to_string)
 }
 
-/// As [`one_line`], with the text of each error as `text` says it: a front door with names of
+/// As [`one_line`], with the text of each error as `text` says it: an entry point with names of
 /// its own for the settings ([`NamesSettings`](crate::setting::NamesSettings)).
 pub fn one_line_by(
     error: &(dyn Error + 'static),

@@ -1,11 +1,11 @@
-//! Who makes which batch, and when: the half that `runtime` and `simulate` live by.
+//! Who makes which batch, and when: the half that `runtime` and `simulate` use.
 //!
-//! Nothing here knows what is in a sample: that is `preprocessing`, and neither half names the
-//! other. Reading order: `permutation` is the shuffle, `plan` the order of an epoch, `order`
-//! one that a sampler supplies; `claim` and `ledger` say who has which batch, `rates` how fast
-//! the prongs are; `select` is who claims what and what is delivered next; `objective` what
-//! the epoch is run for; `epoch` puts these together for one epoch; `resume` and `digest` say
-//! how far an epoch has come and what it was.
+//! Nothing here knows what is in a sample; that is `preprocessing`, and neither half names the other.
+//! Reading order: `permutation` is the shuffle, `plan` the order of an epoch, and `order` one supplied
+//! by a sampler. `claim` and `ledger` say who has which batch, and `rates` how fast the prongs are.
+//! `select` decides who claims what and what is delivered next, and `objective` what the epoch
+//! optimises. `epoch` puts these together for one epoch. `resume` and `digest` record how far an epoch
+//! has come and what it delivered.
 
 pub mod order;
 pub mod permutation;

@@ -1,8 +1,8 @@
-//! The settings of a run that messages name. A library error names them as the library does;
-//! a front door that calls them otherwise says the same text with its own names.
+//! The settings of a run, as messages name them. A library error uses the library's names; an entry
+//! point with other names prints the same text with its own.
 //!
-//! What a setting means is `PlanConfig` and the runtime's `RunConfig`; the flags are the
-//! command line's.
+//! `PlanConfig` and the runtime's `RunConfig` define what a setting means; the flags belong to the
+//! command line.
 
 use std::error::Error;
 
@@ -39,7 +39,7 @@ pub enum Setting {
     LoadState,
 }
 
-/// What a front door calls each setting.
+/// What an entry point calls each setting.
 pub type Names = fn(Setting) -> &'static str;
 
 impl Setting {
@@ -68,6 +68,6 @@ impl Setting {
 
 /// An error whose text names settings. Its `Display` is the text with [`Setting::key`].
 pub trait NamesSettings: Error {
-    /// The text, without causes, with a front door's names.
+    /// The text, without causes, with an entry point's names.
     fn with_names(&self, name: Names) -> String;
 }

@@ -1,7 +1,7 @@
 //! Text made to fit a terminal: tables are folded into blocks, sentences are wrapped.
 //!
-//! Works on finished text, so whoever makes a table need not know how wide the terminal is. What
-//! the width is, the front door finds out.
+//! It works on finished text, so whoever makes a table need not know how wide the terminal is. The
+//! command line finds out the width.
 
 /// Columns of a table are at least so many blanks apart (`columns`).
 const GAP: usize = 2;

@@ -140,7 +140,7 @@ fn compare(case: &Value, op: &Value) -> BTreeMap<String, f64> {
     let mut ours: BTreeMap<String, Vec<Found>> = BTreeMap::new();
     for sample in 0..N_DRAWS {
         for (what, found) in source.draw(sample) {
-            // No `entry`: the name is there but for the first draw.
+            // No `entry`: the name is there except for the first draw.
             match ours.get_mut(what.as_ref()) {
                 Some(values) => values.push(found),
                 None => drop(ours.insert(what.into_owned(), vec![found])),
@@ -216,7 +216,7 @@ fn shares(n: f64, quantiles: &[f64], ours: &[f64]) -> f64 {
     chi_square(bins.into_iter(), all)
 }
 
-/// How many of `sorted` are not above `value`, but for the rounding of six digits.
+/// How many of `sorted` are not above `value`, except for the rounding of six digits.
 fn up_to(sorted: &[f64], value: f64) -> f64 {
     sorted.partition_point(|x| *x <= value + value.abs() * 1e-7) as f64
 }

@@ -2,7 +2,7 @@
 //! epochs: all strategies, all ranks, with everything that can happen to them.
 //!
 //! Here schedules are drawn and, when one breaks a promise, shrunk; what they mean and what
-//! must hold is in `select/contract.rs`. One number, the seed, is one schedule for ever.
+//! must hold is in `select/contract.rs`. One number, the seed, is one schedule forever.
 //! `SCHEDULES` and `SCHEDULES_FROM` in the environment play more, or others, than a test run
 //! does: `scripts/long-schedules` sets them.
 #![allow(
@@ -135,7 +135,7 @@ fn shrink(seed: u64) -> String {
 
 /// The schedule of a seed, with the ways to make it smaller.
 fn tree<S: Strategy>(strategy: &S, seed: u64) -> (TestRunner, S::Tree) {
-    // Neighbours must not look alike to the generator: the bits are spread first (SplitMix64).
+    // Neighbours must not look similar to the generator: the bits are spread first (SplitMix64).
     let spread = |seed: u64| {
         let z = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
         let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,9 +1,8 @@
-//! What every transport must do, as callable checks over [`EchoServe`], a device whose
-//! samples are a pure function of their ids.
+//! What every transport must do, as callable checks over [`EchoServe`], a device whose samples are a
+//! pure function of their ids.
 //!
-//! `echo.rs` is that device. A transport's tests call [`all`] with a function that connects
-//! it to a given device. A check that fails panics and says what was expected. Nothing here
-//! is part of a run.
+//! `echo.rs` is that device. The tests of a transport call [`all`] with a function that connects it to a
+//! given device. A check that fails panics and says what was expected. Nothing here is part of a run.
 
 #![allow(
     clippy::missing_panics_doc,

@@ -1,5 +1,5 @@
-//! The device's side: where it listens, the one loop that serves a host, and what it opens files
-//! by that a host names.
+//! The device's side: where it listens, the one loop that serves a host, and how it opens files that a
+//! host names.
 
 pub mod listen;
 pub(crate) mod serving;

@@ -1,11 +1,10 @@
-//! The device seam: what host and device say to each other, and the ways to say it.
+//! The device interface: what host and device say to each other, and the ways to say it.
 //!
-//! A [`Transport`] carries jobs to a device and brings the results into their slots;
-//! [`Serve`] is the device's side of the same conversation. This crate does not decode and
-//! does not spawn a thread. Read `words/job.rs` first, then `host/loopback.rs`, the reference
-//! transport; `words/wire.rs` is the meaning of every byte. A transport over a wire is a `Link`
-//! (`host/stream.rs`, `spool.rs`) below the one host side of `host/remote.rs`; the device's side
-//! of both is the one loop of `device/serving.rs`.
+//! A [`Transport`] carries jobs to a device and brings the results into their slots; [`Serve`] is the
+//! device's side of the same conversation. This crate does not decode and does not spawn a thread. Read
+//! `words/job.rs` first, then `host/loopback.rs`, the reference transport. `words/wire.rs` defines every
+//! byte. A transport over a wire is a `Link` (`host/stream.rs`, `spool.rs`) below the common host side,
+//! `host/remote.rs`; the device's side of both is the one loop of `device/serving.rs`.
 
 mod words;
 

@@ -1,7 +1,7 @@
-//! A connected socket, TCP or Unix, that never blocks by itself: waiting is always
-//! `poll(2)` with a time.
+//! A connected socket, TCP or Unix, that never blocks on its own: waiting is always `poll(2)` with a
+//! timeout.
 //!
-//! Knows nothing of messages; `stream.rs` and `listen.rs` do.
+//! It knows nothing about messages; `stream.rs` and `listen.rs` do.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

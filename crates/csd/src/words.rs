@@ -1,4 +1,4 @@
-//! What both sides say: where a device is, what a job is, every byte of it, and who may speak.
+//! The vocabulary of both sides: where a device is, what a job is, its bytes, and who may connect.
 
 pub mod address;
 pub mod job;

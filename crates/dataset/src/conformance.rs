@@ -1,8 +1,7 @@
-//! What every format must keep, as a function to call, and a [`Storage`] in memory to call
-//! it with.
+//! What every format must guarantee, as a function to call, and a [`Storage`] in memory to call it with.
 //!
-//! A format's tests find a data set and hand it to [`check`]; a storage's tests hand the
-//! storage and its memory twin to [`same_storage`].
+//! The tests of a format find a data set and pass it to [`check`]. The tests of a storage pass it and its
+//! copy in memory to [`same_storage`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -52,7 +52,7 @@ pub enum DatasetError {
         /// The class folder.
         path: String,
     },
-    /// The class folders lie one storey deeper (`train/`, `val/`).
+    /// The class folders lie one level deeper (`train/`, `val/`).
     #[error(
         "`{path}` holds folders but no image, so it is not a class; \
          is it the data set you mean?"
@@ -68,7 +68,7 @@ pub enum DatasetError {
     TooDeep {
         /// Where the search stopped.
         path: String,
-        /// Storeys that are searched.
+        /// Levels that are searched.
         max: u32,
     },
     /// A line of a list cannot be used.

@@ -1,4 +1,5 @@
-//! The ways in which samples lie in files: recognised by names alone, read into a table.
+//! The ways in which samples are stored in files. Formats are recognised by names alone and read into a
+//! table.
 //!
 //! Read `formats/list.rs` first, then `class_folders.rs`; a packed data set is `store.rs`.
 

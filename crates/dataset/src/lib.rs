@@ -1,18 +1,17 @@
-//! Where a sample's bytes lie, and what a record's bytes mean.
+//! Where the bytes of a sample are, and what the bytes of a record mean.
 //!
-//! Every source reduces to a [`Table`] of extents: file, offset, length, label. The table,
-//! encoded, is the manifest, and the manifest is the only thing a device sees. This crate
-//! never opens a file (its callers bring a [`Storage`]) and never decodes a pixel (`ops`
-//! does).
+//! Every source is reduced to a [`Table`] of extents: file, offset, length, label. The encoded table is
+//! the manifest, and the manifest is the only thing a device sees. This crate never opens a file (its
+//! callers supply a [`Storage`]) and never decodes a pixel (`ops` does).
 //!
-//! Reading order: `storage` is the seam to the caller's files, `path` what a file there may be
-//! called; `table` is the product, with the columns that it is made of and its bytes, the
-//! manifest; `store` the parts of a packed data set; `formats` the ways in which samples lie in
-//! files, one file each; `conformance` holds what every format must keep. `side_index` is the
-//! form of what an earlier epoch left to know about the images.
+//! Reading order: `storage` is the interface to the caller's files, and `path` says what a file there may
+//! be called. `table` is the product, with its columns and its bytes, the manifest. `store` has the parts
+//! of a packed data set, and `formats` the ways in which samples are stored in files, one file each.
+//! `conformance` has what every format must guarantee. `side_index` is the form of what an earlier epoch
+//! learned about the images.
 //!
-//! A new format is one file with a `parse` function, one line in [`Format`], and one call
-//! of `conformance::check`.
+//! A new format needs one file with a `parse` function, one variant of [`Format`], and one call of
+//! `conformance::check`.
 
 mod error;
 mod path;

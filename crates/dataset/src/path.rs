@@ -1,7 +1,7 @@
-//! Which paths a table takes: relative, without a way up, the same on host and device.
+//! Which paths a table accepts: relative, without a way up, the same on host and device.
 //!
-//! A device joins these to its own data root, so a manifest must not be able to name
-//! anything outside it. Does not touch a file system (links are the owner's business).
+//! A device joins these to its own data root, so a manifest must not be able to name anything outside it.
+//! The file system is not touched here (links are the owner's business).
 
 /// Longest path in bytes (Linux's `PATH_MAX` less its NUL).
 pub(crate) const MAX_PATH_BYTES: usize = 4095;

@@ -1,13 +1,13 @@
-//! The side index: what an earlier epoch left to know about a data set's images.
+//! The side index: what an earlier epoch learned about the images of a data set.
 //!
-//! Decoders of compressed images can begin in the middle only where they have been told how
-//! (JPEG's entry points). What they left is kept in *segments*, files that are written once and
-//! never changed: each run that learns something new adds one, so that several processes
-//! may read and write side by side, and a missing or broken segment costs time only.
+//! Decoders of compressed images can start in the middle only if they are told how (the entry points of a
+//! JPEG). That knowledge is kept in *segments*, files that are written once and never changed. Each run
+//! that learns something new adds one, so several processes may read and write in parallel, and a missing
+//! or broken segment costs only time.
 //!
-//! A note is found by its record's [`key`] (where it lies), and holds only while the file is
-//! as long and as old as it was ([`stamp`]) and the record's bytes have the same hash. This
-//! is the form of a segment, not its life on a disk: nothing here opens a file.
+//! A note is found by the [`key`] of its record (where it is), and is valid only while the file keeps its
+//! length and age ([`stamp`]) and the bytes of the record their hash. This file defines the form of a
+//! segment, not its life on a disk; nothing here opens a file.
 //!
 //! ```text
 //! 0   "BEINDEX1"                       all numbers little-endian
@@ -15,7 +15,7 @@
 //! 16  offset of the directory: u64
 //! 24  XXH3-64 of the directory: u64
 //! 32  XXH3-64 of bytes 0 to 31: u64
-//! 40  the notes' bytes, one behind the other
+//! 40  the bytes of the notes, one after the other
 //! …   the directory: 40 bytes a note, sorted by key:
 //!     key, stamp, content, offset: u64 each; length, check (XXH3-64 of its bytes): u32 each
 //! ```

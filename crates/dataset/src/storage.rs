@@ -1,8 +1,7 @@
-//! The seam to the caller's files: names, lengths, bytes.
+//! The interface to the caller's files: names, lengths, bytes.
 //!
-//! The caller (the runtime, a test) implements [`Storage`] over a directory, memory or a
-//! remote store; formats ask it and nothing else. Read a format next, `class_folders.rs`
-//! say.
+//! The caller (the runtime, a test) implements [`Storage`] over a directory, memory or a remote store;
+//! formats query it and nothing else. Read a format next, such as `class_folders.rs`.
 
 use std::fmt::Debug;
 use std::io;

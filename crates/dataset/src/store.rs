@@ -1,14 +1,14 @@
-//! The store: a data set packed for reading (`docs/store-format.md`), as the parts that a
-//! packer puts together. As a source of samples it is in `formats/store.rs`.
+//! The store, a data set packed for reading (`docs/store-format.md`), as the parts that a packer puts
+//! together. As a source of samples it is in `formats/store.rs`.
 //!
-//! The parts are pure: [`Header`], [`Index`] and [`Manifest`] are made from bytes and into
-//! bytes, every count and offset held against the bytes that are there before anything is
-//! allocated. What is kept twice is read from its copy where the first is damaged, and the
-//! user hears of it. Profiles, heads and metadata are carried, not looked into (but for where a
-//! profile ends and which one a head names); records are never read.
+//! The parts are pure. [`Header`], [`Index`] and [`Manifest`] are converted from and to bytes, and every
+//! count and offset is checked against the available bytes before anything is allocated. Redundant parts
+//! are read from their copy if the first is damaged, and the user is told. Profiles, heads and metadata
+//! are carried without being interpreted, except for the end of a profile and the profile that a head
+//! names. Records are never read.
 //!
-//! Reading order: here is what is read of a storage; then `manifest`, `header`, `index`, in
-//! the order in which a reader meets them.
+//! Reading order: this file has what is read of a storage; then `manifest`, `header`, `index`, in the
+//! order in which a reader meets them.
 
 mod header;
 mod index;
@@ -121,7 +121,7 @@ pub fn read_index(
 pub enum IndexIn {
     /// The shard: the index lies where its header says.
     Shard,
-    /// The file beside it: the index lies right behind the header.
+    /// The file next to it: the index lies right behind the header.
     Copy,
 }
 

@@ -1,10 +1,10 @@
-//! The extent table: for every sample its file, offset, length, label and, where the
-//! format has them, checksum and head. Columns, not rows, and names in arenas: an ImageNet-like class
-//! folder costs at most 64 bytes per sample.
+//! The extent table: for every sample its file, offset, length, label and, if the format has them,
+//! checksum and head. It is stored by columns, with names in arenas: an ImageNet-like class folder costs
+//! at most 64 bytes per sample.
 //!
-//! Does not know formats or bytes on a wire: formats fill a [`TableBuilder`], `manifest`
-//! encodes. Invariants (checked once, for builders and decoders alike, in `Table::check`):
-//! at least one sample, every index in range, every path inside the data root.
+//! It does not know formats or bytes on a wire: formats fill a [`TableBuilder`], and `manifest` encodes.
+//! Invariants (checked once, for both builders and decoders, in `Table::check`): at least one sample,
+//! every index in range, every path inside the data root.
 
 mod builder;
 mod columns;

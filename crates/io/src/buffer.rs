@@ -1,7 +1,7 @@
-//! Aligned memory, a fixed number of it, and the bytes that were read into it.
+//! A fixed number of aligned buffers, and the bytes that were read into them.
 //!
-//! Memory is bounded by construction: a [`Pool`] never grows, and a buffer comes back when
-//! its last user drops it. No unsafe: a buffer is a longer vector with an aligned part.
+//! Memory is bounded by construction: a [`Pool`] never grows, and a buffer returns when its last user
+//! drops it. There is no unsafe code: a buffer is a longer vector with an aligned part.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};

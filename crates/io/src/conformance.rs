@@ -1,7 +1,8 @@
-//! The contract of [`Reader`] as functions to call, over any reader, any folder, direct or
-//! through the page cache. Every byte is compared with what `std::fs::read` gives.
+//! The contract of [`Reader`] as functions to call, over any reader, any folder, direct or through the
+//! page cache. Every byte is compared with the result of `std::fs::read`.
 //!
-//! A reader's tests call [`all`]; each function also stands alone. A check that fails panics.
+//! The tests of a reader call [`all`]; each function can also be used separately. A check that fails
+//! panics.
 
 #![allow(
     clippy::missing_panics_doc,

@@ -1,10 +1,10 @@
-//! A file without a name until it is whole: what is published is there at once, or not at all.
+//! A file without a name until it is complete: it is published at once, or not at all.
 //!
-//! Where the file system can (O_TMPFILE), an unfinished file has no name, so that nothing is
-//! left of it when its process is killed. Elsewhere it has a hidden one, which is removed
-//! when the draft is dropped. A file that takes the place of another is written beside it
-//! ([`replace`], or [`write_beside`] where the name beside it matters). None of them syncs: what must outlive a power cut is synced by whoever writes
-//! it, else whoever reads it must recognise a file that is empty.
+//! If the file system supports it (O_TMPFILE), an unfinished file has no name, so nothing is left when its
+//! process is killed. Otherwise it has a hidden name, which is removed when the draft is dropped. A file
+//! that replaces another is written next to it ([`replace`], or [`write_beside`] if that name
+//! matters). None of them syncs: the writer syncs what must survive a power failure, or the reader
+//! recognises an empty file.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -70,7 +70,7 @@ pub enum IoError {
         /// The path, as far as it can be shown.
         path: PathBuf,
     },
-    /// io_uring was asked for and is not to be had.
+    /// io_uring was asked for and is not available.
     #[error("cannot use io_uring (failed to {doing}); choose the `pread` reader")]
     Ring {
         /// The step.

@@ -1,6 +1,6 @@
 //! Open files: a bounded cache below one data root, past the page cache where possible.
 //!
-//! Does not read: readers do. Does not list: `list` does.
+//! It does not read (readers do) and does not list (`list` does).
 
 pub(crate) mod regular;
 

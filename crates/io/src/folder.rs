@@ -1,6 +1,6 @@
-//! A folder of this machine as `dataset` wants to see files: names, lengths, bytes.
+//! A folder of this machine as `dataset` sees files: names, lengths, bytes.
 //!
-//! For opening a data set and reading a store's indices; samples are read by a `Reader`.
+//! It is for opening a data set and reading the indices of a store; a `Reader` reads samples.
 
 use std::fs;
 use std::io;

@@ -1,13 +1,14 @@
-//! Host storage: where bytes come from on the host, as fast as the kernel gives them.
+//! Host storage: where bytes come from on the host, as fast as the kernel delivers them.
 //!
-//! A [`Reader`] takes requests and hands back bytes, out of order, from a bounded set of
-//! aligned buffers. Two readers give the same bytes: io_uring, and `pread` where there is
-//! none. This crate knows neither samples nor formats; it spawns no thread.
+//! A [`Reader`] takes requests and returns bytes, out of order, from a bounded set of aligned buffers. Two
+//! readers give the same bytes: io_uring, and `pread` where io_uring is not available. This crate knows
+//! neither samples nor formats and spawns no thread.
 //!
-//! Reading order: `buffer` is the memory, `files` what is open (`files/regular` lets nothing else in), `span` which bytes a request
-//! needs (and what to do after a short read), `reader` the seam; then `pread`, the
-//! reference, and `uring`, of which `open` takes one. `list` lists folders, and `folder` is one as data sets see it; `draft` writes a file that appears whole,
-//! `writer` one that is long. `conformance` holds what every reader must keep.
+//! Reading order: `buffer` is the memory. `files` has the open files (`files/regular` refuses everything
+//! else). `span` says which bytes a request needs, and what to do after a short read. `reader` is the
+//! interface, followed by `pread`, the reference, and `uring`; `open` chooses one. `list` lists folders,
+//! and `folder` is one as data sets see it. `draft` writes a file that appears complete, and `writer` a
+//! long one. `conformance` has what every reader must guarantee.
 
 mod error;
 

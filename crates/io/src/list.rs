@@ -1,8 +1,8 @@
-//! Names and lengths of what lies in a folder, sorted. Links are followed.
+//! Names and lengths of the entries of a folder, sorted. Links are followed.
 //!
-//! Does not read a file and does not judge names beyond their being UTF-8 (a manifest's
-//! paths are). A link that leads nowhere, or in a circle, is listed as a file of no bytes:
-//! reading it then says what is wrong, under the caller's policy for bad samples.
+//! It does not read files and checks of a name only that it is UTF-8 (paths are checked by the manifest).
+//! A dangling or circular link is listed as a file of no bytes: reading it then reports the problem, under
+//! the caller's policy for bad samples.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The seam: requests in, bytes out, out of order, never more than `depth` on the way.
+//! The reader interface: requests in, bytes out, out of order, never more than `depth` in flight.
 //!
 //! Read `pread.rs` next, the reference; then `uring.rs`.
 

@@ -1,4 +1,4 @@
-//! The readers: `pread`, the reference, and `uring`; `open` takes one, as the machine allows.
+//! The readers: `pread`, the reference, and `uring`. `open` chooses one according to the machine.
 
 pub(crate) mod open;
 pub(crate) mod pread;

@@ -1,9 +1,9 @@
-//! Which bytes a request needs, and what to do after a read that was short, refused or
-//! interrupted. Both readers follow it, so they give the same bytes and the same errors.
+//! Which bytes a request needs, and what to do after a read that was short, refused or interrupted. Both
+//! readers follow it, so they give the same bytes and the same errors.
 //!
-//! An O_DIRECT read covers the request by whole blocks (the window); the bytes before
-//! (`skip`) and behind are slack that nobody sees. At a file's end the last block is short.
-//! Does not read.
+//! An O_DIRECT read covers the request with whole blocks (the window). The bytes before it (`skip`) and
+//! after it are slack that nobody sees. At the end of a file the last block is short. This file does not
+//! read.
 
 use std::io;
 use std::ops::Range;

@@ -1,8 +1,7 @@
-//! A file written from its beginning to its end, past the page cache where possible: what is
-//! written once and is larger than memory would only push out of it what others need, and
-//! takes a copy more.
+//! A file written from start to end, past the page cache where possible. Data that are written once and
+//! are larger than memory would only evict what others need, and would cost another copy.
 //!
-//! Does not sync: whoever is handed the file at the end decides what must be on the disk.
+//! It does not sync: whoever receives the file at the end decides what must be on disk.
 
 use std::fs::{File, OpenOptions};
 use std::io;

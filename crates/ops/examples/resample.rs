@@ -3,7 +3,7 @@
 //! Crops as `random_resized_crop` draws them, from planes of noise of 500 x 375, to 224 x 224,
 //! half of them mirrored. For every level and both numerics it prints microseconds per crop:
 //! the median over passes, each pass over all crops; the levels take turns, so that a slow
-//! moment of the machine meets all alike.
+//! moment of the machine affects all equally.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 

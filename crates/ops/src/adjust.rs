@@ -1,11 +1,10 @@
-//! Changes of values: brightness, colour, sharpness and their kin, in place.
+//! Changes of pixel values: brightness, colour, sharpness and so on, in place.
 //!
-//! Where Pillow has an adjustment, it is Pillow's in every bit, as torchvision's back-end for
-//! its images calls it; each function says what it is and how far torchvision's tensors are
-//! from it. An adjustment is a plain loop, compiled for every family of processors
-//! (`kernels/compiled.rs`); only tables and blurs have kernels. `erase` and `mix` are steps of
-//! their own. Nothing here draws a number or moves a pixel. Reading order: as the modules are
-//! listed.
+//! Adjustments that Pillow has equal Pillow's in every bit, as torchvision's back-end for its images calls
+//! them. Each function says what it matches and how far torchvision's tensors are from it. An adjustment is
+//! a plain loop, compiled for every CPU family (`kernels/compiled.rs`); only tables and blurs have
+//! hand-written kernels. `erase` and `mix` are separate steps. Nothing here draws a number or moves a
+//! pixel. Reading order: as the modules are listed.
 
 mod values;
 

@@ -1,10 +1,9 @@
-//! Colour conversion of JPEG's planes, and planes to pixels and back.
+//! Colour conversion of JPEG planes, and conversion between planes and pixels.
 //!
-//! JPEG's brightness, blueness and redness (Y, Cb, Cr) become red, green and blue with
-//! libjpeg's constants, in fixed point with 16 fraction bits and one rounding: jdcolor.c in
-//! every bit. The same is there for planes that still have a fraction, in sixty-fourths of a
-//! step. The functions here are the meaning; a level may have twins. Nothing here
-//! upsamples or resizes. Read `geometry/resample.rs` for who calls it.
+//! Luma and chroma (Y, Cb, Cr) become red, green and blue with libjpeg's constants, in fixed point with 16
+//! fraction bits and one rounding: jdcolor.c in every bit. The same exists for planes that still have a
+//! fraction, in sixty-fourths. The functions here are the definition; a level may have faster
+//! equivalents. Nothing here upsamples or resizes. Read `geometry/resample.rs` for the caller.
 
 #[cfg(target_arch = "aarch64")]
 mod neon;

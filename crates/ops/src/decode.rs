@@ -1,10 +1,10 @@
-//! A record's bytes become an `Image`, all of it.
+//! The bytes of a record become an `Image`, completely.
 //!
-//! Encoded images always come out as 8-bit RGB, exactly as Pillow's
-//! `Image.open(..).convert("RGB")` gives them; EXIF orientation is ignored, as Pillow and
-//! torchvision do. Nothing here crops or resizes: where a recipe does, `pipeline/fused.rs`
-//! decodes no more than it needs. JPEG is ours (`jpeg.rs`; `picture.rs` is a file or a store's
-//! record alike), PNG a library's (`png.rs`). Read `geometry.rs` next.
+//! Encoded images always become 8-bit RGB, exactly as Pillow's `Image.open(..).convert("RGB")` returns
+//! them. EXIF orientation is ignored, as in Pillow and torchvision. Nothing here crops or resizes; if a
+//! recipe does, `pipeline/fused.rs` decodes no more than it needs. JPEG is our own (`jpeg.rs`;
+//! `picture.rs` is a file or a record of a store), and PNG uses a library (`png.rs`). Read `geometry.rs`
+//! next.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -140,7 +140,7 @@ pub fn decode(record: Record<'_>, out: &mut Image) -> Result<(), OpsError> {
     ImageDecoder::default().decode(record, out)
 }
 
-/// Planes, one behind the other (CIFAR's binary form), become interleaved pixels.
+/// Planes, one after the other (CIFAR's binary form), become interleaved pixels.
 fn interleave(planes: &[u8], channels: usize, out: &mut [u8]) {
     let n_pixels = planes.len().checked_div(channels).unwrap_or(0).max(1);
     for (channel, plane) in planes.chunks_exact(n_pixels).enumerate() {

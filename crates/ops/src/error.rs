@@ -1,7 +1,7 @@
 //! What can go wrong while a sample is made, by what the caller does next.
 //!
-//! [`SampleFault`] is about one record: the bad-sample policy decides. Everything else in
-//! [`OpsError`] is about the recipe or the caller and holds for every sample.
+//! [`SampleFault`] is about one record, and the bad-sample policy decides. Everything else in [`OpsError`]
+//! is about the recipe or the caller and applies to every sample.
 
 use bothends_core::recipe::{MAX_DECODE_BYTES, MAX_IMAGE_PIXELS, MAX_IMAGE_SIDE, Size};
 use bothends_core::tensor::SampleShape;

@@ -122,7 +122,7 @@ impl Finish {
     }
 
     /// Turns the sample `src` of `key` into the delivered sample `dst`. Nothing is erased in
-    /// what is no sample (`None`: a masked row).
+    /// what is not a sample (`None`: a masked row).
     ///
     /// # Panics
     /// When `src` is not one sample at the cut, or `dst` not [`Self::sample_bytes`] long.
@@ -207,7 +207,7 @@ impl Finish {
         self.mixes
     }
 
-    /// Mixes the delivered samples of a batch, one behind the other in `batch`, as decided;
+    /// Mixes the delivered samples of a batch, one after the other in `batch`, as decided;
     /// one alone stays as it is. `memory` is kept from batch to batch.
     ///
     /// # Panics
@@ -234,7 +234,7 @@ impl Finish {
         }
     }
 
-    /// Mixes a run of a batch's delivered samples, one behind the other in `run`, as decided:
+    /// Mixes a run of a batch's delivered samples, one after the other in `run`, as decided:
     /// each with the sample that is as many before it as `before` has samples. These are the
     /// samples before the run, not mixed; those before a batch's first sample are its last.
     ///

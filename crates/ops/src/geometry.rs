@@ -1,7 +1,7 @@
-//! What moves pixels: crops, mirror images, resizes and warps.
+//! Ops that move pixels: crops, mirror images, resizes and warps.
 //!
-//! Nothing here decodes, or changes a value that it does not blend. Reading order: as the modules
-//! are listed; `resize` is for images what `resample` is for planes.
+//! Nothing here decodes, or changes a value that it does not blend. Reading order: as the modules are
+//! listed; `resize` is for images what `resample` is for planes.
 
 pub mod crop;
 pub mod flip;

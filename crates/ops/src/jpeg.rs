@@ -17,7 +17,7 @@
 //! end, damaged data, stray bytes between segments): Pillow lets some of these pass with
 //! guessed pixels, and guessed pixels must not enter a training run in silence.
 //!
-//! Hostile bytes: the folder is safe code but for loops compiled for a processor's
+//! Hostile bytes: the folder is safe code except for loops compiled for a processor's
 //! instructions, whose loads and stores take slices of the register's length.
 
 pub(crate) mod block;

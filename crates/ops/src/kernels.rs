@@ -1,9 +1,9 @@
 //! Which instructions the kernels may use: chosen once, at run time, in one binary.
 //!
-//! Every kernel has a scalar meaning, which is the definition, and may have twins that use
-//! what a processor family offers. A twin gives the same bytes. A [`Level`] names the family;
-//! it can only be had on a processor that has all of the family's instructions, so a kernel
-//! that is handed one needs no further check. Nothing here computes a value.
+//! Every kernel has a scalar version, which is the definition, and may have equivalents for CPU families
+//! that give the same bytes. A [`Level`] names the family. It can only be obtained on a CPU that has all
+//! instructions of the family, so a kernel that receives one needs no further check. Nothing here computes
+//! a value.
 
 pub(crate) mod compiled;
 pub(crate) mod vectors;

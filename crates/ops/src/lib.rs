@@ -1,18 +1,17 @@
-//! Decode and augment: a record's bytes become a sample, exactly and everywhere alike.
+//! Decode and augment: the bytes of a record become a sample, exactly, and identically on every machine.
 //!
-//! Every op has a scalar meaning, and where it pays kernels that give the same bytes
-//! (`kernels`). Nothing here reads a file, knows a data set format, starts a thread, or draws
-//! a random number of its own (the recipe does, keyed by the sample).
+//! Every op has a scalar definition and, where it pays, kernels that give the same bytes (`kernels`).
+//! Nothing here reads a file, knows a data set format, starts a thread, or draws a random number (the
+//! recipe does, keyed by the sample).
 //!
 //! ```text
 //! record ─► decode (jpeg, png) ─► image ─► geometry, adjust ─► sample ─► finish ─► batch
 //!           └────────────── pipeline: up to the cut ──────────────┘
 //! ```
 //!
-//! Reading order: `image` is the picture being worked on; `decode` makes it of a record, with
-//! `jpeg`; `geometry` moves its pixels and `adjust` changes their values; `pipeline` runs a
-//! recipe up to the cut, several steps at once where they can be; `finish` does what comes
-//! after it. `colour` and `kernels` serve them all.
+//! Reading order: `image` is the image being worked on; `decode` makes it from a record, with `jpeg`;
+//! `geometry` moves its pixels and `adjust` changes their values; `pipeline` runs a recipe up to the cut,
+//! fusing steps where it can; `finish` does what comes after it. `colour` and `kernels` serve them all.
 
 pub mod error;
 pub mod image;

@@ -1,10 +1,10 @@
 //! Runs a recipe up to the cut: record in, sample out.
 //!
-//! A `Pipeline` is the recipe made ready, shared by all workers; a `Scratch` is one
-//! worker's memory. What happens depends on the recipe, the record and the sample's key
-//! alone: `core` decides it as soon as the image's size is known, `steps.rs` does it. Nothing
-//! here computes a pixel. Steps that follow each other may be done as one (`fused.rs`), with
-//! the same bytes. What comes after the cut is `finish.rs`, which is to be read next.
+//! A `Pipeline` is the prepared recipe, shared by all workers; a `Scratch` is the memory of one worker. The
+//! result depends on the recipe, the record and the key of the sample alone. `core` decides everything as
+//! soon as the size of the image is known, and `steps.rs` carries it out. Nothing here computes a pixel.
+//! Consecutive steps may be fused into one (`fused.rs`), with the same bytes. Read `finish.rs` next for
+//! what comes after the cut.
 
 mod fused;
 mod layout;
@@ -237,7 +237,7 @@ impl Pipeline {
         done.map(drop)
     }
 
-    /// What is done to the sample of `key`, decided anew: for people who want to know.
+    /// What is done to the sample of `key`, decided again: for people who want to know.
     ///
     /// # Errors
     /// As [`Self::run`], as far as the record's beginning shows it.
@@ -407,7 +407,7 @@ impl Pipeline {
 /// Where a finished sample goes, and by way of what.
 #[derive(Debug)]
 pub struct Delivery<'a> {
-    /// What is done behind the cut.
+    /// What is done after the cut.
     pub finish: &'a Finish,
     /// Memory for the sample at the cut, kept from sample to sample.
     pub cut: &'a mut Vec<u8>,

@@ -292,7 +292,7 @@ fn mixture(given: &Value) -> Vec<Step> {
     steps
 }
 
-/// All views, one behind the other.
+/// All views, one after the other.
 fn done(image: &Image, parts: &[Vec<Step>], level: Level) -> Vec<u8> {
     let mut bench = Workbench::new(level);
     let mut pixels = Vec::new();

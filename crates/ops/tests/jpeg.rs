@@ -152,7 +152,7 @@ proptest! {
     }
 }
 
-/// A file's own entry points are used: who decodes without them finds them anew.
+/// A file's own entry points are used: decoding without them finds the same ones.
 #[test]
 fn good_points_are_followed() {
     for name in FILES {
@@ -254,7 +254,7 @@ fn what_stands_behind_a_scan_does_not_change_it() {
     assert_eq!(samples(&decoder, &region), samples(&other, &region));
 }
 
-/// Old notes are read like new ones: who decodes with them finds nothing anew.
+/// Old notes are read like new ones: decoding with them finds nothing to add.
 #[test]
 fn notes_of_the_earlier_version_are_followed() {
     let mut n_old = 0;

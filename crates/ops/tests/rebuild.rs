@@ -2,7 +2,7 @@
 //!
 //! The files are other encoders': libjpeg-turbo's by way of Pillow (tests/fixtures/ops), this
 //! project's generator's, and photographs where `BOTHENDS_TEST_DATA` names a folder with
-//! imagenet-500.tar. That any coefficients come back is shown beside the code.
+//! imagenet-500.tar. That any coefficients come back is shown next to the code.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod archive;
@@ -127,7 +127,7 @@ fn photographs_come_back() {
     assert!(n_rebuilt * 100 >= files.len() * 99);
 }
 
-/// What stands behind the entropy-coded data belongs to the remainder.
+/// What follows the entropy-coded data belongs to the remainder.
 #[test]
 fn odd_ends_come_back() {
     let restarts = fixture("restart-blocks.jpg");

@@ -364,7 +364,7 @@ fn cases() -> impl Strategy<Value = Case> {
     let how = (prop::sample::select(&INTERPOLATIONS[..]), any::<bool>());
     (side(), side(), out(), out(), any::<[u16; 8]>(), how, any::<u64>()).prop_map(
         |(height, width, rows, columns, cuts, (interpolation, mirrored), seed)| {
-            // The larger side of a large image meets a small one, or tests take for ever.
+            // The larger side of a large image meets a small one, or tests take forever.
             let width = if height > 300 { width.min(90) } else { width };
             let part = |n: u32, [a, b]: [u16; 2]| {
                 // Every third case takes all.

@@ -12,8 +12,8 @@
 * index: the same, and bytes, for a folder of class folders of 1,281,167 files (made of hard links
   to DATA's, in a folder of its own that is removed).
 * counting: the share of its speed that a Python thread on one core keeps while this process
-  loads with one worker on another, beside a process of COMMAND (`bothends`) that does the same
-  there. In turns; medians.
+  loads with one worker on another, next to a process of COMMAND (`bothends`) that does the same
+  there. Interleaved; medians.
 """
 
 import json

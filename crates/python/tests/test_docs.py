@@ -1,6 +1,7 @@
 """The documents are right: their code runs, prints what they show, and no table lacks a line.
 
-In docs/python.md and docs/migrating.md a Python block behind one of these comments is run:
+In docs/python.md, docs/migrating.md and two tutorials, a Python block after one of these comments
+is run:
 
     <!-- run -->            a script
     <!-- run: continue -->  the script above goes on
@@ -35,7 +36,12 @@ import bothends
 import children
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGES = ("python.md", "migrating.md")
+PAGES = (
+    "python.md",
+    "migrating.md",
+    "tutorials/first-training-loop.md",
+    "tutorials/second-prong.md",
+)
 
 _BLOCK = re.compile(
     r"^<!-- (run(?:: (?P<how>\w+))?|prints) -->\n```(?P<language>\w+)\n(?P<text>.*?)^```$",

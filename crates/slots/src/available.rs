@@ -1,7 +1,6 @@
-//! How much memory there is for slots: what the kernel says that programs may still take.
+//! How much memory is available for slots, according to the kernel.
 //!
-//! Takes none, and decides nothing: hosts and agents each have a part of it that they allow
-//! themselves.
+//! It allocates nothing and decides nothing; hosts and agents each use a fraction of it.
 
 use std::fs;
 use std::path::Path;

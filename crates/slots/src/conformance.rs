@@ -1,4 +1,4 @@
-//! What every kind of memory, every ring and every producer must keep, as callable checks.
+//! What every kind of memory, every ring and every producer must guarantee, as callable checks.
 //!
 //! A check that fails panics and says what was expected. Nothing here is part of a run.
 

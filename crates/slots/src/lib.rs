@@ -1,14 +1,13 @@
-//! The memory that batches are made in, and the seam of those who make them.
+//! The memory that batches are made in, and the interface of those who make them.
 //!
-//! A [`Ring`] owns a fixed number of [`Slot`]s; whoever wants a batch made takes one, and
-//! submits it with a [`Job`] to a [`Producer`], which gives it back with the batch in it. A
-//! slot may be of any [`Kind`] of memory; host code that wants its bytes asks for a
-//! [`HostSlot`], and is refused where there are none.
+//! A [`Ring`] owns a fixed number of [`Slot`]s. To have a batch made, take a slot and submit it with a
+//! [`Job`] to a [`Producer`], which returns it with the batch in it. A slot may be of any [`Kind`] of
+//! memory. Host code that needs its bytes asks for a [`HostSlot`], and is refused if the memory is not
+//! accessible to the host.
 //!
-//! This crate does not choose what is made, does not decode, and starts no thread. Read
-//! `ring.rs` first, then `memory.rs` and `slot.rs` (with `heap.rs` the only unsafe code
-//! here), then `produce.rs`. `conformance` holds what every kind of memory, every ring and
-//! every producer must keep.
+//! This crate does not choose what is made, does not decode, and starts no thread. Read `ring.rs` first,
+//! then `memory.rs` and `slot.rs` (with `heap.rs`, the only unsafe code here), then `produce.rs`.
+//! `conformance` has what every kind of memory, every ring and every producer must guarantee.
 
 mod available;
 pub mod conformance;

@@ -1,10 +1,10 @@
-//! Kinds of memory, and the one owner of a slot's: what was allocated and what was done to
-//! it end together, in the right order.
+//! Kinds of memory, and the single owner of a slot's memory: the allocation and what was done to it end
+//! together, in the right order.
 //!
-//! Page-locking memory, mapping it for a device or telling an io_uring of it registers an
-//! address range with somebody. A registration that outlives its memory is about whatever is
-//! allocated there next, which then cannot be registered, or is written to by others. So
-//! `Memory` owns both and ends the registration first.
+//! Page-locking memory, mapping it for a device or announcing it to an io_uring registers an address
+//! range with somebody. A registration that outlives its memory refers to whatever is allocated there
+//! next, which then cannot be registered, or is overwritten by others. `Memory` therefore owns both and
+//! ends the registration first.
 #![allow(
     unsafe_code,
     reason = "memory may come from anybody: a driver, a mapped file, the allocator"

@@ -1,4 +1,4 @@
-//! The free slots of a ring: what its handles and its slots share.
+//! The free slots of a ring, shared by its handles and its slots.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! The producer seam: how a batch is made, whoever makes it.
+//! The producer interface: how a batch is made, whoever makes it.
 //!
-//! The destination travels with the work. A producer that can write into the slot itself
-//! does so, be it a worker thread, a socket or a device; when it answers, the batch is there.
-//! The host's workers, a device in this process, behind a socket or a shared directory are
-//! all this one trait; `conformance::produce` holds them to it.
+//! The destination travels with the work. A producer that can write into the slot directly does so, be
+//! it a worker thread, a socket or a device; when it answers, the batch is in the slot. The host's
+//! workers, a device in this process, behind a socket or behind a shared directory all implement this
+//! one trait, and `conformance::produce` tests them.
 
 use std::error::Error;
 use std::fmt::Debug;

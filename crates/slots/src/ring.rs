@@ -1,7 +1,7 @@
 //! The ring of slots: all memory that batches are made in, allocated once.
 //!
-//! A ring bounds the run: whoever wants to make a batch takes a slot or waits. It does not
-//! know what lies in a slot. Read `slot.rs` next.
+//! A ring bounds the run: to make a batch, take a slot or wait for one. It does not know what is in a
+//! slot. Read `slot.rs` next.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! The exclusive rights to a slot's memory: the whole [`Slot`], or, of a [`HostSlot`],
-//! disjoint [`Part`]s that several workers fill at once and a [`Joiner`] puts together again.
+//! The exclusive right to the memory of a slot: the whole [`Slot`], or, for a [`HostSlot`], disjoint
+//! [`Part`]s that several workers fill at once and a [`Joiner`] puts together again.
 //!
-//! It does not wait and does not know batches; it keeps one rule: at any moment every byte
-//! of a slot has one owner.
+//! It does not wait and does not know batches. It enforces one rule: at any moment every byte of a slot
+//! has exactly one owner.
 #![allow(
     unsafe_code,
     reason = "aligned memory split among threads at run-time bounds; `split_at_mut` would \
@@ -135,7 +135,7 @@ impl HostSlot {
         self.into_runs(iter::repeat_n(part_bytes, n))
     }
 
-    /// As [`Self::into_parts`], into pieces of these lengths, one behind the other.
+    /// As [`Self::into_parts`], into pieces of these lengths, one after the other.
     ///
     /// # Panics
     /// When they do not fit into the slot.

@@ -93,7 +93,7 @@ fn the_ring_ends_registrations_before_their_memory() {
     });
 }
 
-/// Keeps registrations beside the slots, as one might: they outlive the memory.
+/// Keeps registrations next to the slots, as one might: they outlive the memory.
 struct Naive {
     slots: std::sync::Mutex<Vec<Backing>>,
     registered: Vec<Box<dyn Registration>>,

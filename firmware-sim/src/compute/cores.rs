@@ -1,6 +1,6 @@
-//! Processor cores: a sample takes the CPU time that it took here, times the relative time.
+//! CPU cores: a sample takes the CPU time that it took on this machine, times the relative time.
 //!
-//! CPU time, not wall time: it does not change when this machine is busy with other things.
+//! CPU time is used rather than wall time because it does not change when this machine is busy.
 
 use bothends_agent::SampleWork;
 

@@ -1,7 +1,7 @@
-//! The preset file as it is written, and its way to a checked configuration.
+//! The preset file as written, and its conversion to a checked configuration.
 //!
-//! One struct per model; an unknown key is an error. Each model's meaning is in its own file
-//! (`media/`, `compute/`, `link`, `power`).
+//! There is one struct per model, and an unknown key is an error. The meaning of each model is in its own
+//! file (`media/`, `compute/`, `link`, `power`).
 
 use serde::Deserialize;
 

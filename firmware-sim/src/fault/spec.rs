@@ -1,4 +1,4 @@
-//! How faults are written (`die@50%`, `stall@25%:3`, `refuse`, …) and what they add up to.
+//! How faults are written (`die@50%`, `stall@25%:3`, `refuse`, …) and how they combine.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! A medium of which only a latency and a bandwidth are known: an array of disks, a volume.
+//! A medium described only by a latency and a bandwidth: an array of disks, a volume.
 //!
 //! Reads share the bandwidth one after the other; latencies overlap.
 

@@ -1,10 +1,10 @@
-//! Flash: channels, dies on them, pages on dies. Each die and channel is busy until it is not.
+//! Flash: channels, dies on them, pages on dies. Dies and channels serve one request at a time.
 //!
-//! A read of a page waits for its die, senses the cells, then moves the bytes over the die's
-//! channel in transfer units; the die stays busy until its last transfer ends, because the
-//! bytes wait in its register. Firmware time is latency only. The structure follows the
-//! published description of NVMeVirt's conventional SSD model (Kim et al., FAST 2023).
-//! Writes, wear and garbage collection are not modelled: results do not go to flash here.
+//! Reading a page waits for its die, senses the cells, then moves the bytes over the die's channel in
+//! transfer units. The die stays busy until its last transfer ends, because the bytes wait in its register.
+//! Firmware time only adds latency. The structure follows the published description of NVMeVirt's
+//! conventional SSD model (Kim et al., FAST 2023). Writes, wear and garbage collection are not modelled,
+//! because results do not go to flash here.
 
 use bothends_core::sample::{Extent, FileIdx};
 

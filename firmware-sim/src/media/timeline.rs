@@ -1,8 +1,8 @@
-//! When one shared thing (a channel's wires) is taken: reservations without overlap.
+//! When a shared resource (the wires of a channel) is occupied: reservations without overlap.
 //!
-//! A next-free time alone would let a transfer that starts late block an earlier gap that
-//! nobody uses. Reservations are kept sorted; a request gets the first gap that fits.
-//! Nothing here knows what is transferred.
+//! A single next-free time would let a transfer that starts late block an earlier gap that nobody uses.
+//! Reservations are kept sorted, and a request gets the first gap that fits. Nothing here knows what is
+//! transferred.
 
 use std::collections::VecDeque;
 

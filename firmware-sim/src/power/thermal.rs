@@ -1,12 +1,12 @@
-//! A thermal cap: a device that uses more than it can cool for too long computes slower.
+//! A thermal cap: a device that uses more power than it can dissipate for too long computes more slowly.
 //!
-//! Energy above the cooling fills a reservoir, energy below it drains it; while the
-//! reservoir is over its brim, work takes longer. Temperature itself is not modelled.
+//! Energy above the cooling power fills a reservoir, and energy below it drains the reservoir. While the
+//! reservoir is full, work takes longer. Temperature itself is not modelled.
 
 /// The constants of a thermal cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThermalConfig {
-    /// Power that can be cooled for ever, in milliwatts.
+    /// Power that can be cooled forever, in milliwatts.
     pub cooled_mw: u64,
     /// Energy above that until the cap comes, in millijoules.
     pub reservoir_mj: u64,

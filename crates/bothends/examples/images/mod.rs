@@ -1,5 +1,5 @@
-//! Where the examples' images are: the folder that the first argument names, else generated
-//! ones that are gone afterwards.
+//! The images of the examples: the folder that the first argument names, or generated ones that are
+//! removed afterwards.
 
 use std::env;
 use std::error::Error;

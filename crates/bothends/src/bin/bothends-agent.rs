@@ -1,4 +1,4 @@
-//! `bothends-agent`: the program that runs beside the data, which the crate `bothends_agent` has.
+//! `bothends-agent`: the program that runs next to the data, which the crate `bothends_agent` has.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
-//! `exp`, `ln`, sine and cosine from the basic IEEE 754 operations alone, so that every platform (and a
-//! Python program) gets the same bits; the platform's own functions may differ in the last.
+//! `exp`, `ln`, sine and cosine from basic IEEE 754 operations alone. Every platform (and a Python
+//! program) gets the same bits, whereas the platform's own functions may differ in the last one.
 //!
-//! Not for speed: a few draws per sample use them. Neither a fused multiply-add nor another
-//! order of operations may be used here. `docs/numbers.md` states the same in formulas.
+//! Not built for speed: a few draws per sample use them. Do not use a fused multiply-add or another
+//! order of operations here. `docs/numbers.md` has the same as formulas.
 
 /// ln 2 rounded to nearest.
 const LN_2: f64 = f64::from_bits(0x3FE6_2E42_FEFA_39EF);

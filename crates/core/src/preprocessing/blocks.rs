@@ -1,10 +1,10 @@
-//! A record of blocks: what is known of it beside its bytes.
+//! A record of blocks: what is known about it besides its bytes.
 //!
-//! A store keeps a JPEG's quantised coefficients as row groups, each 16 rows of pixels or one
-//! row of MCUs. A [`Profile`] is what many images have in common, a [`Head`] what one image
-//! has; together they say which bytes hold which rows, so that a part of an image is one
-//! read. Their form is `docs/store-format.md`, section 4. Neither a file nor a coefficient is
-//! looked at here: `dataset` finds records, `ops` decodes them.
+//! A store keeps the quantised coefficients of a JPEG as row groups, each 16 rows of pixels or one row
+//! of MCUs. A [`Profile`] holds what many images have in common, and a [`Head`] what belongs to one
+//! image. Together they say which bytes hold which rows, so one read fetches a part of an image. Their
+//! layout is in `docs/store-format.md`, section 4. This file looks at neither files nor coefficients:
+//! `dataset` finds records and `ops` decodes them.
 
 use std::ops::Range;
 

@@ -1,11 +1,10 @@
 //! What is done to a sample: a declared, versioned, hashed list of ops.
 //!
-//! A recipe says *what*; `bothends-ops` does it. Stages: decode → ops on pixels → the cut
-//! (u8, rows × columns × channels) → normalise, cast, layout, erasing and mixing at the feed.
-//! Nothing here touches a pixel. Reading order: `recipe/op.rs` has the ops, `parse.rs` reads
-//! the JSON form and refuses what is not a recipe, `shape.rs` finds the size of a sample at
-//! the cut, `decide.rs` makes the random choices (with the numbers of `draw.rs`): ops become
-//! the steps of `step.rs`.
+//! A recipe says *what* to do, and `bothends-ops` does it. Stages: decode → ops on pixels → the cut
+//! (u8, rows × columns × channels) → normalise, cast, layout, erasing and mixing at the feed. Nothing
+//! here touches a pixel. Reading order: `recipe/op.rs` has the ops. `parse.rs` reads the JSON form and
+//! refuses what is not a recipe. `shape.rs` finds the size of a sample at the cut. `decide.rs` makes
+//! the random choices (with the numbers of `draw.rs`), which turns ops into the steps of `step.rs`.
 
 mod decide;
 pub mod draw;
@@ -193,7 +192,7 @@ impl Recipe {
         Self { numerics, ..self }
     }
 
-    /// How many positions of an epoch, one behind the other, are the same sample, each augmented anew
+    /// How many consecutive positions of an epoch are the same sample, each augmented independently
     /// (Hoffer et al., arXiv 1901.09335; the `RASampler` of torchvision's references): 1
     /// where the recipe says nothing.
     #[must_use]
@@ -202,7 +201,7 @@ impl Recipe {
     }
 
     /// All ops in order. Numbered through, each before the ops inside it and copies of views
-    /// one behind the other, they have their `op_index` in
+    /// one after the other, they have their `op_index` in
     /// [`Draws::new`](crate::rng::Draws::new).
     #[must_use]
     pub fn ops(&self) -> &[Op] {
@@ -216,7 +215,7 @@ impl Recipe {
         &self.ops[..self.n_before_cut()]
     }
 
-    /// The ops behind the cut, in order: what the feed does.
+    /// The ops after the cut, in order: what the feed does.
     #[must_use]
     pub fn after_cut(&self) -> &[Op] {
         &self.ops[self.n_before_cut()..]

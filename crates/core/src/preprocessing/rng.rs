@@ -1,11 +1,11 @@
-//! Keyed, counter-based random numbers: the stream of draws of one op on one sample, made of
-//! Philox's blocks (`philox.rs`).
+//! Keyed, counter-based random numbers: the stream of draws of one op on one sample, made from Philox
+//! blocks (`philox.rs`).
 //!
-//! A number here is a pure function of (seed, epoch, sample, op, place in the stream): no
-//! state is shared, so it does not matter who draws, when, or beside whom. `docs/numbers.md`
-//! states every step so that it can be rewritten elsewhere; change nothing here without a
-//! new recipe version. `rng/variates.rs` draws from other distributions than the even one;
-//! what is drawn from a stream is in `recipe/draw.rs`.
+//! A number is a pure function of (seed, epoch, sample, op, position in the stream). No state is
+//! shared, so it does not matter who draws, when, or what runs at the same time. `docs/numbers.md`
+//! defines every step so that it can be rewritten elsewhere; do not change anything here without a new
+//! recipe version. `rng/variates.rs` has the distributions other than the uniform one, and
+//! `recipe/draw.rs` says what is drawn from a stream.
 
 mod variates;
 
@@ -188,7 +188,7 @@ mod tests {
             bins[bin] += 1;
         }
         let chi2: f64 = bins.iter().map(|&n| (f64::from(n) - 1e4).powi(2) / 1e4).sum();
-        // 15 degrees of freedom: 37.7 is passed by chance once in a thousand keys.
+        // 15 degrees of freedom: 37.7 is exceeded for one key in a thousand.
         assert!(chi2 < 37.7, "χ² = {chi2}");
     }
 

@@ -1,5 +1,5 @@
-//! One sample on its way: where its bytes lie (`Extent`), what they mean (`Record`),
-//! and which random numbers belong to it (`SampleKey`).
+//! One sample: where its bytes are (`Extent`), what they mean (`Record`), and which random numbers
+//! belong to it (`SampleKey`).
 //!
 //! Nothing here reads a file or decodes a pixel: `io` reads, `dataset` names, `ops` decodes.
 
@@ -75,7 +75,7 @@ impl<'a> Record<'a> {
 }
 
 /// What a sample's random numbers are keyed by; nothing else may influence them
-/// (design promise 2: not who made it, when, or beside whom).
+/// (design promise 2: not who made it, when, or what ran at the same time).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SampleKey {
     /// The run's seed.

@@ -1,7 +1,7 @@
-//! Rows and columns: of an image, of what `resize` aims at, and those added around an image.
+//! Rows and columns: of an image, of the target of `resize`, and of padding around an image.
 //!
-//! Each has the forms that torchvision takes for it, and one in the canonical JSON. What a
-//! recipe may ask for is in `recipe/parse/check.rs`.
+//! Each accepts the forms that torchvision accepts and has one form in the canonical JSON.
+//! `recipe/parse/check.rs` says which values a recipe may ask for.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
-//! Shapes and element types: a sample at the cut (u8, rows × columns × channels), and a
-//! batch as it is delivered.
+//! Shapes and element types: a sample at the cut (u8, rows × columns × channels), and a batch as
+//! delivered.
 //!
-//! Nothing here converts anything: the feed's conversion is `ops::finish`.
+//! Nothing here converts anything; `ops::finish` does.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ impl SampleShape {
     }
 }
 
-/// A sample at the cut as its views, one behind the other; one view where the recipe makes no
+/// A sample at the cut as its views, one after the other; one view where the recipe makes no
 /// more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Views(Vec<SampleShape>);

@@ -1,9 +1,8 @@
-//! A batch somebody is preprocessing, as a value that is consumed exactly once.
+//! A batch that somebody is preprocessing, as a value that is consumed exactly once.
 //!
-//! A claim is made by [`crate::epoch::EpochState`] and ends there too: finished, given back
-//! or refused. One that is merely dropped (its thread panicked, its queue was torn down)
-//! reports itself, so no batch is ever forgotten. Nothing here decides who may claim what:
-//! `select` does. Read `ledger.rs` next.
+//! [`crate::epoch::EpochState`] makes a claim and ends it: finished, given back or refused. A claim that
+//! is merely dropped (its thread panicked, its queue was torn down) reports itself, so no batch is ever
+//! forgotten. Nothing here decides who may claim what; `select` does. Read `ledger.rs` next.
 
 mod sync;
 

@@ -1,10 +1,10 @@
-//! What an epoch delivered, in 128 bits: the stream digest (content and order) and the
-//! content digest (content in any order).
+//! What an epoch delivered, in 128 bits: the stream digest (content and order) and the content digest
+//! (content in any order).
 //!
-//! Both are XXH3-128, seed 0, over: sample id (u64 LE), label (i64 LE), bytes as delivered.
-//! They tell equal from unequal; they are no protection against forgery. The state of a
-//! stream digest fits into a line of text, so a resumed run goes on where the first one
-//! stopped: `digest/xxh3.rs` holds the long-input part of XXH3 for that reason.
+//! Both are XXH3-128, seed 0, over: sample id (u64 LE), label (i64 LE), bytes as delivered. They detect
+//! differences but do not protect against forgery. The state of a stream digest fits into a line of
+//! text, so a resumed run continues where the first one stopped. `digest/xxh3.rs` has the long-input
+//! part of XXH3 for that reason.
 
 mod xxh3;
 

@@ -1,9 +1,9 @@
-//! Everything about one epoch that is decided, none of it done.
+//! All decisions of one epoch, and none of the work.
 //!
-//! The caller says what happened and when, and asks what to do; it may live in wall time
-//! (`runtime`) or in virtual time (`simulate`). Here the books are kept, limits are held and
-//! lateness is declared; which batch to take is the strategy's choice (`select`). Nothing
-//! here blocks, reads a clock or starts anything.
+//! The caller reports what happened and when, and asks what to do. It may live in wall time (`runtime`)
+//! or in virtual time (`simulate`). This file keeps the books, enforces limits and declares lateness.
+//! Which batch to take is the choice of the strategy (`select`). Nothing here blocks, reads a clock or
+//! starts anything.
 
 mod books;
 pub(crate) mod device;

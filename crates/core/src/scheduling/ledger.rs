@@ -1,9 +1,9 @@
-//! The books of one epoch: what state every batch is in, and who makes it.
+//! The books of one epoch: the state of every batch, and who makes it.
 //!
-//! The ledger alone commits: of several results for a batch the first counts, whoever sent
-//! it. Every question and every entry costs O(1) (amortised), because a decision per batch
-//! must stay small beside the batch. It does not decide anything: `select` does. What each
-//! prong holds is in `ledger/hand.rs`; read `select.rs` next.
+//! The ledger alone commits: of several results for a batch the first one counts, whoever sent it.
+//! Every query and every entry costs O(1) (amortised), because a decision per batch must stay cheap
+//! compared with making the batch. It decides nothing; `select` does. `ledger/hand.rs` has what each
+//! prong holds. Read `select.rs` next.
 
 pub mod batch_set;
 pub mod hand;
@@ -168,7 +168,7 @@ impl Ledger {
     }
 
     /// The batches that nobody makes, and only the host may take: a device has failed on
-    /// them, and would perhaps do so for ever.
+    /// them, and would perhaps do so forever.
     #[must_use]
     pub fn host_only(&self) -> &BatchSet {
         &self.host_only

@@ -1,7 +1,7 @@
-//! What an epoch is run for, and how much of the host it may take.
+//! What an epoch optimises, and how much of the host it may use.
 //!
-//! A strategy says which batch comes next; the objective says whether the host does well to
-//! make one at all. `epoch.rs` asks it before it asks the strategy. Nothing here keeps books.
+//! A strategy says which batch comes next; the objective says whether the host should make one at all.
+//! `epoch.rs` asks the objective before it asks the strategy. Nothing here keeps books.
 
 use std::fmt;
 use std::str::FromStr;
@@ -86,8 +86,8 @@ const SURPLUS: f64 = 1.03;
 /// The part of what the devices may hold that the host may run ahead of delivery.
 const AHEAD: f64 = 0.25;
 
-/// Under [`Objective::Energy`]: whether a batch must be begun by the host now, lest the
-/// accelerator should wait. `before` batches are delivered before it.
+/// Under [`Objective::Energy`]: whether the host must start a batch now, because otherwise the
+/// accelerator would wait. `before` batches are delivered before it.
 #[must_use]
 pub fn is_needed_of_host(view: &View<'_>, before: u32) -> bool {
     let Some(step_ns) = view.accelerator_ns.filter(|ns| *ns > 0).map(float) else {

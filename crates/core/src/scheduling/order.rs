@@ -1,9 +1,9 @@
-//! An order that the caller supplies (a PyTorch sampler, say) in the place of the keyed
-//! permutation: which records are in which batch of this rank, in one epoch.
+//! An order supplied by the caller (a PyTorch sampler, say) instead of the keyed permutation: which
+//! records are in which batch of this rank, in one epoch.
 //!
-//! It knows batches and records, not positions of other ranks or where an epoch is resumed:
-//! that is `plan.rs`. A record may come more than once (sampling with replacement, repeated
-//! augmentation): every repetition is a sample of its own, with random numbers of its own.
+//! It knows batches and records, but not the positions of other ranks or where an epoch is resumed;
+//! that is `plan.rs`. A record may occur more than once (sampling with replacement, repeated
+//! augmentation). Every repetition is a separate sample with its own random numbers.
 
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ pub enum OrderError {
         /// Its number.
         batch: usize,
     },
-    /// Batches that do not end one behind the other, at the last record.
+    /// Batches whose ends do not increase, or do not finish at the last record.
     #[error("the ends of the batches do not rise to the {n} samples of the order")]
     Ends {
         /// Samples that were given.
@@ -118,7 +118,7 @@ pub struct OrderMark {
 }
 
 impl Order {
-    /// Checks what a sampler gave: `records` one behind the other, `ends` where each batch
+    /// Checks what a sampler gave: `records` one after the other, `ends` where each batch
     /// ends among them. Repetitions of a record get sample ids of their own.
     ///
     /// # Errors

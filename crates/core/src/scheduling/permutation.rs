@@ -1,10 +1,8 @@
-//! The order of an epoch as a function: a keyed bijection on 0..n with random access and no
-//! table.
+//! The order of an epoch as a function: a keyed bijection on 0..n with random access and no table.
 //!
-//! A Feistel network over the ⌈log2 n⌉ bits of a position, with Philox as its round
-//! function, walked until the value is below n (fewer than two steps on average). It is a
-//! good shuffle (the χ² tests below), not a cipher. It does not know batches or ranks:
-//! `plan.rs` does.
+//! It is a Feistel network over the ⌈log2 n⌉ bits of a position with Philox as its round function,
+//! repeated until the value is below n (fewer than two steps on average). It is a good shuffle (see the
+//! χ² tests below) and not a cipher. It does not know batches or ranks; `plan.rs` does.
 
 use crate::ids::EpochIdx;
 use crate::philox::{PERMUTATION_DOMAIN, philox4x32_10, words};
@@ -278,7 +276,7 @@ mod tests {
         excess(chi2(&counts, all) * (n as f64 - 1.0) / n as f64, df)
     }
 
-    /// Every pair of elements one behind the other equally often?
+    /// Is every pair of elements adjacent equally often?
     fn adjacency_excess(n: usize, n_rounds: u32) -> f64 {
         let mut counts = vec![0; n * n];
         for order in orders(n as u64, n_rounds) {

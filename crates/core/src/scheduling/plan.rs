@@ -1,9 +1,9 @@
-//! The plan of an epoch: which samples are in which batch of which rank. A pure function of
-//! its configuration; random access; no table.
+//! The plan of an epoch: which samples are in which batch of which rank. A pure function of its
+//! configuration, with random access and no table.
 //!
-//! The permuted positions 0..N are cut into global steps of G = batch size × world; rank r
-//! takes the r-th run of a step. The plan does not say who makes a batch or when it is
-//! delivered: that is `epoch.rs`. `permutation.rs` is the shuffle.
+//! The permuted positions 0..N are cut into global steps of G = batch size × world; rank r takes the
+//! r-th run of a step. The plan does not say who makes a batch or when it is delivered; that is
+//! `epoch.rs`. `permutation.rs` is the shuffle.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub enum Shuffle {
     None,
     /// By the permutation of (seed, epoch).
     Full,
-    /// As the caller says, anew for each epoch ([`Plan::supplied`]).
+    /// As the caller says, separately for each epoch ([`Plan::supplied`]).
     Supplied,
 }
 
@@ -83,7 +83,7 @@ pub struct PlanConfig {
     /// Global positions delivered before this plan begins: 0, or from a resume state.
     pub start: u64,
     /// Positions in a row that are the same record, each under an id of its own (repeated
-    /// augmentation): 1 or more. An epoch has as many positions as ever, of fewer records.
+    /// augmentation): 1 or more. An epoch has its usual number of positions, of fewer records.
     pub repetitions: u32,
 }
 
@@ -507,7 +507,7 @@ mod tests {
     }
 
     /// Every consumer gets as many batches as the others, and together they get what one
-    /// would, but for the end.
+    /// would, except for the end.
     #[test]
     fn a_fingerprint_is_of_all_ranks_and_epochs_and_of_nothing_else() {
         let config = PlanConfig {

@@ -1,7 +1,7 @@
-//! How fast the prongs are: recent times of batches, and what follows from them.
+//! How fast the prongs are: recent times per batch, and what follows from them.
 //!
-//! Times come from the caller; nothing here reads a clock. `view.rs` in `select` joins them
-//! into rates.
+//! The caller supplies the times; nothing here reads a clock. `view.rs` in `select` combines them into
+//! rates.
 
 /// Times kept of each prong.
 const KEPT: usize = 32;

@@ -1,12 +1,12 @@
-//! How far an epoch has come: a small JSON text from which another process goes on.
+//! How far an epoch has come: a small JSON text from which another process can continue.
 //!
-//! It holds what identifies the run (checked before anything is resumed), the position in
-//! the plan, the digests so far, and a checksum over all of it; at most 1 kB with strategy
-//! `ordered`. Nothing here reads or writes a file.
+//! It holds what identifies the run (checked before anything is resumed), the position in the plan, the
+//! digests so far, and a checksum over all of it; at most 1 kB with strategy `ordered`. Nothing here
+//! reads or writes a file.
 //!
-//! There is one text for each state: one line, its keys in alphabetical order, nothing between
-//! them. Any other text with the same meaning is refused, so that no bit of it can change
-//! unseen; who holds the state as a dictionary writes it so again.
+//! Each state has exactly one text: one line, with keys in alphabetical order and no whitespace. Any
+//! other text with the same meaning is refused, so no bit can change unnoticed. A caller that holds the
+//! state as a dictionary writes it in this form again.
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;

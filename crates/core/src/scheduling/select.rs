@@ -1,9 +1,9 @@
 //! Who claims what, and what is delivered next: the strategies.
 //!
-//! A strategy is a pure decision: it sees a [`View`] and names a batch. It keeps no books
-//! (`ledger` does), measures nothing (`rates`), and carries nothing out (`epoch`). Read
-//! `cpu.rs`, `mte.rs` and `ordered.rs`, in this order; a new one needs a file, a line in
-//! [`StrategyConfig`], and [`contract`] to hold.
+//! A strategy is a pure decision: it sees a [`View`] and names a batch. It keeps no books (`ledger`
+//! does), measures nothing (`rates` does) and carries nothing out (`epoch` does). Read `cpu.rs`,
+//! `mte.rs` and `ordered.rs`, in this order. A new strategy needs a file, a variant of
+//! [`StrategyConfig`], and must pass [`contract`].
 
 pub mod contract;
 pub mod cpu;
@@ -85,7 +85,7 @@ pub trait Strategy: fmt::Debug + Send {
 
     /// How many batches are delivered before a free one that `front` named, at least: what
     /// is ready or being made by the host, in a strategy that delivers whatever is ready. One
-    /// that lets ready batches wait for others must say less, or the host may rest for ever.
+    /// that lets ready batches wait for others must say less, or the host may rest forever.
     fn before(&self, view: &View<'_>, batch: BatchIdx) -> u32 {
         let _ = batch;
         view.ledger.n_ready().saturating_add(view.front.hand.n_held())
@@ -193,7 +193,7 @@ impl StrategyConfig {
         self == Self::Ordered
     }
 
-    /// How many batches a device that makes one in `device_ns` and holds `slots` at once, beside a
+    /// How many batches a device that makes one in `device_ns` and holds `slots` at once, next to a
     /// host that takes `host_ns`, may hold or have waiting before more of them bring nothing;
     /// `None` for a strategy without a horizon.
     #[must_use]
@@ -224,7 +224,7 @@ impl fmt::Display for StrategyConfig {
     }
 }
 
-/// A name that is no strategy's.
+/// A name that does not belong to a strategy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{name}` is no strategy; use {}{}",

@@ -1,8 +1,7 @@
-//! A device for tests: its samples are a pure function of their ids, and strings make it
-//! hold still, fail, answer twice or refuse.
+//! A device for tests: its samples are a pure function of their ids, and it can be told to stall, fail,
+//! answer twice or refuse.
 //!
-//! It decodes nothing and spawns nothing. `conformance.rs` holds transports to the contract
-//! with it.
+//! It decodes nothing and spawns nothing. `conformance.rs` uses it to test transports.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

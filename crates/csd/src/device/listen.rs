@@ -1,7 +1,7 @@
-//! The device's side of the stream transport: a listener, and the service of one accepted
-//! connection in the caller's thread.
+//! The device's side of the stream transport: a listener, and the service of one accepted connection in
+//! the caller's thread.
 //!
-//! Spawns nothing; the agent decides who accepts and how often. Read `serving.rs` next.
+//! It spawns nothing; the agent decides who accepts and how often. Read `serving.rs` next.
 
 use std::collections::VecDeque;
 use std::io;
@@ -130,7 +130,7 @@ fn is_passing(error: &io::Error) -> bool {
 fn remove_abandoned(path: &Path) {
     let answer = UnixStream::connect(path);
     if answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-        // A file that is no socket refuses, too. What is not removed, `bind` names.
+        // A file that is not a socket refuses, too. What is not removed, `bind` names.
         remove_socket(path);
     }
 }

@@ -1,9 +1,9 @@
 //! The device's one loop, over any link: messages in, finished jobs out.
 //!
-//! One thread does it all: it never waits for the host while a job may finish, nor for a
-//! job longer than a [`TICK`] while the host may speak. The slots that batches are made in and
-//! sent from are here: one ring for each session. Knows neither sockets nor files; read
-//! `listen.rs` and `spool.rs` for the two links.
+//! One thread does it all. It never waits for the host while a job may finish, and never waits longer
+//! than a [`TICK`] for a job while the host may send something. The slots that batches are made in and
+//! sent from are here, one ring per session. It knows neither sockets nor files; read `listen.rs` and
+//! `spool.rs` for the two links.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! From an address to the transport behind it.
+//! From an address to its transport.
 
 use std::path::PathBuf;
 use std::time::Duration;

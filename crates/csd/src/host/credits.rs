@@ -1,9 +1,9 @@
-//! What the host remembers of its submissions: how many are out, with which slots, and which
-//! answer is to which.
+//! What the host remembers about its submissions: how many are out, with which slots, and which answer
+//! belongs to which.
 //!
-//! On its way a job carries a serial number of the transport in place of the caller's
-//! [`JobId`], so that an answer of an earlier session can never pass for one of this
-//! session whose caller began to count anew. Serves every transport.
+//! On the wire a job carries a serial number of the transport instead of the caller's [`JobId`]. An
+//! answer from an earlier session can therefore never be taken for one of this session, even if the
+//! caller restarted its count. All transports use this.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! What keeps a broken link broken: after the first lost link or malformed message every
-//! call fails in the same way (contract 4 of `Transport`).
+//! Keeps a broken link broken: after the first lost link or malformed message, every call fails in the
+//! same way (contract 4 of `Transport`).
 
 use std::io;
 

@@ -1,8 +1,7 @@
-//! The reference transport: the device is a value in this process, called directly.
+//! The reference transport: the device is a value in this process and is called directly.
 //!
-//! It has no bytes and no thread: the device fills the host's slots itself. What it does is
-//! what every transport must do.
-//! Read `remote.rs` next for the same over a wire.
+//! It has no bytes and no thread; the device fills the host's slots itself. What it does is what every
+//! transport must do. Read `remote.rs` next for the same over a wire.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

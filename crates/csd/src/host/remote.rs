@@ -1,7 +1,7 @@
-//! The host's side of every transport over a wire: contract, credits and order are here,
-//! once; how messages travel is a [`Link`].
+//! The host's side of every transport over a wire. Contract, credits and order are implemented here,
+//! once; a [`Link`] defines how messages travel.
 //!
-//! Knows neither sockets nor files. Read `stream.rs` and `spool.rs` for the two links.
+//! It knows neither sockets nor files. Read `stream.rs` and `spool.rs` for the two links.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;

@@ -1,9 +1,9 @@
 //! The stream transport, host side: messages over TCP or a Unix socket.
 //!
-//! A result goes from the socket straight into the job's slot. Every wait has a
-//! deadline. The connection opens with a key exchange (`key.rs`) in which both sides prove
-//! the shared key; without keys it is an exchange of nonces. Beyond this machine there is
-//! no connection without a key. `listen.rs` is the other side.
+//! A result goes from the socket straight into the job's slot. Every wait has a deadline. The connection
+//! opens with a key exchange (`key.rs`) in which both sides prove that they know the shared key; without
+//! keys it is an exchange of nonces. Connections to other machines require a key. `listen.rs` is the
+//! other side.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};

@@ -1,7 +1,7 @@
 //! The device's side of a spool directory.
 //!
-//! Waits for one host, serves it through the common loop, and takes away what it made. A
-//! result that cannot be written (a full file system) becomes a failed job that says so.
+//! It waits for one host, serves it through the common loop, and removes what it made. A result that
+//! cannot be written (a full file system) becomes a failed job that says so.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

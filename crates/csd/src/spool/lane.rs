@@ -1,12 +1,11 @@
-//! One direction of a spool: messages as consecutively numbered files, so that the reader
-//! always knows the one name to look for and nobody lists a directory.
+//! One direction of a spool: messages as consecutively numbered files, so that the reader always knows
+//! the one name to look for and nobody lists a directory.
 //!
-//! A file appears whole, by rename, under its number. It holds one message of `wire.rs`; a
-//! finished job's samples follow at the next multiple of 4 KiB and the file's length is a
-//! multiple of 4 KiB, as direct reads need it. Nothing is synced: a batch is worth less than
-//! the wait, a crash of the machine ends the run anyway, and the host checks every
-//! checksum. Within one machine, and on shares that are coherent from close to open, a
-//! rename makes the bytes visible.
+//! A file appears completely, by rename, under its number. It holds one message of `wire.rs`. The samples
+//! of a finished job start at the next multiple of 4 KiB, and the length of the file is a multiple of 4
+//! KiB, as direct reads require. Nothing is synced: a batch is not worth the wait, a crash of the machine
+//! ends the run anyway, and the host verifies every checksum. Within one machine, and on shares with
+//! close-to-open consistency, a rename makes the bytes visible.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -75,7 +74,7 @@ impl Inlet {
     }
 
     /// The next message if it is here, and where its payload is, if it has one; does not
-    /// wait. The message's file is removed, but for one with a payload.
+    /// wait. The message's file is removed, except one with a payload.
     pub(super) fn take(&mut self) -> Result<Option<(Message, Option<Extent>)>, CsdError> {
         let path = self.0.path();
         let mut file = match open_regular(&path) {

@@ -1,7 +1,7 @@
-//! The two notices in a spool directory: which device serves it, and which host's run it
-//! serves. Each names a version and a fresh id, so that what an earlier run left behind is
-//! never taken for this one's. A file of a notice's name without them is somebody else's: it is
-//! neither replaced nor removed. Read `pulse.rs` next.
+//! The two notices in a spool directory: which device serves it, and which host's run is served. Each
+//! has a version and a fresh id, so leftovers of an earlier run are never taken for this one's. A file
+//! with the name of a notice but without these belongs to somebody else and is neither replaced nor
+//! removed. Read `pulse.rs` next.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};

@@ -1,9 +1,9 @@
 //! Signs of life between two processes that share only a directory.
 //!
-//! A pulse is a small file: locked by its owner, and with a counter in it that its owner
-//! raises while it works. A held lock proves life at once and without work; where locks do
-//! not reach the other side (some network shares), a counter that rises does. No thread, no
-//! process id. Read `device.rs` next.
+//! A pulse is a small file, locked by its owner, with a counter that the owner increments while it works.
+//! A held lock proves life immediately and at no cost. Where locks do not reach the other side (some
+//! network shares), an increasing counter does. No threads and no process ids are used. Read `device.rs`
+//! next.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read};

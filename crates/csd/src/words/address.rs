@@ -1,7 +1,7 @@
-//! Device addresses: what `--csd` and `--listen` take.
+//! Device addresses, as `--csd` and `--listen` take them.
 //!
-//! `sim:` addresses are not here: the runtime turns them into a child process and one of
-//! these. `connect.rs` has the transport behind each.
+//! `sim:` addresses are not here: the runtime turns them into a child process and one of these.
+//! `connect.rs` has the transport for each.
 
 use std::fmt;
 use std::path::PathBuf;

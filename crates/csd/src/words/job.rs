@@ -1,9 +1,9 @@
-//! The words host and device exchange: session, answer, capabilities, statistics.
+//! What host and device exchange: session, answer, capabilities, statistics.
 //!
-//! A job ([`bothends_slots::Job`]) is one batch; its result is `samples.len()` samples at the cut, one behind the
-//! other, `Session::sample_bytes` each. Devices are stateless between jobs: the host's
-//! ledger alone decides what counts, so a late or repeated answer is harmless.
-//! Nothing here knows a byte order: `wire` does.
+//! A job ([`bothends_slots::Job`]) is one batch. Its result is `samples.len()` consecutive samples at the
+//! cut, `Session::sample_bytes` each. Devices are stateless between jobs and the host's ledger alone
+//! decides what counts, so a late or repeated answer is harmless. Nothing here knows a byte order; `wire`
+//! does.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! The shared key: each side proves to the other that it has it, without showing it.
+//! The shared key: each side proves to the other that it has it, without revealing it.
 //!
-//! A proof is HMAC-SHA256 over the role and both sides' fresh nonces, so that no proof can
-//! be repeated or turned round. It says who opened the connection; it does not encrypt and
-//! does not sign what follows. A network that others can write to needs a tunnel besides.
-//! `stream.rs` and `listen.rs` make the exchange.
+//! A proof is HMAC-SHA256 over the role and fresh nonces of both sides, so proofs cannot be replayed or
+//! reflected. It authenticates who opened the connection. It does not encrypt or sign what follows: on a
+//! network that others can write to, use a tunnel as well. `stream.rs` and `listen.rs` make the
+//! exchange.
 
 use std::fmt;
 use std::fs::File;

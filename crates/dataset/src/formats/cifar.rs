@@ -1,7 +1,7 @@
-//! CIFAR-10 (<https://www.cs.toronto.edu/~kriz/cifar.html>) in its two versions: which files are
-//! batches, and in which order.
+//! CIFAR-10 (<https://www.cs.toronto.edu/~kriz/cifar.html>) in its two versions: which files are batches,
+//! and in which order.
 //!
-//! What is in a batch is in `cifar/binary.rs` and `cifar/python.rs`.
+//! `cifar/binary.rs` and `cifar/python.rs` know what is in a batch.
 
 mod binary;
 mod pickle;
@@ -61,7 +61,7 @@ pub(crate) struct Version {
     rank: fn(&str) -> usize,
     /// The name of the test batch.
     test: &'static str,
-    /// Said where the test batch lies beside those that are read.
+    /// Reported if the test batch is next to those that are read.
     note: &'static str,
     add_batch: fn(&dyn Storage, &str, &mut TableBuilder) -> Result<(), DatasetError>,
 }

@@ -1,14 +1,15 @@
-//! Class folders: the folder's name is the class, the images in it are its samples.
+//! Class folders: the name of a folder is the class, and the images in it are its samples.
 //!
-//! Labels and order are those of torchvision's `ImageFolder` (0.21, `find_classes` and
-//! `make_dataset`): classes sorted by name, folders below a class visited in the order of
-//! their paths, files sorted by name; case-sensitive, by code point. Three things differ,
-//! each to keep a label from meaning something else than the user thinks: hidden names
-//! (`.cache`, `._a.jpg`) are passed over; a folder whose classes hold no image of their own
-//! but deeper ones (`train/`, `val/`) is refused; a folder of images without any class
-//! folder is read with label 0 throughout, and says so.
+//! Labels and order are those of torchvision's `ImageFolder` (0.21, `find_classes` and `make_dataset`):
+//! classes sorted by name, folders below a class visited in the order of their paths, and files sorted by
+//! name; case-sensitive, by code point. Three things differ, so that a label never means something other
+//! than the user thinks:
 //!
-//! Does not look into images: a broken one is found when it is decoded.
+//! * hidden names (`.cache`, `._a.jpg`) are skipped;
+//! * a folder whose classes hold no images directly, only deeper ones (`train/`, `val/`), is refused;
+//! * a folder of images without any class folder is read with label 0 throughout, with a note.
+//!
+//! Images are not opened here: a broken one is found when it is decoded.
 
 use bothends_core::sample::{Encoding, Extent};
 
@@ -18,7 +19,7 @@ use crate::storage::{Entry, Kind, Storage, list};
 use crate::table::TableBuilder;
 use crate::{path, side_index};
 
-/// Storeys below a class folder that are searched; a link that leads back ends here.
+/// Levels below a class folder that are searched; a link that leads back ends here.
 const MAX_DEPTH: u32 = 16;
 
 const EXTENSIONS: [&str; 3] = ["jpg", "jpeg", "png"];

@@ -1,8 +1,8 @@
 //! Plain lists: a `.jsonl` file with one `{"path": "a/b.jpg", "label": 3}` per line.
 //!
-//! Paths are relative to the list's own folder. Blank lines are passed over, other keys
-//! too; a file may stand in several lines. Records are images when any listed file's name
-//! says so, else opaque. Does not open the listed files, but asks for their lengths.
+//! Paths are relative to the folder of the list. Blank lines and other keys are ignored, and a file may
+//! appear in several lines. Records are images if the name of any listed file says so, and opaque
+//! otherwise. The listed files are not opened, but their lengths are queried.
 
 use bothends_core::sample::{Encoding, Extent};
 use serde::Deserialize;

@@ -1,6 +1,6 @@
-//! A store as a data set: every shard's index becomes rows of the table.
+//! A store as a data set: the index of every shard becomes rows of the table.
 //!
-//! What a store is made of, and how it is read, is in `store.rs`.
+//! `store.rs` says what a store consists of and how it is read.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
-//! A shard's header: 48 bytes that say where its index lies, at the shard's beginning and once
-//! more before the copy of the index.
+//! The header of a shard: 48 bytes that say where its index is, at the start of the shard and again
+//! before the copy of the index.
 //!
-//! Does not know what an index holds. Read `index.rs` next.
+//! It does not know what an index holds. Read `index.rs` next.
 
 use std::ops::Range;
 

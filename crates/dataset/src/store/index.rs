@@ -1,9 +1,9 @@
-//! A shard's index: a line for each record, and what is known of the records beside their
-//! bytes (profiles, heads, names, metadata).
+//! The index of a shard: a line for each record, and what is known about the records besides their bytes
+//! (profiles, heads, names, metadata).
 //!
-//! [`IndexBuilder`] writes it and [`Index::decode`] reads it; what the one makes is held
-//! against the rules of the other. Nothing behind a decoded index can lead out of it: every
-//! end was checked, every record lies behind the one before, every head names a profile.
+//! [`IndexBuilder`] writes it and [`Index::decode`] reads it; the output of the one is checked by the
+//! rules of the other. A decoded index cannot lead outside itself: every end was checked, every record
+//! comes after the one before, and every head names a profile.
 
 use bothends_core::blocks::{Blocks, Head, Profile};
 use xxhash_rust::xxh3::xxh3_64;

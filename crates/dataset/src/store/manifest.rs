@@ -1,8 +1,8 @@
-//! A store's manifest: which shards it has, in which order, and what their samples are.
+//! The manifest of a store: which shards it has, in which order, and what their samples are.
 //!
-//! One spelling is hashed (keys sorted, no spaces) whatever the file looks like, and what is
-//! hashed is made again from what was understood, so nothing is understood that was not
-//! hashed. Read `header.rs` next.
+//! One spelling is hashed (keys sorted, no spaces) whatever the file looks like. What is hashed is
+//! generated again from what was parsed, so nothing is accepted that was not hashed. Read `header.rs`
+//! next.
 
 use bothends_core::sample::Encoding;
 use serde::{Deserialize, Serialize};

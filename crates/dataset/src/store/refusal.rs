@@ -1,6 +1,6 @@
-//! Why bytes are not taken as a part of a store.
+//! Why bytes are refused as a part of a store.
 //!
-//! It names no file: `DatasetError::Store` does.
+//! It names no file; `DatasetError::Store` does.
 
 use std::fmt;
 

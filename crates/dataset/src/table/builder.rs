@@ -1,6 +1,6 @@
-//! A table in the making: formats fill it row by row.
+//! A table under construction: formats fill it row by row.
 //!
-//! It judges nothing before the end: `Table::check` does, for manifests too.
+//! It checks nothing until the end; `Table::check` does, also for manifests.
 
 use std::collections::HashMap;
 

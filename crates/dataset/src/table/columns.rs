@@ -1,8 +1,7 @@
-//! Columns of a table that take less room where they can: most records begin on a page, and
-//! most tables have no heads.
+//! Columns of a table that use less memory where they can: most records start on a page, and most tables
+//! have no heads.
 //!
-//! Both have one form for one content, so that equal tables are equal bytes for bytes. Read
-//! `table.rs` next.
+//! Both have one form for one content, so equal tables have equal bytes. Read `table.rs` next.
 
 use std::collections::HashMap;
 
@@ -92,7 +91,7 @@ impl FromIterator<u64> for Offsets {
     }
 }
 
-/// What each sample's decoder must know beforehand, one behind the other; no memory at all
+/// What each sample's decoder must know beforehand, one after the other; no memory at all
 /// where no sample has any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Heads {
@@ -152,7 +151,7 @@ impl Heads {
 /// Profiles in the making: what the heads of many samples have in common, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Profiles {
-    /// One behind the other.
+    /// One after the other.
     pub(crate) bytes: Vec<u8>,
     known: HashMap<Vec<u8>, u32>,
 }

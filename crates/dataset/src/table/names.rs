@@ -1,7 +1,7 @@
-//! Many short strings in one allocation: five bytes of overhead each would be four too many
-//! at a million files.
+//! Many short strings in one allocation: at a million files, even five bytes of overhead each would be
+//! four too many.
 //!
-//! Does not sort, search or deduplicate. Read `table.rs` next.
+//! It does not sort, search or deduplicate. Read `table.rs` next.
 
 use crate::error::DatasetError;
 

@@ -1,8 +1,8 @@
-//! Opens regular files and nothing else: who opens a pipe waits for its writer, and a device
-//! may do anything.
+//! Opens regular files and nothing else: opening a pipe waits for its writer, and opening a device may do
+//! anything.
 //!
-//! Names come from lists that may be old, or from another machine: what lies behind one is
-//! looked at when it is open. Does not read; `files` adds what readers need.
+//! Names come from lists that may be old, or from another machine, so what is behind a name is checked
+//! after it is open. This file does not read; `files` adds what readers need.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! Which reader it is, as the machine allows.
+//! Chooses a reader according to the machine.
 
 use crate::IoError;
 use crate::reader::{Reader, ReaderConfig, ReaderKind};

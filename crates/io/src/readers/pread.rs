@@ -1,7 +1,7 @@
 //! The reference reader: one `pread` per record, at the time it is polled for.
 //!
-//! It overlaps nothing and blocks as long as the disk takes, whatever the timeout. Chosen
-//! where io_uring is missing; what it delivers is what every reader must deliver.
+//! It overlaps nothing and blocks as long as the disk takes, whatever the timeout. It is used where
+//! io_uring is not available, and it defines what every reader must deliver.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;

@@ -1,10 +1,9 @@
-//! The io_uring reader: many reads on their way at once, into registered buffers.
+//! The io_uring reader: many reads in flight at once, into registered buffers.
 //!
-//! One ring per reader and one reader per thread, so nothing here locks. A buffer on its
-//! way belongs to the kernel: it stands in a slot, untouched, until its completion comes.
-//! Everything that decides (short reads, retries, O_DIRECT refused) is `span`'s; this file
-//! only talks to the kernel. Does not poll in the kernel (SQPOLL burns a core, IOPOLL is
-//! refused by most drivers).
+//! There is one ring per reader and one reader per thread, so nothing here locks. A buffer in flight
+//! belongs to the kernel: it stays in a slot, untouched, until its completion arrives. All decisions
+//! (short reads, retries, refused O_DIRECT) are in `span`; this file only talks to the kernel. It does not
+//! use kernel polling (SQPOLL burns a core, and most drivers refuse IOPOLL).
 
 #![allow(unsafe_code, reason = "io_uring takes addresses; pread has no queue depth")]
 

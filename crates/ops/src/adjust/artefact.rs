@@ -1,9 +1,9 @@
-//! What a JPEG of some quality keeps of an image: Pillow's `save` and `open`, bit for bit.
+//! What a JPEG of some quality preserves of an image: Pillow's `save` and `open`, bit for bit.
 //!
-//! The file itself is never made: coding and decoding it would give back the coefficients that
-//! went in. Pixels become brightness and two planes of colour of half the resolution, these
-//! become quantised coefficients (`jpeg/transform/forward.rs`), and from there on it is what a
-//! decoder does. Nothing here draws a quality (the recipe does).
+//! The file itself is never made, because coding and decoding it would give back the same coefficients.
+//! Pixels become luma and two chroma planes of half the resolution, these become quantised coefficients
+//! (`jpeg/transform/forward.rs`), and from there on it is what a decoder does. Nothing here draws a quality
+//! (the recipe does).
 
 use crate::colour::{deinterleave, interleave, ycc_to_rgb};
 use crate::image::Image;

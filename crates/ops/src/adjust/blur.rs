@@ -1,10 +1,9 @@
-//! Gaussian blur: every pixel a mean of its neighbours, along the columns, then along the rows.
+//! Gaussian blur: every pixel becomes a weighted mean of its neighbours, vertically, then horizontally.
 //!
-//! In fixed point of 16 bits. A kernel is symmetric, so two values of one weight are added before
-//! they are weighed, and a weight that would round to nothing is not there at all. Weights are
-//! computed in f64, in an order that `core` states, so every machine gets the same. The image
-//! is mirrored at the middle of its outermost pixels, again and again where the kernel is
-//! larger than it.
+//! It uses fixed point of 16 bits. A kernel is symmetric, so two values with the same weight are added
+//! before they are multiplied, and weights that would round to zero are omitted. Weights are computed in
+//! f64, in an order that `core` defines, so every machine gets the same. The image is mirrored at the
+//! centre of its outermost pixels, repeatedly if the kernel is larger than the image.
 #![allow(clippy::cast_possible_truncation, reason = "halves of words are meant")]
 
 #[cfg(target_arch = "x86_64")]

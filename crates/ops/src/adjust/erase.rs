@@ -1,4 +1,4 @@
-//! A rectangle of an image becomes one value. Which one is drawn by the recipe, not here.
+//! Sets a rectangle of an image to one value. The recipe draws the rectangle, not this file.
 
 use bothends_core::recipe::draw::CropBox;
 use bothends_core::recipe::step::Fill;

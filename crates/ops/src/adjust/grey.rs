@@ -1,7 +1,6 @@
-//! A pixel's own grey: grayscale, saturation, and the mean grey that contrast goes away from.
+//! The grey of a pixel: grayscale, saturation, and the mean grey that contrast is relative to.
 //!
-//! Only red, green and blue have a grey; images of other than three channels stay as they
-//! are. Read `hue.rs` next.
+//! Only red, green and blue have a grey; images without three channels stay unchanged. Read `hue.rs` next.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "weights sum to one: greys are bytes"

@@ -1,9 +1,8 @@
-//! Hue: colours turned along the wheel.
+//! Hue: rotates colours along the colour wheel.
 //!
-//! A colour has a largest value, a smallest, and one between. Along the wheel's six sixths
-//! the largest and the smallest go from channel to channel, and the one between rises or falls;
-//! turning changes only which sixth it is and how far the one between has come. Read
-//! `spread.rs` next.
+//! A colour has a largest value, a smallest, and one in between. Along the six sextants of the wheel the
+//! largest and the smallest move from channel to channel, and the one in between rises or falls. Rotating
+//! changes only the sextant and the position within it. Read `spread.rs` next.
 
 use super::planes::{self, PIXELS, Planes};
 use crate::image::Image;

@@ -1,7 +1,7 @@
-//! The weighted sum of several images made from one: `AugMix`'s mixture.
+//! The weighted sum of several images made from one: the mixture of `AugMix`.
 //!
-//! In `f32`, as torchvision does it: the image times its weight, then plus each chain's image
-//! times its own, in order, without fused multiply-add; at the end fractions are cut off.
+//! It is computed in `f32`, as in torchvision: the image times its weight, plus the image of each chain
+//! times its own, in order, without fused multiply-add, and truncated at the end.
 
 use crate::image::Image;
 

@@ -1,7 +1,7 @@
 //! Sharpness: away from a slightly blurred image.
 //!
-//! Rows are replaced from the top; what is still needed of a row is kept beside. Read
-//! `blur.rs` for a blur of any width.
+//! Rows are replaced from the top, and rows that are still needed are kept aside. Read `blur.rs` for a
+//! blur of any width.
 #![allow(clippy::cast_possible_truncation, reason = "a mean of bytes is one")]
 
 use std::mem::swap;

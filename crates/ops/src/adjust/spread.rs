@@ -1,8 +1,8 @@
-//! Adjustments that see how a channel's values are spread: autocontrast and equalize.
+//! Adjustments that depend on the distribution of a channel's values: autocontrast and equalize.
 //!
-//! Each channel becomes a table. Where it can be, an image is seen as runs of so many bytes that
-//! the same place of every run is of the same channel: places are then looked at side by side,
-//! and neighbours do not wait for one counter. Read `sharpness.rs` next.
+//! Each channel becomes a table. If possible, an image is treated as runs whose length makes every position
+//! belong to one channel; positions are then counted in parallel, and neighbours do not wait for one
+//! counter. Read `sharpness.rs` next.
 
 use super::planes;
 use super::table::Table;

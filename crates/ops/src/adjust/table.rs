@@ -1,7 +1,7 @@
-//! A change of values as a table: what each of the 256 becomes.
+//! A change of values as a table: the result for each of the 256 values.
 //!
-//! Tables follow one another as adjustments do, so neighbours may become one. A table's
-//! kernels look up many values at once. Nothing here looks at an image. Read `grey.rs` next.
+//! Tables can be composed, so consecutive adjustments may become one. The kernels look up many values at
+//! once. Nothing here looks at an image. Read `grey.rs` next.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

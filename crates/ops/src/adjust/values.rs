@@ -1,7 +1,6 @@
-//! Adjustments that see one value at a time and nothing else: no other pixel, no other channel.
+//! Adjustments that depend on one value at a time and nothing else: no other pixel, no other channel.
 //!
-//! Each is a function from a value to a value. `table.rs` has what is done to many at once,
-//! and is to be read next.
+//! Each is a function from a value to a value. Read `table.rs` next, which applies them to many at once.
 
 use crate::kernels::Level;
 use crate::kernels::compiled::{Work, run, truncated};

@@ -242,7 +242,7 @@ pub(super) mod avx512 {
     /// Where each of 64 bytes comes from, of three vectors.
     #[repr(C, align(64))]
     struct Place {
-        /// Of the first two, which are one behind the other.
+        /// Of the first two, which are one after the other.
         first_two: [u8; 64],
         /// Of the third, where `is_third` has a bit.
         third: [u8; 64],

@@ -1,7 +1,7 @@
-//! An image as decoders of planes know it: a JPEG file, or what a store has of one.
+//! An image as decoders of planes see it: a JPEG file, or what a store has of one.
 //!
-//! Both become the same planes, in parts; who asks need not know which it is. Nothing here
-//! decodes: `jpeg.rs` does.
+//! Both become the same planes, in parts, and callers need not know which it is. Nothing here decodes;
+//! `jpeg.rs` does.
 
 use bothends_core::sample::{Encoding, Record};
 

@@ -1,9 +1,9 @@
-//! How much memory decoding an image may take: known from its first bytes, before any is taken.
+//! How much memory decoding an image may take, known from its first bytes before any is allocated.
 //!
-//! Two bounds. What one image may take is a constant, counted alike for a file and for what a
-//! store has of it, so that whether a sample is bad does not depend on who makes it; a run that
-//! is told how much memory it may use can lower it. What all workers take together is bounded by
-//! waiting: beyond a small allowance of their own, they decode as many images at once as fit.
+//! There are two bounds. The bound for one image is a constant, counted in the same way for a file and for
+//! what a store has of it, so whether a sample is bad does not depend on who makes it. A run with a memory
+//! limit can lower it. What all workers take together is bounded by waiting: beyond a small allowance
+//! each, they decode as many images at once as fit.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 

@@ -1,6 +1,6 @@
-//! Random rectangles in finished samples: `random_erasing` behind the cut.
+//! Random rectangles in finished samples: `random_erasing` after the cut.
 //!
-//! Its values are normalised ones, as in torchvision, whose `RandomErasing` stands behind
+//! Its values are normalised ones, as in torchvision, whose `RandomErasing` comes after
 //! `Normalize`. With `u8` output, which an accelerator normalises later, they are the bytes
 //! that come to the nearest such value: (value · std + mean) · 255, rounded, within 0 to 255.
 

@@ -1,7 +1,6 @@
-//! Crops by position: a window laid over an image, with something around where it reaches
-//! outside.
+//! Crops by position: a window over an image, with padding where it extends beyond it.
 //!
-//! Where a random window lies is drawn by the recipe (`core::recipe`), not here.
+//! The recipe draws the position of a random window (`core::recipe`), not this file.
 
 use bothends_core::recipe::step::{Around, Fill, Window};
 

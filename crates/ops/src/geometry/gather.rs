@@ -9,7 +9,7 @@ mod avx512;
 
 use crate::kernels::Level;
 
-/// Bytes out of which a block is taken.
+/// Bytes from which a block is taken.
 const WINDOW: usize = 128;
 /// Pixels of a block.
 const PIXELS: usize = 21;

@@ -36,7 +36,7 @@ pub struct Resizer {
     pub(crate) planar: Planar,
     nearest: Nearest,
     pub(crate) samplings: Vec<Sampling>,
-    /// One row, its channels one behind the other.
+    /// One row, its channels one after the other.
     planes: Vec<u8>,
 }
 
@@ -199,7 +199,7 @@ impl Resizer {
     }
 }
 
-/// One row of pixels becomes a row for each channel, one behind the other.
+/// One row of pixels becomes a row for each channel, one after the other.
 fn take_apart(level: Level, row: &[u8], n_channels: usize, planes: &mut [u8]) {
     let width = row.len() / n_channels;
     match n_channels {

@@ -38,7 +38,7 @@ macro_rules! door {
 pub(crate) use door;
 
 /// Has a loop compiled for a processor, and makes its [`door`]. The loop is, as with [`Work`],
-/// `#[inline(always)]`; what it takes behind the arguments stands behind its name.
+/// `#[inline(always)]`; what it takes after the arguments comes after its name.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! compiled {
     ($features:literal,

@@ -1,10 +1,10 @@
-//! Decode, crop, resize and flip as one step, where an image is a JPEG or a store has it.
+//! Decode, crop, resize and flip as one step, if the image is a JPEG or a store has it.
 //!
-//! Only the part of the image that the resize looks at is decoded; rows go from the decoder
-//! to the resizer one by one, and no whole image is made on the way. In `exact` numerics
-//! rows of red, green and blue are resized, and the bytes are those of decoding, cropping,
-//! resizing and flipping one after the other. In `planar` numerics the planes are, as they
-//! are stored. What is cropped and how is `pipeline.rs`'s to say, which is to be read next.
+//! Only the part of the image that the resize reads is decoded. Rows go from the decoder to the resizer one
+//! by one, and no whole image is made on the way. With `exact` numerics, rows of red, green and blue are
+//! resized, and the bytes equal those of separate decoding, cropping, resizing and flipping. With `planar`
+//! numerics the stored planes are resized. `pipeline.rs`, which to read next, decides what is cropped and
+//! how.
 
 use bothends_core::recipe::Numerics;
 use bothends_core::recipe::draw::CropBox;

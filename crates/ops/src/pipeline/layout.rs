@@ -1,9 +1,9 @@
-//! A crop of a picture, laid out for machines that decode it elsewhere: which MCUs it needs,
-//! where its planes lie in them, and how each axis is resized. The GPU's kernels go by this.
+//! A crop of an image, laid out for hardware that decodes it elsewhere: which MCUs it needs, where its
+//! planes are in them, and how each axis is resized. The GPU kernels use this.
 //!
-//! It is what [`super::fused`] does with a crop, up to the first coefficient: both ask the same
-//! functions. Pictures in four inks have none; the host converts those. Nothing here reads a
-//! byte of an image. Read `jpeg.rs` for what MCUs and planes are.
+//! It is what [`super::fused`] does with a crop, up to the first coefficient; both call the same
+//! functions. Images with four inks have no layout, and the host converts them. Nothing here reads a byte
+//! of an image. Read `jpeg.rs` for MCUs and planes.
 
 use std::ops::Range;
 

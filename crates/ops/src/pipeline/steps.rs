@@ -1,7 +1,7 @@
-//! Does steps: what `core` has decided happens to one image after the other.
+//! Carries out steps: what `core` has decided is done to an image, one step after the other.
 //!
-//! Each kind of step has its own file; here they only meet, on two images that take turns.
-//! Nothing here draws or decides, and no step can fail. `pipeline.rs` is to be read next.
+//! Each kind of step has its own file. Here they only meet, alternating between two images. Nothing here
+//! draws or decides, and no step can fail. Read `pipeline.rs` next.
 
 use std::mem::swap;
 

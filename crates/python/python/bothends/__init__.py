@@ -1,4 +1,4 @@
-"""Feeds training jobs from both ends of an epoch.
+"""A data loader that feeds training jobs from both ends of an epoch.
 
     import bothends
 
@@ -7,8 +7,8 @@
         loader.set_epoch(epoch)
         for images, labels in loader: ...
 
-`Loader` is the whole of it; `bothends.torch.DataLoader` takes the place of PyTorch's in one
-line. Importing this imports no framework.
+`Loader` takes a path and a recipe; `bothends.torch.DataLoader` replaces PyTorch's class in one
+line. Importing this package imports no framework.
 """
 
 import os as _os

@@ -1,5 +1,5 @@
-"""What bothends raises. Every class is a `bothends.Error`; its text names the thing, the place
-and the remedy."""
+"""The exceptions of bothends. Every class is a `bothends.Error`; its text names the thing, the
+place and the remedy."""
 
 __all__ = [
     "BadSampleError",
@@ -19,7 +19,7 @@ class Error(RuntimeError):
 
 
 class OptionsError(Error, ValueError):
-    """An option, a recipe or a plan that makes no sense."""
+    """An option, a recipe or a plan is invalid."""
 
 
 class DataError(Error, OSError):
@@ -27,13 +27,13 @@ class DataError(Error, OSError):
 
 
 class BadSampleError(Error):
-    """A sample that cannot be preprocessed, with `on_bad="raise"`.
+    """A sample cannot be preprocessed, with `on_bad="raise"`.
 
     Attributes:
         sample: its id (int).
         file: its file, relative to the data set (str).
         why: what the reader or decoder said (str).
-        prong: who met it first: `the host`, or a device by its name (str).
+        prong: who found it first: `the host`, or the name of a device (str).
     """
 
     sample: int
@@ -43,7 +43,7 @@ class BadSampleError(Error):
 
 
 class DeviceError(Error):
-    """A device that cannot be started or reached, or is not to be trusted.
+    """A device cannot be started or reached, or must not be trusted.
 
     Attributes:
         device: as given in `csds` (str).
@@ -53,17 +53,17 @@ class DeviceError(Error):
 
 
 class StateError(Error, ValueError):
-    """A state that is damaged, belongs to another run, or cannot be saved now."""
+    """A state is damaged, belongs to another run, or cannot be saved now."""
 
 
 class ForkError(Error):
-    """The loader was made in another process, of which this one is a fork."""
+    """The loader was created in a parent process, before a fork."""
 
 
 class StarvedError(Error):
-    """Nothing can go on, because the consumer keeps every slot."""
+    """The loader cannot continue, because the consumer holds every slot of memory."""
 
 
 class Stopped(Error):
-    """Raised instead of a batch after `Loader.stop()`: nothing is wrong. `state_dict()` says where
-    the training loop is."""
+    """Raised instead of a batch after `Loader.stop()`; this is not a failure. `state_dict()` says
+    where the training loop is."""

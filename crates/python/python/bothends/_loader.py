@@ -1,5 +1,5 @@
-"""`Loader`: the Python half. It names the options, shares arrays with a framework, and speaks
-the protocols of training scripts; what a loader does is the native half's."""
+"""`Loader`: the Python half. It names the options, shares arrays with a framework, and follows
+the protocols of training scripts. The native half does the work."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 
 class Batch(NamedTuple):
-    """A batch with all that is known of it, from `Loader.batches`."""
+    """A batch with everything known about it, from `Loader.batches`."""
 
     images: list[Any]
-    """One tensor for each view of a sample, shaped as in `Loader`."""
+    """One tensor per view of a sample, shaped as in `Loader`."""
     labels: Any
-    """int64, one per row, -1 in masked rows; float32 rows x classes where the recipe mixes. On
-    the device where the images are."""
+    """int64, one per row, -1 in masked rows; float32 rows x classes if the recipe mixes. On the
+    device where the images are."""
     mask: Any
     """bool, one per row: whether it holds a sample. On the device where the images are."""
     sample_ids: Any
@@ -41,12 +41,12 @@ class Batch(NamedTuple):
     n_valid: int
     """Rows that hold a sample; they come before the masked ones."""
     index: int  # type: ignore[assignment]  # a tuple's own `index` is of no use here
-    """Its place in this rank's epoch, from 0."""
+    """Its position in this rank's epoch, from 0."""
     prong: str
-    """Who made it: "host", or "csd0", "csd1", ... by the place in `csds`."""
+    """Who made it: "host", or "csd0", "csd1", ... by the position in `csds`."""
 
 
-# Page-locked batches beyond those that a script holds which copies may still be reading.
+# Page-locked batches that copies may still be reading, in addition to those that a script holds.
 _IN_FLIGHT = 2
 
 
@@ -60,76 +60,75 @@ def _devices(csds: Sequence[str] | str | None) -> list[str]:
 class Loader:
     """Feeds a training loop with preprocessed batches, from both ends of an epoch.
 
-    Iterating gives `(images, labels)` for each batch of the epoch:
+    Iterating yields `(images, labels)` for each batch of the epoch:
 
     * images: `batch_size` x channels x height x width with `layout="nchw"`, `batch_size` x height
       x width x channels with "nhwc"; of type `output`. A recipe with several views (multi_crop,
-      five_crop) gives a list, one tensor for each view.
-    * labels: int64, `batch_size`; float32, `batch_size` x classes, where the recipe mixes samples.
-    * with `last="pad"` and `last="even"` a third one, mask: bool, `batch_size`; rows where it is
-      False are black images with label -1 that only fill the last step up, and count for no metric.
+      five_crop) yields a list with one tensor per view.
+    * labels: int64, `batch_size`; float32, `batch_size` x classes, if the recipe mixes samples.
+    * with `last="pad"` and `last="even"` also a mask: bool, `batch_size`. Rows where it is False
+      are black images with label -1 that only fill the last step; leave them out of metrics.
 
-    The tensors are host memory of the loader, shared without a copy. They may be kept and
-    written to: the memory is used again when the last one of them is gone. A script that keeps
-    more than `held_batches` batches gets copies.
+    The tensors share the loader's host memory without a copy. They may be kept and written to:
+    the memory is reused when the last of them is gone. A script that holds more than
+    `held_batches` batches gets copies.
 
-    With `device="cuda"` they are in that GPU's memory, copied there ahead of the loop: what the stream
-    that is current when a batch is handed over does next sees it complete, and the memory is used again
-    when that stream has passed what was enqueued by the time that the last tensor is gone. A batch
-    that is used on another stream must be kept until that stream has passed. A script that keeps more than
-    `held_batches` batches gets a `StarvedError`.
+    With `device="cuda"` they are in that GPU's memory, copied there ahead of the loop. Work that is
+    enqueued on the stream current at the handover sees the batch complete. The memory is
+    reused once that stream has finished what was enqueued before the last tensor was gone. A batch
+    used on another stream must be kept until that stream has finished with it. A script that holds
+    more than `held_batches` batches gets a `StarvedError`.
 
-    The stream depends on data, recipe, seed, epoch and batch size only: not on workers, devices
-    or the number of ranks. Safe under `spawn` (it is made again in the child); in a fork every
-    use raises `ForkError`. Iterating, waiting and Ctrl-C: waits hold no lock of Python's, and
-    a signal ends them.
+    The stream depends only on data, recipe, seed, epoch and batch size, and not on workers,
+    devices or the number of ranks. The loader is safe under `spawn` (it is created again in the
+    child); after a fork every use raises `ForkError`. Waiting releases the GIL, and a signal such
+    as Ctrl-C ends it.
 
     Args:
         data: folder of class folders, CIFAR-10 folder, packed store, or .jsonl list.
         recipe: name of a built-in recipe, a recipe file, or the recipe itself as a dict.
-        batch_size: samples of a batch of this rank.
-        seed: of order and augmentation; the same on all ranks.
-        shuffle: whether every epoch has an order of its own, else the data's.
+        batch_size: samples per batch of this rank.
+        seed: seed of order and augmentation; the same on all ranks.
+        shuffle: whether every epoch has its own order, rather than that of the data.
         workers: host threads that preprocess; "auto" is one per core, divided by the ranks
             that torchrun, Slurm or MPI run on this machine.
-        csds: devices of the back, for example ["tcp://nas:7070"] or "sim:newport".
-        require_devices: whether a device that is missing now is an error; else a warning says why
-            it is missing, as does `stats()`, and it is tried again until it is there.
+        csds: devices for the second prong, for example ["tcp://nas:7070"] or "sim:newport".
+        require_devices: whether a device that is missing at the start is an error. Otherwise a
+            warning and `stats()` say why it is missing, and it is retried until it is there.
         key_file: shared key for devices on other machines.
         strategy: "ordered", "relaxed", "mte", "wrr", "cpu" or "csd".
         objective: "throughput", "energy" or "host-cpu-cap=P".
         output: "u8", "f32", "f16" or "bf16".
         layout: "nchw" or "nhwc".
-        rank, world_size: this process among how many; left out: as torch.distributed,
-            torchrun, MPI or Slurm say.
-        last: what becomes of the samples that fill no step of all ranks: "drop" leaves them out;
-            "pad" delivers them in batches that are filled up with masked rows; "wrap" fills
-            up with the epoch's first samples; "even" gives every rank as many of them, a
-            few of the first ones again where they do not divide, and masks the other rows.
-        on_bad: what becomes of a sample that cannot be preprocessed: "raise", "skip",
+        rank, world_size: this process and the number of processes; by default from
+            torch.distributed, torchrun, MPI or Slurm.
+        last: what to do with samples that do not fill a step of all ranks: "drop" leaves them
+            out; "pad" adds masked rows; "wrap" adds the first samples of the epoch; "even" gives
+            every rank the same number, repeats at most one per rank, and masks the other rows.
+        on_bad: what to do with a sample that cannot be preprocessed: "raise", "skip",
             "replace", "zero".
-        audit: percent of devices' batches that the host makes again and compares.
+        audit: percentage of the devices' batches that the host redoes and compares.
         memory: MiB that waiting batches may take.
         held_batches: batches that the script may hold before it gets copies.
-        device: where batches are delivered: None or "cpu", host memory; "cuda:N" or N, a GPU's;
-            "cuda", PyTorch's current GPU or that of this rank on its machine.
+        device: where batches are delivered: None or "cpu" for host memory; "cuda:N" or N for a
+            GPU; "cuda" for PyTorch's current GPU or this rank's GPU on its machine.
         pin_memory: whether batches in host memory are page-locked, so that
-            `tensor.to("cuda", non_blocking=True)` overlaps; without a GPU a warning says so once.
-        limit, repeat: only the first samples of the data; times the data are run in an epoch.
-        num_classes: columns of mixed labels, where the data do not name their classes.
-        reader, side_index, page_cache: as `bothends run --help` says of them.
+            `tensor.to("cuda", non_blocking=True)` overlaps; without a GPU there is one warning.
+        limit, repeat: only the first samples of the data; how often they are repeated per epoch.
+        num_classes: columns of mixed labels, if the data do not name their classes.
+        reader, side_index, page_cache: see `bothends run --help`.
         framework: "torch", "numpy", "jax", "cupy" or "dlpack" (objects with `__dlpack__`); "auto"
-            is PyTorch where it is installed, else NumPy, or on a GPU JAX or CuPy.
+            is PyTorch if it is installed, otherwise NumPy, or on a GPU JAX or CuPy.
         sharding: a `jax.sharding.Sharding`, for `framework="jax"`: batches are global arrays
             of which every process holds its rows.
         progress: whether iterating shows on standard error how far the epoch has come, from its
-            third second on: with tqdm where it is installed, else in plain lines.
+            third second on: with tqdm if it is installed, otherwise in plain lines.
 
     Raises:
-        OptionsError: an option makes no sense.
+        OptionsError: an option is invalid.
         DataError: the data cannot be opened.
-        DeviceError: there is no such GPU; a device of the back has another key, or with
-            `require_devices` is missing.
+        DeviceError: there is no such GPU; or a device in `csds` has another key, or is missing with
+            `require_devices`.
     """
 
     def __init__(
@@ -215,7 +214,7 @@ class Loader:
         options["device"] = None if gpu is None else f"cuda:{gpu}"
         if options["pin_memory"]:
             options["pin_memory"] = f"cuda:{ordinal_of('cuda')}"
-            # A slot comes back when the GPU has passed all that was enqueued by the next batch.
+            # A slot is returned once the GPU has finished all that was enqueued by the next batch.
             options["held_batches"] += _IN_FLIGHT
         how = (self._framework, options["output"], gpu, self._sharding)
         if gpu is None:
@@ -224,7 +223,7 @@ class Loader:
         parent = parent_of_ranks()
         self._native = _native.Loader(text, self._samples, self._redecode, parent)
         if gpu is not None:
-            # Behind the native half, which says what a machine lacks.
+            # After the native half, which says what a machine lacks.
             self._sharing = sharing(*how)
         self._tell_notes()
         self._pads = options["last"] in ("pad", "even")
@@ -274,19 +273,19 @@ class Loader:
     # ---- a training loop ----------------------------------------------------------------
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Begins the next epoch. One that was begun before is cancelled: an iterator of it that
-        is asked for more raises an `OptionsError`."""
+        """Begins the next epoch. An earlier one is cancelled: its iterator raises an `OptionsError`
+        when it is used again."""
         self._current_rank()
         (consumer,) = self._native.begin(1)
         return self._shown(map(self._tensors, consumer))
 
     def __len__(self) -> int:
-        """Batches of this rank in a whole epoch."""
+        """The number of batches of this rank in a whole epoch."""
         self._known_rank()
         return self._native.n_batches(1)
 
     def batches(self) -> Iterator[Batch]:
-        """Begins the next epoch, as iterating does, and gives each batch as a `Batch`."""
+        """Begins the next epoch, as iterating does, and yields each batch as a `Batch`."""
         self._current_rank()
         (consumer,) = self._native.begin(1)
         return self._shown(map(self._batch, consumer))
@@ -294,23 +293,22 @@ class Loader:
     def _shown(self, batches: Iterator[T]) -> Iterator[T]:
         if not self._progress:
             return batches
-        # Batches that an epoch delivered before it was resumed.
+        # Batches that the epoch delivered before it was resumed.
         state = self._state()
         done = state["position"] // (self.batch_size * self._ranks[1])
         done += sum(end - start for start, end in state["done"])
         return shown(batches, self._native.n_batches(1), done, self.epoch)
 
     def consumers(self, n: int) -> list[Iterator[tuple[Any, ...]]]:
-        """Begins the next epoch for `n` consumers in this process, a thread for each: every
-        one gets as many batches as the others, and together they get the epoch once. The
-        first batch goes to the first, the second to the second, and so on in turn; a
-        consumer that does not come for its batch holds up the others."""
+        """Begins the next epoch for `n` consumers in this process, one thread each. They share the
+        batches round-robin: each gets the same number, and together they get the epoch once. A
+        consumer that does not take its batch holds up the others."""
         self._current_rank()
         return [map(self._tensors, consumer) for consumer in self._native.begin(n)]
 
     def set_epoch(self, epoch: int) -> None:
-        """The next epoch shall be this one. Left out: the one after the last. A place that was
-        loaded is kept if it is in this epoch, else given up."""
+        """Chooses the next epoch; by default it is the one after the last. A position that was
+        loaded is kept if it is in this epoch, and dropped otherwise."""
         try:
             self._native.set_epoch(operator.index(epoch))
         except (OverflowError, TypeError):
@@ -318,16 +316,16 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """The epoch that runs; the next one after its end."""
+        """The current epoch; the next one after its end."""
         return self._native.epoch
 
     # ---- saving and resuming ------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the training loop is: exact after any batch, numbers and short texts, at
-        most 1 kB as JSON (with strategy "ordered"). Batches that lie ready do not count. After an
-        epoch's last batch, before iterating has ended, it is the end of that epoch: what goes
-        on from there gets no batch more, and so does what it does at an epoch's end.
+        """The position of the training loop, exact after any batch: numbers and short texts, at
+        most 1 kB as JSON (with strategy "ordered"). Prefetched batches do not count. After the
+        last batch of an epoch, before iterating has ended, it is the end of that epoch: a resumed
+        loop gets no more batches of it and still does what it does at the end of an epoch.
 
         Raises:
             StateError: consumers have taken different numbers of batches.
@@ -340,10 +338,10 @@ class Loader:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iteration goes on from there, also with other numbers of workers, devices
-        and ranks.
+        """Makes the next iteration continue from a state, with any number of workers, devices and
+        ranks.
 
-        A state that an older release saved, which has no checksum, is read with a warning.
+        A state saved by an older release has no checksum and is read with a warning.
 
         Raises:
             StateError: the state is damaged, or belongs to another run.
@@ -352,23 +350,22 @@ class Loader:
         load_native(self._native, state)
 
     def stats(self) -> dict[str, Any]:
-        """What the loader has done: batches by prong, and of the epochs that are over seconds
-        waited by cause, samples that a policy was applied to, bytes read, processor
-        seconds, peak memory in bytes."""
+        """Counters: batches by prong, and for completed epochs the seconds waited by cause, samples
+        to which a policy was applied, bytes read, CPU seconds, and peak memory in bytes."""
         stats: dict[str, Any] = json.loads(self._native.stats())
         return stats
 
     @property
     def note(self) -> str | None:
-        """One line about how the data were read, where that may surprise."""
+        """One line about how the data were read, if that may be surprising."""
         return self._native.note
 
     # ---- stopping early -----------------------------------------------------------------
 
     def stop(self) -> None:
-        """Whoever asks this loader for a batch from now on gets a `Stopped` instead, also who waits
-        for one, and in the epochs that follow. Sets a flag and returns: any thread may call it,
-        and a signal's handler. `state_dict()` then says where the loop is."""
+        """From now on, asking or waiting for a batch raises `Stopped`, also in later epochs. This
+        only sets a flag, so any thread and any signal handler may call it. `state_dict()` then
+        says where the loop is."""
         self._native.stop()
 
     @property
@@ -378,9 +375,9 @@ class Loader:
 
     @contextlib.contextmanager
     def stop_on(self, *signals: int) -> Iterator["Loader"]:
-        """Within this block each of these signals calls `stop()`, and what handled it before if
-        that was a function of Python's; at its end they are handled as before. Without a signal
-        named, it is SIGTERM. Must be entered in the main thread, where Python handles signals.
+        """Within this block each of these signals (SIGTERM by default) calls `stop()`, and then its
+        previous handler if that is a Python function. At the end of the block the previous handlers
+        are restored. Enter it in the main thread, where Python handles signals.
 
         Raises:
             ValueError: in another thread, or for a signal that cannot be handled.
@@ -406,9 +403,9 @@ class Loader:
                     signal.signal(number, previous)
 
     def close(self) -> None:
-        """Ends its threads and devices and waits for them. Tensors that were delivered stay; using
-        the loader any more is an `OptionsError`. Done by `with` at its end, else when the last
-        reference to the loader goes."""
+        """Ends threads and devices and waits for them. Delivered tensors stay valid; using the
+        loader afterwards raises an `OptionsError`. `with` does this at its end, and otherwise it
+        happens when the last reference to the loader is gone."""
         self._native.close()
 
     def __enter__(self) -> "Loader":
@@ -425,17 +422,17 @@ class Loader:
 
     @property
     def classes(self) -> list[str]:
-        """The classes' names by label; empty where the data have none."""
+        """Class names by label; empty if the data have none."""
         return self._native.class_names
 
     @property
     def sampler(self) -> "Loader":
-        """Itself: what looks for `sampler.set_epoch` finds it."""
+        """The loader itself, for callers that look for `sampler.set_epoch`."""
         return self
 
     @property
     def drop_last(self) -> bool:
-        """Whether samples that fill no step are left out."""
+        """Whether samples that do not fill a step are left out."""
         return bool(self._options["last"] == "drop")
 
     def __repr__(self) -> str:

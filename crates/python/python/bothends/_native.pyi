@@ -6,8 +6,8 @@ __version__: str
 def own_gpu() -> int: ...
 
 class Array:
-    """A tensor of the loader, in host memory or on a GPU: shared by `__dlpack__`, and in host memory
-    by `numpy.asarray`."""
+    """A tensor of the loader, in host memory or on a GPU, shared through `__dlpack__`; in host
+    memory also through `numpy.asarray`."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -54,7 +54,7 @@ class Consumer:
     def __next__(self) -> Batch: ...
 
 class Samples:
-    """Samples that Python lists, for `Loader`."""
+    """Samples listed by Python, for `Loader`."""
 
     @staticmethod
     def files(

@@ -1,13 +1,13 @@
-"""PyTorch: `DataLoader` takes the place of `torch.utils.data.DataLoader` in one line.
+"""PyTorch: `DataLoader` replaces `torch.utils.data.DataLoader` in one line.
 
     from bothends.torch import DataLoader
     loader = DataLoader(ImageFolder(root, transform), batch_size=256, shuffle=True, num_workers=8)
 
-A data set that is recognised is read by bothends; its transforms are translated to a recipe as
-far as they are known, and from the first unknown one on they run in Python, in worker processes,
-on the decoded and cropped sample. A map-style data set that is not recognised makes its samples
-itself, in these workers. What is left, data sets that are streams, runs as it did, in PyTorch's own
-loader, which this class is. In each case there is one warning, and `explain()` says what to change.
+bothends reads every data set that it recognises and translates its transforms to a recipe. From
+the first unknown transform on they run in Python, in worker processes, on decoded and cropped
+samples. A map-style data set that is not recognised makes its samples itself, in these workers.
+Iterable data sets run in PyTorch's own loader, of which this class is a subclass. In each of these
+cases there is one warning, and `explain()` says what to change.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from ._workers import Setting, Task
 
 __all__ = ["DataLoader", "Dataset", "HuggingFaceImages", "SampleProtocol", "Samples"]
 
-# Somebody may put our class in its place: this is PyTorch's for good.
+# Scripts may replace that name with our class; this one is always PyTorch's.
 _TorchLoader = torch.utils.data.DataLoader
 
-# Options that the native loader has by the same name.
+# Options with the same name in the native loader.
 _NATIVE = (
     "csds",
     "require_devices",
@@ -75,39 +75,40 @@ _made = itertools.count()
 
 
 class DataLoader(_TorchLoader):  # type: ignore[type-arg]
-    """Loads images with bothends: the arguments of `torch.utils.data.DataLoader`, of which it is
-    a subclass, and those of `bothends.Loader` behind them.
+    """Loads images with bothends. It takes the arguments of `torch.utils.data.DataLoader`, of which
+    it is a subclass, followed by those of `bothends.Loader`.
 
-    Recognised are torchvision's `ImageFolder`, `DatasetFolder`, `CIFAR10` and its sets of files,
-    timm's `ImageDataset`, `HuggingFaceImages`, any object with `__len__` and `sample(i)`
-    (`SampleProtocol`), and `Subset` and `ConcatDataset` of these. Samplers and batch samplers are
-    followed, whatever they are. `explain()` says what became of data set and transforms.
+    It recognises torchvision's `ImageFolder`, `DatasetFolder`, `CIFAR10` and other file-based data
+    sets, timm's `ImageDataset`, `HuggingFaceImages`, any object with `__len__` and `sample(i)`
+    (`SampleProtocol`), and `Subset` and `ConcatDataset` of these. It follows any sampler or batch
+    sampler. `explain()` says what became of the data set and its transforms.
 
     Differences from PyTorch's:
 
-    * `num_workers` host threads decode (0 is one per core); worker processes are started only
-      where transforms remain in Python, and with 0 these run in the calling thread.
-    * The seed is drawn from `generator`, or PyTorch's own, when the first iteration begins.
-      Every random number follows from (seed, epoch, sample), so `state_dict` is exact at any batch.
-    * A shuffled loader without a sampler deals the epoch to the ranks of `torch.distributed`,
-      with one warning; a sequential one is read by each rank as a whole, with one, too.
+    * `num_workers` host threads decode (0 means one per core). Worker processes are started only
+      if transforms remain in Python; with 0 these run in the calling thread.
+    * The seed is drawn from `generator`, or from PyTorch's global one, when the first iteration
+      begins. Every random number follows from (seed, epoch, sample), so `state_dict` is exact after
+      any batch.
+    * A shuffled loader without a sampler shards the epoch among the ranks of `torch.distributed`,
+      with one warning. A sequential one is read completely by each rank, also with one warning.
 
     Args:
-        dataset: the data set; what is not recognised is loaded as PyTorch's loader does.
-        seed: in the place of the one that is drawn.
-        ranks: "auto", as above; "shard" deals also a sequential epoch to the ranks; "replicate"
-            gives every rank all of it. A sampler that was given decides for itself.
-        strict: raises an `OptionsError` where PyTorch's own loader would run, or a transform
-            would remain in Python.
-        device: where batches are delivered, labels too: None or "cpu", host memory; "cuda:N" or N, a
-            GPU's; "cuda", PyTorch's current GPU or that of this rank on its machine. What a transform
-            or `collate_fn` in Python sees is on the host, as with PyTorch's loader.
+        dataset: the data set; one that is not recognised is loaded as PyTorch's loader does.
+        seed: replaces the seed that is drawn.
+        ranks: "auto", as above; "shard" also shards a sequential epoch; "replicate" gives every
+            rank all of it. A sampler that is passed takes precedence.
+        strict: raises an `OptionsError` if PyTorch's own loader would run, or a transform would
+            remain in Python.
+        device: where batches are delivered, labels included: None or "cpu" for host memory;
+            "cuda:N" or N for a GPU; "cuda" for PyTorch's current GPU or this rank's GPU on its
+            machine. A transform or `collate_fn` in Python sees host memory, as in PyTorch.
         csds, require_devices, key_file, strategy, objective, output, layout, on_bad, audit, memory,
-            held_batches, reader, side_index, page_cache: as of `bothends.Loader`.
-        others: as of `torch.utils.data.DataLoader`.
+            held_batches, reader, side_index, page_cache: as in `bothends.Loader`.
+        others: as in `torch.utils.data.DataLoader`.
 
     Raises:
-        OptionsError: an option makes no sense, or `strict`.
+        OptionsError: an option is invalid, or because of `strict`.
     """
 
     OPTIONS = (*_NATIVE, "device", "seed", "ranks", "strict")
@@ -207,14 +208,14 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         # before, in the run that is resumed.
         self._newest: weakref.ref[Epoch] | None = None
         self._n_before = 0
-        # Epochs for which the sampler's generator has drawn since it was seeded, but for the
+        # Epochs for which the sampler's generator has drawn since it was seeded, except for the
         # newest one; and for how many it is to draw before the one that is resumed.
         self._n_drawn = self._n_to_draw = 0
 
     # ---- what is loaded ------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Finds out what the data set and its transforms are, as they are now."""
+        """Finds out what the data set and its transforms are now."""
         self.prepared = self.left = self.own_items = None
         try:
             self._refuse_modes()
@@ -260,7 +261,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             warnings.warn(line, stacklevel=stacklevel_of_caller())
 
     def _look_again(self) -> None:
-        """At an epoch's begin: a data set that was changed since is recognised anew."""
+        """At the start of an epoch: a data set that has changed is recognised again."""
         if self.prepared is None:
             return
         changed = self.prepared.source.changed(self.dataset)
@@ -416,31 +417,31 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             "rank": 0,
             "world_size": 1,
             "framework": "numpy" if in_numpy else "torch",
-            # What Python has yet to finish is brought there behind it, out of page-locked memory.
+            # What Python has yet to finish is copied there afterwards, from page-locked memory.
             "device": self.device if finish.is_nothing else None,
             "pin_memory": self._pins and not in_numpy and not self._is_on_gpu(finish),
         }
         return Opening(prepared, options)
 
     def _is_on_gpu(self, finish: Finish) -> bool:
-        """Whether batches come from the native loader as they are, and on a GPU."""
+        """Whether batches come from the native loader unchanged, and on a GPU."""
         return self.device is not None and finish.is_nothing
 
     @property
     def _pins(self) -> bool:
-        """Whether batches, or what is copied to a GPU, are to be page-locked, and can be."""
+        """Whether batches, or what is copied to a GPU, should and can be page-locked."""
         is_wanted = self.pin_memory or self.device is not None
         return is_wanted and torch.cuda.is_available()
 
     def _n_threads(self, finish: Finish) -> int | str:
-        """Host threads that decode. Beside worker processes no more than there are cores: the
-        processes are the limit, and threads without a core take theirs."""
+        """Host threads that decode. Next to worker processes, at most one per core: the processes
+        are the limit, and more threads would take their cores."""
         if finish.runs_transforms and self.num_workers > 0:
             return min(self.num_workers, len(os.sched_getaffinity(0)))
         return self.num_workers or "auto"
 
     def _batch_rows(self, order: _orders.Own | _orders.Given) -> int:
-        """Samples of a batch at most."""
+        """The most samples in a batch."""
         if isinstance(order, _orders.Own):
             assert self.batch_size is not None
             return min(self.batch_size, self._n_samples)
@@ -457,11 +458,11 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         device = gpu_of(self.device)
         if device is not None:
             return on_gpu(batch, device)
-        # What the native loader has page-locked already stays where it is.
+        # Memory that the native loader has already page-locked is not copied.
         return pinned(batch) if self.pin_memory and torch.cuda.is_available() else batch
 
     def _warn_of_no_gpu(self) -> None:
-        """Once, where PyTorch's own loader does."""
+        """Warns once, as PyTorch's own loader does."""
         if self.pin_memory and self.device is None and not torch.cuda.is_available():
             self._warn(NO_GPU)
 
@@ -496,8 +497,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     # ---- epochs --------------------------------------------------------------------------
 
     def set_epoch(self, epoch: int) -> None:
-        """The next epoch shall be this one, also the samplers'. A place that was loaded is kept
-        if it is in this epoch, else given up."""
+        """Chooses the next epoch, also for the samplers. A position that was loaded is kept if it
+        is in this epoch, and dropped otherwise."""
         self._is_resuming = self._is_resuming and epoch == self._next_epoch
         self._resumes_at_end = self._resumes_at_end and self._is_resuming
         self._next_epoch, self._progress = epoch, None
@@ -533,16 +534,16 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     # ---- state ---------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
-        """`state_dict` and `load_state_dict`: they are not there where PyTorch's own loader runs,
-        which has no state."""
+        """`state_dict` and `load_state_dict` are absent if PyTorch's own loader runs, which has no
+        state."""
         ours = self.__dict__.get("prepared") or self.__dict__.get("own_items")
         if name in ("state_dict", "load_state_dict") and ours is not None:
             return self._save if name == "state_dict" else self._load
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _save(self) -> dict[str, Any]:
-        """Where the training loop is, with the seed: exact after any batch, at most 1 kB as JSON.
-        What loads it adopts the seed."""
+        """The position of the training loop and the seed, exact after any batch, at most 1 kB as
+        JSON. Loading it adopts the seed."""
         # Not the loader's own where a script never calls the sampler's `set_epoch`.
         told = {} if self._sampler_epoch is None else {"sampler_epoch": self._sampler_epoch}
         generators = [] if _orders.is_default(self) else _orders.generators(self)
@@ -564,7 +565,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         return {"epoch": self._next_epoch, "seed": self._seed}
 
     def _load(self, state: dict[str, Any]) -> None:
-        """The next iteration goes on from there, with the seed of that run.
+        """Makes the next iteration continue from a state, with the seed of that run.
 
         Raises:
             StateError: the state is damaged, or belongs to another run.
@@ -628,22 +629,22 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
 
     @property
     def recipe(self) -> dict[str, Any] | None:
-        """The recipe that the transforms became; None where PyTorch's own loader runs."""
+        """The recipe made from the transforms; None if PyTorch's own loader runs."""
         return None if self.prepared is None else self.prepared.translation.recipe
 
     @property
     def words(self) -> list[str]:
-        """What became of data set, sampler and each transform, a line each."""
+        """What became of data set, sampler and each transform, one line each."""
         return explained(self)
 
     def explain(self) -> None:
-        """Prints what became of data set, sampler and each transform, and what to change for
-        bothends to load faster."""
+        """Prints what became of data set, sampler and each transform, and what to change to load
+        faster."""
         print("\n".join(explained(self)))
 
     def stats(self) -> dict[str, Any]:
-        """What it has done, as `bothends.Loader.stats`; "loader" says who makes the samples:
-        "bothends", the data set's own "python" in workers of bothends, or "pytorch"."""
+        """Counters, as in `bothends.Loader.stats`; "loader" says who makes the samples: "bothends",
+        the data set's own "python" in workers of bothends, or "pytorch"."""
         if self.prepared is None:
             items = self.own_items
             who, n = ("pytorch", 0) if items is None else ("python", items.n_taken)
@@ -682,7 +683,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             super().check_worker_number_rationality()
 
     def close(self) -> None:
-        """Ends the threads and devices of bothends, as `Loader.close` does."""
+        """Ends the threads and devices, as `Loader.close` does."""
         self._is_closed = True
         self._feeds.close()
         self._pool.close()
@@ -727,9 +728,9 @@ def _unsharded(order: _orders.Own, ranks: Ranks, n: int) -> str:
 
 
 class Dataset(torch.utils.data.IterableDataset[Any]):
-    """A `bothends.Loader` for programs that insist on a `torch.utils.data.DataLoader`: give that
-    `batch_size=None, num_workers=0`. With worker processes every one would load all of it, so
-    that raises an `OptionsError`.
+    """A `bothends.Loader` for programs that require a `torch.utils.data.DataLoader`: pass that
+    class `batch_size=None, num_workers=0`. With worker processes each one would load everything,
+    so that raises an `OptionsError`.
     """
 
     def __init__(self, loader: Loader) -> None:
@@ -742,7 +743,7 @@ class Dataset(torch.utils.data.IterableDataset[Any]):
         return iter(self.loader)
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """The number of batches of an epoch."""
         return len(self.loader)
 
     def state_dict(self) -> dict[str, Any]:

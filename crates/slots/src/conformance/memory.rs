@@ -1,4 +1,4 @@
-//! Checks of a [`Kind`] of memory, and of whoever keeps slots of it.
+//! Checks of a [`Kind`] of memory, and of owners of its slots.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -122,7 +122,7 @@ struct Log {
     freed_while_registered: u32,
 }
 
-/// Frees the memory at an address; beside the bytes, which it keeps until it has said so.
+/// Frees the memory at an address; next to the bytes, which it keeps until it has reported it.
 #[derive(Debug)]
 struct Freeing {
     log: Arc<Mutex<Log>>,

@@ -1,10 +1,9 @@
-//! From ops to steps: everything random about a sample is decided here, before anything is
-//! done to it, from its key, its image's size and the recipe alone.
+//! From ops to steps. Everything random about a sample is decided here before any work is done, from
+//! its key, the size of its image and the recipe alone.
 //!
-//! Every op has a stream of random numbers of its own, so that what one op draws never
-//! shifts what another does; ops inside other ops have theirs whether they are done or not.
-//! What an op draws stands in `draw` and, where it is one even number, here. Nothing here
-//! touches a pixel.
+//! Every op has its own stream of random numbers, so what one op draws never shifts what another one
+//! does. Ops inside other ops have theirs whether they run or not. `draw` says what an op draws, or this
+//! file does if it is a single uniform number. Nothing here touches a pixel.
 
 mod colour;
 mod policy;

@@ -1,9 +1,8 @@
-//! The random choices of the ops, made from a stream of draws and an image's size: no
-//! pixels here.
+//! The random choices of the ops, from a stream of draws and the size of an image. No pixels here.
 //!
-//! What is drawn, and in which order, is part of an op's meaning (`docs/numbers.md`). This
-//! file has the boxes; `draw/map.rs` draws and makes maps of the plane, `draw/policy.rs` the
-//! ops of policies. Ops that need one even number or none draw it where they are decided.
+//! What is drawn, and in which order, is part of the meaning of an op (`docs/numbers.md`). This file has
+//! the boxes, `draw/map.rs` the geometric maps, and `draw/policy.rs` the ops of policies. Ops that need
+//! one uniform number or none draw it where they are decided.
 
 mod map;
 mod policy;

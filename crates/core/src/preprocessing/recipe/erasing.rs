@@ -1,5 +1,5 @@
-//! Which rectangle `random_erasing` behind the cut erases in a finished sample. What is put
-//! there is for whoever has the sample.
+//! Which rectangle of a finished sample `random_erasing` erases after the cut. The caller decides what
+//! to write there.
 
 use super::Size;
 use super::draw::{CropBox, random_erasing};

@@ -1,7 +1,7 @@
-//! What is decided for a whole batch: whether its samples are mixed, how, and with whom.
+//! What is decided for a whole batch: whether its samples are mixed, how, and with which partners.
 //!
-//! The numbers are those of the batch's place in the epoch, so every strategy, every rerun and
-//! every resumed run mixes alike. Nothing here touches a pixel.
+//! The numbers follow from the position of the batch in the epoch, so every strategy and every resumed
+//! run mixes in the same way. Nothing here touches a pixel.
 
 use super::draw::CropBox;
 use super::op::{Control, Mixing, Op, Share, n_streams};

@@ -1,10 +1,9 @@
-//! The ops: every one with torchvision's name (`transforms.v2`, the class in snake case),
-//! parameters, defaults and distributions, where torchvision has it.
+//! The ops, with the names (`transforms.v2`, the class in snake case), parameters, defaults and
+//! distributions of torchvision where it has them.
 //!
-//! An op's struct is its JSON object, defaults included; `parse.rs` reads it and holds its
-//! parameters to their ranges. What an op draws is in `decide`, what it does to pixels in
-//! `bothends-ops`. Ops come in families, one file each, in the order in which they stand in a
-//! recipe.
+//! The struct of an op is its JSON object, including defaults. `parse.rs` reads it and checks the
+//! ranges of its parameters. `decide` says what an op draws, and `bothends-ops` what it does to pixels.
+//! Ops come in families, one file each, in the order in which they appear in a recipe.
 
 /// A family of ops: its enum, in which each op has its name in JSON, and what follows from it.
 macro_rules! family {

@@ -1,8 +1,8 @@
-//! From JSON to a complete recipe: file → op (unknown keys refused, every default filled in)
-//! → every parameter in range (`parse/check.rs`) → every op at its place (`parse/order.rs`) →
-//! shapes that some records have (`shape.rs`).
+//! From JSON to a complete recipe: file → op (unknown keys refused, every default filled in) → every
+//! parameter in range (`parse/check.rs`) → every op in a valid position (`parse/order.rs`) → shapes that
+//! some records can have (`shape.rs`).
 //!
-//! The defaults are torchvision's and stand at the fields of the ops' structs.
+//! The defaults are torchvision's and are declared at the fields of the op structs.
 
 mod check;
 mod order;

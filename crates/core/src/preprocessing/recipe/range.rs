@@ -1,5 +1,5 @@
-//! Parameters that may be written in several ways and mean one range. The canonical form is
-//! always the longest.
+//! Parameters that can be written in several ways and mean one range. The canonical form is always the
+//! longest.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -1,9 +1,8 @@
-//! The size of a sample at the cut, found from the recipe and what is known of the records
+//! The size of a sample at the cut, derived from the recipe and from what is known about the records
 //! without reading them.
 //!
-//! A batch is a block of equal samples, so a recipe whose output depends on each image's
-//! own size is refused here, before anything is read; and one that no records fit, before
-//! there are any.
+//! A batch is a block of equal samples. A recipe whose output depends on the size of each image is
+//! therefore refused here, before anything is read. So is one that no records can fit.
 
 use super::draw::{self, Expand};
 use super::op::{
@@ -76,7 +75,7 @@ impl Recipe {
         self.ops.first() == Some(&Op::Decode)
     }
 
-    /// Numbers of channels beside three that ops ask for; any other is the same to all ops
+    /// Numbers of channels other than three that ops ask for; any other is the same to all ops
     /// as one of these, or does not fit.
     fn channels_named(&self) -> impl Iterator<Item = u32> {
         let means = self.normalise().map(|op| op.mean.len());
@@ -84,7 +83,7 @@ impl Recipe {
         std::iter::once(1).chain(named.filter_map(|n| u32::try_from(n).ok()))
     }
 
-    /// How long the lists of values are that are put into rectangles behind the cut.
+    /// How long the lists of values are that are put into rectangles after the cut.
     fn n_values_erased(&self) -> impl Iterator<Item = usize> {
         self.after_cut().iter().filter_map(|op| {
             let Op::RandomErasing(RandomErasing { value, .. }) = op else { return None };
@@ -109,7 +108,7 @@ impl Recipe {
         self.views_at_cut(shapes.collect::<Result<_, _>>()?)
     }
 
-    /// Whether samples can have these shapes, for what stands behind the cut and in all.
+    /// Whether samples can have these shapes, for what comes after the cut and in all.
     fn views_at_cut(&self, shapes: Vec<SampleShape>) -> Result<Views, RecipeError> {
         self.check_channels(&shapes)?;
         if shapes.len() > 1 && self.after_cut().iter().any(Op::mixes) {
@@ -140,7 +139,7 @@ impl Recipe {
         }
     }
 
-    /// What stands behind the cut has one number per channel of every view.
+    /// What comes after the cut has one number per channel of every view.
     fn check_channels(&self, shapes: &[SampleShape]) -> Result<(), RecipeError> {
         for channels in shapes.iter().map(|shape| shape.channels as usize) {
             if let Some(n) = self.normalise().map(|op| op.mean.len())

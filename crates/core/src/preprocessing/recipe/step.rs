@@ -1,8 +1,8 @@
-//! What is done to one sample, everything decided: the ops of a recipe without their chance.
+//! What is done to one sample once everything is decided: the ops of a recipe without their randomness.
 //!
-//! A recipe says "rotate by up to 30 degrees"; a step says by how much. `recipe/decide.rs`
-//! makes steps of ops, `bothends-ops` does them, and neither knows of the other. A step
-//! holds numbers alone: doing it draws nothing and never fails.
+//! A recipe says "rotate by up to 30 degrees"; a step says by how much. `recipe/decide.rs` turns ops
+//! into steps and `bothends-ops` carries them out, and neither knows the other. A step holds numbers
+//! only: carrying it out draws nothing and never fails.
 
 use serde::{Deserialize, Serialize};
 
@@ -210,7 +210,7 @@ pub fn blur_weights(len: u32, sigma: f64) -> impl Iterator<Item = u16> {
 }
 
 impl Serialize for Fill {
-    /// One number where all three are alike.
+    /// One number if all three are equal.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let [red, green, blue] = self.0;
         if red == green && green == blue {

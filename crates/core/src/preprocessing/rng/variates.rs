@@ -1,5 +1,5 @@
-//! Normal, gamma, beta and Dirichlet variates, by rejection from even ones: exactly defined,
-//! since they use nothing but `arith`. `docs/numbers.md` has the steps.
+//! Normal, gamma, beta and Dirichlet variates, by rejection from uniform ones. They are exactly defined
+//! because they use only `arith`. `docs/numbers.md` has the steps.
 
 use super::Draws;
 use crate::arith::{exp, ln};

@@ -1,7 +1,7 @@
-//! What threads share, under the names of `std`; in a build with `--cfg loom` the same names
-//! come from the model checker, which then tries every interleaving.
+//! What threads share, under the names of `std`. In a build with `--cfg loom` the same names come from
+//! the model checker, which then tries every interleaving.
 //!
-//! Only what a model looks into goes through here.
+//! Only what a model examines goes through here.
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{AtomicBool, Ordering};

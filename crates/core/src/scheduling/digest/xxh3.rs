@@ -1,9 +1,9 @@
-//! The long-input part of XXH3-128 with seed 0, as the XXH3 specification (xxHash
-//! repository, `doc/xxhash_spec.md`, "XXH3 Algorithm (for longer input)") describes it.
+//! The long-input part of XXH3-128 with seed 0, as in the XXH3 specification (xxHash repository,
+//! `doc/xxhash_spec.md`, "XXH3 Algorithm (for longer input)").
 //!
-//! Our own because its state has to be saved, which the library does not offer; it knows
-//! whole 64-byte stripes only (`digest.rs` buffers), and no short inputs. Plain 64-bit
-//! arithmetic over eight lanes, which compilers turn into vector instructions.
+//! We have our own because its state must be saved, which the library does not support. It handles whole
+//! 64-byte stripes only (`digest.rs` buffers) and no short inputs. It is plain 64-bit arithmetic over
+//! eight lanes, which compilers turn into vector instructions.
 
 /// Bytes consumed at a time: eight lanes of eight.
 pub(super) const STRIPE_BYTES: usize = 64;

@@ -1,9 +1,9 @@
-//! The books of an epoch: the ledger, what each prong holds, how fast it is, and when one of
-//! these says something new though nothing happens.
+//! The books of an epoch: the ledger, what each prong holds, how fast it is, and when one of these
+//! changes although nothing happens.
 //!
-//! With a thousand devices an event must not cost a thousand questions. So what all devices
-//! give together (their rate, their room, the next moment) is kept up when one of them
-//! changes; [`Books::refresh`] is the one place where that happens.
+//! With a thousand devices, an event must not cost a thousand queries. What all devices provide together
+//! (their rate, their room, the next moment) is therefore updated when one of them changes;
+//! [`Books::refresh`] is the only place that does this.
 
 use crate::epoch::{EpochConfig, Recovery};
 use crate::ids::{DeviceIdx, Ns, Prong};

@@ -1,4 +1,4 @@
-//! What an epoch is told of its devices.
+//! What an epoch knows about its devices in advance.
 
 /// What an epoch is told of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,6 @@ pub enum Recovery {
     #[default]
     On,
     /// Nothing: the published behaviour of the schemes that `mte` and `wrr` follow. An
-    /// epoch may then wait for ever.
+    /// epoch may then wait forever.
     Off,
 }

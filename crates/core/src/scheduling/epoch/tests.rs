@@ -1,4 +1,4 @@
-//! Single rules of an epoch. The promises under all that can happen: `tests/schedules.rs`.
+//! Single rules of an epoch. `tests/schedules.rs` tests the promises under everything that can happen.
 
 use super::*;
 use crate::objective::Objective;
@@ -95,8 +95,8 @@ fn the_last_batch_is_a_quick_device_s_where_the_host_comes_to_it_later() {
     assert_eq!(last(4, 9), (None, false));
 }
 
-/// A device that makes `per_milli` batches a millisecond beside sixteen workers that make one a
-/// millisecond together; and which batch the host takes next after ten.
+/// A device that makes `per_milli` batches per millisecond next to sixteen workers that together make
+/// one; and which batch the host takes next after ten.
 fn host_takes_after(per_milli: u64) -> u32 {
     let mut config = config(StrategyConfig::Ordered, 1_000);
     config.front = FrontConfig { parallel: 16, quota: 16, prior_ns: Some(MILLI) };

@@ -1,7 +1,7 @@
-//! A set of batches that finds its first, its last and its next member quickly.
+//! A set of batches that finds its first, last and next member quickly.
 //!
-//! One bit per batch, and two cursors between which all members lie. Both ends of an epoch
-//! are walked, so both ends must be cheap. Nothing here knows what membership means.
+//! One bit per batch, and two cursors that enclose all members. Strategies walk both ends of an epoch, so
+//! both must be cheap. Nothing here knows what membership means.
 
 use crate::ids::BatchIdx;
 

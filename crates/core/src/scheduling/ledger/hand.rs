@@ -1,7 +1,7 @@
 //! What one prong holds: its open claims, and its batches that wait for delivery.
 //!
-//! A hand has few claims (slots of a device, workers of the host), so lists are walked.
-//! When a claim is overdue is said by `rates.rs`; the hand only remembers that it was said.
+//! A hand has few claims (the slots of a device, the workers of the host), so lists are walked.
+//! `rates.rs` decides when a claim is overdue; the hand only remembers it.
 
 use crate::claim::Ticket;
 use crate::ids::{BatchIdx, Ns};

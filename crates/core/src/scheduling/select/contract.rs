@@ -1,11 +1,11 @@
-//! What every strategy must hold, as one callable check: the promises of an epoch under
-//! schedules nobody would wish for.
+//! What every strategy must guarantee, as one callable check: the promises of an epoch under adverse
+//! schedules.
 //!
-//! A [`Schedule`] is a plain value: a plan, the parts in which its epoch is run, and for each
-//! part what happens in it. [`Schedule::play`] plays all ranks in virtual time and checks
-//! them by accounts of its own, not by the ledger's. It draws no numbers (who makes schedules
-//! does, `tests/schedules.rs`) and measures nothing (`bothends-simulate` does). One rank is
-//! in `contract/rank.rs`, what joins ranks and parts in `contract/run.rs`.
+//! A [`Schedule`] is a plain value: a plan, the parts in which its epoch is run, and what happens in
+//! each part. [`Schedule::play`] plays all ranks in virtual time and checks them with its own accounts,
+//! not the ledger's. It draws no numbers (`tests/schedules.rs` makes schedules) and measures nothing
+//! (`bothends-simulate` does). One rank is in `contract/rank.rs`; `contract/run.rs` joins ranks and
+//! parts.
 
 mod accounts;
 mod rank;

@@ -1,4 +1,4 @@
-//! `cpu`: the host alone, from the front. What every other strategy is measured against.
+//! `cpu`: the host alone, from the front. The baseline of every other strategy.
 
 use crate::ids::{BatchIdx, DeviceIdx};
 use crate::select::{Strategy, View};

@@ -1,12 +1,12 @@
 //! `mte`: Moving Towards Each other, as far as its authors have published it.
 //!
-//! Both ends of the epoch are walked freely until each side has made a few batches; their
-//! mean times then split the rest once and for all, `p_front / p_back = t_back / t_front`
-//! (arXiv 2407.00005). The host's part is delivered first and in order, then the devices',
-//! last batch first: the order depends on one ratio only.
+//! Both prongs take batches freely from their ends until each has made a few. Their mean times then
+//! split the rest once and for all, `p_front / p_back = t_back / t_front` (arXiv 2407.00005). The host's
+//! part is delivered first and in order, then the devices', last batch first; the order depends on
+//! one ratio only.
 //!
-//! Ours, not theirs: a batch that is overdue or whose device is lost is redone by an idle
-//! host, and the devices' part is never larger than what may wait for delivery.
+//! Two rules are ours: an idle host redoes a batch that is overdue or whose device is lost, and the
+//! devices' part is never larger than what may wait for delivery.
 
 use crate::ids::{BatchIdx, DeviceIdx, Prong};
 use crate::select::view::{batches, float};

@@ -1,16 +1,14 @@
 //! `ordered`: the plan's order, at the speed of both prongs.
 //!
-//! Each side claims what it can have ready when it is needed: the host the lowest free
-//! batch; a device one that has so many free batches before it that the host, and devices
-//! quicker than itself, are busy with them until it is ready (its horizon). So few finished
-//! batches wait, and the order costs nothing. The price is that one late batch holds
-//! everything up; hence `rescue`.
+//! Each side claims what it can have ready when it is needed. The host takes the lowest free batch. A
+//! device takes one with enough free batches before it to keep the host, and quicker devices, busy until
+//! it is ready (its horizon). So few finished batches wait, and the order costs nothing. The price is
+//! that one late batch holds up everything; hence `rescue`.
 //!
-//! Counting free batches, rather than all batches up to delivery, keeps a device from
-//! claiming runs of neighbours, in front of which the host would then be alone. Beside a device
-//! that makes more in the time of a host batch than its buffer holds, the host claims ahead in
-//! the same way (`ordered/lead.rs`). What was tried and what each rule gives is in
-//! `docs/strategies.md`.
+//! Counting free batches, rather than all batches until delivery, keeps a device from claiming runs of
+//! neighbours, in front of which the host would then be alone. If a device makes more batches in the time
+//! of one host batch than its buffer holds, the host claims ahead in the same way (`ordered/lead.rs`).
+//! `docs/strategies.md` has what was tried and what each rule gives.
 
 mod latency;
 mod lead;
@@ -121,7 +119,7 @@ impl Strategy for Ordered {
                 open.first_from(BatchIdx(view.next()?.0.saturating_add(steps)))
             });
         let in_time = by_makers.into_iter().chain(by_taker).min();
-        // What was known of it before may be wrong, and is, while it gets nothing, for ever.
+        // A remembered rate may be wrong, and stays wrong as long as the device gets nothing.
         in_time.or_else(|| back.times.is_untried().then(tries).flatten())
     }
 
@@ -171,7 +169,7 @@ fn behind_makers(
 }
 
 /// How many batches a device holds or has waiting when its horizon is as long as it wants: one that
-/// makes a batch in `device_ns` and holds `slots` at once, beside a host that takes `host_ns`. With
+/// makes a batch in `device_ns` and holds `slots` at once, next to a host that takes `host_ns`. With
 /// a smaller buffer it claims less far ahead, and stands still while what it has made waits.
 pub(super) fn whole_buffer(host_ns: u64, device_ns: u64, slots: u32) -> u32 {
     let in_line = f64::from(slots);

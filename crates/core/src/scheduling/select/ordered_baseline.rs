@@ -1,9 +1,9 @@
-//! `ordered-baseline`: the first rules that gave the plan's order at the speed of both
-//! prongs, kept as they were so that `ordered` has something to be measured against.
+//! `ordered-baseline`: the first rules that gave the plan's order at the speed of both prongs, frozen so
+//! that `ordered` can be compared with them.
 //!
-//! A device claims the first free batch that is far enough ahead of delivery, counted in
-//! batches whoever makes them; the host redoes the batch that delivery waits for when it
-//! would be faster, or when 1.5 times the device's mean time have passed.
+//! A device claims the first free batch that is far enough ahead of delivery, counted in batches whoever
+//! makes them. The host redoes the batch that delivery waits for if it would be faster, or when 1.5
+//! times the device's mean time have passed.
 
 use crate::ids::{BatchIdx, DeviceIdx, Ns};
 use crate::ledger::hand::Held;

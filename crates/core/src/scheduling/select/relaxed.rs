@@ -1,8 +1,8 @@
-//! `relaxed`: what is ready first is delivered first; both ends are walked until they meet.
+//! `relaxed`: what is ready first is delivered first, and both ends advance until they meet.
 //!
-//! Two rules keep the end of an epoch short. A device takes no batch that the others would
-//! have made before it. And a host with nothing left redoes what a device is still making,
-//! the latest first; whoever is first counts (the bytes are the same).
+//! Two rules keep the end of an epoch short. A device takes no batch that the others would have made
+//! before it. And an idle host redoes what a device is still making, the latest first; whoever finishes
+//! first counts (the bytes are the same).
 
 use crate::ids::{BatchIdx, DeviceIdx};
 use crate::select::view::float;
@@ -29,7 +29,7 @@ impl Strategy for Relaxed {
     fn back(&mut self, view: &View<'_>, device: DeviceIdx) -> Option<BatchIdx> {
         let free = view.free_for(device).last()?;
         let back = view.back.get(usize::from(device.0))?;
-        // What was known of it before may be wrong, and is, while it gets nothing, for ever.
+        // A remembered rate may be wrong, and stays wrong as long as the device gets nothing.
         let known_ns = back.times.mean_ns().filter(|_| !back.times.is_untried());
         let Some(each_ns) = known_ns else { return Some(free) };
         let in_line = u64::from(back.hand.n_held()) + 1;

@@ -1,7 +1,7 @@
 //! What a strategy sees: the books, the prongs and the time, at one moment.
 //!
-//! A view answers questions and changes nothing. What a strategy makes of the answers is in
-//! its own file beside this one; `epoch.rs` carries the decision out.
+//! A view answers questions and changes nothing. What a strategy makes of the answers is in its own file
+//! in this folder; `epoch.rs` carries out the decision.
 
 use crate::epoch::device::{DeviceConfig, Recovery, Standing};
 use crate::ids::{BatchIdx, DeviceIdx, Ns};
@@ -127,11 +127,11 @@ pub struct BackClaim {
     pub overdue: bool,
     /// When it is expected to be ready; `None` for an unproven device.
     pub ready_at: Option<Ns>,
-    /// How fast the device is beside the host.
+    /// How fast the device is compared with the host.
     pub pace: Pace,
 }
 
-/// How fast a device is beside a host worker.
+/// How fast a device is compared with a host worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     /// It is one that [`View::is_quick`].

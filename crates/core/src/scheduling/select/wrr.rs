@@ -1,10 +1,10 @@
 //! `wrr`: Weighted Round Robin, as far as its authors have published it.
 //!
-//! After a host batch (or several: the weight) the consumer looks whether a device batch is
-//! ready; if so it takes that one, else it goes on with the host. Both sides claim until
-//! they meet. The order depends on timing.
+//! After a host batch (or several: the weight) the consumer checks whether a device batch is ready. If
+//! so it takes that one, otherwise it continues with the host. Both sides claim until they meet. The
+//! order depends on timing.
 //!
-//! Ours, not theirs: when nothing else is left, the host redoes an overdue device batch.
+//! One rule is ours: when nothing else is left, the host redoes an overdue device batch.
 
 use crate::ids::{BatchIdx, DeviceIdx};
 use crate::select::view::batches;

@@ -1,8 +1,8 @@
-//! CIFAR-10's binary version: records of one label byte and 3 × 32 × 32 planar bytes ("Binary
-//! version" of the page that `cifar.rs` names).
+//! CIFAR-10's binary version: records of one label byte and 3 × 32 × 32 planar bytes ("Binary version" on
+//! the page that `cifar.rs` names).
 //!
-//! The extent of a sample leaves its label byte out. Reads every byte once, because the
-//! labels lie between the pixels. CIFAR-100 (two label bytes) is another format.
+//! The extent of a sample excludes its label byte. Every byte is read once, because the labels are
+//! between the pixels. CIFAR-100 (two label bytes) is another format.
 
 use bothends_core::sample::Extent;
 

@@ -1,10 +1,10 @@
-//! The part of Python's pickle format that data sets use: numbers, texts, lists, tuples,
-//! dictionaries, and NumPy arrays as the objects they are. Nothing is ever called: a global
-//! is only a name that was passed, an object only its arguments and its state.
+//! The part of Python's pickle format that data sets use: numbers, texts, lists, tuples, dictionaries,
+//! and NumPy arrays as plain objects. Nothing is ever called: a global is only a name, and an object only
+//! its arguments and its state.
 //!
-//! The opcodes are those of CPython's `Lib/pickletools.py` (protocols 0x80 to 5, without
-//! persistent ids, instances and buffers out of band). Long texts stay in the file: a value
-//! says where they lie. Reads the file once, in windows, and jumps over long texts.
+//! The opcodes are those of CPython's `Lib/pickletools.py` (protocols 0x80 to 5, without persistent ids,
+//! instances and out-of-band buffers). Long texts stay in the file: a value says where they are. The file
+//! is read once, in windows, and long texts are skipped.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! CIFAR-10's Python version, which torchvision downloads: each batch is a pickle of a
-//! dictionary with `data` (a NumPy array, records × 3072 bytes, planar) and `labels` ("CIFAR-10
-//! python version" of the page that `cifar.rs` names).
+//! CIFAR-10's Python version, which torchvision downloads. Each batch is a pickle of a dictionary with
+//! `data` (a NumPy array, records × 3072 bytes, planar) and `labels` ("CIFAR-10 python version" on the page
+//! that `cifar.rs` names).
 //!
-//! A record is 3072 bytes in the middle of the pickle: nothing is unpacked or copied.
+//! A record is 3072 bytes in the middle of the pickle; nothing is unpacked or copied.
 
 use bothends_core::sample::Extent;
 

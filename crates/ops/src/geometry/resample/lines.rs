@@ -1,4 +1,4 @@
-//! What stands between the two passes: the last few rows that came, one behind the other.
+//! What is kept between the two passes: the last few rows that came, one after the other.
 //!
 //! Rows are put in at the lower end; those that no output needs any more make room at the
 //! upper. So no more of them are kept than the processor's nearest cache holds, as long as

@@ -14,9 +14,9 @@ pub trait TakesRows: Debug {
 /// Where the rows of a sample go.
 #[derive(Debug)]
 pub enum Outlet<'a> {
-    /// Rows, columns, channels; of one channel there may be three, all alike.
+    /// Rows, columns, channels; of one channel there may be three, all equal.
     Pixels(&'a mut [u8]),
-    /// Whoever makes something else of them; one channel comes as three, all alike.
+    /// Whoever makes something else of them; one channel comes as three equal ones.
     Rows(&'a mut dyn TakesRows),
 }
 

@@ -82,7 +82,7 @@ impl Planar {
     }
 
     /// Begins with `crop`, in pixels, of an image of `planes`. The sample goes to `out`: rows,
-    /// columns, channels; of one plane it may also have three, all alike. Neither the crop nor
+    /// columns, channels; of one plane it may also have three, all equal. Neither the crop nor
     /// the target's window may be empty.
     ///
     /// # Panics

@@ -1,7 +1,7 @@
 //! The pass along the columns: every row is a weighted sum of rows.
 //!
 //! The meaning is in `scalar.rs`; a level may have twins of it, which are chosen here. Rows lie
-//! one behind the other, as many as there are weights, each as long as the result. Read
+//! one after the other, as many as there are weights, each as long as the result. Read
 //! `exact.rs` next.
 
 use super::axis::Rounding;

@@ -15,7 +15,7 @@ pub(super) const MAX_ROWS: usize = 4;
 const SIDE_BY_SIDE: usize = 512;
 
 /// Rounds a sum of bytes times weights to a byte. A cubic's sums leave the range; a triangle's
-/// stay in it but for the rounding of the weights, which may carry 255 over the edge.
+/// stay in it except for the rounding of the weights, which may carry 255 over the edge.
 #[inline(always)]
 fn byte_of(sum: i32) -> u8 {
     let rounded = (sum + (1 << (EACH_BITS - 1))) >> EACH_BITS;

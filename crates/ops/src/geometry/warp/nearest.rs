@@ -215,7 +215,7 @@ fn start([a, b, c, d, e, f]: [f64; 6]) -> [f64; 2] {
     [c + b * 0.5 + a * 0.5, f + e * 0.5 + d * 0.5]
 }
 
-/// `first`, and for ever `step` more.
+/// `first`, and forever `step` more.
 fn steps(first: f64, step: f64) -> impl Iterator<Item = f64> + Clone {
     std::iter::successors(Some(first), move |at| Some(at + step))
 }

@@ -2,7 +2,7 @@
 //!
 //! A scan can only be read from its start, because every symbol's length and every DC depend
 //! on what came before. An entry point is what there is to know in the middle: the bit, and
-//! the DC of each component. There is one for every few MCUs of a row, counted anew in
+//! the DC of each component. There is one for every few MCUs of a row, counted from the start in
 //! each row, and one for the end. With them a decoder skips what a crop does not need, and
 //! reads two rows at a time; a GPU reads all of them at once.
 //!
@@ -13,7 +13,7 @@
 //! the scan's data in the file; 25–27 the bit, from the left; 28–63 three DCs of 12 bits.
 //! Scans beyond 32 MiB, more than three components and DCs beyond 12 bits (no encoder makes
 //! them) have none. Wrong entry points give a wrong image or an error: whoever keeps them
-//! keeps the image's hash beside them. Read `note.rs` next.
+//! keeps the image's hash next to them. Read `note.rs` next.
 
 #![deny(
     clippy::arithmetic_side_effects,

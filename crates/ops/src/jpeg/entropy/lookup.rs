@@ -67,7 +67,7 @@ impl Entry {
         self.0 & 0xffff
     }
 
-    /// Whether a value stands behind the code.
+    /// Whether a value follows the code.
     #[inline(always)]
     pub(crate) fn has_value(self) -> bool {
         self.0 >> 24 != 64

@@ -25,7 +25,7 @@
 //!
 //! A photograph's note has 3.0 % of its file's length (246 photographs of ImageNet, 109 kB each; 2.5 %
 //! are entry points). Nothing here decodes. A note that was changed leads to an error or to wrong pixels, as wrong entry points do: whoever
-//! keeps it keeps the hashes of the image and of the note beside it. Read `progressive.rs` next.
+//! keeps it keeps the hashes of the image and of the note next to it. Read `progressive.rs` next.
 
 use bothends_core::blocks::Colour;
 use bothends_core::recipe::Size;
@@ -368,7 +368,7 @@ pub(crate) struct NoteComponent<'a> {
     pub(crate) codes: [&'a Code; 2],
 }
 
-/// What a note is made of, beside its entry points.
+/// What a note consists of, besides its entry points.
 #[derive(Debug)]
 pub(crate) struct NewNote<'a> {
     pub(crate) frame: &'a Frame,

@@ -2,7 +2,7 @@
 //!
 //! This is the hot loop of the product: on photographs seven tenths of a JPEG decoder's time
 //! goes here. It is a chain, because where a symbol begins depends on the length of the one
-//! before. [`run_two`] therefore decodes two MCU rows in turns and hides the waiting of each
+//! before. [`run_two`] therefore interleaves two MCU rows and hides the waiting of each
 //! behind the other; [`run_one`] is the same for one. Both are safe code. What a step costs
 //! is kept low by
 //!

@@ -147,7 +147,7 @@ fn exceptions(
     Ok(end)
 }
 
-/// Bytes that are written one behind the other, in memory that stays for the next image.
+/// Bytes that are written one after the other, in memory that stays for the next image.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     /// Those behind the first `len` mean nothing.
@@ -225,7 +225,7 @@ struct Numbers {
     mask: u64,
     /// As they are written, one byte each, eight to a group; behind them zeros.
     groups: [u64; 8],
-    /// What the first values, and the others, have in bits beside the sign.
+    /// What the first values, and the others, have in bits besides the sign.
     bits: [u8; 2],
     /// Bit p is set when the coefficient at natural place p is beyond [`LARGEST`].
     large: u64,
@@ -250,7 +250,7 @@ fn write_with<'a>(
         let n = mask.count_ones();
         let n_first = n.min(FIRST_VALUES as u32);
         let n_others = n - n_first;
-        // No values, no bits; else a sign beside them.
+        // No values, no bits; else a sign next to them.
         let width = |n: u32, bits: u8| if n == 0 { 0 } else { 9 - bits.leading_zeros() };
         let first = if is_large { 8 } else { width(n, bits[0]) };
         let others = width(n_others, bits[1]);
@@ -287,7 +287,7 @@ fn press(numbers: &Numbers, widths: [u32; 2], out: &mut [u8; VALUES_ROOM]) {
     }
 }
 
-/// The low `width` bits of eight bytes, one behind the other.
+/// The low `width` bits of eight bytes, one after the other.
 #[inline(always)]
 fn pressed(group: u64, width: u32) -> u64 {
     let byte = below(width);
@@ -494,7 +494,7 @@ mod tests {
         }
     }
 
-    /// All 63 values, in every pair of widths; groups of eight are not alike.
+    /// All 63 values, in every pair of widths; groups of eight differ.
     #[test]
     fn full_blocks_come_back() {
         let value = |k: i16, width: u32| {

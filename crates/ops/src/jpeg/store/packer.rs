@@ -1,7 +1,7 @@
 //! A JPEG's coefficients become a record of blocks: row groups, written
 //! (`docs/store-format.md`, section 3).
 //!
-//! What goes beside the groups to write the file again is `rebuild.rs`'s. Read `stored.rs` for the
+//! What is kept besides the groups to write the file again is `rebuild.rs`'s. Read `stored.rs` for the
 //! way back.
 
 use bothends_core::blocks::{Component, GroupLengths, RowLengths, write_profile};
@@ -37,7 +37,7 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// Takes a file apart and packs its coefficients; what it takes beside them to write the
+    /// Takes a file apart and packs its coefficients; what is needed besides them to write the
     /// file again goes to `remainder`, in place of what that holds. `None` for what
     /// [`take_apart`](super::rebuild::take_apart) does not take, and when no block can hold
     /// one of the coefficients: such a file is kept as it is.

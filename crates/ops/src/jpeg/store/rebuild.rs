@@ -30,7 +30,7 @@ use crate::kernels::Level;
 pub struct Parts {
     /// Its quantised coefficients.
     pub coefficients: Coefficients,
-    /// What it takes beside them to write it again.
+    /// What is needed besides them to write it again.
     pub remainder: Vec<u8>,
 }
 

@@ -90,7 +90,7 @@ pub(crate) fn halve(level: Level, rows: [&[u8]; 2], out: &mut [u8]) {
 }
 
 /// Transforms and quantises so many blocks of samples into those of `out`. The samples are
-/// eight rows, one behind the other, as long as a multiple of [`LANES`].
+/// eight rows, one after the other, as long as a multiple of [`LANES`].
 pub(crate) fn coefficients(
     level: Level,
     samples: (&[u8], usize),

@@ -1,7 +1,7 @@
 """The epochs of one `bothends.torch.DataLoader`: which native loader runs which of them, and the
 iterator that a training loop holds.
 
-A native loader has one epoch at a time. A second iterator beside a live one gets a native loader
+A native loader has one epoch at a time. A second iterator next to a live one gets a native loader
 of its own, so neither ends the other. A native loader is opened when the first iteration begins,
 and again when what it was opened for has changed.
 
@@ -33,7 +33,7 @@ class Opening:
 
     Attributes:
         prepared: the data set, and what becomes of its transforms.
-        options: keyword arguments of `bothends.Loader`, but for data and recipe.
+        options: keyword arguments of `bothends.Loader`, except data and recipe.
     """
 
     prepared: Prepared
@@ -93,8 +93,8 @@ class Feed:
         return epoch is None or epoch.is_over
 
     def fits(self, opening: Opening) -> bool:
-        """Whether it may run an epoch of this. What an error has ended is opened anew, since
-        files may have been mended."""
+        """Whether it may run an epoch of this. What an error has ended is opened again, since
+        files may have been repaired."""
         has_failed = self.progress is not None and self.progress.has_failed
         return not has_failed and self.opening.is_like(opening)
 

@@ -21,7 +21,7 @@ from .._workers import Task, numbers_kept, seed_for
 from .epochs import Progress
 from .orders import Given, Own, mixed
 
-# Ranks have their random numbers one behind the other; batches behind those of all samples.
+# Ranks have their random numbers one after the other; batches after those of all samples.
 _OF_RANKS = 2**40
 _OF_BATCHES = 2**63
 

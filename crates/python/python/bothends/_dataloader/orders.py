@@ -70,7 +70,7 @@ class Given:
     """The batches that a sampler gives this process for one epoch.
 
     Attributes:
-        samples: indices of the data set, one behind the other.
+        samples: indices of the data set, one after the other.
         ends: where each batch ends among them.
         longest: samples of the longest batch.
         ranks: whose part of an epoch it is.
@@ -107,7 +107,7 @@ def is_default(loader: Any) -> bool:
 
 
 def own(loader: Any, ranks: Ranks) -> Own:
-    """The order in the place of PyTorch's default samplers. A shuffled epoch is shared by the
+    """The order that replaces PyTorch's default samplers. A shuffled epoch is shared by the
     ranks, a sequential one is read by each as a whole, unless `loader.ranks` says otherwise."""
     is_shuffled = type(loader.sampler) is torch.utils.data.RandomSampler
     is_shared = loader.ranks == "shard" or (loader.ranks == "auto" and is_shuffled)

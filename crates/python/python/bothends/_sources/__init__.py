@@ -41,7 +41,7 @@ _ADD_SAMPLE = (
 
 
 def recognise(dataset: Any) -> Source:
-    """What bothends reads in the place of `dataset[i]`.
+    """What bothends reads instead of `dataset[i]`.
 
     Raises:
         Unknown: `dataset[i]` may be anything: it is left to PyTorch's own loader.

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Fields:
-    """What `dataset[i]` holds beside the image.
+    """What `dataset[i]` holds besides the image.
 
     It is picklable where the data set is, and reads nothing until it is asked.
 
@@ -21,7 +21,7 @@ class Fields:
     labels: list[int] | None = None
 
     def target(self, i: int) -> Any:
-        """What belongs to sample i beside its image, as the data set gives it."""
+        """What belongs to sample i besides its image, as the data set gives it."""
         raise NotImplementedError
 
     def put_together(self, image: Any, i: int) -> Any:

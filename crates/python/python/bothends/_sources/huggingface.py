@@ -1,7 +1,7 @@
 """Hugging Face `datasets` with a column of images.
 
-Their tables are Arrow files in memory maps, so an image's bytes are a piece of a file: that is
-read, and nothing is copied through Python. Tables in memory are read through a call.
+Their tables are memory-mapped Arrow files, so the bytes of an image are a part of a file. That part
+is read directly, and nothing is copied through Python. Tables in memory are read through a call.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class HuggingFaceImages:
         dataset = HuggingFaceImages(rows, transform)
         loader = DataLoader(dataset, batch_size=256, shuffle=True)
 
-    It takes the place of `rows.with_transform(function)`: the transform is called with one RGB
-    image, as torchvision's data sets do, so bothends can translate it and read the images' bytes
-    where they are. `select`, `shuffle`, `filter` and `train_test_split` before it are honoured; a
-    format or a transform that is set on `rows` is not applied, nor an orientation noted in a
-    photograph's metadata.
+    It replaces `rows.with_transform(function)`. The transform is called with one RGB image, as in
+    torchvision's data sets, so bothends can translate it and read the encoded images directly.
+    `select`, `shuffle`, `filter` and `train_test_split` before it are respected. A format or a
+    transform that is set on `rows` is not applied, nor is an orientation in the metadata of a
+    photograph.
 
     Args:
         rows: a `datasets.Dataset`: one split, not a stream.
         transform: called with each image; None for nothing.
         image: the column of images (of the feature `Image`), of bytes or of paths.
         label: the column of targets; `dataset[i]` is (image, target).
-        names: columns and what they are called in a sample, which is a dictionary then:
-            {"image": "pixel_values", "label": "labels"}. It takes the place of `label`.
+        names: columns and their names in a sample, which is then a dictionary:
+            {"image": "pixel_values", "label": "labels"}. It replaces `label`.
 
     Raises:
         OptionsError: an argument does not fit.

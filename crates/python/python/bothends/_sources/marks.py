@@ -101,7 +101,7 @@ def frozen(value: Any, depth: int = 0) -> Any:
         parts = [value.func, value.args, value.keywords]
         return functools.partial, frozen(parts, depth + 1)
     if isinstance(value, types.MethodType):
-        # A method is made anew each time that it is asked for.
+        # A method is made again each time that it is asked for.
         return _Same(value.__func__), _Same(value.__self__)
     if hasattr(value, "data_ptr"):
         return _frozen_tensor(value)
@@ -138,5 +138,5 @@ def _equal(now: Any, before: Any) -> bool:
     try:
         return bool(now == before)
     except Exception:
-        # Arrays in the place of others: they have no truth.
+        # Arrays instead of others: they have no truth.
         return False

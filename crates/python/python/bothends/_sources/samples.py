@@ -1,4 +1,4 @@
-"""The protocol for everybody's own data sets: `sample(i)` says where an image's bytes are."""
+"""The protocol for your own data sets: `sample(i)` says where the bytes of an image are."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ class SampleProtocol(Protocol):
                 return row.path, row.species
 
     `sample(i)` returns the image's record: a path; the encoded image as bytes; or (path, offset,
-    length) for a piece of a file. Beside it, whatever belongs to the sample:
+    length) for a part of a file. In addition, whatever belongs to the sample:
 
     * the record alone: `dataset[i]` and the loader give the image alone;
     * (record, target): they give (image, target);
     * a dictionary with the record under "image": they give the dictionary, with the image in
       the record's place. Boxes, masks, text and anything else go through as they are.
 
-    All samples have the same of these three forms, and all or none are bytes. Where they are
-    paths or pieces, `sample` is called once for each when the loader is made, the files are read
-    by bothends' own threads and devices, and targets that are `int` cost nothing; other targets
-    are asked for again when they are needed. Where they are bytes, `sample` is called for each
-    sample as it is read, from a thread of the loader's.
+    All samples must have the same form, and either all or none are bytes. For paths and parts of
+    files, `sample` is called once for each when the loader is created, and bothends' threads and
+    devices read the files. Targets of type `int` cost nothing; for other targets `sample` is called
+    again when they are needed. For bytes, `sample` is called for each sample as it is read, from a
+    thread of the loader.
 
-    An attribute `transform` is called with the image, as torchvision's data sets do; bothends
-    translates it where it knows it. Images are converted to RGB; an orientation noted in a
-    photograph's metadata is not applied.
+    An attribute `transform` is called with the image, as in torchvision's data sets; bothends
+    translates it if possible. Images are converted to RGB, and an orientation in a photograph's
+    metadata is not applied.
 
     `Samples` is a base class that adds `__getitem__`, for PyTorch's own loader.
     """
@@ -72,9 +72,9 @@ class SampleProtocol(Protocol):
 
 
 class Samples:
-    """A base class for data sets of `SampleProtocol`: they can be indexed, too.
+    """A base class for data sets with `SampleProtocol` that can also be indexed.
 
-    Give `__len__` and `sample`, and set `transform` where there is one.
+    Define `__len__` and `sample`, and set `transform` if there is one.
     """
 
     transform: Callable[[Any], Any] | None = None
@@ -99,16 +99,17 @@ class Samples:
 
 
 def decoded(content: bytes) -> Any:
-    """The RGB image of PIL that an encoded image is."""
+    """An encoded image as an RGB image of PIL."""
     from PIL import Image
 
     return Image.open(io.BytesIO(content)).convert("RGB")
 
 
 def has_sample(dataset: Any) -> bool:
-    """Whether its class has `sample`, to be called with a number and nothing else.
+    """Whether its class has a `sample` that can be called with a number and nothing else.
 
-    What hands on attributes of another data set does not have it: it may do more than that one.
+    A wrapper that only forwards attributes of another data set does not count, because it may do
+    more than that data set.
     """
     if not callable(getattr(type(dataset), "sample", None)) or not hasattr(dataset, "__len__"):
         return False

@@ -91,7 +91,7 @@ def translate(transform: Any, *, image_size: Size | None = None) -> Translation:
 
     Args:
         transform: what a data set of RGB images calls on each image; None for nothing. A list
-            or a tuple is its transforms one behind the other, as timm's `separate=True` gives.
+            or a tuple is its transforms in order, as timm's `separate=True` gives.
         image_size: rows and columns of the images, where all have the same.
     """
     given = list(transform) if isinstance(transform, (list, tuple)) else [transform]
@@ -150,7 +150,7 @@ _DEEPEST = 8
 
 
 def _flat(transforms: Iterable[Any]) -> Iterator[Any]:
-    """The transforms one by one, out of whatever only holds them one behind the other."""
+    """The transforms one by one, from whatever only applies them in order."""
     for transform in transforms:
         cls = type(transform)
         if not _is_as_made(transform):
@@ -530,7 +530,7 @@ def _views(shape: Views, sample: Sample) -> Step:
 
 
 def _branch(transform: Any, sample: Sample) -> tuple[list[Op], list[Op], Sample, list[str]]:
-    """Ops before and behind the cut of one way, its end, and what is to be said."""
+    """Ops before and after the cut on one path, its end, and what to report."""
     transforms = list(_flat([transform]))
     steps, obstacle = _steps(transforms, sample)
     if obstacle is not None:

@@ -413,7 +413,7 @@ def _argument(one: dis.Instruction, code: CodeType) -> tuple[str, Any]:
 
 
 def _same(theirs: CodeType, ours: CodeType, names: _Names) -> bool:
-    """Whether two functions do the same, but for what their names are."""
+    """Whether two functions do the same, apart from their names."""
     for count in ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount"):
         if getattr(theirs, count) != getattr(ours, count):
             return False

@@ -34,7 +34,7 @@ class Workers:
     for its result, each as large as the largest so far (untouched parts cost nothing). A result's
     arrays lie in the region itself, which is used again when the last of them is gone. A script
     may keep `KEPT_REGIONS` of them; further results are copies, so that any number can be kept.
-    The memory is anonymous: it has no name, is no file, and does not count against /dev/shm.
+    The memory is anonymous: it has no name, is not a file, and does not count against /dev/shm.
 
     Random numbers: a worker process has its own generators, so `seed_for` makes a sample's
     numbers a function of the sample. Threads share theirs: there, `seed_for` says nothing about

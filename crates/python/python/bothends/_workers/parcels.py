@@ -3,7 +3,7 @@
 A message goes through a socket; arrays and tensors in it, and whatever else is long, lie in
 regions. A region belongs to the end that fills it. It is lent to the other end with a message
 and comes back when the last array in it is gone there. The memory is anonymous: it has no name,
-is no file, and does not count against /dev/shm.
+is not a file, and does not count against /dev/shm.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def _start(job: Job, number: int, method: Method) -> _Worker:
     )
     try:
         with warnings.catch_warnings():
-            # Python warns of forks beside threads. The child touches none of theirs.
+            # Python warns of forks next to threads. The child touches none of theirs.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
     except Exception as error:

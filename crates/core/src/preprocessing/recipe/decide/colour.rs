@@ -1,4 +1,4 @@
-//! Decides the ops that change values.
+//! Decides the ops that change pixel values.
 
 use super::Deciding;
 use crate::recipe::op::{ColorJitter, Colour};

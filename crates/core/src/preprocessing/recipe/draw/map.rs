@@ -39,7 +39,7 @@ pub fn affine(draws: &mut Draws, image: Size, op: &RandomAffine) -> AffineChoice
 }
 
 impl AffineChoice {
-    /// The map that looks the result up in the image; `center` stays where it is but for the
+    /// The map that looks the result up in the image; `center` stays where it is except for the
     /// translation.
     #[must_use]
     pub fn map(&self, [center_x, center_y]: [f64; 2]) -> Map {

@@ -1,6 +1,6 @@
-//! The ops that policies draw, and how strong: torchvision's `AutoAugment`, `RandAugment`,
-//! `TrivialAugmentWide` and `AugMix`, and timm's `RandAugment`, each with its own space of
-//! ops. A [`Choice`] is one of them with its strength; `decide` makes a step of it.
+//! The ops that policies draw, and their strengths: torchvision's `AutoAugment`, `RandAugment`,
+//! `TrivialAugmentWide` and `AugMix`, and timm's `RandAugment`, each with its own set of ops. A
+//! [`Choice`] is one of them with its strength; `decide` turns it into a step.
 
 use crate::recipe::Size;
 use crate::recipe::op::{

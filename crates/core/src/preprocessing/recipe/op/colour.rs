@@ -1,4 +1,4 @@
-//! Ops that change values.
+//! Ops that change pixel values.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ pub struct ColorJitter {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grayscale {
-    /// 1, or 3 that are alike.
+    /// 1, or 3 equal ones.
     #[serde(default = "one")]
     pub num_output_channels: u32,
 }

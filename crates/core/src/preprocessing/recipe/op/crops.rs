@@ -1,4 +1,4 @@
-//! Ops that make several views of one sample: the last before the cut.
+//! Ops that make several views of one sample. They come last before the cut.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ pub struct TenCrop {
 }
 
 /// Several views of one sample: each copy of each view begins with the image as it is here
-/// and goes its own way. The sample at the cut is all views one behind the other.
+/// and goes its own way. The sample at the cut is all views one after the other.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MultiCrop {
     /// The kinds of views, in order.

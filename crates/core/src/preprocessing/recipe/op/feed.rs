@@ -1,4 +1,4 @@
-//! Ops behind the cut: what a delivered element is.
+//! Ops after the cut, which define the delivered elements.
 
 use serde::{Deserialize, Serialize};
 

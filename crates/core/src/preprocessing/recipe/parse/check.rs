@@ -1,4 +1,4 @@
-//! Whether an op's parameters are in range, each by itself.
+//! Checks that the parameters of each op are in range.
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;

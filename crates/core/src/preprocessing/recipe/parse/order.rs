@@ -1,4 +1,4 @@
-//! Whether every op stands where it has a meaning.
+//! Checks that every op is in a position where it has a meaning.
 
 use crate::recipe::op::{Control, Crops, ErasingValue, Feed, Op};
 use crate::recipe::{Path, RecipeError};

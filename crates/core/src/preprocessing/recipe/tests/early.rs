@@ -80,7 +80,7 @@ fn what_fits_no_data_is_refused_when_it_is_read() {
     assert!(line.contains("fits no data: `normalize` has 2 channels"), "{line}");
 }
 
-/// Records may be planes of any size and number of channels, all alike.
+/// Records may be planes of any size and number of channels, all the same.
 #[test]
 fn what_fits_some_data_is_read() {
     for ops in [

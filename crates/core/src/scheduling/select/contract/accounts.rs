@@ -1,7 +1,7 @@
-//! The accounts of one rank in one part, kept beside the ledger's and never taken from them.
+//! The accounts of one rank in one part, kept independently of the ledger's.
 //!
-//! They say who may claim and commit what, how much each prong holds, and what the counts
-//! must be in the end. They decide nothing.
+//! They say who may claim and commit what, how much each prong holds, and what the counts must be in the
+//! end. They decide nothing.
 
 use crate::claim::{Claim, ClaimKind};
 use crate::epoch::{Counts, EpochConfig, Finish, ProngCounts};

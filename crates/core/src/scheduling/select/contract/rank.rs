@@ -1,9 +1,8 @@
-//! One rank in one part of a schedule: what the runtime would do with an epoch, driven by
-//! bytes.
+//! One rank in one part of a schedule: what the runtime would do with an epoch, driven by bytes.
 //!
-//! A byte is an event: its low half says what happens, its high half to whom or for how
-//! long. Late, reordered, stalled and forgotten results need no events of their own: they are
-//! what happens when answers and time come in any order. `accounts.rs` checks each step.
+//! A byte is an event: its low half says what happens, its high half to whom or for how long. Late,
+//! reordered, stalled and forgotten results need no events, because they result from answers and time
+//! coming in any order. `accounts.rs` checks each step.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
-//! All ranks of a schedule through all its parts: what each delivers, what it saves, and what
-//! the next part makes of that.
+//! All ranks of a schedule through all its parts: what each delivers, what it saves, and what the next
+//! part makes of that.
 //!
-//! The reference is arithmetic on global positions, and the content of a run of the host
-//! alone; it does not ask `plan.rs`. What happens within a part is in `contract/rank.rs`.
+//! The reference is arithmetic on global positions, and the content of a run of the host alone; it does
+//! not use `plan.rs`. What happens within a part is in `contract/rank.rs`.
 
 use crate::digest::{ContentDigest, StreamDigest, sample_digest};
 use crate::epoch::{EpochConfig, Recovery};

@@ -18,7 +18,7 @@ const SLACK: f64 = 0.5;
 /// The part of its time by which a host's batch is early or late. What a device makes meanwhile must
 /// have room, or each of the host's batches would hold it up.
 const VARIES: f64 = 0.15;
-/// The host does without only beside a device that makes so many times as much as all its workers.
+/// The host makes no batch only if a device makes so many times as many as all its workers.
 const ALONE: f64 = 10.0;
 /// The last batches of an epoch are redone where a device has them ready so many times sooner.
 const LAST: f64 = 1.5;
@@ -103,7 +103,7 @@ fn brings_something(view: &View<'_>) -> bool {
     rate * float(step_ns) < SURPLUS
 }
 
-/// Whether little is lost where the host makes nothing beside it.
+/// Whether little is lost if the host makes nothing besides it.
 fn is_alone_enough(view: &View<'_>, back: &Back) -> bool {
     1.0 >= ALONE * mean_ns(back) * view.front_rate()
 }

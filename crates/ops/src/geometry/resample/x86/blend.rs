@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code, reason = "functions for known processors alone are called")]
 
-/// Rows that lie one behind the other, by twos; each `n_parts` vectors of `N` numbers.
+/// Rows that lie one after the other, by twos; each `n_parts` vectors of `N` numbers.
 #[inline(always)]
 fn by_pairs<T, const N: usize, const PAIRS: usize>(
     rows: &[T],

@@ -64,7 +64,7 @@ fn numbers_at_once(block: &Block) -> Numbers {
     let numbers = _mm512_mask_sub_epi8(values, is_positive, values, one);
     let mut bytes = [0; 64];
     store_512(&mut bytes, numbers);
-    // Of positive and negative numbers alike; behind the last one stay zeros.
+    // Of both positive and negative numbers; zeros stay after the last one.
     let magnitudes = _mm512_subs_epu8(_mm512_abs_epi8(values), one);
     let first = _mm_cvtsi128_si64(_mm512_castsi512_si128(magnitudes)).cast_unsigned();
     let others = _mm512_maskz_mov_epi64(!1, magnitudes);

@@ -1,5 +1,5 @@
-//! The learnt policies of `AutoAugment` (arXiv 1805.09501, tables 7 to 9, as torchvision has
-//! them): 25 pairs of (op, probability in tenths, strength of ten).
+//! The learnt policies of `AutoAugment` (arXiv 1805.09501, tables 7 to 9, as in torchvision): 25 pairs
+//! of (op, probability in tenths, strength out of ten).
 
 use super::Kind;
 
