@@ -9,3 +9,4 @@ pub(crate) mod log;
 pub(crate) mod room;
 pub(crate) mod stall;
 pub(crate) mod underway;
+pub(crate) mod work;

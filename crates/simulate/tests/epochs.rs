@@ -206,7 +206,7 @@ fn both_prongs_give_their_sum_from_the_second_epoch_on_and_nearly_so_in_the_firs
 fn workers_that_make_a_batch_each_do_not_hold_up_a_quick_device() {
     for (ratio, n_batches, least_first, least_later) in [
         (0.2, 40, 0.60, 0.95),
-        (1.0, 40, 0.78, 0.95),
+        (1.0, 40, 0.66, 0.95),
         (3.0, 40, 0.66, 0.88),
         (8.0, 40, 0.86, 0.86),
         (20.0, 40, 0.90, 0.94),

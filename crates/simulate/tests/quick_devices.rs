@@ -19,7 +19,7 @@ use worlds::{classic, ns, play, speedup_over};
 const WORLDS: u64 = 1_000;
 /// The promise, of the host alone.
 const PROMISED: f64 = 0.99;
-/// Epochs of a run, and how much longer than the host alone any of them may be.
+/// Epochs of a run.
 const EPOCHS: u32 = 4;
 
 /// A seeded source of worlds.
@@ -136,42 +136,31 @@ fn quick_devices_that_fail_make_no_epoch_longer_than_the_host_alone() {
     assert!(worst.is_none(), "{worst:?}");
 }
 
-/// Of a run of epochs the whole, and its slowest epoch, as parts of the host alone.
-fn of_host_alone(world: &World) -> (f64, f64) {
-    let seconds = |strategy: StrategyConfig| {
-        let mut sums = [0.0; EPOCHS as usize];
-        for seed in 1..=4 {
-            let world = World { seed, strategy, ..world.clone() };
-            let outcomes = simulate_epochs(&world, EPOCHS);
-            assert!(outcomes.iter().all(|o| o.ended), "{world:?}");
-            for (sum, outcome) in sums.iter_mut().zip(outcomes) {
-                *sum += outcome.seconds;
-            }
-        }
-        sums
+/// The length of a run of epochs, as a part of the host alone.
+fn of_host_alone(world: &World) -> f64 {
+    let seconds = |strategy: StrategyConfig| -> f64 {
+        let run = |seed| {
+            let outcomes =
+                simulate_epochs(&World { seed, strategy, ..world.clone() }, EPOCHS);
+            assert!(outcomes.iter().all(|outcome| outcome.ended), "{world:?}");
+            outcomes.iter().map(|outcome| outcome.seconds).sum::<f64>()
+        };
+        (1..=4).map(run).sum()
     };
-    let (alone, both) = (seconds(StrategyConfig::Cpu), seconds(StrategyConfig::Ordered));
-    let total = alone.iter().sum::<f64>() / both.iter().sum::<f64>();
-    let each = alone.iter().zip(both).map(|(alone, both)| alone / both);
-    (total, each.fold(f64::INFINITY, f64::min))
+    seconds(StrategyConfig::Cpu) / seconds(StrategyConfig::Ordered)
 }
 
+/// Faults come in any of its first three epochs, and where one begins while the one before drains.
 #[test]
 fn nor_a_run_of_epochs() {
-    let (mut slower, mut single) = (Vec::new(), Vec::new());
+    let mut slower = Vec::new();
     for seed in seeds() {
         let world = dice(seed).world([50, 99, 101, 110, 150, 199, 205, 250, 299, 350]);
-        let (total, worst) = of_host_alone(&world);
-        if total < PROMISED {
-            slower.push((total, seed, brief(&world)));
-        }
-        if worst < PROMISED {
-            single.push((worst, seed, brief(&world)));
+        let ratio = of_host_alone(&world);
+        if ratio < PROMISED {
+            slower.push((ratio, seed, brief(&world)));
         }
     }
-    println!("single epochs:");
-    report(&mut single);
-    println!("whole runs:");
     let worst = report(&mut slower);
     assert!(worst.is_none(), "{worst:?}");
 }

@@ -7,7 +7,6 @@
 //! made, producers go on with the next, in slots that the first cannot need any more. How it
 //! ends is in `threads/shutdown.rs`.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use crate::collect::bell::Ear;
 use crate::collect::line::{Line, LineReport};
 use crate::collect::stall::{Awaited, WaitClock};
 use crate::collect::underway::{Brief, Collected, EpochNumber, Made, Underway};
+use crate::collect::work::Work;
 use crate::error::RuntimeError;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
@@ -82,80 +82,6 @@ pub(crate) struct Collector {
     pub(crate) meter: Meter,
     pub(crate) stop: Stop,
     pub(crate) work: Work,
-}
-
-/// What is under way.
-#[derive(Debug, Default)]
-pub(crate) struct Work {
-    /// Told of, and not begun.
-    briefs: VecDeque<Brief>,
-    epochs: VecDeque<Underway>,
-    claims: HashMap<JobId, (EpochNumber, Claim)>,
-    next_id: u64,
-    /// What the last epoch that made anything says of each producer.
-    known: Vec<LineReport>,
-}
-
-impl Work {
-    /// Nothing yet; the ids of jobs are above `id`: no two jobs of a run have one id, or a
-    /// device's late answer would be taken for another.
-    pub(crate) fn after(id: u64) -> Self {
-        Self { next_id: id, ..Self::default() }
-    }
-
-    /// The first epoch that has batches to deliver.
-    fn current(&self) -> Option<usize> {
-        self.epochs.iter().position(|epoch| !epoch.has_ended())
-    }
-
-    /// Batches of the epochs before the one at `at` that are with their feeds and want a slot of
-    /// the front's ring yet.
-    fn lacking_before(&self, at: usize) -> u32 {
-        self.epochs.iter().take(at).map(|epoch| epoch.lacking.n()).sum()
-    }
-
-    fn of(&mut self, number: EpochNumber) -> Option<&mut Underway> {
-        self.epochs.iter_mut().find(|epoch| epoch.number == number)
-    }
-
-    /// What a batch took is news to the epochs that began before anything was known.
-    fn learn(&mut self, number: EpochNumber, prong: Prong, work_ns: u64) {
-        for epoch in self.epochs.iter_mut().filter(|epoch| epoch.number != number) {
-            epoch.state.learn(prong, work_ns, epoch.now());
-        }
-    }
-
-    /// A device takes part from now on.
-    fn joined(&mut self, prong: Prong) {
-        let Prong::Back(device) = prong else { return };
-        for epoch in &mut self.epochs {
-            epoch.state.device_joined(device, epoch.now());
-        }
-    }
-
-    /// Open claims of a prong in the other epochs.
-    fn n_held_beside(&self, at: usize, prong: Prong) -> u32 {
-        let others = self.epochs.iter().enumerate().filter(|(other, _)| *other != at);
-        others.map(|(_, epoch)| epoch.state.n_held(prong)).sum()
-    }
-
-    fn n_claims(&self, number: EpochNumber) -> u32 {
-        let n = self.claims.values().filter(|(of, _)| *of == number).count();
-        u32::try_from(n).unwrap_or(u32::MAX)
-    }
-
-    /// Takes the claims that fit, each with its job.
-    fn take_claims(
-        &mut self,
-        fits: impl Fn(EpochNumber, &Claim) -> bool,
-    ) -> Vec<(JobId, EpochNumber, Claim)> {
-        let fitting = self.claims.iter().filter(|(_, (of, claim))| fits(*of, claim));
-        let jobs: Vec<_> = fitting.map(|(job, _)| *job).collect();
-        let taken = jobs.into_iter().filter_map(|job| {
-            self.claims.remove(&job).map(|(of, claim)| (job, of, claim))
-        });
-        taken.collect()
-    }
 }
 
 impl Collector {
@@ -616,6 +542,8 @@ impl Collector {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use bothends_core::epoch::{DeviceConfig, EpochConfig, FrontConfig, Recovery};
     use bothends_core::ids::EpochIdx;
     use bothends_core::objective::Objective;

@@ -12,8 +12,9 @@ use bothends_slots::Producer;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::collect::bell::bell;
-use crate::collect::collector::{Collector, Command, Work};
+use crate::collect::collector::{Collector, Command};
 use crate::collect::line::{Line, device_idx, place};
+use crate::collect::work::Work;
 use crate::config::run::{ReadConfig, RunConfig};
 use crate::devices::reach::Awaiting;
 use crate::devices::thread::threaded;
