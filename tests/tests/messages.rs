@@ -358,8 +358,8 @@ fn devices_that_are_not_there() -> Result<()> {
         &data,
         &["--csd", "newport"],
         2,
-        "cannot use `--csd newport`: expected sim:PRESET, tcp://HOST:PORT, unix:///PATH or \
-         spool:///DIRECTORY; did you mean `sim:newport`?",
+        "cannot use `--csd newport`: expected sim:PRESET, tcp://HOST:PORT, unix:///PATH, \
+         spool:///DIRECTORY or cuda:N; did you mean `sim:newport`?",
     )?;
     // Port 1 of this machine: nobody listens there.
     with_data(

@@ -150,10 +150,9 @@ fn the_demo_s_figures_add_up() -> Result<()> {
         let of = |key: &str| number(epoch, key);
         let (seconds, busy_s) = (of("/seconds")?, of("/accelerator/busy_s")?);
         let idle_s = of("/accelerator/idle_s")?;
-        // The accelerator has a clock of its own: whoever wakes late makes a step longer, not
-        // shorter.
-        let steps_s = seconds - idle_s;
-        ensure!(busy_s <= 1.02 * steps_s + 0.01, "{name}: {busy_s} s in {steps_s} s");
+        // The accelerator has a clock of its own, which catches up on steps that began late: it can
+        // be ahead of the waits by as much as the machine was late, but never of the epoch.
+        ensure!(busy_s <= seconds, "{name}: busy for {busy_s} s of {seconds} s");
         let waits = epoch["accelerator"]["stall_by"].as_object().context("waits")?;
         let waits: f64 = waits.values().filter_map(Value::as_f64).sum();
         let off_s = idle_s - waits;
