@@ -19,8 +19,10 @@ fn bothends(arguments: &[&str]) -> String {
 /// The commands that `bothends --help` lists.
 fn listed() -> Vec<String> {
     let help = bothends(&["--help"]);
-    let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
-    let words = lines.filter(|line| !line.starts_with([' ', '-']));
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = lines.take_while(|line| !line.is_empty());
+    let lines = lines.filter_map(|line| line.strip_prefix("  "));
+    let words = lines.filter(|line| !line.starts_with(' '));
     let names =
         words.filter_map(|line| line.split_whitespace().next().map(str::to_owned));
     names.filter(|name| name != "help").collect()

@@ -276,8 +276,8 @@ fn what_cannot_be_metered_or_modelled_is_one_line() -> Result<()> {
     refuses(
         &["--energy-profile", "defualt"],
         2,
-        "`defualt` is neither a built-in energy profile (default, csd-host) nor a file that can \
-         be read (No such file or directory (os error 2))",
+        "`defualt` is neither a built-in energy profile nor a file that can be read (No such \
+         file or directory (os error 2)); did you mean `default`?",
     )?;
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("mine.json");
