@@ -55,7 +55,9 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path
 def test_it_is_small(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f" wheel: {wheel.stat().st_size / 1e6:.1f} MB ", end="")
-    assert wheel.stat().st_size <= 10e6
+    # One that is built for tests is not optimised across crates, and nobody downloads it.
+    largest = 12e6 if wheel.parent.name == "debug" else 10e6
+    assert wheel.stat().st_size <= largest
 
 
 def test_it_asks_for_no_newer_system_than_its_tag_says(wheel: Path, programs: list[Path]) -> None:
