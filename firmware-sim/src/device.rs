@@ -149,11 +149,6 @@ impl Costs for Device {
     fn energy(&mut self, now_ns: u64) -> Vec<EnergyReading> {
         self.power.readings(now_ns)
     }
-
-    fn power_states(&self) -> Vec<String> {
-        let capped = self.thermal.as_ref().map(|_| "thermally capped");
-        ["idle", "active"].into_iter().chain(capped).map(str::to_owned).collect()
-    }
 }
 
 #[cfg(test)]
@@ -273,7 +268,6 @@ mod tests {
             .map(|cost| cost.end_ns - cost.start_ns)
             .collect();
         assert!(took[3] > 2 * took[0], "{took:?}");
-        assert_eq!(device.power_states().last().unwrap(), "thermally capped");
     }
 
     #[test]

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use bothends_agent::epoch_batches;
 use bothends_core::philox::{philox4x32_10, words};
 use bothends_csd::{
-    Capabilities, CsdError, DeviceStats, Finished, Job, JobId, Refused, Serve, Session,
+    Capabilities, CsdError, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
+    RecordDigest, Refused, Serve, Session,
 };
 
 use bothends_slots::{HostSlot, Ring, RingConfig};
@@ -229,7 +230,7 @@ impl<S: Serve> Serve for Faulty<S> {
         self.inner.hello()
     }
 
-    fn open(&mut self, session: Session) -> Result<(), String> {
+    fn open(&mut self, session: Session) -> Result<(), Declined> {
         self.forget();
         if self.config.expected_batches.is_none() {
             self.n_expected = epoch_batches(&session).unwrap_or(0) / 2;
@@ -309,6 +310,10 @@ impl<S: Serve> Serve for Faulty<S> {
         self.open.retain(|open| open.id != job);
         self.held.retain(|held| held.finished.job != job);
         self.inner.forget(job);
+    }
+
+    fn attest(&mut self, inquiry: &Inquiry) -> Result<Vec<Option<RecordDigest>>, String> {
+        self.inner.attest(inquiry)
     }
 
     fn stats(&mut self) -> DeviceStats {

@@ -23,8 +23,8 @@ use bothends_csd::spool::Spool;
 use bothends_csd::stream::Stream;
 use bothends_csd::wire::{HEADER_BYTES, Message};
 use bothends_csd::{
-    Capabilities, DeviceStats, Finished, Job, JobId, PROTOCOL_VERSION, Refused, Serve,
-    Session, Transport,
+    Capabilities, Declined, DeviceStats, Finished, Inquiry, Job, JobId, PROTOCOL_VERSION,
+    RecordDigest, Refused, Serve, Session, SessionId, Transport,
 };
 use bothends_slots::{HostSlot, Producer};
 use xxhash_rust::xxh3::xxh3_64;
@@ -42,9 +42,9 @@ pub(crate) fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     head[..4].copy_from_slice(b"BEND");
     head[4..8].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
     head[12..16].copy_from_slice(&u32::try_from(body.len()).ok()?.to_le_bytes());
-    head[32..40].copy_from_slice(&xxh3_64(body).to_le_bytes());
-    let check = xxh3_64(&head[..60]).to_le_bytes();
-    head[60..].copy_from_slice(&check[..4]);
+    head[40..48].copy_from_slice(&xxh3_64(body).to_le_bytes());
+    let check = xxh3_64(&head[..76]).to_le_bytes();
+    head[76..].copy_from_slice(&check[..4]);
     Some(sealed)
 }
 
@@ -131,7 +131,7 @@ pub fn remote(bytes: &[u8]) {
     if first % 2 == 1 {
         said.extend(Message::Challenge { nonce: [1; 32], proof: None }.encode());
         said.extend(Message::Welcome(EchoServe::default().hello()).encode());
-        said.extend(Message::Opened.encode());
+        said.extend(Message::Opened(SessionId(1)).encode());
     }
     said.extend(script(rest));
     let Some((near, far)) = socket_with(&said) else { return };
@@ -187,7 +187,7 @@ impl Serve for Untouched {
         unreachable!("a host without the key says hello")
     }
 
-    fn open(&mut self, _: Session) -> Result<(), String> {
+    fn open(&mut self, _: Session) -> Result<(), Declined> {
         unreachable!("a host without the key opens a session")
     }
 
@@ -205,6 +205,10 @@ impl Serve for Untouched {
 
     fn forget(&mut self, _: JobId) {
         unreachable!("a host without the key has work")
+    }
+
+    fn attest(&mut self, _: &Inquiry) -> Result<Vec<Option<RecordDigest>>, String> {
+        unreachable!("a host without the key asks for records")
     }
 
     fn stats(&mut self) -> DeviceStats {

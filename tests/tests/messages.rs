@@ -14,7 +14,8 @@ use bothends_core::recipe::Recipe;
 use bothends_csd::conformance::EchoServe;
 use bothends_csd::listen::{Listener, Terms, serve_connection};
 use bothends_csd::{
-    Capabilities, DeviceStats, Finished, Job, JobId, Refused, Serve, Session,
+    Capabilities, Declined, DeviceStats, Finished, Inquiry, Job, JobId, RecordDigest,
+    Refused, Serve, Session,
 };
 use bothends_slots::HostSlot;
 use bothends_tests::{N_GENERATED, generated, programs};
@@ -508,8 +509,7 @@ fn a_device_of_another_version_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// The agent as a release with another hash of the same recipe would be: it reads the
-/// session's hash with its last bit turned over.
+/// The agent of a release with another hash of the same recipe: its last bit is turned over.
 #[derive(Debug)]
 struct OtherRelease(Server<NoCosts>);
 
@@ -518,7 +518,7 @@ impl Serve for OtherRelease {
         self.0.hello()
     }
 
-    fn open(&mut self, session: Session) -> Result<(), String> {
+    fn open(&mut self, session: Session) -> Result<(), Declined> {
         self.0.open(Session { recipe_hash: session.recipe_hash ^ 1, ..session })
     }
 
@@ -536,6 +536,10 @@ impl Serve for OtherRelease {
 
     fn forget(&mut self, job: JobId) {
         self.0.forget(job);
+    }
+
+    fn attest(&mut self, inquiry: &Inquiry) -> Result<Vec<Option<RecordDigest>>, String> {
+        self.0.attest(inquiry)
     }
 
     fn stats(&mut self) -> DeviceStats {

@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::recipe::{Recipe, RecordShape};
 use bothends_core::sample::{Encoding, Extent, Record, SampleKey};
-use bothends_csd::{CsdError, PROTOCOL_VERSION, Session, Transport};
+use bothends_csd::{
+    CsdError, Inquiry, PROTOCOL_VERSION, RecordDigest, Session, Transport,
+};
 use bothends_dataset::TableBuilder;
 use bothends_ops::{Pipeline, Scratch};
 use bothends_slots::{Completion, Job, JobId, Outcome, Polled, Ring, RingConfig, Slot};
@@ -144,7 +146,22 @@ impl Exercise {
 pub fn all(device: &mut dyn Transport, exercise: &Exercise) {
     a_session_with_another_recipe_is_refused_with_both_hashes(device, exercise);
     samples_are_those_of_ops_alone(device, exercise);
+    records_are_attested_as_they_are(device, exercise);
     without_its_files_a_device_makes_nothing(device, exercise);
+}
+
+/// What the device says of its records is so; a sample that does not exist is named.
+pub fn records_are_attested_as_they_are(device: &mut dyn Transport, exercise: &Exercise) {
+    device.open(&exercise.session()).expect("a session");
+    let seed = 0xa0d1;
+    let samples = vec![SampleId(4), BROKEN, SampleId(0)];
+    let digests = [4_usize, 3, 0].map(|idx| RecordDigest::of(IMAGES[idx].1, seed));
+    let digests: Vec<_> = digests.into_iter().map(Some).collect();
+    let attested = device.attest(&Inquiry { seed, samples }).expect("an answer");
+    assert_eq!(attested, Some(digests));
+    let beyond = Inquiry { seed, samples: vec![SampleId(IMAGES.len() as u64)] };
+    let error = device.attest(&beyond).expect_err("no such sample").to_string();
+    assert!(error.contains("there is no sample 5"), "{error}");
 }
 
 /// A device that would make other samples does not make any.

@@ -74,9 +74,6 @@ pub trait Costs: Send + Debug {
 
     /// Energy by domain from the start until `now_ns`; empty when nothing is known.
     fn energy(&mut self, now_ns: u64) -> Vec<EnergyReading>;
-
-    /// Names of the power states, the idle one first; empty when nothing is known.
-    fn power_states(&self) -> Vec<String>;
 }
 
 impl<C: Costs + ?Sized> Costs for Box<C> {
@@ -90,10 +87,6 @@ impl<C: Costs + ?Sized> Costs for Box<C> {
 
     fn energy(&mut self, now_ns: u64) -> Vec<EnergyReading> {
         (**self).energy(now_ns)
-    }
-
-    fn power_states(&self) -> Vec<String> {
-        (**self).power_states()
     }
 }
 
@@ -111,10 +104,6 @@ impl Costs for NoCosts {
     }
 
     fn energy(&mut self, _now_ns: u64) -> Vec<EnergyReading> {
-        Vec::new()
-    }
-
-    fn power_states(&self) -> Vec<String> {
         Vec::new()
     }
 }

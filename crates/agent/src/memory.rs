@@ -52,6 +52,23 @@ impl FromStr for Memory {
 }
 
 impl Memory {
+    /// The largest batch that is made now, in bytes.
+    pub(crate) fn largest_batch_bytes(self) -> u64 {
+        self.bounds(available_bytes())[1]
+    }
+
+    /// What batches may take together, and the largest one, in bytes.
+    fn bounds(self, available: Option<u64>) -> [u64; 2] {
+        match self {
+            Self::Slots => [u64::MAX, MOST_BYTES],
+            Self::Auto => {
+                let part = available.map_or(MOST_BYTES, |bytes| bytes / AUTO_PART);
+                [part, part.max(MOST_BYTES)]
+            }
+            Self::Bytes(bytes) => [bytes, bytes],
+        }
+    }
+
     /// How many of `slots` batches of this size there may be at once, at least 1.
     ///
     /// # Errors
@@ -66,14 +83,7 @@ impl Memory {
         batch_bytes: u64,
         slots: u32,
     ) -> Result<u32, String> {
-        let (most_bytes, largest_bytes) = match self {
-            Self::Slots => (u64::MAX, MOST_BYTES),
-            Self::Auto => {
-                let part = available.map_or(MOST_BYTES, |bytes| bytes / AUTO_PART);
-                (part, part.max(MOST_BYTES))
-            }
-            Self::Bytes(bytes) => (bytes, bytes),
-        };
+        let [most_bytes, largest_bytes] = self.bounds(available);
         if batch_bytes > largest_bytes {
             let remedy = match self {
                 Self::Bytes(_) => ", or give the device more with --memory",

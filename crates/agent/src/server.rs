@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use bothends_core::recipe::Recipe;
 use bothends_core::sample::SampleKey;
 use bothends_csd::{
-    Capabilities, CsdError, DeviceStats, Finished, Job, JobId, PROTOCOL_VERSION, Product,
-    Refused, Serve, Session,
+    Capabilities, CsdError, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
+    PROTOCOL_VERSION, Product, RecordDigest, Refused, Serve, Session,
 };
 use bothends_slots::{HostSlot, available_bytes};
 
@@ -38,9 +38,6 @@ const ON_TIME_NS: u64 = 200_000;
 /// keep others waiting, and no more than these, however many workers there are.
 const MIN_SCOUTS: u32 = 2;
 const MAX_SCOUTS: u32 = 8;
-
-/// Record formats that `ops` decodes.
-const FORMATS: [&str; 3] = ["jpeg", "png", "raw"];
 
 /// How a server presents itself and how much it does at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -335,13 +332,12 @@ impl<C: Costs> Serve for Server<C> {
             name: self.config.name.clone(),
             emulated: self.config.emulated,
             ops: known.into_iter().map(str::to_owned).collect(),
-            formats: FORMATS.map(str::to_owned).into(),
             slots: self.n_slots(),
-            power_states: self.shared.costs().power_states(),
+            max_batch_bytes: self.memory.largest_batch_bytes(),
         }
     }
 
-    fn open(&mut self, session: Session) -> Result<(), String> {
+    fn open(&mut self, session: Session) -> Result<(), Declined> {
         self.close();
         let room = decode_room(available_bytes(), self.config.n_workers);
         let agreed = Agreed::new(&session, &*self.shared.store, room)?;
@@ -366,6 +362,12 @@ impl<C: Costs> Serve for Server<C> {
         self.shared.wake_scouts(&state);
         self.shared.retire(&mut state);
         Ok(())
+    }
+
+    fn attest(&mut self, inquiry: &Inquiry) -> Result<Vec<Option<RecordDigest>>, String> {
+        let agreed = self.shared.state().agreed.clone();
+        let agreed = agreed.ok_or("a question came before a session was opened")?;
+        agreed.attest(&*self.shared.store, inquiry)
     }
 
     fn poll(&mut self, timeout: Duration) -> Option<Finished> {

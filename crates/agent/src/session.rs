@@ -6,7 +6,8 @@
 use bothends_core::ids::SampleId;
 use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
-use bothends_csd::Session;
+use bothends_core::sample::Extent;
+use bothends_csd::{Inquiry, RecordDigest, Session};
 use bothends_dataset::Table;
 use bothends_ops::{DecodeRoom, Pipeline};
 
@@ -26,6 +27,28 @@ impl Agreed {
     /// Bytes of its largest batch.
     pub(crate) fn batch_bytes(&self) -> u64 {
         u64::from(self.max_batch).saturating_mul(self.sample_bytes as u64)
+    }
+
+    /// Digests of the records that the host asks about, as they are here.
+    ///
+    /// # Errors
+    /// One line: there is no such sample.
+    pub(crate) fn attest(
+        &self,
+        store: &dyn Store,
+        inquiry: &Inquiry,
+    ) -> Result<Vec<Option<RecordDigest>>, String> {
+        let mut record = Vec::new();
+        let mut digest = |sample: SampleId| {
+            if sample.0 >= self.table.n_samples() {
+                return Err(format!("there is no sample {} in this session", sample.0));
+            }
+            let Extent { file, offset, len } = self.table.extent(sample);
+            let path = self.table.file_path(file);
+            let read = store.read(&path, offset, len, &mut record);
+            Ok(read.is_ok().then(|| RecordDigest::of(&record, inquiry.seed)))
+        };
+        inquiry.samples.iter().map(|sample| digest(*sample)).collect()
     }
 
     /// Checks what the host asks for against what this device has. Its images are decoded within

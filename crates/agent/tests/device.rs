@@ -14,7 +14,7 @@ use bothends_agent::{
 };
 use bothends_csd::Transport as _;
 use bothends_csd::loopback::Loopback;
-use bothends_csd::{CsdError, EnergyReading, Serve, Session};
+use bothends_csd::{CsdError, Declined, EnergyReading, Serve, Session};
 use bothends_dataset::side_index::{HEADER_BYTES, is_segment};
 use bothends_side_index::Cache;
 use bothends_slots::HostSlot;
@@ -94,7 +94,8 @@ fn no_more_batches_are_here_than_the_memory_holds() {
     assert!(server.poll(PATIENCE).unwrap().result.is_ok());
     server.submit(exercise.job(2, &[0]), slot(&exercise)).unwrap();
     let larger = Session { max_batch: 2 * session.max_batch + 1, ..session };
-    let reason = server.open(larger).unwrap_err();
+    let declined = server.open(larger).unwrap_err();
+    let Declined::Refused(reason) = declined else { panic!("{declined:?}") };
     assert!(reason.ends_with("or give the device more with --memory"), "{reason}");
     assert_eq!(server.hello().slots, 4);
 }
@@ -210,10 +211,6 @@ impl Costs for Takes {
     }
 
     fn energy(&mut self, _now_ns: u64) -> Vec<EnergyReading> {
-        Vec::new()
-    }
-
-    fn power_states(&self) -> Vec<String> {
         Vec::new()
     }
 }

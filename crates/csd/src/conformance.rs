@@ -19,12 +19,12 @@ use bothends_slots::{
     Completion, Lost, Outcome, Polled, Rejection, Ring, RingConfig, Slot,
 };
 
-use crate::words::job::{PROTOCOL_VERSION, Session};
+use crate::words::job::{Inquiry, PROTOCOL_VERSION, RecordDigest, Session};
 use crate::{CsdError, Job, JobId, Serve, Transport};
 
 pub use echo::{
-    BAD_SAMPLE, Control, EchoServe, FATAL_SAMPLE, REFUSED_RECIPE, SLOTS, TWICE_SAMPLE,
-    echo,
+    BAD_SAMPLE, BUSY_RECIPE, BUSY_RETRY, Control, EchoServe, FATAL_SAMPLE,
+    REFUSED_RECIPE, SLOTS, TWICE_SAMPLE, echo,
 };
 
 /// Nothing in a check takes longer; what does, hangs.
@@ -53,6 +53,9 @@ pub fn all(connect: &mut Connect<'_>) {
     another_version_is_refused(connect);
     nothing_is_taken_without_a_session(connect);
     a_refused_session_says_why_and_another_may_follow(connect);
+    a_busy_device_says_for_how_long(connect);
+    what_the_device_cannot_do_is_not_asked_of_it(connect);
+    records_are_attested(connect);
     it_is_a_producer(connect);
     samples_come_back_whatever_their_number_and_size(connect);
     jobs_finish_in_any_order(connect);
@@ -105,6 +108,43 @@ pub fn a_refused_session_says_why_and_another_may_follow(connect: &mut Connect<'
     assert!(transport.submit(job(1, &[1]), slot(4)).is_err(), "a job after a refusal");
     transport.open(&session(4)).expect("a better session");
     transport.submit(job(1, &[1]), slot(4)).expect("a job in it");
+    expect_done(&mut *transport, &session(4), &job(1, &[1]));
+}
+
+/// A device without room says so, and for how long; the host is no worse off than before.
+pub fn a_busy_device_says_for_how_long(connect: &mut Connect<'_>) {
+    let mut transport = connect(EchoServe::default()).transport;
+    transport.hello().expect("hello");
+    let other = Session { recipe: BUSY_RECIPE.to_owned(), ..session(4) };
+    let error = transport.open(&other).expect_err("a busy device");
+    assert!(
+        matches!(&error, CsdError::Busy { retry, .. } if *retry == BUSY_RETRY),
+        "{error}"
+    );
+    transport.open(&session(4)).expect("a session that it has room for");
+}
+
+/// A session that the device has said it cannot serve is not offered to it.
+pub fn what_the_device_cannot_do_is_not_asked_of_it(connect: &mut Connect<'_>) {
+    let mut transport = connect(EchoServe::default()).transport;
+    let most = transport.hello().expect("hello").max_batch_bytes;
+    let sample_bytes = u32::try_from(most / 2 + 1).expect("a small bound");
+    let large = Session { max_batch: 2, sample_bytes, ..session(4) };
+    let error = transport.open(&large).expect_err("too large a batch").to_string();
+    assert!(error.contains("use a smaller batch size"), "{error}");
+}
+
+/// Digests come in the order of the inquiry, with its seed, and `None` for what is unreadable.
+pub fn records_are_attested(connect: &mut Connect<'_>) {
+    let mut transport = connect(EchoServe::default()).transport;
+    transport.hello().expect("hello");
+    transport.open(&session(4)).expect("open");
+    transport.submit(job(1, &[1]), slot(4)).expect("a job");
+    let samples = vec![SampleId(7), BAD_SAMPLE, SampleId(3)];
+    let inquiry = Inquiry { seed: 11, samples };
+    let records = transport.attest(&inquiry).expect("an answer");
+    let of = |id: u64| Some(RecordDigest::of(&id.to_le_bytes(), 11));
+    assert_eq!(records, Some(vec![of(7), None, of(3)]));
     expect_done(&mut *transport, &session(4), &job(1, &[1]));
 }
 

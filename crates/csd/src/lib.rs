@@ -29,7 +29,8 @@ pub use host::connect::{ConnectOptions, connect};
 pub use host::{connect, loopback, remote, stream};
 pub use words::address::Address;
 pub use words::job::{
-    Answer, Capabilities, DeviceStats, Ending, EnergyReading, PROTOCOL_VERSION, Session,
+    Answer, Busy, Capabilities, DeviceStats, Ending, EnergyReading, Inquiry,
+    PROTOCOL_VERSION, RecordDigest, Session, SessionId,
 };
 pub use words::{address, job, key, wire};
 // What a job is, whoever makes it.
@@ -102,6 +103,14 @@ pub enum CsdError {
     SessionRefused {
         /// The device's own words.
         reason: String,
+    },
+    /// The device has no room for another host, or not for this session: try again later.
+    #[error("the device is busy: {reason}; it says to try again in {retry:.1?}")]
+    Busy {
+        /// The device's own words.
+        reason: String,
+        /// How long it wants to be left alone.
+        retry: Duration,
     },
     /// All the device's job slots are taken: submit again after a completion.
     #[error("the device has no free job slot")]
@@ -186,8 +195,22 @@ pub trait Transport: Producer {
     /// Agrees on recipe, data and seed.
     ///
     /// # Errors
-    /// [`CsdError::SessionRefused`] with the device's reason; link errors.
+    /// [`CsdError::SessionRefused`] with the device's reason, [`CsdError::Busy`]; link errors.
     fn open(&mut self, session: &Session) -> Result<(), CsdError>;
+
+    /// Asks what the device's copies of some records of the open session are: a digest for
+    /// each, `None` for one that it cannot read. The outer `None` is from a device that reads the
+    /// host's own files and has no copies.
+    ///
+    /// # Errors
+    /// Link errors; [`CsdError::Timeout`]; [`CsdError::Malformed`] for an answer of another length.
+    fn attest(
+        &mut self,
+        inquiry: &Inquiry,
+    ) -> Result<Option<Vec<Option<RecordDigest>>>, CsdError> {
+        let _ = inquiry;
+        Ok(None)
+    }
 
     /// Asks what the device has counted.
     ///
@@ -222,6 +245,30 @@ pub struct Product {
     pub bad: Vec<u32>,
 }
 
+/// Why a device did not take a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Declined {
+    /// It never will: one line for the host's user.
+    Refused(String),
+    /// It has no room now.
+    Busy(Busy),
+}
+
+impl From<String> for Declined {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason)
+    }
+}
+
+impl From<Declined> for CsdError {
+    fn from(declined: Declined) -> Self {
+        match declined {
+            Declined::Refused(reason) => Self::SessionRefused { reason },
+            Declined::Busy(Busy { retry, reason }) => Self::Busy { reason, retry },
+        }
+    }
+}
+
 /// The device's end: what a listener (or `loopback`) drives. The counterpart of [`Producer`]:
 /// here, too, the destination travels with the work.
 ///
@@ -239,8 +286,15 @@ pub trait Serve: Send + Debug {
     /// Takes a session, replacing the one before.
     ///
     /// # Errors
-    /// One line for the host's user.
-    fn open(&mut self, session: Session) -> Result<(), String>;
+    /// Why not, and whether it is worth trying again.
+    fn open(&mut self, session: Session) -> Result<(), Declined>;
+
+    /// Digests of records of the open session, in the order of the inquiry; `None` for one that
+    /// cannot be read. Reads them, and blocks for that long.
+    ///
+    /// # Errors
+    /// One line for the host's user: there is no session, or no such sample.
+    fn attest(&mut self, inquiry: &Inquiry) -> Result<Vec<Option<RecordDigest>>, String>;
 
     /// Queues a job, to be made in `slot`.
     ///

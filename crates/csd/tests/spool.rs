@@ -102,7 +102,7 @@ fn a_host_that_died_before_it_was_met_is_noticed() {
         let id = hello.split('"').find(|part| part.len() == 32).unwrap();
         let run = "0123456789abcdef0123456789abcdef";
         let notice =
-            format!(r#"{{"protocol_version": 1, "id": "{run}", "device": "{id}"}}"#);
+            format!(r#"{{"protocol_version": 2, "id": "{run}", "device": "{id}"}}"#);
         std::fs::create_dir(dir.join(format!("run-{run}"))).unwrap();
         std::fs::write(dir.join("host.json"), notice).unwrap();
         wait_for(|| names(dir).is_empty());
@@ -113,7 +113,7 @@ fn a_host_that_died_before_it_was_met_is_noticed() {
 fn what_an_earlier_run_left_is_removed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let id = "0123456789abcdef0123456789abcdef";
-    let notice = format!(r#"{{"protocol_version": 1, "id": "{id}", "device": "{id}"}}"#);
+    let notice = format!(r#"{{"protocol_version": 2, "id": "{id}", "device": "{id}"}}"#);
     for (name, text) in [("hello.json", notice.as_str()), ("host.json", &notice)] {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
@@ -245,7 +245,7 @@ fn a_directory_goes_with_what_runs_left_and_stays_with_what_others_did() {
         for name in ["host.pulse", "d-0000000000"] {
             std::fs::write(run.join(name), [0; 8]).unwrap();
         }
-        let notice = format!(r#"{{"protocol_version": 1, "id": "{id}"}}"#);
+        let notice = format!(r#"{{"protocol_version": 2, "id": "{id}"}}"#);
         std::fs::write(spool.join("host.json"), notice).unwrap();
         std::fs::write(spool.join(format!("host.{id}.new")), "half of").unwrap();
     };

@@ -15,9 +15,10 @@ use bothends_csd::connect::{ConnectOptions, connect};
 use bothends_csd::key::Key;
 use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
 use bothends_csd::stream::Stream;
-use bothends_csd::wire::Message;
+use bothends_csd::wire::{HEADER_BYTES, Message};
 use bothends_csd::{
-    Answer, Capabilities, CsdError, Ending, Job, JobId, Serve, Session, Transport,
+    Answer, Capabilities, CsdError, Ending, Job, JobId, Serve, Session, SessionId,
+    Transport,
 };
 use bothends_slots::{Polled, Producer, Ring, RingConfig};
 
@@ -152,7 +153,7 @@ fn a_file_that_is_no_socket_stays() {
 fn against(bytes: &'static [u8], then: Then) -> CsdError {
     let (host, mut peer) = UnixStream::pair().unwrap();
     let peer = thread::spawn(move || {
-        peer.read_exact(&mut [0; 96]).unwrap();
+        peer.read_exact(&mut [0; HEADER_BYTES + 32]).unwrap();
         peer.write_all(bytes).unwrap();
         match then {
             Then::Close => drop(peer),
@@ -180,7 +181,7 @@ enum Then {
 fn a_foreign_or_broken_peer_is_a_clear_error() {
     let http = against(&[b'H'; 64], Then::StaySilent).to_string();
     assert!(http.contains("magic"), "{http}");
-    let cut = against(b"BEND\x01\0\0\0", Then::Close);
+    let cut = against(b"BEND\x02\0\0\0", Then::Close);
     assert!(matches!(cut, CsdError::LinkLost { .. }), "{cut}");
     let gone = against(b"", Then::Close);
     assert!(matches!(gone, CsdError::LinkLost { .. }), "{gone}");
@@ -189,11 +190,11 @@ fn a_foreign_or_broken_peer_is_a_clear_error() {
     static NEWER: [u8; 64] = {
         let mut header = [0; 64];
         (header[0], header[1], header[2], header[3]) = (b'B', b'E', b'N', b'D');
-        header[4] = 2;
+        header[4] = 3;
         header
     };
     let newer = against(&NEWER, Then::StaySilent);
-    assert!(matches!(newer, CsdError::Version { theirs: 2, .. }), "{newer}");
+    assert!(matches!(newer, CsdError::Version { theirs: 3, .. }), "{newer}");
 }
 
 /// A device that stops in the middle of a result holds nobody longer than was agreed, whether
@@ -210,8 +211,8 @@ fn a_result_that_stays_away_is_a_lost_link_in_time() {
         for message in [
             Message::Challenge { nonce: [0; 32], proof: None },
             Message::Welcome(EchoServe::default().hello()),
-            Message::Opened,
-            Message::Completed(half_done),
+            Message::Opened(SessionId(1)),
+            Message::Completed(SessionId(1), half_done),
         ] {
             peer.write_all(&message.encode()).unwrap();
         }
@@ -245,8 +246,8 @@ fn an_unwanted_result_does_not_stand_in_the_way() {
     for message in [
         Message::Challenge { nonce: [0; 32], proof: None },
         Message::Welcome(EchoServe::default().hello()),
-        Message::Opened,
-        Message::Completed(done),
+        Message::Opened(SessionId(1)),
+        Message::Completed(SessionId(1), done),
     ] {
         peer.write_all(&message.encode()).unwrap();
     }
@@ -284,7 +285,7 @@ fn a_host_of_another_version_is_told_ours() {
     host.write_all(&greeting).unwrap();
     let mut answer = Vec::new();
     host.read_to_end(&mut answer).unwrap();
-    assert_eq!(answer[4..8], [1, 0, 0, 0]);
+    assert_eq!(answer[4..8], [2, 0, 0, 0]);
     let ended = device.join().unwrap();
     assert!(matches!(ended, Err(CsdError::Version { theirs: 9, .. })), "{ended:?}");
 }

@@ -3,49 +3,95 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
+use std::time::Duration;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_csd::wire::{HEADER_BYTES, Header, MAX_JOB_SAMPLES, Message};
-use bothends_csd::{Answer, CsdError, Ending, Job, JobId, Session};
+use bothends_csd::{
+    Answer, Busy, CsdError, Ending, Inquiry, Job, JobId, RecordDigest, Session, SessionId,
+};
 use proptest::prelude::*;
+
+const SESSION: SessionId = SessionId(0x1122_3344_5566_7788);
 
 /// (bytes, meaning), the bytes written by `scripts/golden-wire` from the table in
 /// `wire.rs`.
 fn golden() -> Vec<(&'static str, Message)> {
     let mut all = golden_greetings();
     all.extend(golden_work());
+    all.extend(golden_inquiry());
     all
 }
 
 fn golden_greetings() -> Vec<(&'static str, Message)> {
     vec![
         (
-            "42454e4401000000050000000000000000000000000000000000000000000000c294d338\
-         0580062d0000000000000000000000000000000000000000c1ee7c6b",
+            "42454e440200000005000000000000000000000000000000000000000000000000000000\
+         00000000c294d3380580062d000000000000000000000000000000000000000000000000\
+         000000008172715a",
             Message::Hello,
         ),
         (
-            "42454e4401000000010000002000000000000000000000000000000000000000054c6ee9\
-         1f5823350000000000000000000000000000000000000000f28e3cd90001020304050607\
-         08090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+            "42454e440200000001000000200000000000000000000000000000000000000000000000\
+         00000000054c6ee91f582335000000000000000000000000000000000000000000000000\
+         00000000d0b859e3000102030405060708090a0b0c0d0e0f101112131415161718191a1b\
+         1c1d1e1f",
             Message::Greet { nonce: std::array::from_fn(|at| u8::try_from(at).unwrap()) },
         ),
         (
-            "42454e4401000000020000004000000000000000000000000000000000000000c666f9c7\
-         478ca43e00000000000000000000000000000000000000004930a7c80101010101010101\
-         010101010101010101010101010101010101010101010101020202020202020202020202\
-         0202020202020202020202020202020202020202",
+            "42454e440200000002000000400000000000000000000000000000000000000000000000\
+         00000000c666f9c7478ca43e000000000000000000000000000000000000000000000000\
+         000000006eaee7ba01010101010101010101010101010101010101010101010101010101\
+         010101010202020202020202020202020202020202020202020202020202020202020202",
             Message::Challenge { nonce: [1; 32], proof: Some([2; 32]) },
         ),
         (
-            "42454e4401000000030000000000000000000000000000000000000000000000c294d338\
-         0580062d00000000000000000000000000000000000000004d052b50",
+            "42454e440200000003000000000000000000000000000000000000000000000000000000\
+         00000000c294d3380580062d000000000000000000000000000000000000000000000000\
+         00000000f442135b",
             Message::Prove { proof: None },
         ),
         (
-            "42454e44010000000400000003000000000000000000000000000000000000002e0a410f\
-         3ddaa14400000000000000000000000000000000000000002db6592d6ec3b6",
+            "42454e440200000004000000030000000000000000000000000000000000000000000000\
+         000000002e0a410f3ddaa144000000000000000000000000000000000000000000000000\
+         00000000a307efaf6ec3b6",
             Message::Refused { reason: "nö".into() },
+        ),
+    ]
+}
+
+fn golden_inquiry() -> Vec<(&'static str, Message)> {
+    let record = RecordDigest::of(b"12345", 9);
+    let inquiry = Inquiry {
+        seed: 0x0123_4567_89ab_cdef,
+        samples: [3, 1 << 40].map(SampleId).to_vec(),
+    };
+    let busy = Busy { retry: Duration::from_millis(1500), reason: "full".into() };
+    vec![
+        (
+            "42454e440200000008000000000000008877665544332211000000000000000000000000\
+         00000000c294d3380580062d000000000000000000000000000000000000000000000000\
+         00000000b18a394c",
+            Message::Opened(SESSION),
+        ),
+        (
+            "42454e44020000000f000000040000000000000000000000000000000000000000000000\
+         00000000f76a3d53a3b8811d0000000000000000002f6859000000000000000000000000\
+         0000000034f48b9966756c6c",
+            Message::Busy(busy),
+        ),
+        (
+            "42454e440200000010000000100000008877665544332211000000000000000000000000\
+         000000005e3c0fdf61257c6cefcdab896745230100000000000000000000000000000000\
+         00000000fe9a9c9903000000000000000000000000010000",
+            Message::Attest(SESSION, inquiry),
+        ),
+        (
+            "42454e440200000011000000300000008877665544332211000000000000000000000000\
+         00000000956bff2e00d9a69d000000000000000000000000000000000000000000000000\
+         00000000b57c94d20500000000000000515129e613203d864931e3a6f3af2505ffffffff\
+         ffffffff00000000000000000000000000000000",
+            Message::Attested(SESSION, vec![Some(record), None]),
         ),
     ]
 }
@@ -53,24 +99,29 @@ fn golden_greetings() -> Vec<(&'static str, Message)> {
 fn golden_work() -> Vec<(&'static str, Message)> {
     vec![
         (
-            "42454e44010000000c0000000000000008070605040302010000000000000000c294d338\
-         0580062d0000000000000000000000000000000000000000bed31250",
-            Message::Revoke(JobId(0x0102_0304_0506_0708)),
+            "42454e44020000000c000000000000008877665544332211080706050403020100000000\
+         00000000c294d3380580062d000000000000000000000000000000000000000000000000\
+         00000000e5eec82d",
+            Message::Revoke(SESSION, JobId(0x0102_0304_0506_0708)),
         ),
         (
-            "42454e4401000000090000001800000007000000000000000000000000000000ca41859e\
-         dba303c40300000009000000000000000000000003000000f86db6d20100000000000000\
-         00000000000100000500000000000000",
-            Message::Job(Job {
-                id: JobId(7),
-                epoch: EpochIdx(3),
-                batch: BatchIdx(9),
-                samples: [1, 1 << 40, 5].map(SampleId).to_vec(),
-            }),
+            "42454e440200000009000000180000008877665544332211070000000000000000000000\
+         00000000ca41859edba303c4000000000000000003000000090000000000000000000000\
+         0300000027d93ecb010000000000000000000000000100000500000000000000",
+            Message::Job(
+                SESSION,
+                Job {
+                    id: JobId(7),
+                    epoch: EpochIdx(3),
+                    batch: BatchIdx(9),
+                    samples: [1, 1 << 40, 5].map(SampleId).to_vec(),
+                },
+            ),
         ),
         (
-            "42454e44010000000a00000008000000070000000000000058020000000000000df0feca\
-         efbeaddee8030000000000001400000000000000000000001bda4b100100000003000000",
+            "42454e44020000000a000000080000008877665544332211070000000000000058020000\
+         00000000be1244d83082b18a0df0fecaefbeaddee8030000000000001400000000000000\
+         000000003744172d0100000003000000",
             completed(
                 7,
                 [1000, 20],
@@ -82,17 +133,18 @@ fn golden_work() -> Vec<(&'static str, Message)> {
             ),
         ),
         (
-            "42454e44010000000b0000000200000008000000000000000000000000000000e8aa02b7\
-         5afc089d05000000000000000600000000000000000000008bfb849a6e6f",
+            "42454e44020000000b000000020000008877665544332211080000000000000000000000\
+         00000000e8aa02b75afc089d000000000000000005000000000000000600000000000000\
+         0000000025236acb6e6f",
             completed(8, [5, 6], Ending::Failed { reason: "no".into() }),
         ),
         (
-            "42454e440100000007000000880000000000000000000000000000000000000055fd1045\
-         1a3cf7f30000000000000000000000000000000000000000693e225a7c0000007b227265\
-         63697065223a227b7d222c227265636970655f68617368223a2230303030303030303030\
-         30303030303030303030303030303030303030306666222c2273656564223a3138343436\
-         3734343037333730393535313631352c2273616d706c655f6279746573223a31322c226d\
-         61785f6261746368223a347d6d616e6966657374",
+            "42454e440200000007000000880000000000000000000000000000000000000000000000\
+         0000000055fd10451a3cf7f3000000000000000000000000000000000000000000000000\
+         00000000ebfadf547c0000007b22726563697065223a227b7d222c227265636970655f68\
+         617368223a22303030303030303030303030303030303030303030303030303030303030\
+         6666222c2273656564223a31383434363734343037333730393535313631352c2273616d\
+         706c655f6279746573223a31322c226d61785f6261746368223a347d6d616e6966657374",
             Message::Open(Session {
                 recipe: "{}".into(),
                 recipe_hash: 0xff,
@@ -117,8 +169,8 @@ fn every_kind_of_message_has_its_golden_bytes() {
 #[test]
 fn json_bodies_come_back() {
     let capabilities = serde_json::from_str(
-        r#"{"protocol_version": 1, "name": "x", "emulated": true, "ops": [], "formats": [],
-            "slots": 2}"#,
+        r#"{"protocol_version": 2, "name": "x", "emulated": true, "ops": [],
+            "slots": 2, "max_batch_bytes": 600}"#,
     );
     let stats =
         bothends_csd::DeviceStats { jobs: 3, cpu_seconds: 0.1, ..Default::default() };
@@ -182,7 +234,7 @@ proptest! {
     ) {
         let samples = samples.into_iter().map(SampleId).collect();
         let job = Job { id: JobId(id), epoch: EpochIdx(epoch), batch: BatchIdx(batch), samples };
-        let message = Message::Job(job);
+        let message = Message::Job(SESSION, job);
         prop_assert_eq!(decode(&message.encode()).unwrap(), message);
     }
 
@@ -217,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_body_never_panics(which in 0..10_usize, at in any::<usize>(), byte: u8) {
+    fn a_changed_body_never_panics(which in 0..14_usize, at in any::<usize>(), byte: u8) {
         let mut bytes = from_hex(golden()[which].0);
         let at = at % bytes.len();
         bytes[at] = byte;
@@ -234,7 +286,8 @@ fn decode(bytes: &[u8]) -> Result<Message, CsdError> {
 }
 
 fn completed(job: u64, [device_ns, lateness_ns]: [u64; 2], ending: Ending) -> Message {
-    Message::Completed(Answer { job: JobId(job), ending, device_ns, lateness_ns })
+    let answer = Answer { job: JobId(job), ending, device_ns, lateness_ns };
+    Message::Completed(SESSION, answer)
 }
 
 fn from_hex(hex: &str) -> Vec<u8> {

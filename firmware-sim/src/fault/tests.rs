@@ -26,13 +26,12 @@ impl Serve for Prompt {
             name: "prompt".into(),
             emulated: true,
             ops: Vec::new(),
-            formats: Vec::new(),
             slots: 4,
-            power_states: Vec::new(),
+            max_batch_bytes: u64::MAX,
         }
     }
 
-    fn open(&mut self, _session: Session) -> Result<(), String> {
+    fn open(&mut self, _session: Session) -> Result<(), Declined> {
         self.is_open = true;
         Ok(())
     }
@@ -60,6 +59,10 @@ impl Serve for Prompt {
 
     fn forget(&mut self, job: JobId) {
         self.revoke(job);
+    }
+
+    fn attest(&mut self, _: &Inquiry) -> Result<Vec<Option<RecordDigest>>, String> {
+        Ok(Vec::new())
     }
 
     fn stats(&mut self) -> DeviceStats {

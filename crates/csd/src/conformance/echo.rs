@@ -9,11 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bothends_core::ids::SampleId;
+use bothends_core::recipe::Recipe;
 use bothends_slots::{HostSlot, Ring, RingConfig};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::words::job::{Capabilities, DeviceStats, PROTOCOL_VERSION, Session};
-use crate::{CsdError, Finished, Job, JobId, Product, Refused, Serve};
+use crate::words::job::{
+    Busy, Capabilities, DeviceStats, Inquiry, PROTOCOL_VERSION, RecordDigest, Session,
+};
+use crate::{CsdError, Declined, Finished, Job, JobId, Product, Refused, Serve};
 
 /// A sample that cannot be made.
 pub const BAD_SAMPLE: SampleId = SampleId(1 << 63);
@@ -23,6 +26,10 @@ pub const FATAL_SAMPLE: SampleId = SampleId(u64::MAX);
 pub const TWICE_SAMPLE: SampleId = SampleId(1 << 62);
 /// A recipe that the device refuses.
 pub const REFUSED_RECIPE: &str = "a recipe with an op that does not exist";
+/// A recipe for which the device has no room now.
+pub const BUSY_RECIPE: &str = "a recipe for another day";
+/// How long a busy device asks to be left alone.
+pub const BUSY_RETRY: Duration = Duration::from_millis(1500);
 /// Jobs that the device takes at a time.
 pub const SLOTS: u32 = 4;
 /// The largest batch that the device makes, in bytes.
@@ -110,19 +117,22 @@ impl Serve for EchoServe {
             protocol_version: self.protocol_version,
             name: "echo".to_owned(),
             emulated: true,
-            ops: vec!["decode".to_owned()],
-            formats: vec!["raw".to_owned()],
+            ops: Recipe::known_before_cut().into_iter().map(str::to_owned).collect(),
             slots: SLOTS,
-            power_states: Vec::new(),
+            max_batch_bytes: MOST_BYTES,
         }
     }
 
-    fn open(&mut self, session: Session) -> Result<(), String> {
+    fn open(&mut self, session: Session) -> Result<(), Declined> {
         if session.recipe == REFUSED_RECIPE {
-            return Err("that op does not exist".to_owned());
+            return Err("that op does not exist".to_owned().into());
+        }
+        if session.recipe == BUSY_RECIPE {
+            let reason = "its sessions are taken".to_owned();
+            return Err(Declined::Busy(Busy { retry: BUSY_RETRY, reason }));
         }
         if u64::from(session.max_batch) * u64::from(session.sample_bytes) > MOST_BYTES {
-            return Err("no batch is that large".to_owned());
+            return Err("no batch is that large".to_owned().into());
         }
         self.session = Some(session);
         Ok(())
@@ -164,6 +174,14 @@ impl Serve for EchoServe {
     fn forget(&mut self, job: JobId) {
         self.queue.retain(|(queued, _)| queued.id != job);
         self.again.retain(|(queued, _)| queued.id != job);
+    }
+
+    fn attest(&mut self, inquiry: &Inquiry) -> Result<Vec<Option<RecordDigest>>, String> {
+        let record = |id: &SampleId| {
+            (*id != BAD_SAMPLE)
+                .then(|| RecordDigest::of(&id.0.to_le_bytes(), inquiry.seed))
+        };
+        Ok(inquiry.samples.iter().map(record).collect())
     }
 
     fn stats(&mut self) -> DeviceStats {

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use bothends_slots::{HostSlot, Job, JobId, Ring, RingConfig};
 
-use crate::words::job::{Answer, Ending, Session};
+use crate::words::job::{Answer, Ending, Inquiry, Session, SessionId};
+use crate::words::key;
 use crate::words::wire::Message;
-use crate::{CsdError, Finished, Refused, Serve};
+use crate::{CsdError, Declined, Finished, Refused, Serve};
 
 /// How long the loop looks one way while something may come from the other.
 const TICK: Duration = Duration::from_millis(1);
@@ -81,7 +82,8 @@ pub(crate) fn serve_link(
 ) -> Result<Ended, CsdError> {
     let n_slots = serve.hello().slots;
     let (waiting, running) = (VecDeque::new(), HashSet::new());
-    let mut serving = Serving { link, serve, n_slots, ring: None, waiting, running };
+    let mut serving =
+        Serving { link, serve, n_slots, session: None, ring: None, waiting, running };
     let ended = loop {
         // A flag alone; nothing else is published with it.
         if stop.load(Ordering::Relaxed) {
@@ -102,6 +104,7 @@ struct Serving<'a> {
     serve: &'a mut dyn Serve,
     /// Results that may be here at once: being made, made, or not sent yet.
     n_slots: u32,
+    session: Option<SessionId>,
     /// This session's slots.
     ring: Option<Ring>,
     /// Jobs for which the device has no room yet: a host that begins an epoch counts what it
@@ -134,15 +137,23 @@ impl Serving<'_> {
                 self.running.clear();
                 let opened = self.open(session);
                 self.answer(&match opened {
-                    Ok(()) => Message::Opened,
-                    Err(reason) => Message::Refused { reason },
+                    Ok(session) => Message::Opened(session),
+                    Err(Declined::Refused(reason)) => Message::Refused { reason },
+                    Err(Declined::Busy(busy)) => Message::Busy(busy),
                 })
             }
-            Message::Job(job) => {
-                self.waiting.push_back(job);
+            Message::Job(session, job) => {
+                // One of an earlier session: its host waits for nothing any more.
+                if self.session == Some(session) {
+                    self.waiting.push_back(job);
+                }
                 Ok(())
             }
-            Message::Revoke(id) => self.revoke(id),
+            Message::Revoke(session, id) => match self.session == Some(session) {
+                true => self.revoke(session, id),
+                false => Ok(()),
+            },
+            Message::Attest(session, inquiry) => self.attest(session, &inquiry),
             Message::AskStats => {
                 let stats = self.serve.stats();
                 self.answer(&Message::Stats(stats))
@@ -152,8 +163,10 @@ impl Serving<'_> {
             | Message::Prove { .. }
             | Message::Refused { .. }
             | Message::Welcome(_)
-            | Message::Opened
-            | Message::Completed(_)
+            | Message::Opened(_)
+            | Message::Busy(_)
+            | Message::Completed(..)
+            | Message::Attested(..)
             | Message::Stats(_) => {
                 Err(CsdError::Malformed { what: "a message that only a device sends" })
             }
@@ -161,8 +174,8 @@ impl Serving<'_> {
     }
 
     /// Opens the session on the device, and makes its ring.
-    fn open(&mut self, session: Session) -> Result<(), String> {
-        self.ring = None;
+    fn open(&mut self, session: Session) -> Result<SessionId, Declined> {
+        (self.ring, self.session) = (None, None);
         let (samples, bytes) =
             (session.max_batch as usize, session.sample_bytes as usize);
         let opened = self.serve.open(session);
@@ -176,14 +189,30 @@ impl Serving<'_> {
             self.serve.close();
             error.to_string()
         })?);
-        Ok(())
+        let id = session_id().map_err(|error| {
+            self.serve.close();
+            format!("the device cannot draw a session's number: {error}")
+        })?;
+        self.session = Some(id);
+        Ok(id)
+    }
+
+    fn attest(&mut self, session: SessionId, inquiry: &Inquiry) -> Result<(), CsdError> {
+        if self.session != Some(session) {
+            return Ok(());
+        }
+        let records = self.serve.attest(inquiry);
+        self.answer(&match records {
+            Ok(records) => Message::Attested(session, records),
+            Err(reason) => Message::Refused { reason },
+        })
     }
 
     /// A job that has not begun is answered at once; one that has, when it is done.
-    fn revoke(&mut self, id: JobId) -> Result<(), CsdError> {
+    fn revoke(&mut self, session: SessionId, id: JobId) -> Result<(), CsdError> {
         if let Some(at) = self.waiting.iter().position(|job| job.id == id) {
             self.waiting.remove(at);
-            return self.fail(id, "revoked before it was begun".to_owned());
+            return self.fail(session, id, "revoked before it was begun".to_owned());
         }
         if self.running.contains(&id) {
             self.serve.revoke(id);
@@ -191,10 +220,15 @@ impl Serving<'_> {
         Ok(())
     }
 
-    fn fail(&mut self, job: JobId, reason: String) -> Result<(), CsdError> {
+    fn fail(
+        &mut self,
+        session: SessionId,
+        job: JobId,
+        reason: String,
+    ) -> Result<(), CsdError> {
         let ending = Ending::Failed { reason };
         let answer = Answer { job, ending, device_ns: 0, lateness_ns: 0 };
-        self.answer(&Message::Completed(answer))
+        self.answer(&Message::Completed(session, answer))
     }
 
     fn answer(&mut self, message: &Message) -> Result<(), CsdError> {
@@ -210,10 +244,8 @@ impl Serving<'_> {
         while self.running.len() + self.link.n_unsent() < self.n_slots.max(1) as usize {
             let Some(job) = self.waiting.pop_front() else { break };
             let id = job.id;
-            let Some(ring) = &self.ring else {
-                self.fail(id, "a job came before a session was opened".to_owned())?;
-                continue;
-            };
+            // A session that is open has a ring, and jobs wait in one alone.
+            let (Some(ring), Some(session)) = (&self.ring, self.session) else { break };
             let slot = ring.take(Duration::ZERO).and_then(|slot| slot.host().ok());
             let Some(slot) = slot else {
                 // The device still writes into one, although it has answered.
@@ -229,7 +261,7 @@ impl Serving<'_> {
                 self.waiting.push_front(job);
                 break;
             }
-            self.fail(id, source.to_string())?;
+            self.fail(session, id, source.to_string())?;
         }
         Ok(())
     }
@@ -249,14 +281,26 @@ impl Serving<'_> {
 
     fn deliver(&mut self, finished: Finished) -> Result<(), CsdError> {
         self.running.remove(&finished.job);
+        // `open` and `close` drop what is finished with all else.
+        let Some(session) = self.session else { return Ok(()) };
         let (answer, slot) = finished.into_answer();
         let len = match &answer.ending {
             Ending::Done { len, .. } => usize::try_from(*len).ok(),
             Ending::Failed { .. } => None,
         };
         let payload = len.map(|len| Payload { slot, len });
-        self.link.send(&Message::Completed(answer), payload)
+        self.link.send(&Message::Completed(session, answer), payload)
     }
+}
+
+/// A number that no earlier session has, on this device or another one.
+fn session_id() -> std::io::Result<SessionId> {
+    // A fuzzer cannot guess one.
+    if cfg!(fuzzing) {
+        return Ok(SessionId(1));
+    }
+    let drawn: [u8; 8] = key::nonce()?;
+    Ok(SessionId(u64::from_le_bytes(drawn).max(1)))
 }
 
 #[cfg(test)]
@@ -310,6 +354,7 @@ mod tests {
     /// A host that sends its jobs and takes nothing.
     struct Hoard<'a> {
         messages: VecDeque<Message>,
+        session: Option<SessionId>,
         sent: Vec<Payload>,
         n_turns: u32,
         stop: &'a AtomicBool,
@@ -319,14 +364,21 @@ mod tests {
         fn receive(&mut self) -> Result<Option<Message>, CsdError> {
             self.n_turns += u32::from(self.messages.is_empty());
             self.stop.store(self.n_turns > 1000, Ordering::Relaxed);
-            Ok(self.messages.pop_front())
+            let next = self.messages.pop_front();
+            Ok(next.map(|message| match (message, self.session) {
+                (Message::Job(_, job), Some(session)) => Message::Job(session, job),
+                (message, _) => message,
+            }))
         }
 
         fn send(
             &mut self,
-            _: &Message,
+            message: &Message,
             payload: Option<Payload>,
         ) -> Result<(), CsdError> {
+            if let Message::Opened(session) = message {
+                self.session = Some(*session);
+            }
             self.sent.extend(payload);
             Ok(())
         }
@@ -353,10 +405,11 @@ mod tests {
             batch: BatchIdx(0),
             samples: vec![SampleId(1)],
         };
-        let jobs = (0..30).map(|id| Message::Job(job(id)));
+        let jobs = (0..30).map(|id| Message::Job(SessionId(1), job(id)));
         let messages = [Message::Hello, Message::Open(session(300))].into_iter();
         let messages = messages.chain(jobs).collect();
-        let mut link = Hoard { messages, sent: Vec::new(), n_turns: 0, stop: &stop };
+        let mut link =
+            Hoard { messages, session: None, sent: Vec::new(), n_turns: 0, stop: &stop };
         let ended = serve_link(&mut link, &mut EchoServe::default(), &stop);
         assert_eq!(ended.unwrap(), Ended::Stopped);
         let sent: Vec<usize> = link.sent.iter().map(|sent| sent.bytes().len()).collect();

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use bothends_core::recipe::{Op, Recipe};
 use bothends_slots::{
     Completion, HostSlot, Job, JobId, Lost, Outcome, Polled, Rejected, Rejection, Slot,
 };
@@ -19,6 +20,8 @@ use crate::{CsdError, Refused};
 #[derive(Debug, Default)]
 pub(crate) struct Credits {
     slots: usize,
+    /// The device, as it has presented itself.
+    device: Option<Capabilities>,
     terms: Option<SessionTerms>,
     largest_payload_bytes: u64,
     next_serial: u64,
@@ -106,6 +109,7 @@ impl Credits {
             return Err(CsdError::Version { ours, theirs });
         }
         self.slots = device.slots as usize;
+        self.device = Some(device.clone());
         Ok(())
     }
 
@@ -127,6 +131,9 @@ impl Credits {
         }
         if !session_fits(session) {
             return Err(refused("the recipe or the data set is too large to be sent"));
+        }
+        if let Some(device) = &self.device {
+            suits(device, session).map_err(|reason| refused(&reason))?;
         }
         self.terms = None;
         self.outstanding.clear();
@@ -241,6 +248,25 @@ impl Credits {
         })
     }
 
+    /// What an answer of another session is good for: nothing, if its payload can be dropped.
+    ///
+    /// # Errors
+    /// As [`Self::redeem`].
+    pub(crate) fn foreign(&self, answer: &Answer) -> Result<Redeemed, CsdError> {
+        self.bounded(&answer.ending)?;
+        Ok(Redeemed::Foreign)
+    }
+
+    fn bounded(&self, ending: &Ending) -> Result<(), CsdError> {
+        if let Ending::Done { len, .. } = ending
+            && *len > self.largest_payload_bytes
+        {
+            let what = "a result longer than any job asked for";
+            return Err(CsdError::Malformed { what });
+        }
+        Ok(())
+    }
+
     /// The job that this answers.
     ///
     /// # Errors
@@ -248,11 +274,7 @@ impl Credits {
     pub(crate) fn redeem(&mut self, answer: &Answer) -> Result<Redeemed, CsdError> {
         let malformed = |what| Err(CsdError::Malformed { what });
         let serial = answer.job.0;
-        if let Ending::Done { len, .. } = &answer.ending
-            && *len > self.largest_payload_bytes
-        {
-            return malformed("a result longer than any job asked for");
-        }
+        self.bounded(&answer.ending)?;
         let Some(submission) = self.outstanding.remove(&serial) else {
             let is_ours = (self.first_serial..self.next_serial).contains(&serial);
             return Ok(if is_ours { Redeemed::Again } else { Redeemed::Foreign });
@@ -268,6 +290,28 @@ impl Credits {
         }
         Ok(Redeemed::Job(submission))
     }
+}
+
+/// Whether the device can do what the session asks for, as far as it has said what it can.
+fn suits(device: &Capabilities, session: &Session) -> Result<(), String> {
+    // What cannot be read here is the device's to refuse.
+    let recipe = Recipe::from_json(&session.recipe).ok();
+    let cut = recipe.iter().flat_map(Recipe::before_cut);
+    let lacks = |name: &&str| !device.ops.iter().any(|op| op == name);
+    if let Some(op) = cut.map(Op::name).find(lacks) {
+        return Err(format!(
+            "it has no op `{op}`; give it the host's release, or leave that op to the host"
+        ));
+    }
+    let batch_bytes = u64::from(session.sample_bytes) * u64::from(session.max_batch);
+    if batch_bytes > device.max_batch_bytes {
+        let most = device.max_batch_bytes;
+        return Err(format!(
+            "a batch takes {batch_bytes} bytes and the device makes at most {most}; use a \
+             smaller batch size, or give the device more memory"
+        ));
+    }
+    Ok(())
 }
 
 /// A transport's error as a producer's.

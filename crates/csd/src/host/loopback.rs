@@ -12,7 +12,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::host::credits::{Credits, Redeemed, refuse};
 use crate::host::fuse::Fuse;
-use crate::words::job::{Answer, Capabilities, DeviceStats, Ending, Session};
+use crate::words::job::{
+    Answer, Capabilities, DeviceStats, Ending, Inquiry, RecordDigest, Session,
+};
 use crate::{CsdError, Finished, Product, Serve, Transport};
 
 /// A device in this process.
@@ -153,11 +155,18 @@ impl Transport for Loopback {
     fn open(&mut self, session: &Session) -> Result<(), CsdError> {
         self.enter("open")?;
         self.credits.begin(session)?;
-        self.serve
-            .open(session.clone())
-            .map_err(|reason| CsdError::SessionRefused { reason })?;
+        self.serve.open(session.clone())?;
         self.credits.begun(session);
         Ok(())
+    }
+
+    fn attest(
+        &mut self,
+        inquiry: &Inquiry,
+    ) -> Result<Option<Vec<Option<RecordDigest>>>, CsdError> {
+        self.enter("attest")?;
+        let records = self.serve.attest(inquiry);
+        records.map(Some).map_err(|reason| CsdError::SessionRefused { reason })
     }
 
     fn stats(&mut self) -> Result<DeviceStats, CsdError> {

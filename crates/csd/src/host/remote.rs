@@ -11,7 +11,10 @@ use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 
 use crate::host::credits::{Credits, Redeemed, refuse};
 use crate::host::fuse::Fuse;
-use crate::words::job::{Answer, Capabilities, DeviceStats, Ending, Session};
+use crate::words::job::{
+    Answer, Busy, Capabilities, DeviceStats, Ending, Inquiry, RecordDigest, Session,
+    SessionId,
+};
 use crate::words::wire::{self, Message};
 use crate::{CsdError, Transport};
 
@@ -69,6 +72,8 @@ pub struct Remote<L> {
     timeout: Duration,
     is_greeted: bool,
     capabilities: Option<Capabilities>,
+    /// The open session, as the device calls it.
+    session: Option<SessionId>,
     /// Answers to jobs that arrived while one of the control plane was awaited.
     early: VecDeque<Polled>,
     /// Answers that came too late for their question are still to come.
@@ -92,6 +97,7 @@ impl<L: Link> Remote<L> {
             timeout,
             is_greeted: false,
             capabilities: None,
+            session: None,
             early: VecDeque::new(),
             n_stale_answers: 0,
         }
@@ -143,10 +149,10 @@ impl<L: Link> Remote<L> {
         loop {
             let received = self.link.receive(deadline);
             let Some(message) = self.fuse.watch(received)? else { return Ok(None) };
-            let Message::Completed(answer) = message else {
+            let Message::Completed(session, answer) = message else {
                 return Ok(Some(Heard::Control(message)));
             };
-            let polled = self.take(answer);
+            let polled = self.take(session, answer);
             if let Some(polled) = self.fuse.watch(polled)? {
                 return Ok(Some(Heard::Job(polled)));
             }
@@ -159,9 +165,17 @@ impl<L: Link> Remote<L> {
 
     /// Matches an answer with its job and brings its payload there. A payload that has begun
     /// to arrive is waited for as an answer is.
-    fn take(&mut self, answer: Answer) -> Result<Option<Polled>, CsdError> {
+    fn take(
+        &mut self,
+        session: SessionId,
+        answer: Answer,
+    ) -> Result<Option<Polled>, CsdError> {
         let deadline = self.deadline();
-        let unwanted = match self.credits.redeem(&answer)? {
+        let redeemed = match self.session == Some(session) {
+            true => self.credits.redeem(&answer)?,
+            false => self.credits.foreign(&answer)?,
+        };
+        let unwanted = match redeemed {
             Redeemed::Job(submission) => {
                 let bring = |dst: &mut [u8]| self.link.take_payload(dst, deadline);
                 return submission.complete(answer.ending, bring).map(Some);
@@ -198,7 +212,9 @@ impl<L: Link> Remote<L> {
 
     fn tell_revoked(&mut self, serials: &[JobId]) -> Result<(), CsdError> {
         let deadline = self.enter()?;
-        let mut revoke = |serial| self.send(&Message::Revoke(serial).encode(), deadline);
+        let Some(session) = self.session else { return Ok(()) };
+        let mut revoke =
+            |serial| self.send(&Message::Revoke(session, serial).encode(), deadline);
         serials.iter().try_for_each(|serial| revoke(*serial))
     }
 }
@@ -210,7 +226,8 @@ impl<L: Link> Producer for Remote<L> {
             Err(error) => return Err(refuse(job, slot, error)),
         };
         let travelling = self.credits.issue(job, slot)?;
-        let sent = self.send(&wire::encode_job(&travelling), deadline);
+        let session = self.session.expect("credits are given for an open session alone");
+        let sent = self.send(&wire::encode_job(session, &travelling), deadline);
         sent.map_err(|error| self.credits.withdraw(travelling.id, error))
     }
 
@@ -249,6 +266,9 @@ impl<L: Link> Transport for Remote<L> {
             let what = format!("the device says: {reason}");
             return Err(CsdError::Unauthenticated { what });
         }
+        if let Message::Busy(Busy { retry, reason }) = answer {
+            return Err(CsdError::Busy { reason, retry });
+        }
         let Message::Welcome(capabilities) = answer else { return self.out_of_turn() };
         self.credits.allow(&capabilities)?;
         self.capabilities = Some(capabilities.clone());
@@ -259,13 +279,36 @@ impl<L: Link> Transport for Remote<L> {
         let deadline = self.enter()?;
         self.credits.begin(session)?;
         self.early.clear();
+        self.session = None;
         let answer = self.ask(&wire::encode_session(session), "open", deadline)?;
         if let Message::Refused { reason } = answer {
             return Err(CsdError::SessionRefused { reason });
         }
-        let Message::Opened = answer else { return self.out_of_turn() };
+        if let Message::Busy(Busy { retry, reason }) = answer {
+            return Err(CsdError::Busy { reason, retry });
+        }
+        let Message::Opened(id) = answer else { return self.out_of_turn() };
+        self.session = Some(id);
         self.credits.begun(session);
         Ok(())
+    }
+
+    fn attest(
+        &mut self,
+        inquiry: &Inquiry,
+    ) -> Result<Option<Vec<Option<RecordDigest>>>, CsdError> {
+        let deadline = self.enter()?;
+        let Some(session) = self.session else { return self.out_of_turn() };
+        let question = Message::Attest(session, inquiry.clone()).encode();
+        let answer = self.ask(&question, "attest", deadline)?;
+        if let Message::Refused { reason } = answer {
+            return Err(CsdError::SessionRefused { reason });
+        }
+        let Message::Attested(of, records) = answer else { return self.out_of_turn() };
+        match of == session && records.len() == inquiry.samples.len() {
+            true => Ok(Some(records)),
+            false => self.out_of_turn(),
+        }
     }
 
     fn stats(&mut self) -> Result<DeviceStats, CsdError> {

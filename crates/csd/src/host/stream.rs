@@ -208,8 +208,11 @@ impl Inbox {
         let header = match self.header {
             Some(header) => header,
             None => {
-                if !self.fill(socket, HEADER_BYTES)? {
-                    return Ok(None);
+                let filled = self.fill(socket, HEADER_BYTES);
+                if !matches!(filled, Ok(true)) {
+                    // What a stranger says explains more than that it hung up.
+                    Header::check_start(&self.bytes)?;
+                    return filled.map(|_| None);
                 }
                 let (header, _) = self
                     .bytes

@@ -189,7 +189,8 @@ impl SpoolDevice<'_> {
 
 /// What is said of a job whose result could not be written.
 fn unwritten(message: &Message, error: &std::io::Error) -> Message {
-    let Message::Completed(done) = message else { return message.clone() };
+    let Message::Completed(session, done) = message else { return message.clone() };
     let reason = format!("cannot write the result into the spool directory: {error}");
-    Message::Completed(Answer { ending: Ending::Failed { reason }, ..done.clone() })
+    let answer = Answer { ending: Ending::Failed { reason }, ..done.clone() };
+    Message::Completed(*session, answer)
 }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use bothends_io::{open_regular, write_beside};
 
 use crate::CsdError;
-use crate::words::job::{Answer, Ending};
+use crate::words::job::Ending;
 use crate::words::wire::{HEADER_BYTES, Header, Message};
 
 /// Alignment of results, in bytes.
@@ -94,8 +94,8 @@ impl Inlet {
         read_exact(&mut file, &mut body)?;
         self.0.next += 1;
         let message = Message::decode(&header, &body)?;
-        if let Message::Completed(Answer { ending: Ending::Done { len, .. }, .. }) =
-            &message
+        if let Message::Completed(_, answer) = &message
+            && let Ending::Done { len, .. } = &answer.ending
         {
             let offset = message_bytes.next_multiple_of(PAGE_BYTES);
             let end = len.checked_next_multiple_of(PAGE_BYTES);
@@ -130,15 +130,13 @@ fn read_exact(file: &mut File, dst: &mut [u8]) -> Result<(), CsdError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::job::{Answer, SessionId};
     use bothends_slots::JobId;
 
     fn done(len: u64) -> Message {
-        Message::Completed(Answer {
-            job: JobId(3),
-            ending: Ending::Done { len, checksum: 1, bad: Vec::new() },
-            device_ns: 0,
-            lateness_ns: 0,
-        })
+        let ending = Ending::Done { len, checksum: 1, bad: Vec::new() };
+        let answer = Answer { job: JobId(3), ending, device_ns: 0, lateness_ns: 0 };
+        Message::Completed(SessionId(1), answer)
     }
 
     #[test]
@@ -178,8 +176,9 @@ mod tests {
     #[test]
     fn a_file_cut_short_is_malformed() {
         let dir = tempfile::tempdir().unwrap();
-        let whole = [done(5000).encode(), vec![0; 4096 + 8192 - 64]].concat();
-        for cut in [0, 63, 64, 4096, 4096 + 5000, whole.len() - 1] {
+        let whole = [done(5000).encode(), vec![0; 4096 + 8192 - HEADER_BYTES]].concat();
+        for cut in [0, HEADER_BYTES - 1, HEADER_BYTES, 4096, 4096 + 5000, whole.len() - 1]
+        {
             std::fs::write(dir.path().join("d-0000000000"), &whole[..cut]).unwrap();
             let taken = Inlet::new(dir.path().into(), "d").take();
             assert!(matches!(taken, Err(CsdError::Malformed { .. })), "{cut}: {taken:?}");

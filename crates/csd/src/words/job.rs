@@ -7,11 +7,13 @@
 
 use std::time::Duration;
 
+use bothends_core::ids::SampleId;
 use bothends_slots::JobId;
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// Version of the wire format and of these words; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// What a device says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,15 +24,55 @@ pub struct Capabilities {
     pub name: String,
     /// Whether models stand in for hardware. Never reported as a device when true.
     pub emulated: bool,
-    /// Names of the ops it has, as in a recipe (`random_resized_crop`, …).
+    /// Names of the ops it has, as in a recipe (`random_resized_crop`, …). The host offers it no
+    /// recipe with another one before the cut.
     pub ops: Vec<String>,
-    /// Record formats it reads (`jpeg`, `png`, `raw`).
-    pub formats: Vec<String>,
     /// Jobs it accepts before one is finished (≥ 1).
     pub slots: u32,
-    /// Names of its power states, the idle one first; empty when unknown.
-    #[serde(default)]
-    pub power_states: Vec<String>,
+    /// The largest batch that it makes, in bytes; the host offers it no session with a larger one.
+    pub max_batch_bytes: u64,
+}
+
+/// A session on the wire: drawn by the device at random when it opens one, never 0. What carries
+/// another one is of an earlier session, or of another connection, and is not acted upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionId(pub u64);
+
+/// Why a device does not take a host or a session now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Busy {
+    /// How long the host may wait before it tries again.
+    pub retry: Duration,
+    /// One line for the user.
+    pub reason: String,
+}
+
+/// Records whose bytes a device is asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inquiry {
+    /// Seed of the digests, drawn anew each time: an answer cannot be prepared or repeated.
+    pub seed: u64,
+    /// The samples whose records are meant, at most [`MAX_INQUIRY_RECORDS`].
+    ///
+    /// [`MAX_INQUIRY_RECORDS`]: crate::wire::MAX_INQUIRY_RECORDS
+    pub samples: Vec<SampleId>,
+}
+
+/// What a record's bytes are known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordDigest {
+    /// Length of the record in bytes.
+    pub len: u64,
+    /// XXH3-128 of its bytes, with the inquiry's seed.
+    pub hash: u128,
+}
+
+impl RecordDigest {
+    /// Of a record's bytes.
+    #[must_use]
+    pub fn of(record: &[u8], seed: u64) -> Self {
+        Self { len: record.len() as u64, hash: xxh3_128_with_seed(record, seed) }
+    }
 }
 
 /// What both sides agree on before the first job. Control plane: sent once.

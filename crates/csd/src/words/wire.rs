@@ -1,6 +1,6 @@
 //! The bytes of every message, in both directions and on every link.
 //!
-//! A message is a header of 64 bytes and a body; a finished job's samples (the *payload*)
+//! A message is a header of 80 bytes and a body; a finished job's samples (the *payload*)
 //! follow the body and are never part of the message. All numbers are little endian.
 //!
 //! | offset | bytes | field |
@@ -10,21 +10,28 @@
 //! | 8 | 1 | kind |
 //! | 9 | 3 | zero |
 //! | 12 | 4 | length of the body in bytes |
-//! | 16 | 8 | job |
-//! | 24 | 8 | length of the payload in bytes (`Done`, else 0) |
-//! | 32 | 8 | XXH3-64 of the payload (`Done`), of the body (other kinds) |
-//! | 40 | 8 | device time in ns (`Done`, `Failed`); epoch and batch, 4 bytes each (`Job`) |
-//! | 48 | 8 | lateness in ns (`Done`, `Failed`) |
-//! | 56 | 4 | number of samples (`Job`) |
-//! | 60 | 4 | low half of the XXH3-64 of bytes 0 to 59 |
+//! | 16 | 8 | session (`Opened`, `Job`, `Done`, `Failed`, `Revoke`, `Attest`, `Attested`, else 0) |
+//! | 24 | 8 | job (`Job`, `Done`, `Failed`, `Revoke`, else 0) |
+//! | 32 | 8 | length of the payload in bytes (`Done`, else 0) |
+//! | 40 | 8 | XXH3-64 of the body |
+//! | 48 | 8 | XXH3-64 of the payload (`Done`), seed of the digests (`Attest`), else 0 |
+//! | 56 | 8 | device time in ns (`Done`, `Failed`); epoch and batch, 4 bytes each (`Job`); time to the next attempt in ns (`Busy`); else 0 |
+//! | 64 | 8 | lateness in ns (`Done`, `Failed`), else 0 |
+//! | 72 | 4 | number of samples (`Job`), else 0 |
+//! | 76 | 4 | low half of the XXH3-64 of bytes 0 to 75 |
 //!
-//! The body is: 8 bytes per sample id (`Job`), 4 bytes per bad row, ascending (`Done`),
-//! UTF-8 (`Failed`, `Refused`), JSON (`Welcome`, `Stats`), length of the JSON in 4 bytes,
-//! JSON, manifest (`Open`), nonce and proof (`Greet`, `Challenge`, `Prove`).
+//! The body is: 8 bytes per sample id (`Job`, `Attest`), 4 bytes per bad row, ascending (`Done`),
+//! 24 bytes per record (`Attested`: its length in 8 bytes, all ones where it cannot be read, and its
+//! seeded XXH3-128), UTF-8 (`Failed`, `Refused`, `Busy`), JSON (`Welcome`, `Stats`), length of the
+//! JSON in 4 bytes, JSON, manifest (`Open`), nonce and proof (`Greet`, `Challenge`, `Prove`).
 //!
 //! Magic and version keep their places in every version. Every length is checked against a
 //! bound of its kind before anything is allocated. Nothing here reads or writes a file or
 //! socket.
+
+mod header;
+
+use std::time::Duration;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_slots::{Job, JobId};
@@ -33,22 +40,19 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::CsdError;
 use crate::words::job::{
-    Answer, Capabilities, DeviceStats, Ending, PROTOCOL_VERSION, Session,
+    Answer, Busy, Capabilities, DeviceStats, Ending, Inquiry, RecordDigest, Session,
+    SessionId,
 };
 use crate::words::key::{Nonce, Proof};
+use header::{DIGEST_BYTES, Kind, array};
 
-/// Bytes of every header.
-pub const HEADER_BYTES: usize = 64;
-/// Most samples of one job.
-pub const MAX_JOB_SAMPLES: u32 = 1 << 16;
-/// Most bytes of a reason.
-pub const MAX_REASON_BYTES: u32 = 4096;
-/// Most bytes of a JSON body.
-pub const MAX_JSON_BYTES: u32 = 1 << 20;
-/// Most bytes of a session with its manifest.
-pub const MAX_SESSION_BYTES: u32 = 1 << 30;
+pub use header::{
+    HEADER_BYTES, Header, MAX_INQUIRY_RECORDS, MAX_JOB_SAMPLES, MAX_JSON_BYTES,
+    MAX_REASON_BYTES, MAX_SESSION_BYTES,
+};
 
-const MAGIC: [u8; 4] = *b"BEND";
+/// The length that says of a record that it cannot be read.
+const UNREADABLE: u64 = u64::MAX;
 
 /// What one side says to the other.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,186 +85,35 @@ pub enum Message {
     Welcome(Capabilities),
     /// Host: work on this.
     Open(Session),
-    /// Device: ready for jobs.
-    Opened,
+    /// Device: ready for jobs of this session.
+    Opened(SessionId),
+    /// Device: no room now. Answers a greeting, `Hello` or `Open`.
+    Busy(Busy),
     /// Host: do this.
-    Job(Job),
-    /// Device: done or failed; a done one's payload follows, as long as its `Inline` says.
-    Completed(Answer),
+    Job(SessionId, Job),
+    /// Device: done or failed; a done one's payload follows, as long as its ending says.
+    Completed(SessionId, Answer),
     /// Host: not wanted any more.
-    Revoke(JobId),
+    Revoke(SessionId, JobId),
+    /// Host: what are your copies of these records?
+    Attest(SessionId, Inquiry),
+    /// Device: these, in the order of the inquiry.
+    Attested(SessionId, Vec<Option<RecordDigest>>),
     /// Host: what have you counted?
     AskStats,
     /// Device: this.
     Stats(DeviceStats),
 }
 
-/// Kinds of messages; the numbers are the wire's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-enum Kind {
-    Greet = 1,
-    Challenge = 2,
-    Prove = 3,
-    Refused = 4,
-    Hello = 5,
-    Welcome = 6,
-    Open = 7,
-    Opened = 8,
-    Job = 9,
-    Done = 10,
-    Failed = 11,
-    Revoke = 12,
-    AskStats = 13,
-    Stats = 14,
-}
-
-impl Kind {
-    const ALL: [Self; 14] = [
-        Self::Greet,
-        Self::Challenge,
-        Self::Prove,
-        Self::Refused,
-        Self::Hello,
-        Self::Welcome,
-        Self::Open,
-        Self::Opened,
-        Self::Job,
-        Self::Done,
-        Self::Failed,
-        Self::Revoke,
-        Self::AskStats,
-        Self::Stats,
-    ];
-
-    fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
-    }
-
-    fn max_body_bytes(self) -> u32 {
-        match self {
-            Self::Hello | Self::Opened | Self::Revoke | Self::AskStats => 0,
-            Self::Greet | Self::Prove => 32,
-            Self::Challenge => 64,
-            Self::Refused | Self::Failed => MAX_REASON_BYTES,
-            Self::Welcome | Self::Stats => MAX_JSON_BYTES,
-            Self::Open => MAX_SESSION_BYTES,
-            Self::Job => 8 * MAX_JOB_SAMPLES,
-            Self::Done => 4 * MAX_JOB_SAMPLES,
-        }
-    }
-}
-
-/// A header that has been checked: magic, version, kind, bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
-    kind: Kind,
-    body_bytes: u32,
-    job: u64,
-    payload_bytes: u64,
-    checksum: u64,
-    device_ns: u64,
-    lateness_ns: u64,
-    n_samples: u32,
-}
-
-impl Header {
-    fn of(kind: Kind) -> Self {
-        Self {
-            kind,
-            body_bytes: 0,
-            job: 0,
-            payload_bytes: 0,
-            checksum: 0,
-            device_ns: 0,
-            lateness_ns: 0,
-            n_samples: 0,
-        }
-    }
-
-    /// Bytes that follow the header and belong to the message.
-    #[must_use]
-    pub fn body_bytes(&self) -> usize {
-        self.body_bytes as usize
-    }
-
-    /// Bytes that follow the message: the samples of a finished job.
-    #[must_use]
-    pub fn payload_bytes(&self) -> u64 {
-        self.payload_bytes
-    }
-
-    /// The answer that this is the header of.
-    fn answer(&self, ending: Ending) -> Message {
-        Message::Completed(Answer {
-            job: JobId(self.job),
-            ending,
-            device_ns: self.device_ns,
-            lateness_ns: self.lateness_ns,
-        })
-    }
-
-    fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
-        let mut put = |at: usize, field: &[u8]| {
-            bytes[at..at + field.len()].copy_from_slice(field);
-        };
-        put(0, &MAGIC);
-        put(4, &PROTOCOL_VERSION.to_le_bytes());
-        put(8, &[self.kind as u8]);
-        put(12, &self.body_bytes.to_le_bytes());
-        put(16, &self.job.to_le_bytes());
-        put(24, &self.payload_bytes.to_le_bytes());
-        put(32, &self.checksum.to_le_bytes());
-        put(40, &self.device_ns.to_le_bytes());
-        put(48, &self.lateness_ns.to_le_bytes());
-        put(56, &self.n_samples.to_le_bytes());
-        let check = check_of(&bytes);
-        bytes[60..].copy_from_slice(&check);
-        bytes
-    }
-
-    /// Reads a header.
-    ///
-    /// # Errors
-    /// [`CsdError::Version`] for another version of this protocol, else
-    /// [`CsdError::Malformed`].
-    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, CsdError> {
-        let malformed = |what| Err(CsdError::Malformed { what });
-        if bytes[..4] != MAGIC {
-            return malformed("the magic number");
-        }
-        let version = u32::from_le_bytes(array(bytes, 4));
-        if version != PROTOCOL_VERSION {
-            return Err(CsdError::Version { ours: PROTOCOL_VERSION, theirs: version });
-        }
-        if bytes[60..] != check_of(bytes) {
-            return malformed("the header's check");
-        }
-        let Some(kind) = Kind::from_byte(bytes[8]) else {
-            return malformed("the kind of message");
-        };
-        let header = Self {
-            kind,
-            body_bytes: u32::from_le_bytes(array(bytes, 12)),
-            job: u64::from_le_bytes(array(bytes, 16)),
-            payload_bytes: u64::from_le_bytes(array(bytes, 24)),
-            checksum: u64::from_le_bytes(array(bytes, 32)),
-            device_ns: u64::from_le_bytes(array(bytes, 40)),
-            lateness_ns: u64::from_le_bytes(array(bytes, 48)),
-            n_samples: u32::from_le_bytes(array(bytes, 56)),
-        };
-        if bytes[9..12] != [0; 3] {
-            return malformed("the reserved bytes of the header");
-        }
-        if header.body_bytes > kind.max_body_bytes() {
-            return malformed("the length of the body");
-        }
-        if header.payload_bytes != 0 && kind != Kind::Done {
-            return malformed("a payload where there is none");
-        }
-        Ok(header)
-    }
+/// The answer that `header` is the header of.
+fn answer(header: &Header, ending: Ending) -> Message {
+    let answer = Answer {
+        job: JobId(header.job),
+        ending,
+        device_ns: header.time_ns,
+        lateness_ns: header.lateness_ns,
+    };
+    Message::Completed(header.session(), answer)
 }
 
 /// What `Open` says in JSON; the manifest follows it.
@@ -292,12 +145,18 @@ impl Message {
             Self::Hello => plain(Kind::Hello, &[]),
             Self::Welcome(capabilities) => plain(Kind::Welcome, &json(capabilities)),
             Self::Open(session) => encode_session(session),
-            Self::Opened => plain(Kind::Opened, &[]),
-            Self::Job(job) => encode_job(job),
-            Self::Completed(completion) => encode_answer(completion),
-            Self::Revoke(job) => {
-                message(Header { job: job.0, ..Header::of(Kind::Revoke) }, &[])
+            Self::Opened(session) => {
+                message(Header::in_session(Kind::Opened, *session), &[])
             }
+            Self::Busy(busy) => encode_busy(busy),
+            Self::Job(session, job) => encode_job(*session, job),
+            Self::Completed(session, answer) => encode_answer(*session, answer),
+            Self::Revoke(session, job) => {
+                let header = Header::in_session(Kind::Revoke, *session);
+                message(Header { job: job.0, ..header }, &[])
+            }
+            Self::Attest(session, inquiry) => encode_inquiry(*session, inquiry),
+            Self::Attested(session, records) => encode_digests(*session, records),
             Self::AskStats => plain(Kind::AskStats, &[]),
             Self::Stats(stats) => plain(Kind::Stats, &json(stats)),
         }
@@ -312,7 +171,7 @@ impl Message {
         if body.len() != header.body_bytes() {
             return malformed("a body of another length than its header says");
         }
-        if header.kind != Kind::Done && header.checksum != xxh3_64(body) {
+        if header.body_checksum != xxh3_64(body) {
             return malformed("the body's checksum");
         }
         Ok(match header.kind {
@@ -326,11 +185,20 @@ impl Message {
             Kind::Hello => Self::Hello,
             Kind::Welcome => Self::Welcome(from_json(body)?),
             Kind::Open => Self::Open(decode_session(body)?),
-            Kind::Opened => Self::Opened,
-            Kind::Job => Self::Job(decode_job(header, body)?),
-            Kind::Done => header.answer(decode_done(header, body)?),
-            Kind::Failed => header.answer(Ending::Failed { reason: text(body)? }),
-            Kind::Revoke => Self::Revoke(JobId(header.job)),
+            Kind::Opened => Self::Opened(header.session()),
+            Kind::Busy => {
+                let retry = Duration::from_nanos(header.time_ns);
+                Self::Busy(Busy { retry, reason: text(body)? })
+            }
+            Kind::Job => Self::Job(header.session(), decode_job(header, body)?),
+            Kind::Done => answer(header, decode_done(header, body)?),
+            Kind::Failed => answer(header, Ending::Failed { reason: text(body)? }),
+            Kind::Revoke => Self::Revoke(header.session(), JobId(header.job)),
+            Kind::Attest => {
+                let (seed, samples) = (header.checksum, decode_ids(body)?);
+                Self::Attest(header.session(), Inquiry { seed, samples })
+            }
+            Kind::Attested => Self::Attested(header.session(), decode_digests(body)?),
             Kind::AskStats => Self::AskStats,
             Kind::Stats => Self::Stats(from_json(body)?),
         })
@@ -387,37 +255,84 @@ fn decode_session(body: &[u8]) -> Result<Session, CsdError> {
     })
 }
 
-pub(crate) fn encode_job(job: &Job) -> Vec<u8> {
-    let ids: Vec<u8> = job.samples.iter().flat_map(|id| id.0.to_le_bytes()).collect();
+pub(crate) fn encode_job(session: SessionId, job: &Job) -> Vec<u8> {
     let header = Header {
         job: job.id.0,
-        device_ns: u64::from(job.batch.0) << 32 | u64::from(job.epoch.0),
+        time_ns: u64::from(job.batch.0) << 32 | u64::from(job.epoch.0),
         n_samples: count(job.samples.len()),
-        ..Header::of(Kind::Job)
+        ..Header::in_session(Kind::Job, session)
     };
-    message(header, &ids)
+    message(header, &encode_ids(&job.samples))
 }
 
 fn decode_job(header: &Header, body: &[u8]) -> Result<Job, CsdError> {
-    let (ids, rest) = body.as_chunks::<8>();
-    if !rest.is_empty() || ids.len() != header.n_samples as usize {
+    let samples = decode_ids(body)?;
+    if samples.len() != header.n_samples as usize {
         return Err(CsdError::Malformed { what: "the number of samples of a job" });
     }
-    let [epoch, batch] = halves(header.device_ns);
+    let [epoch, batch] = halves(header.time_ns);
     Ok(Job {
         id: JobId(header.job),
         epoch: EpochIdx(epoch),
         batch: BatchIdx(batch),
-        samples: ids.iter().map(|id| SampleId(u64::from_le_bytes(*id))).collect(),
+        samples,
     })
 }
 
-fn encode_answer(answer: &Answer) -> Vec<u8> {
+fn encode_ids(samples: &[SampleId]) -> Vec<u8> {
+    samples.iter().flat_map(|id| id.0.to_le_bytes()).collect()
+}
+
+fn decode_ids(body: &[u8]) -> Result<Vec<SampleId>, CsdError> {
+    let (ids, rest) = body.as_chunks::<8>();
+    if !rest.is_empty() {
+        return Err(CsdError::Malformed { what: "a list of samples that is cut short" });
+    }
+    Ok(ids.iter().map(|id| SampleId(u64::from_le_bytes(*id))).collect())
+}
+
+fn encode_busy(busy: &Busy) -> Vec<u8> {
+    let time_ns = u64::try_from(busy.retry.as_nanos()).unwrap_or(u64::MAX);
+    let header = Header { time_ns, ..Header::of(Kind::Busy) };
+    message(header, cut(&busy.reason).as_bytes())
+}
+
+fn encode_inquiry(session: SessionId, inquiry: &Inquiry) -> Vec<u8> {
+    let header = Header::in_session(Kind::Attest, session);
+    let header = Header { checksum: inquiry.seed, ..header };
+    message(header, &encode_ids(&inquiry.samples))
+}
+
+fn encode_digests(session: SessionId, records: &[Option<RecordDigest>]) -> Vec<u8> {
+    let unreadable = RecordDigest { len: UNREADABLE, hash: 0 };
+    let mut body = Vec::with_capacity(records.len() * DIGEST_BYTES as usize);
+    for record in records {
+        let RecordDigest { len, hash } = record.unwrap_or(unreadable);
+        body.extend(len.to_le_bytes());
+        body.extend(hash.to_le_bytes());
+    }
+    message(Header::in_session(Kind::Attested, session), &body)
+}
+
+fn decode_digests(body: &[u8]) -> Result<Vec<Option<RecordDigest>>, CsdError> {
+    let (records, rest) = body.as_chunks::<{ DIGEST_BYTES as usize }>();
+    if !rest.is_empty() {
+        return Err(CsdError::Malformed { what: "a list of digests that is cut short" });
+    }
+    let digest = |record: &[u8; DIGEST_BYTES as usize]| {
+        let len = u64::from_le_bytes(array(record, 0));
+        let hash = u128::from_le_bytes(array(record, 8));
+        (len != UNREADABLE).then_some(RecordDigest { len, hash })
+    };
+    Ok(records.iter().map(digest).collect())
+}
+
+fn encode_answer(session: SessionId, answer: &Answer) -> Vec<u8> {
     let times = |kind| Header {
         job: answer.job.0,
-        device_ns: answer.device_ns,
+        time_ns: answer.device_ns,
         lateness_ns: answer.lateness_ns,
-        ..Header::of(kind)
+        ..Header::in_session(kind, session)
     };
     match &answer.ending {
         Ending::Failed { reason } => message(times(Kind::Failed), cut(reason).as_bytes()),
@@ -447,26 +362,14 @@ fn plain(kind: Kind, body: &[u8]) -> Vec<u8> {
 }
 
 fn message(header: Header, body: &[u8]) -> Vec<u8> {
-    let of_payload = header.kind == Kind::Done;
-    let checksum = if of_payload { header.checksum } else { xxh3_64(body) };
-    let header = Header { body_bytes: count(body.len()), checksum, ..header };
+    let (body_bytes, body_checksum) = (count(body.len()), xxh3_64(body));
+    let header = Header { body_bytes, body_checksum, ..header };
     [header.encode().as_slice(), body].concat()
-}
-
-fn check_of(header: &[u8; HEADER_BYTES]) -> [u8; 4] {
-    array(&xxh3_64(&header[..60]).to_le_bytes(), 0)
 }
 
 fn halves(number: u64) -> [u32; 2] {
     let bytes = number.to_le_bytes();
     [u32::from_le_bytes(array(&bytes, 0)), u32::from_le_bytes(array(&bytes, 4))]
-}
-
-/// `N` bytes from `at`, which the caller knows to be there.
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut field = [0; N];
-    field.copy_from_slice(&bytes[at..at + N]);
-    field
 }
 
 /// A length as it is written; what is too long for 32 bits is refused by the other side.

@@ -176,9 +176,8 @@ impl Transport for GpuDevice {
             // Twins and fakes have no compute capability.
             emulated: card.capability == (0, 0),
             ops: Vec::new(),
-            formats: Vec::new(),
             slots: N_JOBS,
-            power_states: Vec::new(),
+            max_batch_bytes: u64::MAX,
         })
     }
 

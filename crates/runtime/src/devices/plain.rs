@@ -41,9 +41,8 @@ impl Transport for Plain {
             name: self.name.clone(),
             emulated: false,
             ops: Vec::new(),
-            formats: Vec::new(),
             slots: self.n_jobs,
-            power_states: Vec::new(),
+            max_batch_bytes: u64::MAX,
         })
     }
 

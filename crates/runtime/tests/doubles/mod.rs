@@ -182,9 +182,8 @@ impl Transport for Double {
             name: "a double".to_owned(),
             emulated: false,
             ops: Vec::new(),
-            formats: Vec::new(),
             slots: 2,
-            power_states: Vec::new(),
+            max_batch_bytes: u64::MAX,
         })
     }
 
