@@ -494,14 +494,14 @@ fn strange_device<S: Serve + Send + 'static>(
 fn a_device_of_another_version_is_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let place = folder.path().join("device.sock");
-    let device = strange_device(&place, EchoServe::of_version(2))?;
+    let device = strange_device(&place, EchoServe::of_version(3))?;
     let at = format!("unix://{}", place.display());
     with_data(
         &generated()?,
         &["--csd", &at],
         1,
         &format!(
-            "device {at}: the other side speaks protocol version 2, this side version 1; use the \
+            "device {at}: the other side speaks protocol version 3, this side version 2; use the \
              same release on both sides"
         ),
     )?;
