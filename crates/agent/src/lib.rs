@@ -32,4 +32,6 @@ pub use costs::{Cost, Costs, Hold, NoCosts, SampleWork, ThreadClock, Work};
 pub use memory::Memory;
 pub use server::{Server, ServerConfig};
 pub use session::epoch_batches;
-pub use store::{Age, FileStore, Store, StoreError};
+pub use store::{Age, FileStore, Identity, Store, StoreError};
+// What a `FileStore` does with symbolic links.
+pub use bothends_csd::Links;

@@ -16,7 +16,7 @@ use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
 use clap::{Command, CommandFactory, Parser};
 
 use crate::door::{Door, Visits};
-use crate::{FileStore, Memory, NoCosts, Server, ServerConfig, stop};
+use crate::{FileStore, Links, Memory, NoCosts, Server, ServerConfig, stop};
 
 /// Serves preprocessed batches of the data set beside this program.
 #[derive(Debug, Parser)]
@@ -28,6 +28,10 @@ struct Args {
     /// The folder that holds the data set, as it is on the host
     #[arg(long, value_name = "DIR")]
     data_root: PathBuf,
+    /// Follow symbolic links below the data root as long as they stay below it; without this they
+    /// are refused
+    #[arg(long)]
+    follow_links: bool,
     /// Worker threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores: Option<u32>,
@@ -77,7 +81,8 @@ pub fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<()> {
     let stop = stop::on_signals().context("cannot handle signals")?;
-    let mut store = FileStore::new(&args.data_root)?;
+    let links = if args.follow_links { Links::Beneath } else { Links::Refused };
+    let mut store = FileStore::with_links(&args.data_root, links)?;
     if let Some(cache) = cache(args)? {
         store = store.with_cache(cache);
     }

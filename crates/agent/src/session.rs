@@ -10,7 +10,7 @@ use bothends_csd::Session;
 use bothends_dataset::Table;
 use bothends_ops::{DecodeRoom, Pipeline};
 
-use crate::store::Store;
+use crate::store::{Seen, Store};
 
 /// A session that was accepted.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct Agreed {
     pub(crate) seed: u64,
     pub(crate) sample_bytes: usize,
     pub(crate) max_batch: u32,
+    /// Of this session alone: another one may be over files that took these ones' names.
+    pub(crate) seen: Seen,
 }
 
 impl Agreed {
@@ -72,7 +74,8 @@ impl Agreed {
             )
         })?;
         let (seed, max_batch) = (session.seed, session.max_batch);
-        Ok(Self { table, pipeline, seed, sample_bytes, max_batch })
+        let seen = Seen::nothing(table.n_files());
+        Ok(Self { table, pipeline, seed, sample_bytes, max_batch, seen })
     }
 }
 

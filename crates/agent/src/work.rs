@@ -114,21 +114,27 @@ impl Bench {
         let Extent { file, offset, len } = piece.extent;
         let path = table.file_path(file);
         let Self { record: bytes, scratch, note } = self;
-        let age =
+        let identity =
             site.store.read(&path, offset, len, bytes).map_err(
                 |e| match is_of_machine(&e.source) {
                     true => Fault::Machine(one_line(&e)),
                     false => Fault::Unread(one_line(&e)),
                 },
             )?;
+        if !site.agreed.seen.is_same(file, &identity) {
+            return Err(Fault::Machine(format!(
+                "{path} was replaced or changed beside the device since this session began; \
+                 begin another run to use the new one"
+            )));
+        }
         let record = table.record(key.sample, piece, bytes);
         let mut record = record.map_err(|WrongChecksum| Fault::Bad)?;
         // What a store holds needs no entry points.
         let is_indexed =
             record.encoding == Encoding::Image && record.row_groups.is_none();
         let index = site.store.side_index().filter(|_| is_indexed);
-        let index =
-            index.map(|index| (index, Name::new(table.index_key(key.sample), age)));
+        let index = index
+            .map(|index| (index, Name::new(table.index_key(key.sample), identity.age)));
         if index.is_some_and(|(index, name)| index.look_up(name, bytes, note)) {
             record.entry_points = note;
         }

@@ -87,7 +87,7 @@ pub(crate) fn open_flagged(path: &Path, flags: OFlag) -> io::Result<File> {
     Ok(file)
 }
 
-fn not_regular() -> io::Error {
+pub(super) fn not_regular() -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, "it is no regular file")
 }
 
