@@ -85,7 +85,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("indicatif", &["cli"]),
     ("io-uring", &["io"]),
     ("jiff", &["cli"]),
-    ("libc", &["energy"]),
+    ("landlock", &["agent"]),
+    ("libc", &["agent", "energy"]),
     ("libloading", &["gpu"]),
     ("loom", &["core", "slots"]), // only in builds with `--cfg loom`: what threads share
     ("memchr", &["ops"]),
@@ -113,6 +114,7 @@ const HOMES: &[(&str, &[&str])] = &[
         ],
     ),
     ("rustix", &["io"]),
+    ("seccompiler", &["agent"]),
     ("sha2", &["csd"]),
     ("signal-hook", &["agent", "cli"]),
     ("strsim", &["bench", "core"]),
