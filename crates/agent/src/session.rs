@@ -3,6 +3,8 @@
 //! Every reason to refuse is found here, before any job, and reported in one line for the user of the
 //! host. Nothing here makes a sample; `work.rs` does.
 
+pub(crate) mod limits;
+
 use bothends_core::ids::SampleId;
 use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
@@ -57,6 +59,7 @@ impl Agreed {
         })?;
         let record = table.record_shape().map_err(|e| one_line(&e))?;
         let views = recipe.views(record).map_err(|e| one_line(&e))?;
+        limits::check(&recipe, (&table, record), room)?;
         let pipeline = Pipeline::new(&recipe, views).with_decode_room(room);
         let sample_bytes = pipeline.sample_bytes();
         if sample_bytes != session.sample_bytes as usize || sample_bytes == 0 {

@@ -20,6 +20,9 @@ use crate::costs::{SampleWork, ThreadClock};
 use crate::session::Agreed;
 use crate::store::Store;
 
+/// A longer record's memory is not kept for the next.
+const KEPT_BYTES: usize = 16 << 20;
+
 /// What one worker keeps from sample to sample.
 #[derive(Debug, Default)]
 pub(crate) struct Bench {
@@ -87,6 +90,9 @@ impl Bench {
             let piece = site.piece(key);
             (piece.extent, self.make(site, key, piece, place).err())
         }));
+        if self.record.capacity() > KEPT_BYTES {
+            self.record = Vec::new();
+        }
         let (extent, fault) = made.unwrap_or_else(|_| {
             *self = Self::default();
             (Extent { file: FileIdx(0), offset: 0, len: 0 }, Some(Fault::Broke))
