@@ -81,7 +81,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("cbindgen", &["capi"]),                 // in tests
     ("crossbeam", &["runtime"]),
     ("cudarc", &["gpu"]),
-    ("hmac", &["csd"]),
+    ("hmac", &["csd", "side-index"]),
     ("indicatif", &["cli"]),
     ("io-uring", &["io"]),
     ("jiff", &["cli"]),
@@ -115,7 +115,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     ("rustix", &["io"]),
     ("seccompiler", &["agent"]),
-    ("sha2", &["csd"]),
+    ("sha2", &["csd", "side-index"]),
     ("signal-hook", &["agent", "cli"]),
     ("strsim", &["bench", "core"]),
     ("terminal_size", &["cli"]),

@@ -30,7 +30,9 @@ pub use buffer::{ALIGNMENT, Buffer, Bytes, Pool, Pooled};
 pub use draft::{Draft, replace, write_beside};
 pub use error::IoError;
 pub use files::beneath::{Beneath, Links};
-pub use files::regular::{is_of_machine, open_regular, read_regular, will_need};
+pub use files::regular::{
+    is_of_machine, open_own, open_regular, read_regular, will_need,
+};
 pub use files::{Direct, Files, OpenFile};
 pub use folder::Folder;
 pub use list::list;

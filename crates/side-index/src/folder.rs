@@ -1,6 +1,8 @@
 //! Where segments lie: in the user's cache directory, a folder for each data set, or beside
 //! the data where that is asked for. Nothing is written into a user's folder unasked.
 //!
+//! They are believed only if this user's key has sealed them, wherever they lie (`key`).
+//!
 //! The cache directory is bounded: before a segment is begun, the data sets that were not
 //! written to for longest make room for it, and those whose data are no longer there.
 
@@ -10,6 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use bothends_dataset::side_index::{content, is_segment};
 use bothends_io::{Draft, read_regular};
+
+use crate::key::Key;
 
 /// Where in [`user_cache`] the data sets' folders lie.
 const CACHE: &str = "index";
@@ -87,6 +91,8 @@ pub(crate) struct Folders {
     wants_beside: bool,
     /// What the cache folder is for, as its owner file says.
     owner: Vec<u8>,
+    /// What segments are sealed with; without it none is read or written.
+    key: Option<Key>,
 }
 
 impl Folders {
@@ -99,13 +105,20 @@ impl Folders {
         let owner = owner.unwrap_or_default();
         let name = format!("{:016x}", content(&owner));
         let cache = place.cache.filter(|_| !owner.is_empty());
+        let key = Key::of_user(cache.as_ref().map(|cache| cache.root.as_path()));
         let is_read = place.is_folder && place.beside != Beside::Ignored;
         Self {
             cache: cache.map(|cache| (cache.root.join(name), cache.limit_bytes)),
             beside: is_read.then(|| place.data.to_owned()),
             wants_beside: place.beside == Beside::Written,
             owner,
+            key,
         }
+    }
+
+    /// This user's key.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
     }
 
     /// Where segments are looked for.
@@ -117,6 +130,7 @@ impl Folders {
     /// A new segment, where it can go: the first folder that may be written; and how many bytes
     /// it may take.
     pub(crate) fn begin(&self) -> Option<(Draft, u64)> {
+        self.key.as_ref()?;
         let beside = self.beside.as_deref().filter(|_| self.wants_beside);
         let beside = beside.and_then(|folder| Draft::new(folder).ok());
         match beside {
