@@ -183,8 +183,9 @@ fn is_own(path: &Path, is_of_kind: impl FnOnce(&FileType) -> bool) -> bool {
 /// A place that nobody else uses, nor can guess and take before the device does: the standard
 /// library's hashers begin with random numbers of the system.
 fn listen_url(via: Via) -> String {
-    let [high, low] = [(); 2].map(|()| RandomState::new().hash_one(std::process::id()));
-    let place = std::env::temp_dir().join(format!("bothends-{high:016x}{low:016x}"));
+    let process = std::process::id();
+    let random = RandomState::new().hash_one(process);
+    let place = std::env::temp_dir().join(format!("bothends-{process}-{random:016x}"));
     match via {
         Via::Unix => format!("unix://{}.sock", place.display()),
         Via::Spool => format!("spool://{}.spool", place.display()),
