@@ -151,6 +151,7 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     };
     let mut server = Faulty::new(server, faults);
     let door = Door::open(&args.listen, None)?;
+    stop::in_time(&stop).context("cannot start a thread")?;
     println!("listening on {}", door.address());
     std::io::stdout().flush().context("cannot say where it listens")?;
     let visits = if args.once { Visits::Once } else { Visits::Always };

@@ -151,7 +151,8 @@ fn confinement(agent: &mut Agent) -> String {
     line
 }
 
-/// Whether this machine can confine a program; a skip is printed.
+/// Whether this machine can confine a program.
+#[allow(clippy::print_stdout, reason = "a skip is printed")]
 fn can_confine(root: &Path) -> bool {
     let mut probe = command("tcp://127.0.0.1:0", root, &["--sandbox", "required"]);
     let mut child = probe.spawn().unwrap();

@@ -24,6 +24,7 @@ use crate::{FileStore, Links, Memory, NoCosts, Server, ServerConfig, stop};
 /// Serves preprocessed batches of the data set beside this program.
 #[derive(Debug, Parser)]
 #[command(name = "bothends-agent", version)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Args {
     /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY
     #[arg(long, value_name = "URL")]

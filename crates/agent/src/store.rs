@@ -49,7 +49,7 @@ impl Identity {
         Self { place, age: (metadata.len(), modified_ns) }
     }
 
-    /// A number that another file has by chance alone, never 0.
+    /// A hash of all of it; never 0.
     pub(crate) fn mark(&self) -> u64 {
         let (dev, ino) = self.place;
         let (len, modified_ns) = self.age;

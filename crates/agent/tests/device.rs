@@ -321,7 +321,7 @@ fn a_machine_that_fails_makes_a_job_fail_and_no_sample_bad() {
     assert!(server.poll(PATIENCE).unwrap().result.unwrap().bad.is_empty());
 }
 
-/// An agent that ran on served the old file for ever, or a mixture of both.
+/// A running agent served the old file forever, or a mixture of both.
 #[test]
 fn a_replaced_file_fails_its_jobs_until_the_next_session_which_gets_the_new_one() {
     let (dir, exercise) = exercise();

@@ -1,7 +1,7 @@
 //! The key that segments are sealed with: 32 bytes of this user's, in a file that nobody else reads.
 //!
-//! Whoever may write a file beside the data, or gives it away in an archive, could say what images look
-//! like. A segment is therefore believed only if it was sealed with this key. It is made at first use, and
+//! Anybody who can write a file next to the data, or who packs one into an archive, could otherwise decide what
+//! images look like. A segment is therefore believed only if it was sealed with this key. It is made at first use, and
 //! may be deleted: then what was learned is learned again.
 
 use std::fmt;

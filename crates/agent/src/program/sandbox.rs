@@ -1,8 +1,9 @@
-//! What the program gives up before it serves anybody: other files, other programs, new privileges.
+//! Drops what serving does not need before the first host is served: other files, other programs, new
+//! privileges.
 //!
-//! Landlock leaves it the data root to read and the places that it writes to; a seccomp filter refuses the
-//! system calls that no agent makes. Both hold for the calling thread and those that it starts, so they
-//! come before the first worker. This file does not decide what an agent needs; `program` does.
+//! Landlock restricts the process to reading the data root and writing to its own places, and a seccomp filter
+//! rejects system calls that an agent never makes. Both apply to the calling thread and the threads it starts
+//! later, so they must be in place before the first worker. `program` decides which places an agent needs.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -45,7 +46,7 @@ pub(super) struct Places {
 #[derive(Debug)]
 pub(super) struct Confined {
     line: String,
-    /// `/proc/self`: the rule is of this very folder, which the kernel would make anew.
+    /// `/proc/self`: the Landlock rule applies to this inode, which the kernel would otherwise recreate.
     _process: Option<File>,
 }
 
@@ -271,14 +272,14 @@ mod tests {
 
     use super::*;
 
-    /// A folder with data, a folder to write to, and a file beside them.
+    /// A folder with data, a folder to write to, and a file outside both.
     fn ground() -> (tempfile::TempDir, Places) {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for folder in ["data", "cache", "run"] {
             std::fs::create_dir(at(folder)).unwrap();
         }
-        for file in ["data/image", "beside", "run/socket"] {
+        for file in ["data/image", "outside", "run/socket"] {
             std::fs::write(at(file), file).unwrap();
         }
         let places = Places {
@@ -309,7 +310,7 @@ mod tests {
             assert_eq!(std::fs::read_to_string(at("data/image")).unwrap(), "data/image");
             assert!(std::fs::read_to_string("/proc/self/stat").unwrap().contains(") "));
             denied(std::fs::read("/etc/passwd").map(drop));
-            denied(std::fs::read(at("beside")).map(drop));
+            denied(std::fs::read(at("outside")).map(drop));
             denied(std::fs::write(at("data/image"), "changed"));
             denied(std::fs::write(at("data/new"), "made"));
             denied(std::fs::write(at("run/new"), "made"));

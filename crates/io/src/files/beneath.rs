@@ -91,7 +91,11 @@ impl Beneath {
         if place(&std::fs::metadata(&self.path)?) == place(&self.folder.metadata()?) {
             return Ok(None);
         }
-        Self::new(&self.path, self.links).map(Some)
+        let renewed = Self::new(&self.path, self.links);
+        renewed.map(Some).map_err(|error| {
+            let is_denied = error.kind() == ErrorKind::PermissionDenied;
+            if is_denied { io::Error::new(error.kind(), REPLACED) } else { error }
+        })
     }
 
     /// Opens the regular file at `path` below the folder for reading. Does not wait for anybody but
@@ -179,18 +183,10 @@ impl Beneath {
         };
         for parent in parents.split('/').filter(|parent| !parent.is_empty()) {
             let next = step(folder.as_ref(), parent, through | OFlag::O_DIRECTORY);
-            folder = Some(next.map_err(|errno| match errno {
-                // What a link answers here.
-                Errno::ENOTDIR | Errno::ELOOP => self.link_or(path, remedy, errno),
-                other => other.into(),
-            })?);
+            folder = Some(next.map_err(|errno| self.link_or(path, remedy, errno))?);
         }
-        let found = step(folder.as_ref(), name, want.flags() | OFlag::O_NOFOLLOW)
-            .map_err(|errno| match errno {
-                Errno::ELOOP => self.link_or(path, remedy, errno),
-                Errno::ENXIO => not_regular(),
-                other => other.into(),
-            })?;
+        let found = step(folder.as_ref(), name, want.flags() | OFlag::O_NOFOLLOW);
+        let found = found.map_err(|errno| self.link_or(path, remedy, errno))?;
         // With O_PATH a link is found, not refused.
         let found = File::from(found);
         match found.metadata()?.is_symlink() {
@@ -199,12 +195,15 @@ impl Beneath {
         }
     }
 
-    /// The refusal of the first link on the way to `path`, or what the system said.
+    /// The refusal of the first link on the way to `path` if that is what the kernel stopped at, or
+    /// what it said.
     fn link_or(&self, path: &str, remedy: &str, errno: Errno) -> io::Error {
-        match self.first_link(path) {
-            Some(_) => self.link(path, remedy),
-            None => errno.into(),
+        // ENOTDIR is the answer to a link where a folder was asked for.
+        let is_stopped = matches!(errno, Errno::ENOTDIR | Errno::ELOOP);
+        if is_stopped && self.first_link(path).is_some() {
+            return self.link(path, remedy);
         }
+        if errno == Errno::ENXIO { not_regular() } else { errno.into() }
     }
 
     fn link(&self, path: &str, remedy: &str) -> io::Error {
@@ -228,7 +227,9 @@ impl Beneath {
 const REMEDY: &str =
     "; give --follow-links to follow those that stay below the data root";
 const OUTSIDE: &str =
-    " that leads out of the data root; copy what it names to below the root";
+    " that leads out of the data root; use one that is relative and stays below the root";
+const REPLACED: &str = "another folder has this name now, which a confined agent may not \
+                        read; restart the agent";
 const NO_OPENAT2: &str = ", and this kernel has no openat2, without which none is followed; use Linux 5.6 or later";
 
 /// Names on the way down and nothing else.

@@ -29,8 +29,8 @@ const DRAWN: u64 = 4;
 const LONGER: u32 = 2;
 
 impl Recipe {
-    /// What making one sample of such a record costs at most, up to the cut. Every op counts, also
-    /// one that is done by chance.
+    /// What making one sample of such a record costs at most, up to the cut. Every op counts, even
+    /// one that is applied at random.
     #[must_use]
     pub fn sample_cost(&self, record: RecordShape) -> SampleCost {
         let size = match record {
