@@ -166,6 +166,20 @@ fn can_confine(root: &Path) -> bool {
     !line.is_empty()
 }
 
+/// Workers, scouts and all, as the kernel sees them (proc_pid_status(5)).
+fn every_thread_is_confined(process: u32) {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let threads: Vec<_> = threads.map(|thread| thread.unwrap().path()).collect();
+    assert!(threads.len() > 2, "{threads:?}");
+    for thread in threads {
+        // One may have ended.
+        let Ok(status) = std::fs::read_to_string(thread.join("status")) else { continue };
+        for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(status.lines().any(|has| has == line), "{line}: {status}");
+        }
+    }
+}
+
 #[test]
 fn a_confined_program_serves_as_any_other_and_leaves_nothing() {
     for scheme in ["unix", "tcp", "spool"] {
@@ -188,6 +202,7 @@ fn a_confined_program_serves_as_any_other_and_leaves_nothing() {
         let mut device = connect(&address, &ConnectOptions::default()).unwrap();
         conformance::all(&mut *device, &exercise);
         assert!(device.stats().unwrap().cpu_seconds >= 0.0);
+        every_thread_is_confined(agent.child.id());
         drop(device);
         let line = confinement(&mut agent);
         assert!(line.starts_with("confined: Landlock "), "{line}");

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bothends_core::sample::FileIdx;
-use bothends_csd::{Beneath, Links, will_need};
+use bothends_csd::{Beneath, Links, keeps_its_number, will_need};
 use bothends_side_index::{Beside, Cache, Place, SideIndex};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -35,17 +35,28 @@ pub type Age = (u64, i128);
 /// What tells a file from another one of its name, and from itself before it was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// The file system, and the number of the file in it.
+    /// The file system, and the number of the file in it; 0 where files do not keep theirs.
     pub place: (u64, u64),
     /// Its length and last change.
     pub age: Age,
 }
 
+/// Whether a file system's files keep their numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    Kept,
+    Changing,
+}
+
 impl Identity {
-    fn of(metadata: &Metadata) -> Self {
+    fn of(metadata: &Metadata, numbers: Numbers) -> Self {
         let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000
             + i128::from(metadata.mtime_nsec());
-        let place = (metadata.dev(), metadata.ino());
+        let number = match numbers {
+            Numbers::Kept => metadata.ino(),
+            Numbers::Changing => 0,
+        };
+        let place = (metadata.dev(), number);
         Self { place, age: (metadata.len(), modified_ns) }
     }
 
@@ -141,6 +152,7 @@ pub struct FileStore {
 struct OpenFile {
     path: PathBuf,
     file: Arc<File>,
+    numbers: Numbers,
     identity: Identity,
 }
 
@@ -216,13 +228,16 @@ impl FileStore {
                 self.forget();
                 wrong(error)
             })?;
-            if open.identity == Identity::of(&now) {
+            if open.identity == Identity::of(&now, open.numbers) {
                 return Ok(open);
             }
         }
         let file = beneath.open(path).map_err(wrong)?;
-        let identity = Identity::of(&file.metadata().map_err(wrong)?);
-        let open = OpenFile { path: full.clone(), file: Arc::new(file), identity };
+        let keeps = keeps_its_number(&file);
+        let numbers = if keeps { Numbers::Kept } else { Numbers::Changing };
+        let identity = Identity::of(&file.metadata().map_err(wrong)?, numbers);
+        let (path, file) = (full.clone(), Arc::new(file));
+        let open = OpenFile { path, file, numbers, identity };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
         Ok(open)
     }
@@ -367,6 +382,25 @@ mod tests {
         std::os::unix::fs::symlink("b", &link).unwrap();
         following.read("link", 0, 5, &mut dst).unwrap();
         assert_eq!(dst, b"other");
+    }
+
+    /// On file systems that renumber files, a session would end with the first of them.
+    #[test]
+    fn where_numbers_change_length_and_time_tell_files_apart() {
+        let (dir, _store) = store_with("a", b"0123");
+        std::fs::hard_link(dir.path().join("a"), dir.path().join("b")).unwrap();
+        std::fs::write(dir.path().join("c"), b"0123").unwrap();
+        let of = |name: &str, numbers| {
+            let path = dir.path().join(name);
+            let file = File::options().write(true).open(path).unwrap();
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+            Identity::of(&file.metadata().unwrap(), numbers).mark()
+        };
+        assert_eq!(of("a", Numbers::Kept), of("b", Numbers::Kept));
+        assert_ne!(of("a", Numbers::Kept), of("c", Numbers::Kept));
+        assert_eq!(of("a", Numbers::Changing), of("c", Numbers::Changing));
+        std::fs::write(dir.path().join("c"), b"01234").unwrap();
+        assert_ne!(of("a", Numbers::Changing), of("c", Numbers::Changing));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use draft::{Draft, replace, write_beside};
 pub use error::IoError;
 pub use files::beneath::{Beneath, Links};
 pub use files::regular::{
-    is_of_machine, open_own, open_regular, read_regular, will_need,
+    is_of_machine, keeps_its_number, open_own, open_regular, read_regular, will_need,
 };
 pub use files::{Direct, Files, OpenFile};
 pub use folder::Folder;

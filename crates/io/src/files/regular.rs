@@ -11,6 +11,9 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, PosixFadviseAdvice, fcntl, posix_fadvise};
+use nix::sys::statfs::{
+    FUSE_SUPER_MAGIC, FsType, MSDOS_SUPER_MAGIC, SMB_SUPER_MAGIC, fstatfs,
+};
 use nix::unistd::geteuid;
 
 /// Opens a regular file for reading. Does not wait for anybody but the file system.
@@ -43,6 +46,24 @@ pub fn open_own(path: &Path) -> io::Result<File> {
         false => Err(io::Error::new(ErrorKind::PermissionDenied, why)),
     }
 }
+
+/// Whether a file keeps its inode number as long as it exists. Some file systems assign another one to a
+/// file that has not been used for a while.
+#[must_use]
+pub fn keeps_its_number(file: &File) -> bool {
+    let found = fstatfs(file).map(|found| found.filesystem_type());
+    found.is_ok_and(|kind| !RENUMBERING.contains(&kind))
+}
+
+/// Including those that run outside the kernel (`sshfs`, clients of object stores), and Windows shares
+/// under the numbers of both protocols.
+const RENUMBERING: [FsType; 5] = [
+    FUSE_SUPER_MAGIC,
+    MSDOS_SUPER_MAGIC,
+    SMB_SUPER_MAGIC,
+    FsType(0xff53_4d42),
+    FsType(0xfe53_4d42),
+];
 
 /// Has the kernel bring `len` bytes from `offset` of a file into the page cache, without waiting for
 /// them. Advice: a file system that takes none reads as before.
@@ -116,6 +137,12 @@ mod tests {
     use std::os::unix::fs::{FileExt, PermissionsExt};
 
     use super::*;
+
+    #[test]
+    fn files_of_a_local_file_system_keep_their_numbers() {
+        assert!(keeps_its_number(&File::open("/proc/self/stat").unwrap()));
+        assert!(keeps_its_number(&tempfile::tempfile().unwrap()));
+    }
 
     #[test]
     fn a_file_that_others_may_have_written_is_not_ones_own() {
