@@ -7,10 +7,10 @@
 //! nothing from the wire but the declared ops of a recipe.
 //!
 //! Reading order: `store` and `costs` are the interfaces. `session` is what was agreed with the host,
-//! `session/limits.rs` what it may cost, and `memory` how much of it is held at once. `work` makes one sample, with a job under way
-//! (`work/batch.rs`) and the jobs of a session (`work/line.rs`). `server` says who works and when jobs are
-//! answered, `door` where hosts connect, `stop` when a device program ends, and `program` is the command
-//! line. `program/sandbox.rs` confines the process before it serves.
+//! `session/limits.rs` what it may cost, and `memory` how much of it is held at once. `work` makes one
+//! sample, with a job under way (`work/batch.rs`) and the jobs of a session (`work/line.rs`). `server` says
+//! who works and when jobs are answered, `door` where hosts connect, `stop` when a device program ends, and
+//! `program` is the command line. `program/sandbox.rs` confines the process before it serves.
 
 pub mod costs;
 pub mod store;
