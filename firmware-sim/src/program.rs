@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use bothends_agent::door::{Door, Visits};
-use bothends_agent::{Costs, FileStore, NoCosts, Server, ServerConfig, stop};
+use bothends_agent::{Costs, FileStore, Links, NoCosts, Server, ServerConfig, stop};
 use bothends_csd::Address;
 use clap::{Command, CommandFactory, Parser, ValueEnum};
 
@@ -126,7 +126,8 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     if let Some(n_cores) = args.cores {
         device.set_n_units(n_cores);
     }
-    let store = FileStore::new(&args.media)?;
+    // It reads its user's own files for that user, whose other workers follow links, too.
+    let store = FileStore::with_links(&args.media, Links::Followed)?;
     let config = ServerConfig {
         name: device.name.clone(),
         emulated: true,
@@ -150,6 +151,7 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     };
     let mut server = Faulty::new(server, faults);
     let door = Door::open(&args.listen, None)?;
+    stop::in_time(&stop).context("cannot start a thread")?;
     println!("listening on {}", door.address());
     std::io::stdout().flush().context("cannot say where it listens")?;
     let visits = if args.once { Visits::Once } else { Visits::Always };

@@ -9,7 +9,8 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use bothends_agent::conformance::{self, Exercise, done};
-use bothends_csd::{ConnectOptions, CsdError, connect};
+use bothends_core::recipe::Recipe;
+use bothends_csd::{ConnectOptions, CsdError, Session, connect};
 use bothends_tests::programs::program;
 
 /// Nothing here takes longer; what does, hangs.
@@ -31,7 +32,11 @@ struct Agent {
 
 impl Agent {
     fn start(listen: &str, root: &Path, more: &[&str]) -> Self {
-        let mut child = command(listen, root, more).spawn().unwrap();
+        Self::of(command(listen, root, more))
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().strip_prefix("listening on ").unwrap_or_else(|| {
@@ -137,6 +142,179 @@ fn one_host_after_the_other_is_served_until_a_signal_comes() {
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert!(agent.end().success());
     assert!(!place.exists());
+}
+
+/// The line in which the program says how far it is confined.
+fn confinement(agent: &mut Agent) -> String {
+    let mut line = String::new();
+    BufReader::new(agent.child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    line
+}
+
+/// Whether this machine can confine a program.
+#[allow(clippy::print_stdout, reason = "a skip is printed")]
+fn can_confine(root: &Path) -> bool {
+    let mut probe = command("tcp://127.0.0.1:0", root, &["--sandbox", "required"]);
+    let mut child = probe.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    let words = child.wait_with_output().unwrap().stderr;
+    if line.is_empty() {
+        println!("skipped: {}", String::from_utf8_lossy(&words));
+    }
+    !line.is_empty()
+}
+
+/// Workers, scouts and all, as the kernel sees them (proc_pid_status(5)).
+fn every_thread_is_confined(process: u32) {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let threads: Vec<_> = threads.map(|thread| thread.unwrap().path()).collect();
+    assert!(threads.len() > 2, "{threads:?}");
+    for thread in threads {
+        // One may have ended.
+        let Ok(status) = std::fs::read_to_string(thread.join("status")) else { continue };
+        for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(status.lines().any(|has| has == line), "{line}: {status}");
+        }
+    }
+}
+
+#[test]
+fn a_confined_program_serves_as_any_other_and_leaves_nothing() {
+    for scheme in ["unix", "tcp", "spool"] {
+        let (dir, exercise) = exercise();
+        if !can_confine(exercise.root()) {
+            return;
+        }
+        let (place, cache) = (dir.path().join("door"), dir.path().join("cache"));
+        let listen = match scheme {
+            "tcp" => "tcp://127.0.0.1:0".to_owned(),
+            _ => format!("{scheme}://{}", place.display()),
+        };
+        let mut agent = Command::new(program("bothends-agent").unwrap());
+        agent.args(["--listen", &listen, "--sandbox", "required", "--once"]);
+        agent.arg("--data-root").arg(exercise.root()).arg("--cache").arg(&cache);
+        agent.env("XDG_STATE_HOME", dir.path());
+        agent.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut agent = Agent::of(agent);
+        let address = agent.url.parse().unwrap();
+        let mut device = connect(&address, &ConnectOptions::default()).unwrap();
+        conformance::all(&mut *device, &exercise);
+        assert!(device.stats().unwrap().cpu_seconds >= 0.0);
+        every_thread_is_confined(agent.child.id());
+        drop(device);
+        let line = confinement(&mut agent);
+        assert!(line.starts_with("confined: Landlock "), "{line}");
+        assert!(agent.end().success(), "{scheme}");
+        assert!(!place.exists(), "{scheme} left {}", place.display());
+        // What it has learned is kept, and a key for it.
+        let own = std::fs::read_dir(&cache).unwrap().next().unwrap().unwrap().path();
+        assert_eq!(std::fs::read_dir(own).unwrap().count(), 2, "{scheme}");
+    }
+}
+
+#[test]
+fn a_program_says_how_far_it_is_confined() {
+    let dir = tempfile::tempdir().unwrap();
+    for (mode, said) in [("auto", "onfined"), ("off", "not confined: --sandbox off")] {
+        let more = ["--sandbox", mode];
+        let mut agent = Agent::start("tcp://127.0.0.1:0", dir.path(), &more);
+        let line = confinement(&mut agent);
+        assert!(line.contains(said), "{line}");
+    }
+}
+
+/// What a session asks for when each sample takes a core a second and more.
+fn long_session(exercise: &Exercise) -> Session {
+    let again = vec![r#"{"op": "jpeg", "quality": 90}"#; 15].join(", ");
+    let recipe = format!(
+        r#"{{"name": "long", "version": 1, "ops": [{{"op": "decode"}},
+            {{"op": "resize", "size": [2048, 2048]}}, {again},
+            {{"op": "center_crop", "size": 224}}]}}"#
+    );
+    let recipe = Recipe::from_json(&recipe).unwrap();
+    let (hash, recipe) = (recipe.hash(), recipe.to_json());
+    Session { recipe, recipe_hash: hash, ..exercise.session() }
+}
+
+/// A worker looks up only between two samples, and a host may take nothing.
+#[test]
+fn a_signal_ends_the_program_in_time_whatever_it_is_in_the_middle_of() {
+    // What the program allows itself, and what a machine under load adds.
+    let soon = Duration::from_secs(2 + 6);
+    for session in [long_session, Exercise::session] {
+        let (dir, exercise) = exercise();
+        let place = dir.path().join("door");
+        let listen = format!("unix://{}", place.display());
+        // So many share the cores that no sample is done before long.
+        let mut agent = Agent::start(&listen, exercise.root(), &["--cores", "64"]);
+        let address = agent.url.parse().unwrap();
+        let mut device = connect(&address, &ConnectOptions::default()).unwrap();
+        device.hello().unwrap();
+        device.open(&session(&exercise)).unwrap();
+        let slots: Vec<_> = (0..4).map(|_| conformance::slot(&exercise)).collect();
+        for (number, slot) in (0..).zip(slots) {
+            // Nobody asks for the results.
+            device.submit(exercise.job(number, &[0; 12]), slot).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let id = agent.child.id().to_string();
+        let began = Instant::now();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert!(agent.end().success());
+        assert!(began.elapsed() < soon, "{:?}", began.elapsed());
+        assert!(!place.exists());
+    }
+}
+
+#[test]
+fn a_recipe_that_would_keep_a_worker_busy_for_minutes_is_refused() {
+    let (dir, exercise) = exercise();
+    let listen = format!("unix://{}", dir.path().join("door").display());
+    let agent = Agent::start(&listen, exercise.root(), &[]);
+    let address = agent.url.parse().unwrap();
+    let mut device = connect(&address, &ConnectOptions::default()).unwrap();
+    device.hello().unwrap();
+    let blurs = vec![r#"{"op": "gaussian_blur", "kernel_size": 63}"#; 60].join(", ");
+    for (size, limit) in [(13_370, "pixels and this device makes"), (2048, "fewer ops")] {
+        let recipe = format!(
+            r#"{{"name": "bomb", "version": 1, "ops": [{{"op": "decode"}},
+                {{"op": "resize", "size": [{size}, {size}]}}, {blurs},
+                {{"op": "center_crop", "size": 224}}]}}"#
+        );
+        let recipe = Recipe::from_json(&recipe).unwrap();
+        let (recipe_hash, recipe) = (recipe.hash(), recipe.to_json());
+        let bomb = Session { recipe, recipe_hash, ..exercise.session() };
+        let CsdError::SessionRefused { reason } = device.open(&bomb).unwrap_err() else {
+            panic!("it was taken");
+        };
+        assert!(reason.contains(limit), "{reason}");
+        assert_eq!(reason.lines().count(), 1, "{reason}");
+    }
+    device.open(&exercise.session()).unwrap();
+    done(&mut *device, &exercise, exercise.job(0, &[0]));
+}
+
+/// Somebody put a link to another file where the socket of a dead agent could lie.
+#[test]
+fn a_link_in_place_of_a_socket_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let precious = dir.path().join("precious");
+    std::fs::write(&precious, "thesis").unwrap();
+    let dead = dir.path().join("dead");
+    drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
+    for target in [&precious, &dead] {
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        let listen = format!("unix://{}", link.display());
+        let (status, words) = refusal(&listen, dir.path(), &[]);
+        assert_eq!(status, Some(1));
+        assert!(words.contains("cannot listen at"), "{words}");
+        assert!(link.is_symlink() && target.exists());
+        std::fs::remove_file(&link).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(precious).unwrap(), "thesis");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bothends_dataset::side_index::is_segment;
+use bothends_dataset::side_index::{self, HEADER_BYTES, Line, is_segment};
 use bothends_runtime::SideIndexUse;
 use bothends_tests::programs::{eventually, program};
 use bothends_tests::{Setup, generated};
@@ -138,6 +138,8 @@ fn by_default(data: &Path, cache: &Path) -> Result<Command> {
         "--json",
         "-",
     ]);
+    // The key of what is kept there, too.
+    command.env("XDG_STATE_HOME", cache);
     command.env("XDG_CACHE_HOME", cache).stdin(Stdio::null()).stderr(Stdio::null());
     Ok(command)
 }
@@ -310,5 +312,64 @@ fn an_agent_keeps_its_own_and_its_samples_are_the_hosts() -> Result<()> {
     bytes[middle..middle + 500].iter_mut().for_each(|byte| *byte ^= 0x55);
     std::fs::write(&made[0], bytes)?;
     ensure!(content_of_agent(data, cache.path())? == by_host, "once it is damaged");
+    Ok(())
+}
+
+/// A segment as somebody else would plant it: one of ours with every brightness shifted, all hashes
+/// right, and the seal of `key`.
+fn planted(whole: &[u8], seal: impl FnOnce([&[u8]; 2]) -> [u8; 32]) -> Result<Vec<u8>> {
+    let header = whole.first_chunk::<HEADER_BYTES>().context("a header")?;
+    let range = side_index::directory_range(header, whole.len() as u64)?;
+    let start = usize::try_from(range.start)?;
+    let directory = &whole[start..];
+    let mut lines = side_index::directory(header, directory, |_, _| true)?;
+    let mut bytes = whole[..start].to_vec();
+    for line in &mut lines {
+        let from = usize::try_from(line.offset)?;
+        let note = &mut bytes[from..][..line.len as usize];
+        // Entry points are at the end, and most of it: bits 28 to 39 are the DC of brightness.
+        let n_points = note.len() / 16;
+        let points = note.len() - 8 * n_points;
+        for point in note[points..].as_chunks_mut().0 {
+            let number = u64::from_le_bytes(*point);
+            let dc = (number >> 28).wrapping_add(60) & 0xfff;
+            *point = (number & !(0xfff << 28) | dc << 28).to_le_bytes();
+        }
+        let named = [line.key, line.stamp, line.content];
+        *line = Line::new(named, line.offset, note).context("a line")?;
+    }
+    let (directory, header) = side_index::seal(&mut lines, range.start, seal);
+    bytes[..HEADER_BYTES].copy_from_slice(&header);
+    bytes.extend(directory);
+    Ok(bytes)
+}
+
+/// HMAC would be another one with another key; zeros are what somebody without any has.
+fn sealed_by_nobody(_: [&[u8]; 2]) -> [u8; 32] {
+    [0; 32]
+}
+
+/// Whoever may write beside the data, or into a cache directory, could say what images look like.
+#[test]
+fn a_planted_index_changes_no_pixel() -> Result<()> {
+    const NEWEST: &str = ".bothends-index-ffffffffffffffff-1.segment";
+    let folder = copied()?;
+    let data = folder.path();
+    let without = stream(data, SideIndexUse::Beside)?;
+    let ours = segments(data)?.pop().context("a segment")?;
+    let evil = planted(&std::fs::read(&ours)?, sealed_by_nobody)?;
+    std::fs::remove_file(&ours)?;
+    std::fs::write(data.join(NEWEST), &evil)?;
+    ensure!(stream(data, SideIndexUse::Beside)? == without, "beside the data");
+
+    let cache = tempfile::tempdir()?;
+    let by_host = Setup::new(data).run()?.content_digest.context("a digest")?;
+    ensure!(content_of_agent(data, cache.path())? == by_host, "while it is made");
+    let own = std::fs::read_dir(cache.path())?.next().context("a folder")??.path();
+    let ours = segments(&own)?.pop().context("a segment")?;
+    let evil = planted(&std::fs::read(&ours)?, sealed_by_nobody)?;
+    std::fs::remove_file(&ours)?;
+    std::fs::write(own.join(NEWEST), &evil)?;
+    ensure!(content_of_agent(data, cache.path())? == by_host, "in the agent's cache");
     Ok(())
 }

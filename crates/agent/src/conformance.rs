@@ -268,7 +268,8 @@ pub fn done(
     (slot.host().expect("host memory")[..n_bytes].to_vec(), bad)
 }
 
-fn failure(device: &mut dyn Transport, exercise: &Exercise, job: Job) -> String {
+/// Why `job`, which cannot be done, failed.
+pub fn failure(device: &mut dyn Transport, exercise: &Exercise, job: Job) -> String {
     match complete(device, exercise, job).outcome {
         Outcome::Failed { reason } => reason,
         outcome @ (Outcome::Made { .. } | Outcome::NotBegun) => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bothends_csd::key::Key;
 use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
-use bothends_csd::spool::{remove_directory, serve_directory};
+use bothends_csd::spool::{prepare_directory, remove_directory, serve_directory};
 use bothends_csd::{Address, CsdError, Serve};
 
 /// How often a door without a guest looks whether it shall close.
@@ -57,7 +57,9 @@ impl SpoolDir {
                 return Err(CsdError::Place { doing, place, source });
             }
         };
-        Ok(Self { path, is_ours })
+        let dir = Self { path, is_ours };
+        prepare_directory(&dir.path)?;
+        Ok(dir)
     }
 }
 
@@ -159,6 +161,25 @@ impl Door {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `--listen spool:///home/me/results` by mistake.
+    #[test]
+    fn a_directory_of_others_is_not_served() {
+        let dir = tempfile::tempdir().unwrap();
+        let address = Address::Spool(dir.path().to_owned());
+        let theirs = dir.path().join("run-0123456789abcdef0123456789abcdef.txt");
+        std::fs::write(&theirs, "results").unwrap();
+        let error = Door::open(&address, None).unwrap_err().to_string();
+        assert!(error.contains(theirs.to_str().unwrap()), "{error}");
+        assert!(error.contains("name an empty directory"), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        // One that is a spool stays one, whatever is put there.
+        std::fs::remove_file(&theirs).unwrap();
+        drop(Door::open(&address, None).unwrap());
+        std::fs::write(&theirs, "results").unwrap();
+        drop(Door::open(&address, None).unwrap());
+        assert_eq!(std::fs::read_to_string(theirs).unwrap(), "results");
+    }
 
     #[test]
     fn a_directory_goes_with_the_door_unless_others_use_it() {

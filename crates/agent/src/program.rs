@@ -6,7 +6,9 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the front door")]
 
-use std::path::PathBuf;
+mod sandbox;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -15,12 +17,14 @@ use bothends_csd::key::Key;
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
 use clap::{Command, CommandFactory, Parser};
 
+use self::sandbox::{Confined, Places, Sandbox};
 use crate::door::{Door, Visits};
-use crate::{FileStore, Memory, NoCosts, Server, ServerConfig, stop};
+use crate::{FileStore, Links, Memory, NoCosts, Server, ServerConfig, stop};
 
 /// Serves preprocessed batches of the data set beside this program.
 #[derive(Debug, Parser)]
 #[command(name = "bothends-agent", version)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Args {
     /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY
     #[arg(long, value_name = "URL")]
@@ -28,6 +32,10 @@ struct Args {
     /// The folder that holds the data set, as it is on the host
     #[arg(long, value_name = "DIR")]
     data_root: PathBuf,
+    /// Follow symbolic links below the data root as long as they stay below it; without this they
+    /// are refused
+    #[arg(long)]
+    follow_links: bool,
     /// Worker threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores: Option<u32>,
@@ -52,6 +60,11 @@ struct Args {
     /// Most MiB of the cache, all data sets together; the oldest make room
     #[arg(long, value_name = "MIB", default_value_t = CACHE_LIMIT_BYTES >> 20)]
     cache_limit: u64,
+    /// What the agent gives up before it serves anybody: with `auto` as much as the kernel can hold it
+    /// to, that is all files but the data set and what it writes itself (Landlock), other programs
+    /// and privileges (seccomp); with `required` all that, or it does not start
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = Sandbox::Auto)]
+    sandbox: Sandbox,
     /// Ends after the first host has left
     #[arg(long)]
     once: bool,
@@ -76,11 +89,20 @@ pub fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    let stop = stop::on_signals().context("cannot handle signals")?;
-    let mut store = FileStore::new(&args.data_root)?;
-    if let Some(cache) = cache(args)? {
+    let links = if args.follow_links { Links::Beneath } else { Links::Refused };
+    let mut store = FileStore::with_links(&args.data_root, links)?;
+    let cache = cache(args)?;
+    let cache_root = cache.as_ref().map(|cache| cache.root.clone());
+    if let Some(cache) = cache {
         store = store.with_cache(cache);
     }
+    let key = args.key_file.as_deref().map(Key::from_file).transpose()?;
+    // From here on there is something to remove; until now a signal ends the program as it is.
+    let stop = stop::on_signals().context("cannot handle signals")?;
+    let door = Door::open(&args.listen, key)?;
+    let confined = confine(args, &store, cache_root)?;
+    eprintln!("{confined}");
+    stop::in_time(&stop).context("cannot start a thread")?;
     let config = ServerConfig {
         name: "agent".to_owned(),
         emulated: false,
@@ -90,8 +112,6 @@ fn run(args: &Args) -> Result<()> {
     let mut server =
         Server::start(config, store, NoCosts).context("cannot start a thread")?;
     server = server.with_memory(args.memory);
-    let key = args.key_file.as_deref().map(Key::from_file).transpose()?;
-    let door = Door::open(&args.listen, key)?;
     println!("listening on {}", door.address());
     let visits = if args.once { Visits::Once } else { Visits::Always };
     door.serve(&mut server, visits, &stop, &mut |error| eprintln!("warning: {error}"))?;
@@ -99,6 +119,35 @@ fn run(args: &Args) -> Result<()> {
         eprintln!("warning: {error}");
     }
     Ok(())
+}
+
+/// What is read once hosts are served: the data, random numbers, and how much memory and time there is.
+const READ: [&str; 4] = ["/dev/urandom", "/proc/meminfo", "/proc/self", "/sys/fs/cgroup"];
+
+/// Gives up what serving does not need. Before the first thread is started, and after the door is
+/// open.
+fn confine(args: &Args, store: &FileStore, cache: Option<PathBuf>) -> Result<Confined> {
+    if args.sandbox != Sandbox::Off {
+        sandbox::is_alone()?;
+    }
+    let mut places = Places::default();
+    places.read.push(store.root().to_owned());
+    places.read.extend(READ.map(PathBuf::from));
+    if let Some(cache) = cache {
+        // A user's own may be missing, and is then kept without.
+        drop(std::fs::create_dir_all(&cache));
+        places.written.push(cache);
+    }
+    let parent = |path: &Path| path.parent().map(Path::to_owned);
+    match &args.listen {
+        Address::Unix(path) => places.cleared.extend(parent(path)),
+        Address::Spool(path) => {
+            places.written.push(path.clone());
+            places.cleared.extend(parent(path));
+        }
+        Address::Tcp { .. } => {}
+    }
+    args.sandbox.enforce(&places)
 }
 
 /// Where entry points are kept. A directory that was asked for must be there or be made; the

@@ -3,6 +3,8 @@
 //! Every reason to refuse is found here, before any job, and reported in one line for the user of the
 //! host. Nothing here makes a sample; `work.rs` does.
 
+pub(crate) mod limits;
+
 use bothends_core::ids::SampleId;
 use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
@@ -11,7 +13,7 @@ use bothends_csd::{Inquiry, RecordDigest, Session};
 use bothends_dataset::Table;
 use bothends_ops::{DecodeRoom, Pipeline};
 
-use crate::store::Store;
+use crate::store::{Seen, Store};
 
 /// A session that was accepted.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(crate) struct Agreed {
     pub(crate) seed: u64,
     pub(crate) sample_bytes: usize,
     pub(crate) max_batch: u32,
+    /// Of this session alone: another one may be over files that took these ones' names.
+    pub(crate) seen: Seen,
 }
 
 impl Agreed {
@@ -78,6 +82,7 @@ impl Agreed {
         })?;
         let record = table.record_shape().map_err(|e| one_line(&e))?;
         let views = recipe.views(record).map_err(|e| one_line(&e))?;
+        limits::check(&recipe, (&table, record), room)?;
         let pipeline = Pipeline::new(&recipe, views).with_decode_room(room);
         let sample_bytes = pipeline.sample_bytes();
         if sample_bytes != session.sample_bytes as usize || sample_bytes == 0 {
@@ -95,7 +100,8 @@ impl Agreed {
             )
         })?;
         let (seed, max_batch) = (session.seed, session.max_batch);
-        Ok(Self { table, pipeline, seed, sample_bytes, max_batch })
+        let seen = Seen::nothing(table.n_files());
+        Ok(Self { table, pipeline, seed, sample_bytes, max_batch, seen })
     }
 }
 

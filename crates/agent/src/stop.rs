@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long an orderly end may take once the starter is gone: within the two seconds after
-/// which nothing of a device may be left.
+/// How long an orderly end may take: within the two seconds after which nothing of a device may be
+/// left.
 const GRACE: Duration = Duration::from_millis(1500);
+
+/// How often the flag is looked at.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A flag that is set by SIGTERM, SIGINT and SIGHUP.
 ///
@@ -42,13 +45,32 @@ pub fn with_input(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
         // A flag alone; nothing else is published with it.
         stop.store(true, Ordering::Relaxed);
         std::thread::sleep(GRACE);
-        end_now();
+        end_now(1);
     })?;
     Ok(())
 }
 
-/// For a program that hangs although it was asked to end.
-#[allow(clippy::exit, reason = "nobody waits for this program any more, and it hangs")]
-fn end_now() {
-    std::process::exit(1);
+/// Sees to it that the program has ended two seconds after `stop` was set, whatever a worker is in the
+/// middle of. The thread that waits lives as long as the program. Whoever calls this has nothing to
+/// lose by a sudden end but what its doors left to remove, which they do first.
+///
+/// # Errors
+/// The system has no thread for it.
+pub fn in_time(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
+    let stop = Arc::clone(stop);
+    std::thread::Builder::new().name("be-stop".to_owned()).spawn(move || {
+        // A flag alone; nothing else is published with it.
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK);
+        }
+        std::thread::sleep(GRACE);
+        end_now(0);
+    })?;
+    Ok(())
+}
+
+/// For a program that goes on although it was asked to end.
+#[allow(clippy::exit, reason = "it was asked to end and goes on")]
+fn end_now(status: i32) {
+    std::process::exit(status);
 }

@@ -1,17 +1,22 @@
 //! Where bytes come from: the first interface of the agent.
 //!
-//! [`FileStore`] is the files under a data root. Paths come from the host's extent table, so they are
-//! confined to the root here, whatever the table itself checked. Nothing here knows a format or a sample.
+//! [`FileStore`] is the files under a data root. Paths come from the host's extent table, so every one is
+//! opened beneath the root, whatever the table itself checked. A file that got the name of another one is
+//! another file, and a root that got the name of another is looked at when a session begins. Nothing here
+//! knows a format or a sample.
 
 use std::fmt::Debug;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use bothends_csd::{open_regular, will_need};
+use bothends_core::sample::FileIdx;
+use bothends_csd::{Beneath, Links, keeps_its_number, will_need};
 use bothends_side_index::{Beside, Cache, Place, SideIndex};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes that could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +32,68 @@ pub struct StoreError {
 /// the side index tells a changed file by.
 pub type Age = (u64, i128);
 
+/// What tells a file from another one of its name, and from itself before it was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The file system, and the number of the file in it; 0 where files do not keep theirs.
+    pub place: (u64, u64),
+    /// Its length and last change.
+    pub age: Age,
+}
+
+/// Whether a file system's files keep their numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    Kept,
+    Changing,
+}
+
+impl Identity {
+    fn of(metadata: &Metadata, numbers: Numbers) -> Self {
+        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000
+            + i128::from(metadata.mtime_nsec());
+        let number = match numbers {
+            Numbers::Kept => metadata.ino(),
+            Numbers::Changing => 0,
+        };
+        let place = (metadata.dev(), number);
+        Self { place, age: (metadata.len(), modified_ns) }
+    }
+
+    /// A hash of all of it; never 0.
+    pub(crate) fn mark(&self) -> u64 {
+        let (dev, ino) = self.place;
+        let (len, modified_ns) = self.age;
+        let mut bytes = [0; 40];
+        for (at, word) in bytes.chunks_exact_mut(8).zip([dev, ino, len]) {
+            at.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[24..].copy_from_slice(&modified_ns.to_le_bytes());
+        xxh3_64(&bytes).max(1)
+    }
+}
+
+/// Which files a session has read from, so that no two files of one name are mixed in it. Eight bytes
+/// for each of its files.
+#[derive(Debug)]
+pub(crate) struct Seen(Box<[AtomicU64]>);
+
+impl Seen {
+    /// Of a session over so many files, none of which it has read from.
+    pub(crate) fn nothing(n_files: usize) -> Self {
+        Self((0..n_files).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Whether it is the file that was read first by this number; the first is.
+    pub(crate) fn is_same(&self, file: FileIdx, identity: &Identity) -> bool {
+        let Some(seen) = self.0.get(file.0 as usize) else { return false };
+        // A number alone; nothing else is published with it.
+        let (mark, relaxed) = (identity.mark(), Ordering::Relaxed);
+        let first = seen.compare_exchange(0, mark, relaxed, relaxed);
+        first.map_or_else(|seen| seen == mark, |_| true)
+    }
+}
+
 /// A place that holds the files of a data set, and what is known of its images.
 ///
 /// # Contract
@@ -35,7 +102,7 @@ pub type Age = (u64, i128);
 /// `len` bytes of the file that has this name now, or fails; it blocks, and workers call it side
 /// by side. A length is checked against the file before memory is taken for it.
 pub trait Store: Send + Sync + Debug {
-    /// Reads `len` bytes from `offset` of the file `path` into `dst`; how old they are.
+    /// Reads `len` bytes from `offset` of the file `path` into `dst`; which file it was.
     ///
     /// # Errors
     /// The file is missing, unreadable, or ends before `offset + len`.
@@ -45,14 +112,15 @@ pub trait Store: Send + Sync + Debug {
         offset: u64,
         len: u32,
         dst: &mut Vec<u8>,
-    ) -> Result<Age, StoreError>;
+    ) -> Result<Identity, StoreError>;
 
     /// Has `len` bytes from `offset` of the file `path` brought nearer, if that can be done without
     /// waiting for them: they will be read soon. May wait for the file to open. What goes wrong
     /// is for `read` to say.
     fn read_ahead(&self, _path: &str, _offset: u64, _len: u32) {}
 
-    /// Checks that the file `path` is there and can be opened.
+    /// Checks that the file `path` is there and can be opened: a session begins. What lies at the
+    /// store's root now is what is read from now on.
     ///
     /// # Errors
     /// It is not.
@@ -71,7 +139,10 @@ const MOST_AHEAD_BYTES: u64 = 8 << 20;
 /// The files under a data root, read with `pread`.
 #[derive(Debug)]
 pub struct FileStore {
+    /// As it was named, without symbolic links.
     root: PathBuf,
+    /// The folder that had that name when the last session began.
+    beneath: RwLock<Arc<Beneath>>,
     side_index: Option<SideIndex>,
     /// The file opened last: containers are read record by record.
     last: Mutex<Option<OpenFile>>,
@@ -81,36 +152,30 @@ pub struct FileStore {
 struct OpenFile {
     path: PathBuf,
     file: Arc<File>,
-    about: About,
-}
-
-/// What tells a file from another one of its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct About {
-    place: (u64, u64),
-    age: Age,
-}
-
-impl About {
-    fn of(metadata: &Metadata) -> Self {
-        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000
-            + i128::from(metadata.mtime_nsec());
-        let place = (metadata.dev(), metadata.ino());
-        Self { place, age: (metadata.len(), modified_ns) }
-    }
+    numbers: Numbers,
+    identity: Identity,
 }
 
 impl FileStore {
-    /// The files under `root`, which must be a folder.
+    /// The files under `root`, which must be a folder, and may be a symbolic link to one. Those
+    /// below it are refused.
     ///
     /// # Errors
     /// `root` does not exist or is no folder.
     pub fn new(root: &Path) -> Result<Self, StoreError> {
+        Self::with_links(root, Links::Refused)
+    }
+
+    /// The same, and what is done with symbolic links below `root`.
+    ///
+    /// # Errors
+    /// As [`FileStore::new`].
+    pub fn with_links(root: &Path, links: Links) -> Result<Self, StoreError> {
         let wrong = |source| StoreError { path: root.to_owned(), source };
-        let root = root.canonicalize().map_err(wrong)?;
-        // Listing proves that it is a folder and that we may look into it.
-        std::fs::read_dir(&root).map_err(wrong)?;
-        Ok(Self { root, side_index: None, last: Mutex::new(None) })
+        let beneath = Beneath::new(root, links).map_err(wrong)?;
+        let root = beneath.path().to_owned();
+        let beneath = RwLock::new(Arc::new(beneath));
+        Ok(Self { root, beneath, side_index: None, last: Mutex::new(None) })
     }
 
     /// The same files, with what is known of their images kept in `cache`: read now, added to
@@ -124,28 +189,55 @@ impl FileStore {
         self
     }
 
+    /// The data root, without symbolic links.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Makes sure that the root is the folder that has its name now, and that no file opened
+    /// earlier is kept.
+    fn renew(&self) -> Result<(), StoreError> {
+        self.forget();
+        let now = self.beneath().renewed();
+        let now = now.map_err(|source| StoreError { path: self.root.clone(), source })?;
+        if let Some(now) = now {
+            let mut beneath =
+                self.beneath.write().unwrap_or_else(PoisonError::into_inner);
+            *beneath = Arc::new(now);
+        }
+        Ok(())
+    }
+
+    fn forget(&self) {
+        drop(self.last.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn beneath(&self) -> Arc<Beneath> {
+        Arc::clone(&self.beneath.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn open(&self, path: &str) -> Result<OpenFile, StoreError> {
         let full = self.root.join(path);
         let wrong = |source| StoreError { path: full.clone(), source };
-        if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
-        {
-            let why = "the path leaves the data root";
-            return Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, why)));
-        }
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = last.as_ref().filter(|open| open.path == full) {
+        let beneath = self.beneath();
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(open) = last.filter(|open| open.path == full) {
             // Another file may have been given its name.
-            let now = std::fs::metadata(&full).map_err(wrong)?;
-            if open.about == About::of(&now) {
-                return Ok(open.clone());
+            let now = beneath.metadata(path).map_err(|error| {
+                self.forget();
+                wrong(error)
+            })?;
+            if open.identity == Identity::of(&now, open.numbers) {
+                return Ok(open);
             }
         }
-        drop(last.take());
-        drop(last);
-        // A pipe would wait for its writer, and with it every host.
-        let file = open_regular(&full).map_err(wrong)?;
-        let about = About::of(&file.metadata().map_err(wrong)?);
-        let open = OpenFile { path: full.clone(), file: Arc::new(file), about };
+        let file = beneath.open(path).map_err(wrong)?;
+        let keeps = keeps_its_number(&file);
+        let numbers = if keeps { Numbers::Kept } else { Numbers::Changing };
+        let identity = Identity::of(&file.metadata().map_err(wrong)?, numbers);
+        let (path, file) = (full.clone(), Arc::new(file));
+        let open = OpenFile { path, file, numbers, identity };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
         Ok(open)
     }
@@ -158,11 +250,11 @@ impl Store for FileStore {
         offset: u64,
         len: u32,
         dst: &mut Vec<u8>,
-    ) -> Result<Age, StoreError> {
+    ) -> Result<Identity, StoreError> {
         let open = self.open(path)?;
         let wrong = |source| StoreError { path: open.path.clone(), source };
         let end = offset.checked_add(u64::from(len));
-        let age @ (file_bytes, _) = open.about.age;
+        let (file_bytes, _) = open.identity.age;
         if end.is_none_or(|end| end > file_bytes) {
             let why = format!(
                 "it has {file_bytes} bytes, but the data set says that {len} bytes lie at \
@@ -172,7 +264,7 @@ impl Store for FileStore {
         }
         dst.resize(len as usize, 0);
         open.file.read_exact_at(dst, offset).map_err(wrong)?;
-        Ok(age)
+        Ok(open.identity)
     }
 
     /// Into the page cache, which the kernel does on its own.
@@ -183,6 +275,7 @@ impl Store for FileStore {
     }
 
     fn probe(&self, path: &str) -> Result<(), StoreError> {
+        self.renew()?;
         self.open(path).map(drop)
     }
 
@@ -261,12 +354,75 @@ mod tests {
         let pipe = dir.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
         assert!(made.success());
-        std::os::unix::fs::symlink("/dev/zero", dir.path().join("zeros")).unwrap();
-        for name in ["pipe", "zeros"] {
-            let error = store.read(name, 0, 1, &mut Vec::new()).unwrap_err();
-            assert_eq!(error.source.to_string(), "it is no regular file");
-            assert!(store.probe(name).is_err());
-        }
+        let error = store.read("pipe", 0, 1, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.source.to_string(), "it is no regular file");
+        assert!(store.probe("pipe").is_err());
+    }
+
+    /// An agent gave out `/etc/passwd` to whoever could put a link below its root.
+    #[test]
+    fn what_is_behind_a_symbolic_link_is_not_given_out() {
+        let (dir, store) = store_with("a", b"inside");
+        std::fs::write(dir.path().join("b"), b"other").unwrap();
+        let secret = tempfile::tempdir().unwrap();
+        std::fs::write(secret.path().join("key"), b"secret").unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(secret.path().join("key"), &link).unwrap();
+        let mut dst = Vec::new();
+        let error = store.read("link", 0, 6, &mut dst).unwrap_err();
+        assert!(error.source.to_string().contains("--follow-links"), "{}", error.source);
+        assert!(store.probe("link").is_err() && dst.is_empty());
+        let following = FileStore::with_links(dir.path(), Links::Beneath).unwrap();
+        let error = following.read("link", 0, 6, &mut dst).unwrap_err();
+        assert!(error.source.to_string().contains("data root"), "{}", error.source);
+        // The file that is open is not believed either once its name is a link.
+        following.read("a", 0, 6, &mut dst).unwrap();
+        std::fs::rename(&link, dir.path().join("a")).unwrap();
+        following.read("a", 0, 6, &mut dst).unwrap_err();
+        std::os::unix::fs::symlink("b", &link).unwrap();
+        following.read("link", 0, 5, &mut dst).unwrap();
+        assert_eq!(dst, b"other");
+    }
+
+    /// On file systems that renumber files, a session would end with the first of them.
+    #[test]
+    fn where_numbers_change_length_and_time_tell_files_apart() {
+        let (dir, _store) = store_with("a", b"0123");
+        std::fs::hard_link(dir.path().join("a"), dir.path().join("b")).unwrap();
+        std::fs::write(dir.path().join("c"), b"0123").unwrap();
+        let of = |name: &str, numbers| {
+            let path = dir.path().join(name);
+            let file = File::options().write(true).open(path).unwrap();
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+            Identity::of(&file.metadata().unwrap(), numbers).mark()
+        };
+        assert_eq!(of("a", Numbers::Kept), of("b", Numbers::Kept));
+        assert_ne!(of("a", Numbers::Kept), of("c", Numbers::Kept));
+        assert_eq!(of("a", Numbers::Changing), of("c", Numbers::Changing));
+        std::fs::write(dir.path().join("c"), b"01234").unwrap();
+        assert_ne!(of("a", Numbers::Changing), of("c", Numbers::Changing));
+    }
+
+    #[test]
+    fn a_root_that_takes_the_place_of_another_is_read_from_the_next_session_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        let fill = |bytes: &[u8]| {
+            std::fs::create_dir(&root).unwrap();
+            std::fs::write(root.join("a"), bytes).unwrap();
+        };
+        fill(b"old");
+        let store = FileStore::new(&root).unwrap();
+        let mut dst = Vec::new();
+        let old = store.read("a", 0, 3, &mut dst).unwrap();
+        std::fs::rename(&root, dir.path().join("away")).unwrap();
+        fill(b"new");
+        assert_eq!(store.read("a", 0, 3, &mut dst).unwrap(), old);
+        assert_eq!(dst, b"old", "a session's files are not mixed");
+        store.probe("a").unwrap();
+        let new = store.read("a", 0, 3, &mut dst).unwrap();
+        assert_eq!(dst, b"new");
+        assert!(new != old && new.mark() != old.mark());
     }
 
     #[test]

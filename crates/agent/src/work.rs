@@ -20,6 +20,9 @@ use crate::costs::{SampleWork, ThreadClock};
 use crate::session::Agreed;
 use crate::store::Store;
 
+/// A longer record's memory is not kept for the next.
+const KEPT_BYTES: usize = 16 << 20;
+
 /// What one worker keeps from sample to sample.
 #[derive(Debug, Default)]
 pub(crate) struct Bench {
@@ -87,6 +90,9 @@ impl Bench {
             let piece = site.piece(key);
             (piece.extent, self.make(site, key, piece, place).err())
         }));
+        if self.record.capacity() > KEPT_BYTES {
+            self.record = Vec::new();
+        }
         let (extent, fault) = made.unwrap_or_else(|_| {
             *self = Self::default();
             (Extent { file: FileIdx(0), offset: 0, len: 0 }, Some(Fault::Broke))
@@ -114,21 +120,27 @@ impl Bench {
         let Extent { file, offset, len } = piece.extent;
         let path = table.file_path(file);
         let Self { record: bytes, scratch, note } = self;
-        let age =
+        let identity =
             site.store.read(&path, offset, len, bytes).map_err(
                 |e| match is_of_machine(&e.source) {
                     true => Fault::Machine(one_line(&e)),
                     false => Fault::Unread(one_line(&e)),
                 },
             )?;
+        if !site.agreed.seen.is_same(file, &identity) {
+            return Err(Fault::Machine(format!(
+                "{path} was replaced or changed beside the device since this session began; \
+                 begin another run to use the new one"
+            )));
+        }
         let record = table.record(key.sample, piece, bytes);
         let mut record = record.map_err(|WrongChecksum| Fault::Bad)?;
         // What a store holds needs no entry points.
         let is_indexed =
             record.encoding == Encoding::Image && record.row_groups.is_none();
         let index = site.store.side_index().filter(|_| is_indexed);
-        let index =
-            index.map(|index| (index, Name::new(table.index_key(key.sample), age)));
+        let index = index
+            .map(|index| (index, Name::new(table.index_key(key.sample), identity.age)));
         if index.is_some_and(|(index, name)| index.look_up(name, bytes, note)) {
             record.entry_points = note;
         }

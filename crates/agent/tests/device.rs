@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bothends_agent::conformance::{self, Exercise, done};
 use bothends_agent::{
-    Age, Cost, Costs, FileStore, Hold, Memory, NoCosts, Server, ServerConfig, Store,
+    Cost, Costs, FileStore, Hold, Identity, Memory, NoCosts, Server, ServerConfig, Store,
     StoreError, ThreadClock, Work,
 };
 use bothends_csd::Transport as _;
@@ -248,7 +248,7 @@ impl Store for Breaking {
         offset: u64,
         len: u32,
         dst: &mut Vec<u8>,
-    ) -> Result<Age, StoreError> {
+    ) -> Result<Identity, StoreError> {
         assert!(self.is_broken.swap(true, Ordering::Relaxed), "broken on purpose");
         self.files.read(path, offset, len, dst)
     }
@@ -288,7 +288,7 @@ impl Store for Failing {
         offset: u64,
         len: u32,
         dst: &mut Vec<u8>,
-    ) -> Result<Age, StoreError> {
+    ) -> Result<Identity, StoreError> {
         if self.n_before.fetch_sub(1, Ordering::Relaxed) == 0 {
             // EMFILE: too many open files.
             let source = std::io::Error::from_raw_os_error(24);
@@ -316,4 +316,42 @@ fn a_machine_that_fails_makes_a_job_fail_and_no_sample_bad() {
     let reason = server.poll(PATIENCE).unwrap().result.err().unwrap_or_default();
     assert!(reason.contains("Too many open files"), "{reason}");
     assert!(server.poll(PATIENCE).unwrap().result.unwrap().bad.is_empty());
+}
+
+/// A running agent served the old file forever, or a mixture of both.
+#[test]
+fn a_replaced_file_fails_its_jobs_until_the_next_session_which_gets_the_new_one() {
+    let (dir, exercise) = exercise();
+    let mut device = Loopback::new(Box::new(server(exercise.root(), 2, 2)));
+    device.hello().unwrap();
+    device.open(&exercise.session()).unwrap();
+    done(&mut device, &exercise, exercise.job(0, &[0, 1, 2]));
+    // Another image in a file of the same name, length and time.
+    let grey = exercise.root().join("a/grey.jpg");
+    let (bytes, age) =
+        (std::fs::read(&grey).unwrap(), std::fs::metadata(&grey).unwrap().modified());
+    let mut other = bytes.clone();
+    let table = other.windows(2).position(|w| w == [0xff, 0xdb]).unwrap();
+    other[table + 5..table + 20].iter_mut().for_each(|step| *step = (*step).max(40) - 7);
+    let replace = |bytes: &[u8]| {
+        let beside = dir.path().join("beside");
+        std::fs::write(&beside, bytes).unwrap();
+        let file = std::fs::File::options().write(true).open(&beside).unwrap();
+        file.set_modified(*age.as_ref().unwrap()).unwrap();
+        std::fs::rename(&beside, &grey).unwrap();
+    };
+    replace(&other);
+    let why = conformance::failure(&mut device, &exercise, exercise.job(1, &[0, 1, 2]));
+    assert!(
+        why.contains("a/grey.jpg was replaced or changed beside the device"),
+        "{why}"
+    );
+    // Jobs that do without it are made.
+    done(&mut device, &exercise, exercise.job(2, &[0, 2]));
+    device.open(&exercise.session()).unwrap();
+    let (made, _) = done(&mut device, &exercise, exercise.job(0, &[1]));
+    assert_ne!(made, exercise.expected(&exercise.job(0, &[1])).0, "the old one");
+    replace(&bytes);
+    device.open(&exercise.session()).unwrap();
+    done(&mut device, &exercise, exercise.job(0, &[0, 1, 2]));
 }

@@ -10,7 +10,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use bothends_agent::conformance::{self, Exercise};
-use bothends_agent::{Age, FileStore, NoCosts, Server, ServerConfig, Store, StoreError};
+use bothends_agent::{
+    FileStore, Identity, NoCosts, Server, ServerConfig, Store, StoreError,
+};
 use bothends_core::ids::{BatchIdx, SampleId};
 use bothends_csd::loopback::Loopback;
 use bothends_csd::{Job, JobId, Serve, Transport as _};
@@ -114,7 +116,7 @@ impl Store for Watched {
         offset: u64,
         len: u32,
         dst: &mut Vec<u8>,
-    ) -> Result<Age, StoreError> {
+    ) -> Result<Identity, StoreError> {
         self.log.n_read.fetch_add(1, Ordering::SeqCst);
         self.log.note(path);
         if path == self.log.held {

@@ -4,4 +4,4 @@
 pub mod listen;
 pub(crate) mod serving;
 
-pub use bothends_io::{is_of_machine, open_regular, will_need};
+pub use bothends_io::{Beneath, Links, is_of_machine, keeps_its_number, will_need};

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use bothends_slots::{HostSlot, Producer};
 
-pub use device::{is_of_machine, listen, open_regular, will_need};
+pub use device::{Beneath, Links, is_of_machine, keeps_its_number, listen, will_need};
 pub use host::connect::{ConnectOptions, connect};
 pub use host::{connect, loopback, remote, stream};
 pub use words::address::Address;

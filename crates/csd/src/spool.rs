@@ -1,6 +1,7 @@
 //! The spool transport: host and device exchange files in a directory that both can reach.
 //!
 //! ```text
+//! .bothends-spool            the mark of a directory that is a spool: nothing is removed elsewhere
 //! hello.json                 the device's notice: version, id
 //! device-<id>.pulse          its sign of life
 //! host.json                  the notice of the one host that is served: version, run id,
@@ -22,13 +23,15 @@ mod lane;
 mod notice;
 mod pulse;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bothends_io::{
     Direct, IoError, OpenFile, Reader, ReaderConfig, ReaderKind, open_reader,
+    read_regular,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -43,6 +46,8 @@ use pulse::{Life, Pulse, Watch};
 
 pub use device::serve_directory;
 
+const MARKER: &str = ".bothends-spool";
+const MARK: &[u8] = b"a spool of bothends\n";
 const DEVICE_NOTICE: &str = "hello.json";
 const HOST_NOTICE: &str = "host.json";
 const HOST_PULSE: &str = "host.pulse";
@@ -224,6 +229,10 @@ fn find_device(dir: &Path, deadline: Instant) -> Result<(Notice, Watch), CsdErro
 /// run's own directory and pulse, then away with what earlier runs left.
 fn claim(root: &Path, (device, watch): (Notice, Watch)) -> Result<Run, CsdError> {
     let failed = CsdError::at("start a run in", root.display());
+    if !has_marker(root) {
+        let place = root.display().to_string();
+        return Err(CsdError::Foreign { place, remedy: "name one that a device serves" });
+    }
     let notice = Notice::new(Some(device.id.clone())).map_err(&failed)?;
     let notice_path = root.join(HOST_NOTICE);
     while let Err(error) = notice.place(&notice_path) {
@@ -280,6 +289,56 @@ fn sweep_drafts(root: &Path, notice: &str) {
     }
 }
 
+/// Makes `dir` a spool: it gets the mark, unless it has it. A directory in which there is something
+/// else is none and stays as it is.
+///
+/// # Errors
+/// [`CsdError::Foreign`] names what is there; [`CsdError::Place`] when the directory cannot be read or
+/// written.
+pub fn prepare_directory(dir: &Path) -> Result<(), CsdError> {
+    if has_marker(dir) {
+        return Ok(());
+    }
+    let failed = CsdError::at("serve", dir.display());
+    for entry in std::fs::read_dir(dir).map_err(&failed)? {
+        let name = entry.map_err(&failed)?.file_name();
+        if !name.to_str().is_some_and(is_of_a_spool) {
+            let place = dir.join(&name).display().to_string();
+            let remedy = "name an empty directory for the spool";
+            return Err(CsdError::Foreign { place, remedy });
+        }
+    }
+    let marker = dir.join(MARKER);
+    let marked = File::create_new(&marker).and_then(|mut it| it.write_all(MARK));
+    match marked {
+        // Another device does the same; or it is something else.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let place = marker.display().to_string();
+            let remedy = "move it away, or name another directory";
+            has_marker(dir).then_some(()).ok_or(CsdError::Foreign { place, remedy })
+        }
+        marked => marked.map_err(failed),
+    }
+}
+
+fn has_marker(dir: &Path) -> bool {
+    let path = dir.join(MARKER);
+    let is_file = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+    is_file && read_regular(&path).is_ok_and(|mark| MARK.starts_with(&mark))
+}
+
+/// Whether a spool has entries of this name.
+fn is_of_a_spool(name: &str) -> bool {
+    let pulse =
+        |name: &str| Some(name.strip_prefix("device-")?.split_once('.')?.0.to_owned());
+    matches!(name, MARKER | DEVICE_NOTICE | HOST_NOTICE)
+        || [DEVICE_NOTICE, HOST_NOTICE]
+            .iter()
+            .any(|notice| Notice::is_draft(name, notice))
+        || name.strip_prefix(RUN_PREFIX).is_some_and(is_id)
+        || pulse(name).is_some_and(|id| is_id(&id))
+}
+
 /// Removes a directory that was made for a spool, once nobody serves it: what runs have left in
 /// it first. What others have put there stays, and then so does the directory.
 ///
@@ -299,6 +358,9 @@ pub fn remove_directory(dir: &Path) -> Result<(), CsdError> {
             remove_run(&dir.join(name));
         }
         sweep_drafts(dir, HOST_NOTICE);
+    }
+    if has_marker(dir) {
+        remove(&dir.join(MARKER));
     }
     let Err(error) = std::fs::remove_dir(dir) else { return Ok(()) };
     match names() {

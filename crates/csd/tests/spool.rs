@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_csd::conformance::{self, EchoServe};
 use bothends_csd::listen::Ended;
-use bothends_csd::spool::{Spool, remove_directory, serve_directory};
+use bothends_csd::spool::{Spool, prepare_directory, remove_directory, serve_directory};
 use bothends_csd::{CsdError, Job, JobId, Session, Transport};
 use bothends_slots::{
     Completion, Lost, Outcome, Polled, Producer, Rejection, Ring, RingConfig, Slot,
@@ -148,6 +148,7 @@ fn a_run_without_a_pulse_is_removed() {
 fn what_is_no_run_of_ours_stays() {
     let dir = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
+    prepare_directory(dir.path()).unwrap();
     let (experiment, id) = ("run-2026-best", "run-0123456789abcdef0123456789abcdef");
     for folder in [dir.path().join(experiment), dir.path().join(id)] {
         std::fs::create_dir(&folder).unwrap();
@@ -202,6 +203,7 @@ fn what_is_no_hosts_notice_stays_and_is_named() {
 #[test]
 fn what_is_no_devices_notice_stays_and_is_named() {
     let dir = tempfile::tempdir().unwrap();
+    prepare_directory(dir.path()).unwrap();
     for name in ["hello.json", "hello.new"] {
         std::fs::write(dir.path().join(name), "notes").unwrap();
     }
@@ -216,6 +218,36 @@ fn what_is_no_devices_notice_stays_and_is_named() {
     serving_until(dir.path(), Ended::HostGone, |dir| drop(open(dir)));
     assert_eq!(names(dir.path()), ["hello.new"]);
     assert_eq!(read("hello.new"), "notes");
+}
+
+#[test]
+fn a_directory_with_something_else_in_it_is_no_spool() {
+    let dir = tempfile::tempdir().unwrap();
+    let experiment = dir.path().join("run-2026-best");
+    std::fs::create_dir(&experiment).unwrap();
+    let stop = AtomicBool::new(true);
+    let serve = || serve_directory(dir.path(), &mut EchoServe::default(), &stop);
+    let error = serve().unwrap_err();
+    assert!(matches!(error, CsdError::Foreign { .. }), "{error}");
+    assert!(error.to_string().contains("run-2026-best"), "{error}");
+    assert_eq!(names(dir.path()), ["run-2026-best"]);
+    // Nor is one in which something else has the name of the mark.
+    std::fs::remove_dir(&experiment).unwrap();
+    let mark = dir.path().join(".bothends-spool");
+    std::os::unix::fs::symlink("/dev/null", &mark).unwrap();
+    let error = serve().unwrap_err();
+    assert!(error.to_string().contains(".bothends-spool"), "{error}");
+    std::fs::remove_file(&mark).unwrap();
+    assert_eq!(serve().unwrap(), Ended::Stopped);
+    assert!(mark.is_file());
+    // A host touches none that no device has marked.
+    std::fs::remove_file(&mark).unwrap();
+    serving_until(dir.path(), Ended::Stopped, |dir| {
+        std::fs::remove_file(dir.join(".bothends-spool")).unwrap();
+        let error = Spool::connect(dir, NOTICED).unwrap().hello().unwrap_err();
+        assert!(matches!(error, CsdError::Foreign { .. }), "{error}");
+        assert!(error.to_string().contains("name one that a device serves"), "{error}");
+    });
 }
 
 /// Two that start at once do not take each other's place.
@@ -406,9 +438,11 @@ fn is_lost(lost: &Lost) -> bool {
     matches!(lost.0.downcast_ref(), Some(CsdError::LinkLost { .. }))
 }
 
+/// The mark of a spool left out.
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name != ".bothends-spool").collect()
 }
 
 fn wait_for(condition: impl Fn() -> bool) {

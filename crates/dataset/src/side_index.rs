@@ -3,19 +3,20 @@
 //! Decoders of compressed images can start in the middle only if they are told how (the entry points of a
 //! JPEG). That knowledge is kept in *segments*, files that are written once and never changed. Each run
 //! that learns something new adds one, so several processes may read and write in parallel, and a missing
-//! or broken segment costs only time.
+//! or broken segment costs only time. One that somebody else made is not believed: notes decide what pixels
+//! an image has, so each segment carries a seal, which callers make and check.
 //!
 //! A note is found by the [`key`] of its record (where it is), and is valid only while the file keeps its
 //! length and age ([`stamp`]) and the bytes of the record their hash. This file defines the form of a
 //! segment, not its life on a disk; nothing here opens a file.
 //!
 //! ```text
-//! 0   "BEINDEX1"                       all numbers little-endian
+//! 0   "BEINDEX2"                       all numbers little-endian
 //! 8   number of notes: u64
 //! 16  offset of the directory: u64
 //! 24  XXH3-64 of the directory: u64
-//! 32  XXH3-64 of bytes 0 to 31: u64
-//! 40  the bytes of the notes, one after the other
+//! 32  seal of bytes 0 to 31 and of the directory, by a key of whoever wrote it: 32 bytes
+//! 64  the bytes of the notes, one after the other
 //! …   the directory: 40 bytes a note, sorted by key:
 //!     key, stamp, content, offset: u64 each; length, check (XXH3-64 of its bytes): u32 each
 //! ```
@@ -23,7 +24,10 @@
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 /// Bytes of a segment's header.
-pub const HEADER_BYTES: usize = 40;
+pub const HEADER_BYTES: usize = 64;
+
+/// Bytes of a segment's seal, the end of its header.
+pub const SEAL_BYTES: usize = 32;
 
 /// Bytes of a note's line in the directory.
 pub const LINE_BYTES: usize = 40;
@@ -46,7 +50,7 @@ pub fn is_segment(name: &str) -> bool {
     rest.is_some_and(|rest| rest.ends_with('.'))
 }
 
-const MAGIC: &[u8; 8] = b"BEINDEX1";
+const MAGIC: &[u8; 8] = b"BEINDEX2";
 
 /// What a record is found by: its file's folder below the data root and its name there, its
 /// offset and length.
@@ -166,7 +170,7 @@ pub fn directory_range(
     header: &[u8; HEADER_BYTES],
     file_bytes: u64,
 ) -> Result<std::ops::Range<u64>, Unreadable> {
-    if !header.starts_with(MAGIC) || number(&header[32..]) != xxh3_64(&header[..32]) {
+    if !header.starts_with(MAGIC) {
         return Err(Unreadable("its header"));
     }
     let (n_notes, start) = (number(&header[8..]), number(&header[16..]));
@@ -177,14 +181,20 @@ pub fn directory_range(
     }
 }
 
-/// Reads a directory; `header` has been checked.
+/// Reads a directory; `header` has been checked. `is_ours` is asked whether a seal is that of these
+/// bytes.
 ///
 /// # Errors
 /// [`Unreadable`].
 pub fn directory(
     header: &[u8; HEADER_BYTES],
     bytes: &[u8],
+    is_ours: impl FnOnce([&[u8]; 2], &[u8; SEAL_BYTES]) -> bool,
 ) -> Result<Vec<Line>, Unreadable> {
+    let (head, seal) = header.split_at(HEADER_BYTES - SEAL_BYTES);
+    if !seal.first_chunk().is_some_and(|seal| is_ours([head, bytes], seal)) {
+        return Err(Unreadable("its seal, which is not ours"));
+    }
     if number(&header[24..]) != xxh3_64(bytes) {
         return Err(Unreadable("its directory"));
     }
@@ -209,9 +219,13 @@ pub fn directory(
 }
 
 /// The end of a segment whose notes fill it up to byte `start`: sorts `lines`, and returns the
-/// directory and the header that belongs before the notes.
+/// directory and the header that belongs before the notes. `sign` makes the seal of these bytes.
 #[must_use]
-pub fn seal(lines: &mut [Line], start: u64) -> (Vec<u8>, [u8; HEADER_BYTES]) {
+pub fn seal(
+    lines: &mut [Line],
+    start: u64,
+    sign: impl FnOnce([&[u8]; 2]) -> [u8; SEAL_BYTES],
+) -> (Vec<u8>, [u8; HEADER_BYTES]) {
     lines.sort_by_key(|line| line.key);
     let directory: Vec<u8> = lines.iter().flat_map(Line::encode).collect();
     let mut header = [0; HEADER_BYTES];
@@ -219,8 +233,8 @@ pub fn seal(lines: &mut [Line], start: u64) -> (Vec<u8>, [u8; HEADER_BYTES]) {
     header[8..16].copy_from_slice(&(lines.len() as u64).to_le_bytes());
     header[16..24].copy_from_slice(&start.to_le_bytes());
     header[24..32].copy_from_slice(&xxh3_64(&directory).to_le_bytes());
-    let check = xxh3_64(&header[..32]);
-    header[32..].copy_from_slice(&check.to_le_bytes());
+    let seal = sign([&header[..HEADER_BYTES - SEAL_BYTES], &directory]);
+    header[HEADER_BYTES - SEAL_BYTES..].copy_from_slice(&seal);
     (directory, header)
 }
 
@@ -236,6 +250,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A seal, for whoever has no secret.
+    fn sign(parts: [&[u8]; 2]) -> [u8; SEAL_BYTES] {
+        let mut seal = [0; SEAL_BYTES];
+        let hash = parts.map(xxh3_64);
+        seal[..8].copy_from_slice(&hash[0].to_le_bytes());
+        seal[24..].copy_from_slice(&hash[1].to_le_bytes());
+        seal
+    }
+
     fn segment(notes: &[(u64, Vec<u8>)]) -> Vec<u8> {
         let mut bytes = vec![0; HEADER_BYTES];
         let mut lines = Vec::new();
@@ -244,7 +267,7 @@ mod tests {
             lines.push(Line::new([*key, key ^ 1, key ^ 2], offset, note).unwrap());
             bytes.extend(note);
         }
-        let (directory, header) = seal(&mut lines, bytes.len() as u64);
+        let (directory, header) = seal(&mut lines, bytes.len() as u64, sign);
         bytes[..HEADER_BYTES].copy_from_slice(&header);
         bytes.extend(directory);
         bytes
@@ -264,6 +287,7 @@ mod tests {
         directory(
             header,
             part(bytes, range.start, range.end).ok_or(Unreadable("too short"))?,
+            |parts, seal| sign(parts) == *seal,
         )
     }
 

@@ -40,16 +40,17 @@ impl Draft {
             Ok(()) | Err(_) => {}
         }
         let flags = OFlag::O_TMPFILE.bits();
-        let unnamed =
-            OpenOptions::new().read(true).write(true).custom_flags(flags).open(folder);
+        // Whatever the umask: what others may write is not believed later.
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o644);
+        let unnamed = options.clone().custom_flags(flags).open(folder);
         let folder = folder.to_owned();
         if let Ok(file) = unnamed {
             return Ok(Self { file, folder, hidden: None });
         }
         let hidden =
             folder.join(format!(".draft-{}-{}", std::process::id(), nanoseconds()));
-        let file =
-            OpenOptions::new().read(true).write(true).create_new(true).open(&hidden);
+        let file = options.create_new(true).open(&hidden);
         let file = file.map_err(|e| IoError::at(&hidden, "write", e))?;
         Ok(Self { file, folder, hidden: Some(hidden) })
     }
@@ -110,13 +111,25 @@ pub fn write_beside<T>(
     path: &Path,
     write: impl FnOnce(File) -> io::Result<T>,
 ) -> io::Result<T> {
-    let written = File::create(beside).and_then(write);
+    let written = create_anew(beside).and_then(write);
     let done = written.and_then(|done| std::fs::rename(beside, path).map(|()| done));
     if done.is_err() {
         // It may not even have been made; the first error is the one to tell.
         let _ = std::fs::remove_file(beside);
     }
     done
+}
+
+/// A new file at `path`. What a writer that was killed left there goes; what is behind a link that
+/// somebody put there is not touched.
+fn create_anew(path: &Path) -> io::Result<File> {
+    match File::create_new(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            std::fs::remove_file(path)?;
+            File::create_new(path)
+        }
+        created => created,
+    }
 }
 
 /// Writes a file in place of the one that is called `path`, as [`write_beside`] does, under a name

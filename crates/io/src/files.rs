@@ -2,6 +2,7 @@
 //!
 //! It does not read (readers do) and does not list (`list` does).
 
+pub(crate) mod beneath;
 pub(crate) mod regular;
 
 use std::collections::{HashMap, VecDeque};

@@ -1,6 +1,8 @@
 //! Where segments lie: in the user's cache directory, a folder for each data set, or beside
 //! the data where that is asked for. Nothing is written into a user's folder unasked.
 //!
+//! They are believed only if this user's key has sealed them, wherever they lie (`key`).
+//!
 //! The cache directory is bounded: before a segment is begun, the data sets that were not
 //! written to for longest make room for it, and those whose data are no longer there.
 
@@ -10,6 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use bothends_dataset::side_index::{content, is_segment};
 use bothends_io::{Draft, read_regular};
+
+use crate::key::Key;
 
 /// Where in [`user_cache`] the data sets' folders lie.
 const CACHE: &str = "index";
@@ -87,6 +91,8 @@ pub(crate) struct Folders {
     wants_beside: bool,
     /// What the cache folder is for, as its owner file says.
     owner: Vec<u8>,
+    /// What segments are sealed with; without it none is read or written.
+    key: Option<Key>,
 }
 
 impl Folders {
@@ -97,15 +103,22 @@ impl Folders {
         };
         let owner = data.map(|data| data.as_os_str().as_encoded_bytes().to_vec());
         let owner = owner.unwrap_or_default();
-        let name = format!("{:016x}", content(&owner));
+        let name = folder_name(&owner);
         let cache = place.cache.filter(|_| !owner.is_empty());
+        let key = Key::of_user(cache.as_ref().map(|cache| cache.root.as_path()));
         let is_read = place.is_folder && place.beside != Beside::Ignored;
         Self {
             cache: cache.map(|cache| (cache.root.join(name), cache.limit_bytes)),
             beside: is_read.then(|| place.data.to_owned()),
             wants_beside: place.beside == Beside::Written,
             owner,
+            key,
         }
+    }
+
+    /// This user's key.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
     }
 
     /// Where segments are looked for.
@@ -117,6 +130,7 @@ impl Folders {
     /// A new segment, where it can go: the first folder that may be written; and how many bytes
     /// it may take.
     pub(crate) fn begin(&self) -> Option<(Draft, u64)> {
+        self.key.as_ref()?;
         let beside = self.beside.as_deref().filter(|_| self.wants_beside);
         let beside = beside.and_then(|folder| Draft::new(folder).ok());
         match beside {
@@ -148,6 +162,16 @@ impl Folders {
     }
 }
 
+/// The name of a data set's folder in the cache directory.
+fn folder_name(owner: &[u8]) -> String {
+    format!("{:016x}", content(owner))
+}
+
+/// Whether it may be the name of one. Whatever else lies in the directory is not looked into.
+fn is_folder_name(name: &str) -> bool {
+    name.len() == 16 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// A data set's folder in the cache directory.
 struct Kept {
     folder: PathBuf,
@@ -162,7 +186,13 @@ fn make_room(root: &Path, own: &Path, limit_bytes: u64) -> u64 {
     let mut kept: Vec<Kept> = fs::read_dir(root)
         .into_iter()
         .flatten()
-        .filter_map(|entry| look(&entry.ok()?.path()))
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let is_ours = entry.file_name().to_str().is_some_and(is_folder_name);
+            // A link is not ours, and what it leads to even less.
+            let is_folder = entry.file_type().ok()?.is_dir();
+            look(&entry.path()).filter(|_| is_ours && is_folder)
+        })
         .collect();
     kept.sort_by_key(|kept| (!kept.is_stale, kept.written));
     let mut total: u64 = kept.iter().map(|kept| kept.len_bytes).sum();
@@ -221,7 +251,7 @@ mod tests {
     use bothends_dataset::side_index::{EXTENSION, PREFIX};
 
     fn keep(root: &Path, name: &str, len: usize, age: Duration, owner: &str) -> PathBuf {
-        let folder = root.join(name);
+        let folder = root.join(folder_name(name.as_bytes()));
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join(OWNER), owner).unwrap();
         let segment = folder.join(format!("{PREFIX}1.{EXTENSION}"));
@@ -255,8 +285,15 @@ mod tests {
         let named = keep(root, "named", 10, AWAY * 2, "not a path");
         let mixed = keep(root, "mixed", 10, AWAY * 2, "/no/such/folder");
         fs::write(mixed.join("mine.txt"), "x").unwrap();
+        // What others call theirs, the same files in it.
+        let theirs = root.join("results");
+        fs::rename(keep(root, "theirs", 10, AWAY * 2, "/no/such/folder"), &theirs)
+            .unwrap();
         make_room(root, &root.join("own"), 1 << 20);
         assert!(!gone.exists() && away.exists() && there.exists() && named.exists());
         assert_eq!(fs::read_dir(mixed).unwrap().count(), 1);
+        make_room(root, &root.join("own"), 0);
+        assert!(!there.exists());
+        assert_eq!(fs::read_dir(theirs).unwrap().count(), 2);
     }
 }

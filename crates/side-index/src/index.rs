@@ -17,10 +17,11 @@ use bothends_dataset::Kind;
 use bothends_dataset::side_index::{
     self as form, EXTENSION, HEADER_BYTES, Line, PREFIX, Unreadable, is_segment, stamp,
 };
-use bothends_io::{Draft, open_regular};
+use bothends_io::{Draft, open_own};
 use serde::Serialize;
 
 use crate::folder::{Folders, Place};
+use crate::key::Key;
 
 /// Most segments that are read: a folder with more is in need of being deleted.
 const MAX_SEGMENTS: usize = 1024;
@@ -104,7 +105,9 @@ impl SideIndex {
     #[must_use]
     pub fn open(place: Place<'_>) -> Self {
         let folders = Folders::of(place);
-        let segments = folders.to_read().flat_map(segments).collect();
+        let segments = folders.key().map_or_else(Vec::new, |key| {
+            folders.to_read().flat_map(|folder| segments(folder, key)).collect()
+        });
         Self {
             folders,
             segments: RwLock::new(segments),
@@ -181,14 +184,17 @@ impl SideIndex {
         match std::mem::replace(&mut *growing, Growing::Empty) {
             Growing::Empty => {}
             Growing::Failed => *growing = Growing::Failed,
-            Growing::Draft(writing) => match writing.publish() {
-                Some(segment) => {
-                    let segments = self.segments.write();
-                    let mut segments = segments.unwrap_or_else(PoisonError::into_inner);
-                    segments.insert(0, Arc::new(segment));
+            Growing::Draft(writing) => {
+                match self.folders.key().and_then(|key| writing.publish(key)) {
+                    Some(segment) => {
+                        let segments = self.segments.write();
+                        let mut segments =
+                            segments.unwrap_or_else(PoisonError::into_inner);
+                        segments.insert(0, Arc::new(segment));
+                    }
+                    None => *growing = Growing::Failed,
                 }
-                None => *growing = Growing::Failed,
-            },
+            }
         }
     }
 }
@@ -221,30 +227,36 @@ impl Writing {
         Ok(())
     }
 
-    fn publish(mut self) -> Option<Segment> {
+    fn publish(mut self, key: &Key) -> Option<Segment> {
         self.flush().ok()?;
-        let (directory, header) = form::seal(&mut self.lines, self.offset);
+        let (directory, header) =
+            form::seal(&mut self.lines, self.offset, |parts| key.seal(parts));
         self.draft.write_at(&directory, self.offset).ok()?;
         self.draft.write_at(&header, 0).ok()?;
         let path = self.draft.publish(PREFIX, EXTENSION).ok()?;
         let len_bytes = self.offset + directory.len() as u64;
-        Some(Segment { file: open_regular(&path).ok()?, lines: self.lines, len_bytes })
+        // Where a file system gives it to somebody else nobody would ever read it.
+        let file = open_own(&path).inspect_err(|_| drop(std::fs::remove_file(&path)));
+        Some(Segment { file: file.ok()?, lines: self.lines, len_bytes })
     }
 }
 
-/// The segments in `folder`, the newest first. Names begin with the time they were made.
-fn segments(folder: &Path) -> Vec<Arc<Segment>> {
+/// The segments in `folder` that `key` has sealed, the newest first. Names begin with the time they
+/// were made.
+fn segments(folder: &Path, key: &Key) -> Vec<Arc<Segment>> {
     let mut listed = bothends_io::list(folder).unwrap_or_default();
     listed.retain(|listed| {
         matches!(listed.kind, Kind::File { .. }) && is_segment(&listed.name)
     });
     let newest = listed.iter().rev().take(MAX_SEGMENTS);
-    newest.filter_map(|l| read(&folder.join(&l.name)).ok().map(Arc::new)).collect()
+    newest.filter_map(|l| read(&folder.join(&l.name), key).ok().map(Arc::new)).collect()
 }
 
-fn read(path: &Path) -> io::Result<Segment> {
+/// A file of others is refused with its name: its notes are not covered by the seal, and could be
+/// written at any time.
+fn read(path: &Path, key: &Key) -> io::Result<Segment> {
     let unreadable = |error: Unreadable| io::Error::other(error);
-    let file = open_regular(path)?;
+    let file = open_own(path)?;
     let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0)?;
     let len = file.metadata()?.len();
@@ -252,7 +264,8 @@ fn read(path: &Path) -> io::Result<Segment> {
     let n_bytes = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
     let mut directory = vec![0; n_bytes];
     file.read_exact_at(&mut directory, range.start)?;
-    let lines = form::directory(&header, &directory).map_err(unreadable)?;
+    let lines = form::directory(&header, &directory, |parts, seal| key.fits(parts, seal));
+    let lines = lines.map_err(unreadable)?;
     Ok(Segment { file, lines, len_bytes: len })
 }
 
@@ -325,6 +338,37 @@ mod tests {
         let found =
             [1, 2].map(|key| known(&index, Name { key, ..NAME }, b"image").is_some());
         assert_eq!(found.iter().filter(|&&found| found).count(), 1);
+    }
+
+    /// Whoever may write beside the data, or gives them away, could say what images look like.
+    #[test]
+    fn what_others_have_made_is_not_believed() {
+        let root = tempfile::tempdir().unwrap();
+        let index = beside(root.path());
+        index.keep(NAME, b"image", b"note");
+        drop(index);
+        let path = std::fs::read_dir(root.path()).unwrap().next().unwrap().unwrap();
+        let whole = std::fs::read(path.path()).unwrap();
+        let known = || known(&beside(root.path()), NAME, b"image").is_some();
+        assert!(known());
+        // With all its hashes right, but sealed by another.
+        let theirs = Key::at(&root.path().join("theirs")).unwrap();
+        let mut lines =
+            vec![Line::new([7, 8, form::content(b"image")], 64, b"evil").unwrap()];
+        let (directory, header) = form::seal(&mut lines, 68, |parts| theirs.seal(parts));
+        let planted = [&header[..], b"evil", &directory].concat();
+        std::fs::write(path.path(), planted).unwrap();
+        assert!(!known(), "another's key");
+        // Ours, in a file that others may write.
+        std::fs::write(path.path(), whole).unwrap();
+        let allow = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(path.path(), mode).unwrap();
+        };
+        allow(0o666);
+        assert!(!known(), "writable by others");
+        allow(0o644);
+        assert!(known());
     }
 
     #[test]

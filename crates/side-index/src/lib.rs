@@ -4,12 +4,14 @@
 //! decoding it taught. Nothing here is needed for a right result: a note is believed only of
 //! the very bytes that it was made from, and whatever goes wrong costs speed alone. This crate
 //! does not know what a note says (`ops` does), and it does not lay out a segment
-//! (`dataset::side_index` does).
+//! (`dataset::side_index` does). What others have made is not believed.
 //!
-//! Reading order: `index` is what workers ask, `folder` where its segments lie.
+//! Reading order: `index` is what workers ask, `folder` where its segments lie, `key` what they are
+//! sealed with.
 
 mod folder;
 mod index;
+mod key;
 
 pub use folder::{Beside, CACHE_LIMIT_BYTES, Cache, Place, user_cache};
 pub use index::{Name, SideIndex, SideIndexStats};

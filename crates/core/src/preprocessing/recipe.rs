@@ -31,7 +31,7 @@ pub use mixture::{BatchKey, Mixture, partner};
 pub use op::{Normalise, Op};
 
 use op::{Crops, Feed};
-pub use shape::RecordShape;
+pub use shape::{RecordShape, SampleCost};
 
 /// The version of the recipe format and of every op's meaning that this build has.
 pub const RECIPE_VERSION: u32 = 1;

@@ -12,8 +12,8 @@ use super::lane::{Inlet, Outlet};
 use super::notice::Notice;
 use super::pulse::{Life, Pulse, Watch};
 use super::{
-    DEVICE_NOTICE, HOST_NOTICE, HOST_PULSE, device_pulse, gone, remove_run, run_dir,
-    sweep_drafts,
+    DEVICE_NOTICE, HOST_NOTICE, HOST_PULSE, device_pulse, gone, prepare_directory,
+    remove_run, run_dir, sweep_drafts,
 };
 use crate::device::serving::{DeviceLink, Ended, Payload, serve_link};
 use crate::words::job::{Answer, Ending};
@@ -31,7 +31,8 @@ const RETRY: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// [`CsdError::Place`] when the directory is missing, not writable or served by another
-/// device; [`CsdError::Foreign`] when a file of others has the name of its notice; [`CsdError::Version`] and [`CsdError::Malformed`] as for a connection.
+/// device; [`CsdError::Foreign`] when it is no spool and holds something else, or a file of others has
+/// the name of its notice; [`CsdError::Version`] and [`CsdError::Malformed`] as for a connection.
 pub fn serve_directory(
     dir: &Path,
     serve: &mut dyn Serve,
@@ -70,6 +71,7 @@ struct Post {
 
 impl Post {
     fn take(dir: &Path) -> Result<Self, CsdError> {
+        prepare_directory(dir)?;
         let failed = CsdError::at("serve", dir.display());
         let notice_path = dir.join(DEVICE_NOTICE);
         let notice = Notice::new(None).map_err(&failed)?;

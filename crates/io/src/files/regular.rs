@@ -6,11 +6,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, PosixFadviseAdvice, fcntl, posix_fadvise};
+use nix::sys::statfs::{
+    FUSE_SUPER_MAGIC, FsType, MSDOS_SUPER_MAGIC, SMB_SUPER_MAGIC, fstatfs,
+};
+use nix::unistd::geteuid;
 
 /// Opens a regular file for reading. Does not wait for anybody but the file system.
 ///
@@ -23,6 +27,43 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
         false => Err(not_regular()),
     }
 }
+
+/// Opens a regular file for reading that is this user's own, and that nobody else may write: the name
+/// itself may not be a symbolic link.
+///
+/// # Errors
+/// As [`open_regular`]; [`ErrorKind::PermissionDenied`] for a file of others.
+pub fn open_own(path: &Path) -> io::Result<File> {
+    let file = open_flagged(path, OFlag::O_NOFOLLOW)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(not_regular());
+    }
+    let is_own = found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0;
+    let why = "it belongs to others, or others may write it";
+    match is_own {
+        true => Ok(file),
+        false => Err(io::Error::new(ErrorKind::PermissionDenied, why)),
+    }
+}
+
+/// Whether a file keeps its inode number as long as it exists. Some file systems assign another one to a
+/// file that has not been used for a while.
+#[must_use]
+pub fn keeps_its_number(file: &File) -> bool {
+    let found = fstatfs(file).map(|found| found.filesystem_type());
+    found.is_ok_and(|kind| !RENUMBERING.contains(&kind))
+}
+
+/// Including those that run outside the kernel (`sshfs`, clients of object stores), and Windows shares
+/// under the numbers of both protocols.
+const RENUMBERING: [FsType; 5] = [
+    FUSE_SUPER_MAGIC,
+    MSDOS_SUPER_MAGIC,
+    SMB_SUPER_MAGIC,
+    FsType(0xff53_4d42),
+    FsType(0xfe53_4d42),
+];
 
 /// Has the kernel bring `len` bytes from `offset` of a file into the page cache, without waiting for
 /// them. Advice: a file system that takes none reads as before.
@@ -87,15 +128,46 @@ pub(crate) fn open_flagged(path: &Path, flags: OFlag) -> io::Result<File> {
     Ok(file)
 }
 
-fn not_regular() -> io::Error {
+pub(super) fn not_regular() -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, "it is no regular file")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
+    use std::os::unix::fs::{FileExt, PermissionsExt};
 
     use super::*;
+
+    #[test]
+    fn files_of_a_local_file_system_keep_their_numbers() {
+        assert!(keeps_its_number(&File::open("/proc/self/stat").unwrap()));
+        assert!(keeps_its_number(&tempfile::tempfile().unwrap()));
+    }
+
+    #[test]
+    fn a_file_that_others_may_have_written_is_not_ones_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, b"0123").unwrap();
+        let allow = |mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&file, mode).unwrap();
+        };
+        allow(0o644);
+        open_own(&file).unwrap();
+        for mode in [0o664, 0o646] {
+            allow(mode);
+            assert!(open_own(&file).unwrap_err().to_string().contains("others"));
+        }
+        allow(0o600);
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        open_own(&link).unwrap_err();
+        open_own(folder.path()).unwrap_err();
+        if !geteuid().is_root() {
+            open_own(Path::new("/etc/passwd")).unwrap_err();
+        }
+    }
 
     #[test]
     fn pipes_sockets_folders_and_devices_are_refused_at_once() {

@@ -5,15 +5,18 @@
 //! directory like any other device; it holds none of the host's state. It ends by itself when
 //! its standard input closes, which the kernel does for us if this process is killed.
 
+use std::fs::FileType;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use bothends_csd::address::Address;
+use nix::unistd::geteuid;
 
 use crate::config::run::RunConfig;
 use crate::devices::spec::{SimRate, SimSpec, Via};
@@ -98,9 +101,13 @@ impl DeviceProcess {
     /// Removes what a device that died could not remove itself.
     fn clear_away(&self) {
         match &self.address {
-            Address::Unix(path) => drop(std::fs::remove_file(path)),
-            Address::Spool(path) => drop(std::fs::remove_dir_all(path)),
-            Address::Tcp { .. } => {}
+            Address::Unix(path) if is_own(path, FileType::is_socket) => {
+                drop(std::fs::remove_file(path));
+            }
+            Address::Spool(path) if is_own(path, FileType::is_dir) => {
+                drop(std::fs::remove_dir_all(path));
+            }
+            Address::Unix(_) | Address::Spool(_) | Address::Tcp { .. } => {}
         }
     }
 }
@@ -166,12 +173,19 @@ fn arguments(spec: &SimSpec, setting: &Setting<'_>) -> Vec<String> {
     args
 }
 
-/// A place nobody else uses: process id and a counter make it unique on this machine.
+/// Whether what has this name is this user's, and of this kind: a temporary folder is everybody's.
+fn is_own(path: &Path, is_of_kind: impl FnOnce(&FileType) -> bool) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| {
+        found.uid() == geteuid().as_raw() && is_of_kind(&found.file_type())
+    })
+}
+
+/// A place that nobody else uses, nor can guess and take before the device does: the standard
+/// library's hashers begin with random numbers of the system.
 fn listen_url(via: Via) -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    // The counter only needs distinct values.
-    let n = NEXT.fetch_add(1, Ordering::Relaxed);
-    let place = std::env::temp_dir().join(format!("bothends-{}-{n}", std::process::id()));
+    let process = std::process::id();
+    let random = RandomState::new().hash_one(process);
+    let place = std::env::temp_dir().join(format!("bothends-{process}-{random:016x}"));
     match via {
         Via::Unix => format!("unix://{}.sock", place.display()),
         Via::Spool => format!("spool://{}.spool", place.display()),

@@ -4,6 +4,10 @@
 //! A batch is a block of equal samples. A recipe whose output depends on the size of each image is
 //! therefore refused here, before anything is read. So is one that no records can fit.
 
+mod work;
+
+pub use work::SampleCost;
+
 use super::draw::{self, Expand};
 use super::op::{
     Colour, Control, Crops, ErasingValue, FiveCrop, Geometry, Grayscale, Op, Policy,
