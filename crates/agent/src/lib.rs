@@ -30,6 +30,6 @@ pub mod program;
 
 pub use costs::{Cost, Costs, Hold, NoCosts, SampleWork, ThreadClock, Work};
 pub use memory::Memory;
-pub use server::{Server, ServerConfig};
+pub use server::{Counts, Guest, SESSIONS, Server, ServerConfig};
 pub use session::epoch_batches;
 pub use store::{Age, FileStore, Store, StoreError};

@@ -94,7 +94,7 @@ fn run(args: &Args) -> Result<()> {
     let door = Door::open(&args.listen, key)?;
     println!("listening on {}", door.address());
     let visits = if args.once { Visits::Once } else { Visits::Always };
-    door.serve(&mut server, visits, &stop, &mut |error| eprintln!("warning: {error}"))?;
+    door.serve(&server, visits, &stop, &|error| eprintln!("warning: {error}"))?;
     if let Err(error) = door.close() {
         eprintln!("warning: {error}");
     }

@@ -17,7 +17,7 @@ use crate::device::serving::{DeviceLink, Payload, serve_link};
 use crate::host::stream::Inbox;
 use crate::socket::{Readiness, wait};
 use crate::words::address::Address;
-use crate::words::job::CONTROL_TIMEOUT;
+use crate::words::job::{Busy, CONTROL_TIMEOUT};
 use crate::words::key::{self, Key, Role};
 use crate::words::wire::Message;
 use crate::{CsdError, Serve};
@@ -163,15 +163,59 @@ pub fn serve_connection(
     serve: &mut dyn Serve,
     terms: Terms<'_>,
 ) -> Result<Ended, CsdError> {
+    match admit(socket, terms) {
+        Ok(host) => host.serve(serve, terms.stop),
+        Err(error) => {
+            serve.close();
+            let is_gone = matches!(error, CsdError::LinkLost { .. });
+            if is_gone { Ok(Ended::HostGone) } else { Err(error) }
+        }
+    }
+}
+
+/// A host that has said who it is and may be served.
+pub struct Admitted(StreamDevice);
+
+/// Asks a host who it is. Blocks for as long as that takes, which is bounded.
+///
+/// # Errors
+/// As [`serve_connection`]; [`CsdError::LinkLost`] for a host that has left again.
+pub fn admit(
+    socket: impl Into<Socket>,
+    terms: Terms<'_>,
+) -> Result<Admitted, CsdError> {
     let socket = socket.into();
     let mut link =
         StreamDevice { socket, inbox: Inbox::default(), outbox: Outbox::default() };
-    if let Err(error) = link.admit(terms.key) {
-        serve.close();
-        let is_gone = matches!(error, CsdError::LinkLost { .. });
-        return if is_gone { Ok(Ended::HostGone) } else { Err(error) };
+    link.admit(terms.key)?;
+    Ok(Admitted(link))
+}
+
+impl Admitted {
+    /// Serves the host until it is gone or `stop` is set; then `serve.close()` has been called.
+    ///
+    /// # Errors
+    /// As [`serve_connection`].
+    pub fn serve(
+        mut self,
+        serve: &mut dyn Serve,
+        stop: &AtomicBool,
+    ) -> Result<Ended, CsdError> {
+        serve_link(&mut self.0, serve, stop)
     }
-    serve_link(&mut link, serve, terms.stop)
+
+    /// Tells the host that there is no room, and lets it read that.
+    pub fn turn_away(mut self, busy: Busy) {
+        // Whether or not the host still hears it, it is not served.
+        drop(self.0.tell(&Message::Busy(busy), Instant::now() + LINGER));
+        self.0.linger();
+    }
+}
+
+impl std::fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Admitted")
+    }
 }
 
 /// How long a refused host is given to read why.
