@@ -220,10 +220,12 @@ impl<C: Costs> Shared<C> {
     /// A worker's loop, until the end.
     fn work(&self) {
         let mut bench = Bench::default();
-        let clock = self.costs().thread_clock();
+        let costs = self.costs();
+        let (clock, share_clock) = (costs.thread_clock(), costs.share_clock());
+        drop(costs);
         let mut last = None;
         while let Some((seat, charge, claim)) = self.next_claim(last.take()) {
-            let began_ns = self.now_ns();
+            let began_ns = share_clock();
             match claim {
                 Claim::Row(turn) => self.make(&mut bench, (seat, turn), clock),
                 Claim::Publish(begun) => {
@@ -236,7 +238,7 @@ impl<C: Costs> Shared<C> {
                     self.work.notify_all();
                 }
             }
-            last = Some((seat, charge, self.now_ns() - began_ns));
+            last = Some((seat, charge, share_clock().saturating_sub(began_ns)));
         }
     }
 

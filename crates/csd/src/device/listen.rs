@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::device::serving::{DeviceLink, Payload, serve_link};
+use crate::device::serving::{DeviceLink, MAX_UNSENT, Payload, serve_link};
 use crate::host::stream::Inbox;
 use crate::socket::{Readiness, wait};
 use crate::words::address::Address;
@@ -373,8 +373,16 @@ impl DeviceLink for StreamDevice {
         self.outbox.n_payloads()
     }
 
+    fn is_crowded(&self) -> bool {
+        self.outbox.parts.len() > MAX_UNSENT
+    }
+
     fn wait(&mut self, timeout: Duration) -> Result<(), CsdError> {
-        let what = if self.is_sending() { Readiness::Either } else { Readiness::Read };
+        let what = match (self.is_crowded(), self.is_sending()) {
+            (true, _) => Readiness::Write,
+            (false, true) => Readiness::Either,
+            (false, false) => Readiness::Read,
+        };
         self.socket.wait(what, timeout).map_err(CsdError::lost("wait for the host"))?;
         self.flush()
     }

@@ -25,6 +25,10 @@ const IDLE: Duration = Duration::from_millis(20);
 /// More jobs than this that no slot takes are no honest host's.
 const MAX_WAITING: usize = 4096;
 
+/// More answers than this that do not leave are for a host that does not read: it is not listened to
+/// until it does.
+pub(crate) const MAX_UNSENT: usize = 1024;
+
 /// After so many messages the loop looks at everything else, however many are there.
 const MAX_MESSAGES: usize = 64;
 
@@ -69,6 +73,10 @@ pub(crate) trait DeviceLink {
 
     /// How many payloads that is.
     fn n_unsent(&self) -> usize;
+
+    /// Whether so many answers wait for the host to take them that it should not be asked for more
+    /// to answer.
+    fn is_crowded(&self) -> bool;
 
     /// Sends what can be sent and waits up to `timeout` for something to do.
     fn wait(&mut self, timeout: Duration) -> Result<(), CsdError>;
@@ -116,6 +124,9 @@ struct Serving<'a> {
 impl Serving<'_> {
     fn turn(&mut self) -> Result<(), CsdError> {
         for _ in 0..MAX_MESSAGES {
+            if self.link.is_crowded() {
+                break;
+            }
             let Some(message) = self.link.receive()? else { break };
             self.act(message)?;
         }
@@ -338,6 +349,10 @@ mod tests {
             0
         }
 
+        fn is_crowded(&self) -> bool {
+            false
+        }
+
         fn wait(&mut self, _: Duration) -> Result<(), CsdError> {
             Ok(())
         }
@@ -389,6 +404,10 @@ mod tests {
 
         fn n_unsent(&self) -> usize {
             self.sent.len()
+        }
+
+        fn is_crowded(&self) -> bool {
+            false
         }
 
         fn wait(&mut self, _: Duration) -> Result<(), CsdError> {

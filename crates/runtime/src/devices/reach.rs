@@ -175,10 +175,8 @@ pub(crate) fn may_come(error: &CsdError) -> bool {
 
 /// How long a device is left alone after that: as long as it asks for, within reason.
 fn asked_pause(error: &CsdError) -> Option<Duration> {
-    match error {
-        CsdError::Busy { retry, .. } => Some((*retry).clamp(FIRST_PAUSE, LONGEST_PAUSE)),
-        _ => None,
-    }
+    let CsdError::Busy { retry, .. } = error else { return None };
+    Some((*retry).clamp(FIRST_PAUSE, LONGEST_PAUSE))
 }
 
 /// A device's thread that serves it while it is there and reaches it where it is not.
