@@ -1,4 +1,4 @@
-//! `bothends-agent`: serves batches of the data set beside it to one host after the other.
+//! `bothends-agent`: serves batches of the data set beside it to any number of hosts.
 //!
 //! Only arguments and exit status are here; the rest of this crate does the work, and the package
 //! `bothends` has the program. Exit status: 0 after an
@@ -6,23 +6,34 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the front door")]
 
+mod log;
+mod metrics;
+mod reload;
+
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
-use bothends_csd::Address;
 use bothends_csd::key::Key;
+use bothends_csd::listen::Listener;
+use bothends_csd::{Address, CsdError};
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
 use clap::{Command, CommandFactory, Parser};
+use listenfd::ListenFd;
 
+use self::log::Form;
 use crate::door::{Door, Visits};
-use crate::{FileStore, Memory, NoCosts, Server, ServerConfig, stop};
+use crate::{FileStore, Memory, NoCosts, SESSIONS, Server, ServerConfig, stop};
 
 /// Serves preprocessed batches of the data set beside this program.
 #[derive(Debug, Parser)]
 #[command(name = "bothends-agent", version)]
 struct Args {
-    /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY
+    /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY. A socket that a
+    /// service manager opened for this program (LISTEN_FDS) is used in its place
     #[arg(long, value_name = "URL")]
     listen: Address,
     /// The folder that holds the data set, as it is on the host
@@ -35,14 +46,19 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: u32,
-    /// Most memory that batches may take, in MiB, or auto: as many of the slots as fit into it are
-    /// used, and a host whose batches do not fit is refused. It is all for the one host that is
-    /// served at a time; two batches are enough to make one while another is sent. What workers
-    /// keep for the samples they are at and the list of samples come on top. auto is a quarter of
-    /// what is available on this machine when a host comes, and one batch always
+    /// Hosts that are served at a time; one more is told when to try again
+    #[arg(long, value_name = "N", default_value_t = SESSIONS,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    sessions: u32,
+    /// Most memory that batches and lists of samples of all hosts may take, in MiB, or auto: as many
+    /// of each host's slots as fit into it are used. A host whose batches do not fit is refused,
+    /// and one that finds the memory taken is told when to try again. Two batches are enough to
+    /// make one while another is sent. What workers keep for the samples they are at comes on top.
+    /// auto is a quarter of what is available on this machine when a host comes, and one batch always
     #[arg(long, value_name = "MIB|auto", default_value = "auto")]
     memory: Memory,
-    /// A file with the key that the host has too; needed for TCP beyond this machine
+    /// A file with the key that the host has too; needed for TCP beyond this machine. It is read again
+    /// on SIGHUP
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Where entry points of JPEGs are kept from epoch to epoch, which double the rate; `off`:
@@ -52,6 +68,12 @@ struct Args {
     /// Most MiB of the cache, all data sets together; the oldest make room
     #[arg(long, value_name = "MIB", default_value_t = CACHE_LIMIT_BYTES >> 20)]
     cache_limit: u64,
+    /// Answers Prometheus at http://HOST:PORT/metrics; without a host, on this machine alone
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// How warnings and what happens to hosts are written to standard error
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Form::Text)]
+    log: Form,
     /// Ends after the first host has left
     #[arg(long)]
     once: bool,
@@ -76,7 +98,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    let stop = stop::on_signals().context("cannot handle signals")?;
+    let [stop, reload] = stop::of_service().context("cannot handle signals")?;
     let mut store = FileStore::new(&args.data_root)?;
     if let Some(cache) = cache(args)? {
         store = store.with_cache(cache);
@@ -87,18 +109,50 @@ fn run(args: &Args) -> Result<()> {
         n_workers: args.cores.unwrap_or_else(cores_here),
         n_slots: args.slots,
     };
-    let mut server =
-        Server::start(config, store, NoCosts).context("cannot start a thread")?;
-    server = server.with_memory(args.memory);
+    let server = Server::start(config, store, NoCosts).context("cannot start a thread")?;
+    let server = server.with_memory(args.memory).with_sessions(args.sessions);
+    let server = Arc::new(server);
     let key = args.key_file.as_deref().map(Key::from_file).transpose()?;
-    let door = Door::open(&args.listen, key)?;
+    let door = open(args, key)?;
+    let metrics = args.metrics.as_deref();
+    let scrape = metrics.map(|at| metrics::start(at, &server, &door)).transpose()?;
+    if let Some(scrape) = &scrape {
+        args.log.note(&format!("metrics: http://{}/metrics", scrape.address()));
+    }
+    let keys = args.key_file.clone().map(|file| (file, door.keys()));
+    let reloads = reload::Reload { keys, asked: reload, stop: Arc::clone(&stop) };
+    let reloading = reloads.start(args.log).context("cannot start a thread")?;
     println!("listening on {}", door.address());
     let visits = if args.once { Visits::Once } else { Visits::Always };
-    door.serve(&server, visits, &stop, &|error| eprintln!("warning: {error}"))?;
+    let warn = |error: &CsdError| args.log.warn(&error.to_string());
+    let served = door.serve(&*server, visits, &stop, &warn);
+    // With `--once` nobody else has said so.
+    stop.store(true, Ordering::Relaxed);
+    let _ = reloading.join();
+    served?;
     if let Err(error) = door.close() {
-        eprintln!("warning: {error}");
+        args.log.warn(&error.to_string());
     }
     Ok(())
+}
+
+/// The door: a socket that this process was started with, or one of its own.
+fn open(args: &Args, key: Option<Key>) -> Result<Door> {
+    let mut given = ListenFd::from_env();
+    let wrong = |e| anyhow::anyhow!("the socket in LISTEN_FDS is not of --listen: {e}");
+    let socket = match (&args.listen, given.len()) {
+        (_, 0) => None,
+        (Address::Tcp { .. }, _) => {
+            given.take_tcp_listener(0).map_err(wrong)?.map(OwnedFd::from)
+        }
+        (Address::Unix(_), _) => {
+            given.take_unix_listener(0).map_err(wrong)?.map(OwnedFd::from)
+        }
+        (Address::Spool(_), _) => None,
+    };
+    let Some(socket) = socket else { return Ok(Door::open(&args.listen, key)?) };
+    let listener = Listener::adopt(&args.listen, socket, key.as_ref())?;
+    Ok(Door::at(listener, key))
 }
 
 /// Where entry points are kept. A directory that was asked for must be there or be made; the

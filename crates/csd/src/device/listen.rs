@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,8 @@ pub struct Listener {
 #[derive(Debug)]
 enum Bound {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    /// With the file that goes with it, if it was made here.
+    Unix(UnixListener, Option<PathBuf>),
 }
 
 impl Listener {
@@ -69,7 +70,41 @@ impl Listener {
                 remove_abandoned(path);
                 let socket = UnixListener::bind(path).map_err(&failed)?;
                 socket.set_nonblocking(true).map_err(&failed)?;
-                let socket = Bound::Unix(socket, path.clone());
+                let socket = Bound::Unix(socket, Some(path.clone()));
+                Ok(Self { address: address.clone(), socket })
+            }
+            Address::Spool(_) => Err(address.is_no_socket()),
+        }
+    }
+
+    /// Takes over a socket that listens already, as a service manager hands it on: `address` says of
+    /// what kind it is. Its file stays when this is dropped.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub fn adopt(
+        address: &Address,
+        socket: OwnedFd,
+        key: Option<&Key>,
+    ) -> Result<Self, CsdError> {
+        let failed = CsdError::at("listen at", address);
+        match address {
+            Address::Tcp { .. } => {
+                let socket = TcpListener::from(socket);
+                let at = socket.local_addr().map_err(&failed)?;
+                if key.is_none() && !at.ip().to_canonical().is_loopback() {
+                    let what = format!("{at} is open beyond this machine without a key");
+                    return Err(CsdError::Unauthenticated { what });
+                }
+                socket.set_nonblocking(true).map_err(&failed)?;
+                let (host, port) = (at.ip().to_string(), at.port());
+                let address = Address::Tcp { host, port };
+                Ok(Self { address, socket: Bound::Tcp(socket) })
+            }
+            Address::Unix(_) => {
+                let socket = UnixListener::from(socket);
+                socket.set_nonblocking(true).map_err(&failed)?;
+                let socket = Bound::Unix(socket, None);
                 Ok(Self { address: address.clone(), socket })
             }
             Address::Spool(_) => Err(address.is_no_socket()),
@@ -115,7 +150,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Bound::Unix(_, path) = &self.socket {
+        if let Bound::Unix(_, Some(path)) = &self.socket {
             remove_socket(path);
         }
     }

@@ -29,6 +29,9 @@ const MAX_WAITING: usize = 4096;
 /// until it does.
 pub(crate) const MAX_UNSENT: usize = 1024;
 
+/// Nor are jobs that no slot takes with so many samples together, which take 32 MiB.
+const MAX_WAITING_SAMPLES: usize = 1 << 22;
+
 /// After so many messages the loop looks at everything else, however many are there.
 const MAX_MESSAGES: usize = 64;
 
@@ -249,7 +252,8 @@ impl Serving<'_> {
     /// Hands waiting jobs to the device, as many as it takes. A host that does not take its results
     /// gets no more of them: what has not left takes memory as what is being made does.
     fn offer(&mut self) -> Result<(), CsdError> {
-        if self.waiting.len() > MAX_WAITING {
+        let n_samples: usize = self.waiting.iter().map(|job| job.samples.len()).sum();
+        if self.waiting.len() > MAX_WAITING || n_samples > MAX_WAITING_SAMPLES {
             return Err(CsdError::Malformed { what: "more jobs than there are slots" });
         }
         while self.running.len() + self.link.n_unsent() < self.n_slots.max(1) as usize {
