@@ -154,7 +154,11 @@ mod tests {
         }
     }
 
-    fn divided(memory: Memory, available: Option<u64>, batch_bytes: u64) -> Result<u32, String> {
+    fn divided(
+        memory: Memory,
+        available: Option<u64>,
+        batch_bytes: u64,
+    ) -> Result<u32, String> {
         let want = Want { batch_bytes, list_bytes: 0, held_bytes: 0 };
         memory.divided(available, want, 4).map_err(|declined| match declined {
             Declined::Refused(reason) => reason,

@@ -109,7 +109,8 @@ fn run(args: &Args) -> Result<()> {
         n_workers: args.cores.unwrap_or_else(cores_here),
         n_slots: args.slots,
     };
-    let server = Server::start(config, store, NoCosts).context("cannot start a thread")?;
+    let server =
+        Server::start(config, store, NoCosts).context("cannot start a thread")?;
     let server = server.with_memory(args.memory).with_sessions(args.sessions);
     let server = Arc::new(server);
     let key = args.key_file.as_deref().map(Key::from_file).transpose()?;

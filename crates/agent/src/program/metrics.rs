@@ -77,7 +77,10 @@ fn text(counts: &Counts, refusals: &Refusals) -> String {
     text
 }
 
-#[allow(clippy::cast_precision_loss, reason = "counters of this size have rounded for years")]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "counters of this size have rounded for years"
+)]
 fn float(count: u64) -> f64 {
     count as f64
 }
@@ -93,7 +96,8 @@ mod tests {
         let energy_uj = 2_500_000;
         let (domain, source) = ("device".to_owned(), "modelled(test)".to_owned());
         let energy = vec![EnergyReading { domain, energy_uj, source }];
-        let stats = DeviceStats { jobs: 3, samples: 40, energy, ..DeviceStats::default() };
+        let stats =
+            DeviceStats { jobs: 3, samples: 40, energy, ..DeviceStats::default() };
         let counts = Counts { hosts: 2, stats, ..Counts::default() };
         let refusals = Refusals::default();
         refusals.busy.store(5, Ordering::Relaxed);

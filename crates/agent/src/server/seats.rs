@@ -104,7 +104,8 @@ impl State {
         let seats = &mut self.seats;
         let wants = |id| seats.get(&id).is_some_and(|seat| seat.line.has_claim(learns));
         let (id, charge) = self.workers.next(wants)?;
-        let claim = seats.get_mut(&id).and_then(|seat| seat.line.claim(now_ns, learns))?;
+        let claim =
+            seats.get_mut(&id).and_then(|seat| seat.line.claim(now_ns, learns))?;
         Some((id, charge, claim))
     }
 

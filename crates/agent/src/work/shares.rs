@@ -79,7 +79,8 @@ impl Shares {
         let part = self.n_workers.div_ceil(n_waiting.max(1));
         let waiting = self.seats.iter_mut().filter(|(_, share)| share.waits);
         let within = waiting.filter(|(_, share)| share.n_at_work < part);
-        let (seat, share) = within.min_by_key(|(seat, share)| (share.clock_ns, **seat))?;
+        let (seat, share) =
+            within.min_by_key(|(seat, share)| (share.clock_ns, **seat))?;
         self.now_ns = self.now_ns.max(share.clock_ns);
         share.n_at_work += 1;
         let charge = Charge(share.guess_ns);

@@ -215,10 +215,7 @@ pub struct Admitted(StreamDevice);
 ///
 /// # Errors
 /// As [`serve_connection`]; [`CsdError::LinkLost`] for a host that has left again.
-pub fn admit(
-    socket: impl Into<Socket>,
-    terms: Terms<'_>,
-) -> Result<Admitted, CsdError> {
+pub fn admit(socket: impl Into<Socket>, terms: Terms<'_>) -> Result<Admitted, CsdError> {
     let socket = socket.into();
     let mut link =
         StreamDevice { socket, inbox: Inbox::default(), outbox: Outbox::default() };
