@@ -7,14 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar};
 use std::time::Duration;
 
-use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_csd::{DeviceStats, Finished, JobId, Product};
 use bothends_slots::HostSlot;
 
 use super::{Counts, SESSIONS};
 use crate::memory::Memory;
 use crate::session::Agreed;
-use crate::work::line::{Claim, Learns, Line};
+use crate::work::line::{Claim, Learns, Line, Upcoming};
 use crate::work::shares::{Charge, SeatId, Shares};
 
 /// A job answered within this time after its modelled end was on time.
@@ -116,9 +115,7 @@ impl State {
     }
 
     /// The record that the next scout prefetches.
-    pub(crate) fn scout(
-        &mut self,
-    ) -> Option<(SeatId, Charge, (Arc<Agreed>, EpochIdx, SampleId))> {
+    pub(crate) fn scout(&mut self) -> Option<(SeatId, Charge, Upcoming)> {
         let seats = &mut self.seats;
         let wants = |id| seats.get(&id).is_some_and(|seat| seat.line.has_scout());
         let (id, charge) = self.scouts.next(wants)?;

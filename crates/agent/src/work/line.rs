@@ -48,6 +48,9 @@ struct InLine {
     done: Option<(u64, Outcome)>,
 }
 
+/// A sample whose record is wanted soon.
+pub(crate) type Upcoming = (Arc<Agreed>, EpochIdx, SampleId);
+
 /// What a worker is to do next.
 #[derive(Debug)]
 pub(crate) enum Claim {
@@ -155,7 +158,7 @@ impl Line {
     }
 
     /// The sample whose record to prefetch next; `None` while the lead is long enough.
-    pub(crate) fn scout(&mut self) -> Option<(Arc<Agreed>, EpochIdx, SampleId)> {
+    pub(crate) fn scout(&mut self) -> Option<Upcoming> {
         let idx = self.unscouted(MOST_AHEAD - 1)?;
         let job = &mut self.jobs[idx];
         let row = job.rows.as_slice().get(job.n_ahead())?;

@@ -174,7 +174,8 @@ mod tests {
             let mut world = World::new(n_workers, n_seats);
             // Each wobbles around its own cost by up to fifteen times.
             let cost = |seat: SeatId, n: u64| {
-                costs[seat as usize] * wobble[(n % 7) as usize] * (MS / 200)
+                let nth = |n: u64| usize::try_from(n).unwrap();
+                costs[nth(seat)] * wobble[nth(n % 7)] * (MS / 200)
             };
             // Long enough for many of the dearest samples.
             world.run(12_000 * MS, |_| true, cost);
