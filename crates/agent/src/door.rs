@@ -405,7 +405,7 @@ impl<'a> Reception<'a> {
     }
 
     fn end(self, connection: Connection<'_>) {
-        // One that broke has said so; its host sees that it is gone.
+        // One that broke has stated why; its host sees that it is gone.
         if connection.thread.join().is_err() {
             self.door.refusals.failed.fetch_add(1, Ordering::Relaxed);
         }

@@ -174,3 +174,19 @@ fn cores_here() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     u32::try_from(cores).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Systemd starts it as the unit says, so the unit's flags must be some.
+    #[test]
+    fn the_unit_for_systemd_has_arguments_that_are_understood() {
+        let unit = include_str!("../systemd/bothends-agent.service").replace("\\\n", " ");
+        let starts = unit.lines().find_map(|line| line.strip_prefix("ExecStart="));
+        let args = Args::try_parse_from(starts.unwrap().split_whitespace()).unwrap();
+        let socket = include_str!("../systemd/bothends-agent.socket");
+        let listens = socket.lines().find_map(|line| line.strip_prefix("ListenStream="));
+        assert_eq!(args.listen.to_string(), format!("unix://{}", listens.unwrap()));
+    }
+}

@@ -73,7 +73,7 @@ impl Drop for Scrape {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has stated why.
             let _ = thread.join();
         }
     }

@@ -160,7 +160,7 @@ impl<C: Costs> Serve for Guest<C> {
         self.shared.retire(&mut state, self.id);
     }
 
-    /// Of this host's jobs; processor time and energy are the whole device's.
+    /// Of this host's jobs; CPU time and energy are the whole device's.
     fn stats(&mut self) -> DeviceStats {
         let now_ns = self.shared.now_ns();
         let energy = self.shared.costs().energy(now_ns);

@@ -7,7 +7,7 @@
 //!
 //! A session that wanted nothing for a while resumes at the time of those that are being served. It
 //! neither catches up nor is punished. While others wait, a session has no more workers at once
-//! than its part, rounded up: one whose samples take for ever leaves the rest to the others.
+//! than its part, rounded up: one whose samples take forever leaves the rest to the others.
 //!
 //! It decides and knows neither jobs nor threads; whoever calls holds the lock. Scouts are shared
 //! in the same way as workers.
