@@ -10,6 +10,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 use bothends_agent::door::{Door, Visits};
@@ -149,13 +150,14 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
         seed: args.seed,
         on_death: die,
     };
-    let mut server = Faulty::new(server, faults);
+    // Its models need the order of all jobs, and so one host at a time.
+    let server = Mutex::new(Faulty::new(server, faults));
     let door = Door::open(&args.listen, None)?;
     stop::in_time(&stop).context("cannot start a thread")?;
     println!("listening on {}", door.address());
     std::io::stdout().flush().context("cannot say where it listens")?;
     let visits = if args.once { Visits::Once } else { Visits::Always };
-    door.serve(&mut server, visits, &stop, &mut |error| eprintln!("warning: {error}"))?;
+    door.serve(&server, visits, &stop, &|error| eprintln!("warning: {error}"))?;
     if let Err(error) = door.close() {
         eprintln!("warning: {error}");
     }

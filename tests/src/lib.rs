@@ -23,8 +23,8 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
     AccelConfig, BadPolicy, DriveConfig, EnergyConfig, EpochResult, Loader, MemoryBudget,
-    Observer, Progress, ReadConfig, ReaderKind, RunConfig, RunResult, Runtime,
-    SideIndexUse, StopRequest, drive,
+    Observer, Progress, RankConfig, ReadConfig, ReaderKind, RunConfig, RunResult,
+    Runtime, SideIndexUse, StopRequest, drive,
 };
 use bothends_samples::GenerateConfig;
 
@@ -136,6 +136,8 @@ pub struct Setup {
     pub output: Output,
     /// Who takes the batches.
     pub accelerator: AccelConfig,
+    /// The rank of the job that this run is, and how many there are.
+    pub rank: [u32; 2],
 }
 
 /// Two of CIFAR-10's binary batches, of pixels that nobody needs to recognise.
@@ -176,6 +178,7 @@ impl Setup {
             audit_percent: 0,
             output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },
             accelerator: AccelConfig::Host,
+            rank: [0, 1],
         }
     }
 
@@ -183,7 +186,10 @@ impl Setup {
         let specs = self.devices.iter().filter(|spec| *spec != "loopback");
         let recipe = Recipe::builtin(&self.recipe).context("a built-in recipe")?;
         let recipe = recipe.with_numerics(self.numerics);
+        let plain = RunConfig::new(self.data.clone(), recipe);
+        let [rank, world] = self.rank;
         Ok(RunConfig {
+            rank: RankConfig { rank, world, ..plain.rank },
             batch_size: self.batch_size,
             seed: self.seed,
             repeat: self.repeat,
@@ -202,7 +208,7 @@ impl Setup {
             output: self.output,
             memory: MemoryBudget::Slots(64 << 20),
             held_batches: 1,
-            ..RunConfig::new(self.data.clone(), recipe)
+            ..plain
         })
     }
 

@@ -29,12 +29,13 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("side-index", &["dataset", "io"]),
     ("energy", &[]),
     ("figures", &["energy"]),
+    ("scrape", &[]),
     ("slots", &["core"]),
     ("gpu", &["core", "slots"]),
     ("gpu-decode", &["core", "dataset", "ops", "io", "side-index", "slots", "gpu"]),
     ("csd", &["core", "io", "slots"]),
     ("accel", &[]),
-    ("agent", &["core", "dataset", "ops", "side-index", "slots", "csd"]),
+    ("agent", &["core", "dataset", "ops", "side-index", "scrape", "slots", "csd"]),
     (
         "runtime",
         &[
@@ -60,7 +61,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("firmware-sim", &["core", "slots", "csd", "agent"]),
     (
         "cli",
-        &["core", "runtime", "energy", "samples", "report", "simulate", "pack", "bench"],
+        &[
+            "core", "runtime", "energy", "samples", "report", "scrape", "simulate",
+            "pack", "bench",
+        ],
     ),
     ("capi", &["core", "runtime"]),
     ("python", &["core", "runtime"]),
@@ -81,6 +85,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("cbindgen", &["capi"]),                 // in tests
     ("crossbeam", &["runtime"]),
     ("cudarc", &["gpu"]),
+    ("dashmap", &["agent"]),
     ("hmac", &["csd", "side-index"]),
     ("indicatif", &["cli"]),
     ("io-uring", &["io"]),
@@ -88,6 +93,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("landlock", &["agent"]),
     ("libc", &["agent", "energy"]),
     ("libloading", &["gpu"]),
+    ("listenfd", &["agent"]),
     ("loom", &["core", "slots"]), // only in builds with `--cfg loom`: what threads share
     ("memchr", &["ops"]),
     ("nix", &["io", "csd", "energy", "runtime", "slots", "gpu", "firmware-sim"]),

@@ -5,6 +5,8 @@
 //! until its modelled end. Nothing here waits; `server.rs` does.
 
 use std::fmt::Debug;
+use std::sync::OnceLock;
+use std::time::Instant;
 
 use bothends_core::sample::Extent;
 use bothends_csd::EnergyReading;
@@ -69,6 +71,12 @@ pub trait Costs: Send + Debug {
     /// The clock by which [`SampleWork::cpu_ns`] is taken; called on worker threads.
     fn thread_clock(&self) -> ThreadClock;
 
+    /// The clock by which hosts share the workers; called on worker threads, before and after a
+    /// sample. It is the wall's: a worker that waits for one host's data is of no use to another.
+    fn share_clock(&self) -> ThreadClock {
+        wall_ns
+    }
+
     /// What a job cost.
     fn job(&mut self, work: &Work<'_>) -> Cost;
 
@@ -81,6 +89,10 @@ impl<C: Costs + ?Sized> Costs for Box<C> {
         (**self).thread_clock()
     }
 
+    fn share_clock(&self) -> ThreadClock {
+        (**self).share_clock()
+    }
+
     fn job(&mut self, work: &Work<'_>) -> Cost {
         (**self).job(work)
     }
@@ -88,6 +100,13 @@ impl<C: Costs + ?Sized> Costs for Box<C> {
     fn energy(&mut self, now_ns: u64) -> Vec<EnergyReading> {
         (**self).energy(now_ns)
     }
+}
+
+/// Nanoseconds since the first call in this process.
+fn wall_ns() -> u64 {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let since = FIRST.get_or_init(Instant::now).elapsed();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A device that is what it is: a job cost the time it took, and energy is for a meter.

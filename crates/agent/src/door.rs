@@ -1,36 +1,120 @@
-//! Where hosts connect: one address, one host after the other.
+//! Where hosts connect: one address, for any number of hosts.
 //!
-//! The transports are in `csd`. This file decides how long they are served and removes what was created
-//! for them. It serves in the caller's thread and spawns nothing.
+//! The transports are in `csd`. This file decides how many connections there are and how long they are
+//! served, and removes what was created for them. Connections are accepted in the caller's thread, and
+//! each has a thread of its own until it ends. All of them have ended when `serve` returns.
+//!
+//! 1. A connection that has not said who it is occupies one of [`MOST_UNADMITTED`] places, for seconds.
+//!    While they are all taken, a new one is closed at once.
+//! 2. A host that is admitted is served by a guest of [`Hosts`], or told that they are busy.
+//! 3. What one connection does or leaves undone changes nothing for another.
 
 use std::io::ErrorKind;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use bothends_csd::key::Key;
-use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
+use bothends_csd::listen::{Ended, Listener, Socket, Terms, admit, serve_connection};
 use bothends_csd::spool::{prepare_directory, remove_directory, serve_directory};
-use bothends_csd::{Address, CsdError, Serve};
+use bothends_csd::{Address, Busy, CsdError, Serve};
 
-/// How often a door without a guest looks whether it shall close.
+use crate::costs::Costs;
+use crate::memory::RETRY;
+use crate::server::Server;
+
+/// How often a door looks whether it shall close.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Connections that may be open before they have said who they are.
+pub const MOST_UNADMITTED: usize = 64;
 
 /// How many hosts are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visits {
     /// One; then the device ends.
     Once,
-    /// One after the other until the device is stopped.
+    /// As many as the device has room for, until it is stopped.
     Always,
+}
+
+/// A device as its door sees it: whoever serves the hosts that come in.
+pub trait Hosts: Sync {
+    /// Has `serve` work with a guest for one more host, or tells it that there is no room.
+    fn host(&self, serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>));
+}
+
+impl<C: Costs + 'static> Hosts for Server<C> {
+    fn host(&self, serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>)) {
+        match self.guest() {
+            Ok(mut guest) => serve(Ok(&mut guest)),
+            Err(busy) => serve(Err(busy)),
+        }
+    }
+}
+
+/// A device that serves one host at a time.
+impl<S: Serve> Hosts for Mutex<S> {
+    fn host(&self, serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>)) {
+        match self.try_lock() {
+            Ok(mut only) => serve(Ok(&mut *only)),
+            Err(TryLockError::Poisoned(only)) => serve(Ok(&mut *only.into_inner())),
+            Err(TryLockError::WouldBlock) => {
+                let reason = "it serves another host, and one at a time".to_owned();
+                serve(Err(Busy { retry: RETRY, reason }));
+            }
+        }
+    }
+}
+
+/// Connections that were not served.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    /// Closed because too many others had not said who they are.
+    pub crowded: AtomicU64,
+    /// Told that the device is busy.
+    pub busy: AtomicU64,
+    /// Failed to say who they are, or broke the protocol.
+    pub failed: AtomicU64,
 }
 
 /// An open address.
 #[derive(Debug)]
 pub struct Door {
     way: Way,
-    key: Option<Key>,
+    key: Keys,
     address: Address,
+    refusals: Arc<Refusals>,
+}
+
+/// The key that hosts must prove: what it is when a host comes. Clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct Keys(Arc<Mutex<Option<Key>>>);
+
+impl Keys {
+    /// This key until it is replaced.
+    #[must_use]
+    pub fn new(key: Option<Key>) -> Self {
+        Self(Arc::new(Mutex::new(key)))
+    }
+
+    /// From now on hosts must prove this one; those that are served stay.
+    pub fn replace(&self, key: Key) {
+        *self.now() = Some(key);
+    }
+
+    fn current(&self) -> Option<Key> {
+        self.now().clone()
+    }
+
+    fn now(&self) -> MutexGuard<'_, Option<Key>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Debug)]
@@ -88,11 +172,21 @@ impl Door {
     pub fn open(address: &Address, key: Option<Key>) -> Result<Self, CsdError> {
         if let Address::Spool(path) = address {
             let way = Way::Spool(SpoolDir::open(path.clone())?);
-            return Ok(Self { way, key, address: address.clone() });
+            return Ok(Self::of(way, key, address.clone()));
         }
         let listener = Listener::bind(address, key.as_ref())?;
+        Ok(Self::at(listener, key))
+    }
+
+    /// At a socket that listens already.
+    #[must_use]
+    pub fn at(listener: Listener, key: Option<Key>) -> Self {
         let address = listener.address().clone();
-        Ok(Self { way: Way::Socket(listener), key, address })
+        Self::of(Way::Socket(listener), key, address)
+    }
+
+    fn of(way: Way, key: Option<Key>, address: Address) -> Self {
+        Self { way, key: Keys::new(key), address, refusals: Arc::default() }
     }
 
     /// Closes the door, and removes what was made for it. Dropping it does the same in silence.
@@ -112,6 +206,18 @@ impl Door {
         &self.address
     }
 
+    /// What hosts must prove.
+    #[must_use]
+    pub fn keys(&self) -> Keys {
+        self.key.clone()
+    }
+
+    /// How many connections were not served.
+    #[must_use]
+    pub fn refusals(&self) -> Arc<Refusals> {
+        Arc::clone(&self.refusals)
+    }
+
     /// Serves hosts until `stop` is set or, with [`Visits::Once`], the first has left. Blocks
     /// for that long. `complain` hears why a host was not, or not any longer, served.
     ///
@@ -119,14 +225,38 @@ impl Door {
     /// The address is lost. With [`Visits::Once`], what `complain` would hear.
     pub fn serve(
         &self,
-        serve: &mut dyn Serve,
+        hosts: &dyn Hosts,
         visits: Visits,
         stop: &AtomicBool,
-        complain: &mut dyn FnMut(&CsdError),
+        complain: &(dyn Fn(&CsdError) + Sync),
+    ) -> Result<(), CsdError> {
+        match (&self.way, visits) {
+            (Way::Socket(listener), Visits::Always) => {
+                let reception = Reception { door: self, hosts, stop, complain };
+                reception.receive(listener)
+            }
+            (Way::Socket(_), Visits::Once) | (Way::Spool(_), _) => {
+                self.serve_in_turn(hosts, visits, stop, complain)
+            }
+        }
+    }
+
+    /// Serves one host after the other in the caller's thread.
+    fn serve_in_turn(
+        &self,
+        hosts: &dyn Hosts,
+        visits: Visits,
+        stop: &AtomicBool,
+        complain: &(dyn Fn(&CsdError) + Sync),
     ) -> Result<(), CsdError> {
         // A flag alone; nothing else is published with it.
         while !stop.load(Ordering::Relaxed) {
-            match (self.visit(serve, stop), visits) {
+            let mut ended = Ok(None);
+            hosts.host(&mut |guest| match guest {
+                Ok(serve) => ended = self.visit(serve, stop),
+                Err(_) => thread::sleep(LOOK),
+            });
+            match (ended, visits) {
                 (Ok(None), _) => {}
                 (Ok(Some(Ended::Stopped)), _)
                 | (Ok(Some(Ended::HostGone)), Visits::Once) => break,
@@ -150,12 +280,155 @@ impl Door {
             Way::Socket(listener) => match listener.accept(LOOK)? {
                 None => Ok(None),
                 Some(socket) => {
-                    let terms = Terms { key: self.key.as_ref(), stop };
+                    let key = self.key.current();
+                    let terms = Terms { key: key.as_ref(), stop };
                     serve_connection(socket, serve, terms).map(Some)
                 }
             },
         }
     }
+}
+
+/// A door at work.
+#[derive(Clone, Copy)]
+struct Reception<'a> {
+    door: &'a Door,
+    hosts: &'a dyn Hosts,
+    stop: &'a AtomicBool,
+    complain: &'a (dyn Fn(&CsdError) + Sync),
+}
+
+/// A connection, and the thread that has it.
+struct Connection<'scope> {
+    thread: ScopedJoinHandle<'scope, ()>,
+    /// Whether it has said who it is.
+    is_admitted: Arc<AtomicBool>,
+    /// The same connection again, to shut it down.
+    again: Option<UnixStream>,
+}
+
+impl<'a> Reception<'a> {
+    fn receive(self, listener: &'a Listener) -> Result<(), CsdError> {
+        thread::scope(|scope| {
+            let mut connections: Vec<Connection<'_>> = Vec::new();
+            let mut n_ever = 0_u64;
+            // A flag alone; nothing else is published with it.
+            let lost = loop {
+                if self.stop.load(Ordering::Relaxed) {
+                    break Ok(());
+                }
+                let accepted = listener.accept(LOOK);
+                self.reap(&mut connections);
+                let socket = match accepted {
+                    Ok(Some(socket)) => socket,
+                    Ok(None) => continue,
+                    Err(error) if is_short(&error) => {
+                        // Until somebody leaves; those who are here are served meanwhile.
+                        thread::sleep(LOOK);
+                        continue;
+                    }
+                    Err(error) => break Err(error),
+                };
+                let unadmitted = connections.iter().filter(|it| !it.is_admitted());
+                if unadmitted.count() >= MOST_UNADMITTED {
+                    self.door.refusals.crowded.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+                n_ever += 1;
+                connections.extend(self.begin(scope, socket, n_ever));
+            };
+            // Nobody who has not said a word is waited for.
+            for silent in connections.iter().filter(|it| !it.is_admitted()) {
+                silent.shut_down();
+            }
+            if lost.is_err() {
+                connections.iter().for_each(Connection::shut_down);
+            }
+            connections.into_iter().for_each(|it| self.end(it));
+            lost
+        })
+    }
+
+    /// Gives a connection a thread; `None` where the system has none for it.
+    fn begin<'scope>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        socket: Socket,
+        number: u64,
+    ) -> Option<Connection<'scope>>
+    where
+        'a: 'scope,
+    {
+        let again = socket.as_fd().try_clone_to_owned().ok().map(UnixStream::from);
+        let is_admitted = Arc::new(AtomicBool::new(false));
+        let admitted = Arc::clone(&is_admitted);
+        let body = move || self.attend(socket, &admitted);
+        let named = thread::Builder::new().name(format!("be-host-{number}"));
+        let thread = named.spawn_scoped(scope, body).ok()?;
+        Some(Connection { thread, is_admitted, again })
+    }
+
+    /// The life of a connection, in its own thread.
+    fn attend(self, socket: Socket, is_admitted: &AtomicBool) {
+        let key = self.door.key.current();
+        let refusals = &self.door.refusals;
+        let host = match admit(socket, Terms { key: key.as_ref(), stop: self.stop }) {
+            Ok(host) => host,
+            // It has left again, or the door closes.
+            Err(CsdError::LinkLost { .. }) => return,
+            Err(error) => {
+                refusals.failed.fetch_add(1, Ordering::Relaxed);
+                return (self.complain)(&error);
+            }
+        };
+        is_admitted.store(true, Ordering::Relaxed);
+        let mut host = Some(host);
+        self.hosts.host(&mut |guest| {
+            let Some(host) = host.take() else { return };
+            match guest {
+                Ok(serve) => {
+                    if let Err(error) = host.serve(serve, self.stop) {
+                        refusals.failed.fetch_add(1, Ordering::Relaxed);
+                        (self.complain)(&error);
+                    }
+                }
+                Err(busy) => {
+                    refusals.busy.fetch_add(1, Ordering::Relaxed);
+                    host.turn_away(busy);
+                }
+            }
+        });
+    }
+
+    /// Lets go of connections that have ended.
+    fn reap(self, connections: &mut Vec<Connection<'_>>) {
+        let ended = connections.extract_if(.., |it| it.thread.is_finished());
+        ended.for_each(|it| self.end(it));
+    }
+
+    fn end(self, connection: Connection<'_>) {
+        // One that broke has stated why; its host sees that it is gone.
+        if connection.thread.join().is_err() {
+            self.door.refusals.failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Connection<'_> {
+    fn is_admitted(&self) -> bool {
+        self.is_admitted.load(Ordering::Relaxed)
+    }
+
+    fn shut_down(&self) {
+        // One that has gone already needs no help.
+        let _ = self.again.as_ref().map(|again| again.shutdown(Shutdown::Both));
+    }
+}
+
+/// Whether the system has no descriptor or memory for one more connection now.
+fn is_short(error: &CsdError) -> bool {
+    let CsdError::Place { source, .. } = error else { return false };
+    bothends_csd::is_of_machine(source)
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@
 //! same server with models. This crate never models anything, imports nothing from the host's side, and runs
 //! nothing from the wire but the declared ops of a recipe.
 //!
-//! Reading order: `store` and `costs` are the interfaces. `session` is what was agreed with the host,
-//! `session/limits.rs` what it may cost, and `memory` how much of it is held at once. `work` makes one
-//! sample, with a job under way (`work/batch.rs`) and the jobs of a session (`work/line.rs`). `server` says
-//! who works and when jobs are answered, `door` where hosts connect, `stop` when a device program ends, and
-//! `program` is the command line. `program/sandbox.rs` confines the process before it serves.
+//! Reading order: `store` and `costs` are the interfaces. `session` is what was agreed with a host,
+//! `session/limits.rs` what it may cost, and `memory` how much of all that is held at once. `work` makes
+//! one sample, with a job under way (`work/batch.rs`), the jobs of a session (`work/line.rs`) and the
+//! sessions' shares of the workers (`work/shares.rs`). `server` says who works, and `server/guest.rs` when
+//! jobs are answered. `door` is where hosts connect, `stop` when a device program ends, and `program` is the
+//! command line. `program/sandbox.rs` confines the process before it serves.
 
 pub mod costs;
 pub mod store;
@@ -30,7 +31,7 @@ pub mod program;
 
 pub use costs::{Cost, Costs, Hold, NoCosts, SampleWork, ThreadClock, Work};
 pub use memory::Memory;
-pub use server::{Server, ServerConfig};
+pub use server::{Counts, Guest, SESSIONS, Server, ServerConfig};
 pub use session::epoch_batches;
 pub use store::{Age, FileStore, Identity, Store, StoreError};
 // What a `FileStore` does with symbolic links.

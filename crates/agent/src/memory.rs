@@ -1,12 +1,14 @@
-//! How much memory the batches of a session may take on the device: as many as fit may be under way,
+//! How much memory the batches of all sessions may take on the device: as many as fit may be under way,
 //! waiting or being sent at once.
 //!
 //! It decides and allocates nothing. The loop in `csd` makes the ring of a session's slots, and counts a
 //! batch that has not been sent yet as still occupying its slot.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use bothends_core::recipe::MAX_DECODE_BYTES;
+use bothends_csd::{Busy, Declined};
 use bothends_ops::DecodeRoom;
 use bothends_slots::available_bytes;
 
@@ -17,14 +19,17 @@ const MOST_BYTES: u64 = 1 << 30;
 /// the page cache, from which the data are read, and for what the machine is there for.
 const AUTO_PART: u64 = 4;
 
-/// What batches may take. The device serves one host at a time, and it is all for that one.
+/// When a host that found no room may ask again: sessions end when epochs or runs do.
+pub(crate) const RETRY: Duration = Duration::from_secs(5);
+
+/// What batches and lists of samples may take, those of all hosts together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Memory {
     /// As many batches as there are slots.
     #[default]
     Slots,
     /// A quarter of what programs may still take on this machine when a host comes; one batch
-    /// always.
+    /// of one host always.
     Auto,
     /// So many bytes. A host whose batches are larger is refused.
     Bytes(u64),
@@ -69,35 +74,58 @@ impl Memory {
         }
     }
 
-    /// How many of `slots` batches of this size there may be at once, at least 1.
+    /// How many of `slots` batches of this size a session may have, at least 1, where the sessions
+    /// of other hosts have `held`.
     ///
     /// # Errors
-    /// One line: not even one.
-    pub(crate) fn slots_of(self, batch_bytes: u64, slots: u32) -> Result<u32, String> {
-        self.divided(available_bytes(), batch_bytes, slots)
+    /// Not even one: never, or not as long as others have what they have.
+    pub(crate) fn slots_of(self, want: Want, slots: u32) -> Result<u32, Declined> {
+        self.divided(available_bytes(), want, slots)
     }
 
     fn divided(
         self,
         available: Option<u64>,
-        batch_bytes: u64,
+        want: Want,
         slots: u32,
-    ) -> Result<u32, String> {
+    ) -> Result<u32, Declined> {
+        let Want { batch_bytes, list_bytes, held_bytes } = want;
+        // What is held is not available any more, but was when it was given.
+        let available = available.map(|bytes| bytes.saturating_add(held_bytes));
         let [most_bytes, largest_bytes] = self.bounds(available);
+        let (beside, remedy) = match self {
+            Self::Bytes(_) => (list_bytes, ", or give the device more with --memory"),
+            Self::Slots | Self::Auto => (0, ""),
+        };
+        let largest_bytes = largest_bytes.saturating_sub(beside);
         if batch_bytes > largest_bytes {
-            let remedy = match self {
-                Self::Bytes(_) => ", or give the device more with --memory",
-                Self::Slots | Self::Auto => "",
-            };
-            return Err(format!(
+            return Err(Declined::Refused(format!(
                 "a batch takes {batch_bytes} bytes and this device prepares at most \
                  {largest_bytes}; use a smaller batch size{remedy}"
-            ));
+            )));
         }
-        let fitting = most_bytes / batch_bytes.max(1);
+        let free_bytes = most_bytes.saturating_sub(held_bytes).saturating_sub(list_bytes);
+        let fitting = free_bytes / batch_bytes.max(1);
+        if fitting == 0 && held_bytes > 0 {
+            let reason = format!(
+                "a batch takes {batch_bytes} bytes and other hosts leave {free_bytes} of the \
+                 device's {most_bytes}"
+            );
+            return Err(Declined::Busy(Busy { retry: RETRY, reason }));
+        }
         let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
         Ok(fitting.clamp(1, slots.max(1)))
     }
+}
+
+/// What a session takes, and what is there already, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Want {
+    pub(crate) batch_bytes: u64,
+    /// Of its list of samples, unless another session has the same.
+    pub(crate) list_bytes: u64,
+    /// Of the batches and lists of other sessions.
+    pub(crate) held_bytes: u64,
 }
 
 #[cfg(test)]
@@ -126,9 +154,21 @@ mod tests {
         }
     }
 
+    fn divided(
+        memory: Memory,
+        available: Option<u64>,
+        batch_bytes: u64,
+    ) -> Result<u32, String> {
+        let want = Want { batch_bytes, list_bytes: 0, held_bytes: 0 };
+        memory.divided(available, want, 4).map_err(|declined| match declined {
+            Declined::Refused(reason) => reason,
+            Declined::Busy(busy) => panic!("nobody else is here: {busy:?}"),
+        })
+    }
+
     #[test]
     fn as_many_batches_as_fit_and_no_more_than_slots() {
-        let of = |memory: Memory, bytes| memory.divided(Some(8 * GIB), bytes, 4);
+        let of = |memory, bytes| divided(memory, Some(8 * GIB), bytes);
         assert_eq!(of(Memory::Slots, BATCH), Ok(4));
         assert_eq!(of(Memory::Bytes(2 * BATCH), BATCH), Ok(2));
         assert_eq!(of(Memory::Bytes(3 * BATCH - 1), BATCH), Ok(2));
@@ -141,7 +181,7 @@ mod tests {
 
     #[test]
     fn auto_suits_big_batches_on_big_machines_and_one_on_any() {
-        let of = |available, bytes| Memory::Auto.divided(available, bytes, 4);
+        let of = |available, bytes| divided(Memory::Auto, available, bytes);
         // In four bytes for each value.
         assert_eq!(of(Some(64 * GIB), 4 * BATCH), Ok(4));
         assert_eq!(of(Some(64 * GIB), 2 * GIB), Ok(4));
@@ -149,5 +189,21 @@ mod tests {
         assert_eq!(of(Some(0), GIB), Ok(1), "as before there was a bound");
         assert!(of(Some(0), GIB + 1).is_err());
         assert_eq!(of(None, BATCH), Ok(4));
+    }
+
+    #[test]
+    fn what_others_have_is_not_given_twice() {
+        let of = |held_bytes, list_bytes| {
+            let want = Want { batch_bytes: BATCH, list_bytes, held_bytes };
+            Memory::Bytes(4 * BATCH).divided(None, want, 4)
+        };
+        assert_eq!(of(0, 0), Ok(4));
+        assert_eq!(of(2 * BATCH, 0), Ok(2));
+        assert_eq!(of(0, 1), Ok(3), "a list of samples counts");
+        assert_eq!(of(3 * BATCH, 0), Ok(1));
+        let Err(Declined::Busy(busy)) = of(3 * BATCH, 1) else { panic!("no room") };
+        assert_eq!(busy.retry, RETRY);
+        let expected = format!("leave {} of the device's {}", BATCH - 1, 4 * BATCH);
+        assert!(busy.reason.contains(&expected), "{}", busy.reason);
     }
 }

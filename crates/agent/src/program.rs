@@ -1,4 +1,4 @@
-//! `bothends-agent`: serves batches of the data set beside it to one host after the other.
+//! `bothends-agent`: serves batches of the data set beside it to any number of hosts.
 //!
 //! Only arguments and exit status are here; the rest of this crate does the work, and the package
 //! `bothends` has the program. Exit status: 0 after an
@@ -6,27 +6,38 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the front door")]
 
+mod log;
+mod metrics;
+mod reload;
 mod sandbox;
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use bothends_csd::Address;
 use bothends_csd::key::Key;
+use bothends_csd::listen::Listener;
+use bothends_csd::{Address, CsdError};
+use bothends_scrape::Bound;
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
 use clap::{Command, CommandFactory, Parser};
+use listenfd::ListenFd;
 
+use self::log::Form;
 use self::sandbox::{Confined, Places, Sandbox};
 use crate::door::{Door, Visits};
-use crate::{FileStore, Links, Memory, NoCosts, Server, ServerConfig, stop};
+use crate::{FileStore, Links, Memory, NoCosts, SESSIONS, Server, ServerConfig, stop};
 
 /// Serves preprocessed batches of the data set beside this program.
 #[derive(Debug, Parser)]
 #[command(name = "bothends-agent", version)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Args {
-    /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY
+    /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY. A socket that a
+    /// service manager opened for this program (LISTEN_FDS) is used in its place
     #[arg(long, value_name = "URL")]
     listen: Address,
     /// The folder that holds the data set, as it is on the host
@@ -43,14 +54,19 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: u32,
-    /// Most memory that batches may take, in MiB, or auto: as many of the slots as fit into it are
-    /// used, and a host whose batches do not fit is refused. It is all for the one host that is
-    /// served at a time; two batches are enough to make one while another is sent. What workers
-    /// keep for the samples they are at and the list of samples come on top. auto is a quarter of
-    /// what is available on this machine when a host comes, and one batch always
+    /// Hosts that are served at a time; one more is told when to try again
+    #[arg(long, value_name = "N", default_value_t = SESSIONS,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    sessions: u32,
+    /// Most memory that batches and lists of samples of all hosts may take, in MiB, or auto: as many
+    /// of each host's slots as fit into it are used. A host whose batches do not fit is refused,
+    /// and one that finds the memory taken is told when to try again. Two batches are enough to
+    /// make one while another is sent. What workers keep for the samples they are at comes on top.
+    /// auto is a quarter of what is available on this machine when a host comes, and one batch always
     #[arg(long, value_name = "MIB|auto", default_value = "auto")]
     memory: Memory,
-    /// A file with the key that the host has too; needed for TCP beyond this machine
+    /// A file with the key that the host has too; needed for TCP beyond this machine. It is read again
+    /// on SIGHUP
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Where entry points of JPEGs are kept from epoch to epoch, which double the rate; `off`:
@@ -65,6 +81,12 @@ struct Args {
     /// and privileges (seccomp); with `required` all that, or it does not start
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Sandbox::Auto)]
     sandbox: Sandbox,
+    /// Answers Prometheus at http://HOST:PORT/metrics; without a host, on this machine alone
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// How warnings and what happens to hosts are written to standard error
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Form::Text)]
+    log: Form,
     /// Ends after the first host has left
     #[arg(long)]
     once: bool,
@@ -98,25 +120,49 @@ fn run(args: &Args) -> Result<()> {
     }
     let key = args.key_file.as_deref().map(Key::from_file).transpose()?;
     // From here on there is something to remove; until now a signal ends the program as it is.
-    let stop = stop::on_signals().context("cannot handle signals")?;
-    let door = Door::open(&args.listen, key)?;
+    let signals = stop::of_service().context("cannot handle signals")?;
+    let door = open(args, key)?;
+    // Confined, the program opens no socket any more.
+    let scrape = args.metrics.as_deref().map(metrics::bind).transpose()?;
     let confined = confine(args, &store, cache_root)?;
-    eprintln!("{confined}");
-    stop::in_time(&stop).context("cannot start a thread")?;
+    args.log.note(&confined.to_string());
     let config = ServerConfig {
         name: "agent".to_owned(),
         emulated: false,
         n_workers: args.cores.unwrap_or_else(cores_here),
         n_slots: args.slots,
     };
-    let mut server =
+    let server =
         Server::start(config, store, NoCosts).context("cannot start a thread")?;
-    server = server.with_memory(args.memory);
+    let server = server.with_memory(args.memory).with_sessions(args.sessions);
+    serve(args, &Arc::new(server), (door, scrape), signals)
+}
+
+/// Serves hosts until a signal comes, or with `--once` the first has left.
+fn serve(
+    args: &Args,
+    server: &Arc<Server<NoCosts>>,
+    (door, scrape): (Door, Option<Bound>),
+    [stop, reload]: [Arc<AtomicBool>; 2],
+) -> Result<()> {
+    stop::in_time(&stop).context("cannot start a thread")?;
+    let scrape = scrape.map(|bound| metrics::start(bound, server, &door)).transpose()?;
+    if let Some(scrape) = &scrape {
+        args.log.note(&format!("metrics: http://{}/metrics", scrape.address()));
+    }
+    let keys = args.key_file.clone().map(|file| (file, door.keys()));
+    let reloads = reload::Reload { keys, asked: reload, stop: Arc::clone(&stop) };
+    let reloading = reloads.start(args.log).context("cannot start a thread")?;
     println!("listening on {}", door.address());
     let visits = if args.once { Visits::Once } else { Visits::Always };
-    door.serve(&mut server, visits, &stop, &mut |error| eprintln!("warning: {error}"))?;
+    let warn = |error: &CsdError| args.log.warn(&error.to_string());
+    let served = door.serve(&**server, visits, &stop, &warn);
+    // With `--once` nobody else has said so.
+    stop.store(true, Ordering::Relaxed);
+    let _ = reloading.join();
+    served?;
     if let Err(error) = door.close() {
-        eprintln!("warning: {error}");
+        args.log.warn(&error.to_string());
     }
     Ok(())
 }
@@ -130,15 +176,20 @@ fn confine(args: &Args, store: &FileStore, cache: Option<PathBuf>) -> Result<Con
     if args.sandbox != Sandbox::Off {
         sandbox::is_alone()?;
     }
+    let parent = |path: &Path| path.parent().map(Path::to_owned);
     let mut places = Places::default();
     places.read.push(store.root().to_owned());
     places.read.extend(READ.map(PathBuf::from));
+    // A new key may be another file of that name, or what a link of that name leads to by then.
+    let key = args.key_file.as_deref().and_then(|file| std::path::absolute(file).ok());
+    places.read.extend(key.as_deref().and_then(parent));
+    let key = key.and_then(|file| file.canonicalize().ok());
+    places.read.extend(key.as_deref().and_then(parent));
     if let Some(cache) = cache {
         // A user's own may be missing, and is then kept without.
         drop(std::fs::create_dir_all(&cache));
         places.written.push(cache);
     }
-    let parent = |path: &Path| path.parent().map(Path::to_owned);
     match &args.listen {
         Address::Unix(path) => places.cleared.extend(parent(path)),
         Address::Spool(path) => {
@@ -148,6 +199,25 @@ fn confine(args: &Args, store: &FileStore, cache: Option<PathBuf>) -> Result<Con
         Address::Tcp { .. } => {}
     }
     args.sandbox.enforce(&places)
+}
+
+/// The door: a socket that this process was started with, or one of its own.
+fn open(args: &Args, key: Option<Key>) -> Result<Door> {
+    let mut given = ListenFd::from_env();
+    let wrong = |e| anyhow::anyhow!("the socket in LISTEN_FDS is not of --listen: {e}");
+    let socket = match (&args.listen, given.len()) {
+        (_, 0) => None,
+        (Address::Tcp { .. }, _) => {
+            given.take_tcp_listener(0).map_err(wrong)?.map(OwnedFd::from)
+        }
+        (Address::Unix(_), _) => {
+            given.take_unix_listener(0).map_err(wrong)?.map(OwnedFd::from)
+        }
+        (Address::Spool(_), _) => None,
+    };
+    let Some(socket) = socket else { return Ok(Door::open(&args.listen, key)?) };
+    let listener = Listener::adopt(&args.listen, socket, key.as_ref())?;
+    Ok(Door::at(listener, key))
 }
 
 /// Where entry points are kept. A directory that was asked for must be there or be made; the
@@ -167,4 +237,20 @@ fn cache(args: &Args) -> Result<Option<Cache>> {
 fn cores_here() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     u32::try_from(cores).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Systemd starts it as the unit says, so the unit's flags must be some.
+    #[test]
+    fn the_unit_for_systemd_has_arguments_that_are_understood() {
+        let unit = include_str!("../systemd/bothends-agent.service").replace("\\\n", " ");
+        let starts = unit.lines().find_map(|line| line.strip_prefix("ExecStart="));
+        let args = Args::try_parse_from(starts.unwrap().split_whitespace()).unwrap();
+        let socket = include_str!("../systemd/bothends-agent.socket");
+        let listens = socket.lines().find_map(|line| line.strip_prefix("ListenStream="));
+        assert_eq!(args.listen.to_string(), format!("unix://{}", listens.unwrap()));
+    }
 }

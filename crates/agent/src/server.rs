@@ -1,43 +1,46 @@
-//! The device's end of the conversation: who does the jobs, and when they are answered.
+//! The device itself: who does the jobs of all its hosts, and when they are answered.
 //!
-//! `submit` queues a job with its slot. Workers, which live as long as the server, fill the slot row by
-//! row and start on the next job while the last rows of one are being made (`work/line.rs`). Scouts
-//! prefetch records ahead of them. The cost model is asked what each job cost, and `poll` answers a
-//! finished job when its time has come. A job occupies one of the server's places from `submit` until it
-//! is answered, so nothing here grows without bound. All threads are joined when the server is dropped.
-//! Nothing here decodes, models, or knows how hosts connect.
+//! Each host talks to a [`Guest`] of its own (`server/guest.rs`), which queues its jobs and answers them.
+//! Workers, which live as long as the server, fill the slots row by row. The sessions of all hosts share
+//! them (`work/shares.rs`), and in each they start on the next job while the last rows of one are being
+//! made (`work/line.rs`). Scouts prefetch records ahead of them. The cost model is asked what each job
+//! cost. What sessions hold is bounded (`memory.rs`), and so is their number. All threads are joined when
+//! the server is dropped. Nothing here decodes, models, or knows how hosts connect.
+
+mod guest;
+mod seats;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use bothends_core::recipe::Recipe;
 use bothends_core::sample::SampleKey;
 use bothends_csd::{
-    Capabilities, CsdError, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
-    PROTOCOL_VERSION, Product, RecordDigest, Refused, Serve, Session,
+    Busy, Capabilities, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
+    RecordDigest, Refused, Serve, Session,
 };
+use bothends_ops::Room;
 use bothends_slots::{HostSlot, available_bytes};
 
 use crate::costs::{Costs, Hold, ThreadClock, Work};
-use crate::cpu;
-use crate::memory::{Memory, decode_room};
-use crate::session::Agreed;
+use crate::memory::{Memory, RETRY, decode_room};
+use crate::session::Tables;
 use crate::store::Store;
 use crate::work::batch::{Outcome, Row};
-use crate::work::line::{Claim, Learns, Line, Retired, Turn};
+use crate::work::line::{Claim, Learns, Retired, Turn};
+use crate::work::shares::{Charge, SeatId};
 use crate::work::{Bench, Site};
+use seats::{Held, State};
 
-/// Before the end of a hold the wait becomes a spin, because a sleep may end this much late.
-const SPIN: Duration = Duration::from_micros(100);
-
-/// A job answered within this time after its modelled end was on time.
-const ON_TIME_NS: u64 = 200_000;
+pub use guest::Guest;
 
 /// Threads that have records read ahead: two, so that one file that is slow to open does not
 /// keep others waiting, and no more than these, however many workers there are.
 const MIN_SCOUTS: u32 = 2;
 const MAX_SCOUTS: u32 = 8;
+
+/// Hosts that are served at a time unless somebody says otherwise.
+pub const SESSIONS: u32 = 64;
 
 /// How a server presents itself and how much it does at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,29 +51,31 @@ pub struct ServerConfig {
     pub emulated: bool,
     /// Worker threads; 0 counts as 1.
     pub n_workers: u32,
-    /// Jobs that it accepts before one is answered; 0 counts as 1.
+    /// Jobs of each host that it accepts before one is answered; 0 counts as 1.
     pub n_slots: u32,
 }
 
-/// A device: takes sessions and jobs, makes batches.
+/// A device: takes sessions and jobs, makes batches. It serves hosts through its guests, and
+/// whoever owns it through itself.
 #[derive(Debug)]
 pub struct Server<C: Costs> {
-    config: ServerConfig,
-    memory: Memory,
     shared: Arc<Shared<C>>,
     /// Workers and scouts.
     threads: Vec<JoinHandle<()>>,
+    own: Guest<C>,
 }
 
-/// What `Serve`'s calls and the workers share.
+/// What guests and workers share.
 #[derive(Debug)]
 struct Shared<C> {
+    config: ServerConfig,
     born: Instant,
     store: Arc<dyn Store>,
     learns: Learns,
+    tables: Tables,
+    /// What all sessions decode in.
+    room: Room,
     state: Mutex<State>,
-    /// Notified when a job is finished.
-    finished: Condvar,
     /// Notified when there may be something for a worker to do, and when the end has come.
     work: Condvar,
     /// Notified when scouts that rest are to go on, and when the end has come.
@@ -79,27 +84,21 @@ struct Shared<C> {
     costs: Mutex<C>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    agreed: Option<Arc<Agreed>>,
-    /// Jobs of this session that may be here at once.
-    n_slots: u32,
-    line: Line,
-    n_resting_scouts: u32,
-    finished: Vec<Held>,
-    stats: DeviceStats,
-    ending: bool,
-}
-
-/// A finished job that waits for its time.
-#[derive(Debug)]
-struct Held {
-    job: JobId,
-    slot: HostSlot,
-    result: Result<Product, String>,
-    device_ns: u64,
-    /// When it shall be answered; `None` for at once.
-    due_ns: Option<u64>,
+/// What a device has done and does, all hosts together.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
+    /// Hosts that are served, and sessions that are open.
+    pub hosts: u32,
+    /// Sessions that are open.
+    pub sessions: u32,
+    /// Different data sets of these.
+    pub tables: u32,
+    /// Bytes that slots and lists of samples may take for these.
+    pub held_bytes: u64,
+    /// What was counted since the start.
+    pub stats: DeviceStats,
+    /// Seconds that workers spent on samples, all together.
+    pub worker_seconds: f64,
 }
 
 impl<C: Costs + 'static> Server<C> {
@@ -117,19 +116,22 @@ impl<C: Costs + 'static> Server<C> {
             Some(_) => Learns::FromEpochs,
             None => Learns::Nothing,
         };
+        let n_workers = config.n_workers.max(1);
+        let n_scouts = n_workers.clamp(MIN_SCOUTS, MAX_SCOUTS);
         let shared = Arc::new(Shared {
+            config,
             born: Instant::now(),
             store,
             learns,
-            state: Mutex::new(State::default()),
-            finished: Condvar::new(),
+            tables: Tables::default(),
+            room: Room::new(decode_room(available_bytes(), n_workers)),
+            state: Mutex::new(State::new(n_workers, n_scouts)),
             work: Condvar::new(),
             ahead: Condvar::new(),
             costs: Mutex::new(costs),
         });
-        let n_workers = config.n_workers.max(1);
-        let memory = Memory::default();
-        let mut server = Self { config, memory, shared, threads: Vec::new() };
+        let own = Guest::of(&shared);
+        let mut server = Self { shared, threads: Vec::new(), own };
         for worker_idx in 0..n_workers {
             let started = server.spawn(format!("be-agent-{worker_idx}"), Shared::work);
             match started {
@@ -138,7 +140,7 @@ impl<C: Costs + 'static> Server<C> {
                 started => started?,
             }
         }
-        for scout_idx in 0..n_workers.clamp(MIN_SCOUTS, MAX_SCOUTS) {
+        for scout_idx in 0..n_scouts {
             // Without scouts records are read when they are needed.
             let _ = server.spawn(format!("be-scout-{scout_idx}"), Shared::scout);
         }
@@ -155,18 +157,49 @@ impl<C: Costs + 'static> Server<C> {
     /// With so much memory for batches: where it holds fewer of a session's than there are slots,
     /// so many jobs are accepted before one is answered.
     #[must_use]
-    pub fn with_memory(mut self, memory: Memory) -> Self {
-        self.memory = memory;
+    pub fn with_memory(self, memory: Memory) -> Self {
+        self.shared.state().memory = memory;
         self
     }
-}
 
-impl<C: Costs> Server<C> {
-    /// Jobs that are accepted before one is answered: in this session, or the most in any.
-    fn n_slots(&self) -> u32 {
+    /// Serving so many hosts at a time; 0 counts as 1.
+    #[must_use]
+    pub fn with_sessions(self, n_sessions: u32) -> Self {
+        self.shared.state().n_guests_most = n_sessions.max(1);
+        self
+    }
+
+    /// A place for one more host.
+    ///
+    /// # Errors
+    /// All places are taken.
+    pub fn guest(&self) -> Result<Guest<C>, Busy> {
         let state = self.shared.state();
-        let most = self.config.n_slots.max(1);
-        state.agreed.as_ref().map_or(most, |_| state.n_slots)
+        let most = state.n_guests_most;
+        // The server's own place is not counted.
+        if state.seats.len() > most as usize {
+            let reason = format!("it serves {most} hosts already, which is its limit");
+            return Err(Busy { retry: RETRY, reason });
+        }
+        drop(state);
+        Ok(Guest::of(&self.shared))
+    }
+
+    /// What it has done and does.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let shared = &self.shared;
+        let energy = shared.costs().energy(shared.now_ns());
+        let tables = u32::try_from(shared.tables.len()).unwrap_or(u32::MAX);
+        let list_bytes = shared.tables.bytes();
+        let counts = shared.state().counts();
+        let stats = DeviceStats {
+            cpu_seconds: crate::cpu::process_seconds(),
+            energy,
+            ..counts.stats
+        };
+        let held_bytes = counts.held_bytes.saturating_add(list_bytes);
+        Counts { tables, held_bytes, stats, ..counts }
     }
 }
 
@@ -187,16 +220,25 @@ impl<C: Costs> Shared<C> {
     /// A worker's loop, until the end.
     fn work(&self) {
         let mut bench = Bench::default();
-        let clock = self.costs().thread_clock();
-        while let Some(claim) = self.next_claim() {
+        let costs = self.costs();
+        let (clock, share_clock) = (costs.thread_clock(), costs.share_clock());
+        drop(costs);
+        let mut last = None;
+        while let Some((seat, charge, claim)) = self.next_claim(last.take()) {
+            let began_ns = share_clock();
             match claim {
-                Claim::Row(turn) => self.make(&mut bench, turn, clock),
+                Claim::Row(turn) => self.make(&mut bench, (seat, turn), clock),
                 Claim::Publish(begun) => {
                     self.publish();
-                    self.state().line.published(begun);
+                    let mut state = self.state();
+                    if let Some(seat) = state.seats.get_mut(&seat) {
+                        seat.line.published(begun);
+                    }
+                    drop(state);
                     self.work.notify_all();
                 }
             }
+            last = Some((seat, charge, share_clock().saturating_sub(began_ns)));
         }
     }
 
@@ -206,34 +248,43 @@ impl<C: Costs> Shared<C> {
         let clock = self.costs().thread_clock();
         let mut state = self.state();
         while !state.ending {
-            let Some((agreed, epoch, sample)) = state.line.scout() else {
+            let Some((seat, charge, (agreed, epoch, sample))) = state.scout() else {
                 state.n_resting_scouts += 1;
                 state = self.ahead.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.n_resting_scouts -= 1;
                 continue;
             };
             drop(state);
+            let began_ns = self.now_ns();
             let site = Site { agreed: &agreed, store: &*self.store, clock };
             site.read_ahead(SampleKey { seed: agreed.seed, epoch, sample });
             drop(agreed);
+            let took_ns = self.now_ns() - began_ns;
             state = self.state();
+            state.scouts.done(seat, charge, took_ns);
         }
     }
 
     fn wake_scouts(&self, state: &State) {
-        if state.n_resting_scouts > 0 && state.line.is_unscouted() {
+        if state.n_resting_scouts > 0 && state.is_unscouted() {
             self.ahead.notify_all();
         }
     }
 
-    /// Waits for something to do; `None` at the end.
-    fn next_claim(&self) -> Option<Claim> {
+    /// Books what was done last and waits for something to do; `None` at the end.
+    fn next_claim(
+        &self,
+        last: Option<(SeatId, Charge, u64)>,
+    ) -> Option<(SeatId, Charge, Claim)> {
         let mut state = self.state();
+        if let Some((seat, charge, took_ns)) = last {
+            state.worked(seat, charge, took_ns);
+        }
         loop {
             if state.ending {
                 return None;
             }
-            if let Some(claim) = state.line.claim(self.now_ns(), self.learns) {
+            if let Some(claim) = state.claim(self.now_ns(), self.learns) {
                 self.wake_scouts(&state);
                 return Some(claim);
             }
@@ -241,21 +292,24 @@ impl<C: Costs> Shared<C> {
         }
     }
 
-    fn make(&self, bench: &mut Bench, turn: Turn, clock: ThreadClock) {
+    fn make(&self, bench: &mut Bench, (seat, turn): (SeatId, Turn), clock: ThreadClock) {
         let Turn { batch, agreed, row: Row { row, sample, mut part } } = turn;
         let site = Site { agreed: &agreed, store: &*self.store, clock };
         let key = SampleKey { seed: agreed.seed, epoch: batch.epoch, sample };
         let attempt = bench.attempt(site, key, &mut part);
         if let Some(outcome) = batch.row_done(row, part, attempt) {
             let mut state = self.state();
-            state.line.done(&batch, outcome, self.now_ns());
-            self.retire(&mut state);
+            if let Some(seat) = state.seats.get_mut(&seat) {
+                seat.line.done(&batch, outcome, self.now_ns());
+            }
+            self.retire(&mut state, seat);
         }
     }
 
     /// Retires jobs that are done: asks what they cost and leaves their results to `poll`.
-    fn retire(&self, state: &mut State) {
-        while let Some(retired) = state.line.retire() {
+    fn retire(&self, state: &mut State, seat: SeatId) {
+        let Some(seat) = state.seats.get_mut(&seat) else { return };
+        while let Some(retired) = seat.line.retire() {
             let Retired { id, outcome, arrival_ns, start_ns, end_ns } = retired;
             let Outcome { slot, result, samples } = outcome;
             let work = Work { arrival_ns, start_ns, end_ns, samples: &samples };
@@ -266,12 +320,12 @@ impl<C: Costs> Shared<C> {
                 Hold::UntilEnd => Some(cost.end_ns),
             };
             let read = samples.iter().map(|sample| u64::from(sample.extent.len));
-            state.stats.media_read_bytes += read.sum::<u64>();
-            state.stats.busy_seconds += Duration::from_nanos(device_ns).as_secs_f64();
-            state.stats.samples += samples.len() as u64;
-            state.finished.push(Held { job: id, slot, result, device_ns, due_ns });
+            seat.stats.media_read_bytes += read.sum::<u64>();
+            seat.stats.busy_seconds += Duration::from_nanos(device_ns).as_secs_f64();
+            seat.stats.samples += samples.len() as u64;
+            seat.finished.push(Held { job: id, slot, result, device_ns, due_ns });
         }
-        self.finished.notify_all();
+        seat.bell.notify_all();
         // The first job of an epoch waits until all before it are done.
         self.work.notify_all();
     }
@@ -283,161 +337,42 @@ impl<C: Costs> Shared<C> {
     }
 }
 
-impl State {
-    fn n_taken(&self) -> usize {
-        self.line.len() + self.finished.len()
-    }
-
-    /// Forgets all jobs; workers finish the samples that they are at.
-    fn drop_jobs(&mut self) {
-        self.line.clear();
-        self.finished.clear();
-    }
-
-    /// The finished job whose time has come first, or the time until it comes.
-    fn next_due(&self, now_ns: u64) -> Option<(usize, u64)> {
-        let waits = self.finished.iter().enumerate();
-        let waits =
-            waits.map(|(i, held)| (i, held.due_ns.unwrap_or(0).saturating_sub(now_ns)));
-        waits.min_by_key(|&(i, wait_ns)| (wait_ns, i))
-    }
-
-    /// Takes a finished job out at `now_ns`, at or after its time.
-    fn answer(&mut self, held_idx: usize, now_ns: u64) -> Finished {
-        let held = self.finished.remove(held_idx);
-        let after_ns = held.due_ns.map_or(0, |due_ns| now_ns.saturating_sub(due_ns));
-        let lateness_ns = if after_ns > ON_TIME_NS { after_ns } else { 0 };
-        self.stats.jobs += 1;
-        if lateness_ns > 0 {
-            self.stats.late_completions += 1;
-            let lateness = Duration::from_nanos(lateness_ns).as_secs_f64();
-            self.stats.max_lateness_seconds =
-                self.stats.max_lateness_seconds.max(lateness);
-        }
-        Finished {
-            job: held.job,
-            slot: held.slot,
-            result: held.result,
-            device_ns: held.device_ns,
-            lateness_ns,
-        }
-    }
-}
-
+/// The one host of a server that nobody else shares.
 impl<C: Costs> Serve for Server<C> {
     fn hello(&mut self) -> Capabilities {
-        let known = Recipe::known_before_cut();
-        Capabilities {
-            protocol_version: PROTOCOL_VERSION,
-            name: self.config.name.clone(),
-            emulated: self.config.emulated,
-            ops: known.into_iter().map(str::to_owned).collect(),
-            slots: self.n_slots(),
-            max_batch_bytes: self.memory.largest_batch_bytes(),
-        }
+        self.own.hello()
     }
 
     fn open(&mut self, session: Session) -> Result<(), Declined> {
-        self.close();
-        let room = decode_room(available_bytes(), self.config.n_workers);
-        let agreed = Agreed::new(&session, &*self.shared.store, room)?;
-        let n_slots = self.memory.slots_of(agreed.batch_bytes(), self.config.n_slots)?;
-        let mut state = self.shared.state();
-        (state.agreed, state.n_slots) = (Some(Arc::new(agreed)), n_slots);
-        Ok(())
-    }
-
-    fn submit(&mut self, job: Job, slot: HostSlot) -> Result<(), Box<Refused>> {
-        let arrival_ns = self.shared.now_ns();
-        let mut state = self.shared.state();
-        let Some(agreed) = state.agreed.clone() else {
-            let reason = "a job came before a session was opened".to_owned();
-            let source = CsdError::SessionRefused { reason };
-            return Err(Box::new(Refused { job, slot, source }));
-        };
-        if state.n_taken() >= state.n_slots as usize {
-            return Err(Box::new(Refused { job, slot, source: CsdError::Full }));
-        }
-        state.line.push(&agreed, (job, slot), arrival_ns);
-        self.shared.wake_scouts(&state);
-        self.shared.retire(&mut state);
-        Ok(())
+        self.own.open(session)
     }
 
     fn attest(&mut self, inquiry: &Inquiry) -> Result<Vec<Option<RecordDigest>>, String> {
-        let agreed = self.shared.state().agreed.clone();
-        let agreed = agreed.ok_or("a question came before a session was opened")?;
-        agreed.attest(&*self.shared.store, inquiry)
+        self.own.attest(inquiry)
+    }
+
+    fn submit(&mut self, job: Job, slot: HostSlot) -> Result<(), Box<Refused>> {
+        self.own.submit(job, slot)
     }
 
     fn poll(&mut self, timeout: Duration) -> Option<Finished> {
-        let deadline = Instant::now() + timeout;
-        let mut state = self.shared.state();
-        loop {
-            let now_ns = self.shared.now_ns();
-            let due = state.next_due(now_ns);
-            if let Some((held_idx, 0)) = due {
-                return Some(state.answer(held_idx, now_ns));
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            let hold =
-                due.map_or(Duration::MAX, |(_, wait_ns)| Duration::from_nanos(wait_ns));
-            if hold <= SPIN {
-                drop(state);
-                let until = Instant::now() + hold.min(left);
-                while Instant::now() < until {
-                    std::hint::spin_loop();
-                }
-                state = self.shared.state();
-                continue;
-            }
-            let wait = left.min(hold - SPIN);
-            let woken = self.shared.finished.wait_timeout(state, wait);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        self.own.poll(timeout)
     }
 
     fn revoke(&mut self, job: JobId) {
-        let mut state = self.shared.state();
-        let Some(slot) = state.line.take_back(job) else { return };
-        let result = Err("revoked before it was begun".to_owned());
-        state.finished.push(Held { job, slot, result, device_ns: 0, due_ns: None });
-        self.shared.retire(&mut state);
+        self.own.revoke(job);
     }
 
     fn forget(&mut self, job: JobId) {
-        let mut state = self.shared.state();
-        state.line.forget(job);
-        state.finished.retain(|held| held.job != job);
-        self.shared.retire(&mut state);
+        self.own.forget(job);
     }
 
     fn stats(&mut self) -> DeviceStats {
-        let now_ns = self.shared.now_ns();
-        let energy = self.shared.costs().energy(now_ns);
-        let state = self.shared.state();
-        // A job that is held is one at which the modelled device still works.
-        let is_held = |held: &&Held| held.due_ns.is_some_and(|due_ns| due_ns > now_ns);
-        let n_held = state.finished.iter().filter(is_held).count();
-        let n_open = state.line.len() + n_held;
-        DeviceStats {
-            queued: u32::try_from(n_open).unwrap_or(u32::MAX),
-            cpu_seconds: cpu::process_seconds(),
-            energy,
-            ..state.stats.clone()
-        }
+        self.own.stats()
     }
 
     fn close(&mut self) {
-        let mut state = self.shared.state();
-        state.agreed = None;
-        state.drop_jobs();
-        drop(state);
-        // The next host may be long in coming.
-        self.shared.publish();
+        self.own.close();
     }
 }
 
@@ -445,7 +380,7 @@ impl<C: Costs> Drop for Server<C> {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.ending = true;
-        state.drop_jobs();
+        state.seats.values_mut().for_each(seats::Seat::drop_jobs);
         drop(state);
         self.shared.work.notify_all();
         self.shared.ahead.notify_all();

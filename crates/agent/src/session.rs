@@ -1,9 +1,12 @@
-//! What was agreed with the host before the first job: recipe, extent table, seed.
+//! What was agreed with a host before its first job: recipe, extent table, seed.
 //!
 //! Every reason to refuse is found here, before any job, and reported in one line for the user of the
-//! host. Nothing here makes a sample; `work.rs` does.
+//! host. The ranks of a job send the same table and recipe, of which one copy serves all of them
+//! ([`Tables`]). Nothing here makes a sample; `work.rs` does.
 
 pub(crate) mod limits;
+
+use std::sync::{Arc, Weak};
 
 use bothends_core::ids::SampleId;
 use bothends_core::one_line;
@@ -11,48 +14,48 @@ use bothends_core::recipe::Recipe;
 use bothends_core::sample::Extent;
 use bothends_csd::{Inquiry, RecordDigest, Session};
 use bothends_dataset::Table;
-use bothends_ops::{DecodeRoom, Pipeline};
+use bothends_ops::{Pipeline, Room};
+use dashmap::DashMap;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::store::{Seen, Store};
 
 /// A session that was accepted.
 #[derive(Debug)]
 pub(crate) struct Agreed {
-    pub(crate) table: Table,
-    pub(crate) pipeline: Pipeline,
+    pub(crate) known: Arc<Known>,
     pub(crate) seed: u64,
-    pub(crate) sample_bytes: usize,
     pub(crate) max_batch: u32,
     /// Of this session alone: another one may be over files that took these ones' names.
     pub(crate) seen: Seen,
 }
 
-impl Agreed {
-    /// Bytes of its largest batch.
-    pub(crate) fn batch_bytes(&self) -> u64 {
-        u64::from(self.max_batch).saturating_mul(self.sample_bytes as u64)
+/// Data set and recipe of a session, which others may have, too.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) table: Table,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) sample_bytes: usize,
+    /// As the host says it, and its hash.
+    recipe: (String, u128),
+    /// Of the table as it came.
+    list_bytes: u64,
+}
+
+/// What the sessions that are open know, each once: it goes with the last session that has it.
+#[derive(Debug, Default)]
+pub(crate) struct Tables(DashMap<u128, Weak<Known>>);
+
+impl Tables {
+    /// Bytes of all tables that are in use, as they came.
+    pub(crate) fn bytes(&self) -> u64 {
+        let alive = self.0.iter().filter_map(|entry| entry.value().upgrade());
+        alive.map(|known| known.list_bytes).sum()
     }
 
-    /// Digests of the records that the host asks about, as they are here.
-    ///
-    /// # Errors
-    /// One line: there is no such sample.
-    pub(crate) fn attest(
-        &self,
-        store: &dyn Store,
-        inquiry: &Inquiry,
-    ) -> Result<Vec<Option<RecordDigest>>, String> {
-        let mut record = Vec::new();
-        let mut digest = |sample: SampleId| {
-            if sample.0 >= self.table.n_samples() {
-                return Err(format!("there is no sample {} in this session", sample.0));
-            }
-            let Extent { file, offset, len } = self.table.extent(sample);
-            let path = self.table.file_path(file);
-            let read = store.read(&path, offset, len, &mut record);
-            Ok(read.is_ok().then(|| RecordDigest::of(&record, inquiry.seed)))
-        };
-        inquiry.samples.iter().map(|sample| digest(*sample)).collect()
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().filter(|entry| entry.value().strong_count() > 0).count()
     }
 
     /// Checks what the host asks for against what this device has. Its images are decoded within
@@ -60,11 +63,49 @@ impl Agreed {
     ///
     /// # Errors
     /// One line that says what differs.
-    pub(crate) fn new(
+    pub(crate) fn agree(
+        &self,
         session: &Session,
         store: &dyn Store,
-        room: DecodeRoom,
-    ) -> Result<Self, String> {
+        room: &Room,
+    ) -> Result<Agreed, String> {
+        // Two tables may have one hash: a hit is compared in full.
+        let low_half = session.recipe_hash.to_le_bytes();
+        let low_half = low_half.first_chunk().map_or(0, |half| u64::from_le_bytes(*half));
+        let hash = xxh3_128_with_seed(&session.manifest, low_half);
+        let found = self.0.get(&hash).and_then(|entry| entry.value().upgrade());
+        let found = found.filter(|known| known.is_of(session));
+        let known = match found {
+            Some(known) => known,
+            None => {
+                let known = Arc::new(Known::new(session, room)?);
+                self.0.retain(|_, known| known.strong_count() > 0);
+                self.0.insert(hash, Arc::downgrade(&known));
+                known
+            }
+        };
+        let sample_bytes = known.sample_bytes;
+        if sample_bytes != session.sample_bytes as usize || sample_bytes == 0 {
+            return Err(format!(
+                "a sample has {} bytes on the host and {sample_bytes} on this device; \
+                 use the same release on both sides",
+                session.sample_bytes
+            ));
+        }
+        let first = known.table.file_path(known.table.extent(SampleId(0)).file);
+        store.probe(&first).map_err(|e| {
+            format!(
+                "{}; does the device have the data set at its data root?",
+                one_line(&e)
+            )
+        })?;
+        let seen = Seen::nothing(known.table.n_files());
+        Ok(Agreed { known, seed: session.seed, max_batch: session.max_batch, seen })
+    }
+}
+
+impl Known {
+    fn new(session: &Session, room: &Room) -> Result<Self, String> {
         let recipe = Recipe::from_json(&session.recipe).map_err(|e| {
             format!("this device cannot read the recipe: {}", one_line(&e))
         })?;
@@ -82,26 +123,50 @@ impl Agreed {
         })?;
         let record = table.record_shape().map_err(|e| one_line(&e))?;
         let views = recipe.views(record).map_err(|e| one_line(&e))?;
-        limits::check(&recipe, (&table, record), room)?;
-        let pipeline = Pipeline::new(&recipe, views).with_decode_room(room);
+        limits::check(&recipe, (&table, record), room.limits())?;
+        let pipeline = Pipeline::new(&recipe, views).with_room(room);
         let sample_bytes = pipeline.sample_bytes();
-        if sample_bytes != session.sample_bytes as usize || sample_bytes == 0 {
-            return Err(format!(
-                "a sample has {} bytes on the host and {sample_bytes} on this device; \
-                 use the same release on both sides",
-                session.sample_bytes
-            ));
-        }
-        let first = table.file_path(table.extent(SampleId(0)).file);
-        store.probe(&first).map_err(|e| {
-            format!(
-                "{}; does the device have the data set at its data root?",
-                one_line(&e)
-            )
-        })?;
-        let (seed, max_batch) = (session.seed, session.max_batch);
-        let seen = Seen::nothing(table.n_files());
-        Ok(Self { table, pipeline, seed, sample_bytes, max_batch, seen })
+        let list_bytes = session.manifest.len() as u64;
+        let recipe = (session.recipe.clone(), session.recipe_hash);
+        Ok(Self { table, pipeline, sample_bytes, recipe, list_bytes })
+    }
+
+    /// Whether it is what that session is about, byte for byte.
+    fn is_of(&self, session: &Session) -> bool {
+        self.recipe.0 == session.recipe
+            && self.recipe.1 == session.recipe_hash
+            && self.list_bytes == session.manifest.len() as u64
+            && self.table.encode() == session.manifest
+    }
+}
+
+impl Agreed {
+    /// Bytes of its largest batch.
+    pub(crate) fn batch_bytes(&self) -> u64 {
+        u64::from(self.max_batch).saturating_mul(self.known.sample_bytes as u64)
+    }
+
+    /// Digests of the records that the host asks about, as they are here.
+    ///
+    /// # Errors
+    /// One line: there is no such sample.
+    pub(crate) fn attest(
+        &self,
+        store: &dyn Store,
+        inquiry: &Inquiry,
+    ) -> Result<Vec<Option<RecordDigest>>, String> {
+        let table = &self.known.table;
+        let mut record = Vec::new();
+        let mut digest = |sample: SampleId| {
+            if sample.0 >= table.n_samples() {
+                return Err(format!("there is no sample {} in this session", sample.0));
+            }
+            let Extent { file, offset, len } = table.extent(sample);
+            let path = table.file_path(file);
+            let read = store.read(&path, offset, len, &mut record);
+            Ok(read.is_ok().then(|| RecordDigest::of(&record, inquiry.seed)))
+        };
+        inquiry.samples.iter().map(|sample| digest(*sample)).collect()
     }
 }
 

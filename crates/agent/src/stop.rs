@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
 /// How long an orderly end may take: within the two seconds after which nothing of a device may be
 /// left.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -20,15 +22,24 @@ const LOOK: Duration = Duration::from_millis(100);
 /// # Errors
 /// The system does not let signals be handled.
 pub fn on_signals() -> std::io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [
-        signal_hook::consts::SIGTERM,
-        signal_hook::consts::SIGINT,
-        signal_hook::consts::SIGHUP,
-    ] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    on([SIGTERM, SIGINT, SIGHUP])
+}
+
+/// For a service: a flag that is set by SIGTERM and SIGINT, which end it, and one that is set by
+/// SIGHUP, which has it read again what may change while it runs.
+///
+/// # Errors
+/// The system does not let signals be handled.
+pub fn of_service() -> std::io::Result<[Arc<AtomicBool>; 2]> {
+    Ok([on([SIGTERM, SIGINT])?, on([SIGHUP])?])
+}
+
+fn on<const N: usize>(signals: [i32; N]) -> std::io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in signals {
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }
-    Ok(stop)
+    Ok(flag)
 }
 
 /// Sets `stop` when standard input ends, which the kernel sees to when the starter dies. The

@@ -2,10 +2,12 @@
 //!
 //! A worker does this with a [`Bench`], which keeps what is expensive to create from sample to sample.
 //! Nothing here knows jobs or queues. Read `work/batch.rs` next for a job whose samples are being made,
-//! then `work/line.rs` for the jobs of a session.
+//! then `work/line.rs` for the jobs of a session and `work/shares.rs` for how sessions share the
+//! workers.
 
 pub(crate) mod batch;
 pub(crate) mod line;
+pub(crate) mod shares;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,7 +19,7 @@ use bothends_ops::Scratch;
 use bothends_side_index::Name;
 
 use crate::costs::{SampleWork, ThreadClock};
-use crate::session::Agreed;
+use crate::session::{Agreed, Known};
 use crate::store::Store;
 
 /// A longer record's memory is not kept for the next.
@@ -63,14 +65,14 @@ pub(crate) enum Fault {
 impl Site<'_> {
     /// Where the sample's record is, or as much of it as is needed.
     fn piece(self, key: SampleKey) -> Piece {
-        let Agreed { table, pipeline, .. } = self.agreed;
+        let Known { table, pipeline, .. } = &*self.agreed.known;
         table.piece(key.sample, |blocks| pipeline.groups_for(key, blocks).ok())
     }
 
     /// Has the sample's record brought nearer while others are being made.
     pub(crate) fn read_ahead(self, key: SampleKey) {
         let Extent { file, offset, len } = self.piece(key).extent;
-        self.store.read_ahead(&self.agreed.table.file_path(file), offset, len);
+        self.store.read_ahead(&self.agreed.known.table.file_path(file), offset, len);
     }
 }
 
@@ -116,7 +118,7 @@ impl Bench {
         piece: Piece,
         place: &mut [u8],
     ) -> Result<(), Fault> {
-        let Agreed { table, pipeline, .. } = site.agreed;
+        let Known { table, pipeline, .. } = &*site.agreed.known;
         let Extent { file, offset, len } = piece.extent;
         let path = table.file_path(file);
         let Self { record: bytes, scratch, note } = self;

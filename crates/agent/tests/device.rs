@@ -82,7 +82,8 @@ fn no_more_batches_are_here_than_the_memory_holds() {
     let session = exercise.session();
     let batch = u64::from(session.max_batch) * u64::from(session.sample_bytes);
     let server = server(exercise.root(), 1, 4);
-    let mut server = server.with_memory(Memory::Bytes(2 * batch));
+    let list = session.manifest.len() as u64;
+    let mut server = server.with_memory(Memory::Bytes(2 * batch + list));
     assert_eq!(server.hello().slots, 4, "nobody knows yet how large batches are");
     server.open(session.clone()).unwrap();
     assert_eq!(server.hello().slots, 2);

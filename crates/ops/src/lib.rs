@@ -30,7 +30,7 @@ pub mod pipeline;
 
 pub mod finish;
 
-pub use decode::room::DecodeRoom;
+pub use decode::room::{DecodeRoom, Room};
 pub use error::{OpsError, SampleFault};
 pub use finish::Finish;
 pub use geometry::{crop, flip, resample, resize, warp};

@@ -104,6 +104,12 @@ impl Pipeline {
         Self { room: Room::new(limits), ..self }
     }
 
+    /// The same, with a room that other pipelines have, too: all of them together keep to its bounds.
+    #[must_use]
+    pub fn with_room(self, room: &Room) -> Self {
+        Self { room: room.clone(), ..self }
+    }
+
     /// The shapes of every sample this makes, view by view.
     #[must_use]
     pub fn views(&self) -> &Views {

@@ -48,6 +48,9 @@ struct InLine {
     done: Option<(u64, Outcome)>,
 }
 
+/// A sample whose record is wanted soon.
+pub(crate) type Upcoming = (Arc<Agreed>, EpochIdx, SampleId);
+
 /// What a worker is to do next.
 #[derive(Debug)]
 pub(crate) enum Claim {
@@ -97,7 +100,7 @@ impl Line {
                 (batch, rows, ended.map(|it| Outcome { result: Err(reason), ..it }))
             }
             None => {
-                let (batch, rows) = Batch::new(job, slot, agreed.sample_bytes);
+                let (batch, rows) = Batch::new(job, slot, agreed.known.sample_bytes);
                 let ended = if rows.is_empty() { batch.end() } else { None };
                 (batch, rows, ended)
             }
@@ -114,60 +117,79 @@ impl Line {
         });
     }
 
+    /// Whether there is something for a worker to do now ([`Self::claim`]).
+    pub(crate) fn has_claim(&self, learns: Learns) -> bool {
+        let Some(idx) = self.waiting() else { return false };
+        !self.begins_epoch(idx, learns) || self.may_publish(idx)
+    }
+
     /// What a worker does next; `None` where there is nothing to do now. With a side index, new
     /// entries are published between the last sample of one epoch and the first of the next;
     /// once, even if jobs of both epochs alternate.
     pub(crate) fn claim(&mut self, now_ns: u64, learns: Learns) -> Option<Claim> {
-        let waits = |job: &InLine| job.rows.len() > 0;
-        let idx = self.jobs.iter().position(waits)?;
-        let job = &mut self.jobs[idx];
-        if learns == Learns::FromEpochs && job.begun_ns.is_none() {
-            let begun =
-                Begun { session: Arc::downgrade(&job.agreed), epoch: job.batch.epoch };
-            if self.newest.as_ref().is_none_or(|newest| begun.is_after(newest)) {
-                // All earlier jobs have retired, and no other worker is publishing.
-                let is_free = idx == 0 && !self.is_publishing;
-                self.is_publishing |= is_free;
-                return is_free.then_some(Claim::Publish(begun));
-            }
+        let idx = self.waiting()?;
+        if self.begins_epoch(idx, learns) {
+            let is_free = self.may_publish(idx);
+            self.is_publishing |= is_free;
+            return is_free.then(|| Claim::Publish(self.jobs[idx].epoch()));
         }
+        let job = &mut self.jobs[idx];
         let row = job.rows.next()?;
         job.begun_ns.get_or_insert(now_ns);
         let (batch, agreed) = (Arc::clone(&job.batch), Arc::clone(&job.agreed));
         Some(Claim::Row(Turn { batch, agreed, row }))
     }
 
+    /// The oldest job with rows that nobody has taken.
+    fn waiting(&self) -> Option<usize> {
+        self.jobs.iter().position(|job| job.rows.len() > 0)
+    }
+
+    fn begins_epoch(&self, idx: usize, learns: Learns) -> bool {
+        let job = &self.jobs[idx];
+        learns == Learns::FromEpochs
+            && job.begun_ns.is_none()
+            && self.newest.as_ref().is_none_or(|newest| job.epoch().is_after(newest))
+    }
+
+    /// Whether all earlier jobs have retired, and no other worker is publishing.
+    fn may_publish(&self, idx: usize) -> bool {
+        idx == 0 && !self.is_publishing
+    }
+
     /// The sample whose record to prefetch next; `None` while the lead is long enough.
-    pub(crate) fn scout(&mut self) -> Option<(Arc<Agreed>, EpochIdx, SampleId)> {
-        let mut n_ahead = 0;
-        for job in &mut self.jobs {
-            let ahead = job.n_ahead();
-            n_ahead += ahead;
-            if n_ahead >= MOST_AHEAD {
-                return None;
-            }
-            if let Some(row) = job.rows.as_slice().get(ahead) {
-                job.n_scouted = row.row + 1;
-                return Some((Arc::clone(&job.agreed), job.batch.epoch, row.sample));
-            }
-        }
-        None
+    pub(crate) fn scout(&mut self) -> Option<Upcoming> {
+        let idx = self.unscouted(MOST_AHEAD - 1)?;
+        let job = &mut self.jobs[idx];
+        let row = job.rows.as_slice().get(job.n_ahead())?;
+        job.n_scouted = row.row + 1;
+        Some((Arc::clone(&job.agreed), job.batch.epoch, row.sample))
+    }
+
+    /// Whether there is a record to prefetch ([`Self::scout`]).
+    pub(crate) fn has_scout(&self) -> bool {
+        self.unscouted(MOST_AHEAD - 1).is_some()
     }
 
     /// Whether resting scouts should resume.
     pub(crate) fn is_unscouted(&self) -> bool {
+        self.unscouted(TOO_NEAR).is_some()
+    }
+
+    /// The first job with a row that was not prefetched, if the lead up to there is no longer.
+    fn unscouted(&self, longest: usize) -> Option<usize> {
         let mut n_ahead = 0;
-        for job in &self.jobs {
+        for (idx, job) in self.jobs.iter().enumerate() {
             let ahead = job.n_ahead();
             n_ahead += ahead;
-            if n_ahead > TOO_NEAR {
-                return false;
+            if n_ahead > longest {
+                return None;
             }
             if ahead < job.rows.len() {
-                return true;
+                return Some(idx);
             }
         }
-        false
+        None
     }
 
     /// The side index has been published.
@@ -219,6 +241,10 @@ impl Line {
 }
 
 impl InLine {
+    fn epoch(&self) -> Begun {
+        Begun { session: Arc::downgrade(&self.agreed), epoch: self.batch.epoch }
+    }
+
     /// Rows that were prefetched and not taken by a worker yet.
     fn n_ahead(&self) -> usize {
         let n_begun = self.n_rows - self.rows.len();
@@ -256,7 +282,7 @@ fn why_not(agreed: &Agreed, job: &Job, slot: &HostSlot) -> Option<String> {
              {max_batch}"
         ));
     }
-    let bytes = n_samples.checked_mul(agreed.sample_bytes);
+    let bytes = n_samples.checked_mul(agreed.known.sample_bytes);
     let fits = bytes.is_some_and(|bytes| bytes <= slot.len());
     (!fits)
         .then(|| format!("the {n_samples} samples of job {id} do not fit into its slot"))

@@ -6,18 +6,18 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::device::serving::{DeviceLink, Payload, serve_link};
+use crate::device::serving::{DeviceLink, MAX_UNSENT, Payload, serve_link};
 use crate::host::stream::Inbox;
 use crate::socket::{Readiness, wait};
 use crate::words::address::Address;
-use crate::words::job::CONTROL_TIMEOUT;
+use crate::words::job::{Busy, CONTROL_TIMEOUT};
 use crate::words::key::{self, Key, Role};
 use crate::words::wire::Message;
 use crate::{CsdError, Serve};
@@ -35,7 +35,8 @@ pub struct Listener {
 #[derive(Debug)]
 enum Bound {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    /// With the file that goes with it, if it was made here.
+    Unix(UnixListener, Option<PathBuf>),
 }
 
 impl Listener {
@@ -69,7 +70,41 @@ impl Listener {
                 remove_abandoned(path);
                 let socket = UnixListener::bind(path).map_err(&failed)?;
                 socket.set_nonblocking(true).map_err(&failed)?;
-                let socket = Bound::Unix(socket, path.clone());
+                let socket = Bound::Unix(socket, Some(path.clone()));
+                Ok(Self { address: address.clone(), socket })
+            }
+            Address::Spool(_) => Err(address.is_no_socket()),
+        }
+    }
+
+    /// Takes over a socket that listens already, as a service manager hands it on: `address` says of
+    /// what kind it is. Its file stays when this is dropped.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub fn adopt(
+        address: &Address,
+        socket: OwnedFd,
+        key: Option<&Key>,
+    ) -> Result<Self, CsdError> {
+        let failed = CsdError::at("listen at", address);
+        match address {
+            Address::Tcp { .. } => {
+                let socket = TcpListener::from(socket);
+                let at = socket.local_addr().map_err(&failed)?;
+                if key.is_none() && !at.ip().to_canonical().is_loopback() {
+                    let what = format!("{at} is open beyond this machine without a key");
+                    return Err(CsdError::Unauthenticated { what });
+                }
+                socket.set_nonblocking(true).map_err(&failed)?;
+                let (host, port) = (at.ip().to_string(), at.port());
+                let address = Address::Tcp { host, port };
+                Ok(Self { address, socket: Bound::Tcp(socket) })
+            }
+            Address::Unix(_) => {
+                let socket = UnixListener::from(socket);
+                socket.set_nonblocking(true).map_err(&failed)?;
+                let socket = Bound::Unix(socket, None);
                 Ok(Self { address: address.clone(), socket })
             }
             Address::Spool(_) => Err(address.is_no_socket()),
@@ -115,7 +150,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Bound::Unix(_, path) = &self.socket {
+        if let Bound::Unix(_, Some(path)) = &self.socket {
             remove_socket(path);
         }
     }
@@ -163,15 +198,56 @@ pub fn serve_connection(
     serve: &mut dyn Serve,
     terms: Terms<'_>,
 ) -> Result<Ended, CsdError> {
+    match admit(socket, terms) {
+        Ok(host) => host.serve(serve, terms.stop),
+        Err(error) => {
+            serve.close();
+            let is_gone = matches!(error, CsdError::LinkLost { .. });
+            if is_gone { Ok(Ended::HostGone) } else { Err(error) }
+        }
+    }
+}
+
+/// A host that has said who it is and may be served.
+pub struct Admitted(StreamDevice);
+
+/// Asks a host who it is. Blocks for as long as that takes, which is bounded.
+///
+/// # Errors
+/// As [`serve_connection`]; [`CsdError::LinkLost`] for a host that has left again.
+pub fn admit(socket: impl Into<Socket>, terms: Terms<'_>) -> Result<Admitted, CsdError> {
     let socket = socket.into();
     let mut link =
         StreamDevice { socket, inbox: Inbox::default(), outbox: Outbox::default() };
-    if let Err(error) = link.admit(terms.key) {
-        serve.close();
-        let is_gone = matches!(error, CsdError::LinkLost { .. });
-        return if is_gone { Ok(Ended::HostGone) } else { Err(error) };
+    link.admit(terms.key)?;
+    Ok(Admitted(link))
+}
+
+impl Admitted {
+    /// Serves the host until it is gone or `stop` is set; then `serve.close()` has been called.
+    ///
+    /// # Errors
+    /// As [`serve_connection`].
+    pub fn serve(
+        mut self,
+        serve: &mut dyn Serve,
+        stop: &AtomicBool,
+    ) -> Result<Ended, CsdError> {
+        serve_link(&mut self.0, serve, stop)
     }
-    serve_link(&mut link, serve, terms.stop)
+
+    /// Tells the host that there is no room, and lets it read that.
+    pub fn turn_away(mut self, busy: Busy) {
+        // Whether or not the host still hears it, it is not served.
+        drop(self.0.tell(&Message::Busy(busy), Instant::now() + LINGER));
+        self.0.linger();
+    }
+}
+
+impl std::fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Admitted")
+    }
 }
 
 /// How long a refused host is given to read why.
@@ -329,8 +405,16 @@ impl DeviceLink for StreamDevice {
         self.outbox.n_payloads()
     }
 
+    fn is_crowded(&self) -> bool {
+        self.outbox.parts.len() > MAX_UNSENT
+    }
+
     fn wait(&mut self, timeout: Duration) -> Result<(), CsdError> {
-        let what = if self.is_sending() { Readiness::Either } else { Readiness::Read };
+        let what = match (self.is_crowded(), self.is_sending()) {
+            (true, _) => Readiness::Write,
+            (false, true) => Readiness::Either,
+            (false, false) => Readiness::Read,
+        };
         self.socket.wait(what, timeout).map_err(CsdError::lost("wait for the host"))?;
         self.flush()
     }

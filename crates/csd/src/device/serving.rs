@@ -25,6 +25,13 @@ const IDLE: Duration = Duration::from_millis(20);
 /// More jobs than this that no slot takes are no honest host's.
 const MAX_WAITING: usize = 4096;
 
+/// More answers than this that do not leave are for a host that does not read: it is not listened to
+/// until it does.
+pub(crate) const MAX_UNSENT: usize = 1024;
+
+/// Nor are jobs that no slot takes with so many samples together, which take 32 MiB.
+const MAX_WAITING_SAMPLES: usize = 1 << 22;
+
 /// After so many messages the loop looks at everything else, however many are there.
 const MAX_MESSAGES: usize = 64;
 
@@ -69,6 +76,10 @@ pub(crate) trait DeviceLink {
 
     /// How many payloads that is.
     fn n_unsent(&self) -> usize;
+
+    /// Whether so many answers wait for the host to take them that it should not be asked for more
+    /// to answer.
+    fn is_crowded(&self) -> bool;
 
     /// Sends what can be sent and waits up to `timeout` for something to do.
     fn wait(&mut self, timeout: Duration) -> Result<(), CsdError>;
@@ -116,6 +127,9 @@ struct Serving<'a> {
 impl Serving<'_> {
     fn turn(&mut self) -> Result<(), CsdError> {
         for _ in 0..MAX_MESSAGES {
+            if self.link.is_crowded() {
+                break;
+            }
             let Some(message) = self.link.receive()? else { break };
             self.act(message)?;
         }
@@ -238,7 +252,8 @@ impl Serving<'_> {
     /// Hands waiting jobs to the device, as many as it takes. A host that does not take its results
     /// gets no more of them: what has not left takes memory as what is being made does.
     fn offer(&mut self) -> Result<(), CsdError> {
-        if self.waiting.len() > MAX_WAITING {
+        let n_samples: usize = self.waiting.iter().map(|job| job.samples.len()).sum();
+        if self.waiting.len() > MAX_WAITING || n_samples > MAX_WAITING_SAMPLES {
             return Err(CsdError::Malformed { what: "more jobs than there are slots" });
         }
         while self.running.len() + self.link.n_unsent() < self.n_slots.max(1) as usize {
@@ -338,6 +353,10 @@ mod tests {
             0
         }
 
+        fn is_crowded(&self) -> bool {
+            false
+        }
+
         fn wait(&mut self, _: Duration) -> Result<(), CsdError> {
             Ok(())
         }
@@ -389,6 +408,10 @@ mod tests {
 
         fn n_unsent(&self) -> usize {
             self.sent.len()
+        }
+
+        fn is_crowded(&self) -> bool {
+            false
         }
 
         fn wait(&mut self, _: Duration) -> Result<(), CsdError> {

@@ -15,7 +15,7 @@ use super::{
     DEVICE_NOTICE, HOST_NOTICE, HOST_PULSE, device_pulse, gone, prepare_directory,
     remove_run, run_dir, sweep_drafts,
 };
-use crate::device::serving::{DeviceLink, Ended, Payload, serve_link};
+use crate::device::serving::{DeviceLink, Ended, MAX_UNSENT, Payload, serve_link};
 use crate::words::job::{Answer, Ending};
 use crate::words::wire::Message;
 use crate::{CsdError, Serve};
@@ -166,6 +166,10 @@ impl DeviceLink for SpoolDevice<'_> {
     /// Results are files as soon as they are made.
     fn n_unsent(&self) -> usize {
         0
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.unsent.len() > MAX_UNSENT
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), CsdError> {

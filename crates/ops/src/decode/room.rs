@@ -71,7 +71,7 @@ impl DecodeRoom {
 
 /// What images that are decoded at the same time take together. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Room {
+pub struct Room {
     limits: DecodeRoom,
     shared: Arc<Shared>,
 }
@@ -87,8 +87,16 @@ struct Shared {
 pub(crate) struct Turn<'a>(&'a Shared, u64);
 
 impl Room {
-    pub(crate) fn new(limits: DecodeRoom) -> Self {
+    /// A room of which nothing is taken.
+    #[must_use]
+    pub fn new(limits: DecodeRoom) -> Self {
         Self { limits, shared: Arc::default() }
+    }
+
+    /// Its bounds.
+    #[must_use]
+    pub fn limits(&self) -> DecodeRoom {
+        self.limits
     }
 
     /// The largest buffer that a worker keeps from image to image, in bytes.

@@ -165,11 +165,18 @@ pub(crate) fn may_come(error: &CsdError) -> bool {
         error,
         CsdError::LinkLost { .. }
             | CsdError::Timeout { .. }
+            | CsdError::Busy { .. }
             | CsdError::Driver(_)
             | CsdError::SessionRefused { .. }
             | CsdError::Malformed { .. }
             | CsdError::Place { .. }
     )
+}
+
+/// How long a device is left alone after that: as long as it asks for, within reason.
+fn asked_pause(error: &CsdError) -> Option<Duration> {
+    let CsdError::Busy { retry, .. } = error else { return None };
+    Some((*retry).clamp(FIRST_PAUSE, LONGEST_PAUSE))
 }
 
 /// A device's thread that serves it while it is there and reaches it where it is not.
@@ -195,8 +202,9 @@ impl Awaiting {
         mut first: Option<ProducerLoop>,
     ) -> Result<Box<dyn Transport>, String> {
         let mut pause = FIRST_PAUSE;
+        let mut asked = None;
         if let Some(begun) = self.begun.take() {
-            first = self.settle(&begun);
+            (first, asked) = self.settle(&begun);
         }
         loop {
             let began = Instant::now();
@@ -213,16 +221,19 @@ impl Awaiting {
             if began.elapsed() > LONGEST_PAUSE {
                 pause = FIRST_PAUSE;
             }
-            if !self.waits(pause) {
+            if !self.waits(asked.unwrap_or(pause)) {
                 return Err("the run ended before it was there".to_owned());
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            first = self.served(self.reach.once(|| ()));
+            // One that says when to come back is there, and no harder to reach than before.
+            if asked.is_none() {
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            (first, asked) = self.served(self.reach.once(|| ()));
         }
     }
 
     /// Waits for what comes of a try, unless it is to end.
-    fn settle(&self, begun: &Try) -> Option<ProducerLoop> {
+    fn settle(&self, begun: &Try) -> (Option<ProducerLoop>, Option<Duration>) {
         while !self.stop.is_set() {
             match begun.reached.recv_timeout(PATIENCE) {
                 Ok(reached) => return self.served(reached),
@@ -230,19 +241,23 @@ impl Awaiting {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        None
+        (None, None)
     }
 
-    fn served(&self, reached: Result<Reached, CsdError>) -> Option<ProducerLoop> {
+    /// What serves it, or how long it asked to be left alone.
+    fn served(
+        &self,
+        reached: Result<Reached, CsdError>,
+    ) -> (Option<ProducerLoop>, Option<Duration>) {
         match reached {
-            Ok(reached) => Some(self.join(reached)),
+            Ok(reached) => (Some(self.join(reached)), None),
             Err(error) if may_come(&error) => {
                 self.presence.is_missing(one_line(&error));
-                None
+                (None, asked_pause(&error))
             }
             Err(error) => {
                 self.presence.is_mistaken(one_line(&error));
-                None
+                (None, None)
             }
         }
     }
@@ -299,5 +314,17 @@ mod tests {
         // Of a GPU that is missing the run says so, and goes on.
         assert!(may_come(&CsdError::Driver("no usable GPU".into())));
         assert!(may_come(&CsdError::SessionRefused { reason: "no data".to_owned() }));
+    }
+
+    #[test]
+    fn a_busy_device_is_left_alone_for_as_long_as_it_asks() {
+        let busy = |retry| CsdError::Busy { reason: "full".to_owned(), retry };
+        assert!(may_come(&busy(FIRST_PAUSE)));
+        let five = Duration::from_secs(5);
+        assert_eq!(asked_pause(&busy(five)), Some(five));
+        assert_eq!(asked_pause(&busy(Duration::ZERO)), Some(FIRST_PAUSE));
+        assert_eq!(asked_pause(&busy(Duration::MAX)), Some(LONGEST_PAUSE));
+        let lost = CsdError::SessionRefused { reason: "no data".to_owned() };
+        assert_eq!(asked_pause(&lost), None);
     }
 }

@@ -1,0 +1,123 @@
+//! `--metrics`: what the device does, in Prometheus' text form, version 0.0.4. Numbers and the program's
+//! version, and nothing of any host.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+use bothends_scrape::{Bound, Scrape};
+
+use crate::costs::Costs;
+use crate::door::{Door, Refusals};
+use crate::server::{Counts, Server};
+
+/// The address where it will answer.
+pub(super) fn bind(address: &str) -> Result<Bound> {
+    let addresses = bothends_scrape::parse(address).with_context(|| {
+        format!("`--metrics {address}`: give HOST:PORT, or :PORT for this machine alone")
+    })?;
+    Bound::at(&addresses).with_context(|| {
+        format!("cannot listen on `--metrics {address}`; is the port free?")
+    })
+}
+
+/// Answers there about this server and this door.
+pub(super) fn start<C: Costs + 'static>(
+    bound: Bound,
+    server: &Arc<Server<C>>,
+    door: &Door,
+) -> Result<Scrape> {
+    // The server ends with the program, whoever still asks.
+    let (server, refusals) = (Arc::downgrade(server), door.refusals());
+    let counts = move || server.upgrade().map(|server| server.counts());
+    let answer = move || counts().map_or_else(String::new, |it| text(&it, &refusals));
+    bound.answer(answer).context("cannot start the thread of `--metrics`")
+}
+
+fn text(counts: &Counts, refusals: &Refusals) -> String {
+    let mut text = String::new();
+    let mut put = |name: &str, kind: &str, help: &str, values: &[(&str, f64)]| {
+        let name = format!("bothends_agent_{name}");
+        // Nothing fails that is written into memory.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in values {
+            let _ = writeln!(text, "{name}{labels} {value}");
+        }
+    };
+    let Counts { stats, .. } = counts;
+    let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+    put("info", "gauge", "The program.", &[(&version, 1.0)]);
+    put("hosts", "gauge", "Hosts that are served.", &[("", counts.hosts.into())]);
+    put("sessions", "gauge", "Sessions that are open.", &[("", counts.sessions.into())]);
+    let help = "Different lists of samples of the open sessions.";
+    put("tables", "gauge", help, &[("", counts.tables.into())]);
+    put("queue", "gauge", "Jobs taken and not finished.", &[("", stats.queued.into())]);
+    let help = "Memory that sessions may use for batches and lists of samples.";
+    put("held_bytes", "gauge", help, &[("", float(counts.held_bytes))]);
+    put("jobs_total", "counter", "Jobs answered.", &[("", float(stats.jobs))]);
+    put("samples_total", "counter", "Samples made.", &[("", float(stats.samples))]);
+    let help = "Bytes of records read.";
+    put("read_bytes_total", "counter", help, &[("", float(stats.media_read_bytes))]);
+    let help = "Seconds that workers were at samples, all workers together.";
+    put("worker_seconds_total", "counter", help, &[("", counts.worker_seconds)]);
+    let help = "CPU seconds of the program.";
+    put("cpu_seconds_total", "counter", help, &[("", stats.cpu_seconds)]);
+    let refused = [
+        ("{why=\"busy\"}", &refusals.busy),
+        ("{why=\"crowded\"}", &refusals.crowded),
+        ("{why=\"failed\"}", &refusals.failed),
+    ];
+    let refused = refused.map(|(why, n)| (why, float(n.load(Ordering::Relaxed))));
+    put("refused_total", "counter", "Connections that were not served.", &refused);
+    let label = |domain: &str| format!("{{domain=\"{domain}\"}}");
+    let energy = stats.energy.iter();
+    let energy: Vec<(String, f64)> =
+        energy.map(|it| (label(&it.domain), float(it.energy_uj) / 1e6)).collect();
+    let energy: Vec<(&str, f64)> =
+        energy.iter().map(|(label, joules)| (label.as_str(), *joules)).collect();
+    if !energy.is_empty() {
+        put("energy_joules_total", "counter", "Energy by domain.", &energy);
+    }
+    text
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "counters of this size have rounded for years"
+)]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_csd::{DeviceStats, EnergyReading};
+
+    use super::*;
+
+    #[test]
+    fn every_number_has_a_name_a_kind_and_a_sentence() {
+        let energy_uj = 2_500_000;
+        let (domain, source) = ("device".to_owned(), "modelled(test)".to_owned());
+        let energy = vec![EnergyReading { domain, energy_uj, source }];
+        let stats =
+            DeviceStats { jobs: 3, samples: 40, energy, ..DeviceStats::default() };
+        let counts = Counts { hosts: 2, stats, ..Counts::default() };
+        let refusals = Refusals::default();
+        refusals.busy.store(5, Ordering::Relaxed);
+        let text = text(&counts, &refusals);
+        for line in [
+            "bothends_agent_hosts 2",
+            "bothends_agent_jobs_total 3",
+            "bothends_agent_samples_total 40",
+            "bothends_agent_refused_total{why=\"busy\"} 5",
+            "bothends_agent_energy_joules_total{domain=\"device\"} 2.5",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+        }
+        let n_of = |start| text.lines().filter(|line| line.starts_with(start)).count();
+        assert_eq!(n_of("# HELP "), n_of("# TYPE "));
+        assert!(text.ends_with('\n'));
+    }
+}

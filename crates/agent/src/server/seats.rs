@@ -1,0 +1,209 @@
+//! The sessions of all hosts of a device, under one lock: their queues, results and counts.
+//!
+//! A worker's next sample is chosen among all of them at once, so they are not locked one by one. It
+//! decides and makes nothing; whoever calls holds the lock.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar};
+use std::time::Duration;
+
+use bothends_csd::{DeviceStats, Finished, JobId, Product};
+use bothends_slots::HostSlot;
+
+use super::{Counts, SESSIONS};
+use crate::memory::Memory;
+use crate::session::Agreed;
+use crate::work::line::{Claim, Learns, Line, Upcoming};
+use crate::work::shares::{Charge, SeatId, Shares};
+
+/// A job answered within this time after its modelled end was on time.
+const ON_TIME_NS: u64 = 200_000;
+
+/// What the lock of a server guards.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) memory: Memory,
+    pub(crate) n_guests_most: u32,
+    pub(crate) seats: BTreeMap<SeatId, Seat>,
+    n_seats_ever: SeatId,
+    workers: Shares,
+    pub(crate) scouts: Shares,
+    pub(crate) n_resting_scouts: u32,
+    /// Of hosts that have left.
+    left: DeviceStats,
+    worked_ns: u64,
+    pub(crate) ending: bool,
+}
+
+/// A host's place.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    pub(crate) agreed: Option<Arc<Agreed>>,
+    /// Jobs of this session that may be here at once.
+    pub(crate) n_slots: u32,
+    /// What its slots take.
+    pub(crate) held_bytes: u64,
+    pub(crate) line: Line,
+    pub(crate) finished: Vec<Held>,
+    pub(crate) stats: DeviceStats,
+    /// Notified when a job is finished.
+    pub(crate) bell: Arc<Condvar>,
+}
+
+/// A finished job that waits for its time.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) job: JobId,
+    pub(crate) slot: HostSlot,
+    pub(crate) result: Result<Product, String>,
+    pub(crate) device_ns: u64,
+    /// When it shall be answered; `None` for at once.
+    pub(crate) due_ns: Option<u64>,
+}
+
+impl State {
+    pub(crate) fn new(n_workers: u32, n_scouts: u32) -> Self {
+        Self {
+            memory: Memory::default(),
+            n_guests_most: SESSIONS,
+            seats: BTreeMap::new(),
+            n_seats_ever: 0,
+            workers: Shares::of(n_workers as usize),
+            scouts: Shares::of(n_scouts as usize),
+            n_resting_scouts: 0,
+            left: DeviceStats::default(),
+            worked_ns: 0,
+            ending: false,
+        }
+    }
+
+    pub(crate) fn enter(&mut self) -> (SeatId, Arc<Condvar>) {
+        let seat = self.n_seats_ever;
+        self.n_seats_ever += 1;
+        self.workers.enter(seat);
+        self.scouts.enter(seat);
+        let bell = Arc::clone(&self.seats.entry(seat).or_default().bell);
+        (seat, bell)
+    }
+
+    pub(crate) fn leave(&mut self, seat: SeatId) {
+        self.workers.leave(seat);
+        self.scouts.leave(seat);
+        if let Some(seat) = self.seats.remove(&seat) {
+            self.left = sum(&self.left, &seat.stats);
+        }
+    }
+
+    /// What the next worker does, and for whom; `None` where there is nothing to do now.
+    pub(crate) fn claim(
+        &mut self,
+        now_ns: u64,
+        learns: Learns,
+    ) -> Option<(SeatId, Charge, Claim)> {
+        let seats = &mut self.seats;
+        let wants = |id| seats.get(&id).is_some_and(|seat| seat.line.has_claim(learns));
+        let (id, charge) = self.workers.next(wants)?;
+        let claim =
+            seats.get_mut(&id).and_then(|seat| seat.line.claim(now_ns, learns))?;
+        Some((id, charge, claim))
+    }
+
+    /// A worker was at what it claimed for so long.
+    pub(crate) fn worked(&mut self, seat: SeatId, charge: Charge, took_ns: u64) {
+        self.worked_ns = self.worked_ns.saturating_add(took_ns);
+        self.workers.done(seat, charge, took_ns);
+    }
+
+    /// The record that the next scout prefetches.
+    pub(crate) fn scout(&mut self) -> Option<(SeatId, Charge, Upcoming)> {
+        let seats = &mut self.seats;
+        let wants = |id| seats.get(&id).is_some_and(|seat| seat.line.has_scout());
+        let (id, charge) = self.scouts.next(wants)?;
+        let record = seats.get_mut(&id).and_then(|seat| seat.line.scout())?;
+        Some((id, charge, record))
+    }
+
+    /// Whether resting scouts should resume.
+    pub(crate) fn is_unscouted(&self) -> bool {
+        self.seats.values().any(|seat| seat.line.is_unscouted())
+    }
+
+    /// What the slots of all sessions take, in bytes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.seats.values().map(|seat| seat.held_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// What is known here of the device's work.
+    pub(crate) fn counts(&self) -> Counts {
+        let stats = self.seats.values().fold(self.left.clone(), |all, seat| {
+            let n_open = u32::try_from(seat.line.len()).unwrap_or(u32::MAX);
+            let queued = all.queued.saturating_add(n_open);
+            DeviceStats { queued, ..sum(&all, &seat.stats) }
+        });
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let open = self.seats.values().filter(|seat| seat.agreed.is_some());
+        Counts {
+            // The server's own place is not counted.
+            hosts: count(self.seats.len()).saturating_sub(1),
+            sessions: count(open.count()),
+            tables: 0,
+            held_bytes: self.held_bytes(),
+            stats,
+            worker_seconds: Duration::from_nanos(self.worked_ns).as_secs_f64(),
+        }
+    }
+}
+
+/// What two hosts counted, together.
+fn sum(a: &DeviceStats, b: &DeviceStats) -> DeviceStats {
+    DeviceStats {
+        jobs: a.jobs + b.jobs,
+        samples: a.samples + b.samples,
+        media_read_bytes: a.media_read_bytes + b.media_read_bytes,
+        busy_seconds: a.busy_seconds + b.busy_seconds,
+        late_completions: a.late_completions + b.late_completions,
+        max_lateness_seconds: a.max_lateness_seconds.max(b.max_lateness_seconds),
+        ..a.clone()
+    }
+}
+
+impl Seat {
+    pub(crate) fn n_taken(&self) -> usize {
+        self.line.len() + self.finished.len()
+    }
+
+    /// Forgets all jobs; workers finish the samples that they are at.
+    pub(crate) fn drop_jobs(&mut self) {
+        self.line.clear();
+        self.finished.clear();
+    }
+
+    /// The finished job whose time has come first, or the time until it comes.
+    pub(crate) fn next_due(&self, now_ns: u64) -> Option<(usize, u64)> {
+        let waits = self.finished.iter().enumerate();
+        let waits =
+            waits.map(|(i, held)| (i, held.due_ns.unwrap_or(0).saturating_sub(now_ns)));
+        waits.min_by_key(|&(i, wait_ns)| (wait_ns, i))
+    }
+
+    /// Takes a finished job out at `now_ns`, at or after its time.
+    pub(crate) fn answer(&mut self, held_idx: usize, now_ns: u64) -> Finished {
+        let held = self.finished.remove(held_idx);
+        let after_ns = held.due_ns.map_or(0, |due_ns| now_ns.saturating_sub(due_ns));
+        let lateness_ns = if after_ns > ON_TIME_NS { after_ns } else { 0 };
+        self.stats.jobs += 1;
+        if lateness_ns > 0 {
+            self.stats.late_completions += 1;
+            let lateness = Duration::from_nanos(lateness_ns).as_secs_f64();
+            self.stats.max_lateness_seconds =
+                self.stats.max_lateness_seconds.max(lateness);
+        }
+        Finished {
+            job: held.job,
+            slot: held.slot,
+            result: held.result,
+            device_ns: held.device_ns,
+            lateness_ns,
+        }
+    }
+}
