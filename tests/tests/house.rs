@@ -112,9 +112,12 @@ const HOMES: &[(&str, &[&str])] = &[
             "tests",
         ],
     ),
+    ("rcgen", &["csd"]), // in tests
     ("rustix", &["io"]),
+    ("rustls", &["csd"]),
     ("sha2", &["csd"]),
     ("signal-hook", &["agent", "cli"]),
+    ("snow", &["csd"]),
     ("strsim", &["bench", "core"]),
     ("terminal_size", &["cli"]),
     ("xxhash-rust", &["core", "dataset", "ops", "csd", "agent", "runtime", "pack"]),

@@ -13,6 +13,7 @@ use bothends_csd::conformance::{self, EchoServe, Subject};
 use bothends_csd::connect::{ConnectOptions, connect};
 use bothends_csd::listen::{Listener, Terms, serve_connection};
 use bothends_csd::loopback::Loopback;
+use bothends_csd::security::Security;
 use bothends_csd::spool::serve_directory;
 use bothends_csd::stream::Stream;
 
@@ -51,10 +52,15 @@ fn socket_pair() {
     conformance::all(&mut |mut serve| {
         let (host, device) = UnixStream::pair().unwrap();
         let end_device = on_thread(move |stop| {
-            serve_connection(device, &mut serve, Terms { key: None, stop }).ok();
+            serve_connection(device, &mut serve, Terms { security: &Security::default(), stop }).ok();
         });
         let timeout = Duration::from_secs(60);
-        let transport = Stream::over_socket(host.into(), "a pair".into(), None, timeout);
+        let transport = Stream::over_socket(
+            host.into(),
+            "a pair".into(),
+            Security::default(),
+            timeout,
+        );
         Subject { transport: Box::new(transport.unwrap()), end_device }
     });
 }
@@ -73,12 +79,12 @@ fn spool() {
 }
 
 fn over_listener(address: &Address, mut serve: EchoServe) -> Subject {
-    let listener = Listener::bind(address, None).unwrap();
+    let listener = Listener::bind(address, &Security::default()).unwrap();
     let address = listener.address().clone();
     let end_device = on_thread(move |stop| {
         let socket = listener.accept(Duration::from_secs(60)).unwrap().unwrap();
         drop(listener);
-        serve_connection(socket, &mut serve, Terms { key: None, stop }).ok();
+        serve_connection(socket, &mut serve, Terms { security: &Security::default(), stop }).ok();
     });
     let transport = connect(&address, &ConnectOptions::default()).unwrap();
     Subject { transport, end_device }
