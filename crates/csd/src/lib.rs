@@ -27,11 +27,11 @@ use std::time::Duration;
 
 use bothends_slots::{HostSlot, Producer};
 
+pub use channel::security;
+pub use channel::security::{Insecure, Security, TlsFiles};
 pub use device::{is_of_machine, listen, open_regular, will_need};
 pub use host::connect::{ConnectOptions, connect};
 pub use host::{connect, loopback, remote, stream};
-pub use channel::security;
-pub use channel::security::{Insecure, Security, TlsFiles};
 pub use words::address::Address;
 pub use words::job::{
     Answer, Busy, Capabilities, DeviceStats, Ending, EnergyReading, Inquiry,

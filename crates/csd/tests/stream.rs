@@ -125,7 +125,8 @@ fn a_port_open_to_the_world_is_encrypted_or_has_consent_and_a_key() {
 
 #[test]
 fn nobody_at_an_address_says_which() {
-    let listener = Listener::bind(&"tcp://127.0.0.1:0".parse().unwrap(), &key("")).unwrap();
+    let listener =
+        Listener::bind(&"tcp://127.0.0.1:0".parse().unwrap(), &key("")).unwrap();
     let port = listener.address().to_string();
     drop(listener);
     for address in [port.as_str(), "unix:///nowhere/agent.sock", "spool:///nowhere/dir"] {

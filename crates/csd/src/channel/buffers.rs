@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Instant;
 
+use crate::CsdError;
 use crate::socket::{Readiness, Socket, left_until};
 
 /// Sealed bytes that have arrived and were not opened, in a buffer of a fixed size.
@@ -71,6 +72,19 @@ impl Intake {
     }
 }
 
+/// A handshake that failed so: a peer that says nothing is late, not gone.
+pub(super) fn failed_since(
+    began: Instant,
+    doing: &'static str,
+) -> impl Fn(io::Error) -> CsdError {
+    move |error| match error.kind() {
+        io::ErrorKind::TimedOut => {
+            CsdError::Timeout { doing: "hello", waited: began.elapsed() }
+        }
+        _ => CsdError::lost(doing)(error),
+    }
+}
+
 /// Sealed bytes that have not left.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
@@ -82,10 +96,6 @@ pub(super) struct Outgoing {
 impl Outgoing {
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.end - self.start
     }
 
     /// `n` bytes of room behind what is here, to write into; then [`Self::add`].

@@ -15,7 +15,7 @@ use std::time::Instant;
 use snow::params::NoiseParams;
 use snow::{Builder, HandshakeState, TransportState};
 
-use super::buffers::{Intake, Opened, Outgoing};
+use super::buffers::{Intake, Opened, Outgoing, failed_since};
 use crate::CsdError;
 use crate::socket::Socket;
 use crate::words::admission::MAX_NOISE_HANDSHAKE_BYTES;
@@ -49,7 +49,9 @@ pub(crate) struct Noise {
 
 impl fmt::Debug for Noise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Noise").field("is_broken", &self.is_broken).finish_non_exhaustive()
+        f.debug_struct("Noise")
+            .field("is_broken", &self.is_broken)
+            .finish_non_exhaustive()
     }
 }
 
@@ -62,11 +64,10 @@ pub(crate) fn greet(
     said: &mut Vec<u8>,
 ) -> Result<Noise, CsdError> {
     let mut state = begin(key, |builder| builder.build_initiator())?;
-    let mut wire = Wire::default();
+    let mut wire = Wire::new();
     wire.send(socket, deadline, |out| state.write_message(&[], out))?;
-    let heard = wire.hear(socket, deadline, |message| {
-        state.read_message(message, &mut []).is_ok()
-    });
+    let heard = wire
+        .hear(socket, deadline, |message| state.read_message(message, &mut []).is_ok());
     match heard? {
         Heard::Opened => {}
         Heard::Foreign(Some(Protection::Plain)) => {
@@ -95,10 +96,9 @@ pub(crate) fn admit(
     deadline: Instant,
 ) -> Result<Noise, CsdError> {
     let mut state = begin(key, |builder| builder.build_responder())?;
-    let mut wire = Wire::default();
-    let heard = wire.hear(socket, deadline, |message| {
-        state.read_message(message, &mut []).is_ok()
-    });
+    let mut wire = Wire::new();
+    let heard = wire
+        .hear(socket, deadline, |message| state.read_message(message, &mut []).is_ok());
     let another_key = || {
         let what = "the host has another key".to_owned();
         CsdError::Unauthenticated { what }
@@ -133,7 +133,9 @@ fn begin(
         .and_then(|params: NoiseParams| Builder::new(params).psk(0, &psk))
         .and_then(|builder| builder.prologue(PROLOGUE))
         .and_then(build);
-    state.map_err(|error| CsdError::lost("begin a Noise handshake")(io::Error::other(error)))
+    state.map_err(|error| {
+        CsdError::lost("begin a Noise handshake")(io::Error::other(error))
+    })
 }
 
 fn unfinished() -> CsdError {
@@ -151,20 +153,26 @@ enum Heard {
 }
 
 /// The socket during a handshake.
-#[derive(Default)]
 struct Wire {
+    began: Instant,
     intake: Intake,
     out: Outgoing,
 }
 
 impl Wire {
+    fn new() -> Self {
+        let mut intake = Intake::default();
+        intake.make_room(LENGTH_BYTES + MAX_NOISE_HANDSHAKE_BYTES);
+        Self { began: Instant::now(), intake, out: Outgoing::default() }
+    }
+
     fn send(
         &mut self,
         socket: &mut Socket,
         deadline: Instant,
         write: impl FnOnce(&mut [u8]) -> Result<usize, snow::Error>,
     ) -> Result<(), CsdError> {
-        let lost = CsdError::lost("send a Noise handshake");
+        let lost = failed_since(self.began, "exchange keys");
         seal_into(&mut self.out, MAX_NOISE_HANDSHAKE_BYTES, write).map_err(&lost)?;
         self.out.flush_until(socket, deadline).map_err(lost)
     }
@@ -176,7 +184,7 @@ impl Wire {
         deadline: Instant,
         opens: impl FnOnce(&[u8]) -> bool,
     ) -> Result<Heard, CsdError> {
-        self.intake.make_room(LENGTH_BYTES + MAX_NOISE_HANDSHAKE_BYTES);
+        let lost = failed_since(self.began, "exchange keys");
         loop {
             let here = self.intake.unread();
             if let Some((length, rest)) = here.split_first_chunk() {
@@ -190,13 +198,12 @@ impl Wire {
                     return Ok(if is_open { Heard::Opened } else { Heard::Shut });
                 }
             }
-            let lost = CsdError::lost("exchange keys");
-            self.intake.await_from(socket, deadline).map_err(lost)?;
+            self.intake.await_from(socket, deadline).map_err(&lost)?;
         }
     }
 
     fn into_noise(self, state: TransportState) -> Noise {
-        let Self { mut intake, out } = self;
+        let Self { mut intake, out, .. } = self;
         intake.make_room(INTAKE_BYTES);
         Noise { state, intake, opened: Opened::default(), out, is_broken: false }
     }

@@ -151,7 +151,9 @@ fn of_same_user(theirs: u32, ours: u32, place: &str) -> Result<(), CsdError> {
         return Ok(());
     }
     Err(CsdError::Untrusted {
-        what: format!("user {theirs} is at the other end of {place}, and this is user {ours}"),
+        what: format!(
+            "user {theirs} is at the other end of {place}, and this is user {ours}"
+        ),
         remedy: "run both sides as one user, or give both the same key file".to_owned(),
     })
 }
@@ -224,19 +226,27 @@ mod tests {
         let key = || Key::from_bytes(&[7; 16]);
         let consent = |insecure| Security { insecure, ..Security::default() };
         let plain = |security: Security| {
-            security.permits(Protection::Plain, true, "tcp://nas:1").map_err(|e| e.to_string())
+            security
+                .permits(Protection::Plain, true, "tcp://nas:1")
+                .map_err(|e| e.to_string())
         };
         let error = plain(consent(Insecure::Refused).with_key(key())).unwrap_err();
-        assert!(error.contains("tcp://nas:1") && error.contains("tcp+noise://"), "{error}");
+        assert!(
+            error.contains("tcp://nas:1") && error.contains("tcp+noise://"),
+            "{error}"
+        );
         let error = plain(consent(Insecure::Allowed)).unwrap_err();
         assert!(error.contains("the same key file"), "{error}");
         plain(consent(Insecure::Allowed).with_key(key())).unwrap();
-        Security::default().permits(Protection::Plain, false, "tcp://127.0.0.1:1").unwrap();
+        Security::default()
+            .permits(Protection::Plain, false, "tcp://127.0.0.1:1")
+            .unwrap();
     }
 
     #[test]
     fn sealed_addresses_need_what_seals_them() {
-        let error = Security::default().permits(Protection::Noise, false, "tcp+noise://nas:1");
+        let error =
+            Security::default().permits(Protection::Noise, false, "tcp+noise://nas:1");
         assert!(error.unwrap_err().to_string().contains("needs a key"));
         let error = Security::default().permits(Protection::Tls, false, "tls://nas:1");
         assert!(error.unwrap_err().to_string().contains("needs certificates"));
@@ -248,7 +258,10 @@ mod tests {
         of_same_user(0, 1000, "here").unwrap();
         for (theirs, ours) in [(1001, 1000), (1001, 0)] {
             let error = of_same_user(theirs, ours, "unix:///a").unwrap_err().to_string();
-            assert!(error.contains("user 1001") && error.contains("unix:///a"), "{error}");
+            assert!(
+                error.contains("user 1001") && error.contains("unix:///a"),
+                "{error}"
+            );
             assert!(error.contains("the same key file"), "{error}");
         }
     }

@@ -15,7 +15,7 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
 };
 
-use super::buffers::{Intake, Opened, Outgoing};
+use super::buffers::{Intake, Opened, Outgoing, failed_since};
 use super::security::TlsConfigs;
 use crate::CsdError;
 use crate::socket::{Socket, closed};
@@ -33,8 +33,6 @@ const MAX_RECORD_BYTES: usize = 16 << 10;
 const INTAKE_BYTES: usize = 256 << 10;
 /// What a device may say in its handshake. The host came to it, so this bounds memory alone.
 const MAX_DEVICE_HANDSHAKE_BYTES: usize = 128 << 10;
-/// After an error rustls has an alert for the peer, at most so many steps away.
-const ALERT_STEPS: usize = 4;
 
 /// An open TLS channel: what turns its records into bytes and back.
 pub(crate) struct Tls {
@@ -42,6 +40,8 @@ pub(crate) struct Tls {
     intake: Intake,
     opened: Opened,
     out: Outgoing,
+    /// A step has failed. No later one is tried.
+    is_broken: bool,
 }
 
 enum Side {
@@ -77,18 +77,21 @@ pub(crate) fn greet(
     deadline: Instant,
     said: &mut Vec<u8>,
 ) -> Result<Tls, CsdError> {
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| CsdError::Untrusted {
-        what: format!("`{host}` cannot be the name in a certificate"),
-        remedy: "use the name or address that is in the device's certificate".to_owned(),
-    })?;
+    let name =
+        ServerName::try_from(host.to_owned()).map_err(|_| CsdError::Untrusted {
+            what: format!("`{host}` cannot be the name in a certificate"),
+            remedy: "use the name or address that is in the device's certificate"
+                .to_owned(),
+        })?;
     let side = UnbufferedClientConnection::new(configs.host.clone(), name);
     let side = side.map(Side::Host).map_err(|error| of_device(&error))?;
     let mut tls = Tls::new(side, MAX_DEVICE_HANDSHAKE_BYTES);
+    let began = Instant::now();
     let shaken = tls.shake(socket, deadline, MAX_DEVICE_HANDSHAKE_BYTES);
     if matches!(shaken, Err(Shaken::Foreign(Protection::Plain))) {
         said.extend_from_slice(tls.intake.unread());
     }
-    shaken.map_err(|failed| failed.explain(of_device))?;
+    shaken.map_err(|failed| failed.explain(began, of_device))?;
     tls.intake.make_room(INTAKE_BYTES);
     Ok(tls)
 }
@@ -102,8 +105,9 @@ pub(crate) fn admit(
     let side = UnbufferedServerConnection::new(configs.device.clone());
     let side = side.map(Side::Device).map_err(|error| of_host(&error))?;
     let mut tls = Tls::new(side, MAX_TLS_HANDSHAKE_BYTES);
+    let began = Instant::now();
     let shaken = tls.shake(socket, deadline, MAX_TLS_HANDSHAKE_BYTES);
-    shaken.map_err(|failed| failed.explain(of_host))?;
+    shaken.map_err(|failed| failed.explain(began, of_host))?;
     tls.intake.make_room(INTAKE_BYTES);
     Ok(tls)
 }
@@ -117,12 +121,18 @@ enum Shaken {
 }
 
 impl Shaken {
-    fn explain(self, of_peer: fn(&rustls::Error) -> CsdError) -> CsdError {
+    fn explain(
+        self,
+        began: Instant,
+        of_peer: fn(&rustls::Error) -> CsdError,
+    ) -> CsdError {
         match self {
             Self::Tls(error) => of_peer(&error),
-            Self::Link(error) => CsdError::lost("exchange certificates")(error),
+            Self::Link(error) => failed_since(began, "exchange certificates")(error),
             Self::Foreign(theirs) => Protection::Tls.is_not(theirs),
-            Self::TooLong => CsdError::Malformed { what: "a TLS handshake without an end" },
+            Self::TooLong => {
+                CsdError::Malformed { what: "a TLS handshake without an end" }
+            }
         }
     }
 }
@@ -131,7 +141,8 @@ impl Shaken {
 fn of_device(error: &rustls::Error) -> CsdError {
     if let rustls::Error::AlertReceived(alert) = error {
         let what = format!("the device refuses this side's certificate ({alert:?})");
-        let remedy = "give the host a certificate in date that the device's `ca` has signed";
+        let remedy =
+            "give the host a certificate in date that the device's `ca` has signed";
         return CsdError::Untrusted { what, remedy: remedy.to_owned() };
     }
     let what = match error {
@@ -157,7 +168,9 @@ fn of_host(error: &rustls::Error) -> CsdError {
         rustls::Error::InvalidCertificate(why) => {
             format!("the host's certificate does not hold ({why})")
         }
-        rustls::Error::NoCertificatesPresented => "the host has no certificate".to_owned(),
+        rustls::Error::NoCertificatesPresented => {
+            "the host has no certificate".to_owned()
+        }
         other => return no_handshake(other),
     };
     let remedy = "give the host one in date that the device's `ca` has signed";
@@ -243,7 +256,9 @@ fn encode<D>(
                 out.add(n);
                 return Ok(());
             }
-            Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) => {
+            Err(EncodeError::InsufficientSize(InsufficientSizeError {
+                required_size,
+            })) => {
                 room = required_size;
             }
             Err(error @ EncodeError::AlreadyEncoded) => {
@@ -257,7 +272,13 @@ impl Tls {
     fn new(side: Side, most_bytes: usize) -> Self {
         let mut intake = Intake::default();
         intake.make_room(most_bytes);
-        Self { side, intake, opened: Opened::default(), out: Outgoing::default() }
+        Self {
+            side,
+            intake,
+            opened: Opened::default(),
+            out: Outgoing::default(),
+            is_broken: false,
+        }
     }
 
     fn turn(
@@ -314,7 +335,8 @@ impl Tls {
             let is_first = n_read == 0;
             n_read += self.intake.await_from(socket, deadline).map_err(Shaken::Link)?;
             while is_first && self.intake.unread().len() < 2 {
-                n_read += self.intake.await_from(socket, deadline).map_err(Shaken::Link)?;
+                n_read +=
+                    self.intake.await_from(socket, deadline).map_err(Shaken::Link)?;
             }
             match Protection::of_start(self.intake.unread()) {
                 Some(theirs) if is_first && theirs != Protection::Tls => {
@@ -325,19 +347,30 @@ impl Tls {
         }
     }
 
-    /// Tells the peer what was wrong, if it still listens.
+    /// Tells the peer what was wrong, if it still listens. After an error rustls has an alert to send. It
+    /// is asked for it once and never again: it panics when it meets what was wrong a second time.
     fn send_alert(&mut self, socket: &mut Socket, deadline: Instant) {
-        for _ in 0..ALERT_STEPS {
-            let (side, out) = (&mut self.side, &mut self.out);
-            let none = &mut Intake::default();
-            if !matches!(
-                Self::turn(side, none, out, (&mut |_| {}, &[])),
-                Ok(Turn::Again)
-            ) {
-                break;
-            }
-        }
+        let Self { side, intake, out, .. } = self;
+        drop(Self::turn(side, intake, out, (&mut |_| {}, &[])));
         drop(self.out.flush_until(socket, deadline));
+    }
+
+    /// Takes a step of an open connection, unless one has failed before.
+    fn step(
+        &mut self,
+        sink: &mut dyn FnMut(&[u8], &mut Opened),
+        seal: &[u8],
+    ) -> io::Result<Turn> {
+        if self.is_broken {
+            return Err(io::Error::other("the connection has failed before"));
+        }
+        let Self { side, intake, opened, out, .. } = self;
+        let turn =
+            Self::turn(side, intake, out, (&mut |bytes| sink(bytes, opened), seal));
+        turn.map_err(|error| {
+            self.is_broken = true;
+            broken(&self.side, &error)
+        })
     }
 
     pub(super) fn is_sending(&self) -> bool {
@@ -370,11 +403,8 @@ impl Tls {
         }
         let piece = &src[..src.len().min(PIECE_BYTES)];
         loop {
-            let Self { side, intake, opened, out } = self;
             // What has come must be opened first.
-            let mut sink = |bytes: &[u8]| opened.push(bytes);
-            let turn = Self::turn(side, intake, out, (&mut sink, piece));
-            match turn.map_err(|error| broken(&self.side, &error))? {
+            match self.step(&mut |bytes, opened| opened.push(bytes), piece)? {
                 Turn::Again => {}
                 Turn::Open => break,
                 Turn::Closed => return Err(closed()),
@@ -395,15 +425,13 @@ impl Tls {
                 return Ok(Some(self.opened.take(dst)));
             }
             let mut n_read = 0;
-            let Self { side, intake, opened, out } = self;
-            let mut sink = |bytes: &[u8]| {
+            let mut sink = |bytes: &[u8], opened: &mut Opened| {
                 let n = bytes.len().min(dst.len() - n_read);
                 dst[n_read..n_read + n].copy_from_slice(&bytes[..n]);
                 n_read += n;
                 opened.push(&bytes[n..]);
             };
-            let turn = Self::turn(side, intake, out, (&mut sink, &[]));
-            match turn.map_err(|error| broken(&self.side, &error))? {
+            match self.step(&mut sink, &[])? {
                 Turn::Again if n_read > 0 => return Ok(Some(n_read)),
                 Turn::Again => {}
                 Turn::Closed => return Err(closed()),

@@ -50,9 +50,7 @@ pub fn connect(
         Address::Tcp { .. }
         | Address::Noise { .. }
         | Address::Tls { .. }
-        | Address::Unix(_) => {
-            Ok(Box::new(Stream::connect(address, security, *timeout)?))
-        }
+        | Address::Unix(_) => Ok(Box::new(Stream::connect(address, security, *timeout)?)),
         Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, *timeout)?)),
     }
 }

@@ -145,7 +145,9 @@ impl Link for StreamLink {
     }
 
     fn send(&mut self, message: &[u8], deadline: Instant) -> Result<(), CsdError> {
-        self.channel.write_all(message, deadline).map_err(CsdError::lost("send a message"))
+        self.channel
+            .write_all(message, deadline)
+            .map_err(CsdError::lost("send a message"))
     }
 
     fn receive(&mut self, deadline: Instant) -> Result<Option<Message>, CsdError> {

@@ -143,7 +143,8 @@ pub(crate) fn read_secret(path: &Path, kind: &str) -> Result<Vec<u8>, CsdError> 
     let file = opened.map_err(unreadable)?;
     // Of the open file: what is at the path may be another one by now.
     let found = file.metadata().map_err(unreadable)?;
-    let untrusted = |what: String, remedy: String| Err(CsdError::Untrusted { what, remedy });
+    let untrusted =
+        |what: String, remedy: String| Err(CsdError::Untrusted { what, remedy });
     let (mode, owner) = (found.mode() & 0o7777, found.uid());
     if mode & 0o077 != 0 {
         return untrusted(
@@ -258,6 +259,9 @@ mod tests {
     fn the_noise_key_is_hkdf_sha256() {
         let psk = Key::from_bytes(b"sixteen bytes ok").unwrap().noise_psk();
         let hex: String = psk.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "24b6e73010417debef4eca8ad6dbfac62195562edc4abae2fbd35740b928da1d");
+        assert_eq!(
+            hex,
+            "24b6e73010417debef4eca8ad6dbfac62195562edc4abae2fbd35740b928da1d"
+        );
     }
 }
