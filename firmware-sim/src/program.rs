@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use bothends_agent::door::{Door, Visits};
 use bothends_agent::{Costs, FileStore, NoCosts, Server, ServerConfig, stop};
-use bothends_csd::Address;
+use bothends_csd::{Address, Security};
 use clap::{Command, CommandFactory, Parser, ValueEnum};
 
 use crate::config::{DeviceConfig, PresetError};
@@ -149,7 +149,7 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
         on_death: die,
     };
     let mut server = Faulty::new(server, faults);
-    let door = Door::open(&args.listen, None)?;
+    let door = Door::open(&args.listen, Security::default())?;
     println!("listening on {}", door.address());
     std::io::stdout().flush().context("cannot say where it listens")?;
     let visits = if args.once { Visits::Once } else { Visits::Always };

@@ -8,10 +8,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bothends_csd::key::Key;
 use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
 use bothends_csd::spool::{remove_directory, serve_directory};
-use bothends_csd::{Address, CsdError, Serve};
+use bothends_csd::{Address, CsdError, Security, Serve};
 
 /// How often a door without a guest looks whether it shall close.
 const LOOK: Duration = Duration::from_millis(50);
@@ -29,7 +28,7 @@ pub enum Visits {
 #[derive(Debug)]
 pub struct Door {
     way: Way,
-    key: Option<Key>,
+    security: Security,
     address: Address,
 }
 
@@ -81,16 +80,16 @@ impl Door {
     /// Opens `address`. A spool directory is made if it is not there.
     ///
     /// # Errors
-    /// [`CsdError::Place`] when the address cannot be had, [`CsdError::Unauthenticated`] for
-    /// TCP beyond this machine without a key.
-    pub fn open(address: &Address, key: Option<Key>) -> Result<Self, CsdError> {
+    /// [`CsdError::Place`] when the address cannot be had, [`CsdError::Unauthenticated`] and
+    /// [`CsdError::Untrusted`] where `security` lacks what it needs, or forbids it.
+    pub fn open(address: &Address, security: Security) -> Result<Self, CsdError> {
         if let Address::Spool(path) = address {
             let way = Way::Spool(SpoolDir::open(path.clone())?);
-            return Ok(Self { way, key, address: address.clone() });
+            return Ok(Self { way, security, address: address.clone() });
         }
-        let listener = Listener::bind(address, key.as_ref())?;
+        let listener = Listener::bind(address, &security)?;
         let address = listener.address().clone();
-        Ok(Self { way: Way::Socket(listener), key, address })
+        Ok(Self { way: Way::Socket(listener), security, address })
     }
 
     /// Closes the door, and removes what was made for it. Dropping it does the same in silence.
@@ -148,7 +147,7 @@ impl Door {
             Way::Socket(listener) => match listener.accept(LOOK)? {
                 None => Ok(None),
                 Some(socket) => {
-                    let terms = Terms { key: self.key.as_ref(), stop };
+                    let terms = Terms { security: &self.security, stop };
                     serve_connection(socket, serve, terms).map(Some)
                 }
             },
@@ -165,7 +164,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spool = dir.path().join("spool");
         let address = Address::Spool(spool.clone());
-        Door::open(&address, None).unwrap().close().unwrap();
+        Door::open(&address, Security::default()).unwrap().close().unwrap();
         assert!(!spool.exists());
         let theirs = spool.join("results.csv");
         for close in [
@@ -175,7 +174,7 @@ mod tests {
                 "results.csv".to_owned()
             },
         ] {
-            let door = Door::open(&address, None).unwrap();
+            let door = Door::open(&address, Security::default()).unwrap();
             std::fs::write(&theirs, "results").unwrap();
             let said = close(door);
             assert!(said.contains("results.csv"), "{said}");
@@ -184,7 +183,7 @@ mod tests {
         }
         // One that was there before stays in any case.
         std::fs::create_dir(&spool).unwrap();
-        Door::open(&address, None).unwrap().close().unwrap();
+        Door::open(&address, Security::default()).unwrap().close().unwrap();
         assert!(spool.is_dir());
     }
 }

@@ -6,23 +6,48 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the front door")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use bothends_csd::Address;
 use bothends_csd::key::Key;
+use bothends_csd::{Address, Security, TlsFiles};
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
-use clap::{Command, CommandFactory, Parser};
+use clap::{Command, CommandFactory, Parser, Subcommand};
 
 use crate::door::{Door, Visits};
 use crate::{FileStore, Memory, NoCosts, Server, ServerConfig, stop};
 
 /// Serves preprocessed batches of the data set beside this program.
 #[derive(Debug, Parser)]
-#[command(name = "bothends-agent", version)]
+#[command(
+    name = "bothends-agent",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+struct Line {
+    #[command(subcommand)]
+    other: Option<Other>,
+    #[command(flatten)]
+    serve: Option<Args>,
+}
+
+/// What it can do besides serving.
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// Makes a file with a new random key, for this agent and its hosts. Never replaces one
+    Keygen {
+        /// The file to make; its owner alone can read it
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, clap::Args)]
 struct Args {
-    /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY
+    /// Where hosts connect: tcp+noise://HOST:PORT (encrypted with --key-file), tls://HOST:PORT
+    /// (with --tls-ca, --tls-cert and --tls-key), tcp://HOST:PORT (this machine only),
+    /// unix:///PATH (this user, unless there is a key) or spool:///DIRECTORY
     #[arg(long, value_name = "URL")]
     listen: Address,
     /// The folder that holds the data set, as it is on the host
@@ -42,9 +67,23 @@ struct Args {
     /// what is available on this machine when a host comes, and one batch always
     #[arg(long, value_name = "MIB|auto", default_value = "auto")]
     memory: Memory,
-    /// A file with the key that the host has too; needed for TCP beyond this machine
+    /// A file with the key that hosts have too, as `keygen` makes one; nobody else may be able
+    /// to read it
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// For tls://: certificates of the authorities that sign those of hosts
+    #[arg(long, value_name = "FILE", requires_all = ["tls_cert", "tls_key"])]
+    tls_ca: Option<PathBuf>,
+    /// For tls://: the certificate of this agent, for the name in the address that hosts use
+    #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// For tls://: its private key
+    #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_cert"])]
+    tls_key: Option<PathBuf>,
+    /// Lets tcp://, which is not encrypted, be reached from other machines, with a key. Who can
+    /// read the network can read the images, and who can write to it can change them
+    #[arg(long)]
+    insecure: bool,
     /// Where entry points of JPEGs are kept from epoch to epoch, which double the rate; `off`:
     /// nowhere [default: $XDG_CACHE_HOME/bothends/index]
     #[arg(long, value_name = "DIR|off")]
@@ -60,19 +99,39 @@ struct Args {
 /// The arguments, for completions and man pages.
 #[must_use]
 pub fn command() -> Command {
-    Args::command()
+    Line::command()
 }
 
 /// Serves as the arguments of this process say, until a signal comes. Blocks.
 #[must_use]
 pub fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let done = match Line::parse() {
+        Line { other: Some(Other::Keygen { file }), .. } => keygen(&file),
+        Line { serve: Some(args), .. } => run(&args),
+        // The parser has asked for an address.
+        Line { other: None, serve: None } => Ok(()),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn keygen(file: &Path) -> Result<()> {
+    Key::generate(file)?;
+    println!("made the key file {}; copy it to each host", file.display());
+    Ok(())
+}
+
+/// What this agent has to prove who it is, and asks of hosts.
+fn security(args: &Args) -> Result<Security> {
+    let files = [&args.tls_ca, &args.tls_cert, &args.tls_key].map(Clone::clone);
+    let [ca, cert, key] = files;
+    let tls = TlsFiles::of(ca, cert, key).map_err(anyhow::Error::msg)?;
+    Ok(Security::load(args.key_file.as_deref(), tls.as_ref(), args.insecure.into())?)
 }
 
 fn run(args: &Args) -> Result<()> {
@@ -90,8 +149,7 @@ fn run(args: &Args) -> Result<()> {
     let mut server =
         Server::start(config, store, NoCosts).context("cannot start a thread")?;
     server = server.with_memory(args.memory);
-    let key = args.key_file.as_deref().map(Key::from_file).transpose()?;
-    let door = Door::open(&args.listen, key)?;
+    let door = Door::open(&args.listen, security(args)?)?;
     println!("listening on {}", door.address());
     let visits = if args.once { Visits::Once } else { Visits::Always };
     door.serve(&mut server, visits, &stop, &mut |error| eprintln!("warning: {error}"))?;

@@ -100,7 +100,7 @@ impl DeviceProcess {
         match &self.address {
             Address::Unix(path) => drop(std::fs::remove_file(path)),
             Address::Spool(path) => drop(std::fs::remove_dir_all(path)),
-            Address::Tcp { .. } => {}
+            Address::Tcp { .. } | Address::Noise { .. } | Address::Tls { .. } => {}
         }
     }
 }
