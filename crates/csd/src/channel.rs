@@ -131,10 +131,7 @@ impl Channel {
         };
         let reads = !matches!(what, Readiness::Write);
         let timeout = if is_here && reads { Duration::ZERO } else { timeout };
-        let what = match what {
-            Readiness::Read if self.is_sending() => Readiness::Either,
-            what => what,
-        };
+        let what = if reads && self.is_sending() { Readiness::Either } else { what };
         let is_ready = self.socket.wait(what, timeout)?;
         Ok(is_ready || (is_here && reads))
     }

@@ -77,11 +77,9 @@ pub(super) fn failed_since(
     began: Instant,
     doing: &'static str,
 ) -> impl Fn(io::Error) -> CsdError {
-    move |error| match error.kind() {
-        io::ErrorKind::TimedOut => {
-            CsdError::Timeout { doing: "hello", waited: began.elapsed() }
-        }
-        _ => CsdError::lost(doing)(error),
+    move |error| match error.kind() == io::ErrorKind::TimedOut {
+        true => CsdError::Timeout { doing: "hello", waited: began.elapsed() },
+        false => CsdError::lost(doing)(error),
     }
 }
 

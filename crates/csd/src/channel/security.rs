@@ -35,6 +35,21 @@ pub struct Security {
     insecure: Insecure,
 }
 
+/// How far a connection goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// It stays on this machine.
+    Here,
+    /// It may leave it.
+    Beyond,
+}
+
+impl From<bool> for Reach {
+    fn from(is_beyond: bool) -> Self {
+        if is_beyond { Self::Beyond } else { Self::Here }
+    }
+}
+
 /// The two roles that a side with certificates may have.
 #[derive(Clone)]
 pub(crate) struct TlsConfigs {
@@ -81,8 +96,7 @@ impl Security {
         self.tls.as_ref()
     }
 
-    /// Whether a connection of this kind may be had at all; `is_beyond` says whether it leaves this
-    /// machine. `place` is for errors.
+    /// Whether a connection of this kind may be had at all. `place` is for errors.
     ///
     /// # Errors
     /// [`CsdError::Unauthenticated`] where there is no key, [`CsdError::Untrusted`] where
@@ -90,7 +104,7 @@ impl Security {
     pub(crate) fn permits(
         &self,
         protection: Protection,
-        is_beyond: bool,
+        reach: Reach,
         place: &str,
     ) -> Result<(), CsdError> {
         let untrusted = |what: String, remedy: &str| {
@@ -104,13 +118,15 @@ impl Security {
             Protection::Noise if self.key.is_none() => Err(CsdError::Unauthenticated {
                 what: format!("{place} needs a key and no key file is given"),
             }),
-            Protection::Plain if is_beyond && self.insecure == Insecure::Refused => {
+            Protection::Plain
+                if reach == Reach::Beyond && self.insecure == Insecure::Refused =>
+            {
                 untrusted(
                     format!("{place} leaves this machine and tcp:// is not encrypted"),
                     "use tcp+noise:// or tls:// on both sides, or `insecure` on both",
                 )
             }
-            Protection::Plain if is_beyond && self.key.is_none() => {
+            Protection::Plain if reach == Reach::Beyond && self.key.is_none() => {
                 Err(CsdError::Unauthenticated {
                     what: format!(
                         "{place} is beyond this machine and no key file is given"
@@ -133,7 +149,7 @@ impl Security {
     ) -> Result<(), CsdError> {
         let failed = CsdError::lost("find the peer");
         let is_beyond = socket.is_beyond_machine().map_err(&failed)?;
-        self.permits(socket.protection(), is_beyond, place)?;
+        self.permits(socket.protection(), is_beyond.into(), place)?;
         match socket.peer_uid().map_err(&failed)? {
             Some(uid) if self.key.is_none() => of_same_user(uid, own_uid(), place),
             _ => Ok(()),
@@ -227,7 +243,7 @@ mod tests {
         let consent = |insecure| Security { insecure, ..Security::default() };
         let plain = |security: Security| {
             security
-                .permits(Protection::Plain, true, "tcp://nas:1")
+                .permits(Protection::Plain, Reach::Beyond, "tcp://nas:1")
                 .map_err(|e| e.to_string())
         };
         let error = plain(consent(Insecure::Refused).with_key(key())).unwrap_err();
@@ -239,16 +255,20 @@ mod tests {
         assert!(error.contains("the same key file"), "{error}");
         plain(consent(Insecure::Allowed).with_key(key())).unwrap();
         Security::default()
-            .permits(Protection::Plain, false, "tcp://127.0.0.1:1")
+            .permits(Protection::Plain, Reach::Here, "tcp://127.0.0.1:1")
             .unwrap();
     }
 
     #[test]
     fn sealed_addresses_need_what_seals_them() {
-        let error =
-            Security::default().permits(Protection::Noise, false, "tcp+noise://nas:1");
+        let error = Security::default().permits(
+            Protection::Noise,
+            Reach::Here,
+            "tcp+noise://nas:1",
+        );
         assert!(error.unwrap_err().to_string().contains("needs a key"));
-        let error = Security::default().permits(Protection::Tls, false, "tls://nas:1");
+        let error =
+            Security::default().permits(Protection::Tls, Reach::Here, "tls://nas:1");
         assert!(error.unwrap_err().to_string().contains("needs certificates"));
     }
 

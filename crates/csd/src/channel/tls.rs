@@ -49,6 +49,9 @@ enum Side {
     Device(UnbufferedServerConnection),
 }
 
+/// Takes what was opened.
+type Sink<'a> = &'a mut dyn FnMut(&[u8]);
+
 /// What one step led to.
 enum Turn {
     /// There may be more to do at once.
@@ -145,12 +148,10 @@ fn of_device(error: &rustls::Error) -> CsdError {
             "give the host a certificate in date that the device's `ca` has signed";
         return CsdError::Untrusted { what, remedy: remedy.to_owned() };
     }
-    let what = match error {
-        rustls::Error::InvalidCertificate(why) => {
-            format!("the device's certificate does not hold ({why})")
-        }
-        other => return no_handshake(other),
+    let rustls::Error::InvalidCertificate(why) = error else {
+        return no_handshake(error);
     };
+    let what = format!("the device's certificate does not hold ({why})");
     let remedy = "check that `ca` has signed it, that it is in date and that it is for \
                   the name in the address";
     CsdError::Untrusted { what, remedy: remedy.to_owned() }
@@ -164,14 +165,12 @@ fn of_host(error: &rustls::Error) -> CsdError {
                       that the host's `ca` has signed";
         return CsdError::Untrusted { what, remedy: remedy.to_owned() };
     }
-    let what = match error {
-        rustls::Error::InvalidCertificate(why) => {
-            format!("the host's certificate does not hold ({why})")
-        }
-        rustls::Error::NoCertificatesPresented => {
-            "the host has no certificate".to_owned()
-        }
-        other => return no_handshake(other),
+    let what = if let rustls::Error::InvalidCertificate(why) = error {
+        format!("the host's certificate does not hold ({why})")
+    } else if matches!(error, rustls::Error::NoCertificatesPresented) {
+        "the host has no certificate".to_owned()
+    } else {
+        return no_handshake(error);
     };
     let remedy = "give the host one in date that the device's `ca` has signed";
     CsdError::Untrusted { what, remedy: remedy.to_owned() }
@@ -199,7 +198,7 @@ fn broken(side: &Side, error: &rustls::Error) -> io::Error {
 /// the connection is ready for it. The number is how many bytes of the peer's were used up.
 fn act<D>(
     status: UnbufferedStatus<'_, '_, D>,
-    opened: &mut dyn FnMut(&[u8]),
+    opened: Sink<'_>,
     out: &mut Outgoing,
     seal: &[u8],
 ) -> (usize, Result<Turn, rustls::Error>) {
@@ -285,7 +284,7 @@ impl Tls {
         side: &mut Side,
         intake: &mut Intake,
         out: &mut Outgoing,
-        (opened, seal): (&mut dyn FnMut(&[u8]), &[u8]),
+        (opened, seal): (Sink<'_>, &[u8]),
     ) -> Result<Turn, rustls::Error> {
         let here = intake.unread_mut();
         let (n_used, turn) = match side {

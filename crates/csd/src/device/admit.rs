@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use crate::CsdError;
-use crate::channel::security::Security;
+use crate::channel::security::{Reach, Security};
 use crate::channel::{Channel, noise, tls};
 use crate::host::stream::Inbox;
 use crate::socket::Readiness;
@@ -40,12 +40,16 @@ pub(crate) fn admit(
 
 /// Tells a host why it is not served, if that is for it to know, and lets it read that.
 pub(crate) fn tell(channel: &mut Channel, why: &CsdError) {
-    let reason = match why {
+    let is_for_it = matches!(
+        why,
         CsdError::Unauthenticated { .. }
-        | CsdError::Untrusted { .. }
-        | CsdError::Version { .. } => why.to_string(),
-        _ => return,
-    };
+            | CsdError::Untrusted { .. }
+            | CsdError::Version { .. }
+    );
+    if !is_for_it {
+        return;
+    }
+    let reason = why.to_string();
     let deadline = Instant::now() + LINGER;
     // Whether or not the host still hears it, it is not admitted.
     drop(channel.write_all(&Message::Refused { reason }.encode(), deadline));
@@ -92,7 +96,7 @@ fn exchange(
             Ok(())
         }
         (protection @ (Protection::Noise | Protection::Tls), ..) => {
-            security.permits(protection, false, "this device")
+            security.permits(protection, Reach::Here, "this device")
         }
         (Protection::Plain, ..) => {
             inbox.limit(Some(MOST_BODY_BYTES));

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::channel::Channel;
-use crate::channel::security::Security;
+use crate::channel::security::{Reach, Security};
 use crate::device::admit::{admit, tell};
 use crate::device::serving::{DeviceLink, Payload, serve_link};
 use crate::host::stream::Inbox;
@@ -51,10 +51,10 @@ impl Listener {
         let failed = CsdError::at("listen at", address);
         if let Some((host, port)) = address.host_and_port() {
             let (name, protection) = (address.to_string(), address.protection());
-            security.permits(protection, false, &name)?;
+            security.permits(protection, Reach::Here, &name)?;
             let at: Vec<_> = (host, port).to_socket_addrs().map_err(&failed)?.collect();
             let is_beyond = at.iter().any(|it| !it.ip().to_canonical().is_loopback());
-            security.permits(protection, is_beyond, &name)?;
+            security.permits(protection, is_beyond.into(), &name)?;
             let socket = TcpListener::bind(at.as_slice()).map_err(&failed)?;
             socket.set_nonblocking(true).map_err(&failed)?;
             let port = socket.local_addr().map_err(&failed)?.port();
@@ -69,7 +69,10 @@ impl Listener {
                 let socket = Bound::Unix(socket, path.clone());
                 Ok(Self { address: address.clone(), socket })
             }
-            _ => Err(address.is_no_socket()),
+            Address::Spool(_)
+            | Address::Tcp { .. }
+            | Address::Noise { .. }
+            | Address::Tls { .. } => Err(address.is_no_socket()),
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::CsdError;
-use crate::channel::security::Security;
+use crate::channel::security::{Reach, Security};
 use crate::channel::{Channel, noise, tls};
 use crate::host::remote::{Link, Remote};
 use crate::socket::{Readiness, Socket, left_until};
@@ -61,12 +61,12 @@ impl Stream {
             (_, Some((host, port))) => {
                 // Asked before a name is looked up, and before a packet leaves this machine.
                 let protection = address.protection();
-                security.permits(protection, false, &name)?;
+                security.permits(protection, Reach::Here, &name)?;
                 let found = (host, port).to_socket_addrs().map_err(unreachable)?;
                 let found: Vec<SocketAddr> = found.collect();
                 let is_beyond =
                     found.iter().any(|at| !at.ip().to_canonical().is_loopback());
-                security.permits(protection, is_beyond, &name)?;
+                security.permits(protection, is_beyond.into(), &name)?;
                 connect_tcp(&found, timeout).map_err(unreachable)?.into()
             }
             (Address::Unix(path), None) => {
@@ -132,7 +132,7 @@ impl Link for StreamLink {
                     .map(|tls| self.channel.seal_with_tls(tls))
             }
             (protection @ (Protection::Noise | Protection::Tls), ..) => {
-                security.permits(protection, false, &self.address)
+                security.permits(protection, Reach::Here, &self.address)
             }
             (Protection::Plain, ..) => self.exchange_keys(deadline),
         };
@@ -238,14 +238,14 @@ impl StreamLink {
 
 /// Why a device does not take a host that greets it.
 fn refusal(answer: Message) -> Option<CsdError> {
-    match answer {
-        Message::Refused { reason } => Some(CsdError::Untrusted {
-            what: "the device refuses this host".to_owned(),
-            remedy: format!("it says: {reason}"),
-        }),
-        Message::Busy(Busy { retry, reason }) => Some(CsdError::Busy { reason, retry }),
-        _ => None,
+    if let Message::Busy(Busy { retry, reason }) = answer {
+        return Some(CsdError::Busy { reason, retry });
     }
+    let Message::Refused { reason } = answer else { return None };
+    Some(CsdError::Untrusted {
+        what: "the device refuses this host".to_owned(),
+        remedy: format!("it says: {reason}"),
+    })
 }
 
 /// A message on its way in. Takes no byte beyond its message, so that a payload stays in
