@@ -177,3 +177,27 @@ fn cores_here() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     u32::try_from(cores).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_serves_or_makes_a_key_and_never_both() {
+        let parsed = |line: &str| Line::try_parse_from(line.split(' '));
+        let line = parsed("bothends-agent keygen shared.key").unwrap();
+        assert!(matches!(line.other, Some(Other::Keygen { .. })) && line.serve.is_none());
+        let serving = "bothends-agent --listen tcp://[::1]:0 --data-root /data";
+        let line = parsed(serving).unwrap();
+        assert!(line.other.is_none() && line.serve.is_some());
+        for wrong in [
+            "bothends-agent",
+            "bothends-agent --listen tcp://[::1]:0",
+            "bothends-agent keygen",
+            "bothends-agent --listen tcp://[::1]:0 --data-root /data keygen shared.key",
+            "bothends-agent --listen tls://[::1]:0 --data-root /data --tls-ca ca.pem",
+        ] {
+            parsed(wrong).expect_err(wrong);
+        }
+    }
+}
