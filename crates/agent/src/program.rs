@@ -67,6 +67,23 @@ struct Args {
     /// what is available on this machine when a host comes, and one batch always
     #[arg(long, value_name = "MIB|auto", default_value = "auto")]
     memory: Memory,
+    #[command(flatten)]
+    security: SecurityArgs,
+    /// Where entry points of JPEGs are kept from epoch to epoch, which double the rate; `off`:
+    /// nowhere [default: $XDG_CACHE_HOME/bothends/index]
+    #[arg(long, value_name = "DIR|off")]
+    cache: Option<PathBuf>,
+    /// Most MiB of the cache, all data sets together; the oldest make room
+    #[arg(long, value_name = "MIB", default_value_t = CACHE_LIMIT_BYTES >> 20)]
+    cache_limit: u64,
+    /// Ends after the first host has left
+    #[arg(long)]
+    once: bool,
+}
+
+/// Whom it trusts, and how.
+#[derive(Debug, Clone, clap::Args)]
+struct SecurityArgs {
     /// A file with the key that hosts have too, as `keygen` makes one; nobody else may be able
     /// to read it
     #[arg(long, value_name = "FILE")]
@@ -84,16 +101,6 @@ struct Args {
     /// read the network can read the images, and who can write to it can change them
     #[arg(long)]
     insecure: bool,
-    /// Where entry points of JPEGs are kept from epoch to epoch, which double the rate; `off`:
-    /// nowhere [default: $XDG_CACHE_HOME/bothends/index]
-    #[arg(long, value_name = "DIR|off")]
-    cache: Option<PathBuf>,
-    /// Most MiB of the cache, all data sets together; the oldest make room
-    #[arg(long, value_name = "MIB", default_value_t = CACHE_LIMIT_BYTES >> 20)]
-    cache_limit: u64,
-    /// Ends after the first host has left
-    #[arg(long)]
-    once: bool,
 }
 
 /// The arguments, for completions and man pages.
@@ -127,11 +134,10 @@ fn keygen(file: &Path) -> Result<()> {
 }
 
 /// What this agent has to prove who it is, and asks of hosts.
-fn security(args: &Args) -> Result<Security> {
-    let files = [&args.tls_ca, &args.tls_cert, &args.tls_key].map(Clone::clone);
-    let [ca, cert, key] = files;
-    let tls = TlsFiles::of(ca, cert, key).map_err(anyhow::Error::msg)?;
-    Ok(Security::load(args.key_file.as_deref(), tls.as_ref(), args.insecure.into())?)
+fn security(args: &SecurityArgs) -> Result<Security> {
+    let SecurityArgs { key_file, tls_ca, tls_cert, tls_key, insecure } = args.clone();
+    let tls = TlsFiles::of(tls_ca, tls_cert, tls_key).map_err(anyhow::Error::msg)?;
+    Ok(Security::load(key_file.as_deref(), tls.as_ref(), insecure.into())?)
 }
 
 fn run(args: &Args) -> Result<()> {
@@ -149,7 +155,7 @@ fn run(args: &Args) -> Result<()> {
     let mut server =
         Server::start(config, store, NoCosts).context("cannot start a thread")?;
     server = server.with_memory(args.memory);
-    let door = Door::open(&args.listen, security(args)?)?;
+    let door = Door::open(&args.listen, security(&args.security)?)?;
     println!("listening on {}", door.address());
     let visits = if args.once { Visits::Once } else { Visits::Always };
     door.serve(&mut server, visits, &stop, &mut |error| eprintln!("warning: {error}"))?;
