@@ -83,7 +83,7 @@ fn exchange(
 ) -> Result<(), CsdError> {
     let socket = &mut channel.socket;
     socket.prepare().map_err(CsdError::lost("prepare a connection"))?;
-    security.permits_peer(socket, "this device")?;
+    security.permits_peer(socket, "this connection")?;
     match (socket.protection(), security.key(), security.tls()) {
         (Protection::Noise, Some(key), _) => {
             let noise = noise::admit(socket, key, deadline)?;
@@ -96,7 +96,7 @@ fn exchange(
             Ok(())
         }
         (protection @ (Protection::Noise | Protection::Tls), ..) => {
-            security.permits(protection, Reach::Here, "this device")
+            security.permits(protection, Reach::Here, "this connection")
         }
         (Protection::Plain, ..) => {
             inbox.limit(Some(MOST_BODY_BYTES));

@@ -15,10 +15,9 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::CsdError;
 use crate::channel::security::{Reach, Security};
 use crate::channel::{Channel, noise, tls};
-use crate::host::remote::{Link, Remote};
+use crate::host::remote::{Link, Remote, refusal};
 use crate::socket::{Readiness, Socket, left_until};
 use crate::words::address::Address;
-use crate::words::job::Busy;
 use crate::words::key::{self, Role};
 use crate::words::trust::Protection;
 use crate::words::wire::{HEADER_BYTES, Header, Message};
@@ -234,18 +233,6 @@ impl StreamLink {
         }
         Ok(())
     }
-}
-
-/// Why a device does not take a host that greets it.
-fn refusal(answer: Message) -> Option<CsdError> {
-    if let Message::Busy(Busy { retry, reason }) = answer {
-        return Some(CsdError::Busy { reason, retry });
-    }
-    let Message::Refused { reason } = answer else { return None };
-    Some(CsdError::Untrusted {
-        what: "the device refuses this host".to_owned(),
-        remedy: format!("it says: {reason}"),
-    })
 }
 
 /// A message on its way in. Takes no byte beyond its message, so that a payload stays in
