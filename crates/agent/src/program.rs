@@ -11,9 +11,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use bothends_csd::key::Key;
-use bothends_csd::{Address, Security, TlsFiles};
+use bothends_csd::{Address, Insecure, Security, TlsFiles};
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
-use clap::{Command, CommandFactory, Parser, Subcommand};
+use clap::builder::{BoolishValueParser, TypedValueParser};
+use clap::{ArgAction, Command, CommandFactory, Parser, Subcommand};
 
 use crate::door::{Door, Visits};
 use crate::{FileStore, Memory, NoCosts, Server, ServerConfig, stop};
@@ -67,23 +68,6 @@ struct Args {
     /// what is available on this machine when a host comes, and one batch always
     #[arg(long, value_name = "MIB|auto", default_value = "auto")]
     memory: Memory,
-    #[command(flatten)]
-    security: SecurityArgs,
-    /// Where entry points of JPEGs are kept from epoch to epoch, which double the rate; `off`:
-    /// nowhere [default: $XDG_CACHE_HOME/bothends/index]
-    #[arg(long, value_name = "DIR|off")]
-    cache: Option<PathBuf>,
-    /// Most MiB of the cache, all data sets together; the oldest make room
-    #[arg(long, value_name = "MIB", default_value_t = CACHE_LIMIT_BYTES >> 20)]
-    cache_limit: u64,
-    /// Ends after the first host has left
-    #[arg(long)]
-    once: bool,
-}
-
-/// Whom it trusts, and how.
-#[derive(Debug, Clone, clap::Args)]
-struct SecurityArgs {
     /// A file with the key that hosts have too, as `keygen` makes one; nobody else may be able
     /// to read it
     #[arg(long, value_name = "FILE")]
@@ -99,8 +83,19 @@ struct SecurityArgs {
     tls_key: Option<PathBuf>,
     /// Lets tcp://, which is not encrypted, be reached from other machines, with a key. Who can
     /// read the network can read the images, and who can write to it can change them
+    #[arg(long, action = ArgAction::SetTrue,
+          value_parser = BoolishValueParser::new().map(Insecure::from))]
+    insecure: Insecure,
+    /// Where entry points of JPEGs are kept from epoch to epoch, which double the rate; `off`:
+    /// nowhere [default: $XDG_CACHE_HOME/bothends/index]
+    #[arg(long, value_name = "DIR|off")]
+    cache: Option<PathBuf>,
+    /// Most MiB of the cache, all data sets together; the oldest make room
+    #[arg(long, value_name = "MIB", default_value_t = CACHE_LIMIT_BYTES >> 20)]
+    cache_limit: u64,
+    /// Ends after the first host has left
     #[arg(long)]
-    insecure: bool,
+    once: bool,
 }
 
 /// The arguments, for completions and man pages.
@@ -115,8 +110,9 @@ pub fn main() -> ExitCode {
     let done = match Line::parse() {
         Line { other: Some(Other::Keygen { file }), .. } => keygen(&file),
         Line { serve: Some(args), .. } => run(&args),
-        // The parser has asked for an address.
-        Line { other: None, serve: None } => Ok(()),
+        Line { other: None, serve: None } => {
+            Err(anyhow::anyhow!("nothing to do; give --listen and --data-root"))
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -134,10 +130,11 @@ fn keygen(file: &Path) -> Result<()> {
 }
 
 /// What this agent has to prove who it is, and asks of hosts.
-fn security(args: &SecurityArgs) -> Result<Security> {
-    let SecurityArgs { key_file, tls_ca, tls_cert, tls_key, insecure } = args.clone();
-    let tls = TlsFiles::of(tls_ca, tls_cert, tls_key).map_err(anyhow::Error::msg)?;
-    Ok(Security::load(key_file.as_deref(), tls.as_ref(), insecure.into())?)
+fn security(args: &Args) -> Result<Security> {
+    let files = [&args.tls_ca, &args.tls_cert, &args.tls_key].map(Clone::clone);
+    let [ca, cert, key] = files;
+    let tls = TlsFiles::of(ca, cert, key).map_err(anyhow::Error::msg)?;
+    Ok(Security::load(args.key_file.as_deref(), tls.as_ref(), args.insecure)?)
 }
 
 fn run(args: &Args) -> Result<()> {
@@ -155,7 +152,7 @@ fn run(args: &Args) -> Result<()> {
     let mut server =
         Server::start(config, store, NoCosts).context("cannot start a thread")?;
     server = server.with_memory(args.memory);
-    let door = Door::open(&args.listen, security(&args.security)?)?;
+    let door = Door::open(&args.listen, security(args)?)?;
     println!("listening on {}", door.address());
     let visits = if args.once { Visits::Once } else { Visits::Always };
     door.serve(&mut server, visits, &stop, &mut |error| eprintln!("warning: {error}"))?;
@@ -195,7 +192,10 @@ mod tests {
         assert!(matches!(line.other, Some(Other::Keygen { .. })) && line.serve.is_none());
         let serving = "bothends-agent --listen tcp://[::1]:0 --data-root /data";
         let line = parsed(serving).unwrap();
-        assert!(line.other.is_none() && line.serve.is_some());
+        assert!(line.other.is_none());
+        assert_eq!(line.serve.unwrap().insecure, Insecure::Refused);
+        let line = parsed(&format!("{serving} --insecure")).unwrap();
+        assert_eq!(line.serve.unwrap().insecure, Insecure::Allowed);
         for wrong in [
             "bothends-agent",
             "bothends-agent --listen tcp://[::1]:0",
