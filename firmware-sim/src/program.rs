@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use anyhow::{Context, Result};
 use bothends_agent::door::{Door, Visits};
 use bothends_agent::{Costs, FileStore, Links, NoCosts, Server, ServerConfig, stop};
-use bothends_csd::Address;
+use bothends_csd::{Address, Security};
 use clap::{Command, CommandFactory, Parser, ValueEnum};
 
 use crate::config::{DeviceConfig, PresetError};
@@ -152,7 +152,7 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     };
     // Its models need the order of all jobs, and so one host at a time.
     let server = Mutex::new(Faulty::new(server, faults));
-    let door = Door::open(&args.listen, None)?;
+    let door = Door::open(&args.listen, Security::default())?;
     stop::in_time(&stop).context("cannot start a thread")?;
     println!("listening on {}", door.address());
     std::io::stdout().flush().context("cannot say where it listens")?;

@@ -17,14 +17,15 @@ use bothends_agent::conformance::{Exercise, slot};
 use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
 use bothends_csd::conformance::EchoServe;
 use bothends_csd::key::Key;
-use bothends_csd::listen::{Terms, serve_connection};
+use bothends_csd::listen::{Socket, Terms, serve_connection};
 use bothends_csd::remote::Remote;
+use bothends_csd::security::Security;
 use bothends_csd::spool::Spool;
 use bothends_csd::stream::Stream;
 use bothends_csd::wire::{HEADER_BYTES, Message};
 use bothends_csd::{
-    Capabilities, Declined, DeviceStats, Finished, Inquiry, Job, JobId, PROTOCOL_VERSION,
-    RecordDigest, Refused, Serve, Session, SessionId, Transport,
+    Address, Capabilities, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
+    PROTOCOL_VERSION, RecordDigest, Refused, Serve, Session, SessionId, Transport,
 };
 use bothends_slots::{HostSlot, Producer};
 use xxhash_rust::xxh3::xxh3_64;
@@ -89,7 +90,11 @@ pub fn serving(bytes: &[u8]) {
         let Some((near, far)) = socket_with(&said) else { return };
         let stop = AtomicBool::new(false);
         let mut server = agent.server.borrow_mut();
-        drop(serve_connection(near, &mut *server, Terms { key: None, stop: &stop }));
+        drop(serve_connection(
+            near,
+            &mut *server,
+            Terms { security: &Security::default(), stop: &stop },
+        ));
         drop(far);
         server.open(agent.exercise.session()).expect("a good session");
     });
@@ -135,7 +140,12 @@ pub fn remote(bytes: &[u8]) {
     }
     said.extend(script(rest));
     let Some((near, far)) = socket_with(&said) else { return };
-    let device = Stream::over_socket(near.into(), "fuzzed".to_owned(), None, TIMEOUT);
+    let device = Stream::over_socket(
+        near.into(),
+        "fuzzed".to_owned(),
+        Security::default(),
+        TIMEOUT,
+    );
     let Ok(mut device) = device else { return };
     EXERCISE.with(|(_, exercise)| talk(&mut device, exercise));
     drop(far);
@@ -159,19 +169,25 @@ fn talk<L: bothends_csd::remote::Link>(device: &mut Remote<L>, exercise: &Exerci
     drop(device.abandon());
 }
 
-/// The key exchange with somebody who does not have the key, on either side: no device
-/// serves that host, and no host speaks to that device.
+/// The key exchange and the handshake of Noise with somebody who does not have the key, on either
+/// side: no device serves that host, and no host speaks to that device.
 pub fn keys(bytes: &[u8]) {
-    let key = Key::from_bytes(b"nobody else knows it").expect("long enough");
-    let said = script(bytes);
+    let key = Key::from_bytes(b"nobody else knows it");
+    let security = Security::default().with_key(key);
+    let [first, rest @ ..] = bytes else { return };
+    let kind = if first % 2 == 0 { "tcp://here:1" } else { "tcp+noise://here:1" };
+    let address: Address = kind.parse().expect("an address");
+    // Scripts are of whole messages; what comes before Noise is seldom one.
+    let said = if first & 2 == 0 { script(rest) } else { rest.to_vec() };
     let Some((near, far)) = socket_with(&said) else { return };
     let stop = AtomicBool::new(false);
-    let terms = Terms { key: Some(&key), stop: &stop };
+    let terms = Terms { security: &security, stop: &stop };
+    let near = Socket::from(near).protected_as(&address);
     drop(serve_connection(near, &mut Untouched, terms));
     drop(far);
     let Some((near, far)) = socket_with(&said) else { return };
-    let device =
-        Stream::over_socket(near.into(), "fuzzed".to_owned(), Some(key), TIMEOUT);
+    let near = Socket::from(near).protected_as(&address);
+    let device = Stream::over_socket(near, kind.to_owned(), security, TIMEOUT);
     if let Ok(mut device) = device {
         assert!(device.hello().is_err(), "a device without the key was greeted");
     }

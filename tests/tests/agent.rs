@@ -318,6 +318,39 @@ fn a_link_in_place_of_a_socket_is_left_alone() {
 }
 
 #[test]
+fn an_agent_makes_a_key_and_serves_whoever_has_it() {
+    let (dir, exercise) = exercise();
+    let key = dir.path().join("shared.key");
+    let keygen = || {
+        let mut command = Command::new(program("bothends-agent").unwrap());
+        command.arg("keygen").arg(&key).output().unwrap()
+    };
+    assert!(keygen().status.success());
+    let made = std::fs::read(&key).unwrap();
+    let again = keygen();
+    assert_eq!(again.status.code(), Some(1));
+    let words = String::from_utf8(again.stderr).unwrap();
+    assert!(words.contains("shared.key") && words.lines().count() == 1, "{words}");
+    assert_eq!(std::fs::read(&key).unwrap(), made);
+
+    let listen = "tcp+noise://127.0.0.1:0";
+    let flag = ["--key-file", key.to_str().unwrap()];
+    let agent = Agent::start(listen, exercise.root(), &flag);
+    let options =
+        ConnectOptions { key_file: Some(key.clone()), ..ConnectOptions::default() };
+    let mut device = connect(&agent.url.parse().unwrap(), &options).unwrap();
+    device.hello().unwrap();
+    device.open(&exercise.session()).unwrap();
+    done(&mut *device, &exercise, exercise.job(0, &[0]));
+
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&key, mode).unwrap();
+    let (status, words) = refusal(listen, exercise.root(), &flag);
+    assert_eq!(status, Some(1));
+    assert!(words.contains(&format!("run `chmod 600 {}`", key.display())), "{words}");
+}
+
+#[test]
 fn what_cannot_be_served_is_one_line_and_the_right_status() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");
@@ -330,7 +363,7 @@ fn what_cannot_be_served_is_one_line_and_the_right_status() {
 
     let (status, words) = refusal("tcp://0.0.0.0:0", dir.path(), &[]);
     assert_eq!(status, Some(1));
-    assert!(words.contains("key"), "{words}");
+    assert!(words.contains("use tcp+noise:// or tls://"), "{words}");
     assert_eq!(words.lines().count(), 1, "{words}");
 
     let (status, words) = refusal("nas:7070", dir.path(), &[]);

@@ -119,10 +119,13 @@ const HOMES: &[(&str, &[&str])] = &[
             "tests",
         ],
     ),
+    ("rcgen", &["csd"]), // in tests
     ("rustix", &["io"]),
+    ("rustls", &["csd"]),
     ("seccompiler", &["agent"]),
     ("sha2", &["csd", "side-index"]),
     ("signal-hook", &["agent", "cli"]),
+    ("snow", &["csd"]),
     ("strsim", &["bench", "core"]),
     ("terminal_size", &["cli"]),
     ("xxhash-rust", &["core", "dataset", "ops", "csd", "agent", "runtime", "pack"]),

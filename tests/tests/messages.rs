@@ -15,7 +15,7 @@ use bothends_csd::conformance::EchoServe;
 use bothends_csd::listen::{Listener, Terms, serve_connection};
 use bothends_csd::{
     Capabilities, Declined, DeviceStats, Finished, Inquiry, Job, JobId, RecordDigest,
-    Refused, Serve, Session,
+    Refused, Security, Serve, Session,
 };
 use bothends_slots::HostSlot;
 use bothends_tests::{N_GENERATED, generated, programs};
@@ -479,14 +479,14 @@ fn strange_device<S: Serve + Send + 'static>(
     mut device: S,
 ) -> Result<std::thread::JoinHandle<()>> {
     let address = format!("unix://{}", place.display()).parse()?;
-    let listener = Listener::bind(&address, None)?;
+    let listener = Listener::bind(&address, &Security::default())?;
     // The wait for the host begins when there is one that can start.
     programs::program("bothends")?;
     Ok(std::thread::spawn(move || {
-        let stop = AtomicBool::new(false);
+        let (security, stop) = &<(Security, AtomicBool)>::default();
         let host = listener.accept(Duration::from_secs(60)).unwrap().unwrap();
         // The host leaves at once: how the conversation ends is not the matter here.
-        let _ = serve_connection(host, &mut device, Terms { key: None, stop: &stop });
+        let _ = serve_connection(host, &mut device, Terms { security, stop });
     }))
 }
 

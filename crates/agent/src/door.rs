@@ -4,8 +4,9 @@
 //! served, and removes what was created for them. Connections are accepted in the caller's thread, and
 //! each has a thread of its own until it ends. All of them have ended when `serve` returns.
 //!
-//! 1. A connection that has not said who it is occupies one of [`MOST_UNADMITTED`] places, for seconds.
-//!    While they are all taken, a new one is closed at once.
+//! 1. A connection that has not said who it is occupies one of [`MAX_UNADMITTED`] places, for seconds.
+//!    While they are all taken, a new one takes the place of the oldest: whoever has something to say
+//!    does so within milliseconds.
 //! 2. A host that is admitted is served by a guest of [`Hosts`], or told that they are busy.
 //! 3. What one connection does or leaves undone changes nothing for another.
 
@@ -19,10 +20,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use bothends_csd::key::Key;
+use bothends_csd::admission::MAX_UNADMITTED;
 use bothends_csd::listen::{Ended, Listener, Socket, Terms, admit, serve_connection};
 use bothends_csd::spool::{prepare_directory, remove_directory, serve_directory};
-use bothends_csd::{Address, Busy, CsdError, Serve};
+use bothends_csd::{Address, Busy, CsdError, Security, Serve};
 
 use crate::costs::Costs;
 use crate::memory::RETRY;
@@ -30,9 +31,6 @@ use crate::server::Server;
 
 /// How often a door looks whether it shall close.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// Connections that may be open before they have said who they are.
-pub const MOST_UNADMITTED: usize = 64;
 
 /// How many hosts are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,32 +85,32 @@ pub struct Refusals {
 #[derive(Debug)]
 pub struct Door {
     way: Way,
-    key: Keys,
+    trust: Trust,
     address: Address,
     refusals: Arc<Refusals>,
 }
 
-/// The key that hosts must prove: what it is when a host comes. Clones are one.
+/// What hosts must prove, and this device proves to them: what it is when a host comes. Clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct Keys(Arc<Mutex<Option<Key>>>);
+pub struct Trust(Arc<Mutex<Security>>);
 
-impl Keys {
-    /// This key until it is replaced.
+impl Trust {
+    /// This until it is replaced.
     #[must_use]
-    pub fn new(key: Option<Key>) -> Self {
-        Self(Arc::new(Mutex::new(key)))
+    pub fn new(security: Security) -> Self {
+        Self(Arc::new(Mutex::new(security)))
     }
 
-    /// From now on hosts must prove this one; those that are served stay.
-    pub fn replace(&self, key: Key) {
-        *self.now() = Some(key);
+    /// From now on hosts must prove this; those that are served stay.
+    pub fn replace(&self, security: Security) {
+        *self.now() = security;
     }
 
-    fn current(&self) -> Option<Key> {
+    fn current(&self) -> Security {
         self.now().clone()
     }
 
-    fn now(&self) -> MutexGuard<'_, Option<Key>> {
+    fn now(&self) -> MutexGuard<'_, Security> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -167,26 +165,26 @@ impl Door {
     /// Opens `address`. A spool directory is made if it is not there.
     ///
     /// # Errors
-    /// [`CsdError::Place`] when the address cannot be had, [`CsdError::Unauthenticated`] for
-    /// TCP beyond this machine without a key.
-    pub fn open(address: &Address, key: Option<Key>) -> Result<Self, CsdError> {
+    /// [`CsdError::Place`] when the address cannot be had, [`CsdError::Unauthenticated`] and
+    /// [`CsdError::Untrusted`] where `security` lacks what it needs, or forbids it.
+    pub fn open(address: &Address, security: Security) -> Result<Self, CsdError> {
         if let Address::Spool(path) = address {
             let way = Way::Spool(SpoolDir::open(path.clone())?);
-            return Ok(Self::of(way, key, address.clone()));
+            return Ok(Self::of(way, security, address.clone()));
         }
-        let listener = Listener::bind(address, key.as_ref())?;
-        Ok(Self::at(listener, key))
+        let listener = Listener::bind(address, &security)?;
+        Ok(Self::at(listener, security))
     }
 
     /// At a socket that listens already.
     #[must_use]
-    pub fn at(listener: Listener, key: Option<Key>) -> Self {
+    pub fn at(listener: Listener, security: Security) -> Self {
         let address = listener.address().clone();
-        Self::of(Way::Socket(listener), key, address)
+        Self::of(Way::Socket(listener), security, address)
     }
 
-    fn of(way: Way, key: Option<Key>, address: Address) -> Self {
-        Self { way, key: Keys::new(key), address, refusals: Arc::default() }
+    fn of(way: Way, security: Security, address: Address) -> Self {
+        Self { way, trust: Trust::new(security), address, refusals: Arc::default() }
     }
 
     /// Closes the door, and removes what was made for it. Dropping it does the same in silence.
@@ -208,8 +206,8 @@ impl Door {
 
     /// What hosts must prove.
     #[must_use]
-    pub fn keys(&self) -> Keys {
-        self.key.clone()
+    pub fn trust(&self) -> Trust {
+        self.trust.clone()
     }
 
     /// How many connections were not served.
@@ -280,8 +278,8 @@ impl Door {
             Way::Socket(listener) => match listener.accept(LOOK)? {
                 None => Ok(None),
                 Some(socket) => {
-                    let key = self.key.current();
-                    let terms = Terms { key: key.as_ref(), stop };
+                    let security = self.trust.current();
+                    let terms = Terms { security: &security, stop };
                     serve_connection(socket, serve, terms).map(Some)
                 }
             },
@@ -303,6 +301,8 @@ struct Connection<'scope> {
     thread: ScopedJoinHandle<'scope, ()>,
     /// Whether it has said who it is.
     is_admitted: Arc<AtomicBool>,
+    /// Whether it had to make room for others.
+    is_closed: bool,
     /// The same connection again, to shut it down.
     again: Option<UnixStream>,
 }
@@ -329,9 +329,7 @@ impl<'a> Reception<'a> {
                     }
                     Err(error) => break Err(error),
                 };
-                let unadmitted = connections.iter().filter(|it| !it.is_admitted());
-                if unadmitted.count() >= MOST_UNADMITTED {
-                    self.door.refusals.crowded.fetch_add(1, Ordering::Relaxed);
+                if !self.make_room(&mut connections) {
                     continue;
                 }
                 n_ever += 1;
@@ -365,14 +363,14 @@ impl<'a> Reception<'a> {
         let body = move || self.attend(socket, &admitted);
         let named = thread::Builder::new().name(format!("be-host-{number}"));
         let thread = named.spawn_scoped(scope, body).ok()?;
-        Some(Connection { thread, is_admitted, again })
+        Some(Connection { thread, is_admitted, is_closed: false, again })
     }
 
     /// The life of a connection, in its own thread.
     fn attend(self, socket: Socket, is_admitted: &AtomicBool) {
-        let key = self.door.key.current();
+        let security = self.door.trust.current();
         let refusals = &self.door.refusals;
-        let host = match admit(socket, Terms { key: key.as_ref(), stop: self.stop }) {
+        let host = match admit(socket, Terms { security: &security, stop: self.stop }) {
             Ok(host) => host,
             // It has left again, or the door closes.
             Err(CsdError::LinkLost { .. }) => return,
@@ -398,6 +396,26 @@ impl<'a> Reception<'a> {
                 }
             }
         });
+    }
+
+    /// Closes the oldest connection that has not said who it is where there are too many of them;
+    /// `false` where even those that were closed have not gone.
+    fn make_room(self, connections: &mut [Connection<'_>]) -> bool {
+        let unadmitted = || connections.iter().filter(|it| !it.is_admitted());
+        let n_waiting = unadmitted().filter(|it| !it.is_closed).count();
+        if n_waiting < MAX_UNADMITTED {
+            return true;
+        }
+        self.door.refusals.crowded.fetch_add(1, Ordering::Relaxed);
+        if unadmitted().count() >= 2 * MAX_UNADMITTED {
+            return false;
+        }
+        let mut oldest = connections.iter_mut().filter(|it| !it.is_admitted());
+        if let Some(oldest) = oldest.find(|it| !it.is_closed) {
+            oldest.is_closed = true;
+            oldest.shut_down();
+        }
+        true
     }
 
     /// Lets go of connections that have ended.
@@ -442,15 +460,15 @@ mod tests {
         let address = Address::Spool(dir.path().to_owned());
         let theirs = dir.path().join("run-0123456789abcdef0123456789abcdef.txt");
         std::fs::write(&theirs, "results").unwrap();
-        let error = Door::open(&address, None).unwrap_err().to_string();
+        let error = Door::open(&address, Security::default()).unwrap_err().to_string();
         assert!(error.contains(theirs.to_str().unwrap()), "{error}");
         assert!(error.contains("name an empty directory"), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         // One that is a spool stays one, whatever is put there.
         std::fs::remove_file(&theirs).unwrap();
-        drop(Door::open(&address, None).unwrap());
+        drop(Door::open(&address, Security::default()).unwrap());
         std::fs::write(&theirs, "results").unwrap();
-        drop(Door::open(&address, None).unwrap());
+        drop(Door::open(&address, Security::default()).unwrap());
         assert_eq!(std::fs::read_to_string(theirs).unwrap(), "results");
     }
 
@@ -459,7 +477,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spool = dir.path().join("spool");
         let address = Address::Spool(spool.clone());
-        Door::open(&address, None).unwrap().close().unwrap();
+        Door::open(&address, Security::default()).unwrap().close().unwrap();
         assert!(!spool.exists());
         let theirs = spool.join("results.csv");
         for close in [
@@ -469,7 +487,7 @@ mod tests {
                 "results.csv".to_owned()
             },
         ] {
-            let door = Door::open(&address, None).unwrap();
+            let door = Door::open(&address, Security::default()).unwrap();
             std::fs::write(&theirs, "results").unwrap();
             let said = close(door);
             assert!(said.contains("results.csv"), "{said}");
@@ -478,7 +496,7 @@ mod tests {
         }
         // One that was there before stays in any case.
         std::fs::create_dir(&spool).unwrap();
-        Door::open(&address, None).unwrap().close().unwrap();
+        Door::open(&address, Security::default()).unwrap().close().unwrap();
         assert!(spool.is_dir());
     }
 }

@@ -15,29 +15,56 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use bothends_csd::key::Key;
 use bothends_csd::listen::Listener;
-use bothends_csd::{Address, CsdError};
+use bothends_csd::{Address, CsdError, Insecure, Security};
 use bothends_scrape::Bound;
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
-use clap::{Command, CommandFactory, Parser};
+use clap::builder::{BoolishValueParser, TypedValueParser};
+use clap::{ArgAction, Command, CommandFactory, Parser, Subcommand};
 use listenfd::ListenFd;
 
 use self::log::Form;
+use self::reload::{Proofs, Reload};
 use self::sandbox::{Confined, Places, Sandbox};
 use crate::door::{Door, Visits};
 use crate::{FileStore, Links, Memory, NoCosts, SESSIONS, Server, ServerConfig, stop};
 
 /// Serves preprocessed batches of the data set beside this program.
 #[derive(Debug, Parser)]
-#[command(name = "bothends-agent", version)]
+#[command(
+    name = "bothends-agent",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+struct Line {
+    #[command(subcommand)]
+    other: Option<Other>,
+    #[command(flatten)]
+    serve: Option<Args>,
+}
+
+/// What it can do besides serving.
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// Makes a file with a new random key, for this agent and its hosts. Never replaces one
+    Keygen {
+        /// The file to make; its owner alone can read it
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Args {
-    /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY. A socket that a
-    /// service manager opened for this program (LISTEN_FDS) is used in its place
+    /// Where hosts connect: tcp+noise://HOST:PORT (encrypted with --key-file), tls://HOST:PORT
+    /// (with --tls-ca, --tls-cert and --tls-key), tcp://HOST:PORT (this machine only),
+    /// unix:///PATH (this user, unless there is a key) or spool:///DIRECTORY. A
+    /// socket that a service manager opened for this program (LISTEN_FDS) is used in its place
     #[arg(long, value_name = "URL")]
     listen: Address,
     /// The folder that holds the data set, as it is on the host
@@ -65,10 +92,24 @@ struct Args {
     /// auto is a quarter of what is available on this machine when a host comes, and one batch always
     #[arg(long, value_name = "MIB|auto", default_value = "auto")]
     memory: Memory,
-    /// A file with the key that the host has too; needed for TCP beyond this machine. It is read again
-    /// on SIGHUP
+    /// A file with the key that hosts have too, as `keygen` makes one; nobody else may be able
+    /// to read it. It is read again on SIGHUP, and so are the certificates
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// For tls://: certificates of the authorities that sign those of hosts
+    #[arg(long, value_name = "FILE", requires_all = ["tls_cert", "tls_key"])]
+    tls_ca: Option<PathBuf>,
+    /// For tls://: the certificate of this agent, for the name in the address that hosts use
+    #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// For tls://: its private key
+    #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_cert"])]
+    tls_key: Option<PathBuf>,
+    /// Lets tcp://, which is not encrypted, be reached from other machines, with a key. Who can
+    /// read the network can read the images, and who can write to it can change them
+    #[arg(long, action = ArgAction::SetTrue,
+          value_parser = BoolishValueParser::new().map(Insecure::from))]
+    insecure: Insecure,
     /// Where entry points of JPEGs are kept from epoch to epoch, which double the rate; `off`:
     /// nowhere [default: $XDG_CACHE_HOME/bothends/index]
     #[arg(long, value_name = "DIR|off")]
@@ -95,19 +136,32 @@ struct Args {
 /// The arguments, for completions and man pages.
 #[must_use]
 pub fn command() -> Command {
-    Args::command()
+    Line::command()
 }
 
 /// Serves as the arguments of this process say, until a signal comes. Blocks.
 #[must_use]
 pub fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let done = match Line::parse() {
+        Line { other: Some(Other::Keygen { file }), .. } => keygen(&file),
+        Line { serve: Some(args), .. } => run(&args),
+        Line { other: None, serve: None } => {
+            Err(anyhow::anyhow!("nothing to do; give --listen and --data-root"))
+        }
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn keygen(file: &Path) -> Result<()> {
+    Key::generate(file)?;
+    println!("made the key file {}; copy it to each host", file.display());
+    Ok(())
 }
 
 fn run(args: &Args) -> Result<()> {
@@ -118,13 +172,14 @@ fn run(args: &Args) -> Result<()> {
     if let Some(cache) = cache {
         store = store.with_cache(cache);
     }
-    let key = args.key_file.as_deref().map(Key::from_file).transpose()?;
+    let proofs = Proofs::of(args)?;
+    let security = proofs.load()?;
     // From here on there is something to remove; until now a signal ends the program as it is.
     let signals = stop::of_service().context("cannot handle signals")?;
-    let door = open(args, key)?;
+    let door = open(args, security)?;
     // Confined, the program opens no socket any more.
     let scrape = args.metrics.as_deref().map(metrics::bind).transpose()?;
-    let confined = confine(args, &store, cache_root)?;
+    let confined = confine(args, &store, (cache_root, &proofs))?;
     args.log.note(&confined.to_string());
     let config = ServerConfig {
         name: "agent".to_owned(),
@@ -135,7 +190,8 @@ fn run(args: &Args) -> Result<()> {
     let server =
         Server::start(config, store, NoCosts).context("cannot start a thread")?;
     let server = server.with_memory(args.memory).with_sessions(args.sessions);
-    serve(args, &Arc::new(server), (door, scrape), signals)
+    let reload = Reload::new(proofs, door.trust(), signals);
+    serve(args, &Arc::new(server), (door, scrape), reload)
 }
 
 /// Serves hosts until a signal comes, or with `--once` the first has left.
@@ -143,16 +199,15 @@ fn serve(
     args: &Args,
     server: &Arc<Server<NoCosts>>,
     (door, scrape): (Door, Option<Bound>),
-    [stop, reload]: [Arc<AtomicBool>; 2],
+    reload: Reload,
 ) -> Result<()> {
+    let stop = Arc::clone(&reload.stop);
     stop::in_time(&stop).context("cannot start a thread")?;
     let scrape = scrape.map(|bound| metrics::start(bound, server, &door)).transpose()?;
     if let Some(scrape) = &scrape {
         args.log.note(&format!("metrics: http://{}/metrics", scrape.address()));
     }
-    let keys = args.key_file.clone().map(|file| (file, door.keys()));
-    let reloads = reload::Reload { keys, asked: reload, stop: Arc::clone(&stop) };
-    let reloading = reloads.start(args.log).context("cannot start a thread")?;
+    let reloading = reload.start(args.log).context("cannot start a thread")?;
     println!("listening on {}", door.address());
     let visits = if args.once { Visits::Once } else { Visits::Always };
     let warn = |error: &CsdError| args.log.warn(&error.to_string());
@@ -172,7 +227,11 @@ const READ: [&str; 4] = ["/dev/urandom", "/proc/meminfo", "/proc/self", "/sys/fs
 
 /// Gives up what serving does not need. Before the first thread is started, and after the door is
 /// open.
-fn confine(args: &Args, store: &FileStore, cache: Option<PathBuf>) -> Result<Confined> {
+fn confine(
+    args: &Args,
+    store: &FileStore,
+    (cache, proofs): (Option<PathBuf>, &Proofs),
+) -> Result<Confined> {
     if args.sandbox != Sandbox::Off {
         sandbox::is_alone()?;
     }
@@ -180,11 +239,12 @@ fn confine(args: &Args, store: &FileStore, cache: Option<PathBuf>) -> Result<Con
     let mut places = Places::default();
     places.read.push(store.root().to_owned());
     places.read.extend(READ.map(PathBuf::from));
-    // A new key may be another file of that name, or what a link of that name leads to by then.
-    let key = args.key_file.as_deref().and_then(|file| std::path::absolute(file).ok());
-    places.read.extend(key.as_deref().and_then(parent));
-    let key = key.and_then(|file| file.canonicalize().ok());
-    places.read.extend(key.as_deref().and_then(parent));
+    for file in proofs.files() {
+        // A new one may be another file of that name, or what a link of that name leads to by then.
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        places.read.extend(parent(&file));
+        places.read.extend(file.canonicalize().ok().as_deref().and_then(parent));
+    }
     if let Some(cache) = cache {
         // A user's own may be missing, and is then kept without.
         drop(std::fs::create_dir_all(&cache));
@@ -196,18 +256,18 @@ fn confine(args: &Args, store: &FileStore, cache: Option<PathBuf>) -> Result<Con
             places.written.push(path.clone());
             places.cleared.extend(parent(path));
         }
-        Address::Tcp { .. } => {}
+        Address::Tcp { .. } | Address::Noise { .. } | Address::Tls { .. } => {}
     }
     args.sandbox.enforce(&places)
 }
 
 /// The door: a socket that this process was started with, or one of its own.
-fn open(args: &Args, key: Option<Key>) -> Result<Door> {
+fn open(args: &Args, security: Security) -> Result<Door> {
     let mut given = ListenFd::from_env();
     let wrong = |e| anyhow::anyhow!("the socket in LISTEN_FDS is not of --listen: {e}");
     let socket = match (&args.listen, given.len()) {
         (_, 0) => None,
-        (Address::Tcp { .. }, _) => {
+        (Address::Tcp { .. } | Address::Noise { .. } | Address::Tls { .. }, _) => {
             given.take_tcp_listener(0).map_err(wrong)?.map(OwnedFd::from)
         }
         (Address::Unix(_), _) => {
@@ -215,9 +275,9 @@ fn open(args: &Args, key: Option<Key>) -> Result<Door> {
         }
         (Address::Spool(_), _) => None,
     };
-    let Some(socket) = socket else { return Ok(Door::open(&args.listen, key)?) };
-    let listener = Listener::adopt(&args.listen, socket, key.as_ref())?;
-    Ok(Door::at(listener, key))
+    let Some(socket) = socket else { return Ok(Door::open(&args.listen, security)?) };
+    let listener = Listener::adopt(&args.listen, socket, &security)?;
+    Ok(Door::at(listener, security))
 }
 
 /// Where entry points are kept. A directory that was asked for must be there or be made; the
@@ -248,9 +308,32 @@ mod tests {
     fn the_unit_for_systemd_has_arguments_that_are_understood() {
         let unit = include_str!("../systemd/bothends-agent.service").replace("\\\n", " ");
         let starts = unit.lines().find_map(|line| line.strip_prefix("ExecStart="));
-        let args = Args::try_parse_from(starts.unwrap().split_whitespace()).unwrap();
+        let args = Line::try_parse_from(starts.unwrap().split_whitespace()).unwrap();
+        let args = args.serve.unwrap();
         let socket = include_str!("../systemd/bothends-agent.socket");
         let listens = socket.lines().find_map(|line| line.strip_prefix("ListenStream="));
         assert_eq!(args.listen.to_string(), format!("unix://{}", listens.unwrap()));
+    }
+
+    #[test]
+    fn it_serves_or_makes_a_key_and_never_both() {
+        let parsed = |line: &str| Line::try_parse_from(line.split(' '));
+        let line = parsed("bothends-agent keygen shared.key").unwrap();
+        assert!(matches!(line.other, Some(Other::Keygen { .. })) && line.serve.is_none());
+        let serving = "bothends-agent --listen tcp://[::1]:0 --data-root /data";
+        let line = parsed(serving).unwrap();
+        assert!(line.other.is_none());
+        assert_eq!(line.serve.unwrap().insecure, Insecure::Refused);
+        let line = parsed(&format!("{serving} --insecure")).unwrap();
+        assert_eq!(line.serve.unwrap().insecure, Insecure::Allowed);
+        for wrong in [
+            "bothends-agent",
+            "bothends-agent --listen tcp://[::1]:0",
+            "bothends-agent keygen",
+            "bothends-agent --listen tcp://[::1]:0 --data-root /data keygen shared.key",
+            "bothends-agent --listen tls://[::1]:0 --data-root /data --tls-ca ca.pem",
+        ] {
+            parsed(wrong).expect_err(wrong);
+        }
     }
 }

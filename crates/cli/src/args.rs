@@ -4,6 +4,7 @@
 pub(crate) mod bench;
 pub(crate) mod describe;
 pub(crate) mod run;
+pub(crate) mod security;
 pub(crate) mod show;
 pub(crate) mod simulate;
 mod words;
@@ -17,6 +18,7 @@ use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use bench::BenchArgs;
 use describe::{CompletionsArgs, ManArgs};
 use run::RunArgs;
+use security::SecurityArgs;
 use show::ReportArgs;
 use simulate::SimulateArgs;
 use words::{PAGE_CACHES, at_least_1, one_of};
@@ -165,9 +167,8 @@ pub(crate) struct DoctorArgs {
     /// Measure the host alone
     #[arg(long, conflicts_with = "csd")]
     pub(crate) quick: bool,
-    /// Shared key of devices beyond this machine
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) security: SecurityArgs,
     /// Write what was found as JSON; - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<PathBuf>,

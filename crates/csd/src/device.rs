@@ -1,6 +1,7 @@
 //! The device's side: where it listens, the one loop that serves a host, and how it opens files that a
 //! host names.
 
+pub(crate) mod admit;
 pub mod listen;
 pub(crate) mod serving;
 

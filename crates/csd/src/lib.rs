@@ -4,13 +4,16 @@
 //! device's side of the same conversation. This crate does not decode and does not spawn a thread. Read
 //! `words/job.rs` first, then `host/loopback.rs`, the reference transport. `words/wire.rs` defines every
 //! byte. A transport over a wire is a `Link` (`host/stream.rs`, `spool.rs`) below the common host side,
-//! `host/remote.rs`; the device's side of both is the one loop of `device/serving.rs`.
+//! `host/remote.rs`; the device's side of both is the one loop of `device/serving.rs`. `channel.rs` is a
+//! socket with what encrypts it, and `channel/security.rs` what both sides are told about whom to trust.
 
 mod words;
 
 mod host;
 
 mod device;
+
+mod channel;
 
 mod socket;
 
@@ -24,6 +27,8 @@ use std::time::Duration;
 
 use bothends_slots::{HostSlot, Producer};
 
+pub use channel::security;
+pub use channel::security::{Insecure, Security, TlsFiles};
 pub use device::{Beneath, Links, is_of_machine, keeps_its_number, listen, will_need};
 pub use host::connect::{ConnectOptions, connect};
 pub use host::{connect, loopback, remote, stream};
@@ -32,7 +37,7 @@ pub use words::job::{
     Answer, Busy, Capabilities, DeviceStats, Ending, EnergyReading, Inquiry,
     PROTOCOL_VERSION, RecordDigest, Session, SessionId,
 };
-pub use words::{address, job, key, wire};
+pub use words::{address, admission, job, key, wire};
 // What a job is, whoever makes it.
 pub use bothends_slots::{Job, JobId};
 
@@ -127,6 +132,15 @@ pub enum CsdError {
         /// What was missing.
         what: String,
     },
+    /// The other side, or a file, cannot be trusted as it is, or the two sides do not agree on
+    /// how to protect what they say.
+    #[error("{what}; {remedy}")]
+    Untrusted {
+        /// What was found.
+        what: String,
+        /// What the user can do.
+        remedy: String,
+    },
     /// The device SPEC cannot be understood.
     #[error("cannot understand the device address `{address}`: {why}")]
     Address {
@@ -156,9 +170,12 @@ pub enum CsdError {
 }
 
 impl CsdError {
-    /// A link that failed while doing this, for `map_err`.
+    /// A link that failed while doing this, for `map_err`. Where a channel knows better why, that.
     fn lost(doing: &'static str) -> impl Fn(io::Error) -> Self {
-        move |source| Self::LinkLost { doing, source }
+        move |source| match source.downcast() {
+            Ok(known) => known,
+            Err(source) => Self::LinkLost { doing, source },
+        }
     }
 
     /// A place of the device's own that failed, for `map_err`.
@@ -188,8 +205,8 @@ pub trait Transport: Producer {
     /// Exchanges versions and learns what the device can do.
     ///
     /// # Errors
-    /// [`CsdError::Version`], [`CsdError::Unauthenticated`], [`CsdError::Timeout`],
-    /// [`CsdError::LinkLost`].
+    /// [`CsdError::Version`], [`CsdError::Unauthenticated`], [`CsdError::Untrusted`],
+    /// [`CsdError::Timeout`], [`CsdError::LinkLost`].
     fn hello(&mut self) -> Result<Capabilities, CsdError>;
 
     /// Agrees on recipe, data and seed.

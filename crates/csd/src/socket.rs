@@ -1,7 +1,8 @@
 //! A connected socket, TCP or Unix, that never blocks on its own: waiting is always `poll(2)` with a
 //! timeout.
 //!
-//! It knows nothing about messages; `stream.rs` and `listen.rs` do.
+//! It knows nothing about messages, which `stream.rs` and `listen.rs` do, and nothing about encryption, which
+//! is `channel.rs`'s.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +11,10 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+
+use crate::words::address::Address;
+use crate::words::trust::Protection;
 
 /// A peer that acknowledges nothing for this long is gone.
 const DEAD_PEER: Duration = Duration::from_secs(10);
@@ -20,24 +24,28 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 /// scheduled. TCP sizes its buffers itself.
 const UNIX_BUFFER_BYTES: usize = 4 << 20;
 
-/// A connected byte stream.
+/// A connected byte stream, and how what is sent through it is to be protected.
 #[derive(Debug)]
-pub enum Socket {
-    /// TCP.
+pub struct Socket {
+    pipe: Pipe,
+    protection: Protection,
+}
+
+#[derive(Debug)]
+enum Pipe {
     Tcp(TcpStream),
-    /// A Unix socket.
     Unix(UnixStream),
 }
 
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
-        Self::Tcp(stream)
+        Self { pipe: Pipe::Tcp(stream), protection: Protection::Plain }
     }
 }
 
 impl From<UnixStream> for Socket {
     fn from(stream: UnixStream) -> Self {
-        Self::Unix(stream)
+        Self { pipe: Pipe::Unix(stream), protection: Protection::Plain }
     }
 }
 
@@ -50,17 +58,38 @@ pub(crate) enum Readiness {
 }
 
 impl Socket {
+    /// To be protected as connections to this address are.
+    #[must_use]
+    pub fn protected_as(self, address: &Address) -> Self {
+        Self { protection: address.protection(), ..self }
+    }
+
+    pub(crate) fn protection(&self) -> Protection {
+        self.protection
+    }
+
+    /// Who runs the process at the other end of a Unix socket, or had it listen there.
+    pub(crate) fn peer_uid(&self) -> io::Result<Option<u32>> {
+        match &self.pipe {
+            Pipe::Tcp(_) => Ok(None),
+            Pipe::Unix(stream) => {
+                let peer = getsockopt(stream, sockopt::PeerCredentials)?;
+                Ok(Some(peer.uid()))
+            }
+        }
+    }
+
     /// Sets what this crate relies on: no blocking, no delay of small frames, and notice
     /// of a peer whose machine is gone.
     pub(crate) fn prepare(&self) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => {
+        match &self.pipe {
+            Pipe::Unix(stream) => {
                 stream.set_nonblocking(true)?;
                 // The kernel gives what it allows; less costs speed alone.
                 let _ = setsockopt(stream, sockopt::SndBuf, &UNIX_BUFFER_BYTES);
                 Ok(())
             }
-            Self::Tcp(stream) => {
+            Pipe::Tcp(stream) => {
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
                 let dead_ms = u32::try_from(DEAD_PEER.as_millis()).unwrap_or(u32::MAX);
@@ -76,9 +105,9 @@ impl Socket {
 
     /// Whether the peer is on another machine.
     pub(crate) fn is_beyond_machine(&self) -> io::Result<bool> {
-        match self {
-            Self::Unix(_) => Ok(false),
-            Self::Tcp(stream) => {
+        match &self.pipe {
+            Pipe::Unix(_) => Ok(false),
+            Pipe::Tcp(stream) => {
                 Ok(!stream.peer_addr()?.ip().to_canonical().is_loopback())
             }
         }
@@ -86,9 +115,9 @@ impl Socket {
 
     /// Reads what is there into `dst`; `None` when nothing is.
     pub(crate) fn read_ready(&mut self, dst: &mut [u8]) -> io::Result<Option<usize>> {
-        let read = match self {
-            Self::Tcp(stream) => stream.read(dst),
-            Self::Unix(stream) => stream.read(dst),
+        let read = match &mut self.pipe {
+            Pipe::Tcp(stream) => stream.read(dst),
+            Pipe::Unix(stream) => stream.read(dst),
         };
         match ready(read)? {
             Some(0) if !dst.is_empty() => Err(closed()),
@@ -98,42 +127,10 @@ impl Socket {
 
     /// Writes what fits now; `None` when nothing does.
     pub(crate) fn write_ready(&mut self, src: &[u8]) -> io::Result<Option<usize>> {
-        ready(match self {
-            Self::Tcp(stream) => stream.write(src),
-            Self::Unix(stream) => stream.write(src),
+        ready(match &mut self.pipe {
+            Pipe::Tcp(stream) => stream.write(src),
+            Pipe::Unix(stream) => stream.write(src),
         })
-    }
-
-    /// Fills `dst` as far as bytes come until `deadline`; how many did.
-    pub(crate) fn fill(
-        &mut self,
-        dst: &mut [u8],
-        deadline: Instant,
-    ) -> io::Result<usize> {
-        let mut n_read = 0;
-        while n_read < dst.len() {
-            match self.read_ready(&mut dst[n_read..])? {
-                Some(n) => n_read += n,
-                None if Instant::now() >= deadline => break,
-                None => drop(self.wait(Readiness::Read, left_until(deadline))?),
-            }
-        }
-        Ok(n_read)
-    }
-
-    /// Writes all of `src`, or fails with `TimedOut` at `deadline`.
-    pub(crate) fn write_all(&mut self, src: &[u8], deadline: Instant) -> io::Result<()> {
-        let mut n_written = 0;
-        while n_written < src.len() {
-            match self.write_ready(&src[n_written..])? {
-                Some(n) => n_written += n,
-                None if Instant::now() >= deadline => {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                None => drop(self.wait(Readiness::Write, left_until(deadline))?),
-            }
-        }
-        Ok(())
     }
 
     /// As [`wait`].
@@ -144,9 +141,9 @@ impl Socket {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
+        match &self.pipe {
+            Pipe::Tcp(stream) => stream.as_fd(),
+            Pipe::Unix(stream) => stream.as_fd(),
         }
     }
 }
@@ -179,7 +176,7 @@ pub(crate) fn left_until(deadline: Instant) -> Duration {
 }
 
 /// The other side closed the connection.
-fn closed() -> io::Error {
+pub(crate) fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the other side closed the connection")
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod peers;
+
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +15,11 @@ use bothends_csd::conformance::{self, EchoServe, Subject};
 use bothends_csd::connect::{ConnectOptions, connect};
 use bothends_csd::listen::{Listener, Terms, serve_connection};
 use bothends_csd::loopback::Loopback;
+use bothends_csd::security::Security;
 use bothends_csd::spool::serve_directory;
 use bothends_csd::stream::Stream;
+
+use peers::{Trust, write};
 
 #[test]
 fn loopback() {
@@ -47,14 +52,36 @@ fn tcp() {
 }
 
 #[test]
+fn noise() {
+    let address = "tcp+noise://127.0.0.1:0".parse().unwrap();
+    conformance::all(&mut |serve| over_listener(&address, serve));
+}
+
+#[test]
+fn tls() {
+    let address = "tls://localhost:0".parse().unwrap();
+    conformance::all(&mut |serve| over_listener(&address, serve));
+}
+
+#[test]
 fn socket_pair() {
     conformance::all(&mut |mut serve| {
         let (host, device) = UnixStream::pair().unwrap();
         let end_device = on_thread(move |stop| {
-            serve_connection(device, &mut serve, Terms { key: None, stop }).ok();
+            serve_connection(
+                device,
+                &mut serve,
+                Terms { security: &Security::default(), stop },
+            )
+            .ok();
         });
         let timeout = Duration::from_secs(60);
-        let transport = Stream::over_socket(host.into(), "a pair".into(), None, timeout);
+        let transport = Stream::over_socket(
+            host.into(),
+            "a pair".into(),
+            Security::default(),
+            timeout,
+        );
         Subject { transport: Box::new(transport.unwrap()), end_device }
     });
 }
@@ -73,14 +100,23 @@ fn spool() {
 }
 
 fn over_listener(address: &Address, mut serve: EchoServe) -> Subject {
-    let listener = Listener::bind(address, None).unwrap();
+    let trust = Trust::new();
+    let key_file = trust.path("key");
+    write(&key_file, "a key of 16 bytes");
+    let options = ConnectOptions {
+        key_file: Some(key_file),
+        tls: Some(trust.files("localhost", |_| {})),
+        ..ConnectOptions::default()
+    };
+    let security = trust.security();
+    let listener = Listener::bind(address, &security).unwrap();
     let address = listener.address().clone();
     let end_device = on_thread(move |stop| {
         let socket = listener.accept(Duration::from_secs(60)).unwrap().unwrap();
         drop(listener);
-        serve_connection(socket, &mut serve, Terms { key: None, stop }).ok();
+        serve_connection(socket, &mut serve, Terms { security: &security, stop }).ok();
     });
-    let transport = connect(&address, &ConnectOptions::default()).unwrap();
+    let transport = connect(&address, &options).unwrap();
     Subject { transport, end_device }
 }
 

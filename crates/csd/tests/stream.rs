@@ -14,6 +14,7 @@ use bothends_csd::conformance::{self, EchoServe};
 use bothends_csd::connect::{ConnectOptions, connect};
 use bothends_csd::key::Key;
 use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
+use bothends_csd::security::{Insecure, Security};
 use bothends_csd::stream::Stream;
 use bothends_csd::wire::{HEADER_BYTES, Message};
 use bothends_csd::{
@@ -24,8 +25,10 @@ use bothends_slots::{Polled, Producer, Ring, RingConfig};
 
 static RUN_ON: AtomicBool = AtomicBool::new(false);
 
-fn key(text: &str) -> Option<Key> {
-    (!text.is_empty()).then(|| Key::from_bytes(text.as_bytes()).unwrap())
+/// With this key, or none where there is no text.
+fn key(text: &str) -> Security {
+    let key = (!text.is_empty()).then(|| Key::from_bytes(text.as_bytes()).unwrap());
+    Security::default().with_key(key)
 }
 
 /// A host with one key greets a device with another; what each of them says.
@@ -36,7 +39,7 @@ fn greet(
     let (host_end, device_end) = UnixStream::pair().unwrap();
     let device_key = key(device);
     let device = thread::spawn(move || {
-        let terms = Terms { key: device_key.as_ref(), stop: &RUN_ON };
+        let terms = Terms { security: &device_key, stop: &RUN_ON };
         serve_connection(device_end, &mut EchoServe::default(), terms)
     });
     let timeout = Duration::from_secs(60);
@@ -83,7 +86,7 @@ fn a_host_without_the_proof_is_refused_by_the_device() {
         host.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let device = thread::spawn(move || {
             let key = key("a key of 16 bytes");
-            let terms = Terms { key: key.as_ref(), stop: &RUN_ON };
+            let terms = Terms { security: &key, stop: &RUN_ON };
             serve_connection(device_end, &mut EchoServe::default(), terms)
         });
         host.write_all(&Message::Greet { nonce: [1; 32] }.encode()).unwrap();
@@ -99,16 +102,31 @@ fn a_host_without_the_proof_is_refused_by_the_device() {
 }
 
 #[test]
-fn a_port_open_to_the_world_needs_a_key() {
-    let address: Address = "tcp://0.0.0.0:0".parse().unwrap();
-    let error = Listener::bind(&address, None).unwrap_err().to_string();
-    assert!(error.contains("beyond this machine without a key"), "{error}");
-    assert!(Listener::bind(&address, key("a key of 16 bytes").as_ref()).is_ok());
+fn a_port_open_to_the_world_is_encrypted_or_has_consent_and_a_key() {
+    let plain: Address = "tcp://0.0.0.0:0".parse().unwrap();
+    let refused = |address: &Address, security: &Security| {
+        Listener::bind(address, security).unwrap_err().to_string()
+    };
+    let error = refused(&plain, &key("a key of 16 bytes"));
+    assert!(error.contains("use tcp+noise:// or tls://"), "{error}");
+    let insecure = Security::load(None, None, Insecure::Allowed).unwrap();
+    let error = refused(&plain, &insecure);
+    assert!(error.contains("no key file is given"), "{error}");
+    let both = insecure.with_key(Key::from_bytes(b"a key of 16 bytes"));
+    assert!(Listener::bind(&plain, &both).is_ok());
+    let noise: Address = "tcp+noise://0.0.0.0:0".parse().unwrap();
+    let error = refused(&noise, &key(""));
+    assert!(error.contains("needs a key"), "{error}");
+    assert!(Listener::bind(&noise, &key("a key of 16 bytes")).is_ok());
+    let tls: Address = "tls://0.0.0.0:0".parse().unwrap();
+    let error = refused(&tls, &key("a key of 16 bytes"));
+    assert!(error.contains("needs certificates"), "{error}");
 }
 
 #[test]
 fn nobody_at_an_address_says_which() {
-    let listener = Listener::bind(&"tcp://127.0.0.1:0".parse().unwrap(), None).unwrap();
+    let listener =
+        Listener::bind(&"tcp://127.0.0.1:0".parse().unwrap(), &key("")).unwrap();
     let port = listener.address().to_string();
     drop(listener);
     for address in [port.as_str(), "unix:///nowhere/agent.sock", "spool:///nowhere/dir"] {
@@ -125,8 +143,8 @@ fn a_socket_file_is_replaced_when_abandoned_and_kept_when_in_use() {
     let path = dir.path().join("agent.sock");
     let address = Address::Unix(path.clone());
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let listener = Listener::bind(&address, None).unwrap();
-    let second = Listener::bind(&address, None).unwrap_err();
+    let listener = Listener::bind(&address, &key("")).unwrap();
+    let second = Listener::bind(&address, &key("")).unwrap_err();
     assert!(matches!(second, CsdError::Place { .. }), "{second}");
     drop(listener);
     assert!(!path.exists());
@@ -137,12 +155,12 @@ fn a_file_that_is_no_socket_stays() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("thesis.txt");
     std::fs::write(&path, "thesis").unwrap();
-    let refused = Listener::bind(&Address::Unix(path.clone()), None).unwrap_err();
+    let refused = Listener::bind(&Address::Unix(path.clone()), &key("")).unwrap_err();
     assert!(refused.to_string().contains("thesis.txt"), "{refused}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "thesis");
     // Nor does a listener take away what has come into its place.
     let path = dir.path().join("agent.sock");
-    let listener = Listener::bind(&Address::Unix(path.clone()), None).unwrap();
+    let listener = Listener::bind(&Address::Unix(path.clone()), &key("")).unwrap();
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "notes").unwrap();
     drop(listener);
@@ -162,7 +180,7 @@ fn against(bytes: &'static [u8], then: Then) -> CsdError {
     });
     let timeout = Duration::from_millis(300);
     let mut transport =
-        Stream::over_socket(host.into(), "peer".into(), None, timeout).unwrap();
+        Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
     let began = Instant::now();
     let error = transport.hello().unwrap_err();
     assert!(began.elapsed() < Duration::from_secs(60), "no deadline");
@@ -205,7 +223,7 @@ fn a_result_that_stays_away_is_a_lost_link_in_time() {
         let (host, mut peer) = UnixStream::pair().unwrap();
         let timeout = Duration::from_millis(300);
         let mut transport =
-            Stream::over_socket(host.into(), "peer".into(), None, timeout).unwrap();
+            Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
         let ending = Ending::Done { len: 8, checksum: 0, bad: Vec::new() };
         let half_done = Answer { job: JobId(0), ending, device_ns: 0, lateness_ns: 0 };
         for message in [
@@ -240,7 +258,7 @@ fn an_unwanted_result_does_not_stand_in_the_way() {
     let (host, mut peer) = UnixStream::pair().unwrap();
     let timeout = Duration::from_secs(60);
     let mut transport =
-        Stream::over_socket(host.into(), "peer".into(), None, timeout).unwrap();
+        Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
     let ending = Ending::Done { len: 8, checksum: 0, bad: Vec::new() };
     let done = Answer { job: JobId(0), ending, device_ns: 0, lateness_ns: 0 };
     for message in [
@@ -277,7 +295,7 @@ fn a_host_of_another_version_is_told_ours() {
     let (mut host, device_end) = UnixStream::pair().unwrap();
     host.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let device = thread::spawn(move || {
-        let terms = Terms { key: None, stop: &RUN_ON };
+        let terms = Terms { security: &Security::default(), stop: &RUN_ON };
         serve_connection(device_end, &mut EchoServe::default(), terms)
     });
     let mut greeting = Message::Greet { nonce: [0; 32] }.encode();
@@ -299,7 +317,7 @@ fn a_host_that_speaks_nonsense_is_not_served_further() {
     said.extend(Message::Prove { proof: None }.encode());
     said.extend(Message::Welcome(serve.hello()).encode());
     host.write_all(&said).unwrap();
-    let terms = Terms { key: None, stop: &RUN_ON };
+    let terms = Terms { security: &Security::default(), stop: &RUN_ON };
     let ended = serve_connection(device_end, &mut serve, terms);
     assert!(matches!(ended, Err(CsdError::Malformed { .. })), "{ended:?}");
     assert!(control.is_closed());

@@ -47,7 +47,7 @@ _BLOCK = re.compile(
     r"^<!-- (run(?:: (?P<how>\w+))?|prints) -->\n```(?P<language>\w+)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_PORT = "tcp://nas:7070"
+_PORT = "tcp+noise://nas:7070"
 
 
 @dataclass
@@ -170,6 +170,7 @@ def agent(photos: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
         pytest.skip("there is no bothends-agent in the path")
     key = tmp_path / "shared.key"
     key.write_text("long enough for both sides")
+    key.chmod(0o600)
     line = [program, "--listen", f"unix://{tmp_path}/agent", "--data-root", str(photos)]
     child = subprocess.Popen([*line, "--key-file", str(key)])
     try:

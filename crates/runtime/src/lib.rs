@@ -81,6 +81,7 @@ pub use threads::{process, shutdown};
 
 // What a caller needs from the crates below to say what it wants, and what it is told.
 pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
+pub use bothends_csd::{Insecure, TlsFiles};
 pub use bothends_figures::{
     AcceleratorResult, Alone, BackResult, Bytes, Counted, Cpu, Energy, EnergyDomain,
     EpochResult, FrontResult, Memory, Moment, RunResult, Seen, Settings, Skipped, Stall,

@@ -7,6 +7,7 @@ use bothends_core::recipe::Numerics;
 use bothends_runtime::{ReaderKind, SideIndexUse};
 use clap::{ArgAction, Subcommand};
 
+use super::security::SecurityArgs;
 use super::words::{BENCH_READERS, DRAWS, FORMS, NUMERICS, PARTS, SIDE_INDICES, one_of};
 
 #[derive(Debug, clap::Args)]
@@ -170,9 +171,8 @@ pub(crate) struct AuArgs {
     /// A device of the back (may repeat), as in `run`
     #[arg(long, value_name = "SPEC", action = ArgAction::Append)]
     pub(crate) csd: Vec<String>,
-    /// Shared key of devices beyond this machine
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) security: SecurityArgs,
     /// Host worker threads
     #[arg(long, value_name = "auto|N", default_value = "auto")]
     pub(crate) workers: String,

@@ -9,6 +9,7 @@ use bothends_core::tensor::{Dtype, Layout};
 use bothends_runtime::{CheckpointEvery, PageCacheUse, ReaderKind, SideIndexUse};
 use clap::ArgAction;
 
+use super::security::SecurityArgs;
 use super::show::ShowArgs;
 use super::words::{
     DTYPES, LASTS, LAYOUTS, PAGE_CACHES, READERS, SHUFFLES, SIDE_INDICES, at_least_1,
@@ -23,7 +24,7 @@ Examples:
     bothends run --data /data/train --recipe imagenet-train --csd sim:newport
   With a device on another machine, and a report to look at afterwards:
     bothends run --data /mnt/nas/train --recipe imagenet-train \\
-      --csd tcp://nas:7070 --key-file shared.key --report run.html
+      --csd tcp+noise://nas:7070 --key-file shared.key --report run.html
   Stop it and resume it, to the sample:
     bothends run --data /data/train --recipe imagenet-train --epochs 90 \\
       --checkpoint state.json --checkpoint-every 5m
@@ -132,13 +133,13 @@ pub(crate) struct HostArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Devices: the second prong")]
 pub(crate) struct DeviceArgs {
-    /// A device (may repeat): sim:PRESET[,key=value...], tcp://HOST:PORT, unix:///PATH,
-    /// spool:///DIRECTORY or cuda:N (a GPU of this machine)
+    /// A device (may repeat): sim:PRESET[,key=value...], tcp+noise://HOST:PORT,
+    /// tls://HOST:PORT, tcp://HOST:PORT (this machine only), unix:///PATH, spool:///DIRECTORY or
+    /// cuda:N (a GPU of this machine)
     #[arg(long, value_name = "SPEC", action = ArgAction::Append)]
     pub(crate) csd: Vec<String>,
-    /// Shared key of devices beyond this machine
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) security: SecurityArgs,
     /// Fail if a device cannot be reached, or refuses, at the start
     ///
     /// Without it the run goes on, and a device that is not emulated is tried again until it is

@@ -94,9 +94,8 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
     let specs = specs(args)?;
     let Some(data) = &args.data else { return Ok(findings) };
     let about = bothends_runtime::survey(data)?;
-    let mut alone = looking(data.clone(), recipe.clone());
+    let mut alone = args.security.applied(looking(data.clone(), recipe.clone()));
     alone.batch_size = args.batch_size;
-    alone.key_file.clone_from(&args.key_file);
     alone.read.page_cache = args.page_cache;
     findings.data = Some(DataFindings {
         path: data.display().to_string(),

@@ -181,9 +181,8 @@ fn with_devices(config: RunConfig, device: &DeviceArgs) -> Result<RunConfig, Fai
     Ok(RunConfig {
         devices: devices.collect::<Result<_, _>>()?,
         require_devices: device.require_devices,
-        key_file: device.key_file.clone(),
         audit_percent: percent(&device.audit)?,
-        ..config
+        ..device.security.applied(config)
     })
 }
 

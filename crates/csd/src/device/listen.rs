@@ -11,14 +11,16 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::channel::Channel;
+use crate::channel::security::{Reach, Security};
+use crate::device::admit::{self, tell};
 use crate::device::serving::{DeviceLink, MAX_UNSENT, Payload, serve_link};
 use crate::host::stream::Inbox;
 use crate::socket::{Readiness, wait};
 use crate::words::address::Address;
-use crate::words::job::{Busy, CONTROL_TIMEOUT};
-use crate::words::key::{self, Key, Role};
+use crate::words::job::Busy;
 use crate::words::wire::Message;
 use crate::{CsdError, Serve};
 
@@ -40,32 +42,28 @@ enum Bound {
 }
 
 impl Listener {
-    /// Listens at `address` (`tcp://` or `unix://`). A socket file that nobody listens at
+    /// Listens at `address`, a socket's. A socket file that nobody listens at
     /// any more is replaced.
     ///
     /// # Errors
-    /// [`CsdError::Place`] when the address cannot be had, [`CsdError::Unauthenticated`]
-    /// for TCP beyond this machine without a key, [`CsdError::Address`] for
-    /// a directory.
-    pub fn bind(address: &Address, key: Option<&Key>) -> Result<Self, CsdError> {
+    /// [`CsdError::Place`] when the address cannot be had; [`CsdError::Unauthenticated`] and
+    /// [`CsdError::Untrusted`] where `security` lacks what the address needs, or forbids
+    /// it; [`CsdError::Address`] for a directory.
+    pub fn bind(address: &Address, security: &Security) -> Result<Self, CsdError> {
         let failed = CsdError::at("listen at", address);
+        if let Some((host, port)) = address.host_and_port() {
+            let (name, protection) = (address.to_string(), address.protection());
+            security.permits(protection, Reach::Here, &name)?;
+            let at: Vec<_> = (host, port).to_socket_addrs().map_err(&failed)?.collect();
+            let is_beyond = at.iter().any(|it| !it.ip().to_canonical().is_loopback());
+            security.permits(protection, is_beyond.into(), &name)?;
+            let socket = TcpListener::bind(at.as_slice()).map_err(&failed)?;
+            socket.set_nonblocking(true).map_err(&failed)?;
+            let port = socket.local_addr().map_err(&failed)?.port();
+            let address = address.with_port(port);
+            return Ok(Self { address, socket: Bound::Tcp(socket) });
+        }
         match address {
-            Address::Tcp { host, port } => {
-                let at: Vec<_> =
-                    (host.as_str(), *port).to_socket_addrs().map_err(&failed)?.collect();
-                if key.is_none()
-                    && at.iter().any(|it| !it.ip().to_canonical().is_loopback())
-                {
-                    let what =
-                        format!("{address} is open beyond this machine without a key");
-                    return Err(CsdError::Unauthenticated { what });
-                }
-                let socket = TcpListener::bind(at.as_slice()).map_err(&failed)?;
-                socket.set_nonblocking(true).map_err(&failed)?;
-                let port = socket.local_addr().map_err(&failed)?.port();
-                let address = Address::Tcp { host: host.clone(), port };
-                Ok(Self { address, socket: Bound::Tcp(socket) })
-            }
             Address::Unix(path) => {
                 remove_abandoned(path);
                 let socket = UnixListener::bind(path).map_err(&failed)?;
@@ -73,7 +71,10 @@ impl Listener {
                 let socket = Bound::Unix(socket, Some(path.clone()));
                 Ok(Self { address: address.clone(), socket })
             }
-            Address::Spool(_) => Err(address.is_no_socket()),
+            Address::Spool(_)
+            | Address::Tcp { .. }
+            | Address::Noise { .. }
+            | Address::Tls { .. } => Err(address.is_no_socket()),
         }
     }
 
@@ -85,29 +86,30 @@ impl Listener {
     pub fn adopt(
         address: &Address,
         socket: OwnedFd,
-        key: Option<&Key>,
+        security: &Security,
     ) -> Result<Self, CsdError> {
         let failed = CsdError::at("listen at", address);
+        if address.host_and_port().is_some() {
+            let (name, protection) = (address.to_string(), address.protection());
+            let socket = TcpListener::from(socket);
+            let at = socket.local_addr().map_err(&failed)?;
+            let is_beyond = !at.ip().to_canonical().is_loopback();
+            security.permits(protection, is_beyond.into(), &name)?;
+            socket.set_nonblocking(true).map_err(&failed)?;
+            let address = address.with_port(at.port());
+            return Ok(Self { address, socket: Bound::Tcp(socket) });
+        }
         match address {
-            Address::Tcp { .. } => {
-                let socket = TcpListener::from(socket);
-                let at = socket.local_addr().map_err(&failed)?;
-                if key.is_none() && !at.ip().to_canonical().is_loopback() {
-                    let what = format!("{at} is open beyond this machine without a key");
-                    return Err(CsdError::Unauthenticated { what });
-                }
-                socket.set_nonblocking(true).map_err(&failed)?;
-                let (host, port) = (at.ip().to_string(), at.port());
-                let address = Address::Tcp { host, port };
-                Ok(Self { address, socket: Bound::Tcp(socket) })
-            }
             Address::Unix(_) => {
                 let socket = UnixListener::from(socket);
                 socket.set_nonblocking(true).map_err(&failed)?;
                 let socket = Bound::Unix(socket, None);
                 Ok(Self { address: address.clone(), socket })
             }
-            Address::Spool(_) => Err(address.is_no_socket()),
+            Address::Spool(_)
+            | Address::Tcp { .. }
+            | Address::Noise { .. }
+            | Address::Tls { .. } => Err(address.is_no_socket()),
         }
     }
 
@@ -131,7 +133,7 @@ impl Listener {
             Bound::Unix(socket, _) => socket.accept().map(|(stream, _)| stream.into()),
         };
         match accepted {
-            Ok(socket) => Ok(Some(socket)),
+            Ok(socket) => Ok(Some(Socket::protected_as(socket, &self.address))),
             // The host has left again already.
             Err(error) if is_passing(&error) => Ok(None),
             Err(error) => Err(failed(error)),
@@ -181,8 +183,8 @@ fn remove_socket(path: &Path) {
 /// Under what terms a host is served.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
-    /// The key that a host must prove; required for TCP beyond this machine.
-    pub key: Option<&'a Key>,
+    /// What this device has to prove who it is, and asks of hosts.
+    pub security: &'a Security,
     /// Serving ends soon after this becomes true.
     pub stop: &'a AtomicBool,
 }
@@ -191,8 +193,8 @@ pub struct Terms<'a> {
 /// called. Blocks for that long, in the caller's thread.
 ///
 /// # Errors
-/// [`CsdError::Unauthenticated`], [`CsdError::Version`], [`CsdError::Timeout`] and
-/// [`CsdError::Malformed`] say why this host was not, or not any longer, served.
+/// [`CsdError::Unauthenticated`], [`CsdError::Untrusted`], [`CsdError::Version`],
+/// [`CsdError::Timeout`] and [`CsdError::Malformed`] say why this host was not, or not any longer, served.
 pub fn serve_connection(
     socket: impl Into<Socket>,
     serve: &mut dyn Serve,
@@ -216,11 +218,9 @@ pub struct Admitted(StreamDevice);
 /// # Errors
 /// As [`serve_connection`]; [`CsdError::LinkLost`] for a host that has left again.
 pub fn admit(socket: impl Into<Socket>, terms: Terms<'_>) -> Result<Admitted, CsdError> {
-    let socket = socket.into();
-    let mut link =
-        StreamDevice { socket, inbox: Inbox::default(), outbox: Outbox::default() };
-    link.admit(terms.key)?;
-    Ok(Admitted(link))
+    let mut channel = Channel::from(socket.into());
+    let inbox = admit::admit(&mut channel, terms.security)?;
+    Ok(Admitted(StreamDevice { channel, inbox, outbox: Outbox::default() }))
 }
 
 impl Admitted {
@@ -233,14 +233,18 @@ impl Admitted {
         serve: &mut dyn Serve,
         stop: &AtomicBool,
     ) -> Result<Ended, CsdError> {
-        serve_link(&mut self.0, serve, stop)
+        let ended = serve_link(&mut self.0, serve, stop);
+        if let Err(error @ CsdError::Version { .. }) = &ended {
+            // Over an encrypted channel the first message says the version. The header that
+            // carries the answer has ours in the place where every version has it.
+            tell(&mut self.0.channel, error);
+        }
+        ended
     }
 
     /// Tells the host that there is no room, and lets it read that.
     pub fn turn_away(mut self, busy: Busy) {
-        // Whether or not the host still hears it, it is not served.
-        drop(self.0.tell(&Message::Busy(busy), Instant::now() + LINGER));
-        self.0.linger();
+        admit::say(&mut self.0.channel, &Message::Busy(busy));
     }
 }
 
@@ -250,12 +254,9 @@ impl std::fmt::Debug for Admitted {
     }
 }
 
-/// How long a refused host is given to read why.
-const LINGER: Duration = Duration::from_millis(200);
-
 /// The device's end of a socket.
 struct StreamDevice {
-    socket: Socket,
+    channel: Channel,
     inbox: Inbox,
     outbox: Outbox,
 }
@@ -293,96 +294,30 @@ impl Outbox {
         self.parts.iter().filter(|part| matches!(part, Part::Payload(_))).count()
     }
 
-    /// Sends what the socket takes now.
-    fn flush(&mut self, socket: &mut Socket) -> io::Result<()> {
+    /// Sends what the channel takes now.
+    fn flush(&mut self, channel: &mut Channel) -> io::Result<()> {
         while let Some(part) = self.parts.front() {
             let bytes = part.bytes();
-            let Some(n) = socket.write_ready(&bytes[self.n_sent..])? else { break };
+            let Some(n) = channel.write_ready(&bytes[self.n_sent..])? else { break };
             self.n_sent += n;
             if self.n_sent == bytes.len() {
                 self.parts.pop_front();
                 self.n_sent = 0;
             }
         }
-        Ok(())
+        channel.flush().map(drop)
     }
 }
 
 impl StreamDevice {
-    /// The device's side of the key exchange; a host that fails it is told why.
-    fn admit(&mut self, key: Option<&Key>) -> Result<(), CsdError> {
-        let deadline = Instant::now() + CONTROL_TIMEOUT;
-        let admitted = self.exchange(key, deadline);
-        let reason = match &admitted {
-            Err(CsdError::Unauthenticated { what }) => what.clone(),
-            // The header that carries it says our version in the place where every
-            // version has it.
-            Err(error @ CsdError::Version { .. }) => error.to_string(),
-            Ok(()) | Err(_) => return admitted,
-        };
-        // Whether or not the host still hears it, it is not admitted.
-        drop(self.tell(&Message::Refused { reason }, deadline));
-        self.linger();
-        admitted
-    }
-
-    /// Takes what the host still sends until it closes, for a moment at most: a connection
-    /// closed over unread bytes is reset, and the refusal in it lost.
-    fn linger(&mut self) {
-        let deadline = Instant::now() + LINGER;
-        while matches!(self.socket.fill(&mut [0], deadline), Ok(1)) {}
-    }
-
-    fn exchange(&mut self, key: Option<&Key>, deadline: Instant) -> Result<(), CsdError> {
-        let refused =
-            |what: &str| Err(CsdError::Unauthenticated { what: what.to_owned() });
-        self.socket.prepare().map_err(CsdError::lost("prepare a connection"))?;
-        let is_beyond =
-            self.socket.is_beyond_machine().map_err(CsdError::lost("find the host"))?;
-        let Message::Greet { nonce: theirs } = self.hear(deadline)? else {
-            return Err(CsdError::Malformed {
-                what: "a first message that is no greeting",
-            });
-        };
-        if is_beyond && key.is_none() {
-            return refused(
-                "the host is beyond the device's machine and there is no key",
-            );
-        }
-        let ours = key::nonce().map_err(CsdError::lost("make a nonce"))?;
-        let proof = key.map(|key| key.prove(Role::Device, &theirs, &ours));
-        self.tell(&Message::Challenge { nonce: ours, proof }, deadline)?;
-        let Message::Prove { proof } = self.hear(deadline)? else {
-            return Err(CsdError::Malformed { what: "a greeting without an end" });
-        };
-        let Some(key) = key else { return Ok(()) };
-        match proof {
-            Some(proof) if key.accepts(&proof, Role::Host, &theirs, &ours) => Ok(()),
-            Some(_) => refused("the host has another key"),
-            None => refused("the device asks for a key and the host has none"),
-        }
-    }
-
-    fn tell(&mut self, message: &Message, deadline: Instant) -> Result<(), CsdError> {
-        self.socket
-            .write_all(&message.encode(), deadline)
-            .map_err(CsdError::lost("greet the host"))
-    }
-
-    fn hear(&mut self, deadline: Instant) -> Result<Message, CsdError> {
-        let heard =
-            self.inbox.next_until(deadline, &mut self.socket, "greet the host")?;
-        heard.ok_or(CsdError::Timeout { doing: "greet", waited: CONTROL_TIMEOUT })
-    }
-
     fn flush(&mut self) -> Result<(), CsdError> {
-        self.outbox.flush(&mut self.socket).map_err(CsdError::lost("send to the host"))
+        self.outbox.flush(&mut self.channel).map_err(CsdError::lost("send to the host"))
     }
 }
 
 impl DeviceLink for StreamDevice {
     fn receive(&mut self) -> Result<Option<Message>, CsdError> {
-        self.inbox.next(&mut self.socket)
+        self.inbox.next(&mut self.channel)
     }
 
     fn send(
@@ -398,7 +333,7 @@ impl DeviceLink for StreamDevice {
     }
 
     fn is_sending(&self) -> bool {
-        !self.outbox.parts.is_empty()
+        !self.outbox.parts.is_empty() || self.channel.is_sending()
     }
 
     fn n_unsent(&self) -> usize {
@@ -415,7 +350,7 @@ impl DeviceLink for StreamDevice {
             (false, true) => Readiness::Either,
             (false, false) => Readiness::Read,
         };
-        self.socket.wait(what, timeout).map_err(CsdError::lost("wait for the host"))?;
+        self.channel.wait(what, timeout).map_err(CsdError::lost("wait for the host"))?;
         self.flush()
     }
 }

@@ -3,42 +3,54 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::channel::security::Security;
 use crate::host::stream::Stream;
 use crate::spool::Spool;
 use crate::words::address::Address;
 use crate::words::job::CONTROL_TIMEOUT;
-use crate::words::key::Key;
+use crate::words::trust::{Insecure, TlsFiles};
 use crate::{CsdError, Transport};
 
 /// How to reach a device.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
-    /// The key both sides share; required for TCP beyond this machine.
+    /// The key both sides share; `tcp+noise://` requires one.
     pub key_file: Option<PathBuf>,
+    /// The certificates for `tls://`.
+    pub tls: Option<TlsFiles>,
+    /// Whether `tcp://` may leave this machine.
+    pub insecure: Insecure,
     /// How long connecting, and later each answer of the control plane, may take.
     pub timeout: Duration,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { key_file: None, timeout: CONTROL_TIMEOUT }
+        Self {
+            key_file: None,
+            tls: None,
+            insecure: Insecure::Refused,
+            timeout: CONTROL_TIMEOUT,
+        }
     }
 }
 
 /// Reaches the device at `address`. The conversation starts with `Transport::hello`.
 ///
 /// # Errors
-/// [`CsdError::Unreachable`], [`CsdError::Unauthenticated`] when a key is needed or cannot
-/// be read.
+/// [`CsdError::Unreachable`]; [`CsdError::Unauthenticated`] and [`CsdError::Untrusted`] when a key or
+/// certificate is needed or cannot be read.
 pub fn connect(
     address: &Address,
     options: &ConnectOptions,
 ) -> Result<Box<dyn Transport>, CsdError> {
-    let key = options.key_file.as_deref().map(Key::from_file).transpose()?;
+    let ConnectOptions { key_file, tls, insecure, timeout } = options;
+    let security = Security::load(key_file.as_deref(), tls.as_ref(), *insecure)?;
     match address {
-        Address::Tcp { .. } | Address::Unix(_) => {
-            Ok(Box::new(Stream::connect(address, key, options.timeout)?))
-        }
-        Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, options.timeout)?)),
+        Address::Tcp { .. }
+        | Address::Noise { .. }
+        | Address::Tls { .. }
+        | Address::Unix(_) => Ok(Box::new(Stream::connect(address, security, *timeout)?)),
+        Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, *timeout)?)),
     }
 }

@@ -80,6 +80,18 @@ pub struct Remote<L> {
     n_stale_answers: u32,
 }
 
+/// Why a device does not take a host that greets it.
+pub(crate) fn refusal(answer: Message) -> Option<CsdError> {
+    if let Message::Busy(Busy { retry, reason }) = answer {
+        return Some(CsdError::Busy { reason, retry });
+    }
+    let Message::Refused { reason } = answer else { return None };
+    Some(CsdError::Untrusted {
+        what: "the device refuses this host".to_owned(),
+        remedy: format!("it says: {reason}"),
+    })
+}
+
 /// What a device says.
 enum Heard {
     /// An answer of the control plane.
@@ -262,14 +274,9 @@ impl<L: Link> Transport for Remote<L> {
             self.is_greeted = true;
         }
         let answer = self.ask(&Message::Hello.encode(), "hello", deadline)?;
-        if let Message::Refused { reason } = answer {
-            let what = format!("the device says: {reason}");
-            return Err(CsdError::Unauthenticated { what });
-        }
-        if let Message::Busy(Busy { retry, reason }) = answer {
-            return Err(CsdError::Busy { reason, retry });
-        }
-        let Message::Welcome(capabilities) = answer else { return self.out_of_turn() };
+        let Message::Welcome(capabilities) = answer else {
+            return refusal(answer).map_or_else(|| self.out_of_turn(), Err);
+        };
         self.credits.allow(&capabilities)?;
         self.capabilities = Some(capabilities.clone());
         Ok(capabilities)

@@ -1,9 +1,9 @@
-//! The stream transport, host side: messages over TCP or a Unix socket.
+//! The stream transport, host side: messages over TCP or a Unix socket, encrypted as the address says.
 //!
-//! A result goes from the socket straight into the job's slot. Every wait has a deadline. The connection
-//! opens with a key exchange (`key.rs`) in which both sides prove that they know the shared key; without
-//! keys it is an exchange of nonces. Connections to other machines require a key. `listen.rs` is the
-//! other side.
+//! A result goes from the socket straight into the job's slot. Every wait has a deadline. An encrypted
+//! connection opens with the handshake of its channel (`channel.rs`). A plain one opens with a key exchange
+//! (`key.rs`) in which both sides prove that they know the shared key; without keys it is an exchange of
+//! nonces. `listen.rs` is the other side.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -13,10 +13,13 @@ use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::CsdError;
-use crate::host::remote::{Link, Remote};
+use crate::channel::security::{Reach, Security};
+use crate::channel::{Channel, noise, tls};
+use crate::host::remote::{Link, Remote, refusal};
 use crate::socket::{Readiness, Socket, left_until};
 use crate::words::address::Address;
-use crate::words::key::{self, Key, Role};
+use crate::words::key::{self, Role};
+use crate::words::trust::Protection;
 use crate::words::wire::{HEADER_BYTES, Header, Message};
 
 /// A result is received and hashed in pieces of this size: a batch is larger than a
@@ -29,67 +32,73 @@ pub type Stream = Remote<StreamLink>;
 /// The host's end of a socket.
 #[derive(Debug)]
 pub struct StreamLink {
-    socket: Socket,
+    channel: Channel,
     inbox: Inbox,
-    key: Option<Key>,
+    security: Security,
+    /// As the user wrote it, for errors.
     address: String,
+    /// The name that the device's certificate is for.
+    host: String,
 }
 
 impl Stream {
-    /// Connects to `tcp://` or `unix://`; blocks up to `timeout`, which later also bounds
+    /// Connects to a socket's address; blocks up to `timeout`, which later also bounds
     /// each answer.
     ///
     /// # Errors
-    /// [`CsdError::Unreachable`]; [`CsdError::Unauthenticated`] for TCP beyond this machine
-    /// without a key; [`CsdError::Address`] for a directory.
+    /// [`CsdError::Unreachable`]; [`CsdError::Unauthenticated`] and [`CsdError::Untrusted`] where
+    /// `security` lacks what the address needs, or forbids it; [`CsdError::Address`] for a directory.
     pub fn connect(
         address: &Address,
-        key: Option<Key>,
+        security: Security,
         timeout: Duration,
     ) -> Result<Self, CsdError> {
+        let name = address.to_string();
         let unreachable =
-            |source| CsdError::Unreachable { address: address.to_string(), source };
-        let socket = match address {
-            Address::Tcp { host, port } => {
-                let found =
-                    (host.as_str(), *port).to_socket_addrs().map_err(unreachable)?;
+            |source| CsdError::Unreachable { address: name.clone(), source };
+        let socket: Socket = match (address, address.host_and_port()) {
+            (_, Some((host, port))) => {
+                // Asked before a name is looked up, and before a packet leaves this machine.
+                let protection = address.protection();
+                security.permits(protection, Reach::Here, &name)?;
+                let found = (host, port).to_socket_addrs().map_err(unreachable)?;
                 let found: Vec<SocketAddr> = found.collect();
-                // Asked before a packet leaves this machine.
-                if key.is_none() && found.iter().any(|at| !at.ip().is_loopback()) {
-                    return Err(no_key(&address.to_string()));
-                }
+                let is_beyond =
+                    found.iter().any(|at| !at.ip().to_canonical().is_loopback());
+                security.permits(protection, is_beyond.into(), &name)?;
                 connect_tcp(&found, timeout).map_err(unreachable)?.into()
             }
-            Address::Unix(path) => UnixStream::connect(path).map_err(unreachable)?.into(),
-            Address::Spool(_) => return Err(address.is_no_socket()),
+            (Address::Unix(path), None) => {
+                UnixStream::connect(path).map_err(unreachable)?.into()
+            }
+            (_, None) => return Err(address.is_no_socket()),
         };
-        Self::over_socket(socket, address.to_string(), key, timeout)
+        Self::over_socket(socket.protected_as(address), name, security, timeout)
     }
 
-    /// Speaks to the device at the other end of a connected socket; `name` is for errors.
+    /// Speaks to the device at the other end of a connected socket; `name` is its address, or what
+    /// errors are to call it.
     ///
     /// # Errors
     /// As [`Stream::connect`].
     pub fn over_socket(
         socket: Socket,
         name: String,
-        key: Option<Key>,
+        security: Security,
         timeout: Duration,
     ) -> Result<Self, CsdError> {
-        let is_beyond = socket.prepare().and_then(|()| socket.is_beyond_machine());
-        let is_beyond = is_beyond
+        socket
+            .prepare()
             .map_err(|source| CsdError::Unreachable { address: name.clone(), source })?;
-        if is_beyond && key.is_none() {
-            return Err(no_key(&name));
-        }
-        let link = StreamLink { socket, inbox: Inbox::default(), key, address: name };
+        security.permits_peer(&socket, &name)?;
+        let host = match name.parse::<Address>() {
+            Ok(Address::Tls { host, .. }) => host,
+            _ => String::new(),
+        };
+        let (channel, inbox) = (socket.into(), Inbox::default());
+        let link = StreamLink { channel, inbox, security, address: name, host };
         Ok(Self::over(link, timeout))
     }
-}
-
-fn no_key(name: &str) -> CsdError {
-    let what = format!("{name} is beyond this machine and no key file is given");
-    CsdError::Unauthenticated { what }
 }
 
 fn connect_tcp(found: &[SocketAddr], timeout: Duration) -> io::Result<TcpStream> {
@@ -110,44 +119,38 @@ fn connect_tcp(found: &[SocketAddr], timeout: Duration) -> io::Result<TcpStream>
 
 impl Link for StreamLink {
     fn greet(&mut self, deadline: Instant) -> Result<(), CsdError> {
-        let refused = |what: String| Err(CsdError::Unauthenticated { what });
-        let began = Instant::now();
-        let ours = key::nonce().map_err(CsdError::lost("make a nonce"))?;
-        self.send(&Message::Greet { nonce: ours }.encode(), deadline)?;
-        let answer = self.receive(deadline)?;
-        let answer = answer.ok_or_else(|| CsdError::Timeout {
-            doing: "hello",
-            waited: began.elapsed(),
-        })?;
-        if let Message::Refused { reason } = answer {
-            return refused(format!("the device says: {reason}"));
-        }
-        let Message::Challenge { nonce: theirs, proof } = answer else {
-            return Err(CsdError::Malformed { what: "a message out of turn" });
-        };
-        let mut our_proof = None;
-        if let Some(key) = &self.key {
-            let proven =
-                proof.is_some_and(|it| key.accepts(&it, Role::Device, &ours, &theirs));
-            if !proven {
-                return refused(format!(
-                    "the device at {} has not our key",
-                    self.address
-                ));
+        let mut said = Vec::new();
+        let (socket, security) = (&mut self.channel.socket, &self.security);
+        let sealed = match (socket.protection(), security.key(), security.tls()) {
+            (Protection::Noise, Some(key), _) => {
+                noise::greet(socket, key, deadline, &mut said)
+                    .map(|noise| self.channel.seal_with_noise(noise))
             }
-            our_proof = Some(key.prove(Role::Host, &ours, &theirs));
-        } else if proof.is_some() {
-            return refused(format!("the device at {} asks for a key", self.address));
+            (Protection::Tls, _, Some(configs)) => {
+                tls::greet(socket, (configs, &self.host), deadline, &mut said)
+                    .map(|tls| self.channel.seal_with_tls(tls))
+            }
+            (protection @ (Protection::Noise | Protection::Tls), ..) => {
+                security.permits(protection, Reach::Here, &self.address)
+            }
+            (Protection::Plain, ..) => self.exchange_keys(deadline),
+        };
+        match sealed {
+            Err(error) if !said.is_empty() => {
+                Err(self.heard_refusal(said, deadline).unwrap_or(error))
+            }
+            sealed => sealed,
         }
-        self.send(&Message::Prove { proof: our_proof }.encode(), deadline)
     }
 
     fn send(&mut self, message: &[u8], deadline: Instant) -> Result<(), CsdError> {
-        self.socket.write_all(message, deadline).map_err(CsdError::lost("send a message"))
+        self.channel
+            .write_all(message, deadline)
+            .map_err(CsdError::lost("send a message"))
     }
 
     fn receive(&mut self, deadline: Instant) -> Result<Option<Message>, CsdError> {
-        self.inbox.next_until(deadline, &mut self.socket, "wait for a message")
+        self.inbox.next_until(deadline, &mut self.channel, "wait for a message")
     }
 
     fn take_payload(
@@ -176,11 +179,55 @@ impl Link for StreamLink {
 }
 
 impl StreamLink {
+    /// The key exchange of a plain connection.
+    fn exchange_keys(&mut self, deadline: Instant) -> Result<(), CsdError> {
+        let refused = |what: String| Err(CsdError::Unauthenticated { what });
+        let began = Instant::now();
+        let ours = key::nonce().map_err(CsdError::lost("make a nonce"))?;
+        self.send(&Message::Greet { nonce: ours }.encode(), deadline)?;
+        let answer = match self.receive(deadline) {
+            Err(error @ CsdError::Malformed { .. }) => {
+                return Err(self.inbox.stranger(Protection::Plain).unwrap_or(error));
+            }
+            answer => answer?,
+        };
+        let answer = answer.ok_or_else(|| CsdError::Timeout {
+            doing: "hello",
+            waited: began.elapsed(),
+        })?;
+        let Message::Challenge { nonce: theirs, proof } = answer else {
+            return Err(refusal(answer)
+                .unwrap_or(CsdError::Malformed { what: "a message out of turn" }));
+        };
+        let mut our_proof = None;
+        if let Some(key) = self.security.key() {
+            let proven =
+                proof.is_some_and(|it| key.accepts(&it, Role::Device, &ours, &theirs));
+            if !proven {
+                return refused(format!(
+                    "the device at {} has not our key",
+                    self.address
+                ));
+            }
+            our_proof = Some(key.prove(Role::Host, &ours, &theirs));
+        } else if proof.is_some() {
+            return refused(format!("the device at {} asks for a key", self.address));
+        }
+        self.send(&Message::Prove { proof: our_proof }.encode(), deadline)
+    }
+
+    /// What a device says without protection that does not get to protecting it: nobody vouches
+    /// for it, so it explains why there is no connection and does nothing else.
+    fn heard_refusal(&mut self, said: Vec<u8>, deadline: Instant) -> Option<CsdError> {
+        self.inbox = Inbox { bytes: said, ..Inbox::default() };
+        refusal(self.receive(deadline).ok()??)
+    }
+
     /// Fills `dst` from the socket; a payload that stays away is a lost link, for nothing
     /// can follow it.
     fn fill(&mut self, dst: &mut [u8], deadline: Instant) -> Result<(), CsdError> {
         let n_read =
-            self.socket.fill(dst, deadline).map_err(CsdError::lost("read a result"))?;
+            self.channel.fill(dst, deadline).map_err(CsdError::lost("read a result"))?;
         if n_read < dst.len() {
             return Err(CsdError::lost("read a result")(io::ErrorKind::TimedOut.into()));
         }
@@ -194,21 +241,35 @@ impl StreamLink {
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
     header: Option<Header>,
+    /// The most bytes of a body of a peer that is not admitted.
+    limit: Option<usize>,
 }
 
 /// Read so many bytes at most at a time.
 const CHUNK_BYTES: usize = 1 << 18;
 
 impl Inbox {
+    /// From now on a body has so many bytes at most, or as many as its kind may.
+    pub(crate) fn limit(&mut self, most_bytes: Option<usize>) {
+        self.limit = most_bytes;
+    }
+
+    /// What is to be said when the first bytes that came are of a peer that expects another
+    /// protection than this side's.
+    pub(crate) fn stranger(&self, ours: Protection) -> Option<CsdError> {
+        let theirs = Protection::of_start(&self.bytes)?;
+        (theirs != ours).then(|| ours.is_not(theirs))
+    }
+
     /// The next message if all of it is here; does not wait.
     pub(crate) fn next(
         &mut self,
-        socket: &mut Socket,
+        channel: &mut Channel,
     ) -> Result<Option<Message>, CsdError> {
         let header = match self.header {
             Some(header) => header,
             None => {
-                let filled = self.fill(socket, HEADER_BYTES);
+                let filled = self.fill(channel, HEADER_BYTES);
                 if !matches!(filled, Ok(true)) {
                     // What a stranger says explains more than that it hung up.
                     Header::check_start(&self.bytes)?;
@@ -221,7 +282,10 @@ impl Inbox {
                 *self.header.insert(Header::decode(header)?)
             }
         };
-        if !self.fill(socket, HEADER_BYTES + header.body_bytes())? {
+        if self.limit.is_some_and(|most_bytes| header.body_bytes() > most_bytes) {
+            return Err(CsdError::Malformed { what: "a long message before admission" });
+        }
+        if !self.fill(channel, HEADER_BYTES + header.body_bytes())? {
             return Ok(None);
         }
         let message = Message::decode(&header, &self.bytes[HEADER_BYTES..])?;
@@ -235,27 +299,27 @@ impl Inbox {
     pub(crate) fn next_until(
         &mut self,
         deadline: Instant,
-        socket: &mut Socket,
+        channel: &mut Channel,
         doing: &'static str,
     ) -> Result<Option<Message>, CsdError> {
         loop {
-            if let Some(message) = self.next(socket)? {
+            if let Some(message) = self.next(channel)? {
                 return Ok(Some(message));
             }
             let left = left_until(deadline);
             if left.is_zero() {
                 return Ok(None);
             }
-            socket.wait(Readiness::Read, left).map_err(CsdError::lost(doing))?;
+            channel.wait(Readiness::Read, left).map_err(CsdError::lost(doing))?;
         }
     }
 
     /// Whether `len` bytes are here now.
-    fn fill(&mut self, socket: &mut Socket, len: usize) -> Result<bool, CsdError> {
+    fn fill(&mut self, channel: &mut Channel, len: usize) -> Result<bool, CsdError> {
         while self.bytes.len() < len {
             let n_had = self.bytes.len();
             self.bytes.resize(len.min(n_had + CHUNK_BYTES), 0);
-            let read = socket.read_ready(&mut self.bytes[n_had..]);
+            let read = channel.read_ready(&mut self.bytes[n_had..]);
             let n_read = read.as_ref().map_or(0, |n| n.unwrap_or(0));
             self.bytes.truncate(n_had + n_read);
             if read.map_err(CsdError::lost("receive a message"))?.is_none() {

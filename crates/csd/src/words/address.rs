@@ -8,15 +8,31 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::CsdError;
+use crate::words::trust::Protection;
 
-const EXPECTED: &str = "expected tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY";
+const EXPECTED: &str = "expected tcp+noise://HOST:PORT, tls://HOST:PORT, tcp://HOST:PORT, unix:///PATH or \
+     spool:///DIRECTORY";
 
 /// Where a device listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
-    /// A TCP port; beyond this machine both sides need the same key file.
+    /// A TCP port, without encryption: for this machine.
     Tcp {
         /// Name or address of the host; IPv6 without its brackets.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// A TCP port, encrypted with the key that both sides share.
+    Noise {
+        /// As in [`Self::Tcp`].
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// A TCP port, encrypted with TLS 1.3; both sides have certificates.
+    Tls {
+        /// As in [`Self::Tcp`]; the device's certificate is for this name.
         host: String,
         /// The port.
         port: u16,
@@ -28,6 +44,37 @@ pub enum Address {
 }
 
 impl Address {
+    /// Host and port, where it has them.
+    pub(crate) fn host_and_port(&self) -> Option<(&str, u16)> {
+        match self {
+            Self::Tcp { host, port }
+            | Self::Noise { host, port }
+            | Self::Tls { host, port } => Some((host, *port)),
+            Self::Unix(_) | Self::Spool(_) => None,
+        }
+    }
+
+    /// The same with another port, where it has one.
+    pub(crate) fn with_port(&self, new: u16) -> Self {
+        let mut address = self.clone();
+        match &mut address {
+            Self::Tcp { port, .. }
+            | Self::Noise { port, .. }
+            | Self::Tls { port, .. } => *port = new,
+            Self::Unix(_) | Self::Spool(_) => {}
+        }
+        address
+    }
+
+    /// How connections to it are protected.
+    pub(crate) fn protection(&self) -> Protection {
+        match self {
+            Self::Noise { .. } => Protection::Noise,
+            Self::Tls { .. } => Protection::Tls,
+            Self::Tcp { .. } | Self::Unix(_) | Self::Spool(_) => Protection::Plain,
+        }
+    }
+
     /// What is said where only a socket will do.
     pub(crate) fn is_no_socket(&self) -> CsdError {
         let why = "it is a directory, not a socket".to_owned();
@@ -47,11 +94,17 @@ impl FromStr for Address {
             return Err(wrong(EXPECTED));
         };
         match scheme {
-            "tcp" => {
+            "tcp" | "tcp+noise" | "tls" => {
                 let (host, port) = host_and_port(rest).ok_or_else(|| {
-                    wrong("expected tcp://HOST:PORT with a port up to 65535")
+                    wrong(&format!(
+                        "expected {scheme}://HOST:PORT with a port up to 65535"
+                    ))
                 })?;
-                Ok(Self::Tcp { host, port })
+                Ok(match scheme {
+                    "tcp+noise" => Self::Noise { host, port },
+                    "tls" => Self::Tls { host, port },
+                    _ => Self::Tcp { host, port },
+                })
             }
             "unix" => absolute(rest)
                 .map(Self::Unix)
@@ -66,13 +119,19 @@ impl FromStr for Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.contains(':') => {
-                write!(f, "tcp://[{host}]:{port}")
+        let scheme = match self {
+            Self::Unix(path) => return write!(f, "unix://{}", path.display()),
+            Self::Spool(path) => return write!(f, "spool://{}", path.display()),
+            Self::Tcp { .. } | Self::Noise { .. } | Self::Tls { .. } => {
+                self.protection().scheme()
             }
-            Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
-            Self::Unix(path) => write!(f, "unix://{}", path.display()),
-            Self::Spool(path) => write!(f, "spool://{}", path.display()),
+        };
+        match self.host_and_port() {
+            Some((host, port)) if host.contains(':') => {
+                write!(f, "{scheme}[{host}]:{port}")
+            }
+            Some((host, port)) => write!(f, "{scheme}{host}:{port}"),
+            None => f.write_str(scheme),
         }
     }
 }
@@ -102,6 +161,10 @@ mod tests {
             "tcp://nas:7070",
             "tcp://127.0.0.1:0",
             "tcp://[::1]:7070",
+            "tcp+noise://nas:7070",
+            "tcp+noise://[fe80::1]:7070",
+            "tls://nas.example:7070",
+            "tls://[::1]:7070",
             "unix:///run/agent.sock",
             "spool:///mnt/csd0",
         ] {
@@ -120,6 +183,9 @@ mod tests {
             ("http://nas", "tcp://HOST:PORT, unix"),
             ("tcp://nas", "tcp://HOST:PORT with"),
             ("tcp://nas:70700", "up to 65535"),
+            ("tcp+noise://nas", "tcp+noise://HOST:PORT with"),
+            ("tls://:1", "tls://HOST:PORT with"),
+            ("tcp+tls://nas:1", "tcp+noise://HOST:PORT, tls://HOST:PORT, tcp://"),
             ("tcp://:7070", "tcp://HOST:PORT"),
             ("tcp://::1:7070", "tcp://HOST:PORT"),
             ("unix://relative", "absolute"),

@@ -25,6 +25,11 @@
 //! seeded XXH3-128), UTF-8 (`Failed`, `Refused`, `Busy`), JSON (`Welcome`, `Stats`), length of the
 //! JSON in 4 bytes, JSON, manifest (`Open`), nonce and proof (`Greet`, `Challenge`, `Prove`).
 //!
+//! Over a plain connection the first messages are `Greet`, `Challenge` and `Prove`. Over one that Noise or TLS
+//! protects (`channel.rs`) there are none of these, since its handshake has settled who speaks: the first
+//! message is `Hello`. A device that refuses a host before such a connection is protected says so in a plain
+//! `Refused`, which vouches for nothing.
+//!
 //! Magic and version keep their places in every version. Every length is checked against a
 //! bound of its kind before anything is allocated. Nothing here reads or writes a file or
 //! socket.

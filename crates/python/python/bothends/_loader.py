@@ -57,6 +57,14 @@ def _devices(csds: Sequence[str] | str | None) -> list[str]:
     return [csds] if isinstance(csds, str) else list(csds)
 
 
+# Options that name files.
+_FILES = ("key_file", "tls_ca", "tls_cert", "tls_key")
+
+
+def _path(file: str | os.PathLike[str] | None) -> str | None:
+    return None if file is None else os.fspath(file)
+
+
 class Loader:
     """Feeds a training loop with preprocessed batches, from both ends of an epoch.
 
@@ -95,7 +103,11 @@ class Loader:
         csds: devices for the second prong, for example ["tcp://nas:7070"] or "sim:newport".
         require_devices: whether a device that is missing at the start is an error. Otherwise a
             warning and `stats()` say why it is missing, and it is retried until it is there.
-        key_file: shared key for devices on other machines.
+        key_file: key that devices and this host share, for `tcp+noise://`.
+        tls_ca, tls_cert, tls_key: PEM files for `tls://`: the authorities, this host's certificate
+            and its private key.
+        insecure: True lets `tcp://`, which is not encrypted, leave this machine, with a key, if the
+            device allows it too.
         strategy: "ordered", "relaxed", "mte", "wrr", "cpu" or "csd".
         objective: "throughput", "energy" or "host-cpu-cap=P".
         output: "u8", "f32", "f16" or "bf16".
@@ -143,6 +155,10 @@ class Loader:
         csds: Sequence[str] | str | None = (),
         require_devices: bool = False,
         key_file: str | os.PathLike[str] | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        tls_cert: str | os.PathLike[str] | None = None,
+        tls_key: str | os.PathLike[str] | None = None,
+        insecure: bool = False,
         strategy: str = "ordered",
         objective: str = "throughput",
         output: str = "f32",
@@ -177,7 +193,11 @@ class Loader:
             "workers": workers,
             "csds": _devices(csds),
             "require_devices": require_devices,
-            "key_file": None if key_file is None else os.fspath(key_file),
+            "key_file": _path(key_file),
+            "tls_ca": _path(tls_ca),
+            "tls_cert": _path(tls_cert),
+            "tls_key": _path(tls_key),
+            "insecure": insecure,
             "strategy": strategy,
             "objective": objective,
             "output": output,
@@ -248,9 +268,8 @@ class Loader:
         loader._framework = own.pop("framework")
         loader._sharding = own.pop("sharding")
         loader._progress = own.pop("progress")
-        csds, key_file = own["csds"], own["key_file"]
-        own["csds"] = _devices(csds)
-        own["key_file"] = None if key_file is None else os.fspath(key_file)
+        own["csds"] = _devices(own["csds"])
+        own.update({name: _path(own[name]) for name in _FILES})
         loader._options = own
         loader._samples = samples
         loader._redecode = as_png

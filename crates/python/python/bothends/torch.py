@@ -59,6 +59,10 @@ _NATIVE = (
     "csds",
     "require_devices",
     "key_file",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
+    "insecure",
     "strategy",
     "objective",
     "output",
@@ -103,8 +107,9 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         device: where batches are delivered, labels included: None or "cpu" for host memory;
             "cuda:N" or N for a GPU; "cuda" for PyTorch's current GPU or this rank's GPU on its
             machine. A transform or `collate_fn` in Python sees host memory, as in PyTorch.
-        csds, require_devices, key_file, strategy, objective, output, layout, on_bad, audit, memory,
-            held_batches, reader, side_index, page_cache: as in `bothends.Loader`.
+        csds, require_devices, key_file, tls_ca, tls_cert, tls_key, insecure, strategy, objective,
+            output, layout, on_bad, audit, memory, held_batches, reader, side_index, page_cache: as in
+            `bothends.Loader`.
         others: as in `torch.utils.data.DataLoader`.
 
     Raises:
@@ -141,6 +146,10 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         csds: Sequence[str] | str | None = (),
         require_devices: bool = False,
         key_file: str | os.PathLike[str] | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        tls_cert: str | os.PathLike[str] | None = None,
+        tls_key: str | os.PathLike[str] | None = None,
+        insecure: bool = False,
         strategy: str = "ordered",
         objective: str = "throughput",
         output: str | None = None,

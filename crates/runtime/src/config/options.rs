@@ -14,7 +14,9 @@
 //! | `workers` | host threads, or `"auto"`: one per core, divided by the ranks here | `"auto"` |
 //! | `csds` | list of devices, as `--csd` | none |
 //! | `require_devices` | `true`: a device that is missing when the loader is opened is an error; else it is tried again | `false` |
-//! | `key_file` | shared key for devices on other machines | none |
+//! | `key_file` | key that devices and this host share, for `tcp+noise://` | none |
+//! | `tls_ca`, `tls_cert`, `tls_key` | PEM files for `tls://`: authorities, this host's certificate, its key | none |
+//! | `insecure` | `true`: `tcp://`, which is not encrypted, may leave this machine, with a key, if the device allows it too | `false` |
 //! | `strategy` | `ordered`, `relaxed`, `mte`, `wrr`, `cpu`, `csd` | `ordered` |
 //! | `objective` | `throughput`, `energy`, `host-cpu-cap=P` | `throughput` |
 //! | `device` | where batches end: `"cpu"`, `"cuda:N"`, or `"cuda"`, the GPU of this process among the ranks here | `"cpu"` |
@@ -39,6 +41,7 @@ use bothends_core::one_line;
 use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_csd::TlsFiles;
 use bothends_io::ReaderKind;
 use bothends_side_index::user_cache;
 use serde_json::{Map, Value};
@@ -93,6 +96,8 @@ fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
         devices: devices(keys.take("csds"))?,
         require_devices: keys.choice("require_devices", &YES_NO)?.unwrap_or(false),
         key_file: keys.text("key_file")?.map(PathBuf::from),
+        tls: tls(&mut keys)?,
+        insecure: keys.choice("insecure", &YES_NO)?.unwrap_or(false).into(),
         deliver: deliver(&mut keys, share)?,
         output: Output {
             dtype: keys.choice("output", &DTYPES)?.unwrap_or(Dtype::U8),
@@ -119,6 +124,12 @@ fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
     }
     keys.end()?;
     Ok(config)
+}
+
+fn tls(keys: &mut Keys) -> Result<Option<TlsFiles>, String> {
+    let mut path = |key| Ok::<_, String>(keys.text(key)?.map(PathBuf::from));
+    let [ca, cert, key] = [path("tls_ca")?, path("tls_cert")?, path("tls_key")?];
+    TlsFiles::of(ca, cert, key)
 }
 
 /// Where rates are remembered from run to run for a user with this side index: beside it, in the
@@ -318,6 +329,8 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
+    use bothends_csd::Insecure;
+
     use super::*;
 
     fn error(json: &str) -> String {
@@ -339,7 +352,8 @@ mod tests {
         let json = format!(
             r#"{{"data": "d", "recipe": {recipe}, "batch_size": 7, "seed": 8, "limit": 9,
             "shuffle": false, "repeat": 2, "workers": 3, "csds": ["tcp://nas:7070"],
-            "require_devices": true, "key_file": "k", "strategy": "relaxed", "objective": "energy", "output": "f32",
+            "require_devices": true, "key_file": "k", "insecure": true,
+            "tls_ca": "a", "tls_cert": "c", "tls_key": "p", "strategy": "relaxed", "objective": "energy", "output": "f32",
             "layout": "nchw", "rank": 1, "world_size": 2, "last": "wrap", "on_bad": "skip",
             "audit": 5, "memory": 64, "held_batches": 3, "reader": "pread",
             "side_index": "off", "page_cache": "past", "device": "cuda:1", "pin_memory": true}}"#
@@ -354,6 +368,8 @@ mod tests {
         assert_eq!(config.memory, MemoryBudget::Total(64 << 20));
         assert_eq!(config.read.kind, ReaderKind::Pread);
         assert_eq!(config.deliver, Deliver::Gpu(1));
+        assert_eq!(config.insecure, Insecure::Allowed);
+        assert_eq!(config.tls.unwrap().cert, PathBuf::from("c"));
         let documented = include_str!("options.rs").lines();
         let keys = documented.filter_map(|line| line.strip_prefix("//! | `"));
         let keys = keys.map(|line| line.split(" | ").next().unwrap());
@@ -396,6 +412,8 @@ mod tests {
                 "it must be one of \"u8\", \"f32\", \"f16\", \"bf16\"",
             ),
             (r#""strategy": "best""#, "`strategy`: "),
+            (r#""tls_ca": "a""#, "cert and key is missing; give all three"),
+            (r#""insecure": 1"#, "`insecure` is 1; it must be one of true, false"),
             (r#""on_bad": "ignore""#, "use raise, skip, replace or zero"),
             (r#""csds": "tcp://nas:1""#, "give a list of texts"),
             (r#""device": "gpu""#, "`device` is \"gpu\"; it must be \"cpu\", \"cuda\""),

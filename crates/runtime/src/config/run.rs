@@ -10,6 +10,7 @@ use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::{MAX_DECODE_BYTES, Recipe};
 use bothends_core::select::StrategyConfig;
 use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_csd::{Insecure, TlsFiles};
 use bothends_io::ReaderKind;
 use bothends_ops::DecodeRoom;
 
@@ -182,8 +183,12 @@ pub struct RunConfig {
     pub gpus: Gpus,
     /// Whether a device that is missing at the start ends the run; else it is tried again.
     pub require_devices: bool,
-    /// Shared key of transports that leave this machine.
+    /// The key that devices and this host share.
     pub key_file: Option<PathBuf>,
+    /// The certificates for devices at `tls://`.
+    pub tls: Option<TlsFiles>,
+    /// Whether devices at `tcp://` may be on other machines.
+    pub insecure: Insecure,
     /// Who claims what, what is delivered next.
     pub strategy: StrategyConfig,
     /// What an epoch is run for.
@@ -228,6 +233,8 @@ impl RunConfig {
             gpus: Gpus::default(),
             require_devices: false,
             key_file: None,
+            tls: None,
+            insecure: Insecure::Refused,
             strategy: StrategyConfig::Ordered,
             objective: Objective::Throughput,
             output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },

@@ -107,7 +107,11 @@ impl DeviceProcess {
             Address::Spool(path) if is_own(path, FileType::is_dir) => {
                 drop(std::fs::remove_dir_all(path));
             }
-            Address::Unix(_) | Address::Spool(_) | Address::Tcp { .. } => {}
+            Address::Unix(_)
+            | Address::Spool(_)
+            | Address::Tcp { .. }
+            | Address::Noise { .. }
+            | Address::Tls { .. } => {}
         }
     }
 }

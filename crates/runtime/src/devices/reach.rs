@@ -310,6 +310,8 @@ mod tests {
         assert!(!may_come(&name("Name or service not known")));
         let what = "the host has another key".to_owned();
         assert!(!may_come(&CsdError::Unauthenticated { what }));
+        let (what, remedy) = ("no certificate".to_owned(), "give one".to_owned());
+        assert!(!may_come(&CsdError::Untrusted { what, remedy }));
         assert!(!may_come(&CsdError::Version { ours: 1, theirs: 2 }));
         // Of a GPU that is missing the run says so, and goes on.
         assert!(may_come(&CsdError::Driver("no usable GPU".into())));

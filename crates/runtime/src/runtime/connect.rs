@@ -83,8 +83,13 @@ impl Runtime {
     }
 
     fn way_to(&self, address: Address) -> Way {
-        let key_file = self.config.key_file.clone();
-        Way::To(address, ConnectOptions { key_file, ..ConnectOptions::default() })
+        let options = ConnectOptions {
+            key_file: self.config.key_file.clone(),
+            tls: self.config.tls.clone(),
+            insecure: self.config.insecure,
+            ..ConnectOptions::default()
+        };
+        Way::To(address, options)
     }
 
     fn way_to_gpu(&self, ordinal: u32) -> Way {

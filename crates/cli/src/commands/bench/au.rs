@@ -100,9 +100,8 @@ fn config(args: &AuArgs) -> Result<RunConfig, Failed> {
         read: ReadConfig { side_index: args.side_index, ..ReadConfig::default() },
         devices: devices.collect::<Result<_, _>>()?,
         require_devices: true,
-        key_file: args.key_file.clone(),
         output: Output { dtype: Dtype::F32, layout: Layout::Nchw },
-        ..RunConfig::new(args.data.clone(), recipe(&args.recipe)?)
+        ..args.security.applied(RunConfig::new(args.data.clone(), recipe(&args.recipe)?))
     })
 }
 

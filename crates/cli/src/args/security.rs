@@ -1,0 +1,37 @@
+//! The flags that say whom to trust, and how: the same for all commands that reach devices.
+
+use std::path::PathBuf;
+
+use bothends_runtime::{RunConfig, TlsFiles};
+
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct SecurityArgs {
+    /// Key that devices and this host share (`bothends-agent keygen`), for tcp+noise://
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// For tls://: certificates of the authorities that sign those of devices
+    #[arg(long, value_name = "FILE", hide_short_help = true, requires_all = ["tls_cert", "tls_key"])]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// For tls://: this host's certificate
+    #[arg(long, value_name = "FILE", hide_short_help = true, requires_all = ["tls_ca", "tls_key"])]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// For tls://: its private key
+    #[arg(long, value_name = "FILE", hide_short_help = true, requires_all = ["tls_ca", "tls_cert"])]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Let tcp://, which is not encrypted, leave this machine, if the device allows it too
+    ///
+    /// It still needs a key. Who can read the network can read the images, and who can write
+    /// to it can change them.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) insecure: bool,
+}
+
+impl SecurityArgs {
+    /// The configuration with what these say.
+    pub(crate) fn applied(&self, config: RunConfig) -> RunConfig {
+        let Self { key_file, tls_ca, tls_cert, tls_key, insecure } = self.clone();
+        // Where one is given, the parser has seen all three.
+        let tls = TlsFiles::of(tls_ca, tls_cert, tls_key).ok().flatten();
+        RunConfig { key_file, tls, insecure: insecure.into(), ..config }
+    }
+}
