@@ -107,6 +107,19 @@ fn refusal(media: &Path, more: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
+/// Its models need the order of all jobs.
+#[test]
+fn an_emulated_device_serves_one_host_and_is_busy_for_another() {
+    let site = Site::new();
+    let sim = site.start("unix", &["--preset", "ideal", "--time", "functional"]);
+    let first = sim.open(&site.exercise);
+    let busy = sim.connect().hello().unwrap_err();
+    assert!(matches!(busy, CsdError::Busy { .. }), "{busy}");
+    assert!(busy.to_string().contains("one at a time"), "{busy}");
+    drop(first);
+    drop(sim.open(&site.exercise));
+}
+
 #[test]
 fn it_conforms_over_every_wire_in_both_time_modes_and_leaves_nothing() {
     for (scheme, time, preset) in [

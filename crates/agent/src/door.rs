@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bothends_csd::admission::MAX_UNADMITTED;
 use bothends_csd::listen::{Ended, Listener, Socket, Terms, admit, serve_connection};
@@ -31,6 +31,9 @@ use crate::server::Server;
 
 /// How often a door looks whether it shall close.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a device for one host takes to notice that it has left, at most.
+const HANDOVER: Duration = Duration::from_millis(500);
 
 /// How many hosts are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,17 +59,25 @@ impl<C: Costs + 'static> Hosts for Server<C> {
     }
 }
 
-/// A device that serves one host at a time.
+/// A device that serves one host at a time. One that has just left may not be noticed yet, so the next
+/// waits a moment.
 impl<S: Serve> Hosts for Mutex<S> {
     fn host(&self, serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>)) {
-        match self.try_lock() {
-            Ok(mut only) => serve(Ok(&mut *only)),
-            Err(TryLockError::Poisoned(only)) => serve(Ok(&mut *only.into_inner())),
-            Err(TryLockError::WouldBlock) => {
-                let reason = "it serves another host, and one at a time".to_owned();
-                serve(Err(Busy { retry: RETRY, reason }));
+        let until = Instant::now() + HANDOVER;
+        loop {
+            match self.try_lock() {
+                Ok(mut only) => return serve(Ok(&mut *only)),
+                Err(TryLockError::Poisoned(only)) => {
+                    return serve(Ok(&mut *only.into_inner()));
+                }
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    thread::sleep(HANDOVER / 100);
+                }
+                Err(TryLockError::WouldBlock) => break,
             }
         }
+        let reason = "it serves another host, and one at a time".to_owned();
+        serve(Err(Busy { retry: RETRY, reason }));
     }
 }
 
