@@ -43,16 +43,33 @@ impl Agreed {
         inquiry: &Inquiry,
     ) -> Result<Vec<Option<RecordDigest>>, String> {
         let mut record = Vec::new();
+        let seed = inquiry.seed;
         let mut digest = |sample: SampleId| {
             if sample.0 >= self.table.n_samples() {
                 return Err(format!("there is no sample {} in this session", sample.0));
             }
             let Extent { file, offset, len } = self.table.extent(sample);
             let path = self.table.file_path(file);
+            if let Some(file_len) = self.other_len(sample, store) {
+                // Whatever is in it, it is another file.
+                return Ok(Some(RecordDigest { len: file_len, hash: 0 }));
+            }
             let read = store.read(&path, offset, len, &mut record);
-            Ok(read.is_ok().then(|| RecordDigest::of(&record, inquiry.seed)))
+            // From now on samples are made of this very file, or not at all.
+            let is_had = read.is_ok_and(|identity| self.seen.is_same(file, &identity));
+            Ok(is_had.then(|| RecordDigest::of(&record, seed)))
         };
         inquiry.samples.iter().map(|sample| digest(*sample)).collect()
+    }
+
+    /// How long the sample's file is here, where the host's is that record alone and has another
+    /// length.
+    fn other_len(&self, sample: SampleId, store: &dyn Store) -> Option<u64> {
+        let expected = self.table.file_len(sample)?;
+        let path = self.table.file_path(self.table.extent(sample).file);
+        // A read of no bytes still returns the file's length.
+        let (file_len, _) = store.read(&path, 0, 0, &mut Vec::new()).ok()?.age;
+        (file_len != expected).then_some(file_len)
     }
 
     /// Checks what the host asks for against what this device has. Its images are decoded within
