@@ -119,7 +119,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ("signal-hook", &["agent", "cli"]),
     ("strsim", &["bench", "core"]),
     ("terminal_size", &["cli"]),
-    ("xxhash-rust", &["core", "dataset", "ops", "csd", "agent", "runtime", "pack"]),
+    (
+        "xxhash-rust",
+        &["core", "dataset", "ops", "csd", "agent", "runtime", "pack", "firmware-sim"],
+    ),
 ];
 
 /// Dev-dependencies that the tables above do not allow, each with what its tests need of it.
