@@ -22,6 +22,7 @@ use bothends_csd::{
 };
 
 use bothends_slots::{HostSlot, Ring, RingConfig};
+use xxhash_rust::xxh3::xxh3_64;
 
 pub use spec::{Fault, FaultError, Percent};
 
@@ -87,6 +88,7 @@ enum Draw {
     Corrupt = 1,
     Duplicate = 2,
     Late = 3,
+    Lie = 4,
 }
 
 impl<S: Serve> Faulty<S> {
@@ -148,6 +150,7 @@ impl<S: Serve> Faulty<S> {
         let [word, ..] = philox4x32_10(counter, words(self.config.seed));
         self.config.faults.iter().any(|fault| match (draw, *fault) {
             (Draw::Corrupt, Fault::Corrupt { chance })
+            | (Draw::Lie, Fault::Lie { chance })
             | (Draw::Duplicate, Fault::Duplicate { chance })
             | (Draw::Late, Fault::Late { chance }) => chance.covers(word),
             _ => false,
@@ -172,6 +175,9 @@ impl<S: Serve> Faulty<S> {
         }
         let longer_ns = u64::try_from((due - now).as_nanos()).unwrap_or(u64::MAX);
         finished.device_ns = finished.device_ns.saturating_add(longer_ns);
+        if self.strikes(Draw::Lie, finished.job) {
+            lie(&mut finished);
+        }
         if self.strikes(Draw::Corrupt, finished.job) {
             corrupt(&mut finished);
         }
@@ -213,6 +219,16 @@ fn corrupt(finished: &mut Finished) {
     if let Some(byte) = finished.slot[..product.len].get_mut(product.len / 2) {
         *byte = !*byte;
     }
+}
+
+/// Flips a bit in the middle and takes the checksum of that.
+fn lie(finished: &mut Finished) {
+    let Ok(product) = &mut finished.result else { return };
+    let bytes = &mut finished.slot[..product.len];
+    if let Some(byte) = bytes.get_mut(product.len / 2) {
+        *byte ^= 1;
+    }
+    product.checksum = xxh3_64(bytes);
 }
 
 /// The same answer in a slot of its own; `None` where there is no memory for it.

@@ -43,7 +43,7 @@ struct Args {
     #[arg(long, value_enum, default_value_t = Time::Paced)]
     time: Time,
     /// What goes wrong: die@P%, stall@P%:SECONDS, throttle@P%:FACTOR, slow-start,
-    /// corrupt@P%, duplicate@P%, late@P% or refuse; may be repeated
+    /// corrupt@P%, lie@P%, duplicate@P%, late@P% or refuse; may be repeated
     #[arg(long = "fault", value_name = "SPEC")]
     faults: Vec<Fault>,
     /// Batches expected of the device in an epoch: what P% is a part of [default: half of those

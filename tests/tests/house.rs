@@ -128,7 +128,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ("snow", &["csd"]),
     ("strsim", &["bench", "core"]),
     ("terminal_size", &["cli"]),
-    ("xxhash-rust", &["core", "dataset", "ops", "csd", "agent", "runtime", "pack"]),
+    (
+        "xxhash-rust",
+        &["core", "dataset", "ops", "csd", "agent", "runtime", "pack", "firmware-sim"],
+    ),
 ];
 
 /// Dev-dependencies that the tables above do not allow, each with what its tests need of it.

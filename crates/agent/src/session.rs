@@ -131,6 +131,16 @@ impl Known {
         Ok(Self { table, pipeline, sample_bytes, recipe, list_bytes })
     }
 
+    /// How long the sample's file is here, where the host's is that record alone and has another
+    /// length.
+    fn other_len(&self, sample: SampleId, store: &dyn Store) -> Option<u64> {
+        let expected = self.table.file_len(sample)?;
+        let path = self.table.file_path(self.table.extent(sample).file);
+        // A read of no bytes still returns the file's length.
+        let (file_len, _) = store.read(&path, 0, 0, &mut Vec::new()).ok()?.age;
+        (file_len != expected).then_some(file_len)
+    }
+
     /// Whether it is what that session is about, byte for byte.
     fn is_of(&self, session: &Session) -> bool {
         self.recipe.0 == session.recipe
@@ -163,8 +173,14 @@ impl Agreed {
             }
             let Extent { file, offset, len } = table.extent(sample);
             let path = table.file_path(file);
+            if let Some(file_len) = self.known.other_len(sample, store) {
+                // Whatever is in it, it is another file.
+                return Ok(Some(RecordDigest { len: file_len, hash: 0 }));
+            }
             let read = store.read(&path, offset, len, &mut record);
-            Ok(read.is_ok().then(|| RecordDigest::of(&record, inquiry.seed)))
+            // From now on samples are made of this very file, or not at all.
+            let is_had = read.is_ok_and(|identity| self.seen.is_same(file, &identity));
+            Ok(is_had.then(|| RecordDigest::of(&record, inquiry.seed)))
         };
         inquiry.samples.iter().map(|sample| digest(*sample)).collect()
     }

@@ -129,6 +129,13 @@ impl Bench {
                     false => Fault::Unread(one_line(&e)),
                 },
             )?;
+        let (file_len, _) = identity.age;
+        if table.file_len(key.sample).is_some_and(|expected| expected != file_len) {
+            return Err(Fault::Unread(format!(
+                "{path} has {file_len} bytes here, but {len} in the host's copy of the data; \
+                 synchronise this device's data root"
+            )));
+        }
         if !site.agreed.seen.is_same(file, &identity) {
             return Err(Fault::Machine(format!(
                 "{path} was replaced or changed beside the device since this session began; \

@@ -109,6 +109,15 @@ pub enum CsdError {
         /// The device's own words.
         reason: String,
     },
+    /// The device's copy of the data set is not the host's.
+    #[error(
+        "the device has another copy of the data: {what}; synchronise its data root with the \
+         host's"
+    )]
+    OtherData {
+        /// The first record that differs, and in what.
+        what: String,
+    },
     /// The device has no room for another host, or not for this session: try again later.
     #[error("the device is busy: {reason}; it says to try again in {retry:.1?}")]
     Busy {

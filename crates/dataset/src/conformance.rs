@@ -112,7 +112,10 @@ pub fn survives_encoding(table: &Table) {
     assert!(again == *table, "another table came back");
     assert_eq!(again.encode(), bytes);
     assert_eq!(again.hash(), table.hash());
-    assert_eq!(table.hash(), xxhash_rust::xxh3::xxh3_128(&bytes));
+    // The hash does not depend on whether records are whole files.
+    let mut hashed = bytes;
+    hashed[60] = 0;
+    assert_eq!(table.hash(), xxhash_rust::xxh3::xxh3_128(&hashed));
 }
 
 /// Holds a storage against its twin in memory: same kinds, same names, same bytes.

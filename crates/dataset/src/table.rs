@@ -66,6 +66,8 @@ pub struct Table {
     heads: Heads,
     /// What the heads of many samples have in common; empty without heads.
     profiles: Vec<u8>,
+    /// Whether every record is all of its file.
+    are_whole_files: bool,
 }
 
 impl Table {
@@ -91,6 +93,13 @@ impl Table {
             offset: self.offset.get(row),
             len: self.len[row],
         }
+    }
+
+    /// How long the sample's file is, where the record is all of it: a file of another length is
+    /// another file. `None` for a record that may be a part of its file.
+    #[must_use]
+    pub fn file_len(&self, sample: SampleId) -> Option<u64> {
+        self.are_whole_files.then(|| u64::from(self.extent(sample).len))
     }
 
     /// What the side index knows the sample's record by.
@@ -279,6 +288,9 @@ impl Table {
             let len = self.len[row];
             if self.file[row] as usize >= self.n_files() {
                 return malformed("a sample lies in a file that is not listed");
+            }
+            if self.are_whole_files && self.offset.get(row) != 0 {
+                return malformed("a record that is a whole file does not begin with it");
             }
             if self.offset.get(row).checked_add(u64::from(len)).is_none() {
                 return malformed("a sample reaches beyond the largest file offset");

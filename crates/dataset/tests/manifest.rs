@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests, and visible skips")]
 
 use bothends_core::blocks::{Colour, Component, GroupLengths, RowLengths, write_profile};
+use bothends_core::ids::SampleId;
 use bothends_core::recipe::Size;
 use bothends_core::sample::{Encoding, Extent};
 use bothends_dataset::conformance::survives_encoding;
@@ -185,4 +186,23 @@ proptest! {
             prop_assert_eq!(table.encode(), bytes);
         }
     }
+}
+
+/// A device tells another file by its length where the record is all of it, and only there.
+#[test]
+fn the_length_of_a_file_is_known_where_the_record_is_all_of_it() {
+    let mut builder = TableBuilder::new(Encoding::Image);
+    let file = builder.file("1.jpg").unwrap();
+    builder.sample(Extent { file, offset: 0, len: 7 }, 0);
+    let part = builder.build().unwrap();
+    assert_eq!(part.file_len(SampleId(0)), None);
+    let mut builder = TableBuilder::new(Encoding::Image);
+    let file = builder.file("1.jpg").unwrap();
+    builder.sample(Extent { file, offset: 0, len: 7 }, 0);
+    builder.whole_files();
+    let whole = builder.build().unwrap();
+    assert_eq!(whole.file_len(SampleId(0)), Some(7));
+    survives_encoding(&whole);
+    // It is the same data set, whichever way it was listed.
+    assert_eq!(whole.hash(), part.hash());
 }

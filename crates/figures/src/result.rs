@@ -79,9 +79,12 @@ pub struct EpochResult {
     /// Seconds in which a finished batch waited for the consumer: the loader was ahead.
     #[serde(default)]
     pub backpressure_s: f64,
-    /// Device batches that the host recomputed and found equal.
+    /// Device batches that the host recomputed, in whole or in part, and found equal.
     #[serde(default)]
     pub audited: u64,
+    /// Seconds in which finished batches waited for that.
+    #[serde(default)]
+    pub audit_s: f64,
     /// Claims that were dropped unfinished: 0 in a healthy run.
     #[serde(default)]
     pub returned_claims: u32,

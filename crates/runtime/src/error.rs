@@ -149,8 +149,10 @@ pub enum RuntimeError {
         device: String,
         /// The batch audited.
         batch: u32,
-        /// The first sample that differs.
+        /// A sample of it that differs.
         sample: SampleId,
+        /// Batches of the device that were delivered before and not made again as a whole.
+        n_delivered: u64,
     },
     /// The epoch ended by an error that one of its consumers was told.
     #[error(
@@ -365,9 +367,10 @@ impl NamesSettings for RuntimeError {
                 MACHINE_PATIENCE.as_secs(),
                 remedy(source)
             ),
-            Self::Untrusted { device, batch, sample } => format!(
-                "device {device} returned other bytes than the host for sample {} of batch \
-                 {batch}: it is broken or lies; remove it from {}",
+            Self::Untrusted { device, batch, sample, n_delivered } => format!(
+                "device {device} returned wrong samples (batch {batch}, sample {}); \
+                 {n_delivered} of its batches had already been delivered; restart from a \
+                 checkpoint of before and remove it from {}",
                 sample.0,
                 name(Setting::Devices)
             ),

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{spec}` is no fault; the faults are die@P%, stall@P%:SECONDS, throttle@P%:FACTOR, \
-     slow-start, corrupt@P%, duplicate@P%, late@P% and refuse, with P from 0 to 100, \
+     slow-start, corrupt@P%, lie@P%, duplicate@P%, late@P% and refuse, with P from 0 to 100, \
      SECONDS up to 86400 and FACTOR from 1 to 1000"
 )]
 pub struct FaultError {
@@ -75,6 +75,12 @@ pub enum Fault {
         /// Probability for each job.
         chance: Percent,
     },
+    /// Flips a bit of one sample before the checksum is taken: what only who makes the sample again
+    /// can notice.
+    Lie {
+        /// Probability for each job.
+        chance: Percent,
+    },
     /// Answers twice.
     Duplicate {
         /// Probability for each job.
@@ -122,6 +128,7 @@ fn parse(spec: &str) -> Option<Fault> {
         }
         ("slow-start", None, None) => Fault::SlowStart,
         ("corrupt", Some(chance), None) => Fault::Corrupt { chance },
+        ("lie", Some(chance), None) => Fault::Lie { chance },
         ("duplicate", Some(chance), None) => Fault::Duplicate { chance },
         ("late", Some(chance), None) => Fault::Late { chance },
         ("refuse", None, None) => Fault::Refuse,
@@ -153,6 +160,7 @@ mod tests {
             ("throttle@99.5%:3", Fault::Throttle { at: percent(99.5), factor: 3.0 }),
             ("slow-start", Fault::SlowStart),
             ("corrupt@1%", Fault::Corrupt { chance: percent(1.0) }),
+            ("lie@2%", Fault::Lie { chance: percent(2.0) }),
             ("duplicate@100%", Fault::Duplicate { chance: percent(100.0) }),
             ("late@10%", Fault::Late { chance: percent(10.0) }),
             ("refuse", Fault::Refuse),

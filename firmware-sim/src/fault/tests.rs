@@ -193,6 +193,16 @@ fn a_corrupt_answer_does_not_match_its_checksum() {
 }
 
 #[test]
+fn a_lie_matches_its_checksum_and_is_no_sample() {
+    let honest = one(&mut faulty(&[]), 0).unwrap();
+    let lie = one(&mut faulty(&["lie@100%"]), 0).unwrap();
+    let len = lie.result.as_ref().unwrap().len;
+    assert_eq!(lie.result.as_ref().unwrap().checksum, xxh3_64(&lie.slot[..len]));
+    let differing = (0..len).filter(|at| lie.slot[*at] != honest.slot[*at]);
+    assert_eq!(differing.count(), 1);
+}
+
+#[test]
 fn a_duplicate_comes_twice_and_is_the_same() {
     let mut device = faulty(&["duplicate@100%"]);
     let first = one(&mut device, 0).unwrap();

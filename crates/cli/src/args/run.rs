@@ -146,8 +146,13 @@ pub(crate) struct DeviceArgs {
     /// there.
     #[arg(long, hide_short_help = true)]
     pub(crate) require_devices: bool,
-    /// Recompute P% of the device batches on the host, to catch a device that lies
-    #[arg(long, value_name = "P%", default_value = "0%", hide_short_help = true)]
+    /// Recompute rows of P% of the device batches on the host, to catch a device that lies
+    ///
+    /// The first two batches of every device on another machine are recomputed in any case, the
+    /// first one as a whole, and rows of two batches of each epoch at least. 100% recomputes
+    /// everything. A device that has returned wrong samples is used no more; where others of its
+    /// batches have been delivered by then, the run ends.
+    #[arg(long, value_name = "P%", default_value = "1%", hide_short_help = true)]
     pub(crate) audit: String,
     /// Measure each prong alone for so many seconds first; gives `efficiency`
     #[arg(long, value_name = "SECONDS", hide_short_help = true)]

@@ -62,6 +62,7 @@ pub(crate) fn parse(storage: &dyn Storage, root: &str) -> Result<Found, DatasetE
         search.classes(root, &classes)?;
         None
     };
+    search.builder.whole_files();
     if search.n_images == 0 {
         let path = storage.shown(root);
         return Err(DatasetError::NoImages { path, n_ignored: search.n_ignored });

@@ -50,6 +50,7 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
         false => Encoding::Opaque,
     };
     let mut builder = TableBuilder::new(encoding);
+    builder.whole_files();
     for sample in &samples {
         let file = builder.file(&sample.path)?;
         builder.sample(Extent { file, offset: 0, len: sample.len }, sample.label);

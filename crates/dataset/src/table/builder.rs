@@ -37,6 +37,7 @@ impl TableBuilder {
             checksum: Vec::new(),
             heads: Heads::default(),
             profiles: Vec::new(),
+            are_whole_files: false,
         };
         Self { table, profiles: Profiles::default(), folder_idx: HashMap::new() }
     }
@@ -94,6 +95,12 @@ impl TableBuilder {
     pub fn head(&mut self, head: &[u8]) -> Result<(), DatasetError> {
         let row = self.table.len.len().checked_sub(1).expect("a head follows its sample");
         self.table.heads.put(row, head)
+    }
+
+    /// Says that every record is all of its file, so that who reads one may know another file by
+    /// its length.
+    pub fn whole_files(&mut self) {
+        self.table.are_whole_files = true;
     }
 
     /// Gives every sample, in order, the XXH3-64 of its record's bytes.

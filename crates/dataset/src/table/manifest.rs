@@ -5,7 +5,7 @@
 //!  8  version u32                   44  n_files   u32
 //! 12  encoding u32 (image 0,        48  n_samples u64
 //!     planar 1, opaque 2)           56  checksums u32 (0 or 1 per sample)
-//! 16  height, width, channels u32   60  zero u32
+//! 16  height, width, channels u32   60  records are whole files u32 (0 or 1)
 //! 28  bytes of profiles u32         64  classes, folders: u16 length + UTF-8 each
 //! 32  bytes of heads u32                files: u32 folder, u16 length + UTF-8 each
 //! 36  n_classes u32                     columns: file u32, offset u64, len u32,
@@ -35,15 +35,17 @@ impl Table {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.write(&mut |part| bytes.extend_from_slice(part));
+        let whole_files = u32::from(self.are_whole_files);
+        self.write(whole_files, &mut |part| bytes.extend_from_slice(part));
         bytes
     }
 
-    /// XXH3-128 of the manifest. Passes over the whole table: ask once and keep it.
+    /// XXH3-128 of the manifest, of which it does not matter whether records are whole files.
+    /// Passes over the whole table: ask once and keep it.
     #[must_use]
     pub fn hash(&self) -> u128 {
         let mut state = Xxh3::new();
-        self.write(&mut |part| state.update(part));
+        self.write(0, &mut |part| state.update(part));
         state.digest128()
     }
 
@@ -55,6 +57,8 @@ impl Table {
     pub fn decode(bytes: &[u8]) -> Result<Self, DatasetError> {
         let mut fields = Fields { bytes, at: 0 };
         let header = Header::read(&mut fields)?;
+        let are_whole_files =
+            fields.flag("the flag of whole files is neither 0 nor 1")?;
         let classes = fields.names(header.n_classes, "a class name")?;
         let folders = fields.names(header.n_folders, "a folder name")?;
         let (folder_of, leaves) = fields.files(header.n_files)?;
@@ -80,6 +84,7 @@ impl Table {
                     u32::from_le_bytes,
                 )?,
             },
+            are_whole_files,
         };
         if fields.at != bytes.len() {
             return Err(fields.malformed("bytes behind the last column"));
@@ -88,7 +93,7 @@ impl Table {
         Ok(table)
     }
 
-    fn write(&self, out: &mut dyn FnMut(&[u8])) {
+    fn write(&self, whole_files: u32, out: &mut dyn FnMut(&[u8])) {
         let (tag, [height, width, channels]) = match self.encoding {
             Encoding::Image => (0, [0; 3]),
             Encoding::Planar { height, width, channels } => {
@@ -108,7 +113,7 @@ impl Table {
         }
         out(&self.n_samples().to_le_bytes());
         out(&u32::from(!self.checksum.is_empty()).to_le_bytes());
-        out(&0_u32.to_le_bytes());
+        out(&whole_files.to_le_bytes());
         self.classes
             .iter()
             .chain(self.folders.iter())
@@ -138,7 +143,7 @@ fn put_name(name: &str, out: &mut dyn FnMut(&[u8])) {
     out(name.as_bytes());
 }
 
-/// The first 64 bytes, checked.
+/// The first 60 bytes, checked.
 struct Header {
     encoding: Encoding,
     n_profile_bytes: u32,
@@ -177,13 +182,8 @@ impl Header {
             n_folders: fields.u32()?,
             n_files: fields.u32()?,
             n_samples: fields.u64()?,
-            checksums: match fields.u32()? {
-                0 => false,
-                1 => true,
-                _ => return Err(fields.malformed("the checksum flag is neither 0 nor 1")),
-            },
+            checksums: fields.flag("the checksum flag is neither 0 nor 1")?,
         };
-        fields.zero()?;
         Ok(header)
     }
 }
@@ -226,10 +226,11 @@ impl<'a> Fields<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    fn zero(&mut self) -> Result<(), DatasetError> {
+    fn flag(&mut self, otherwise: &'static str) -> Result<bool, DatasetError> {
         match self.u32()? {
-            0 => Ok(()),
-            _ => Err(self.malformed("a reserved field is not zero")),
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.malformed(otherwise)),
         }
     }
 

@@ -119,7 +119,8 @@ class Loader:
             every rank the same number, repeats at most one per rank, and masks the other rows.
         on_bad: what to do with a sample that cannot be preprocessed: "raise", "skip",
             "replace", "zero".
-        audit: percentage of the devices' batches that the host redoes and compares.
+        audit: percentage of the devices' batches of which the host redoes rows and compares them;
+            100 compares all rows of all batches.
         memory: MiB that waiting batches may take.
         held_batches: batches that the script may hold before it gets copies.
         device: where batches are delivered: None or "cpu" for host memory; "cuda:N" or N for a
@@ -167,7 +168,7 @@ class Loader:
         world_size: int | None = None,
         last: str = "drop",
         on_bad: str = "raise",
-        audit: int = 0,
+        audit: int = 1,
         memory: int | None = None,
         held_batches: int = 2,
         device: Any = None,

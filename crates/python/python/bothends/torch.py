@@ -155,7 +155,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         output: str | None = None,
         layout: str | None = None,
         on_bad: str = "raise",
-        audit: int = 0,
+        audit: int = 1,
         memory: int | None = None,
         held_batches: int = 3,
         reader: str = "auto",

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bothends_core::claim::{Claim, ClaimKind};
 use bothends_core::epoch::{Finish, Pick};
-use bothends_core::ids::{BatchIdx, Prong};
+use bothends_core::ids::{BatchIdx, DeviceIdx, Prong};
 use bothends_figures::What;
 use bothends_slots::{
     Completion, JobId, Outcome, Polled, Producer, Rejected, Rejection, Ring, Slot,
@@ -20,7 +20,7 @@ use bothends_slots::{
 use crossbeam::channel::{Receiver, Sender};
 
 use crate::collect::bell::Ear;
-use crate::collect::line::{Line, LineReport};
+use crate::collect::line::{Line, LineReport, place};
 use crate::collect::stall::{Awaited, WaitClock};
 use crate::collect::underway::{Brief, Collected, EpochNumber, Made, Underway};
 use crate::collect::work::Work;
@@ -46,6 +46,8 @@ pub(crate) enum Command {
     End(EpochNumber, Sender<Collected>),
     /// The device of this line is there, and takes so many jobs at a time.
     Join(usize, Box<dyn Producer>, u32),
+    /// This device has lied: it takes part no longer.
+    Expel(DeviceIdx, String),
 }
 
 /// Where batches are made: the front's slots have the output's form, a device's are at the cut.
@@ -118,11 +120,15 @@ impl Collector {
             }
             Command::End(number, reply) => self.end(number, &reply),
             Command::Join(line, producer, depth) => self.join(line, producer, depth),
+            Command::Expel(device, why) => self.lost(place(Prong::Back(device)), why),
         }
     }
 
     /// A device is there that was missing.
     fn join(&mut self, line: usize, producer: Box<dyn Producer>, depth: u32) {
+        if self.lines[line].is_expelled() {
+            return;
+        }
         if self.lines[line].is_up() {
             self.lost(line, "it was reached again before it was known to be lost".into());
         }

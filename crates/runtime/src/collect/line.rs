@@ -86,6 +86,11 @@ impl Line {
         self.prong
     }
 
+    /// Whether it has lied, and must not take part again.
+    pub(crate) fn is_expelled(&self) -> bool {
+        self.presence.as_ref().is_some_and(Presence::is_expelled)
+    }
+
     pub(crate) fn is_up(&self) -> bool {
         self.producer.is_some()
     }

@@ -25,7 +25,7 @@
 //! | `rank`, `world_size` | this process among how many | 0, 1 |
 //! | `last` | `drop`, `pad`, `wrap`, `even` | `drop` |
 //! | `on_bad` | `raise`, `skip`, `replace`, `zero` | `raise` |
-//! | `audit` | percent of device batches that the host makes again | 0 |
+//! | `audit` | percent of device batches of which the host makes rows again | 1 |
 //! | `memory` | MiB that batches may take on the host, a limit | an eighth of what is available |
 //! | `held_batches` | batches the consumer may hold at once | 1 |
 //! | `reader` | `auto`, `uring`, `pread` | `auto` |
@@ -108,7 +108,7 @@ fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
             world: keys.whole("world_size", 1)?.unwrap_or(1),
             last: keys.choice("last", &LASTS)?.unwrap_or(LastPolicy::Drop),
         },
-        audit_percent: keys.whole("audit", 0)?.unwrap_or(0),
+        audit_percent: keys.whole("audit", 0)?.unwrap_or(DEFAULT_AUDIT_PERCENT),
         held_batches: keys.whole("held_batches", 1)?.unwrap_or(1),
         strategy: keys.parsed("strategy")?.unwrap_or(defaults.strategy),
         objective: keys.parsed("objective")?.unwrap_or(defaults.objective),
@@ -139,6 +139,9 @@ pub fn rates_folder(side_index: SideIndexUse) -> Option<PathBuf> {
     let is_kept = side_index != SideIndexUse::Off;
     is_kept.then(user_cache).flatten().map(|cache| cache.join("rates"))
 }
+
+/// Percent of device batches of which the host makes rows again, where nobody says.
+const DEFAULT_AUDIT_PERCENT: u8 = 1;
 
 const YES_NO: [(bool, bool); 2] = [(true, true), (false, false)];
 const DTYPES: [(&str, Dtype); 4] =

@@ -201,7 +201,9 @@ pub struct RunConfig {
     pub redecoder: Option<Redecoder>,
     /// What happens to a bad sample.
     pub on_bad: BadPolicy,
-    /// Percentage of device batches that the host recomputes to catch a device that lies.
+    /// Percentage of device batches of which the host recomputes rows, to catch a device that lies:
+    /// of 100 all rows, else as large a part of a batch's rows, eight at least. The first two
+    /// batches of a device that reads a copy of the data are recomputed in any case.
     pub audit_percent: u8,
     /// What batches may take on the host.
     pub memory: MemoryBudget,

@@ -9,6 +9,7 @@ use bothends_csd::Capabilities;
 use crossbeam::channel::Sender;
 
 use crate::devices::thread::Counter;
+use crate::devices::trust::{Reads, Trust};
 use crate::runtime::memory::DEVICE_DEPTH;
 
 /// What becomes of a device that is lost.
@@ -26,6 +27,7 @@ pub(crate) struct Presence {
     name: String,
     lost: Lost,
     now: Arc<Mutex<Now>>,
+    trust: Arc<Mutex<Trust>>,
     notes: Sender<String>,
 }
 
@@ -40,12 +42,42 @@ struct Now {
 
 impl Presence {
     /// Of a device that is not known yet.
-    pub(crate) fn new(name: &str, lost: Lost, notes: Sender<String>) -> Self {
-        Self { name: name.to_owned(), lost, now: Arc::default(), notes }
+    pub(crate) fn new(
+        name: &str,
+        lost: Lost,
+        trust: Trust,
+        notes: Sender<String>,
+    ) -> Self {
+        let (name, trust) = (name.to_owned(), Arc::new(Mutex::new(trust)));
+        Self { name, lost, now: Arc::default(), trust, notes }
     }
 
-    /// It is there.
-    pub(crate) fn is_here(&self, capabilities: Capabilities) {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How far it is believed.
+    pub(crate) fn trust(&self) -> MutexGuard<'_, Trust> {
+        self.trust.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has lied, and is used no more.
+    pub(crate) fn is_expelled(&self) -> bool {
+        self.trust().has_lied()
+    }
+
+    /// It has lied: it is not used again in this run, whatever comes of it.
+    pub(crate) fn is_caught(&self, why: &str) {
+        let next = "it is used no more, and the host makes its batches again";
+        self.note(format!("device {}: {why}; {next}", self.name));
+        let mut now = self.now();
+        now.missing = Some(why.to_owned());
+        now.counter = None;
+    }
+
+    /// It is there, and reads these.
+    pub(crate) fn is_here(&self, capabilities: Capabilities, reads: Reads) {
+        self.trust().is_connected(reads);
         let mut now = self.now();
         if now.missing.take().is_some() {
             self.note(format!("device {}: it is there and takes part", self.name));
@@ -55,6 +87,9 @@ impl Presence {
 
     /// It is not there; said once for as long as that lasts.
     pub(crate) fn is_missing(&self, why: String) {
+        if self.is_expelled() {
+            return;
+        }
         let mut now = self.now();
         if now.missing.is_none() {
             let next = match self.lost {
@@ -70,6 +105,9 @@ impl Presence {
     /// It answers, and what host and device were told does not fit: waiting does not mend that.
     /// Said once, also of one that was missing.
     pub(crate) fn is_mistaken(&self, why: String) {
+        if self.is_expelled() {
+            return;
+        }
         let mut now = self.now();
         if now.missing.as_ref() != Some(&why) {
             let next = "the run goes on without it";
@@ -81,6 +119,9 @@ impl Presence {
 
     /// It is connected and takes no job; said once for as long as that lasts.
     pub(crate) fn is_stuck(&self, why: &str) {
+        if self.is_expelled() {
+            return;
+        }
         let mut now = self.now();
         if now.missing.is_none() {
             let next = "the run goes on without it and asks again";

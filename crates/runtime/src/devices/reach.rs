@@ -18,9 +18,11 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::collect::bell::Bell;
 use crate::collect::collector::Command;
+use crate::devices::attest::{Suspects, attest};
 use crate::devices::gpu::GpuReach;
 use crate::devices::presence::Presence;
 use crate::devices::thread::{ProducerLoop, threaded};
+use crate::devices::trust::Reads;
 use crate::error::RuntimeError;
 use crate::read::source::Source;
 use crate::runtime::engine::spawn;
@@ -35,6 +37,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long opening waits for a device to say hello. One that is well takes milliseconds; one that
 /// takes longer joins when it has said it.
 pub(crate) const FIRST_WAIT: Duration = Duration::from_secs(2);
+
+/// How long it waits for a device that has opened its session to show that its data are the host's,
+/// whenever that was.
+const SOON: Duration = Duration::from_secs(2);
 
 /// The way to a device.
 #[derive(Debug, Clone)]
@@ -52,6 +58,7 @@ pub(crate) struct Reach {
     pub(crate) source: Arc<Source>,
     pub(crate) recipe: Recipe,
     pub(crate) batch_size: u32,
+    pub(crate) suspects: Suspects,
 }
 
 /// A device that is connected and has taken the session.
@@ -59,6 +66,7 @@ pub(crate) struct Reach {
 pub(crate) struct Reached {
     pub(crate) transport: Box<dyn Transport>,
     pub(crate) capabilities: Capabilities,
+    pub(crate) reads: Reads,
     /// Of a GPU: its driver, for whoever else works with it.
     pub(crate) gpu: Option<Arc<dyn Driver>>,
 }
@@ -78,13 +86,17 @@ impl Reach {
         }
     }
 
-    /// Connects and agrees on the session. Blocks up to the transport's deadlines, or for as long as
+    /// Connects, agrees on the session and holds the device's data against the host's. Blocks up to the transport's deadlines, or for as long as
     /// the system takes to look a name up, or a driver to open a GPU.
     ///
     /// # Errors
     /// Whatever the device or the link says.
-    fn once(&self, greeted: impl FnOnce()) -> Result<Reached, CsdError> {
-        let Self { way, source, recipe, batch_size } = self;
+    fn once(
+        &self,
+        greeted: impl FnOnce(),
+        opened: impl FnOnce(),
+    ) -> Result<Reached, CsdError> {
+        let Self { way, source, recipe, batch_size, suspects } = self;
         let (mut transport, gpu): (Box<dyn Transport>, _) = match way {
             Way::To(address, options) => (connect(address, options)?, None),
             Way::Gpu(reach) => {
@@ -95,10 +107,13 @@ impl Reach {
         };
         let capabilities = transport.hello()?;
         greeted();
+        let mut reads = Reads::HostFiles;
         if gpu.is_none() {
             transport.open(&session(source, recipe, *batch_size))?;
+            opened();
+            reads = attest(&mut *transport, source, suspects)?;
         }
-        Ok(Reached { transport, capabilities, gpu })
+        Ok(Reached { transport, capabilities, reads, gpu })
     }
 
     /// Begins to reach it, on a thread of its own.
@@ -107,17 +122,22 @@ impl Reach {
     /// There is no thread for it.
     pub(crate) fn begin(&self) -> Result<Try, RuntimeError> {
         let (greets, greeted) = bounded(1);
+        let (opens, opened) = bounded(1);
         let (tells, reached) = bounded(1);
         let reach = self.clone();
         let body = move || {
-            // Nobody need wait for either.
-            let result = reach.once(move || {
+            // Nobody need wait for any of them.
+            let greet = move || {
                 let _ = greets.send(());
-            });
+            };
+            let open = move || {
+                let _ = opens.send(());
+            };
+            let result = reach.once(greet, open);
             let _ = tells.send(result);
         };
         spawn(&Stop::default(), "reach", body)?;
-        Ok(Try { greeted, reached })
+        Ok(Try { greeted, opened, reached })
     }
 }
 
@@ -126,7 +146,16 @@ impl Reach {
 #[derive(Debug)]
 pub(crate) struct Try {
     greeted: Receiver<()>,
+    opened: Receiver<()>,
     reached: Receiver<Result<Reached, CsdError>>,
+}
+
+/// What has come of a try that is not waited for for ever.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Ended(Box<Result<Reached, CsdError>>),
+    /// The device has not answered this yet.
+    StillAt(&'static str),
 }
 
 impl Try {
@@ -135,9 +164,24 @@ impl Try {
         self.reached.recv().map_err(|_| RuntimeError::Thread { thread: "reach" })
     }
 
-    /// Whether the device has said hello by then, or will not: what comes of it is known soon.
-    pub(crate) fn is_greeted(&self, by: Instant) -> bool {
-        self.greeted.recv_deadline(by) != Err(RecvTimeoutError::Timeout)
+    /// What comes of it where the device has said hello and shown its data by then. One that is
+    /// greeted opens its session soon, or never.
+    ///
+    /// # Errors
+    /// The thread has died.
+    pub(crate) fn by(&self, by: Instant) -> Result<Outcome, RuntimeError> {
+        if self.greeted.recv_deadline(by) == Err(RecvTimeoutError::Timeout) {
+            return Ok(Outcome::StillAt("hello"));
+        }
+        // Nothing is sent where that fails, or nothing is opened.
+        let _ = self.opened.recv();
+        match self.reached.recv_deadline(by.max(Instant::now() + SOON)) {
+            Ok(reached) => Ok(Outcome::Ended(Box::new(reached))),
+            Err(RecvTimeoutError::Timeout) => Ok(Outcome::StillAt("attest")),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(RuntimeError::Thread { thread: "reach" })
+            }
+        }
     }
 }
 
@@ -168,6 +212,7 @@ pub(crate) fn may_come(error: &CsdError) -> bool {
             | CsdError::Busy { .. }
             | CsdError::Driver(_)
             | CsdError::SessionRefused { .. }
+            | CsdError::OtherData { .. }
             | CsdError::Malformed { .. }
             | CsdError::Place { .. }
     )
@@ -213,6 +258,9 @@ impl Awaiting {
                 if self.stop.is_set() {
                     return served;
                 }
+                if self.presence.is_expelled() {
+                    return Err("it has lied".to_owned());
+                }
                 let why = served.err();
                 let why = why.unwrap_or_else(|| "its jobs came to nothing".to_owned());
                 self.presence.is_missing(why);
@@ -228,7 +276,7 @@ impl Awaiting {
             if asked.is_none() {
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
-            (first, asked) = self.served(self.reach.once(|| ()));
+            (first, asked) = self.served(self.reach.once(|| (), || ()));
         }
     }
 
@@ -277,8 +325,8 @@ impl Awaiting {
 
     /// Gives the collector a line to it.
     fn join(&self, reached: Reached) -> ProducerLoop {
-        let Reached { transport, capabilities, .. } = reached;
-        self.presence.is_here(capabilities);
+        let Reached { transport, capabilities, reads, .. } = reached;
+        self.presence.is_here(capabilities, reads);
         let depth = self.presence.depth();
         let ends = (self.bell.clone(), Arc::clone(&self.meter), self.stop.clone());
         let (ours, its) = threaded(transport, depth, ends);

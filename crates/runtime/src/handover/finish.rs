@@ -1,9 +1,10 @@
-//! The feed: the last thread before the consumer. It applies the bad-sample policy, audits
-//! devices, has batches converted, mixed and digested by the workers, and hands over.
+//! The feed: the last thread before the consumer. It applies the bad-sample policy, has devices
+//! audited (`finish/audit.rs`) and batches converted, mixed and digested by the workers, and hands over.
 //!
 //! What it delivers does not depend on who made a batch: a row that a prong could not make is
 //! made again here, and the policy is applied to what that attempt says.
 
+pub(crate) mod audit;
 pub(crate) mod mix;
 
 use std::io;
@@ -15,16 +16,16 @@ use bothends_core::digest::StreamDigest;
 use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
 use bothends_core::plan::Plan;
 use bothends_core::recipe::{BatchKey, Mixture, partner};
-use bothends_core::rng::Draws;
-use bothends_core::sample::SampleKey;
 use bothends_figures::Skipped;
 use bothends_slots::{HostSlot, Ring, Slot};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::collect::bell::Bell;
+use crate::collect::collector::Command;
 use crate::collect::stall::{FeedClock, Finisher};
 use crate::collect::underway::{Lacks, Made};
 use crate::config::run::BadPolicy;
+use crate::devices::presence::Presence;
 use crate::error::RuntimeError;
 use crate::handover::batch::{Batch, Left, Mixed, Release, Row};
 use crate::handover::convert::convert;
@@ -35,10 +36,8 @@ use crate::read::supplied::Unmade;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
+use self::audit::Vouched;
 use self::mix::{MixedBy, Mixing, mix};
-
-/// The draw number of which batches are audited: far from the recipe's ops, which count from 0.
-const OP_AUDIT: u32 = 0xFFF2;
 
 /// What the feed thread owns for one epoch.
 #[derive(Debug)]
@@ -49,11 +48,10 @@ pub(crate) struct Feed {
     /// Slots that devices' batches are converted in; `None` where the cut is the output.
     pub(crate) converted: Option<Ring>,
     pub(crate) on_bad: BadPolicy,
-    pub(crate) audit_percent: u8,
     /// What the digest of the stream goes on from, where digests are wanted.
     pub(crate) digest: Option<StreamDigest>,
-    /// The devices' names, for errors.
-    pub(crate) devices: Vec<String>,
+    /// The devices, in their order.
+    pub(crate) devices: Vec<Presence>,
     pub(crate) links: FeedLinks,
     pub(crate) waits: FeedClock,
     pub(crate) chores: Chores,
@@ -67,6 +65,8 @@ pub(crate) struct FeedLinks {
     pub(crate) made: Receiver<Result<Made, RuntimeError>>,
     pub(crate) ready: Sender<Result<Batch, RuntimeError>>,
     pub(crate) bell: Bell,
+    /// The way to the collector.
+    pub(crate) commands: Sender<Command>,
 }
 
 impl Feed {
@@ -105,20 +105,12 @@ impl Feed {
         bench: &mut Bench,
     ) -> Result<Option<Batch>, RuntimeError> {
         let Made { batch: index, prong, rows, slot, bad, lacking } = made;
-        let mut slot =
-            slot.host().map_err(|_| RuntimeError::Thread { thread: "feed" })?;
+        let slot = slot.host().map_err(|_| RuntimeError::Thread { thread: "feed" })?;
         let form = self.form(prong);
-        if let Prong::Back(device) = prong
-            && self.is_audited(index.0)
-        {
-            self.audit(&rows, (form, &slot), bench).map_err(|sample| {
-                RuntimeError::Untrusted {
-                    device: self.devices[usize::from(device.0)].clone(),
-                    batch: index.0,
-                    sample,
-                }
-            })?;
-        }
+        let Some(vouched) = self.vouch((index, prong), (form, slot), &rows, bad)? else {
+            return Ok(None);
+        };
+        let Vouched { prong, mut slot, bad } = vouched;
         let row_bytes = self.maker.row_bytes(form);
         let mut rows: Vec<Row> = rows.iter().map(|sample| self.row(*sample)).collect();
         for (row, out) in rows.iter().zip(slot.chunks_exact_mut(row_bytes)) {
@@ -175,7 +167,7 @@ impl Feed {
         match prong {
             Prong::Front => "the host".to_owned(),
             Prong::Back(device) => {
-                format!("device {}", self.devices[usize::from(device.0)])
+                format!("device {}", self.devices[usize::from(device.0)].name())
             }
         }
     }
@@ -245,42 +237,9 @@ fn close_gaps(
     rows.retain(|_| row.next().is_some_and(|row| !gone.contains(&row)));
 }
 
-// ---- audit, conversion, hand-over --------------------------------------------------------
+// ---- conversion, hand-over --------------------------------------------------------
 
 impl Feed {
-    /// Whether the host recomputes this batch: a keyed choice that no device can foresee
-    /// without the seed, and the same in every rerun.
-    fn is_audited(&self, batch: u32) -> bool {
-        let sample = SampleId(u64::from(batch));
-        let (seed, epoch) = (self.maker.source.seed, self.maker.epoch);
-        let key = SampleKey { seed, epoch, sample };
-        self.audit_percent > 0
-            && Draws::new(key, OP_AUDIT).below(100) < u32::from(self.audit_percent)
-    }
-
-    /// Recomputes a device's batch; the first sample that differs.
-    fn audit(
-        &self,
-        rows: &[Option<SampleId>],
-        (form, slot): (Form, &HostSlot),
-        bench: &mut Bench,
-    ) -> Result<(), SampleId> {
-        // What is not audited to its end is not counted.
-        let mut own = vec![0; self.maker.row_bytes(form)];
-        for (sample, theirs) in rows.iter().zip(slot.chunks_exact(own.len())) {
-            let Some(sample) = *sample else { continue };
-            if self.stop.is_set() {
-                return Ok(());
-            }
-            let made = self.maker.make(sample, (form, &mut own), bench);
-            if made.is_ok() && own != theirs {
-                return Err(sample);
-            }
-        }
-        self.maker.account().audited += 1;
-        Ok(())
-    }
-
     /// The batch in the output's form; `None` when the epoch is cancelled meanwhile.
     fn convert(
         &self,

@@ -21,8 +21,8 @@ const OP_REPLACE: u32 = 0xFFF1;
 /// Samples tried in place of a bad one before its row is zeros.
 const MOST_REPLACEMENTS: u32 = 16;
 
-/// Makes samples one at a time.
-#[derive(Debug)]
+/// Makes samples one at a time. Cheap to clone.
+#[derive(Debug, Clone)]
 pub(crate) struct Maker {
     pub(crate) source: Arc<Source>,
     pub(crate) epoch: EpochIdx,

@@ -20,8 +20,10 @@ pub struct EpochReport {
     pub skipped: Vec<Skipped>,
     /// Samples that the caller's decoder decoded, as `ops` refused them.
     pub redecoded: Vec<Skipped>,
-    /// Device batches that the host recomputed and found equal.
+    /// Device batches that the host recomputed, in whole or in part, and found equal.
     pub audited: u64,
+    /// Seconds in which finished batches waited for that.
+    pub audit_s: f64,
     /// Why the consumer waited.
     pub stall: Stall,
     /// What the epoch's threads used, prong by prong.
@@ -35,17 +37,32 @@ pub struct EpochReport {
 impl EpochReport {
     pub(crate) fn new(remains: Remains) -> Self {
         let Remains { collected, account, stall, cpu, .. } = remains;
-        let (counts, back, log) = match collected {
+        let (mut counts, back, log): (Counts, _, _) = match collected {
             Some(collected) => (collected.state.counts(), collected.back, collected.log),
             None => Default::default(),
         };
-        let FeedAccount { backpressure_s, skipped, redecoded, audited } = account;
+        let FeedAccount {
+            backpressure_s,
+            skipped,
+            redecoded,
+            audited,
+            audit_s,
+            made_again,
+        } = account;
+        for device in made_again {
+            let Some(of) = counts.back.get_mut(usize::from(device.0)) else { continue };
+            // What it made was thrown away, and the host has delivered another one.
+            of.delivered = of.delivered.saturating_sub(1);
+            of.wasted += 1;
+            counts.front.delivered += 1;
+        }
         Self {
             counts,
             back,
             skipped,
             redecoded,
             audited,
+            audit_s,
             stall,
             cpu,
             backpressure_s,

@@ -260,6 +260,14 @@ impl Source {
         }
     }
 
+    /// All of a sample's record, as it lies in storage, read on the calling thread.
+    ///
+    /// # Errors
+    /// [`Unmade`], at once.
+    pub(crate) fn whole_record(&self, sample: SampleId) -> Result<Vec<u8>, Unmade> {
+        self.read_extent(self.table.extent(sample))
+    }
+
     fn read_extent(&self, extent: Extent) -> Result<Vec<u8>, Unmade> {
         let path = self.root.join(self.table.file_path(extent.file));
         let mut bytes = vec![0; extent.len as usize];

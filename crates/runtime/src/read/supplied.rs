@@ -157,17 +157,22 @@ fn table_of<'a>(
     let said = |error: DatasetError| error.to_string();
     let mut builder = TableBuilder::new(Encoding::Image);
     let mut last: Option<(&str, FileIdx)> = None;
+    let mut are_whole_files = true;
     for SuppliedFile { path, extent, label } in files {
         let file = match last {
             Some((known, file)) if known == path => file,
             _ => builder.file(path).map_err(said)?,
         };
         last = Some((path, file));
+        are_whole_files &= extent.is_none();
         let (offset, len) = match extent {
             Some(extent) => extent,
             None => (0, length(folder, path)?),
         };
         builder.sample(Extent { file, offset, len }, label);
+    }
+    if are_whole_files {
+        builder.whole_files();
     }
     builder.build().map_err(said)
 }

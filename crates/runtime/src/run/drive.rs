@@ -475,6 +475,7 @@ impl Run<'_> {
             skipped: report.skipped.clone(),
             backpressure_s: report.backpressure_s,
             audited: report.audited,
+            audit_s: report.audit_s,
             returned_claims: counts.returned,
             peak_waiting_back_batches: counts.peak_waiting,
             efficiency: self.efficiency(images_per_s),

@@ -176,23 +176,25 @@ impl Runtime {
         let (prong, depth) = (Prong::Back(device_idx(number)), device.presence.depth());
         let meter = Arc::new(shared.times.meter(Ends::Back(number)));
         let (mut producer, mut its) = (None, None);
-        if let Some(transport) = device.transport.take() {
+        let is_expelled = device.presence.is_expelled();
+        if let Some(transport) = device.transport.take().filter(|_| !is_expelled) {
             let ends = (shared.bell.clone(), Arc::clone(&meter), shared.stop.clone());
             let (ours, serving) = threaded(transport, depth, ends);
             device.presence.counted_by(ours.counter());
             producer = Some(Box::new(ours) as Box<dyn Producer>);
             its = Some(serving);
         }
-        let awaiting = device.reach.clone().map(|reach| Awaiting {
-            reach,
-            presence: device.presence.clone(),
-            begun: device.begun.take(),
-            line: place(prong),
-            commands: commands.clone(),
-            bell: shared.bell.clone(),
-            meter,
-            stop: shared.stop.clone(),
-        });
+        let awaiting =
+            device.reach.clone().filter(|_| !is_expelled).map(|reach| Awaiting {
+                reach,
+                presence: device.presence.clone(),
+                begun: device.begun.take(),
+                line: place(prong),
+                commands: commands.clone(),
+                bell: shared.bell.clone(),
+                meter,
+                stop: shared.stop.clone(),
+            });
         let spawned = |body| spawn_urgent(&shared.stop, "device", body);
         let body: Option<DeviceBody> = match (awaiting, its) {
             (Some(awaiting), its) => Some(Box::new(move || awaiting.run(its))),

@@ -17,12 +17,16 @@ use bothends_gpu::owners::Gpu;
 use bothends_io::ReaderConfig;
 use bothends_slots::Producer;
 
+use crate::devices::attest::{Suspects, attest, random};
 use crate::devices::emulator::{DeviceProcess, Setting};
 use crate::devices::gpu::GpuReach;
 use crate::devices::plain::Plain;
 use crate::devices::presence::{Lost, Presence};
-use crate::devices::reach::{FIRST_WAIT, Reach, Reached, Way, may_come, session};
+use crate::devices::reach::{
+    FIRST_WAIT, Outcome, Reach, Reached, Way, may_come, session,
+};
 use crate::devices::spec::DeviceSpec;
+use crate::devices::trust::Trust;
 use crate::error::RuntimeError;
 use crate::runtime::host::{Device, Runtime};
 use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room, Sizes};
@@ -54,7 +58,9 @@ impl Runtime {
             };
             let source = Arc::clone(&self.source);
             let recipe = self.config.recipe.clone();
-            let reach = Reach { way, source, recipe, batch_size: self.config.batch_size };
+            let batch_size = self.config.batch_size;
+            let suspects = Suspects::default();
+            let reach = Reach { way, source, recipe, batch_size, suspects };
             found.push((spec.text().to_owned(), process, reach));
         }
         // All at once: each may take as long as its deadlines.
@@ -65,9 +71,12 @@ impl Runtime {
             // What is of this machine is there as soon as the machine has time for it.
             let is_of_here = process.is_some() || !reach.may_come_back();
             let waits = self.config.require_devices || is_of_here;
-            let (reached, begun) = match waits || begun.is_greeted(by) {
+            let (reached, begun) = match waits {
                 true => (begun.ends()?, None),
-                false => (Err(said_nothing()), Some(begun)),
+                false => match begun.by(by)? {
+                    Outcome::Ended(reached) => (*reached, None),
+                    Outcome::StillAt(doing) => (Err(said_nothing(doing)), Some(begun)),
+                },
             };
             if let Ok(Reached { gpu: Some(driver), .. }) = &reached {
                 self.page_lock(driver);
@@ -137,10 +146,11 @@ impl Runtime {
     ) -> Result<(), RuntimeError> {
         let is_fault = |error: &CsdError| !self.config.require_devices && may_come(error);
         let lost = if reach.is_some() { Lost::IsTriedAgain } else { Lost::IsGone };
-        let presence = Presence::new(name, lost, self.notes.0.clone());
+        let trust = Trust::new(random(), self.config.audit_percent);
+        let presence = Presence::new(name, lost, trust, self.notes.0.clone());
         let transport = match found {
-            Ok(Reached { transport, capabilities, .. }) => {
-                presence.is_here(capabilities);
+            Ok(Reached { transport, capabilities, reads, .. }) => {
+                presence.is_here(capabilities, reads);
                 Some(transport)
             }
             Err(error) if is_fault(&error) => {
@@ -172,7 +182,7 @@ impl Runtime {
     /// it on the session. It is not reached again when it is lost.
     ///
     /// # Errors
-    /// [`RuntimeError::Device`] when it refuses or does not answer, [`RuntimeError::Memory`]
+    /// [`RuntimeError::Device`] when it refuses, does not answer or has other data, [`RuntimeError::Memory`]
     /// when the budget's limit leaves it no slots.
     pub fn attach(
         &mut self,
@@ -183,7 +193,9 @@ impl Runtime {
         let capabilities = transport.hello().map_err(failed)?;
         let (recipe, batch_size) = (&self.config.recipe, self.config.batch_size);
         transport.open(&session(&self.source, recipe, batch_size)).map_err(failed)?;
-        self.add(name, None, Ok(Reached { transport, capabilities, gpu: None }))
+        let suspects = Suspects::default();
+        let reads = attest(&mut *transport, &self.source, &suspects).map_err(failed)?;
+        self.add(name, None, Ok(Reached { transport, capabilities, reads, gpu: None }))
     }
 
     /// Adds a producer that the caller brings, which takes `n_jobs` jobs at a time and makes
@@ -229,6 +241,6 @@ impl Runtime {
 }
 
 /// What is said of a device that is not waited for any longer.
-fn said_nothing() -> CsdError {
-    CsdError::Timeout { doing: "hello", waited: FIRST_WAIT }
+fn said_nothing(doing: &'static str) -> CsdError {
+    CsdError::Timeout { doing, waited: FIRST_WAIT }
 }

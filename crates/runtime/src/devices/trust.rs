@@ -1,0 +1,314 @@
+//! How far a device is believed: which of its batches the host makes again, and what follows where
+//! one of them is not what the host makes.
+//!
+//! Which batches these are is drawn from a secret of this process, so that no device can tell, and
+//! the stream is the same whatever is drawn. Decides, and makes nothing (`handover/finish/audit.rs`
+//! does).
+
+use std::collections::HashMap;
+
+use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_core::rng::Draws;
+use bothends_core::sample::SampleKey;
+
+/// Rows of an audited batch that are made again, where not all are: a device that gets one row in
+/// ten wrong is found in its first batch, and one in two hundred in some dozens of audits.
+pub(crate) const LEAST_ROWS: u32 = 8;
+
+/// The first batches of a connection are audited whatever the rate, and so are as many of every
+/// epoch where there is a rate.
+pub(crate) const FIRST_BATCHES: u32 = 2;
+
+/// The draw numbers of what is audited; the key is a secret, so they need only differ.
+const OP_BATCH: u32 = 0;
+const OP_ROWS: u32 = 1;
+
+/// Whose files a device reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// The host's own.
+    HostFiles,
+    /// A copy, which may be another one, on a machine that may be another's.
+    ItsCopy,
+}
+
+/// How much of a batch the host makes again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Audit {
+    Nothing,
+    /// These rows, rising.
+    Rows(Vec<u32>),
+    Everything,
+}
+
+/// What becomes of a batch of the device's that is next to be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is delivered.
+    Deliver,
+    /// The device has lied: the host makes it.
+    MakeAgain,
+}
+
+/// What follows from a batch that is not what the host makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Consequence {
+    /// Everything delivered so far is known to be right: the host makes the rest.
+    Expel,
+    /// So many batches were delivered that may be wrong, too: nothing can bring them back.
+    EndRun { n_doubtful: u64 },
+}
+
+/// What is known of one device's honesty in this run.
+#[derive(Debug, Clone)]
+pub(crate) struct Trust {
+    secret: u64,
+    percent: u8,
+    reads: Reads,
+    /// Batches seen since it was last connected.
+    n_seen: u64,
+    /// Batches seen of each epoch that is under way.
+    n_of_epoch: HashMap<EpochIdx, u32>,
+    /// Batches delivered of which the host did not make every row again.
+    n_doubtful: u64,
+    has_lied: bool,
+}
+
+impl Trust {
+    /// Of a device that has not been heard of: so many percent of its batches are audited.
+    pub(crate) fn new(secret: u64, percent: u8) -> Self {
+        Self {
+            secret,
+            percent: percent.min(100),
+            reads: Reads::HostFiles,
+            n_seen: 0,
+            n_of_epoch: HashMap::new(),
+            n_doubtful: 0,
+            has_lied: false,
+        }
+    }
+
+    /// It is connected, perhaps again: another program may be behind its name.
+    pub(crate) fn is_connected(&mut self, reads: Reads) {
+        (self.reads, self.n_seen) = (reads, 0);
+    }
+
+    /// How much is to be made again of its next batch, which has so many samples.
+    pub(crate) fn audit(
+        &mut self,
+        epoch: EpochIdx,
+        batch: BatchIdx,
+        n_samples: u32,
+    ) -> Audit {
+        let nth = self.n_seen;
+        self.n_seen += 1;
+        // Epochs are delivered one after the other, and the next one may have begun.
+        self.n_of_epoch.retain(|of, _| of.0.saturating_add(2) > epoch.0);
+        let of_epoch = self.n_of_epoch.entry(epoch).or_insert(0);
+        *of_epoch = of_epoch.saturating_add(1);
+        let n_of_epoch = *of_epoch;
+        let has_copy = self.reads == Reads::ItsCopy;
+        if self.percent == 100 || has_copy && nth == 0 {
+            return Audit::Everything;
+        }
+        let is_first = has_copy && nth < u64::from(FIRST_BATCHES);
+        if is_first || self.draws_batch(epoch, batch, n_of_epoch) {
+            return self.draw_rows(epoch, batch, n_samples);
+        }
+        Audit::Nothing
+    }
+
+    /// A batch has passed its audit, or had none; it is delivered unless the device has lied
+    /// meanwhile in another epoch.
+    pub(crate) fn passes(&mut self, audit: &Audit) -> Verdict {
+        if self.has_lied {
+            return Verdict::MakeAgain;
+        }
+        self.n_doubtful += u64::from(*audit != Audit::Everything);
+        Verdict::Deliver
+    }
+
+    /// Whether it has lied.
+    pub(crate) fn has_lied(&self) -> bool {
+        self.has_lied
+    }
+
+    /// One of its batches is not what the host makes.
+    pub(crate) fn lies(&mut self) -> Consequence {
+        self.has_lied = true;
+        match self.n_doubtful {
+            0 => Consequence::Expel,
+            n_doubtful => Consequence::EndRun { n_doubtful },
+        }
+    }
+
+    /// Whether the device's `nth` batch of an epoch, counted from 1, is audited: the first ones
+    /// always, then at the rate or, while that is less, with a chance that falls with the number of
+    /// batches, so that short epochs have no part that is safe to lie in.
+    fn draws_batch(&self, epoch: EpochIdx, batch: BatchIdx, nth: u32) -> bool {
+        if self.percent == 0 {
+            return false;
+        }
+        let rate = f64::from(self.percent) / 100.0;
+        let chance = rate.max(f64::from(FIRST_BATCHES) / f64::from(nth.max(1)));
+        self.draws(epoch, batch, OP_BATCH).uniform() < chance
+    }
+
+    /// As large a part of the rows as is audited of the batches, and [`LEAST_ROWS`] at least.
+    fn draw_rows(&self, epoch: EpochIdx, batch: BatchIdx, n_samples: u32) -> Audit {
+        let part = (u64::from(n_samples) * u64::from(self.percent)).div_ceil(100);
+        let n = LEAST_ROWS.max(u32::try_from(part).unwrap_or(u32::MAX));
+        if n >= n_samples {
+            return Audit::Everything;
+        }
+        let mut draws = self.draws(epoch, batch, OP_ROWS);
+        let mut rows: Vec<u32> = (0..n_samples).collect();
+        for at in 0..n {
+            let other = at + draws.below(n_samples - at);
+            rows.swap(at as usize, other as usize);
+        }
+        rows.truncate(n as usize);
+        rows.sort_unstable();
+        Audit::Rows(rows)
+    }
+
+    fn draws(&self, epoch: EpochIdx, batch: BatchIdx, op: u32) -> Draws {
+        let sample = SampleId(u64::from(batch.0));
+        Draws::new(SampleKey { seed: self.secret, epoch, sample }, op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What is audited of `n` batches of a device in one epoch.
+    fn audits(trust: &mut Trust, epoch: u32, n: u32, n_samples: u32) -> Vec<Audit> {
+        let audit = |batch| trust.audit(EpochIdx(epoch), BatchIdx(batch), n_samples);
+        (0..n).map(audit).collect()
+    }
+
+    fn n_audited(audits: &[Audit]) -> usize {
+        audits.iter().filter(|audit| **audit != Audit::Nothing).count()
+    }
+
+    fn connected(secret: u64, percent: u8) -> Trust {
+        let mut trust = Trust::new(secret, percent);
+        trust.is_connected(Reads::ItsCopy);
+        trust
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_batches_of_a_connection_are_audited_whatever_the_rate(
+            secret: u64, percent in 0_u8..=100, n_samples in 1_u32..300,
+        ) {
+            let mut trust = connected(secret, percent);
+            for _ in 0..2 {
+                let first = audits(&mut trust, 3, 2, n_samples);
+                prop_assert_eq!(&first[0], &Audit::Everything);
+                prop_assert_ne!(&first[1], &Audit::Nothing);
+                trust.is_connected(Reads::ItsCopy);
+            }
+        }
+
+        #[test]
+        fn every_epoch_has_audits_and_every_audit_rows_that_there_are(
+            secret: u64, percent in 1_u8..100, n_samples in 1_u32..300, epoch in 0_u32..9,
+        ) {
+            let mut trust = connected(secret, percent);
+            audits(&mut trust, epoch, 5, n_samples);
+            let next = audits(&mut trust, epoch + 1, 40, n_samples);
+            prop_assert!(n_audited(&next[..2]) == 2);
+            for audit in next {
+                match audit {
+                    Audit::Nothing | Audit::Everything => {}
+                    Audit::Rows(rows) => {
+                        prop_assert!(rows.len() >= LEAST_ROWS as usize);
+                        prop_assert!(rows.is_sorted_by(|a, b| a < b));
+                        prop_assert!(rows.last().is_some_and(|row| *row < n_samples));
+                    }
+                }
+            }
+        }
+
+        /// The host makes all of it again, so a wrong byte is always found before it is
+        /// delivered and never ends the run.
+        #[test]
+        fn where_all_is_audited_no_lie_gets_through(
+            secret: u64, n_before in 0_u32..50, n_samples in 1_u32..300,
+        ) {
+            let mut trust = connected(secret, 100);
+            for audit in audits(&mut trust, 0, n_before, n_samples) {
+                prop_assert_eq!(&audit, &Audit::Everything);
+                prop_assert_eq!(trust.passes(&audit), Verdict::Deliver);
+            }
+            prop_assert_eq!(trust.lies(), Consequence::Expel);
+            prop_assert_eq!(trust.passes(&Audit::Nothing), Verdict::MakeAgain);
+        }
+
+        /// Whatever was audited: a lie ends the run exactly where something was delivered of
+        /// which some rows were never looked at.
+        #[test]
+        fn a_lie_ends_the_run_only_where_something_doubtful_was_delivered(
+            secret: u64, percent in 0_u8..100, n_before in 0_u32..50,
+        ) {
+            let mut trust = connected(secret, percent);
+            let before = audits(&mut trust, 0, n_before, 64);
+            before.iter().for_each(|audit| {
+                trust.passes(audit);
+            });
+            let doubtful = before.iter().filter(|audit| **audit != Audit::Everything);
+            let n_doubtful = doubtful.count() as u64;
+            let expected = match n_doubtful {
+                0 => Consequence::Expel,
+                n_doubtful => Consequence::EndRun { n_doubtful },
+            };
+            prop_assert_eq!(trust.lies(), expected);
+            // A connection that is made anew makes nobody honest.
+            trust.is_connected(Reads::ItsCopy);
+            prop_assert!(trust.has_lied());
+        }
+    }
+
+    #[test]
+    fn the_rate_is_kept_and_nobody_without_the_secret_can_tell_what_is_audited() {
+        let long = |secret| audits(&mut connected(secret, 1), 0, 100_000, 256);
+        let (one, other) = (long(1), long(2));
+        for audits in [&one, &other] {
+            let n = n_audited(audits);
+            assert!((900..1150).contains(&n), "{n} of 100,000");
+        }
+        assert_ne!(one, other);
+        let rows: Vec<_> = one.iter().filter(|it| **it != Audit::Nothing).collect();
+        assert_ne!(rows[1], rows[2], "other rows of every batch");
+    }
+
+    /// What the default costs: the rows that the host makes again, as a part of the device's.
+    #[test]
+    fn one_percent_of_audits_is_far_less_than_one_percent_of_work() {
+        for (n_batches, n_samples) in [(500_u32, 64_u32), (5_000, 64), (1_000, 256)] {
+            let audits = audits(&mut connected(7, 1), 0, n_batches, n_samples);
+            let n_rows: usize = audits
+                .iter()
+                .map(|audit| match audit {
+                    Audit::Nothing => 0,
+                    Audit::Rows(rows) => rows.len(),
+                    Audit::Everything => n_samples as usize,
+                })
+                .sum();
+            assert!(n_rows * 100 <= (n_batches * n_samples) as usize, "{n_rows}");
+        }
+    }
+
+    #[test]
+    fn one_of_this_process_is_audited_at_the_rate_alone() {
+        let mut trust = Trust::new(3, 0);
+        trust.is_connected(Reads::HostFiles);
+        assert_eq!(n_audited(&audits(&mut trust, 0, 50, 64)), 0);
+        let mut copy = connected(3, 0);
+        assert_eq!(n_audited(&audits(&mut copy, 0, 50, 64)), 2);
+    }
+}
