@@ -60,7 +60,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("firmware-sim", &["core", "slots", "csd", "agent"]),
     (
         "cli",
-        &["core", "runtime", "energy", "samples", "report", "simulate", "pack", "bench"],
+        &[
+            "core", "csd", "agent", "runtime", "energy", "samples", "report", "simulate",
+            "pack", "bench",
+        ],
     ),
     ("capi", &["core", "runtime"]),
     ("python", &["core", "runtime"]),

@@ -25,7 +25,8 @@ use std::time::Duration;
 use bothends_slots::{HostSlot, Producer};
 
 pub use device::{is_of_machine, listen, open_regular, will_need};
-pub use host::connect::{ConnectOptions, connect};
+pub use host::connect::{ConnectOptions, connect, link};
+pub use host::remote::Link;
 pub use host::{connect, loopback, remote, stream};
 pub use words::address::Address;
 pub use words::job::{

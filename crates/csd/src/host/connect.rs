@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::host::remote::Link;
 use crate::host::stream::Stream;
 use crate::spool::Spool;
 use crate::words::address::Address;
@@ -40,5 +41,26 @@ pub fn connect(
             Ok(Box::new(Stream::connect(address, key, options.timeout)?))
         }
         Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, options.timeout)?)),
+    }
+}
+
+/// As [`connect`], one layer below it: messages as they are, for who tests what a device does with
+/// those that no host sends. The conversation starts with [`Link::greet`].
+///
+/// # Errors
+/// As [`connect`].
+pub fn link(
+    address: &Address,
+    options: &ConnectOptions,
+) -> Result<Box<dyn Link>, CsdError> {
+    let key = options.key_file.as_deref().map(Key::from_file).transpose()?;
+    match address {
+        Address::Tcp { .. } | Address::Unix(_) => {
+            let stream = Stream::connect(address, key, options.timeout)?;
+            Ok(Box::new(stream.into_link()))
+        }
+        Address::Spool(dir) => {
+            Ok(Box::new(Spool::connect(dir, options.timeout)?.into_link()))
+        }
     }
 }
