@@ -60,27 +60,27 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "1.3",
-        "A connection that does not begin with a greeting ends.",
+        "A first message that is no greeting ends the connection.",
         Stranger(stranger::no_greeting),
     ),
     clause(
         "1.4",
-        "A connection with a damaged header ends.",
+        "A damaged header ends the connection.",
         Stranger(stranger::damaged_header),
     ),
     clause(
         "1.5",
-        "A connection with a damaged body ends.",
+        "A damaged body ends the connection.",
         Stranger(stranger::damaged_body),
     ),
     clause(
         "1.6",
-        "A connection with a body beyond its bound ends before the body comes.",
+        "A header with a body beyond its bound ends the connection.",
         Stranger(stranger::endless_body),
     ),
     clause(
         "1.7",
-        "A connection on which the host speaks as a device ends.",
+        "A message that only a device sends ends the connection.",
         Stranger(stranger::message_of_a_device),
     ),
     clause(
@@ -90,12 +90,12 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "1.9",
-        "A second host is served, or told at once that the device is busy.",
+        "A second host is served, or told at once to come later.",
         Stranger(stranger::second_host),
     ),
     clause(
         "1.10",
-        "A host that vanishes does not keep the next one from being served.",
+        "After a host has vanished, the next one is served.",
         Stranger(stranger::vanished_host),
     ),
     clause(
@@ -115,7 +115,7 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "2.4",
-        "A session with another number of bytes per sample is refused.",
+        "A session with other bytes per sample is refused.",
         Host(host::other_sample_bytes),
     ),
     clause(
@@ -176,7 +176,7 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "3.7",
-        "Bad rows are named in ascending order, and their bytes are zero.",
+        "Bad rows are listed in ascending order, and are zero.",
         Host(host::bad_rows),
     ),
     clause(
@@ -186,7 +186,7 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "3.9",
-        "As many jobs as the device has slots are each answered once.",
+        "As many jobs as there are slots are each answered once.",
         Host(host::all_slots),
     ),
     clause(
@@ -196,7 +196,7 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "4.1",
-        "A revoked job is answered once, done or failed, and no other suffers.",
+        "A revoked job is answered once, and no other job suffers.",
         Host(host::revoked),
     ),
     clause(
@@ -222,7 +222,7 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "7.1",
-        "A file that was replaced is read anew by the next session.",
+        "A file that was replaced is read again by the next session.",
         Files(host::replaced_file),
     ),
     // Afterwards the files are gone.

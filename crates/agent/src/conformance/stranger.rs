@@ -193,7 +193,7 @@ pub(super) fn larger_job(reach: &Reach, exercise: &Exercise) -> Checked {
     talk.compare(answer, &job)
 }
 
-/// A host that begins anew counts what it abandoned as gone, the device only when it is.
+/// A host that begins again counts what it abandoned as gone, the device only when it is.
 pub(super) fn waiting_jobs(reach: &Reach, exercise: &Exercise) -> Checked {
     const N: u32 = 64;
     let (mut talk, session) = Talk::opened(reach, exercise)?;
