@@ -253,8 +253,7 @@ fn json_bodies_come_back() {
         r#"{"protocol_version": 2, "name": "x", "emulated": true, "ops": [],
             "slots": 2, "max_batch_bytes": 600}"#,
     );
-    let stats =
-        bothends_csd::DeviceStats { jobs: 3, cpu_seconds: 0.1, ..Default::default() };
+    let stats = DeviceStats { jobs: 3, cpu_seconds: 0.1, ..Default::default() };
     for message in [Message::Welcome(capabilities.unwrap()), Message::Stats(stats)] {
         assert_eq!(decode(&message.encode()).unwrap(), message);
     }

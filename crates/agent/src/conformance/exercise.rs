@@ -32,7 +32,7 @@ pub(super) const BEYOND: u64 = 5;
 
 /// Bytes of a record of CIFAR-10 without its label, and of an opaque one.
 const PLANAR_BYTES: usize = 3 * 32 * 32;
-const OPAQUE_BYTES: usize = 300;
+const OPAQUE_BYTES: u16 = 300;
 
 const SEED: u64 = 0x5eed;
 pub(super) const MAX_BATCH: u32 = 12;
@@ -70,7 +70,7 @@ impl Kind {
 
     fn shape(self) -> RecordShape {
         match self {
-            Self::Opaque => RecordShape::Opaque { len_bytes: OPAQUE_BYTES as u32 },
+            Self::Opaque => RecordShape::Opaque { len_bytes: OPAQUE_BYTES.into() },
             Self::Planar => RecordShape::Planar { channels: 3, height: 32, width: 32 },
             Self::Images => RecordShape::Image,
         }
@@ -116,7 +116,9 @@ impl Exercise {
         let pipeline = Pipeline::new(&recipe, views);
         let items = match kind {
             Kind::Images => images(folder),
-            Kind::Opaque => container(&below(folder, "opaque.bin"), OPAQUE_BYTES, 0),
+            Kind::Opaque => {
+                container(&below(folder, "opaque.bin"), OPAQUE_BYTES.into(), 0)
+            }
             Kind::Planar => container(&below(folder, "planar.bin"), PLANAR_BYTES, 0),
         };
         let root = root.to_owned();

@@ -1,6 +1,11 @@
 //! Checks of what no honest host says: other versions, damaged messages, sessions of others, jobs
 //! beyond what was agreed. They are made message by message, over a wire alone.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "whatever else a device says is wrong"
+)]
+
 use std::time::{Duration, Instant};
 
 use bothends_core::ids::SampleId;
