@@ -147,10 +147,10 @@ class Manifest:
             raise Refusal("this device reads manifests of version 2 alone")
         self.encoding, *self.shape, profiles, heads = fields.numbers("6I")
         n_classes, n_folders, n_files = fields.numbers("3I")
-        self.n, checksums, zero = fields.numbers("Q2I")
+        self.n, checksums, self.whole = fields.numbers("Q2I")
         if self.encoding > 2 or (self.encoding != 1 and self.shape != [0, 0, 0]):
             raise Refusal("the manifest has an unknown encoding")
-        if checksums > 1 or zero or self.n == 0 or profiles or heads:
+        if checksums > 1 or self.whole > 1 or self.n == 0 or profiles or heads:
             raise Refusal("this device serves no manifest with heads")
         for _ in range(n_classes):
             fields.name()
@@ -173,6 +173,8 @@ class Manifest:
             raise Refusal("bytes follow the manifest")
         if (self.file >= n_files).any() or (n_classes and (label >= n_classes).any()):
             raise Refusal("the manifest names a file or a class that it does not have")
+        if self.whole and self.offset.any():
+            raise Refusal("a record that is a whole file does not begin with it")
         if self.encoding == 1 and (self.length != int(np.prod(self.shape, dtype=object))).any():
             raise Refusal("a planar record has another length than its planes")
 
@@ -185,7 +187,8 @@ class Manifest:
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:
                 about = os.fstat(fd)
-                if not stat.S_ISREG(about.st_mode) or offset + length > about.st_size:
+                if not stat.S_ISREG(about.st_mode) or offset + length > about.st_size or (
+                        self.whole and length != about.st_size):
                     raise Unreadable(f"`{path}` has no record at {offset}")
                 data = os.pread(fd, length, offset)
             finally:

@@ -6,8 +6,6 @@
 use std::io;
 use std::path::Path;
 
-use bothends_csd::connect;
-
 use super::exercise::{Exercise, Kind};
 use super::fault::{Checked, Fault, not_applicable};
 use super::talk::Reach;
@@ -305,7 +303,7 @@ impl Suite {
     }
 
     fn opens(&self, exercise: &Exercise) -> Checked {
-        let mut device = connect(&self.reach.address, &self.reach.options)?;
+        let mut device = self.reach.connect()?;
         Visit::new(&mut *device, exercise)?.open_if_it_can()
     }
 
@@ -316,7 +314,7 @@ impl Suite {
         if matches!(clause.check, Files(_)) && self.placed == Placed::Copied {
             return not_applicable("its files are not in a folder given with --data");
         }
-        let mut device = connect(&self.reach.address, &self.reach.options)?;
+        let mut device = self.reach.connect()?;
         clause.visit(&mut Visit::new(&mut *device, base)?, &self.exercises)
     }
 }

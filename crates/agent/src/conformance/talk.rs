@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use bothends_csd::wire::Message;
 use bothends_csd::{
     Address, Answer, ConnectOptions, CsdError, Ending, Job, Link, Session, SessionId,
-    link,
+    Transport, connect, link,
 };
 
 use super::exercise::Exercise;
-use super::fault::{Checked, broken, ensure};
+use super::fault::{Checked, Fault, broken, ensure};
 use super::visit::{PATIENCE, same};
 
 /// Where a device is, and how it is reached.
@@ -27,11 +27,41 @@ pub struct Reach {
 }
 
 impl Reach {
+    /// Meets the device. In a directory the one that another host has just left may still be seen
+    /// for a moment, until the device has taken its next place.
+    pub(super) fn meet<T>(&self, mut meet: impl FnMut() -> Checked<T>) -> Checked<T> {
+        let n_more = if self.is_socket() { 0 } else { MOST_TRIES };
+        for _ in 0..n_more {
+            match meet() {
+                Err(Fault::Broken(_)) => std::thread::sleep(Duration::from_millis(20)),
+                met => return met,
+            }
+        }
+        meet()
+    }
+
+    /// Whether they are so from the first byte on: no channel and no directory.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.address, Address::Tcp { .. } | Address::Unix(_))
+    }
+
+    /// A connection to the device, which has answered.
+    pub(super) fn connect(&self) -> Checked<Box<dyn Transport>> {
+        self.meet(|| {
+            let mut device = connect(&self.address, &self.options)?;
+            device.hello()?;
+            Ok(device)
+        })
+    }
+
     /// Whether its messages are bytes of a stream.
     pub(super) fn is_socket(&self) -> bool {
         !matches!(self.address, Address::Spool(_))
     }
 }
+
+/// How often a device in a directory is looked for again.
+const MOST_TRIES: u32 = 50;
 
 /// How long a device that is to say nothing is listened to.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -50,13 +80,15 @@ impl<'a> Talk<'a> {
 
     /// A connection whose key exchange is over.
     pub(super) fn greeted(reach: &Reach, exercise: &'a Exercise) -> Checked<Self> {
-        let mut talk = Self::strange(reach, exercise)?;
-        talk.link.greet(ends())?;
-        talk.say(&Message::Hello)?;
-        match talk.hear()? {
-            Message::Welcome(_) => Ok(talk),
-            other => out_of_turn("hello", &other),
-        }
+        reach.meet(|| {
+            let mut talk = Self::strange(reach, exercise)?;
+            talk.link.greet(ends())?;
+            talk.say(&Message::Hello)?;
+            match talk.hear()? {
+                Message::Welcome(_) => Ok(talk),
+                other => out_of_turn("hello", &other),
+            }
+        })
     }
 
     /// The same in an open session, and its number.
