@@ -246,7 +246,12 @@ fn has_place(kind: u8, fault: Fault) -> bool {
         Fault::FlipPayload => kind == 10,
         Fault::FlipBody => ![3, 5, 8, 12, 13].contains(&kind),
         Fault::Foreign => [8, 9, 10, 11, 12, 16, 17].contains(&kind),
-        _ => true,
+        Fault::FlipHeader
+        | Fault::Cut
+        | Fault::Swap
+        | Fault::Replay
+        | Fault::ReplayLate
+        | Fault::Noise => true,
     }
 }
 
