@@ -11,6 +11,7 @@
 
 pub mod loading;
 pub mod programs;
+pub mod proxy;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,8 +19,10 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
 use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
+use bothends_core::one_line;
 use bothends_core::recipe::{Numerics, Recipe};
 use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_csd::Transport;
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
     AccelConfig, BadPolicy, DriveConfig, EnergyConfig, EpochResult, Loader, MemoryBudget,
@@ -223,9 +226,20 @@ impl Setup {
         self.watched(&mut Silent)
     }
 
-    /// As [`Self::drive`], with somebody watching.
-    pub fn watched(&self, observer: &mut dyn Observer) -> Result<RunResult> {
-        let how = DriveConfig {
+    /// One epoch with a device that the test has reached; where it is not taken, why.
+    pub fn with_device(
+        &self,
+        device: Box<dyn Transport>,
+    ) -> Result<(EpochResult, Option<String>)> {
+        let mut runtime = Runtime::open(self.config()?)?;
+        let attached = runtime.attach("proxied", device);
+        let refused = attached.err().map(|error| one_line(&error));
+        let run = drive(&mut Loader::over(runtime), &self.how(), &mut Silent);
+        Ok((run?.epochs.pop().context("an epoch")?, refused))
+    }
+
+    fn how(&self) -> DriveConfig {
+        DriveConfig {
             epochs: self.epochs,
             compare: Vec::new(),
             accelerator: self.accelerator.clone(),
@@ -237,7 +251,12 @@ impl Setup {
             energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
             checkpoint_every: None,
             stop: StopRequest::default(),
-        };
+        }
+    }
+
+    /// As [`Self::drive`], with somebody watching.
+    pub fn watched(&self, observer: &mut dyn Observer) -> Result<RunResult> {
+        let how = self.how();
         let mut runtime = Runtime::open(self.config()?)?;
         for _ in self.devices.iter().filter(|spec| *spec == "loopback") {
             runtime.attach("loopback", Box::new(loopback(&self.data)?))?;

@@ -62,8 +62,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "core", "runtime", "energy", "samples", "report", "scrape", "simulate",
-            "pack", "bench",
+            "core", "csd", "agent", "runtime", "energy", "samples", "report", "scrape",
+            "simulate", "pack", "bench",
         ],
     ),
     ("capi", &["core", "runtime"]),

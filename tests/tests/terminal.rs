@@ -100,7 +100,7 @@ fn help_is_in_groups_with_examples_and_the_short_one_is_short() -> Result<()> {
 
 #[test]
 fn the_examples_of_the_help_are_understood() -> Result<()> {
-    for command in ["run", "doctor", "simulate"] {
+    for command in ["run", "doctor", "simulate", "conform"] {
         let help = text(&in_columns(100, &[command, "--help"])?.stdout);
         let (_, examples) = help.split_once("Examples:").unwrap();
         let examples = examples.replace("\\\n", " ");
@@ -121,8 +121,10 @@ fn the_examples_of_the_help_are_understood() -> Result<()> {
 
 #[test]
 fn every_help_fits_80_columns() -> Result<()> {
-    let commands =
-        ["demo", "run", "doctor", "inspect", "simulate", "pack", "unpack", "report"];
+    let commands = [
+        "demo", "run", "doctor", "inspect", "simulate", "pack", "unpack", "report",
+        "conform",
+    ];
     let mut all: Vec<Vec<&str>> = vec![vec![]];
     all.extend(commands.map(|command| vec![command]));
     all.extend(["ops", "io", "au"].map(|what| vec!["bench", what]));

@@ -50,6 +50,54 @@ fn the_server_conforms_in_process_with_any_number_of_workers() {
     }
 }
 
+/// What a session is refused for, in words that name both sides and the remedy.
+#[test]
+fn a_refusal_says_what_differs_and_what_to_do() {
+    let (_dir, exercise) = exercise();
+    let mut server = server(exercise.root(), 1, 2);
+    let mut reason = |session: Session| match server.open(session) {
+        Err(Declined::Refused(reason)) => reason,
+        other => panic!("the session was not refused: {other:?}"),
+    };
+    let session = exercise.session();
+    let theirs = session.recipe_hash ^ 1;
+    let said = reason(Session { recipe_hash: theirs, ..session.clone() });
+    for hash in [theirs, session.recipe_hash] {
+        assert!(said.contains(&format!("{hash:032x}")), "{said}");
+    }
+    for (session, expected) in [
+        (
+            Session { sample_bytes: 7, ..session.clone() },
+            "a sample has 7 bytes on the host and 150528",
+        ),
+        (
+            Session { manifest: vec![1, 2, 3], ..session.clone() },
+            "cannot read the manifest",
+        ),
+        (Session { recipe: "{}".into(), ..session.clone() }, "cannot read the recipe"),
+    ] {
+        let said = reason(session);
+        assert!(said.contains(expected), "{said}");
+    }
+    exercise.starve().unwrap();
+    let said = reason(session);
+    assert!(said.contains("a/progressive.jpg") && said.contains("at its data root?"));
+}
+
+/// The device makes samples from its own files and from nothing else.
+#[test]
+fn a_job_whose_files_are_gone_fails_and_names_one() {
+    let (_dir, exercise) = exercise();
+    let mut server = server(exercise.root(), 1, 2);
+    server.open(exercise.session()).unwrap();
+    server.submit(exercise.job(40, &[0, 1]), slot(&exercise)).unwrap();
+    assert!(server.poll(PATIENCE).unwrap().result.is_ok());
+    exercise.starve().unwrap();
+    server.submit(exercise.job(41, &[2, 4]), slot(&exercise)).unwrap();
+    let reason = server.poll(PATIENCE).unwrap().result.unwrap_err();
+    assert!(reason.contains("b/small.jpg"), "{reason}");
+}
+
 #[test]
 fn jobs_finish_in_order_and_a_full_server_hands_the_job_back() {
     let (_dir, exercise) = exercise();

@@ -46,6 +46,15 @@ Examples:
   Kept for `bothends simulate --plan`:
     bothends doctor --data /data/train --json doctor.json";
 
+const CONFORM_EXAMPLES: &str = "\
+Examples:
+  A device on this machine that serves /data:
+    bothends conform unix:///run/device.sock --data /data
+  One elsewhere, with test files that are copied below its data root first:
+    bothends conform --write /tmp
+    scp -r /tmp/bothends-conform nas:/data/
+    bothends conform tcp://nas:7070 --key-file shared.key";
+
 /// Feeds deep-learning accelerators from both ends of an epoch.
 #[derive(Debug, Parser)]
 #[command(name = "bothends", version, max_term_width = 100, after_help = EXAMPLES)]
@@ -108,6 +117,8 @@ pub(crate) enum Command {
     Pack(PackArgs),
     /// Restore the original files of a store
     Unpack(UnpackArgs),
+    /// Hold a device to the protocol: a verdict for each clause of docs/wire.md
+    Conform(ConformArgs),
     /// Make the report of a run again, from its event file
     Report(ReportArgs),
     /// Completions of the three programs for bash, zsh, fish and others
@@ -231,6 +242,24 @@ pub(crate) struct UnpackArgs {
     /// Threads that make files; by default one for each core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = CONFORM_EXAMPLES)]
+pub(crate) struct ConformArgs {
+    /// The device: tcp+noise://HOST:PORT, tls://HOST:PORT, tcp://HOST:PORT, unix:///PATH or
+    /// spool:///DIRECTORY
+    #[arg(value_name = "ADDRESS", required_unless_present = "write")]
+    pub(crate) address: Option<String>,
+    /// The folder that the device serves, where that is this machine's: test files are written
+    /// below it and removed afterwards
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) security: SecurityArgs,
+    /// Only write the test files, to be copied below the data root of a device elsewhere
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["address", "data", "key_file"])]
+    pub(crate) write: Option<PathBuf>,
 }
 
 fn samples(text: &str) -> Result<Range<u64>, String> {

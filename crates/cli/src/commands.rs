@@ -1,6 +1,7 @@
 //! The commands: each reads its flags, calls the crates that know how, and says what came out.
 
 mod bench;
+mod conform;
 mod demo;
 mod describe;
 mod doctor;
@@ -27,6 +28,7 @@ pub(crate) fn run(command: &Command, beside: &[clap::Command]) -> Result<(), Fai
         Command::Simulate(args) => simulate::simulate(args),
         Command::Pack(args) => pack::pack(args),
         Command::Unpack(args) => pack::unpack(args),
+        Command::Conform(args) => conform::conform(args),
         Command::Report(args) => report::report(args),
         Command::Completions(args) => {
             describe::completions(args, &programs());

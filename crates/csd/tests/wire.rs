@@ -8,7 +8,8 @@ use std::time::Duration;
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_csd::wire::{HEADER_BYTES, Header, MAX_JOB_SAMPLES, Message};
 use bothends_csd::{
-    Answer, Busy, CsdError, Ending, Inquiry, Job, JobId, RecordDigest, Session, SessionId,
+    Answer, Busy, Capabilities, CsdError, DeviceStats, Ending, EnergyReading, Inquiry,
+    Job, JobId, RecordDigest, Session, SessionId,
 };
 use proptest::prelude::*;
 
@@ -20,6 +21,7 @@ fn golden() -> Vec<(&'static str, Message)> {
     let mut all = golden_greetings();
     all.extend(golden_work());
     all.extend(golden_inquiry());
+    all.extend(golden_words());
     all
 }
 
@@ -157,6 +159,85 @@ fn golden_work() -> Vec<(&'static str, Message)> {
     ]
 }
 
+fn golden_words() -> Vec<(&'static str, Message)> {
+    let capabilities = Capabilities {
+        protocol_version: 2,
+        name: "a device".into(),
+        emulated: false,
+        ops: vec!["decode".into(), "random_crop".into()],
+        slots: 2,
+        max_batch_bytes: 1 << 20,
+    };
+    let energy = EnergyReading {
+        domain: "device".into(),
+        energy_uj: 1_200_000,
+        source: "measured(a meter)".into(),
+    };
+    let stats = DeviceStats {
+        jobs: 3,
+        samples: 24,
+        cpu_seconds: 0.5,
+        media_read_bytes: 73_728,
+        busy_seconds: 0.25,
+        energy: vec![energy],
+        ..Default::default()
+    };
+    vec![
+        (
+            "42454e440200000002000000200000000000000000000000000000000000000000000000\
+         00000000797e30be2798d9f6000000000000000000000000000000000000000000000000\
+         00000000d006a14301010101010101010101010101010101010101010101010101010101\
+         01010101",
+            Message::Challenge { nonce: [1; 32], proof: None },
+        ),
+        (
+            "42454e4402000000060000007c0000000000000000000000000000000000000000000000\
+         000000008e3b320e97ba5c67000000000000000000000000000000000000000000000000\
+         000000007185db937b2270726f746f636f6c5f76657273696f6e223a322c226e616d6522\
+         3a226120646576696365222c22656d756c61746564223a66616c73652c226f7073223a5b\
+         226465636f6465222c2272616e646f6d5f63726f70225d2c22736c6f7473223a322c226d\
+         61785f62617463685f6279746573223a313034383537367d",
+            Message::Welcome(capabilities),
+        ),
+        (
+            "42454e44020000000d000000000000000000000000000000000000000000000000000000\
+         00000000c294d3380580062d000000000000000000000000000000000000000000000000\
+         00000000278265f4",
+            Message::AskStats,
+        ),
+        (
+            "42454e44020000000e000000e10000000000000000000000000000000000000000000000\
+         000000007ae196d80c47dc89000000000000000000000000000000000000000000000000\
+         00000000bd0d86097b226a6f6273223a332c2273616d706c6573223a32342c2271756575\
+         6564223a302c226370755f7365636f6e6473223a302e352c226d656469615f726561645f\
+         6279746573223a37333732382c22627573795f7365636f6e6473223a302e32352c226c61\
+         74655f636f6d706c6574696f6e73223a302c226d61785f6c6174656e6573735f7365636f\
+         6e6473223a302e302c22656e65726779223a5b7b22646f6d61696e223a22646576696365\
+         222c22656e657267795f756a223a313230303030302c22736f75726365223a226d656173\
+         757265642861206d6574657229227d5d7d",
+            Message::Stats(stats),
+        ),
+    ]
+}
+
+/// What `docs/wire.md` shows of messages is what they are, and it shows all of them.
+#[test]
+fn the_page_shows_every_message() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wire.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks = page.split("<!-- golden ").skip(1).map(|part| {
+        let block = part.split("```").nth(1).unwrap().strip_prefix("text\n").unwrap();
+        let digits = |line: &str| line.split_whitespace().skip(1).collect::<String>();
+        block.lines().map(digits).collect()
+    });
+    let shown: Vec<String> =
+        blocks.filter(|hex: &String| hex.starts_with("42454e44")).collect();
+    let golden: Vec<String> =
+        golden().iter().map(|(hex, _)| to_hex(&from_hex(hex))).collect();
+    assert!(golden.iter().all(|hex| shown.contains(hex)), "run scripts/golden-wire");
+    assert!(shown.iter().all(|hex| golden.contains(hex)), "run scripts/golden-wire");
+}
+
 #[test]
 fn every_kind_of_message_has_its_golden_bytes() {
     for (hex, meaning) in golden() {
@@ -172,8 +253,7 @@ fn json_bodies_come_back() {
         r#"{"protocol_version": 2, "name": "x", "emulated": true, "ops": [],
             "slots": 2, "max_batch_bytes": 600}"#,
     );
-    let stats =
-        bothends_csd::DeviceStats { jobs: 3, cpu_seconds: 0.1, ..Default::default() };
+    let stats = DeviceStats { jobs: 3, cpu_seconds: 0.1, ..Default::default() };
     for message in [Message::Welcome(capabilities.unwrap()), Message::Stats(stats)] {
         assert_eq!(decode(&message.encode()).unwrap(), message);
     }

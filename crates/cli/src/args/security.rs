@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bothends_csd::ConnectOptions;
 use bothends_runtime::{RunConfig, TlsFiles};
 
 #[derive(Debug, Clone, clap::Args)]
@@ -29,9 +30,16 @@ pub(crate) struct SecurityArgs {
 impl SecurityArgs {
     /// The configuration with what these say.
     pub(crate) fn applied(&self, config: RunConfig) -> RunConfig {
+        let ConnectOptions { key_file, tls, insecure, .. } = self.options();
+        RunConfig { key_file, tls, insecure, ..config }
+    }
+
+    /// How a device is reached with what these say.
+    pub(crate) fn options(&self) -> ConnectOptions {
         let Self { key_file, tls_ca, tls_cert, tls_key, insecure } = self.clone();
         // Where one is given, the parser has seen all three.
         let tls = TlsFiles::of(tls_ca, tls_cert, tls_key).ok().flatten();
-        RunConfig { key_file, tls, insecure: insecure.into(), ..config }
+        let insecure = insecure.into();
+        ConnectOptions { key_file, tls, insecure, ..ConnectOptions::default() }
     }
 }

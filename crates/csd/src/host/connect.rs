@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::channel::security::Security;
+use crate::host::remote::Link;
 use crate::host::stream::Stream;
 use crate::spool::Spool;
 use crate::words::address::Address;
@@ -52,5 +53,28 @@ pub fn connect(
         | Address::Tls { .. }
         | Address::Unix(_) => Ok(Box::new(Stream::connect(address, security, *timeout)?)),
         Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, *timeout)?)),
+    }
+}
+
+/// As [`connect`], one layer below it: messages as they are, for who tests what a device does with
+/// those that no host sends. The conversation starts with [`Link::greet`].
+///
+/// # Errors
+/// As [`connect`].
+pub fn link(
+    address: &Address,
+    options: &ConnectOptions,
+) -> Result<Box<dyn Link>, CsdError> {
+    let ConnectOptions { key_file, tls, insecure, timeout } = options;
+    let security = Security::load(key_file.as_deref(), tls.as_ref(), *insecure)?;
+    match address {
+        Address::Tcp { .. }
+        | Address::Noise { .. }
+        | Address::Tls { .. }
+        | Address::Unix(_) => {
+            let stream = Stream::connect(address, security, *timeout)?;
+            Ok(Box::new(stream.into_link()))
+        }
+        Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, *timeout)?.into_link())),
     }
 }

@@ -115,6 +115,11 @@ impl<L: Link> Remote<L> {
         }
     }
 
+    /// The link alone, before anything has been said over it.
+    pub(crate) fn into_link(self) -> L {
+        self.link
+    }
+
     /// Starts a call; until when the device may take to answer it.
     fn enter(&self) -> Result<Instant, CsdError> {
         self.fuse.check()?;

@@ -186,16 +186,20 @@ mod tests {
         assert!(!other.accepts(&proof, Role::Host, &host, &device));
     }
 
-    /// The value was computed with Python's `hmac` module.
+    /// The values on the page were computed with Python's `hmac` module.
     #[test]
-    fn a_proof_is_hmac_sha256() {
+    fn a_proof_is_hmac_sha256_and_that_of_the_page() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wire.md");
+        let page = std::fs::read_to_string(page).unwrap();
         let key = Key::from_bytes(b"sixteen bytes ok").unwrap();
-        let proof = key.prove(Role::Host, &[1; 32], &[2; 32]);
-        let hex: String = proof.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(
-            hex,
-            "c96326d3b4723a9df64c5238ad333d6af041b5de8bfd6cd57f268b858397906c"
-        );
+        for (role, name) in [(Role::Host, "host"), (Role::Device, "device")] {
+            let proof = key.prove(role, &[1; 32], &[2; 32]);
+            let hex: String = proof.iter().map(|byte| format!("{byte:02x}")).collect();
+            let marker = format!("<!-- golden proof of the {name} -->\n```text\n");
+            let block = page.split_once(&marker).unwrap().1.split("```").next().unwrap();
+            let digits = |line: &str| line.split_whitespace().skip(1).collect::<String>();
+            assert_eq!(block.lines().map(digits).collect::<String>(), hex);
+        }
     }
 
     #[test]

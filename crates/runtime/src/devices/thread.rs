@@ -151,6 +151,14 @@ impl Threaded {
         }
     }
 
+    /// Why a thread has ended of which nothing else is wanted any more.
+    fn last_words(&mut self) -> Lost {
+        let why = self.said.try_iter().find_map(|(_, said)| said.err());
+        let why = why.unwrap_or_else(ended);
+        self.lost = Some(why.to_string());
+        why
+    }
+
     /// What the thread has said; an answer of an earlier round is nobody's.
     fn heard(&mut self, (round, said): Said) -> Result<Polled, Lost> {
         let is_answer = matches!(said, Ok(Polled::Completion(_)));
@@ -184,7 +192,10 @@ impl Producer for Threaded {
                 self.open += 1;
                 Ok(())
             }
-            Err(SendError(Order::Submit(job, slot))) => reject(job, slot, ended().into()),
+            // Why the thread has ended is among what it has said; `poll` comes to it.
+            Err(SendError(Order::Submit(job, slot))) => {
+                reject(job, slot, Rejection::Full)
+            }
             Err(SendError(_)) => Ok(()),
         }
     }
@@ -206,8 +217,8 @@ impl Producer for Threaded {
         // Where the queue is full the thread is busy with an answer, and this one is late
         // anyway: nobody waits for it.
         match self.orders.try_send(Order::Revoke(job)) {
-            Ok(()) | Err(TrySendError::Full(_)) => Ok(()),
-            Err(TrySendError::Disconnected(_)) => Err(ended()),
+            // Nor where the thread has ended: `poll` comes to what it has said last.
+            Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Ok(()),
         }
     }
 
@@ -219,7 +230,7 @@ impl Producer for Threaded {
         }
         self.round += 1;
         self.open = 0;
-        self.orders.send(Order::Abandon(self.round)).map_err(|_| ended())
+        self.orders.send(Order::Abandon(self.round)).map_err(|_| self.last_words())
     }
 }
 
@@ -339,5 +350,48 @@ mod tests {
                 samples: vec![SampleId(1), SampleId(2), BAD_SAMPLE, SampleId(3)],
             }
         });
+    }
+
+    /// Whoever notices first that a device is gone, by a job, by a revocation or by giving up an
+    /// epoch, hears why.
+    #[test]
+    fn a_thread_that_has_ended_says_why() {
+        for abandons in [false, true] {
+            let (host, device) = std::os::unix::net::UnixStream::pair().unwrap();
+            drop(device);
+            let patience = Duration::from_secs(5);
+            let name = "a device".to_owned();
+            let gone = bothends_csd::stream::Stream::over_socket(
+                host.into(),
+                name,
+                None,
+                patience,
+            );
+            let (bell, _) = bell();
+            let meter = Arc::new(ThreadTimes::new(1).meter(Ends::Back(0)));
+            let ends = (bell, meter, Stop::default());
+            let (mut ours, its) = threaded(Box::new(gone.unwrap()), SLOTS, ends);
+            std::thread::spawn(move || its.run()).join().unwrap().unwrap_err();
+            let lost = match abandons {
+                true => ours.abandon().unwrap_err(),
+                false => {
+                    ours.revoke(JobId(1)).unwrap();
+                    let job = Job {
+                        id: JobId(1),
+                        epoch: EpochIdx(0),
+                        batch: BatchIdx(0),
+                        samples: vec![],
+                    };
+                    let config = bothends_slots::RingConfig { n_slots: 1, slot_bytes: 1 };
+                    let ring = bothends_slots::Ring::new(config).unwrap();
+                    let slot = ring.take(Duration::ZERO).unwrap();
+                    let rejected = ours.submit(job, slot).unwrap_err();
+                    assert!(matches!(rejected.why, Rejection::Full), "{}", rejected.why);
+                    ours.poll(Duration::ZERO).unwrap_err()
+                }
+            };
+            assert!(lost.to_string().contains("lost the device"), "{lost}");
+            assert!(ours.poll(Duration::ZERO).is_err());
+        }
     }
 }
