@@ -8,13 +8,15 @@
     reason = "pictures are formulas cut to bytes"
 )]
 
+use std::f64::consts::PI;
+
 use bothends_core::recipe::draw::CropBox;
 use bothends_core::recipe::{Interpolation, Numerics, Size};
 use bothends_ops::colour;
 use bothends_ops::image::Image;
 use bothends_ops::kernels::Level;
 use bothends_ops::resample::{
-    Colour, Exact, Mirror, Outlet, Planar, Planes, Sampling, Target,
+    Colour, Exact, FirstPass, Mirror, Outlet, Planar, Planes, Sampling, Target,
 };
 use bothends_ops::resize::{Crop, Resizer};
 use proptest::prelude::*;
@@ -102,8 +104,8 @@ proptest! {
     fn a_window_is_a_part_of_the_whole(case in cases(), kind in kinds()) {
         let image = Picture::noise(case.image, &kind, case.seed);
         let Order { crop, target } = case.order;
-        let interpolation = target.interpolation;
-        let whole = Target { interpolation, ..Target::whole(target.size) };
+        let Target { interpolation, first, .. } = target;
+        let whole = Target { interpolation, first, ..Target::whole(target.size) };
         let whole = Order { crop, target: whole };
         let part = image.planar(Level::best(), &case.order, 3);
         prop_assert_eq!(part, cut(&image.planar(Level::best(), &whole, 3), 3, &target));
@@ -128,7 +130,7 @@ proptest! {
             bytes.for_each(|(byte, plane)| *byte = plane[i]);
         }
         let of_planes = image.exact(Level::best(), &Order { crop, target }, n.min(4));
-        for numerics in [Numerics::Exact, Numerics::Planar] {
+        for numerics in [Numerics::Exact, Numerics::Exact13, Numerics::Planar] {
             let mut of_pixels = Image::default();
             let order = Crop { part: crop, target, numerics };
             Resizer::default().crop(together.view(), &order, &mut of_pixels);
@@ -148,9 +150,12 @@ proptest! {
         for (&byte, value) in made.iter().zip(expected.iter().flatten()) {
             // Half a step for the byte, the rest for the sixty-fourths and for the weights:
             // of a thousand weights each is small against what rounds it.
-            // A cubic has twice as many.
-            let cubic = case.order.target.interpolation == Interpolation::Bicubic;
-            let few = if cubic { 3 } else { 8 };
+            // A cubic has twice as many, a sinc's window of three pixels three times.
+            let few = match case.order.target.interpolation {
+                Interpolation::Lanczos => 2,
+                Interpolation::Bicubic => 3,
+                _ => 8,
+            };
             let far = if case.order.reduction() > few { 1.0 } else { 0.56 };
             prop_assert!((f64::from(byte) - value).abs() < far, "{byte}, not {value}");
         }
@@ -255,6 +260,31 @@ fn one_channel_becomes_three_alike() {
     }
 }
 
+/// The order of the passes is Pillow's by version: from 13 on columns come first where more than
+/// twice as many rows go as columns.
+#[test]
+fn which_pass_comes_first_is_said_by_the_numerics() {
+    use FirstPass::{Columns, Rows};
+    let table = [
+        ((300, 200), (224, 224), Columns),
+        ((300, 300), (224, 224), Rows),
+        ((240, 220), (200, 200), Rows),
+        ((241, 220), (200, 200), Columns),
+        ((240, 219), (200, 200), Columns),
+        ((200, 100), (200, 50), Rows),
+        ((199, 300), (200, 400), Rows),
+        ((201, 200), (200, 200), Columns),
+    ];
+    for ((height, width), (rows, columns), expected) in table {
+        let crop = CropBox { top: 5, left: 7, height, width };
+        let size = Size { height: rows, width: columns };
+        let first = |numerics| FirstPass::of(numerics, crop, size);
+        assert_eq!(first(Numerics::Exact13), expected, "{height} × {width}");
+        assert_eq!(first(Numerics::Exact), Rows);
+        assert_eq!(first(Numerics::Planar), Rows);
+    }
+}
+
 /// Both numerics show the same picture. (49 dB is what photographs must have.)
 #[test]
 fn planar_is_close_to_exact() {
@@ -274,7 +304,11 @@ fn planar_is_close_to_exact() {
     let samplings = vec![Sampling::FULL; 3];
     let mut image = Picture { size, colour: Colour::YCbCr, samplings, bytes };
     let sizes = [(224, 224), (100, 130), (64, 64)];
-    let filters = [Interpolation::Bilinear, Interpolation::Bicubic];
+    let filters = INTERPOLATIONS.map(|kind| match kind {
+        // Which of two neighbours it takes may differ.
+        Interpolation::Nearest => Interpolation::Bilinear,
+        kind => kind,
+    });
     for ((height, width), interpolation) in
         sizes.into_iter().flat_map(|size| filters.map(|kind| (size, kind)))
     {
@@ -352,8 +386,14 @@ impl Order {
     }
 }
 
-const INTERPOLATIONS: [Interpolation; 3] =
-    [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic];
+const INTERPOLATIONS: [Interpolation; 6] = [
+    Interpolation::Nearest,
+    Interpolation::Bilinear,
+    Interpolation::Bicubic,
+    Interpolation::Box,
+    Interpolation::Hamming,
+    Interpolation::Lanczos,
+];
 
 type Kind = (Colour, Vec<Sampling>);
 
@@ -361,9 +401,10 @@ type Kind = (Colour, Vec<Sampling>);
 fn cases() -> impl Strategy<Value = Case> {
     let side = || prop_oneof![6 => 1..300_u32, 1 => 1..8_u32, 1 => 300..3000_u32];
     let out = || prop_oneof![6 => 1..260_u32, 1 => 1..8_u32];
-    let how = (prop::sample::select(&INTERPOLATIONS[..]), any::<bool>());
+    let how = (prop::sample::select(&INTERPOLATIONS[..]), any::<[bool; 2]>());
     (side(), side(), out(), out(), any::<[u16; 8]>(), how, any::<u64>()).prop_map(
-        |(height, width, rows, columns, cuts, (interpolation, mirrored), seed)| {
+        |(height, width, rows, columns, cuts, (interpolation, how), seed)| {
+            let [mirrored, lower_first] = how;
             // The larger side of a large image meets a small one, or tests take forever.
             let width = if height > 300 { width.min(90) } else { width };
             let part = |n: u32, [a, b]: [u16; 2]| {
@@ -389,6 +430,7 @@ fn cases() -> impl Strategy<Value = Case> {
                 window,
                 mirror: if mirrored { Mirror::Horizontal } else { Mirror::No },
                 interpolation,
+                first: if lower_first { FirstPass::Columns } else { FirstPass::Rows },
             };
             let crop = CropBox { top, left, height: crop_height, width: crop_width };
             Case { image: Size { height, width }, order: Order { crop, target }, seed }
@@ -551,11 +593,23 @@ fn weights(
             }
             Interpolation::Bicubic => 0.0,
             Interpolation::Nearest | Interpolation::Bilinear => (1.0 - x).max(0.0),
+            Interpolation::Box => {
+                let x = (f64::from(i) - center + 0.5) / widening;
+                f64::from(u8::from(x > -0.5 && x <= 0.5))
+            }
+            Interpolation::Hamming if x >= 1.0 => 0.0,
+            Interpolation::Hamming => sinc(x) * (0.54 + 0.46 * (x * PI).cos()),
+            Interpolation::Lanczos if x >= 3.0 => 0.0,
+            Interpolation::Lanczos => sinc(x) * sinc(x / 3.0),
         }
     };
     let total: f64 = inputs.clone().map(height).sum();
     let weights = inputs.map(|i| (i as usize, height(i) / total));
     weights.filter(|&(_, weight)| weight != 0.0).collect()
+}
+
+fn sinc(x: f64) -> f64 {
+    if x == 0.0 { 1.0 } else { (x * PI).sin() / (x * PI) }
 }
 
 /// The target's part of a whole sample.
