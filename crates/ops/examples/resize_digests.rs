@@ -17,7 +17,8 @@ use bothends_ops::resize::{Crop, Resizer};
 
 fn main() {
     let mut resizer = Resizer::default();
-    let (mut open, mut image, mut out) = (String::new(), Image::default(), Image::default());
+    let (mut open, mut image, mut out) =
+        (String::new(), Image::default(), Image::default());
     let table = table();
     for line in io::stdin().lines() {
         let line = line.unwrap();
@@ -28,8 +29,11 @@ fn main() {
             let bytes = fs::read(path).unwrap();
             decode(Record::new(&bytes, Encoding::Image), &mut image).unwrap();
         }
-        let numbers: Vec<u32> = numbers.iter().map(|word| word.parse().unwrap()).collect();
-        let [top, left, height, width, rows, columns] = numbers[..] else { panic!("{line}") };
+        let numbers: Vec<u32> =
+            numbers.iter().map(|word| word.parse().unwrap()).collect();
+        let [top, left, height, width, rows, columns] = numbers[..] else {
+            panic!("{line}")
+        };
         let crop = Crop {
             part: CropBox { top, left, height, width },
             target: Target {

@@ -34,7 +34,7 @@ use op::{Crops, Feed};
 pub use shape::RecordShape;
 
 /// The newest version of the recipe format and of every op's meaning that this build has. It has
-/// all older ones too: a recipe means for ever what it meant when it was written.
+/// all older ones too: a recipe always means what it meant when it was written.
 ///
 /// Version 2 differs from 1 in the order of a resize's passes in exact numerics
 /// ([`Numerics::Exact13`]).
@@ -174,7 +174,8 @@ impl Recipe {
             None => (name, None),
         };
         let (_, json) = BUILTIN.iter().find(|(builtin, _)| *builtin == name)?;
-        let recipe = Self::from_json(json).expect("every built-in recipe is parsed by a test");
+        let recipe =
+            Self::from_json(json).expect("every built-in recipe is parsed by a test");
         version.map_or(Some(recipe.clone()), |version| recipe.with_version(version))
     }
 

@@ -65,7 +65,7 @@ pub struct Target {
     pub first: FirstPass,
 }
 
-/// Which pass ends in bytes that the other goes on with. Both orders mean the same picture; single
+/// Which pass ends in bytes, from which the other continues. Both orders mean the same picture; single
 /// values differ by one or, where weights are negative, by what the first pass cuts off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstPass {

@@ -166,7 +166,12 @@ impl Resizer {
         if crop.numerics == Numerics::Planar && matches!(n_channels, 1 | 3) {
             let samplings = &[Sampling::FULL; 3][..n_channels];
             let planes = Planes { samplings, colour: Colour::AsIs };
-            return Making::Planar(self.planar.begin(planes, crop.part, &crop.target, out));
+            return Making::Planar(self.planar.begin(
+                planes,
+                crop.part,
+                &crop.target,
+                out,
+            ));
         }
         let out = Outlet::Pixels(out);
         Making::Exact(self.exact.begin(crop.part, n_channels, &crop.ordered(), out))

@@ -37,7 +37,10 @@ fn a_builtin_is_there_in_every_version() {
         let [first, second] = [1, 2].map(|version| {
             let recipe = Recipe::builtin(&format!("{name}@{version}")).unwrap();
             assert_eq!((recipe.name(), recipe.version()), (name, version));
-            assert_eq!(Recipe::from_json(&recipe.to_json()).unwrap().hash(), recipe.hash());
+            assert_eq!(
+                Recipe::from_json(&recipe.to_json()).unwrap().hash(),
+                recipe.hash()
+            );
             recipe
         });
         let plain = Recipe::builtin(name).unwrap();
@@ -55,7 +58,8 @@ fn a_builtin_is_there_in_every_version() {
 #[test]
 fn exact_is_the_pillow_of_its_version() {
     let read = |version: u32, numerics: &str| {
-        let json = format!(r#"{{"version": {version}, "name": "x", {numerics} "ops": []}}"#);
+        let json =
+            format!(r#"{{"version": {version}, "name": "x", {numerics} "ops": []}}"#);
         let recipe = Recipe::from_json(&json).unwrap();
         assert!(recipe.to_json().starts_with(&format!(r#"{{"version":{version},"#)));
         assert_eq!(Recipe::from_json(&recipe.to_json()).unwrap(), recipe);
@@ -220,7 +224,10 @@ const WRONG_OPS: &[(&str, &str)] = &[
         r#"{"op": "rand_augment", "interpolation": "box"}"#,
         "`interpolation` is Box; it must be nearest, bilinear or bicubic",
     ),
-    (r#"{"op": "resize", "size": 3, "interpolation": "mks2013"}"#, "unknown variant `mks2013`"),
+    (
+        r#"{"op": "resize", "size": 3, "interpolation": "mks2013"}"#,
+        "unknown variant `mks2013`",
+    ),
     (
         r#"{"op": "center_crop"}"#,
         "op 1 `center_crop` cannot be read: missing field `size`",

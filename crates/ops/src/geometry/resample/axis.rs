@@ -100,7 +100,8 @@ impl Stretch {
     /// Half the width of the filter, in inputs; 0 of nearest, which has none.
     #[must_use]
     pub fn reach(&self) -> f64 {
-        Filter::of(self.interpolation).map_or(0.0, |filter| filter.reach() * self.widening)
+        Filter::of(self.interpolation)
+            .map_or(0.0, |filter| filter.reach() * self.widening)
     }
 
     /// The inputs that the wanted outputs are made of.

@@ -151,7 +151,9 @@ impl ExactSample<'_> {
             FirstPass::Columns => {
                 let width = columns.axis.needed().len();
                 let places = kept.next(1, keep).chunks_exact_mut(width);
-                row.iter().zip(places).for_each(|(row, place)| place.copy_from_slice(row));
+                row.iter()
+                    .zip(places)
+                    .for_each(|(row, place)| place.copy_from_slice(row));
             }
         }
     }
