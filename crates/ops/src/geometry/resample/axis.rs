@@ -479,7 +479,10 @@ mod tests {
                     let room = match kind {
                         Interpolation::Bicubic => one / 100 * 128,
                         Interpolation::Lanczos => one / 100 * 160,
-                        _ => one + off,
+                        Interpolation::Nearest
+                        | Interpolation::Bilinear
+                        | Interpolation::Box
+                        | Interpolation::Hamming => one + off,
                     };
                     prop_assert!(amounts <= room, "{amounts}");
                 }
