@@ -224,26 +224,6 @@ fn planar_without_resizing_is_libjpegs_colour_conversion() {
     }
 }
 
-/// jdcolor.c: `y + ((91881 * cr + 32768) >> 16)` and so on, with tables for each product.
-#[test]
-fn colours_are_libjpegs() {
-    for (cb, cr) in (0..256).flat_map(|cb| (0..256).map(move |cr| (cb, cr))) {
-        let (u, v) = (i64::from(cb) - 128, i64::from(cr) - 128);
-        let red = (91_881 * v + 32_768) >> 16;
-        let green = (-22_554 * u - 46_802 * v + 32_768) >> 16;
-        let blue = (116_130 * u + 32_768) >> 16;
-        let y: [u8; 5] = [0, 1, 100, 200, 255];
-        let [mut r, mut g, mut b] = [[0; 5]; 3];
-        let ycc: [&[u8]; 3] = [&y, &[cb as u8; 5], &[cr as u8; 5]];
-        colour::ycc_to_rgb(Level::best(), ycc, [&mut r, &mut g, &mut b]);
-        for i in 0..5 {
-            let limited = |add: i64| (i64::from(y[i]) + add).clamp(0, 255) as u8;
-            let expected = [limited(red), limited(green), limited(blue)];
-            assert_eq!([r[i], g[i], b[i]], expected, "{} {cb} {cr}", y[i]);
-        }
-    }
-}
-
 #[test]
 fn one_channel_becomes_three_alike() {
     let size = Size { height: 30, width: 40 };
@@ -256,31 +236,6 @@ fn one_channel_becomes_three_alike() {
         assert_eq!(image.exact(level, &order, 3), threefold(&grey));
         let grey = image.planar(level, &order, 1);
         assert_eq!(image.planar(level, &order, 3), threefold(&grey));
-    }
-}
-
-/// The order of the passes is Pillow's by version: from 13 on columns come first where more than
-/// twice as many rows go as columns.
-#[test]
-fn which_pass_comes_first_is_said_by_the_numerics() {
-    use FirstPass::{Columns, Rows};
-    let table = [
-        ((300, 200), (224, 224), Columns),
-        ((300, 300), (224, 224), Rows),
-        ((240, 220), (200, 200), Rows),
-        ((241, 220), (200, 200), Columns),
-        ((240, 219), (200, 200), Columns),
-        ((200, 100), (200, 50), Rows),
-        ((199, 300), (200, 400), Rows),
-        ((201, 200), (200, 200), Columns),
-    ];
-    for ((height, width), (rows, columns), expected) in table {
-        let crop = CropBox { top: 5, left: 7, height, width };
-        let size = Size { height: rows, width: columns };
-        let first = |numerics| FirstPass::of(numerics, crop, size);
-        assert_eq!(first(Numerics::Exact13), expected, "{height} × {width}");
-        assert_eq!(first(Numerics::Exact), Rows);
-        assert_eq!(first(Numerics::Planar), Rows);
     }
 }
 

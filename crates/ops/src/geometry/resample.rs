@@ -16,15 +16,14 @@
 //! no whole image stands in memory between a decoder and this. Of the result only a window
 //! may be wanted, and it may be mirrored; both cost nothing.
 //!
-//! Nothing here decodes, draws numbers or knows a file format. Reading order: `filter` and `axis`
-//! have the weights, `scalar` the two passes, which `columns` and `rows` hand to kernels, `lines` what stands
+//! Nothing here decodes, draws numbers or knows a file format. Reading order: `axis` has the
+//! weights, `scalar` the two passes, which `columns` and `rows` hand to kernels, `lines` what stands
 //! between them, `exact` and `planar` what is made of them, `outlet` where it goes, `nearest` a short cut. `portable`, `x86`
 //! and `neon` hold twins of the passes that give the same bytes.
 
 mod axis;
 mod columns;
 mod exact;
-mod filter;
 mod lines;
 mod nearest;
 mod outlet;
@@ -167,5 +166,35 @@ impl Sampling {
         let (top, height) = place(crop.top / self.y, down);
         let (left, width) = place(crop.left / self.x, along);
         CropBox { top, left, height, width }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The order of the passes is Pillow's by version: from 13 on columns come first where more than
+    /// twice as many rows go as columns.
+    #[test]
+    fn which_pass_comes_first_is_said_by_the_numerics() {
+        use FirstPass::{Columns, Rows};
+        let table = [
+            ((300, 200), (224, 224), Columns),
+            ((300, 300), (224, 224), Rows),
+            ((240, 220), (200, 200), Rows),
+            ((241, 220), (200, 200), Columns),
+            ((240, 219), (200, 200), Columns),
+            ((200, 100), (200, 50), Rows),
+            ((199, 300), (200, 400), Rows),
+            ((201, 200), (200, 200), Columns),
+        ];
+        for ((height, width), (rows, columns), expected) in table {
+            let crop = CropBox { top: 5, left: 7, height, width };
+            let size = Size { height: rows, width: columns };
+            let first = |numerics| FirstPass::of(numerics, crop, size);
+            assert_eq!(first(Numerics::Exact13), expected, "{height} × {width}");
+            assert_eq!(first(Numerics::Exact), Rows);
+            assert_eq!(first(Numerics::Planar), Rows);
+        }
     }
 }

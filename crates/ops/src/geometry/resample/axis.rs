@@ -1,6 +1,6 @@
 //! The weights along one axis: which inputs make each output, and how much of each.
 //!
-//! An output is a weighted mean of inputs under a filter around its centre (`filter.rs`): a
+//! An output is a weighted mean of inputs under a filter around its centre (`axis/filter.rs`): a
 //! triangle for bilinear, a cubic for bicubic. Nearest is one input with all of the weight. The
 //! weights are computed in f64 with additions, multiplications, divisions and square roots in the
 //! order written here (each IEEE-exact; no fused operations, no other functions), then rounded to
@@ -14,12 +14,14 @@
 //! tests below look for more. 32 bits hold exact sums up to 2, 16 bits sixty-fourths after both
 //! passes up to 1.7.
 
+mod filter;
+
 use std::ops::Range;
 
 use bothends_core::recipe::Interpolation;
 
+use self::filter::{Filter, floor};
 use super::Mirror;
-use super::filter::{self, Filter};
 use crate::kernels::Level;
 use crate::kernels::compiled::{Work, run};
 
@@ -416,25 +418,6 @@ fn put(
     }
 }
 
-/// ⌊x⌋ of an amount below 2^31.
-///
-/// Compilers make no vectors of the cast that would do it.
-#[inline(always)]
-pub(super) fn floor(x: f64) -> i32 {
-    // From here on an f64 has no fraction: adding it rounds, and leaves the whole number in the
-    // lowest bits. Half as much again, so that adding a negative number does the same.
-    const WHOLE: f64 = (3_u64 << 51) as f64;
-    let nearest = x + WHOLE;
-    let [number, _] = halves(nearest.to_bits());
-    number - i32::from(nearest - WHOLE > x)
-}
-
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "halves are what is asked for")]
-fn halves(bits: u64) -> [i32; 2] {
-    [bits as i32, (bits >> 32) as i32]
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -487,14 +470,6 @@ mod tests {
                     prop_assert!(amounts <= room, "{amounts}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn the_floor_is_below() {
-        let numbers = [0.0, 0.49, 0.5, 1.0, 1.99, 4e6, 4_194_303.7, 2_147_483_647.0];
-        for x in numbers.into_iter().flat_map(|x: f64| [x, -x]) {
-            assert_eq!(f64::from(floor(x)), x.floor(), "{x}");
         }
     }
 

@@ -4,13 +4,11 @@
 //! All are Pillow's, in its order of operations. Sines are computed here: they are within 1e-15 of
 //! the true values and the same on every machine, which no platform's library promises. (Weights
 //! have 22 bits behind the point; a difference there would need a weight that is half a unit off by
-//! 1e-15.) Read `axis.rs` next.
+//! 1e-15.) Nothing here rounds a weight.
 
 use std::f64::consts::PI;
 
 use bothends_core::recipe::Interpolation;
-
-use super::axis::floor;
 
 /// How much an input weighs by its distance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,6 +137,25 @@ const SERIES: [[f64; 2]; 12] = {
     series
 };
 
+/// ⌊x⌋ of an amount below 2^31.
+///
+/// Compilers make no vectors of the cast that would do it.
+#[inline(always)]
+pub(super) fn floor(x: f64) -> i32 {
+    // From here on an f64 has no fraction: adding it rounds, and leaves the whole number in the
+    // lowest bits. Half as much again, so that adding a negative number does the same.
+    const WHOLE: f64 = (3_u64 << 51) as f64;
+    let nearest = x + WHOLE;
+    let [number, _] = halves(nearest.to_bits());
+    number - i32::from(nearest - WHOLE > x)
+}
+
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "halves are what is asked for")]
+fn halves(bits: u64) -> [i32; 2] {
+    [bits as i32, (bits >> 32) as i32]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +182,13 @@ mod tests {
             assert!(near(filter(1.0), 0.0) && near(filter(-2.0), 0.0));
         }
         assert_eq!([square(0.5), square(-0.5), square(0.51)], [1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn the_floor_is_below() {
+        let numbers = [0.0, 0.49, 0.5, 1.0, 1.99, 4e6, 4_194_303.7, 2_147_483_647.0];
+        for x in numbers.into_iter().flat_map(|x: f64| [x, -x]) {
+            assert_eq!(f64::from(floor(x)), x.floor(), "{x}");
+        }
     }
 }
