@@ -54,6 +54,22 @@ fn every_recipe_runs_in_planar_numerics_too() -> Result<()> {
     Ok(())
 }
 
+/// Version 2 resizes as Pillow 13 does: other pixels than version 1's, and the same ones everywhere.
+#[test]
+fn version_2_is_another_stream_and_one_whoever_makes_it() -> Result<()> {
+    let data = generated()?;
+    for recipe in ["imagenet-train", "dino"] {
+        let first = Setup { recipe: recipe.to_owned(), ..Setup::new(&data) };
+        let second = Setup { numerics: Numerics::Exact13, ..first.clone() };
+        let reference = run(&second)?;
+        ensure!(reference.stream_digest != run(&first)?.stream_digest, "{second:?}");
+        let devices = vec!["loopback".to_owned()];
+        let both = Setup { devices, workers: 2, ..second };
+        ensure!(run(&both)?.stream_digest == reference.stream_digest, "{both:?}");
+    }
+    Ok(())
+}
+
 /// Mixtures are keyed by a batch's place in the epoch, not by its number in a run.
 #[test]
 fn a_mixed_run_stopped_and_gone_on_with_is_the_same_stream() -> Result<()> {

@@ -16,7 +16,7 @@ use serde_json::json;
 fn main() -> Result<(), Box<dyn Error>> {
     let images = images::Images::new()?;
     let recipe = json!({
-        "version": 1, "name": "mine", "numerics": "exact",
+        "version": 2, "name": "mine", "numerics": "exact",
         "ops": [
             {"op": "decode"},
             {"op": "random_resized_crop", "size": 96},

@@ -14,7 +14,7 @@ use std::ops::Range;
 use bothends_core::blocks::{Blocks, Colour, RowLengths};
 use bothends_core::recipe::{Interpolation, Numerics, Size};
 use bothends_ops::jpeg::Stored;
-use bothends_ops::resample::{Mirror, Stretch};
+use bothends_ops::resample::{FirstPass, Mirror, Stretch};
 use bothends_ops::resize::Crop;
 use bothends_ops::{ComponentLayout, CropLayout};
 
@@ -36,6 +36,10 @@ const PLANAR_TILE_ROWS: u32 = 16;
 
 /// Lanes of a warp: as many block rows are walked at once.
 const LANES: u32 = 32;
+
+/// What the kernels call two of their filters.
+const NEAREST: u32 = 0;
+const BICUBIC: u32 = 2;
 
 /// Most inputs of an output that are worth a kernel's loop.
 const MOST_TAPS: u32 = 4096;
@@ -319,11 +323,15 @@ impl Batch {
         if crop.target.sample_size() != self.size || crop.numerics != self.numerics {
             return Err(NotHere::OtherSteps);
         }
+        let filter = filter(crop.target.interpolation).ok_or(NotHere::OtherResize)?;
+        if filter != NEAREST && crop.ordered().first == FirstPass::Columns {
+            return Err(NotHere::OtherResize);
+        }
         let [across, down] = &layout.mcus;
         let mut words = CropWords {
             row,
             ycc: u32::from(layout.colour == Colour::YCbCr),
-            limited: u32::from(crop.target.interpolation == Interpolation::Bicubic),
+            limited: u32::from(filter == BICUBIC),
             mcu_first: number(down.start),
             mcu_end: number(down.end),
             mcus_across: number(layout.n_mcus[0]),
@@ -356,7 +364,7 @@ impl Batch {
             words.rows_per_mcu += v;
         }
         match self.numerics {
-            Numerics::Exact => self.exact(&mut words, layout)?,
+            Numerics::Exact | Numerics::Exact13 => self.exact(&mut words, layout)?,
             Numerics::Planar => self.planar(&mut words, layout)?,
         }
         Ok(words)
@@ -497,11 +505,7 @@ impl Batch {
             window: stretch.window.start,
             n_outputs,
             mirror: u32::from(stretch.mirror == Mirror::Horizontal),
-            filter: match stretch.interpolation {
-                Interpolation::Nearest => 0,
-                Interpolation::Bilinear => 1,
-                Interpolation::Bicubic => 2,
-            },
+            filter: filter(stretch.interpolation).ok_or(NotHere::OtherResize)?,
             running: u32::from(self.numerics == Numerics::Planar),
             by_fours: u32::from(lie == Weights::ByFours),
             taps,
@@ -526,6 +530,16 @@ impl Batch {
             self.lists.steps.push(steps);
         }
         number(nth)
+    }
+}
+
+/// What the kernels call the filter of an interpolation, if they have it.
+fn filter(interpolation: Interpolation) -> Option<u32> {
+    match interpolation {
+        Interpolation::Nearest => Some(NEAREST),
+        Interpolation::Bilinear => Some(1),
+        Interpolation::Bicubic => Some(BICUBIC),
+        Interpolation::Box | Interpolation::Hamming | Interpolation::Lanczos => None,
     }
 }
 

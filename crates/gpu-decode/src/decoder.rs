@@ -230,7 +230,7 @@ impl GpuDecoder {
         };
         let n_clearing = batch.len().div_ceil(MOST_THREADS as usize);
         let (rows, columns_pass) = match batch.numerics() {
-            Numerics::Exact => (k.rows_exact, k.columns_exact),
+            Numerics::Exact | Numerics::Exact13 => (k.rows_exact, k.columns_exact),
             Numerics::Planar => (k.rows_planar, k.columns_planar),
         };
         let rows_shared = batch.shared.rows;

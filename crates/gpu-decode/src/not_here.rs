@@ -10,6 +10,10 @@ pub enum NotHere {
     /// The recipe does more to it than crop, resize and mirror, or makes another size of it.
     #[error("the recipe has steps without a kernel")]
     OtherSteps,
+    /// Its columns are resized before its rows, as Pillow 13 does where that saves much, or with a
+    /// filter that the kernels do not have.
+    #[error("it is resized in an order or with a filter without a kernel")]
+    OtherResize,
     /// It is neither a record of blocks nor a JPEG that the side index describes.
     #[error(
         "it is kept in a form without kernels, or no earlier epoch left a note about it"

@@ -38,6 +38,9 @@ fn main() {
         None | Some("bilinear") => Interpolation::Bilinear,
         Some("bicubic") => Interpolation::Bicubic,
         Some("nearest") => Interpolation::Nearest,
+        Some("box") => Interpolation::Box,
+        Some("hamming") => Interpolation::Hamming,
+        Some("lanczos") => Interpolation::Lanczos,
         Some(other) => panic!("{other}: not an interpolation"),
     };
     let draw = |sample| draw(sample, interpolation);

@@ -199,3 +199,32 @@ fn deinterleave_scalar(pixels: &[u8], [r, g, b]: [&mut [u8]; 3]) {
         [r[i], g[i], b[i]] = [pixel[0], pixel[1], pixel[2]];
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn byte(value: i64) -> u8 {
+        u8::try_from(value).unwrap()
+    }
+
+    /// jdcolor.c: `y + ((91881 * cr + 32768) >> 16)` and so on, with tables for each product.
+    #[test]
+    fn colours_are_libjpegs() {
+        for (cb, cr) in (0..256_i64).flat_map(|cb| (0..256).map(move |cr| (cb, cr))) {
+            let (u, v) = (cb - 128, cr - 128);
+            let red = (91_881 * v + 32_768) >> 16;
+            let green = (-22_554 * u - 46_802 * v + 32_768) >> 16;
+            let blue = (116_130 * u + 32_768) >> 16;
+            let y: [u8; 5] = [0, 1, 100, 200, 255];
+            let [mut r, mut g, mut b] = [[0; 5]; 3];
+            let ycc: [&[u8]; 3] = [&y, &[byte(cb); 5], &[byte(cr); 5]];
+            ycc_to_rgb(Level::best(), ycc, [&mut r, &mut g, &mut b]);
+            for i in 0..5 {
+                let limited = |add: i64| byte((i64::from(y[i]) + add).clamp(0, 255));
+                let expected = [limited(red), limited(green), limited(blue)];
+                assert_eq!([r[i], g[i], b[i]], expected, "{} {cb} {cr}", y[i]);
+            }
+        }
+    }
+}

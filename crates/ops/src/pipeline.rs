@@ -183,7 +183,7 @@ impl Pipeline {
             finish.run(Some(key), cut, out);
             return Ok(());
         }
-        let is_exact = self.recipe.numerics() == Numerics::Exact;
+        let is_exact = self.recipe.numerics() != Numerics::Planar;
         self.in_room(scratch, record, |scratch, picture| {
             let opened = (record, picture);
             let begun = match finish.rows(out).filter(|_| is_exact) {

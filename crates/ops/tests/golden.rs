@@ -1,5 +1,6 @@
 //! Pixels are Pillow's, bit for bit: tests/fixtures/ops/index.json says what Pillow made
-//! of every case, and `scripts/golden-resize` how it was asked.
+//! of every case, resize-12.json and resize-13.json what each version makes of resizes, and
+//! `scripts/golden-resize` how they were asked.
 //!
 //! Real images are checked too where `BOTHENDS_TEST_DATA` names a folder with
 //! imagenet-500.tar.
@@ -18,6 +19,7 @@ use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
+use bothends_ops::kernels::Level;
 use bothends_ops::resample::Target;
 use bothends_ops::resize::{Crop, Resizer};
 use bothends_ops::{Finish, OpsError, Pipeline, Scratch};
@@ -43,6 +45,82 @@ fn resize_is_pillows() {
             resizer.crop(source.view(), &crop, &mut out);
             assert_pillows(&out, &case);
         }
+    }
+}
+
+/// What is said of each Pillow, and the numerics that are its.
+const VERSIONS: [(&str, Numerics); 2] =
+    [("resize-12.json", Numerics::Exact), ("resize-13.json", Numerics::Exact13)];
+
+#[test]
+fn every_filter_is_that_of_each_pillow_at_every_level() {
+    for (file, numerics) in VERSIONS {
+        let index = index(file);
+        let filters = filters(&index);
+        for level in Level::available() {
+            let mut resizer = Resizer::new(level);
+            for case in index["resize"].as_array().unwrap() {
+                let source = picture(case);
+                assert_filtered(&mut resizer, &source, (&filters, numerics), case);
+            }
+        }
+    }
+}
+
+/// The two differ, else nothing above would show that they are told apart.
+#[test]
+fn the_two_pillows_differ_where_columns_come_first() {
+    let [twelve, thirteen] = VERSIONS.map(|(file, _)| index(file));
+    let pairs = || {
+        let [twelve, thirteen] =
+            [&twelve, &thirteen].map(|index| index["resize"].as_array().unwrap().iter());
+        twelve.zip(thirteen)
+    };
+    assert!(pairs().all(|(a, b)| (&a["box"], &a["to"]) == (&b["box"], &b["to"])));
+    let differ = pairs().filter(|(a, b)| a["crc32"] != b["crc32"]).count();
+    assert!(differ > 50, "{differ}");
+}
+
+#[test]
+fn real_images_are_those_of_each_pillow() {
+    let Some(tar) = archive::real_images() else { return };
+    let files = archive::files(&tar);
+    for (file, numerics) in VERSIONS {
+        let index = index(file);
+        let filters = filters(&index);
+        let mut resizer = Resizer::default();
+        let real = index["real"].as_array().unwrap();
+        for case in real {
+            let name = case["file"].as_str().unwrap();
+            let (_, bytes) = files.iter().find(|(file, _)| file == name).unwrap();
+            let image = decoded(bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_filtered(&mut resizer, &image, (&filters, numerics), case);
+        }
+        println!("{file}: {} real images with {} filters", real.len(), filters.len());
+        assert_eq!(real.len(), files.len());
+    }
+}
+
+/// The filters in the order of a case's checksums.
+fn filters(index: &Value) -> Vec<Interpolation> {
+    serde_json::from_value(index["filters"].clone()).unwrap()
+}
+
+fn assert_filtered(
+    resizer: &mut Resizer,
+    source: &Image,
+    (filters, numerics): (&[Interpolation], Numerics),
+    case: &Value,
+) {
+    let to = &case["to"];
+    let [height, width] = if to.is_null() { [224, 224] } else { numbers(to) };
+    let mut out = Image::default();
+    for (&interpolation, crc) in filters.iter().zip(case["crc32"].as_array().unwrap()) {
+        let mut crop = whole(case, Size { height, width });
+        (crop.numerics, crop.target.interpolation) = (numerics, interpolation);
+        resizer.crop(source.view(), &crop, &mut out);
+        let ours = u64::from(crc32(out.pixels()));
+        assert_eq!(Some(ours), crc.as_u64(), "{numerics:?} {interpolation:?} {case}");
     }
 }
 
@@ -174,8 +252,12 @@ fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(fixtures().join(name)).unwrap()
 }
 
+fn index(file: &str) -> Value {
+    serde_json::from_slice(&fixture(file)).unwrap()
+}
+
 fn cases(kind: &str) -> Vec<Value> {
-    let index: Value = serde_json::from_slice(&fixture("index.json")).unwrap();
+    let index = index("index.json");
     let cases = index[kind].as_array().unwrap().clone();
     assert!(!cases.is_empty(), "no case of {kind}");
     cases

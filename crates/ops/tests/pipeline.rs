@@ -73,7 +73,7 @@ fn a_sample_made_straight_to_the_output_is_the_one_that_is_finished_behind_the_c
     let dtypes = [Dtype::U8, Dtype::F32, Dtype::F16, Dtype::Bf16];
     let [mut scratch, mut other] = [Scratch::default(), Scratch::default()];
     for name in Recipe::builtin_names().filter(|name| *name != "raw") {
-        for numerics in [Numerics::Exact, Numerics::Planar] {
+        for numerics in [Numerics::Exact, Numerics::Exact13, Numerics::Planar] {
             let recipe = Recipe::builtin(name).unwrap().with_numerics(numerics);
             let views = recipe.views(RecordShape::Image).unwrap();
             let pipeline = Pipeline::new(&recipe, views.clone());

@@ -8,13 +8,15 @@
     reason = "pictures are formulas cut to bytes"
 )]
 
+use std::f64::consts::PI;
+
 use bothends_core::recipe::draw::CropBox;
 use bothends_core::recipe::{Interpolation, Numerics, Size};
 use bothends_ops::colour;
 use bothends_ops::image::Image;
 use bothends_ops::kernels::Level;
 use bothends_ops::resample::{
-    Colour, Exact, Mirror, Outlet, Planar, Planes, Sampling, Target,
+    Colour, Exact, FirstPass, Mirror, Outlet, Planar, Planes, Sampling, Target,
 };
 use bothends_ops::resize::{Crop, Resizer};
 use proptest::prelude::*;
@@ -102,8 +104,8 @@ proptest! {
     fn a_window_is_a_part_of_the_whole(case in cases(), kind in kinds()) {
         let image = Picture::noise(case.image, &kind, case.seed);
         let Order { crop, target } = case.order;
-        let interpolation = target.interpolation;
-        let whole = Target { interpolation, ..Target::whole(target.size) };
+        let Target { interpolation, first, .. } = target;
+        let whole = Target { interpolation, first, ..Target::whole(target.size) };
         let whole = Order { crop, target: whole };
         let part = image.planar(Level::best(), &case.order, 3);
         prop_assert_eq!(part, cut(&image.planar(Level::best(), &whole, 3), 3, &target));
@@ -128,7 +130,7 @@ proptest! {
             bytes.for_each(|(byte, plane)| *byte = plane[i]);
         }
         let of_planes = image.exact(Level::best(), &Order { crop, target }, n.min(4));
-        for numerics in [Numerics::Exact, Numerics::Planar] {
+        for numerics in [Numerics::Exact, Numerics::Exact13, Numerics::Planar] {
             let mut of_pixels = Image::default();
             let order = Crop { part: crop, target, numerics };
             Resizer::default().crop(together.view(), &order, &mut of_pixels);
@@ -139,18 +141,20 @@ proptest! {
 
     #[test]
     fn planar_is_within_one_of_real_numbers(case in cases(), kind in kinds()) {
-        if case.order.target.interpolation == Interpolation::Nearest {
-            return Ok(());
-        }
         let image = Picture::noise(case.image, &kind, case.seed);
         let made = image.planar(Level::best(), &case.order, 3);
         let expected = image.planar_in_f64(&case.order);
         for (&byte, value) in made.iter().zip(expected.iter().flatten()) {
             // Half a step for the byte, the rest for the sixty-fourths and for the weights:
             // of a thousand weights each is small against what rounds it.
-            // A cubic has twice as many.
-            let cubic = case.order.target.interpolation == Interpolation::Bicubic;
-            let few = if cubic { 3 } else { 8 };
+            // A cubic has twice as many, a sinc's window of three pixels three times.
+            let few = match case.order.target.interpolation {
+                Interpolation::Lanczos => 2,
+                Interpolation::Bicubic => 3,
+                Interpolation::Bilinear | Interpolation::Hamming => 8,
+                // A rounding decides which pixel is nearest, and what lies at a box's edge.
+                Interpolation::Nearest | Interpolation::Box => return Ok(()),
+            };
             let far = if case.order.reduction() > few { 1.0 } else { 0.56 };
             prop_assert!((f64::from(byte) - value).abs() < far, "{byte}, not {value}");
         }
@@ -216,26 +220,6 @@ fn planar_without_resizing_is_libjpegs_colour_conversion() {
             let mut expected = vec![0; 3 << 16];
             colour::interleave(level, [&r, &g, &b], &mut expected);
             assert!(made == expected, "{} differs", level.name());
-        }
-    }
-}
-
-/// jdcolor.c: `y + ((91881 * cr + 32768) >> 16)` and so on, with tables for each product.
-#[test]
-fn colours_are_libjpegs() {
-    for (cb, cr) in (0..256).flat_map(|cb| (0..256).map(move |cr| (cb, cr))) {
-        let (u, v) = (i64::from(cb) - 128, i64::from(cr) - 128);
-        let red = (91_881 * v + 32_768) >> 16;
-        let green = (-22_554 * u - 46_802 * v + 32_768) >> 16;
-        let blue = (116_130 * u + 32_768) >> 16;
-        let y: [u8; 5] = [0, 1, 100, 200, 255];
-        let [mut r, mut g, mut b] = [[0; 5]; 3];
-        let ycc: [&[u8]; 3] = [&y, &[cb as u8; 5], &[cr as u8; 5]];
-        colour::ycc_to_rgb(Level::best(), ycc, [&mut r, &mut g, &mut b]);
-        for i in 0..5 {
-            let limited = |add: i64| (i64::from(y[i]) + add).clamp(0, 255) as u8;
-            let expected = [limited(red), limited(green), limited(blue)];
-            assert_eq!([r[i], g[i], b[i]], expected, "{} {cb} {cr}", y[i]);
         }
     }
 }
@@ -352,8 +336,14 @@ impl Order {
     }
 }
 
-const INTERPOLATIONS: [Interpolation; 3] =
-    [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic];
+const INTERPOLATIONS: [Interpolation; 6] = [
+    Interpolation::Nearest,
+    Interpolation::Bilinear,
+    Interpolation::Bicubic,
+    Interpolation::Box,
+    Interpolation::Hamming,
+    Interpolation::Lanczos,
+];
 
 type Kind = (Colour, Vec<Sampling>);
 
@@ -361,9 +351,10 @@ type Kind = (Colour, Vec<Sampling>);
 fn cases() -> impl Strategy<Value = Case> {
     let side = || prop_oneof![6 => 1..300_u32, 1 => 1..8_u32, 1 => 300..3000_u32];
     let out = || prop_oneof![6 => 1..260_u32, 1 => 1..8_u32];
-    let how = (prop::sample::select(&INTERPOLATIONS[..]), any::<bool>());
+    let how = (prop::sample::select(&INTERPOLATIONS[..]), any::<[bool; 2]>());
     (side(), side(), out(), out(), any::<[u16; 8]>(), how, any::<u64>()).prop_map(
-        |(height, width, rows, columns, cuts, (interpolation, mirrored), seed)| {
+        |(height, width, rows, columns, cuts, (interpolation, how), seed)| {
+            let [mirrored, lower_first] = how;
             // The larger side of a large image meets a small one, or tests take forever.
             let width = if height > 300 { width.min(90) } else { width };
             let part = |n: u32, [a, b]: [u16; 2]| {
@@ -389,6 +380,7 @@ fn cases() -> impl Strategy<Value = Case> {
                 window,
                 mirror: if mirrored { Mirror::Horizontal } else { Mirror::No },
                 interpolation,
+                first: if lower_first { FirstPass::Columns } else { FirstPass::Rows },
             };
             let crop = CropBox { top, left, height: crop_height, width: crop_width };
             Case { image: Size { height, width }, order: Order { crop, target }, seed }
@@ -551,11 +543,20 @@ fn weights(
             }
             Interpolation::Bicubic => 0.0,
             Interpolation::Nearest | Interpolation::Bilinear => (1.0 - x).max(0.0),
+            Interpolation::Box => f64::from(u8::from(x <= 0.5)),
+            Interpolation::Hamming if x >= 1.0 => 0.0,
+            Interpolation::Hamming => sinc(x) * (0.54 + 0.46 * (x * PI).cos()),
+            Interpolation::Lanczos if x >= 3.0 => 0.0,
+            Interpolation::Lanczos => sinc(x) * sinc(x / 3.0),
         }
     };
     let total: f64 = inputs.clone().map(height).sum();
     let weights = inputs.map(|i| (i as usize, height(i) / total));
     weights.filter(|&(_, weight)| weight != 0.0).collect()
+}
+
+fn sinc(x: f64) -> f64 {
+    if x == 0.0 { 1.0 } else { (x * PI).sin() / (x * PI) }
 }
 
 /// The target's part of a whole sample.

@@ -82,6 +82,8 @@ fn samples_are_those_of_the_file() {
             ("imagenet-train", Numerics::Planar, Interpolation::Bilinear),
             ("imagenet-eval", Numerics::Exact, Interpolation::Bilinear),
             ("imagenet-train", Numerics::Exact, Interpolation::Bicubic),
+            ("imagenet-train", Numerics::Exact13, Interpolation::Bicubic),
+            ("imagenet-train", Numerics::Exact13, Interpolation::Lanczos),
             ("imagenet-train", Numerics::Planar, Interpolation::Bicubic),
             ("imagenet-train", Numerics::Exact, Interpolation::Nearest),
             ("imagenet-train", Numerics::Planar, Interpolation::Nearest),

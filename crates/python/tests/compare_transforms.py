@@ -22,11 +22,7 @@ Box = tuple[int, int, int, int]
 
 
 def write_images(folder: Path, n_images: int = 4) -> list[Image.Image]:
-    """Images of several sizes, noise on soft colours, in one class folder; as they are decoded.
-
-    No resize here makes one side longer and the other shorter: there Pillow 13 goes through rows
-    before columns, Pillow 12 and bothends never do (1 apart).
-    """
+    """Images of several sizes, noise on soft colours, in one class folder; as they are decoded."""
     rng = np.random.default_rng(7)
     (folder / "class").mkdir(parents=True)
     images = []
@@ -80,6 +76,12 @@ def certain(v: Any) -> dict[str, tuple[list[Any], float]]:
     return {
         "resize": ([v.Resize(30), v.CenterCrop(24), end], 0),
         "resize bicubic": ([v.Resize((30, 20), 3), end], 0),
+        # Pillow 13 goes along the columns first.
+        "resize flat": ([v.Resize((12, 70)), end], 0),
+        "resize flat bicubic": ([v.Resize((12, 70), 3), end], 0),
+        "resize lanczos": ([v.Resize((30, 20), 1), end], 0),
+        "resize box": ([v.Resize((12, 30), 4), end], 0),
+        "resize hamming": ([v.Resize((60, 90), 5), end], 0),
         "resize nearest": ([v.Resize((30, 24), 0), end], 0),
         "resize max_size": ([v.Resize(30, max_size=33), v.CenterCrop(24), end], 0),
         "resize tensor": ([end, v.Resize(30), v.CenterCrop(24)], 1),

@@ -64,6 +64,39 @@ def test_conversion_and_what_comes_behind(
     assert (made.output, made.layout) == ("f32" if F32 in feed else "u8", "nchw")
 
 
+# ---- Pillow's version -----------------------------------------------------------------------
+
+TO_TENSOR = [v2.ToImage(), v2.Resize((9, 9), antialias=True)]
+RESIZING: list[tuple[Any, bool]] = [
+    (v1.Resize((9, 9)), True),
+    (v2.RandomResizedCrop(9), True),
+    (v1.Compose([v1.Resize((9, 9)), v1.ToTensor(), v1.Normalize(MEAN, STD)]), True),
+    (v2.RandomApply([v2.RandomResizedCrop(SIZE)]), True),
+    (v1.CenterCrop(9), False),
+    # torch resizes tensors, along their rows first, whichever Pillow decodes.
+    (v2.Compose(TO_TENSOR), False),
+]
+
+
+@pytest.mark.parametrize(
+    ("pillow", "newest"), [("11.3.0", 1), ("12.3.0", 1), ("13.0.0", 2), ("14.1.0.dev0", 2)]
+)
+def test_numerics_are_those_of_the_installed_pillow(
+    monkeypatch: pytest.MonkeyPatch, pillow: str, newest: int
+) -> None:
+    monkeypatch.setattr("PIL.__version__", pillow)
+    for transform, depends in RESIZING:
+        recipe = wholly(transform).recipe
+        assert (recipe["version"], recipe["numerics"]) == (newest if depends else 1, "exact")
+
+
+def test_tensors_have_none_of_pillows_filters() -> None:
+    for mode in (InterpolationMode.LANCZOS, InterpolationMode.BOX, InterpolationMode.HAMMING):
+        transform = v2.Compose([v2.ToImage(), v2.Resize((9, 9), mode, antialias=True)])
+        (remedy,) = translate(transform, image_size=SIZE).remedies
+        assert remedy == "Resize: put it before the conversion to a tensor"
+
+
 # ---- our parser -----------------------------------------------------------------------------
 
 
@@ -162,8 +195,7 @@ STAYS: list[tuple[list[Any], Any, str, str]] = [
     ([], Spoilt(), "CenterCrop", "not understood"),
     ([], v1.Resize((9, 9), antialias=False), "Resize", "antialias=False"),
     ([], v2.RandomResizedCrop(9, antialias=False), "RandomResizedCrop", "antialias=False"),
-    ([], v1.Resize((9, 9), InterpolationMode.LANCZOS), "Resize", "lanczos"),
-    ([], v1.Resize((9, 9), 4), "Resize", "box"),
+    ([], v1.RandomAffine(9, interpolation=4), "RandomAffine", "box"),
     ([], v2.Resize(None, max_size=20), "Resize", "longer side"),
     ([], v1.Resize(30, max_size=20), "Resize", "max_size is 20"),
     ([], v1.Resize(20_000), "Resize", "size is 20000"),

@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("torchvision", reason="torchvision is not installed")
 pytest.importorskip("timm", reason="timm is not installed")
 
-import PIL
 import torchvision.transforms as v1
 from bothends._transforms import translate
 from timm.data import create_transform
@@ -241,7 +240,6 @@ STAYS: list[tuple[list[Any], Any, str]] = [
     ([], timm_transforms.RandomCropOrPad(24), "random places"),
     ([], timm_transforms.TrimBorder(2), "borders"),
     ([], timm_transforms.RandomPad((24, 24)), "not one of"),
-    ([], timm_transforms.RandomResizedCropAndInterpolation(24, interpolation="lanczos"), "lanczos"),
     ([v1.ToTensor()], timm_transforms.RandomResizedCropAndInterpolation(24), "floats"),
     ([], timm_transforms.ToTensor(), "from 0 to 255"),
     ([v1.ToTensor()], timm_transforms.ToNumpy(), "after tensors"),
@@ -322,11 +320,8 @@ def test_pixels_of_evaluation_are_timms(data: Any, transform: Any) -> None:
     folder, images = data
     (ours,) = loaded(folder, transform)
     theirs = torch.stack([torch.as_tensor(transform(image)) for image in images])
-    # From Pillow 13 on some images are resized along their columns first, which may be 1 away.
-    step = 1 if ours.dtype == torch.uint8 else 1.001 / 255 / min(STD)
-    is_same = int(PIL.__version__.split(".")[0]) < 13
     assert ours.dtype == theirs.dtype
-    assert furthest(ours, theirs) <= (0 if is_same else step)
+    assert furthest(ours, theirs) == 0
 
 
 def test_samples_of_training_have_timms_shape_and_type(data: Any) -> None:

@@ -84,6 +84,7 @@ fn print_recipe(recipe: &Recipe) {
         say::text(&format!("source {source}"));
     }
     say::line(&format!("hash {:032x}", recipe.hash()));
+    say::line(&format!("numerics {}", recipe.numerics().words()));
     for line in recipe.words() {
         say::text(&format!("  {line}"));
     }

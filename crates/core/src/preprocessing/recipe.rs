@@ -33,8 +33,12 @@ pub use op::{Normalise, Op};
 use op::{Crops, Feed};
 pub use shape::{RecordShape, SampleCost};
 
-/// The version of the recipe format and of every op's meaning that this build has.
-pub const RECIPE_VERSION: u32 = 1;
+/// The newest version of the recipe format and of every op's meaning that this build has. It has
+/// all older ones too: a recipe always means what it meant when it was written.
+///
+/// Version 2 differs from 1 in the order of a resize's passes in exact numerics
+/// ([`Numerics::Exact13`]).
+pub const RECIPE_VERSION: u32 = 2;
 
 /// Most ops of a recipe, those inside other ops and copies of views included; every op has
 /// its own stream of random numbers.
@@ -92,14 +96,40 @@ pub struct Recipe {
     ops: Vec<Op>,
 }
 
-/// How pixels are computed; part of the hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// How pixels are computed. The word in JSON and the recipe's version say it together; both are
+/// part of the hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Numerics {
-    /// Upsample, convert to colour, then resize as Pillow does, bit for bit.
+    /// `exact` of version 1: upsample, convert to colour, then resize as Pillow did up to 12, bit
+    /// for bit.
     Exact,
-    /// Resize the planes, each from its own sampling, then convert to colour.
+    /// `exact` of version 2: the same, but resize as Pillow does since 13, bit for bit.
+    #[serde(rename = "exact")]
+    Exact13,
+    /// `planar` of every version: resize the planes, each from its own sampling, then convert to
+    /// colour.
     Planar,
+}
+
+impl Numerics {
+    /// The oldest recipe version that has them.
+    fn since(self) -> u32 {
+        match self {
+            Self::Exact | Self::Planar => 1,
+            Self::Exact13 => 2,
+        }
+    }
+
+    /// Which they are, for people.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Exact => "exact, as Pillow up to 12",
+            Self::Exact13 => "exact, as Pillow since 13",
+            Self::Planar => "planar",
+        }
+    }
 }
 
 /// How pixels between pixels are found.
@@ -114,6 +144,12 @@ pub enum Interpolation {
     Bilinear,
     /// Cubic convolution with a = −½, widened in the same way.
     Bicubic,
+    /// The mean of the pixels that an output covers. Only of what resizes, as the following.
+    Box,
+    /// A sinc in a Hamming window of one pixel, widened in the same way.
+    Hamming,
+    /// A sinc in a Lanczos window of three pixels, widened in the same way.
+    Lanczos,
 }
 
 impl Recipe {
@@ -125,14 +161,22 @@ impl Recipe {
         parse::recipe(json)
     }
 
-    /// The built-in recipe of this name, if there is one.
+    /// The built-in recipe of this name, if there is one. A name alone is the version under which
+    /// the recipe was first published, so that its stream never changes; `NAME@VERSION` is the
+    /// same list of ops in another version.
     ///
     /// # Panics
     /// Never: every built-in recipe is parsed by a test.
     #[must_use]
     pub fn builtin(name: &str) -> Option<Self> {
+        let (name, version) = match name.split_once('@') {
+            Some((name, version)) => (name, Some(version.parse().ok()?)),
+            None => (name, None),
+        };
         let (_, json) = BUILTIN.iter().find(|(builtin, _)| *builtin == name)?;
-        Some(Self::from_json(json).expect("every built-in recipe is parsed by a test"))
+        let recipe =
+            Self::from_json(json).expect("every built-in recipe is parsed by a test");
+        version.map_or(Some(recipe.clone()), |version| recipe.with_version(version))
     }
 
     /// The names of the built-in recipes.
@@ -186,10 +230,28 @@ impl Recipe {
         self.numerics
     }
 
-    /// The same ops, computed in another way.
+    /// The same ops, computed in another way. Exact numerics bring their version along.
     #[must_use]
     pub fn with_numerics(self, numerics: Numerics) -> Self {
-        Self { numerics, ..self }
+        let version = match numerics {
+            Numerics::Exact | Numerics::Exact13 => numerics.since(),
+            Numerics::Planar => self.version,
+        };
+        Self { version, numerics, ..self }
+    }
+
+    /// The same in another version, if this build has that: what it leaves to its version may
+    /// then mean something else.
+    #[must_use]
+    pub fn with_version(self, version: u32) -> Option<Self> {
+        let numerics = match (self.numerics, version) {
+            (_, 0) => return None,
+            (Numerics::Planar, ..=RECIPE_VERSION) => Numerics::Planar,
+            (Numerics::Exact | Numerics::Exact13, 1) => Numerics::Exact,
+            (Numerics::Exact | Numerics::Exact13, 2) => Numerics::Exact13,
+            _ => return None,
+        };
+        Some(Self { version, numerics, ..self })
     }
 
     /// How many consecutive positions of an epoch are the same sample, each augmented independently

@@ -208,6 +208,9 @@ fn warped(warp: &Warp, shape: SampleShape) -> Option<StepWords> {
         (Interpolation::Nearest, Map::Perspective(_)) => op(20, [0, 0]),
         (Interpolation::Bilinear, _) => op(16, [0, 0]),
         (Interpolation::Bicubic, _) => op(17, [0, 0]),
+        (Interpolation::Box | Interpolation::Hamming | Interpolation::Lanczos, _) => {
+            return None;
+        }
     };
     let map = match warp.map {
         Map::Affine(map) if words[0] == 18 => {

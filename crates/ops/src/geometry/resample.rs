@@ -1,15 +1,13 @@
 //! Resizes planes of 8-bit samples into one sample, in two numerics.
 //!
 //! Every output is a weighted sum of inputs under a filter as wide as one input, or one output
-//! where that is larger (shrinking averages, enlarging interpolates): the triangle of bilinear
-//! or the cubic of bicubic. Nearest takes one input as it is. Resizing runs in two passes, first
-//! along the rows, then along the columns, all in integers. Inputs outside the crop box do not
-//! exist.
+//! where that is larger (shrinking averages, enlarging interpolates): the triangle of bilinear,
+//! the cubic of bicubic, and so on. Nearest takes one input as it is. Resizing runs in two passes,
+//! along the rows and along the columns, all in integers. Inputs outside the crop box do not exist.
 //!
-//! * [`Exact`] takes rows of red, green and blue and gives what Pillow's `Image.resize` gave up
-//!   to 12.x, in every bit: the first pass ends in bytes. (From 13 on Pillow takes the columns
-//!   first where that is cheaper, which moves single values by one; here the order is part of
-//!   the meaning and stays.)
+//! * [`Exact`] takes rows of red, green and blue and gives what Pillow's `Image.resize` gives, in
+//!   every bit: the first pass ends in bytes. Up to Pillow 12 that is the pass along the rows; since
+//!   13 it is the one along the columns where it saves much ([`FirstPass`]).
 //! * [`Planar`] takes the planes of a JPEG as they are, resizes each straight from its own
 //!   sampling, and converts to colour last: no upsampled image is ever made, and there is one
 //!   rounding to bytes.
@@ -40,7 +38,7 @@ mod neon;
 mod x86;
 
 use bothends_core::recipe::draw::CropBox;
-use bothends_core::recipe::{Interpolation, Size};
+use bothends_core::recipe::{Interpolation, Numerics, Size};
 
 pub use exact::{Exact, ExactSample};
 pub(crate) use nearest::Nearest;
@@ -62,6 +60,34 @@ pub struct Target {
     pub mirror: Mirror,
     /// How pixels between pixels are found.
     pub interpolation: Interpolation,
+    /// Which pass comes first in exact numerics; in planar ones it is always that along the rows.
+    pub first: FirstPass,
+}
+
+/// Which pass ends in bytes, from which the other continues. Both orders mean the same picture; single
+/// values differ by one or, where weights are negative, by what the first pass cuts off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstPass {
+    /// Along the rows: pictures get narrower first.
+    Rows,
+    /// Along the columns: pictures get lower first.
+    Columns,
+}
+
+impl FirstPass {
+    /// That of numerics, for a crop that becomes `size`.
+    #[must_use]
+    pub fn of(numerics: Numerics, crop: CropBox, size: Size) -> Self {
+        let lost = |from: u32, to: u32| i64::from(from) - i64::from(to);
+        let rows = lost(crop.height, size.height);
+        let columns = lost(crop.width, size.width);
+        match numerics {
+            // The condition of Pillow 13's `ImagingResampleInner`: more than twice as many rows go
+            // as columns.
+            Numerics::Exact13 if rows > 0 && rows > 2 * columns => Self::Columns,
+            Numerics::Exact | Numerics::Exact13 | Numerics::Planar => Self::Rows,
+        }
+    }
 }
 
 /// How many pixels of the image one sample of a plane stands for.
@@ -89,7 +115,8 @@ impl Target {
         let Size { height, width } = size;
         let window = CropBox { top: 0, left: 0, height, width };
         let interpolation = Interpolation::Bilinear;
-        Self { size, window, mirror: Mirror::No, interpolation }
+        let (mirror, first) = (Mirror::No, FirstPass::Rows);
+        Self { size, window, mirror, interpolation, first }
     }
 
     /// Pixels of the sample.
@@ -112,7 +139,7 @@ impl Target {
     /// When the crop or the window is empty.
     #[must_use]
     pub fn stretches(&self, crop: CropBox, sampling: Sampling) -> [Stretch; 2] {
-        let Self { size, window, mirror, interpolation } = *self;
+        let Self { size, window, mirror, interpolation, first: _ } = *self;
         let rows = window.top..window.top + window.height;
         let columns = window.left..window.left + window.width;
         let down = [crop.top, crop.height, sampling.y];
@@ -139,5 +166,35 @@ impl Sampling {
         let (top, height) = place(crop.top / self.y, down);
         let (left, width) = place(crop.left / self.x, along);
         CropBox { top, left, height, width }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The order of the passes is Pillow's by version: from 13 on columns come first where more than
+    /// twice as many rows go as columns.
+    #[test]
+    fn which_pass_comes_first_is_said_by_the_numerics() {
+        use FirstPass::{Columns, Rows};
+        let table = [
+            ((300, 200), (224, 224), Columns),
+            ((300, 300), (224, 224), Rows),
+            ((240, 220), (200, 200), Rows),
+            ((241, 220), (200, 200), Columns),
+            ((240, 219), (200, 200), Columns),
+            ((200, 100), (200, 50), Rows),
+            ((199, 300), (200, 400), Rows),
+            ((201, 200), (200, 200), Columns),
+        ];
+        for ((height, width), (rows, columns), expected) in table {
+            let crop = CropBox { top: 5, left: 7, height, width };
+            let size = Size { height: rows, width: columns };
+            let first = |numerics| FirstPass::of(numerics, crop, size);
+            assert_eq!(first(Numerics::Exact13), expected, "{height} × {width}");
+            assert_eq!(first(Numerics::Exact), Rows);
+            assert_eq!(first(Numerics::Planar), Rows);
+        }
     }
 }

@@ -10,8 +10,8 @@ use bothends_core::recipe::{Interpolation, Numerics, Size};
 
 use crate::colour;
 use crate::geometry::resample::{
-    Colour, Exact, ExactSample, Nearest, Outlet, Planar, PlanarSample, Planes, Sampling,
-    Target,
+    Colour, Exact, ExactSample, FirstPass, Nearest, Outlet, Planar, PlanarSample, Planes,
+    Sampling, Target,
 };
 use crate::image::{Image, View};
 use crate::kernels::Level;
@@ -21,11 +21,20 @@ use crate::kernels::Level;
 pub struct Crop {
     /// The part that is resized, in pixels.
     pub part: CropBox,
-    /// What to.
+    /// What to. Which pass comes first follows from the numerics, whatever stands there.
     pub target: Target,
     /// How pixels are computed. `Planar` is for one or three channels; images of other
     /// numbers are computed as `Exact`.
     pub numerics: Numerics,
+}
+
+impl Crop {
+    /// The target, with the pass that comes first in these numerics.
+    #[must_use]
+    pub fn ordered(&self) -> Target {
+        let first = FirstPass::of(self.numerics, self.part, self.target.size);
+        Target { first, ..self.target }
+    }
 }
 
 /// Resizes images one after the other; keeps its memory.
@@ -130,7 +139,7 @@ impl Resizer {
             (1..=4, Interpolation::Nearest) => {
                 self.nearest.crop(src, crop.part, &crop.target, out.pixels_mut());
             }
-            (1..=4, Interpolation::Bilinear | Interpolation::Bicubic) => {
+            (1..=4, _) => {
                 let level = self.level;
                 let mut sample = self.begin(crop, n_channels, out.pixels_mut());
                 let inside =
@@ -154,18 +163,18 @@ impl Resizer {
         n_channels: usize,
         out: &'a mut [u8],
     ) -> Making<'a> {
-        let Crop { part, target, numerics } = crop;
-        match (numerics, n_channels) {
-            (Numerics::Planar, 1 | 3) => {
-                let samplings = &[Sampling::FULL; 3][..n_channels];
-                let planes = Planes { samplings, colour: Colour::AsIs };
-                Making::Planar(self.planar.begin(planes, *part, target, out))
-            }
-            (Numerics::Exact | Numerics::Planar, _) => {
-                let out = Outlet::Pixels(out);
-                Making::Exact(self.exact.begin(*part, n_channels, target, out))
-            }
+        if crop.numerics == Numerics::Planar && matches!(n_channels, 1 | 3) {
+            let samplings = &[Sampling::FULL; 3][..n_channels];
+            let planes = Planes { samplings, colour: Colour::AsIs };
+            return Making::Planar(self.planar.begin(
+                planes,
+                crop.part,
+                &crop.target,
+                out,
+            ));
         }
+        let out = Outlet::Pixels(out);
+        Making::Exact(self.exact.begin(crop.part, n_channels, &crop.ordered(), out))
     }
 
     /// An image of more than four channels, one after the other.

@@ -46,7 +46,8 @@ impl Warper {
         Self { level, gather: Gather::new(level) }
     }
 
-    /// Makes `out` what is seen of `src` through the map. Allocates only when `out` or a row
+    /// Makes `out` what is seen of `src` through the map. Filters that only resizing has, which
+    /// recipes refuse here, count as the one of as many pixels. Allocates only when `out` or a row
     /// of it grows beyond what it has ever been.
     pub fn warp(&mut self, src: View<'_>, warp: &Warp, out: &mut Image) {
         out.reshape(warp.size, src.shape().channels);
@@ -60,8 +61,12 @@ impl Warper {
             Interpolation::Nearest => {
                 nearest::warp(self.level, &mut self.gather, src, warp, out);
             }
-            Interpolation::Bilinear => blended::<2, Linear>(self.level, src, warp, out),
-            Interpolation::Bicubic => blended::<4, Cubic>(self.level, src, warp, out),
+            Interpolation::Bilinear | Interpolation::Box | Interpolation::Hamming => {
+                blended::<2, Linear>(self.level, src, warp, out);
+            }
+            Interpolation::Bicubic | Interpolation::Lanczos => {
+                blended::<4, Cubic>(self.level, src, warp, out);
+            }
         }
     }
 
@@ -155,10 +160,10 @@ mod tests {
                     &mut out,
                 );
             }
-            Interpolation::Bilinear => {
+            Interpolation::Bilinear | Interpolation::Box | Interpolation::Hamming => {
                 curve::blend::<2, Linear>(src.view(), warp, &mut out);
             }
-            Interpolation::Bicubic => {
+            Interpolation::Bicubic | Interpolation::Lanczos => {
                 curve::blend::<4, Cubic>(src.view(), warp, &mut out);
             }
         }

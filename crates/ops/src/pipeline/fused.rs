@@ -49,7 +49,7 @@ pub(crate) fn crop_rows(
 ) -> Result<(), SampleFault> {
     let n_planes = n_planes(picture.frame().model);
     let out = Outlet::Rows(rows);
-    let sample = resizer.exact.begin(crop.part, n_planes, &crop.target, out);
+    let sample = resizer.exact.begin(crop.part, n_planes, &crop.ordered(), out);
     make(Making::Exact(sample), n_planes, picture, decoder)
 }
 

@@ -79,7 +79,7 @@ impl CropLayout {
         for (nth, component) in frame.components().iter().enumerate() {
             let ratio = frame.ratio(nth);
             let sampling = match crop.numerics {
-                Numerics::Exact => Sampling::FULL,
+                Numerics::Exact | Numerics::Exact13 => Sampling::FULL,
                 Numerics::Planar => sampling(ratio),
             };
             let [down, along] = crop.target.stretches(crop.part, sampling);
@@ -98,7 +98,7 @@ impl CropLayout {
             });
         }
         let chroma = match crop.numerics {
-            Numerics::Exact => Chroma::Upsampled,
+            Numerics::Exact | Numerics::Exact13 => Chroma::Upsampled,
             Numerics::Planar => Chroma::AsStored,
         };
         let McuBox { across, down } = McuBox::of(frame, &region?, chroma);

@@ -44,7 +44,7 @@ pub enum RecipeError {
     Json(#[source] serde_json::Error),
     /// Another version of the format.
     #[error(
-        "the recipe has version {got} and this build reads version {RECIPE_VERSION}; \
+        "the recipe has version {got} and this build reads versions 1 to {RECIPE_VERSION}; \
          use the release that wrote it"
     )]
     Version {

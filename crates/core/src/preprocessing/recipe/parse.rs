@@ -27,9 +27,17 @@ struct RawRecipe {
     name: String,
     about: Option<String>,
     source: Option<String>,
-    numerics: Option<Numerics>,
+    numerics: Option<RawNumerics>,
     repeated_augment: Option<u32>,
     ops: Vec<Map<String, Value>>,
+}
+
+/// What stands in the file; the version says the rest.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RawNumerics {
+    Exact,
+    Planar,
 }
 
 #[derive(Deserialize)]
@@ -71,9 +79,12 @@ struct RawView {
 
 pub(super) fn recipe(json: &str) -> Result<Recipe, RecipeError> {
     let raw: RawRecipe = serde_json::from_str(json).map_err(RecipeError::Json)?;
-    if raw.version != RECIPE_VERSION {
-        return Err(RecipeError::Version { got: raw.version });
-    }
+    let numerics = match (raw.version, raw.numerics.unwrap_or(RawNumerics::Exact)) {
+        (1, RawNumerics::Exact) => Numerics::Exact,
+        (2, RawNumerics::Exact) => Numerics::Exact13,
+        (1..=RECIPE_VERSION, RawNumerics::Planar) => Numerics::Planar,
+        (got, _) => return Err(RecipeError::Version { got }),
+    };
     if raw.name.is_empty() {
         return Err(RecipeError::NoName);
     }
@@ -96,7 +107,7 @@ pub(super) fn recipe(json: &str) -> Result<Recipe, RecipeError> {
         name: raw.name,
         about: raw.about,
         source: raw.source,
-        numerics: raw.numerics.unwrap_or(Numerics::Exact),
+        numerics,
         repeated_augment: raw.repeated_augment.filter(|&n| n > 1),
         ops,
     };

@@ -30,6 +30,60 @@ fn every_builtin_is_there_under_its_name() {
     assert!(Recipe::builtin("imagenet").is_none());
 }
 
+/// The old pixels stay under the old name; who wants the new ones says so.
+#[test]
+fn a_builtin_is_there_in_every_version() {
+    for name in Recipe::builtin_names() {
+        let [first, second] = [1, 2].map(|version| {
+            let recipe = Recipe::builtin(&format!("{name}@{version}")).unwrap();
+            assert_eq!((recipe.name(), recipe.version()), (name, version));
+            assert_eq!(
+                Recipe::from_json(&recipe.to_json()).unwrap().hash(),
+                recipe.hash()
+            );
+            recipe
+        });
+        let plain = Recipe::builtin(name).unwrap();
+        assert_eq!(first.to_json(), plain.to_json());
+        assert_eq!(first.ops(), second.ops());
+        assert_eq!(first.numerics(), Numerics::Exact);
+        assert_eq!(second.numerics(), Numerics::Exact13);
+        assert_ne!(first.hash(), second.hash());
+    }
+    for wrong in ["imagenet-train@0", "imagenet-train@3", "imagenet-train@", "raw@1@2"] {
+        assert!(Recipe::builtin(wrong).is_none(), "{wrong}");
+    }
+}
+
+#[test]
+fn exact_is_the_pillow_of_its_version() {
+    let read = |version: u32, numerics: &str| {
+        let json =
+            format!(r#"{{"version": {version}, "name": "x", {numerics} "ops": []}}"#);
+        let recipe = Recipe::from_json(&json).unwrap();
+        assert!(recipe.to_json().starts_with(&format!(r#"{{"version":{version},"#)));
+        assert_eq!(Recipe::from_json(&recipe.to_json()).unwrap(), recipe);
+        recipe.numerics()
+    };
+    let (exact, planar) = (r#""numerics": "exact","#, r#""numerics": "planar","#);
+    assert_eq!(read(1, ""), Numerics::Exact);
+    assert_eq!(read(1, exact), Numerics::Exact);
+    assert_eq!(read(2, ""), Numerics::Exact13);
+    assert_eq!(read(2, exact), Numerics::Exact13);
+    assert_eq!((read(1, planar), read(2, planar)), (Numerics::Planar, Numerics::Planar));
+}
+
+#[test]
+fn numerics_bring_their_version_along() {
+    let recipe = recipe("[]");
+    let versions = [Numerics::Exact13, Numerics::Planar, Numerics::Exact]
+        .map(|numerics| recipe.clone().with_numerics(numerics).version());
+    assert_eq!(versions, [2, 1, 1]);
+    let planar = recipe.with_numerics(Numerics::Exact13).with_numerics(Numerics::Planar);
+    assert_eq!(planar.version(), 2);
+    assert_eq!(planar.with_version(1).unwrap().numerics(), Numerics::Planar);
+}
+
 #[test]
 fn every_file_of_the_folder_is_a_builtin() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/recipes");
@@ -131,8 +185,12 @@ fn every_mistake_is_named_with_its_remedy() {
     let table = [
         ("[]", "the recipe cannot be read; it is an object with version, name and ops"),
         (
-            r#"{"version": 2, "name": "x", "ops": []}"#,
-            "version 2 and this build reads version 1",
+            r#"{"version": 3, "name": "x", "ops": []}"#,
+            "version 3 and this build reads versions 1 to 2",
+        ),
+        (
+            r#"{"version": 0, "name": "x", "numerics": "planar", "ops": []}"#,
+            "version 0 and this build reads versions 1 to 2",
         ),
         (
             r#"{"version": 1, "name": "", "ops": []}"#,
@@ -158,6 +216,18 @@ const WRONG_OPS: &[(&str, &str)] = &[
         "op 1 is `rotate`, which this build does not have; it has decode,",
     ),
     (r#"{"op": "normalise", "mean": [0], "std": [1]}"#, "op 1 is `normalise`"),
+    (
+        r#"{"op": "random_rotation", "degrees": 3, "interpolation": "lanczos"}"#,
+        "`interpolation` is Lanczos; it must be nearest, bilinear or bicubic",
+    ),
+    (
+        r#"{"op": "rand_augment", "interpolation": "box"}"#,
+        "`interpolation` is Box; it must be nearest, bilinear or bicubic",
+    ),
+    (
+        r#"{"op": "resize", "size": 3, "interpolation": "mks2013"}"#,
+        "unknown variant `mks2013`",
+    ),
     (
         r#"{"op": "center_crop"}"#,
         "op 1 `center_crop` cannot be read: missing field `size`",

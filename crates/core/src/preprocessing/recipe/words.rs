@@ -349,6 +349,9 @@ fn filter(interpolation: Interpolation) -> &'static str {
         Interpolation::Nearest => "nearest",
         Interpolation::Bilinear => "bilinear",
         Interpolation::Bicubic => "bicubic",
+        Interpolation::Box => "box",
+        Interpolation::Hamming => "hamming",
+        Interpolation::Lanczos => "lanczos",
     }
 }
 

@@ -1,22 +1,26 @@
 //! The weights along one axis: which inputs make each output, and how much of each.
 //!
-//! An output is a weighted mean of inputs under a filter around its centre: a triangle for
-//! bilinear, a cubic for bicubic. Nearest is one input with all of the weight. The weights are
-//! computed in f64 with additions, multiplications, divisions and square roots in the order
-//! written here (each IEEE-exact; no fused operations, no other functions), then rounded to
+//! An output is a weighted mean of inputs under a filter around its centre (`axis/filter.rs`): a
+//! triangle for bilinear, a cubic for bicubic. Nearest is one input with all of the weight. The
+//! weights are computed in f64 with additions, multiplications, divisions and square roots in the
+//! order written here (each IEEE-exact; no fused operations, no other functions), then rounded to
 //! fixed point, so every machine gets the same integers. Nothing here touches a pixel. Read
 //! `scalar.rs` next.
 //!
-//! The cubic has negative weights, so means may leave the range of what they are made of. Weights
-//! whose sum is 1 and whose amounts come to `a` make of values from 0 to `v` means from
+//! Cubic and Lanczos have negative weights, so means may leave the range of what they are made of.
+//! Weights whose sum is 1 and whose amounts come to `a` make of values from 0 to `v` means from
 //! `v * (1 - a) / 2` to `v * (1 + a) / 2`; after two passes `a * a` stands for `a`. Of the cubic
-//! `a` is at most 1.27, and 1.25 in the middle between two pixels; the tests below look for
-//! more. 32 bits hold exact sums up to 2, 16 bits sixty-fourths after both passes up to 1.7.
+//! `a` is at most 1.27, and 1.25 in the middle between two pixels; of Lanczos it is at most 1.6; the
+//! tests below look for more. 32 bits hold exact sums up to 2, 16 bits sixty-fourths after both
+//! passes up to 1.7.
+
+mod filter;
 
 use std::ops::Range;
 
 use bothends_core::recipe::Interpolation;
 
+use self::filter::{Filter, floor};
 use super::Mirror;
 use crate::kernels::Level;
 use crate::kernels::compiled::{Work, run};
@@ -98,11 +102,8 @@ impl Stretch {
     /// Half the width of the filter, in inputs; 0 of nearest, which has none.
     #[must_use]
     pub fn reach(&self) -> f64 {
-        match self.interpolation {
-            Interpolation::Nearest => 0.0,
-            Interpolation::Bilinear => Filter::Triangle.reach() * self.widening,
-            Interpolation::Bicubic => Filter::Cubic.reach() * self.widening,
-        }
+        Filter::of(self.interpolation)
+            .map_or(0.0, |filter| filter.reach() * self.widening)
     }
 
     /// The inputs that the wanted outputs are made of.
@@ -221,10 +222,9 @@ impl Axis {
         let n_padded = self.n_outputs.next_multiple_of(BLOCK);
         self.firsts.resize(n_padded, 0);
         self.lens.resize(n_padded, 0);
-        match stretch.interpolation {
-            Interpolation::Nearest => self.choose(stretch, rounding),
-            Interpolation::Bilinear => self.weigh(stretch, rounding, Filter::Triangle),
-            Interpolation::Bicubic => self.weigh(stretch, rounding, Filter::Cubic),
+        match Filter::of(stretch.interpolation) {
+            None => self.choose(stretch, rounding),
+            Some(filter) => self.weigh(stretch, rounding, filter),
         }
         let begin = self.firsts.iter().copied().min().unwrap_or(0);
         self.firsts.iter_mut().for_each(|first| *first -= begin);
@@ -241,7 +241,7 @@ impl Axis {
     /// Whether weights may be negative: means may then lie beyond what they are made of.
     pub(super) fn is_signed(&self) -> bool {
         let interpolation = self.made_for.as_ref().map(|(s, _)| s.interpolation);
-        interpolation == Some(Interpolation::Bicubic)
+        interpolation.and_then(Filter::of).is_some_and(Filter::is_signed)
     }
 
     /// How many outputs can be made of the first `n_inputs` of those needed, when `n_made` could
@@ -290,9 +290,14 @@ impl Axis {
         for block in 0..self.firsts.len() / LANES {
             let per_input = 1.0 / stretch.widening;
             let totals = match filter {
-                Filter::Triangle => self.set_heights(block, per_input, triangle),
-                Filter::Cubic => self.set_heights(block, per_input, cubic),
+                Filter::Triangle => self.set_heights(block, per_input, filter::triangle),
+                Filter::Cubic => self.set_heights(block, per_input, filter::cubic),
+                Filter::Box => self.set_heights(block, per_input, filter::square),
+                Filter::Hamming => self.set_heights(block, per_input, filter::hamming),
+                Filter::Lanczos => self.set_heights(block, per_input, filter::lanczos),
             };
+            // An output without any weight is black, as Pillow's.
+            let totals = totals.map(|total| if total == 0.0 { 1.0 } else { total });
             match rounding {
                 Rounding::Each => self.round_each(block, totals),
                 Rounding::Running => self.round_running(block, totals),
@@ -339,7 +344,7 @@ impl Axis {
             for lane in 0..LANES {
                 let input = firsts[lane] + tap;
                 let distance = (input - centers[lane] + 0.5) * per_input;
-                let height = height(distance.abs());
+                let height = height(distance);
                 heights[lane] = if tap < lens[lane] { height } else { 0.0 };
                 totals[lane] += heights[lane];
             }
@@ -413,62 +418,6 @@ fn put(
     }
 }
 
-/// How much an input weighs by its distance.
-#[derive(Debug, Clone, Copy)]
-enum Filter {
-    Triangle,
-    Cubic,
-}
-
-impl Filter {
-    /// The distance from which on it is 0.
-    fn reach(self) -> f64 {
-        match self {
-            Self::Triangle => 1.0,
-            Self::Cubic => 2.0,
-        }
-    }
-}
-
-#[inline(always)]
-fn triangle(distance: f64) -> f64 {
-    (1.0 - distance).max(0.0)
-}
-
-/// Convolution with a = -½ (R. Keys, 1981), in Pillow's order.
-#[inline(always)]
-fn cubic(distance: f64) -> f64 {
-    let x = distance;
-    let near = (1.5 * x - 2.5) * x * x + 1.0;
-    let far = (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5;
-    if x < 1.0 {
-        near
-    } else if x < 2.0 {
-        far
-    } else {
-        0.0
-    }
-}
-
-/// ⌊x⌋ of an amount below 2^31.
-///
-/// Compilers make no vectors of the cast that would do it.
-#[inline(always)]
-fn floor(x: f64) -> i32 {
-    // From here on an f64 has no fraction: adding it rounds, and leaves the whole number in the
-    // lowest bits. Half as much again, so that adding a negative number does the same.
-    const WHOLE: f64 = (3_u64 << 51) as f64;
-    let nearest = x + WHOLE;
-    let [number, _] = halves(nearest.to_bits());
-    number - i32::from(nearest - WHOLE > x)
-}
-
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "halves are what is asked for")]
-fn halves(bits: u64) -> [i32; 2] {
-    [bits as i32, (bits >> 32) as i32]
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -488,9 +437,14 @@ mod tests {
             len in prop_oneof![1..9_u32, 1..600_u32],
             per_sample in 1..=4_u32,
             n_out in prop_oneof![1..9_u32, 1..600_u32],
-            cubic: bool,
+            kind in prop::sample::select(&[
+                Interpolation::Bilinear,
+                Interpolation::Bicubic,
+                Interpolation::Box,
+                Interpolation::Hamming,
+                Interpolation::Lanczos,
+            ][..]),
         ) {
-            let kind = if cubic { Interpolation::Bicubic } else { Interpolation::Bilinear };
             let stretch = stretch([first, len, per_sample], n_out, kind);
             for rounding in [Rounding::Each, Rounding::Running] {
                 let mut axis = Axis::default();
@@ -505,18 +459,17 @@ mod tests {
                         Rounding::Running => 0,
                     };
                     prop_assert!((sum - one).abs() <= off, "{sum}");
-                    let room = if cubic { one / 100 * 128 } else { one + off };
+                    let room = match kind {
+                        Interpolation::Bicubic => one / 100 * 128,
+                        Interpolation::Lanczos => one / 100 * 160,
+                        Interpolation::Nearest
+                        | Interpolation::Bilinear
+                        | Interpolation::Box
+                        | Interpolation::Hamming => one + off,
+                    };
                     prop_assert!(amounts <= room, "{amounts}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn the_floor_is_below() {
-        let numbers = [0.0, 0.49, 0.5, 1.0, 1.99, 4e6, 4_194_303.7, 2_147_483_647.0];
-        for x in numbers.into_iter().flat_map(|x: f64| [x, -x]) {
-            assert_eq!(f64::from(floor(x)), x.floor(), "{x}");
         }
     }
 

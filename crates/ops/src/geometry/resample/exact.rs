@@ -1,9 +1,12 @@
 //! Exact numerics: Pillow's resize, bit for bit, fed row by row.
 //!
-//! The pass along the rows ends in bytes, as Pillow's does. A pass that changes no size has
-//! the weights 1 and 0 and so changes nothing. A row of the sample is made as soon as the rows
-//! that it needs have come. Read `planar.rs` next.
+//! The first pass ends in bytes, as Pillow's does. Where that is the one along the rows, every row
+//! is narrowed as it comes; where it is the one along the columns, rows are kept as they come, and
+//! what is blended of them is narrowed. A pass that changes no size has the weights 1 and 0 and so
+//! changes nothing. A row of the sample is made as soon as the rows that it needs have come. Read
+//! `planar.rs` next.
 
+use bothends_core::recipe::Interpolation;
 use bothends_core::recipe::draw::CropBox;
 
 use super::axis::{Axis, Rounding};
@@ -11,7 +14,7 @@ use super::columns::Columns;
 use super::lines::Lines;
 use super::outlet::Outlet;
 use super::scalar::MAX_ROWS;
-use super::{Sampling, Target, rows};
+use super::{FirstPass, Sampling, Target, rows};
 use crate::kernels::Level;
 
 /// Most channels of an image.
@@ -23,10 +26,13 @@ pub struct Exact {
     level: Level,
     columns: Columns,
     rows: Axis,
-    /// Between the passes: of every row that came, its channels side by side.
-    narrowed: Lines<u8>,
-    /// One row after both passes.
+    first: FirstPass,
+    /// Of every row that came, narrowed or not, its channels side by side.
+    kept: Lines<u8>,
+    /// One row after the pass along the columns.
     row: Lines<u8>,
+    /// The same after both passes, where that along the rows comes last.
+    narrowed: Lines<u8>,
 }
 
 /// A sample that is being made. [`Self::row`] takes every row of [`Self::needed`], from the top;
@@ -50,8 +56,10 @@ impl Exact {
             level,
             columns: Columns::new(level),
             rows: Axis::default(),
-            narrowed: Lines::default(),
+            first: FirstPass::Rows,
+            kept: Lines::default(),
             row: Lines::default(),
+            narrowed: Lines::default(),
         }
     }
 
@@ -73,15 +81,25 @@ impl Exact {
         let [down, along] = target.stretches(crop, Sampling::FULL);
         self.columns.set(&along, Rounding::Each);
         self.rows.set(self.level, &down, Rounding::Each);
-        let len = n_channels * self.columns.axis.firsts.len();
-        self.narrowed.begin(len, self.rows.n_taps);
-        self.row.begin(len, 1);
+        // What nearest chooses is the same in any order, and it leaves rows out.
+        let chooses = target.interpolation == Interpolation::Nearest;
+        self.first = if chooses { FirstPass::Rows } else { target.first };
+        let narrow_len = n_channels * self.columns.axis.firsts.len();
+        let kept_len = match self.first {
+            FirstPass::Rows => narrow_len,
+            FirstPass::Columns => n_channels * self.columns.axis.needed().len(),
+        };
+        self.kept.begin(kept_len, self.rows.n_taps);
+        self.row.begin(kept_len, 1);
+        if self.first == FirstPass::Columns {
+            self.narrowed.begin(narrow_len, 1);
+        }
         ExactSample { exact: self, crop, n_channels, out, n_made: 0 }
     }
 
     /// Gives memory back of which there is more than `keep_bytes`.
     pub fn release_above(&mut self, keep_bytes: usize) {
-        self.narrowed.release_above(keep_bytes);
+        self.kept.release_above(keep_bytes);
     }
 }
 
@@ -97,11 +115,11 @@ impl ExactSample<'_> {
     /// rows out where it makes images smaller.
     pub fn passes_over(&mut self) -> bool {
         self.make_rows();
-        let Exact { rows, narrowed, .. } = &mut *self.exact;
+        let Exact { rows, kept, .. } = &mut *self.exact;
         let first = rows.firsts[self.n_made] as usize;
-        let passes_over = narrowed.n_rows < first;
+        let passes_over = kept.n_rows < first;
         if passes_over {
-            narrowed.next(1, first);
+            kept.next(1, first);
         }
         passes_over
     }
@@ -121,11 +139,23 @@ impl ExactSample<'_> {
         // Only now, and not behind the row before: by now that has got from the processor's
         // stores to its cache.
         self.make_rows();
-        let Exact { columns, rows, narrowed, .. } = &mut *self.exact;
-        assert!(narrowed.n_rows < rows.needed().len(), "all rows have come");
+        let Exact { columns, rows, first, kept, .. } = &mut *self.exact;
+        assert!(kept.n_rows < rows.needed().len(), "all rows have come");
         let keep = rows.firsts[self.n_made] as usize;
-        let len = n_channels * columns.axis.firsts.len();
-        columns.bytes(&row[..n_channels], &mut narrowed.next(1, keep)[..len]);
+        let row = &row[..n_channels];
+        match first {
+            FirstPass::Rows => {
+                let len = n_channels * columns.axis.firsts.len();
+                columns.bytes(row, &mut kept.next(1, keep)[..len]);
+            }
+            FirstPass::Columns => {
+                let width = columns.axis.needed().len();
+                let places = kept.next(1, keep).chunks_exact_mut(width);
+                row.iter()
+                    .zip(places)
+                    .for_each(|(row, place)| place.copy_from_slice(row));
+            }
+        }
     }
 
     /// Ends the sample.
@@ -139,19 +169,31 @@ impl ExactSample<'_> {
 
     /// Makes all rows of the sample for which enough rows have come.
     fn make_rows(&mut self) {
-        let Exact { level, columns, rows, narrowed, row } = &mut *self.exact;
+        let Exact { level, columns, rows, first, kept, row, narrowed } = &mut *self.exact;
         let width = columns.axis.n_outputs;
         let channel_len = columns.axis.firsts.len();
-        let ready = rows.n_ready(self.n_made, narrowed.n_rows);
+        let ready = rows.n_ready(self.n_made, kept.n_rows);
         for y in self.n_made..ready {
-            let (first, weights) = rows.inputs_of(y);
-            let inputs = narrowed.rows(first, weights.len());
+            let (start, weights) = rows.inputs_of(y);
+            let inputs = kept.rows(start, weights.len());
             let blended = row.only();
             rows::bytes(*level, inputs, weights, blended);
+            let made = match first {
+                FirstPass::Rows => blended,
+                FirstPass::Columns => {
+                    let made = narrowed.only();
+                    let mut wide = [&[][..]; MAX_CHANNELS];
+                    let wide = &mut wide[..self.n_channels];
+                    let parts = blended.chunks_exact(columns.axis.needed().len());
+                    wide.iter_mut().zip(parts).for_each(|(wide, part)| *wide = part);
+                    columns.bytes(wide, &mut made[..self.n_channels * channel_len]);
+                    made
+                }
+            };
             let mut channels = [&[][..]; MAX_CHANNELS];
             let channels = &mut channels[..self.n_channels];
             for (nth, channel) in channels.iter_mut().enumerate() {
-                *channel = &blended[nth * channel_len..][..width];
+                *channel = &made[nth * channel_len..][..width];
             }
             self.out.row(*level, (y, rows.n_outputs), channels);
         }

@@ -22,12 +22,14 @@ from typing import Any
 from .ops import TRANSLATORS
 from .parameters import (
     POSITIVE,
+    RESIZES,
     Op,
     Sample,
     Size,
     Stays,
     Step,
     Translator,
+    exact_version,
     make_op,
     numbers,
     probability,
@@ -102,7 +104,7 @@ def translate(transform: Any, *, image_size: Size | None = None) -> Translation:
     outcome = walk.outcome()
     rest = outcome.rest
     return Translation(
-        recipe=_recipe(outcome.taken, end),
+        recipe=_recipe(start, outcome.taken),
         output="f32" if end.is_float else "u8",
         layout="nhwc" if end.values == "pil" else "nchw",
         rest=_Rest(tuple(rest), end.is_image) if rest else None,
@@ -221,7 +223,19 @@ def _depth(ops: list[Op]) -> int:
     return max((1 + _depth(_inner(op)) for op in ops), default=0)
 
 
-def _recipe(steps: list[Step], end: Sample) -> dict[str, Any]:
+def _resizes_pil(start: Sample, steps: list[Step]) -> bool:
+    """Whether a PIL image is resized anywhere: tensors are resized by torch, rows first."""
+    befores = [start, *(step.sample for step in steps)]
+    pairs = zip(befores, steps, strict=False)
+    return any(before.values == "pil" and _resizes(step.ops) for before, step in pairs)
+
+
+def _resizes(ops: list[Op]) -> bool:
+    return any(op["op"] in RESIZES or _resizes(_inner(op)) for op in ops)
+
+
+def _recipe(start: Sample, steps: list[Step]) -> dict[str, Any]:
+    end = steps[-1].sample if steps else start
     feed = [op for step in steps for op in step.feed]
     if end.is_float:
         feed.append(make_op("to_dtype", dtype="f32", scale=True))
@@ -230,7 +244,8 @@ def _recipe(steps: list[Step], end: Sample) -> dict[str, Any]:
     # Erasing comes last, whatever came between; all others commute with it.
     feed.sort(key=lambda op: op["op"] == "random_erasing")
     ops = [make_op("decode"), *(op for step in steps for op in step.ops), *feed]
-    return {"version": 1, "name": "torchvision", "numerics": "exact", "ops": ops}
+    version = exact_version() if _resizes_pil(start, steps) else 1
+    return {"version": version, "name": "torchvision", "numerics": "exact", "ops": ops}
 
 
 # ---- what remains ---------------------------------------------------------------------------

@@ -80,6 +80,22 @@ MOST_SIDE = 16_384
 _PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
 
+# Ops whose pixels depend on the version of Pillow.
+RESIZES = ("resize", "random_resized_crop")
+
+
+def exact_version() -> int:
+    """The version of recipes whose numerics `exact` resize as the installed Pillow does.
+
+    It is read when a transform is translated. Without Pillow there is no PIL image to equal.
+    """
+    try:
+        import PIL
+    except ImportError:
+        return 1
+    return 2 if int(PIL.__version__.split(".")[0]) >= 13 else 1
+
+
 def make_op(name: str, **parameters: Any) -> Op:
     """An op as JSON, without what is None."""
     return {"op": name, **{key: v for key, v in parameters.items() if v is not None}}
@@ -165,7 +181,23 @@ def resize_filter(transform: Any, sample: Sample) -> str:
     if name.startswith("nearest") and is_tensor:
         why = f"on tensors, {name} takes other pixels than on PIL images, as bothends does"
         raise Stays(why, "put it before the conversion to a tensor")
-    return known_filter("nearest" if name == "nearest-exact" else name)
+    return resizing_filter("nearest" if name == "nearest-exact" else name, sample)
+
+
+_WARPING = ("nearest", "bilinear", "bicubic")
+_OF_PIL_IMAGES = ("box", "hamming", "lanczos")
+
+
+def resizing_filter(name: str, sample: Sample) -> str:
+    """The interpolation of an op that resizes, if bothends has it."""
+    if name in _OF_PIL_IMAGES and sample.values != "pil":
+        why = f"torchvision has no {name} interpolation of tensors"
+        raise Stays(why, "put it before the conversion to a tensor")
+    if name not in (*_WARPING, *_OF_PIL_IMAGES):
+        names = ", ".join((*_WARPING, *_OF_PIL_IMAGES))
+        why = f"its interpolation is {name}; bothends has {names}"
+        raise Stays(why, "give it interpolation=InterpolationMode.BICUBIC")
+    return name
 
 
 def warp_filter(transform: Any, sample: Sample) -> str:
@@ -180,8 +212,8 @@ def warp_filter(transform: Any, sample: Sample) -> str:
 
 
 def known_filter(name: str) -> str:
-    if name not in ("nearest", "bilinear", "bicubic"):
-        why = f"its interpolation is {name}; bothends has nearest, bilinear and bicubic"
+    if name not in _WARPING:
+        why = f"its interpolation is {name}; bothends has nearest, bilinear and bicubic here"
         raise Stays(why, "give it interpolation=InterpolationMode.BICUBIC")
     return name
 

@@ -24,11 +24,11 @@ from .parameters import (
     fill_bytes,
     filter_name,
     fits,
-    known_filter,
     listed,
     make_op,
     needs_bytes,
     needs_order,
+    resizing_filter,
     two_sides,
     whole,
     within,
@@ -53,7 +53,7 @@ def _crop_and_interpolation(t: Any, sample: Sample) -> Step:
 def _filters(t: Any, sample: Sample) -> list[str]:
     """The names of the interpolations of which one is drawn for each image."""
     drawn = t.interpolation if isinstance(t.interpolation, (list, tuple)) else [t.interpolation]
-    names = [known_filter(filter_name(value)) for value in drawn]
+    names = [resizing_filter(filter_name(value), sample) for value in drawn]
     if "nearest" in names and sample.values != "pil":
         raise Stays("on tensors, nearest takes other pixels than on PIL images, as bothends does")
     return names[:1] if len(set(names)) == 1 else names

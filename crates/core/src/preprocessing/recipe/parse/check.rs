@@ -9,7 +9,7 @@ use crate::recipe::op::{
     MultiCrop, Normalise, Op, Policy, RandAugment, RandomAffine, RandomErasing,
     RandomResizedCrop, Resize, TimmRandAugment, ToDtype,
 };
-use crate::recipe::{MAX_SIDE, Padding, RecipeError, ResizeTo, Size};
+use crate::recipe::{Interpolation, MAX_SIDE, Padding, RecipeError, ResizeTo, Size};
 use crate::tensor::Dtype;
 
 /// A parameter and what it must be.
@@ -58,11 +58,13 @@ fn geometry(place: &Place, op: &Geometry) -> Checked {
         }
         Geometry::Pad(op) => place.border(op.padding),
         Geometry::RandomRotation(op) => {
+            place.warping(op.interpolation)?;
             place.center(op.center)?;
             place.range(DEGREES, op.degrees.0, |degrees| degrees.abs() <= MOST_DEGREES)
         }
         Geometry::RandomAffine(op) => random_affine(place, op),
         Geometry::RandomPerspective(op) => {
+            place.warping(op.interpolation)?;
             place.unit("distortion_scale", op.distortion_scale)?;
             place.probability(op.p)
         }
@@ -132,10 +134,13 @@ fn colour(place: &Place, op: &Colour) -> Checked {
 
 fn policy(place: &Place, op: &Policy) -> Checked {
     match op {
-        Policy::AutoAugment(_) => Ok(()),
+        Policy::AutoAugment(op) => place.warping(op.interpolation),
         Policy::RandAugment(op) => rand_augment(place, op),
         Policy::TimmRandAugment(op) => timm_rand_augment(place, op),
-        Policy::TrivialAugmentWide(op) => place.bins(op.num_magnitude_bins),
+        Policy::TrivialAugmentWide(op) => {
+            place.warping(op.interpolation)?;
+            place.bins(op.num_magnitude_bins)
+        }
         Policy::Augmix(op) => augmix(place, op),
     }
 }
@@ -177,6 +182,7 @@ const DEGREES: Rule = (
 const MOST_DEGREES: f64 = 36_000.0;
 
 fn random_affine(place: &Place, op: &RandomAffine) -> Checked {
+    place.warping(op.interpolation)?;
     place.center(op.center)?;
     place.range(DEGREES, op.degrees.0, |degrees| degrees.abs() <= MOST_DEGREES)?;
     if let Some(translate) = op.translate {
@@ -231,6 +237,7 @@ fn color_jitter(place: &Place, op: &ColorJitter) -> Checked {
 }
 
 fn rand_augment(place: &Place, op: &RandAugment) -> Checked {
+    place.warping(op.interpolation)?;
     place.bins(op.num_magnitude_bins)?;
     place.row("num_ops", op.num_ops)?;
     let rule = ("magnitude", "below `num_magnitude_bins`");
@@ -245,6 +252,7 @@ fn timm_rand_augment(place: &Place, op: &TimmRandAugment) -> Checked {
 }
 
 fn augmix(place: &Place, op: &Augmix) -> Checked {
+    place.warping(op.interpolation)?;
     place.within(("severity", "from 1 to 10"), op.severity, 1..=10)?;
     place.row("mixture_width", op.mixture_width)?;
     place.row("chain_depth", op.chain_depth.unwrap_or(1))?;
@@ -308,6 +316,14 @@ impl Place {
             return Ok(());
         }
         Err(self.refusal(parameter, format!("{value:?}")))
+    }
+
+    /// Whether pixels between pixels can be found like that where an image is no rectangle of
+    /// another: the remaining filters are for resizing.
+    fn warping(&self, interpolation: Interpolation) -> Checked {
+        use Interpolation::{Bicubic, Bilinear, Nearest};
+        let rule = ("interpolation", "nearest, bilinear or bicubic");
+        self.require(rule, &interpolation, |by| [Nearest, Bilinear, Bicubic].contains(by))
     }
 
     fn refusal(&self, (key, must): Rule, got: String) -> RecipeError {
