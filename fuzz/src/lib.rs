@@ -25,7 +25,8 @@ use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
 use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
 use bothends_ops::jpeg::{
-    Chroma, Coefficients, Decoder, EntryPoints, Opened, Plane, Region, ScanNote, Stored, unpack,
+    Chroma, Coefficients, Decoder, EntryPoints, Opened, Plane, Region, ScanNote, Stored,
+    unpack,
 };
 use bothends_ops::kernels::Level;
 use bothends_ops::{Finish, Pipeline, Scratch};
@@ -192,11 +193,28 @@ pub fn side_index(bytes: &[u8]) {
         *place ^= byte;
     }
     decode(EntryPoints::new(&note));
-    if let Some(note) = ScanNote::read(&note) {
-        assert!(note.blocks().all(|block| block.component < 3 && block.dc < 3));
-        assert!(note.codes().all(|code| code.symbols.len() <= 256) && note.step() > 0);
-        assert!(note.point(0).is_some() && note.check(0).is_some());
+    // An overlay keeps the length, and so the number of codes and tables: the bytes alone need not.
+    [&note, bytes]
+        .into_iter()
+        .filter_map(ScanNote::read)
+        .for_each(|note| keeps_rules(&note));
+}
+
+/// Everything that a note says is there and within what a machine that decodes it has room for.
+fn keeps_rules(note: &ScanNote<'_>) {
+    assert!(note.blocks().all(|block| block.component < 3 && block.dc < 3));
+    assert!(note.blocks().all(|block| note.steps(block.component).len() == 64));
+    assert!(note.codes().len() <= 6 && note.step() > 0 && note.rows_per_check() > 0);
+    for code in note.codes() {
+        let n_symbols: usize = code.counts.iter().map(|&n| usize::from(n)).sum();
+        assert!(n_symbols == code.symbols.len() && n_symbols <= 256);
+        // Of the 65,536 words of 16 bits, those that begin with one of its codes.
+        let lengths = (1..=16).zip(code.counts);
+        let taken: u32 = lengths.map(|(length, &n)| u32::from(n) << (16 - length)).sum();
+        assert!(taken < 1 << 16, "more codes than fit");
     }
+    assert!(note.point(0).is_some() && note.check(0).is_some());
+    assert!(note.point(usize::MAX).is_none() && note.check(usize::MAX).is_none());
 }
 
 /// A row group whose checksum is right, of an image of few pixels: nothing panics, and every
