@@ -39,7 +39,7 @@ pub use texts::{list, loader, preset, state};
 
 /// A message of the wire: what is accepted comes back as it was. The bytes are tried as
 /// they are, and as the fields and body of a message whose lengths and checks are right,
-/// which no fuzzer would hit upon.
+/// which no fuzzer would find.
 pub fn wire(bytes: &[u8]) {
     message(bytes);
     if let Some(sealed) = peers::sealed(bytes) {
@@ -78,7 +78,7 @@ pub fn pickle(bytes: &[u8]) {
 
 /// A part of a store: what is accepted as a manifest says the same when it is written again,
 /// and behind what is accepted as a shard's index nothing leads out of it. The bytes are tried
-/// as an index's file, and as a shard whose checksums are right, which no fuzzer would hit upon.
+/// as an index's file, and as a shard whose checksums are right, which no fuzzer would find.
 pub fn store(bytes: &[u8]) {
     if let Ok(manifest) = Manifest::decode(bytes) {
         assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
@@ -155,9 +155,9 @@ pub fn jpeg(bytes: &[u8]) {
     }
 }
 
-/// What was kept beside a data set: as a segment of the side index, as the note of an image that
-/// is there, and as that image's own note with these bytes laid over it. Nothing panics; what is
-/// accepted as a segment lies inside it, and what a note says keeps the rules.
+/// The side index of a data set: the bytes as a segment, as the note of an image, and as a mask that is
+/// applied to the image's own note. Nothing panics; what is accepted as a segment stays inside it, and
+/// what a note says keeps the rules.
 pub fn side_index(bytes: &[u8]) {
     if let Some((header, _)) = bytes.split_first_chunk()
         && let Ok(range) = side_index::directory_range(header, bytes.len() as u64)
