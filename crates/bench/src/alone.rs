@@ -1,4 +1,4 @@
-//! `bench ops` without data: every op alone, on one thread, beside torchvision and OpenCV.
+//! `bench ops` without data: every op by itself, on one thread, next to torchvision and OpenCV.
 //!
 //! Each is measured in the form that is its own: ours as in a run, with its memory kept and in
 //! place where it works so; torchvision on tensors and on Pillow's images, OpenCV on arrays,

@@ -18,7 +18,7 @@ pub enum BenchError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// What lies there is no data set.
+    /// The path is not a data set.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
     /// The recipe does not fit the records.

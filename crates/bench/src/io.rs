@@ -74,12 +74,12 @@ pub struct IoVariantResult {
     pub records_per_s: f64,
     /// Bytes of records per second, in millions.
     pub mb_per_s: f64,
-    /// Processor time of a record in microseconds, the kernel's threads for io_uring
-    /// included; `None` where the kernel does not say.
+    /// CPU time per record in microseconds, including the kernel's threads for io_uring; `None` if
+    /// the kernel does not report it.
     pub cpu_us_per_record: Option<f64>,
 }
 
-/// A reader with its files and its passes: seconds, and processor time in nanoseconds.
+/// A reader with its files and its passes: seconds, and CPU time in nanoseconds.
 #[derive(Debug)]
 struct Contender {
     reader: Box<dyn Reader>,

@@ -2,14 +2,13 @@
 
 use std::fs;
 
-/// Processor time of the calling thread in nanoseconds, user and system; `None` where the
-/// kernel does not say.
+/// CPU time of the calling thread in nanoseconds, user and system; `None` if the kernel does not
+/// report it.
 pub(crate) fn thread_cpu_ns() -> Option<u64> {
     on_cpu_ns("/proc/thread-self/schedstat")
 }
 
-/// Processor time of all threads that this process has now, the kernel's own for io_uring
-/// included.
+/// CPU time of all current threads of this process, including the kernel's own for io_uring.
 pub(crate) fn process_cpu_ns() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").ok()?;
     let tasks = tasks.filter_map(|task| Some(task.ok()?.path().join("schedstat")));

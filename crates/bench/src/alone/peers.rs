@@ -1,10 +1,10 @@
 //! The peers: a program that does the same ops with torchvision and OpenCV, and takes the
 //! time itself.
 //!
-//! It says a greeting as soon as it runs: what is not Python does not get so far. From then on
-//! it is asked one line and answers one line; the images it works on stand behind the first
-//! two. Every wait has a deadline, and whatever happens the program is ended when this is
-//! dropped. What it answers is trusted; `scripts/peers/ops.py` is such a program.
+//! It prints a greeting as soon as it runs, which nothing but Python gets to. From then on it
+//! answers each line with a line; its images follow the first two. Every wait has a deadline, and
+//! the program is always ended when this is dropped. Its answers are trusted;
+//! `scripts/peers/ops.py` is such a program.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;

@@ -45,12 +45,12 @@ pub struct Rate {
     pub images_per_s: f64,
     /// The same of the best pass.
     pub best_images_per_s: f64,
-    /// Processor time of a sample in microseconds, the median of whole passes; `None` where
-    /// the kernel does not say.
+    /// CPU time per sample in microseconds, the median of whole passes; `None` if the kernel does
+    /// not report it.
     pub cpu_us_per_image: Option<f64>,
 }
 
-/// Measures every contender with every number of threads, in turns.
+/// Measures every contender with every number of threads, interleaved.
 pub(super) fn measure(
     contenders: &[Contender],
     records: &Records,
@@ -89,7 +89,7 @@ pub(super) fn measure(
     Ok(rates.collect())
 }
 
-/// A pass of all workers: samples per second, and processor time of a sample in microseconds.
+/// A pass of all workers: samples per second, and CPU time per sample in microseconds.
 #[derive(Debug, Clone, Copy)]
 struct Pass {
     images_per_s: f64,

@@ -40,7 +40,7 @@ pub struct StageTimes {
 /// The steps a pass may go: all the way, or as far as a stage.
 const STEPS: [Stage; 4] = [Stage::Sample, Stage::Tables, Stage::Entropy, Stage::Planes];
 
-/// Measures every contender `n_passes` times, in turns; with stages as far as there are any.
+/// Measures every contender `n_passes` times, interleaved, with its stages if it has any.
 pub(super) fn measure(
     contenders: &[Contender],
     records: &Records,

@@ -76,7 +76,7 @@ impl Drop for MetricsServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has already printed it.
             let _ = thread.join();
         }
     }
