@@ -1,4 +1,4 @@
-//! Does what a case says, over and over, and takes the time.
+//! Runs a case repeatedly and measures the time.
 //!
 //! An op works as in a run: its memory is there, its kernels are those of one level, and the
 //! image is where the previous op left it; an op that works in place does so. The copy that this
