@@ -17,7 +17,7 @@ PTX = KERNELS / "bothends.ptx"
 OPTIONS = [
     "--gpu-architecture=compute_75",
     "--std=c++17",
-    # Files that are included lie beside the one that includes them, or here.
+    # Included files are next to the one that includes them, or here.
     f"--include-path={KERNELS.as_posix()}",
     # No product and sum become one: results are the host's to the last bit.
     "--fmad=false",

@@ -5,7 +5,7 @@
 //! orderly end, 1 when it cannot serve, 2 for bad arguments; a device that dies by its fault
 //! `die` ends with 137, as a killed process does, and cleans up nothing.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the front door")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the entry point")]
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ struct Args {
     /// that the data set has]
     #[arg(long, value_name = "N")]
     fault_batches: Option<u64>,
-    /// Seed of the faults that strike by chance
+    /// Seed of random faults
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Cores of the device [default: the preset's]

@@ -319,7 +319,7 @@ fn soft_labels(batch: Option<&be_batch>, n_classes: u32, number: u8) {
 
 // ---- options ----------------------------------------------------------------------------
 
-/// The options as they are, but for what reaches beyond the fixtures (paths, devices, the cache) or
+/// The options as they are, except for what reaches beyond the fixtures (paths, devices, the cache) or
 /// only takes long (threads, large batches and samples). Text that is no object is refused as it is.
 /// None at all are good ones.
 fn tamed(options: &[u8]) -> Vec<u8> {

@@ -25,7 +25,8 @@ use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
 use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
 use bothends_ops::jpeg::{
-    Chroma, Coefficients, Decoder, EntryPoints, Opened, Plane, Region, ScanNote, Stored, unpack,
+    Chroma, Coefficients, Decoder, EntryPoints, Opened, Plane, Region, ScanNote, Stored,
+    unpack,
 };
 use bothends_ops::kernels::Level;
 use bothends_ops::{Finish, Pipeline, Scratch};
@@ -38,7 +39,7 @@ pub use texts::{list, loader, preset, state};
 
 /// A message of the wire: what is accepted comes back as it was. The bytes are tried as
 /// they are, and as the fields and body of a message whose lengths and checks are right,
-/// which no fuzzer would hit upon.
+/// which no fuzzer would find.
 pub fn wire(bytes: &[u8]) {
     message(bytes);
     if let Some(sealed) = peers::sealed(bytes) {
@@ -77,7 +78,7 @@ pub fn pickle(bytes: &[u8]) {
 
 /// A part of a store: what is accepted as a manifest says the same when it is written again,
 /// and behind what is accepted as a shard's index nothing leads out of it. The bytes are tried
-/// as an index's file, and as a shard whose checksums are right, which no fuzzer would hit upon.
+/// as an index's file, and as a shard whose checksums are right, which no fuzzer would find.
 pub fn store(bytes: &[u8]) {
     if let Ok(manifest) = Manifest::decode(bytes) {
         assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
@@ -154,9 +155,9 @@ pub fn jpeg(bytes: &[u8]) {
     }
 }
 
-/// What was kept beside a data set: as a segment of the side index, as the note of an image that
-/// is there, and as that image's own note with these bytes laid over it. Nothing panics; what is
-/// accepted as a segment lies inside it, and what a note says keeps the rules.
+/// The side index of a data set: the bytes as a segment, as the note of an image, and as a mask that is
+/// applied to the image's own note. Nothing panics; what is accepted as a segment stays inside it, and
+/// what a note says keeps the rules.
 pub fn side_index(bytes: &[u8]) {
     if let Some((header, _)) = bytes.split_first_chunk()
         && let Ok(range) = side_index::directory_range(header, bytes.len() as u64)
@@ -192,11 +193,28 @@ pub fn side_index(bytes: &[u8]) {
         *place ^= byte;
     }
     decode(EntryPoints::new(&note));
-    if let Some(note) = ScanNote::read(&note) {
-        assert!(note.blocks().all(|block| block.component < 3 && block.dc < 3));
-        assert!(note.codes().all(|code| code.symbols.len() <= 256) && note.step() > 0);
-        assert!(note.point(0).is_some() && note.check(0).is_some());
+    // An overlay keeps the length, and so the number of codes and tables: the bytes alone need not.
+    [&note, bytes]
+        .into_iter()
+        .filter_map(ScanNote::read)
+        .for_each(|note| keeps_rules(&note));
+}
+
+/// Everything that a note says is there and within what a machine that decodes it has room for.
+fn keeps_rules(note: &ScanNote<'_>) {
+    assert!(note.blocks().all(|block| block.component < 3 && block.dc < 3));
+    assert!(note.blocks().all(|block| note.steps(block.component).len() == 64));
+    assert!(note.codes().len() <= 6 && note.step() > 0 && note.rows_per_check() > 0);
+    for code in note.codes() {
+        let n_symbols: usize = code.counts.iter().map(|&n| usize::from(n)).sum();
+        assert!(n_symbols == code.symbols.len() && n_symbols <= 256);
+        // Of the 65,536 words of 16 bits, those that begin with one of its codes.
+        let lengths = (1..=16).zip(code.counts);
+        let taken: u32 = lengths.map(|(length, &n)| u32::from(n) << (16 - length)).sum();
+        assert!(taken < 1 << 16, "more codes than fit");
     }
+    assert!(note.point(0).is_some() && note.check(0).is_some());
+    assert!(note.point(usize::MAX).is_none() && note.check(usize::MAX).is_none());
 }
 
 /// A row group whose checksum is right, of an image of few pixels: nothing panics, and every

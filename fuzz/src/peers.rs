@@ -2,7 +2,7 @@
 //! host, over sockets and in a spool directory. Read `lib.rs` first.
 //!
 //! The bytes are a script of messages: two bytes of length, then fields and body, of which
-//! lengths and checksums are put right, which no fuzzer would hit upon. A script whose first
+//! lengths and checksums are corrected, which no fuzzer would find. A script whose first
 //! byte is odd begins behind the greeting.
 
 use std::fs::File;

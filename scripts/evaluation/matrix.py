@@ -1,4 +1,4 @@
-"""Which runs an evaluation makes: cells, each beside its own baseline.
+"""Which runs an evaluation makes: cells, each with its own baseline.
 
 A cell is a strategy with devices; its baseline is strategy `cpu` of the same recipe, accelerator,
 host workers and processors, without a device. The host has the first processors, the emulated

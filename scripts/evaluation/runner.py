@@ -105,8 +105,8 @@ class Programs:
         return LEAST_MIB + min(wanted, left) // (1 << 20)
 
     def device(self, cell, host_rate=None):
-        """With a rate in images per second in the place of one relative to the host, which every
-        run would measure anew: relative to `host_rate`, else to the calibration."""
+        """With a rate in images per second instead of one relative to the host, which every
+        run would measure again: relative to `host_rate`, else to the calibration."""
         def absolute(match):
             known = host_rate or self.rates[host(cell)]["images_per_s"]
             return f"rate={float(match.group(1)) * known:.1f}"

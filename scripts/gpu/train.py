@@ -8,7 +8,7 @@ normalised on the GPU where they come as bytes. One JSON object a line: what was
 the rate of synthetic data, which lie in the GPU's memory all the time. What is fed:
 
 * bothends with `device="cuda"`, from files and from a store, as bytes and as f32;
-* the same from two workers with the GPU as a prong beside them (`csds=["cuda:N"]`);
+* the same from two workers with the GPU as a prong next to them (`csds=["cuda:N"]`);
 * PyTorch's own DataLoader, with a worker for each processor, Pillow and `pin_memory`.
 
 Needs PyTorch with CUDA and the package bothends. The networks are written out here, so that

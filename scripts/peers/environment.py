@@ -29,7 +29,7 @@ def interpreter(name="torchvision"):
 
 
 def package():
-    """The folder that this checkout's wheel is built and unpacked in, anew. PEERS_PACKAGE names
+    """The folder in which this checkout's wheel is newly built and unpacked. PEERS_PACKAGE names
     one that was unpacked before."""
     if os.environ.get("PEERS_PACKAGE"):
         return Path(os.environ["PEERS_PACKAGE"]).absolute()

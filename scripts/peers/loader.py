@@ -8,7 +8,7 @@ batches of 64 in a new order every epoch. NAME is one of scripts/peers/loaders; 
 in its header what it is and how it is set up.
 
 What is measured, of the whole process tree: seconds from construction to the first batch, imports
-left out; then, after a warm-up of two epochs, images and processor seconds of a steady window of
+left out; then, after a warm-up of two epochs, images and CPU seconds of a steady window of
 whole epochs, and how many processors others kept busy; the greatest proportional set size that
 was seen. Epochs follow one another without a pause.
 

@@ -50,7 +50,7 @@ CV_FILTERS = {
 
 
 class Parameters(dict):
-    """What stands behind an op: words, numbers, or numbers with commas between them."""
+    """What follows an op: words, numbers, or numbers with commas between them."""
 
     def __init__(self, words):
         super().__init__(word.split("=", 1) for word in words)
@@ -81,7 +81,7 @@ def corners(p):
 SIDE = 224
 
 
-# -- torchvision, on tensors and on Pillow's images alike ----------------------------------
+# -- torchvision, both on tensors and on Pillow's images -----------------------------------
 
 
 def own(image):

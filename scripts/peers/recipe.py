@@ -123,7 +123,7 @@ def one_thread(_):
 
 
 def cpu_seconds(workers):
-    """Processor time of this process and of its workers."""
+    """CPU time of this process and of its workers."""
     seconds = time.process_time()
     for worker in workers:
         fields = Path(f"/proc/{worker.pid}/stat").read_text().rsplit(")", 1)[1].split()

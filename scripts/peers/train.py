@@ -11,7 +11,7 @@ Prints one JSON object. JOB.json holds:
   n_train        samples that `train` writes; n_test: that each of `tests` writes
   batch, rate    samples in a step; the highest learning rate
   seed           of the first weights
-  begin_at       weights to begin with but for the head, or null
+  begin_at       initial weights, except for the head, or null
   save_to        where to leave the weights, or null
 
 The network is a residual one with group normalisation: pixels in blocks of 2 x 2, 32 channels,

@@ -1,4 +1,4 @@
-"""What a program and all below it use, as the kernel says it: processor time and memory.
+"""What a program and its descendants use, according to the kernel: CPU time and memory.
 
 Everything is of the whole process tree, since some loaders are processes and some are threads.
 """
@@ -80,12 +80,12 @@ class Peak(threading.Thread):
 
 
 class Window:
-    """Processor time from its making to its end: our own, and that of others."""
+    """CPU time from its creation to its end: our own, and that of others."""
 
     def __init__(self):
         self.cpu, self.busy = cpu_seconds(), busy_seconds()
 
     def end(self):
-        """Our processor seconds, and those that others took meanwhile."""
+        """Our CPU seconds, and those that others used in the meantime."""
         cpu, busy = cpu_seconds() - self.cpu, busy_seconds() - self.busy
         return cpu, max(0.0, busy - cpu)

@@ -1,6 +1,6 @@
 """What a training script was given, written down for scripts/check-training-scripts.
 
-A script calls this beside its own lines; nothing here knows which loader made a batch. Samples
+A script calls this next to its own lines; nothing here knows which loader made a batch. Samples
 are told apart by their label: every image of the matrix is a class of its own.
 """
 

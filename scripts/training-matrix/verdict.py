@@ -160,7 +160,7 @@ def _pixels(notes):
 
 
 def differing(case, ours):
-    """Why epochs, or samples that come several times in one, are alike; or None."""
+    """Why epochs, or samples that occur several times in one, are equal; or None."""
     if not case.is_training:
         return None
     epochs = ours.epochs("train")

@@ -29,8 +29,8 @@ pub fn program(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The build folder in which whoever started the tests has built everything. Building some
-/// packages alone takes other features of their dependencies, and so builds those anew.
+/// Names the build folder if everything has already been built there. Building only some packages
+/// selects other features of their dependencies, and so rebuilds those.
 const BUILT: &str = "BOTHENDS_BUILT";
 
 fn build() -> Result<()> {

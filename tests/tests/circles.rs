@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Most files beside each other in one folder of a `src`.
+/// The most files in one folder of a `src`.
 const MOST_FILES: usize = 12;
 
 /// The halves of `core`: one is about what is in a sample, the other about who makes it when.
@@ -132,7 +132,7 @@ impl Krate {
         }
     }
 
-    /// The files that a file names, but for its children.
+    /// The files that a file names, except for its children.
     fn named_by(&self, module: &Module) -> BTreeSet<Module> {
         let text = &self.files[module];
         let trees = uses(text).into_iter().flat_map(|(_, tree)| leaves("", &tree));

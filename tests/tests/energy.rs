@@ -206,7 +206,7 @@ fn a_command_that_prints_watts_is_a_meter() -> Result<()> {
     ensure!(domain["source"] == "measured(command:sh -c 'echo 42')", "{domain}");
     let joules = number(domain, "/joules")?;
     let expected = 42.0 * number(energy, "/quantities/seconds")?;
-    // The first and the last reading lie beside the run, not at its very ends.
+    // The first and the last reading are near the ends of the run, not exactly at them.
     ensure!(
         (joules - expected).abs() < 42.0 * 0.3 + expected * 0.1,
         "{joules} for {expected}"
@@ -214,7 +214,7 @@ fn a_command_that_prints_watts_is_a_meter() -> Result<()> {
     ensure!(domain["low"] == domain["joules"] && domain["high"] == domain["joules"]);
     let net = number(domain, "/net_of_idle_joules")?;
     ensure!(net.abs() < 0.05 * joules + 1.0, "42 W less 42 W is {net} J");
-    // One kind in the sum, and the other still there beside it.
+    // One kind is in the sum, and the other is still listed.
     ensure!(energy["joules_per_sample_source"] == domain["source"], "{energy}");
     let per_sample = number(energy, "/joules_per_sample")?;
     ensure!((per_sample * f64::from(N_GENERATED) - joules).abs() < 1e-6, "{energy}");

@@ -22,7 +22,7 @@ const BATCH_SIZE: u32 = 4;
 /// How the summary shows that a fault has struck.
 type Struck = fn(&EpochResult, &BackResult) -> bool;
 
-/// A fault that strikes at some part of the device's batches, or some of them by chance.
+/// A fault that strikes at some fraction of the device's batches, or some of them at random.
 const CASES: [(&str, Struck); 24] = [
     ("die@0%", died),
     ("die@50%", died),
@@ -259,7 +259,7 @@ fn a_device_that_was_silent_for_a_while_works_again() -> Result<()> {
 
 /// A device that is asked and never answers, and a run of several epochs. `ordered` and `relaxed` wait
 /// for nothing: the host makes the batch when it has nothing else. `wrr`, `mte` and `csd` find it overdue
-/// after two seconds, in every epoch anew: each begins with one batch for a device of which nothing
+/// after two seconds, again in every epoch: each begins with one batch for a device of which nothing
 /// is known. What the device does in between is to be silent; one whose thread is in the middle of
 /// an answer is in `runtime/tests/shutdown.rs`.
 #[test]

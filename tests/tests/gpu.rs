@@ -119,14 +119,14 @@ fn rest(deal: &GpuDeal, consumer: u32) -> Result<Vec<Taken>> {
     deal.batches(consumer).map(|batch| taken(&mut batch?)).collect()
 }
 
-/// Small samples, and something of everything behind the cut.
-fn recipe(behind_the_cut: &Value) -> Value {
+/// Small samples, and some of each kind of op after the cut.
+fn recipe(after_the_cut: &Value) -> Value {
     let mut ops = json!([
         {"op": "decode"}, {"op": "random_resized_crop", "size": [30, 21]},
         {"op": "random_horizontal_flip"},
         {"op": "normalize", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
     ]);
-    let more = behind_the_cut.as_array().unwrap().iter().cloned();
+    let more = after_the_cut.as_array().unwrap().iter().cloned();
     ops.as_array_mut().unwrap().extend(more);
     json!({"version": 1, "name": "t", "numerics": "exact", "ops": ops})
 }
@@ -545,7 +545,7 @@ fn host_batches_are_page_locked_and_kept_until_a_copy_has_passed() -> Result<()>
         ensure!(target.sweep() == 0, "it has");
     }
     ensure!(seen == expected);
-    // Where it cannot be page-locked there is a note, and the epoch is as ever.
+    // If it cannot be page-locked there is a note, and the epoch is unchanged.
     let mut loader = open(&json!({}))?;
     fake.fail_next("register");
     loader.pin_memory(&target)?;

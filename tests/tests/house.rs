@@ -152,16 +152,18 @@ const GUESTS_IN_TESTS: &[(&str, &str, &str)] = &[
 /// Packages that live anywhere: they touch no hardware and hide no data path.
 const AT_HOME_EVERYWHERE: &[&str] = &["serde", "thiserror", "proptest", "tempfile"];
 
-/// Crates whose numbers may go round in a release, since looking costs too much there.
+/// Crates in which integers may overflow in a release, because checks cost too much there.
 const UNCHECKED: &[&str] = &["ops"];
 
-/// What reads numbers that a file gives in those crates: there the compiler is told to let no sum
-/// pass that could go round. An attribute at a module's head counts for what is below it. All
-/// else in `ops` are kernels and what drives them, on sizes that these have checked.
+/// The files of those crates that read numbers from input: there, the compiler rejects arithmetic that
+/// could overflow. An attribute of a module also covers its children. Everything else in `ops` is
+/// kernels and their callers, on sizes that these files have checked.
 const PARSERS: &[&str] = &[
     "crates/ops/src/decode.rs",
     "crates/ops/src/jpeg/file.rs",
     "crates/ops/src/jpeg/entropy/entry_points.rs",
+    "crates/ops/src/jpeg/entropy/note.rs",
+    "crates/ops/src/jpeg/entropy/point.rs",
     "crates/ops/src/jpeg/store/stored.rs",
 ];
 
@@ -182,7 +184,7 @@ const FORBIDDEN_WORDS: &[&str] = &[
     concat!("sty", "le.md"),
 ];
 
-/// The one file that may name the folder beside the checkout where test data may lie.
+/// The only file that may name the folder next to the checkout for test data.
 const NAMES_TEST_DATA: &str = ".ci/run";
 
 /// Folders that builds and runs make, not people.
@@ -314,7 +316,7 @@ fn a_release_checks_its_sums_but_in_the_listed_crates() {
         let text = read(&root().join(file));
         let dense: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         if !dense.contains("#![deny(clippy::arithmetic_side_effects,") {
-            broken.push(format!("{file} does not deny sums that may go round"));
+            broken.push(format!("{file} does not deny sums that may overflow"));
         }
     }
     assert_none(&broken);

@@ -122,7 +122,7 @@ fn reference() -> Result<&'static EpochResult> {
     made.as_ref().map_err(|why| anyhow::anyhow!("{why}"))
 }
 
-/// Processor time of a process in ticks of 10 ms, `proc_pid_stat(5)`.
+/// CPU time of a process in ticks of 10 ms, `proc_pid_stat(5)`.
 fn cpu_ticks(id: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);

@@ -19,7 +19,7 @@ const REPEAT: u32 = 4;
 /// again, some times over.
 const ACCELERATOR: &str = "sim:40";
 
-/// An agent beside the data; killed when dropped.
+/// An agent for the data; killed when dropped.
 struct Agent(Child);
 
 impl Agent {
@@ -148,7 +148,7 @@ fn a_device_that_never_comes_costs_nothing() -> Result<()> {
         let result = Setup { devices, ..setup }.watched(&mut watch);
         drop(done.send((result, watch.notes)));
     });
-    // Who waited for the device would wait for ever.
+    // Anything that waited for the device would wait forever.
     let (result, notes) = end.recv_timeout(Duration::from_secs(60)).context("an end")?;
     let result = result?;
     ensure!(notes.len() == 1, "{notes:?}");

@@ -411,7 +411,7 @@ fn an_error_reaches_one_consumer_and_the_others_hear_of_it() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let broken = broken_images(folder.path())?;
     let mut loader = open_at(folder.path(), &json!({}))?;
-    // The loader goes on with the next epoch, which meets the same sample.
+    // The loader continues with the next epoch, which meets the same sample.
     for epoch in 0..2 {
         let line = told(&mut loader)?;
         ensure!(loader.epoch() == epoch);
@@ -469,7 +469,7 @@ fn a_consumer_that_keeps_every_batch_is_told() -> Result<()> {
         match deal.poll(0, Duration::from_millis(50)) {
             Ok(Polled::Batch(batch)) => kept.push(batch),
             Ok(Polled::Pending) => {
-                ensure!(began.elapsed() < DEADLINE, "it waits for ever");
+                ensure!(began.elapsed() < DEADLINE, "it waits forever");
             }
             Ok(Polled::End) => bail!("there was room for {} batches", kept.len()),
             Err(error) => break error,

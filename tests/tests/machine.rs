@@ -282,7 +282,7 @@ fn a_callers_function_that_does_not_return_is_left_alone() -> Result<()> {
     Ok(())
 }
 
-/// Either all is as ever, and one note says what limits it where the data's files cannot stay open,
+/// Either nothing changes, and one note says what limits it where the data's files cannot stay open,
 /// or the run ends with the limit's name.
 #[test]
 fn too_few_files_that_may_be_open_make_no_other_stream() -> Result<()> {
@@ -335,7 +335,7 @@ fn too_few_files_that_may_be_open_make_no_other_stream() -> Result<()> {
 }
 
 /// A limit on what a file may hold stands for a full disk: the second half of a result does not
-/// fit. Who reads the old one has all of it, and nothing lies beside it.
+/// fit. Readers of the old one still have all of it, and nothing is left next to it.
 #[test]
 fn a_result_that_does_not_fit_leaves_the_old_one_whole() -> Result<()> {
     let folder = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! The producer seam from outside: a toy device, written here, keeps the contract and takes part
+//! The producer interface from outside: a toy device, written here, keeps the contract and takes part
 //! in an epoch whose stream is the host's.
 
 #![allow(clippy::unwrap_used, reason = "tests")]

@@ -40,7 +40,7 @@ fn files(cache: &Path) -> Vec<PathBuf> {
 
 const DEVICE: &str = "device sim:ideal,time=functional has slots for 34 batches";
 
-/// Whether the one line at the start knows what the device has a use for.
+/// Whether the line at the start knows how many slots the device can use.
 fn knows(notes: &[String]) -> Result<bool> {
     let [note] = notes else { anyhow::bail!("not one line: {notes:?}") };
     if *note == format!("{DEVICE}; how many are of use shows when it is timed") {
@@ -76,7 +76,7 @@ fn a_run_says_what_it_knows_from_the_run_before() -> Result<()> {
     let (notes, _) = run(cache, &["--output", "f32"])?;
     ensure!(notes.len() == 1 && !notes[0].contains("rates known"), "{notes:?}");
     ensure!(files(cache).len() == 2);
-    // What is damaged is not there, and is mended by the next run that has something to say.
+    // A damaged file is ignored, and replaced by the next run that has something to write.
     for file in files(cache) {
         std::fs::write(file, b"{\"version\": 1")?;
     }

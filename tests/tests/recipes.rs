@@ -1,5 +1,5 @@
 //! Every recipe in `configs/recipes/` runs, and is one stream whoever makes it: with its
-//! mixtures, its views, its erasing behind the cut and its repetitions.
+//! mixtures, views, erasing after the cut, and repetitions.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

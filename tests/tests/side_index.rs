@@ -16,7 +16,7 @@ use bothends_runtime::SideIndexUse;
 use bothends_tests::programs::{eventually, program};
 use bothends_tests::{Setup, generated};
 
-/// A copy of the generated images, so that nothing is written beside those of other tests.
+/// A copy of the generated images, so that nothing is written next to those of other tests.
 fn copied() -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     for class in std::fs::read_dir(generated()?)? {
@@ -118,7 +118,7 @@ fn a_changed_image_is_decoded_anew() -> Result<()> {
     Ok(())
 }
 
-/// `bothends run` over `data` with its index beside them, its cache directory in `cache`.
+/// `bothends run` over `data` with its index next to them and its cache directory in `cache`.
 fn command(data: &Path, cache: &Path) -> Result<Command> {
     let mut command = by_default(data, cache)?;
     command.args(["--side-index", "beside"]);

@@ -123,7 +123,7 @@ fn known(scenario: &str, more: &[&str]) -> Result<Value> {
 
 #[test]
 fn the_same_epoch_is_played_with_rates_known_and_without() -> Result<()> {
-    // The same world but for what is known of it.
+    // The same world, except for what is known of it.
     let (first, later) = ("nothing-known", "steady-busy-accelerator");
     let [unknown, told] = [known(first, &[])?, known(later, &[])?];
     // Before a busy accelerator there is time to find rates out; without one it shows.
@@ -248,7 +248,7 @@ fn doctor_measures_and_plan_answers() -> Result<()> {
     assert_eq!(json["devices"][0]["is_uncalibrated"], true);
     let kind = json["verdict"]["kind"].as_str().unwrap();
     assert!(["buy", "do-not-buy", "measure-again"].contains(&kind), "{kind}");
-    // Beside an accelerator that takes everything, more hands are more images.
+    // With an accelerator that consumes everything at once, a device adds images.
     assert!(json["devices"][0]["together"]["speedup"].as_f64().unwrap() > 1.0);
 
     let plan = ["--plan", "--doctor", file, "--count", "0,2", "--accelerator", "100000"];

@@ -1,5 +1,5 @@
 //! A data set in a store is the data set: its stream is the same, its files come back, and
-//! what happens to a packer or a disk is gone on with, or said in one line.
+//! after a failure of the packer or the disk it continues, or says in one line why not.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -106,7 +106,7 @@ fn what_is_packed_is_unpacked_inspected_and_verified() -> Result<()> {
         verified.starts_with("all ") && verified.ends_with("as they were\n"),
         "{verified}"
     );
-    // Cut anew, out of two parts of it.
+    // Resharded, from two parts of it.
     let [first, second, joined] =
         ["first", "second", "joined"].map(|to| folder.path().join(to));
     let n = OpenStore::new(&store)?.manifest().n_samples().context("a number")?;

@@ -87,8 +87,8 @@ fn images(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Packs, reads with shards and with copies alone, and returns what there was of blocks, of
-/// bytes and of what is no sample.
+/// Packs, reads with shards and with copies alone, and returns the numbers of blocks, of
+/// bytes and of records that are not samples.
 fn comes_back(python: &Path, data: &Path, store: &Path) -> Result<[usize; 3]> {
     let packed = pack(data, store)?;
     let [shards, blocks, bytes, rests] = packed[..] else { panic!("{packed:?}") };

@@ -27,7 +27,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// No line is wider, but for one that is a single word: a path, a digest.
+/// No line is wider, except for a single word such as a path or a digest.
 fn fits(text: &str, columns: usize, what: &str) -> Result<()> {
     for line in text.lines() {
         let is_word = line.split_whitespace().count() <= 1;

@@ -19,7 +19,7 @@ use bothends_runtime::{Ended, Machine, Observer, Progress, RunResult, Stall};
 use bothends_tests::{Setup, generated, programs};
 use serde_json::Value;
 
-/// Runs, each with settings drawn anew.
+/// The number of runs, each with newly drawn settings.
 const N_RUNS: u64 = 50;
 
 /// Most that may be missing from the sums, as a part of the idle time.
@@ -158,8 +158,8 @@ fn in_metrics(text: &str) -> Result<f64> {
     lines.map(value).sum()
 }
 
-/// What the page's data say; its bars are drawn of them, and the figures beside the bars are
-/// the same, rounded.
+/// The data of the page. Its bars are drawn from them, and the figures next to the bars are the same,
+/// rounded.
 fn on_page(epochs: Vec<EpochRecord>, result: &RunResult) -> Result<f64> {
     let header = Header {
         format: FORMAT,

@@ -1,5 +1,5 @@
-//! Which accelerator a run feeds: `host`, `sim:NAME`, `sim:RATE`. What a name stands for is
-//! `model.rs`'s; `host.rs` and `sim.rs` step.
+//! Which accelerator a run feeds: `host`, `sim:NAME`, `sim:RATE`. `model.rs` has the names;
+//! `host.rs` and `sim.rs` have the steps.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ impl AccelConfig {
         }
     }
 
-    /// The most samples per second that it takes, if it has a rate.
+    /// The most samples per second that it consumes, if it has a rate.
     #[must_use]
     pub fn samples_per_s(&self) -> Option<f64> {
         match self {
@@ -46,7 +46,7 @@ impl AccelConfig {
         }
     }
 
-    /// The time it takes for `n_samples` samples in nanoseconds, if it has a rate.
+    /// Nanoseconds that it needs for `n_samples` samples, if it has a rate.
     #[must_use]
     pub fn busy_ns(&self, n_samples: u32) -> Option<u64> {
         match self {

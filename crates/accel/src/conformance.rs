@@ -1,11 +1,11 @@
-//! The contract of [`Accelerator`] as callable checks; each takes a maker of fresh ones.
+//! The contract of [`Accelerator`] as callable checks; each takes a function that makes fresh ones.
 //!
 //! Run by this crate over `host` and `sim`; a new backend calls [`all`] in its tests.
-//! The checks ask for no speed: a step may take longer than stated, never shorter.
+//! The checks do not depend on speed: a step may take longer than stated, never shorter.
 
 #![allow(
     clippy::missing_panics_doc,
-    reason = "a check that fails panics, and names the number of the contract: that is its use"
+    reason = "a failed check panics, and names the number in the contract"
 )]
 
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ pub fn step_blocks_until_the_batch_is_consumed(make: Make<'_>) {
     );
 }
 
-/// Contract 2: batches that lie ready one behind the other cause no stall.
+/// Contract 2: batches that are ready one after the other cause no stall.
 pub fn waiting_batches_follow_without_stall(make: Make<'_>) {
     let mut accelerator = make();
     let ready = Instant::now();
@@ -65,7 +65,7 @@ pub fn waiting_batches_follow_without_stall(make: Make<'_>) {
     );
 }
 
-/// Contract 2: the time from a step's end to the next batch's arrival is stall.
+/// Contract 2: the time from a step's end to the next batch's arrival is stall time.
 pub fn a_late_batch_is_stall(make: Make<'_>) {
     let mut accelerator = make();
     accelerator.step(4, Instant::now());
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// Returns at once and says it was busy.
+    /// Returns at once but says that it was busy.
     #[derive(Debug)]
     struct Liar;
 

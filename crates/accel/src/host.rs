@@ -1,6 +1,6 @@
 //! The reference accelerator: takes every batch at once and computes nothing.
 //!
-//! With it a run measures what the feed can deliver. Read `sim.rs` next.
+//! With it, a run measures what the loader can deliver. Read `sim.rs` next.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ pub struct Host {
     timeline: Timeline,
 }
 
-/// One that has not been given a batch yet.
+/// One that has not received a batch yet.
 impl Default for Host {
     fn default() -> Self {
         Self { origin: Instant::now(), timeline: Timeline::default() }

@@ -11,12 +11,12 @@ const CONSTANTS: [(&str, &str); 3] = [
     ("resnet50-h100.json", include_str!("../configs/accelerators/resnet50-h100.json")),
 ];
 
-/// Longest step that is not a typing error, and short enough for nanoseconds in 64 bits
-/// at any batch size: 2^32 samples of 10^6 s are still saturated, not wrapped.
+/// The longest step that is not a typing error. In nanoseconds it fits 64 bits at any batch
+/// size: 2^32 samples of 10^6 s saturate and do not overflow.
 const MAX_STEP_S: f64 = 1e6;
 
-/// How long an emulated accelerator takes: `step_s` for `batch_size` samples, and in
-/// proportion for other batch sizes.
+/// How long an emulated accelerator takes: `step_s` for `batch_size` samples, and
+/// proportionally for other batch sizes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimModel {
@@ -44,8 +44,7 @@ impl SimModel {
     /// An accelerator that consumes `samples_per_s` samples per second.
     ///
     /// # Errors
-    /// [`AccelError::Spec`] unless the rate is a number above 0, and at least one sample
-    /// in a million seconds.
+    /// [`AccelError::Spec`] unless the rate is at least one sample in a million seconds.
     pub fn with_rate(samples_per_s: f64) -> Result<Self, AccelError> {
         let name = samples_per_s.to_string();
         let step_s = samples_per_s.recip();
@@ -59,7 +58,7 @@ impl SimModel {
     /// All accelerators that have a name.
     ///
     /// # Errors
-    /// [`AccelError::Constants`]; a test keeps that from happening.
+    /// [`AccelError::Constants`], which a test rules out.
     pub fn all() -> Result<Vec<Self>, AccelError> {
         CONSTANTS.iter().map(|(file, json)| Self::from_json(file, json)).collect()
     }

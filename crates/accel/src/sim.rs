@@ -1,8 +1,8 @@
 //! An emulated accelerator: consumes a batch of n samples in n ÷ rate seconds by sleeping.
 //!
-//! Sleeping leaves the CPUs to the data path, as MLPerf Storage does; real training burns
-//! some host CPU, so the utilisation seen here is an upper bound. The deadlines are points
-//! on one timeline (`timeline.rs`): a late wake-up is never added to the step after it.
+//! Sleeping leaves the CPUs to the data path, as in MLPerf Storage. Real training uses some
+//! host CPU, so the utilisation seen here is an upper bound. The deadlines are points on one
+//! timeline (`timeline.rs`): a late wake-up never lengthens the next step.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::Accelerator;
 use crate::model::SimModel;
 use crate::timeline::{Step, Timeline, ns_since};
 
-/// Sleeps where an accelerator would compute.
+/// Sleeps while an accelerator would compute.
 #[derive(Debug)]
 pub struct Sim {
     model: SimModel,

@@ -1,17 +1,17 @@
 //! When an accelerator computes and when it waits, as arithmetic on given moments.
 //!
-//! No clock and no sleep here: `sim` acts on what this decides, tests run it in virtual
-//! time. Utilisation is defined here and nowhere else.
+//! There is no clock and no sleep here: `sim` acts on what this decides, and tests run it in
+//! virtual time. This is the only definition of utilisation.
 
 use std::time::Instant;
 
-/// One step as the accelerator's timeline saw it.
+/// One step on the accelerator's timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Step {
-    /// Nanoseconds the accelerator waited for this batch after the step before had ended;
-    /// 0 for the first batch.
+    /// Nanoseconds that the accelerator waited for this batch after the previous step; 0 for the
+    /// first batch.
     pub stall_ns: u64,
-    /// Nanoseconds it computed on this batch.
+    /// Nanoseconds that it computed on this batch.
     pub busy_ns: u64,
 }
 
@@ -35,9 +35,9 @@ impl Usage {
     }
 
     /// Accelerator utilisation in 0..=1: computing ÷ (computing + waiting), from the first
-    /// batch's start to the last step's end. The wait for the first batch is left out, as
-    /// MLPerf Storage does. `None` when no time was spent (the `host` accelerator with
-    /// batches that were always there, or no step).
+    /// batch's start to the last step's end. The wait for the first batch does not count, as in
+    /// MLPerf Storage. `None` if no time was spent: without a step, or with the `host` accelerator
+    /// and batches that were always ready.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a ratio; 2^53 ns are 104 days")]
     pub fn utilisation(&self) -> Option<f64> {
@@ -53,8 +53,8 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Places a step of `busy_ns` whose batch was ready at `ready_ns`; returns the step
-    /// and the moment it ends. Moments are nanoseconds since any one fixed origin.
+    /// Places a step of `busy_ns` whose batch was ready at `ready_ns`; returns the step and the
+    /// moment when it ends. Moments are nanoseconds since any fixed origin.
     pub(crate) fn place(&mut self, ready_ns: u64, busy_ns: u64) -> (Step, u64) {
         let idle_since_ns = self.last_end_ns.unwrap_or(ready_ns);
         let stall_ns = ready_ns.saturating_sub(idle_since_ns);
@@ -64,7 +64,7 @@ impl Timeline {
     }
 }
 
-/// Nanoseconds from `origin` to `moment`; 0 when it is earlier, and never beyond 2^64 − 1.
+/// Nanoseconds from `origin` to `moment`; 0 if it is earlier, and at most 2^64 − 1.
 pub(crate) fn ns_since(origin: Instant, moment: Instant) -> u64 {
     u64::try_from(moment.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX)
 }

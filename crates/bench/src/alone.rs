@@ -1,11 +1,10 @@
-//! `bench ops` without data: every op alone, on one thread, beside torchvision and OpenCV.
+//! `bench ops` without data: every op by itself, on one thread, next to torchvision and OpenCV.
 //!
-//! Each is measured in the form that is its own: ours as in a run, with its memory kept and in
-//! place where it works so; torchvision on tensors and on Pillow's images, OpenCV on arrays,
-//! all of which make new ones. In each of several rounds all who have
-//! the op do it one after the other, in an order that moves on; reported are medians of the
-//! rounds, and the median of each round's ratio. Reading order: `cases` is what is done,
-//! `names` what it is called, `work` does it, `peers` has it done by others.
+//! Each is measured in its native form: ours as in a run, with memory that is reused and in place if
+//! possible; torchvision on tensors and on Pillow's images, and OpenCV on arrays, all of which allocate
+//! new ones. In each of several rounds, everyone who has the op runs it, in rotating order. Results are
+//! medians over the rounds, and the median of the rounds' ratios. Reading order: `cases` is what is
+//! measured, `names` has the names, `work` does it, `peers` has others do it.
 
 mod cases;
 mod names;
@@ -31,8 +30,8 @@ use crate::{BenchError, Tell};
 pub struct AloneBench {
     /// A file that holds an image.
     pub image: Vec<u8>,
-    /// Only ops of these names, torchvision's functional ones or those of recipes; all when
-    /// there are none.
+    /// Only ops with these names, either torchvision's functional ones or those of recipes; all if
+    /// empty.
     pub only: Vec<String>,
     /// Whose kernels; the peers are compared with the first.
     pub kernels: Vec<Level>,
@@ -40,28 +39,28 @@ pub struct AloneBench {
     pub rounds: u32,
     /// How long one op is measured in a round, at least; in whole milliseconds.
     pub at_least: Duration,
-    /// Who else does it, if anybody.
+    /// The peers, if any.
     pub peers: Option<PeersCommand>,
 }
 
-/// What came out.
+/// The results.
 #[derive(Debug, Clone, Serialize)]
 pub struct AloneResult {
     /// Rounds.
     pub rounds: u32,
     /// The levels of kernels, as in [`OpResult::ours`].
     pub levels: Vec<&'static str>,
-    /// What the peers are, with their versions.
+    /// The peers and their versions.
     pub peers: Option<String>,
     /// Op by op.
     pub ops: Vec<OpResult>,
-    /// Ops that a peer has, too.
+    /// Ops that a peer also has.
     pub n_compared: usize,
-    /// Of these, how many ours does in less time than every peer.
+    /// How many of these ours does in less time than every peer.
     pub n_ahead: usize,
 }
 
-/// What came out for one op; microseconds per image, medians of the rounds.
+/// The result for one op: microseconds per image, medians over the rounds.
 #[derive(Debug, Clone, Serialize)]
 pub struct OpResult {
     /// torchvision's name.
@@ -72,7 +71,7 @@ pub struct OpResult {
     pub ours: Vec<Measured>,
     /// By peer, of those who have it.
     pub peers: Vec<(Peer, Measured)>,
-    /// The fastest peer's time ÷ ours: the median of each round's.
+    /// The fastest peer's time ÷ ours: the median over the rounds.
     pub best_peer_by_ours: Option<f64>,
 }
 
@@ -81,8 +80,8 @@ pub struct OpResult {
 pub struct Measured {
     /// Microseconds per image.
     pub us: f64,
-    /// Mean over the bytes of the image made: who does the same work comes to about the
-    /// same. `None` where more than one image is made, or something is drawn.
+    /// The mean over the bytes of the image made, which is about the same for the same work. `None` if
+    /// more than one image is made, or something is drawn at random.
     pub mean_value: Option<f64>,
 }
 
@@ -138,7 +137,7 @@ impl AloneBench {
         Ok(cases::all().into_iter().filter(is_wanted).collect())
     }
 
-    /// All contenders once, beginning with another one in every round.
+    /// All contenders once, starting with a different one in every round.
     fn round(
         &self,
         nth: usize,
@@ -166,7 +165,7 @@ impl AloneBench {
     }
 }
 
-/// What all contenders took in one round.
+/// The times of all contenders in one round.
 #[derive(Debug)]
 struct Round {
     /// By level.
@@ -221,7 +220,7 @@ impl OpResult {
 }
 
 impl Measured {
-    /// The median over the rounds; `None` where there is nothing.
+    /// The median over the rounds; `None` without any.
     fn of<'a>(timed: impl Iterator<Item = Option<&'a Timed>>) -> Option<Self> {
         let timed: Vec<&Timed> = timed.flatten().collect();
         let us: Vec<f64> = timed.iter().map(|timed| timed.us).collect();
@@ -230,7 +229,7 @@ impl Measured {
 }
 
 impl AloneResult {
-    /// The result for a terminal, ending in a line break.
+    /// The result for a terminal, ending in a newline.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!(

@@ -1,10 +1,9 @@
 //! Accelerator utilisation, and the highest rate at which an accelerator can be kept busy.
 //!
-//! The accelerator is emulated: it takes so many samples a second, and computes nothing. What
-//! feeds it is the caller's; here it is a function from a rate to what was seen at that rate,
-//! so this runs no epoch and reads no clock. The measure is MLPerf Storage's (computing ÷
-//! all time, at least 90 %), with samples that are really decoded and augmented, so it is no
-//! MLPerf result.
+//! The accelerator is emulated: it consumes samples at a rate and computes nothing. The caller feeds it,
+//! through a function from a rate to the measurement at that rate, so this runs no epoch and reads no
+//! clock. The metric is MLPerf Storage's (computing ÷ total time, at least 90 %), but samples are really
+//! decoded and augmented, so it is not an MLPerf result.
 //!
 //! [`highest`] is the rule; `scripts/peers/sustained.py` has the same for other loaders, and
 //! a test (`tests/peers_rule.rs`) plays both over the same curves.
@@ -18,7 +17,7 @@ use crate::table::cell;
 /// The utilisation that counts as busy.
 pub const WANTED: f64 = 0.9;
 
-/// Rates nearer than this are not told apart: measurements are not, either.
+/// Rates closer than this count as equal, because measurements cannot distinguish them.
 const RESOLUTION: f64 = 1.02;
 
 /// How far the search goes in its first stride; each further stride is the square of the one
@@ -26,7 +25,7 @@ const RESOLUTION: f64 = 1.02;
 const FIRST_STRIDE: f64 = 1.1;
 const LONGEST_STRIDE: f64 = 2.0;
 
-/// Measurements of one search at most.
+/// The most measurements of one search.
 const MOST_PROBES: usize = 24;
 
 /// The lowest rate that is tried, as a part of the first: a slower accelerator is no answer,
@@ -38,7 +37,7 @@ const LOWEST: f64 = 1.0 / 64.0;
 pub struct Accelerator {
     /// For people.
     pub name: String,
-    /// What it takes when it never waits.
+    /// Its rate if it never waits.
     pub images_per_s: f64,
 }
 
@@ -47,9 +46,9 @@ pub struct Accelerator {
 pub struct Fed {
     /// The accelerator.
     pub name: String,
-    /// What it takes when it never waits.
+    /// Its rate if it never waits.
     pub rate_images_per_s: f64,
-    /// What was seen.
+    /// The measurement.
     #[serde(flatten)]
     pub seen: Seen,
 }
@@ -59,18 +58,18 @@ pub struct Fed {
 pub struct Probe {
     /// The accelerator's rate.
     pub rate_images_per_s: f64,
-    /// What it came to.
+    /// The utilisation.
     pub utilisation: f64,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sustained {
     /// The highest rate that could be sustained; `None` where none passed twice.
     pub rate_images_per_s: Option<f64>,
     /// The utilisation that counts.
     pub wanted: f64,
-    /// All measurements, in their order.
+    /// All measurements, in order.
     pub probes: Vec<Probe>,
 }
 
@@ -101,7 +100,7 @@ pub fn highest<E>(
     Ok(Sustained { rate_images_per_s: search.found, wanted: WANTED, probes })
 }
 
-/// A search under way.
+/// A search in progress.
 #[derive(Debug)]
 struct Search {
     start: f64,
@@ -160,16 +159,16 @@ impl Search {
 
 // ---- the whole measurement ------------------------------------------------------------------
 
-/// What came out.
+/// The results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AuResult {
-    /// Fed to one that takes every batch at once: what the loader makes.
+    /// The loader's rate, with an accelerator that consumes every batch at once.
     pub unpaced: Seen,
-    /// One line an accelerator, as asked.
+    /// One line per requested accelerator.
     pub accelerators: Vec<Fed>,
     /// The highest rate.
     pub sustained: Sustained,
-    /// What was seen when that rate was measured the second time.
+    /// The second measurement at that rate.
     pub at_sustained: Option<Seen>,
 }
 

@@ -10,7 +10,7 @@ use bothends_ops::OpsError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// Nothing readable lies at the path.
+    /// The path cannot be read.
     #[error("cannot open the data `{}`; check the path", path.display())]
     Data {
         /// The path.
@@ -18,7 +18,7 @@ pub enum BenchError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// What lies there is no data set.
+    /// The path is not a data set.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
     /// The recipe does not fit the records.
@@ -46,15 +46,15 @@ pub enum BenchError {
     /// A name that no op has.
     #[error("no op is named `{name}`; take one of {names}")]
     NoSuchOp {
-        /// As asked.
+        /// As requested.
         name: String,
-        /// Those near it; all, where none is.
+        /// Similar names, or else all.
         names: String,
     },
     /// An op that does nothing by itself.
     #[error("`{name}` is not measured alone; measure a recipe that has it with --data")]
     NotAlone {
-        /// As asked.
+        /// As requested.
         name: String,
     },
     /// The peers' program does not start.
@@ -65,7 +65,7 @@ pub enum BenchError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// What was started is no Python that runs the peers' program.
+    /// The program that was started is not a Python that runs the peers' program.
     #[error(
         "`{}` did not run `{}`: {why}; give `--peers` a Python interpreter",
         python.display(), script.display()
@@ -99,7 +99,7 @@ pub enum BenchError {
     PeersSilent {
         /// The request.
         asked: String,
-        /// How long was waited.
+        /// How long it was waited for.
         seconds: u64,
     },
     /// The storage failed.
@@ -110,7 +110,7 @@ pub enum BenchError {
     Silent {
         /// Its name.
         reader: &'static str,
-        /// How long was waited.
+        /// How long it was waited for.
         seconds: u64,
     },
 }

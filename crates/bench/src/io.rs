@@ -1,8 +1,8 @@
-//! `bench io`: what the readers give when nobody looks at the bytes.
+//! `bench io`: the rates of the readers when the bytes are not used.
 //!
-//! Records are read in shuffled order, a new one for each pass, each reader in its turn. Files
-//! are opened on the way, as in a run. *Warm* reads come from the page cache; *direct* ones
-//! pass it by, where the file system allows that.
+//! Records are read in shuffled order, a new one for each pass, by one reader after the other. Files are
+//! opened as needed, as in a run. *Warm* reads come from the page cache; *direct* ones bypass it, if the
+//! file system allows that.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::{BenchError, Tell};
 /// Files that stay open, as in a run.
 const MOST_OPEN: usize = 64;
 
-/// Buffers beyond those on their way: they are dropped as soon as they are polled.
+/// Buffers beyond those in flight: they are dropped as soon as they are polled.
 const SPARE_BUFFERS: u32 = 8;
 
 /// How long a reader may give nothing.
@@ -40,13 +40,13 @@ pub struct IoBench {
     pub seed: u64,
     /// Readers.
     pub readers: Vec<ReaderKind>,
-    /// Most reads on their way at once.
+    /// The most reads in flight.
     pub depths: Vec<u32>,
     /// Passes over all records, after one that is not counted.
     pub passes: u32,
 }
 
-/// What came out.
+/// The results.
 #[derive(Debug, Clone, Serialize)]
 pub struct IoResult {
     /// Records of a pass.
@@ -55,31 +55,31 @@ pub struct IoResult {
     pub bytes: u64,
     /// Counted passes.
     pub passes: u32,
-    /// One for each reader, depth and way past or through the page cache.
+    /// One for each reader, depth and use of the page cache.
     pub variants: Vec<IoVariantResult>,
-    /// What could not be measured, or not as asked.
+    /// What could not be measured, or not as requested.
     pub notes: Vec<String>,
 }
 
-/// What one reader gave; medians of whole passes.
+/// The result of one reader; medians of whole passes.
 #[derive(Debug, Clone, Serialize)]
 pub struct IoVariantResult {
     /// `uring` or `pread`.
     pub reader: &'static str,
     /// `warm` or `direct`.
     pub cache: &'static str,
-    /// Most reads on their way at once.
+    /// The most reads in flight.
     pub depth: u32,
     /// Records per second.
     pub records_per_s: f64,
     /// Bytes of records per second, in millions.
     pub mb_per_s: f64,
-    /// Processor time of a record in microseconds, the kernel's threads for io_uring
-    /// included; `None` where the kernel does not say.
+    /// CPU time per record in microseconds, including the kernel's threads for io_uring; `None` if
+    /// the kernel does not report it.
     pub cpu_us_per_record: Option<f64>,
 }
 
-/// A reader with its files and its passes: seconds, and processor time in nanoseconds.
+/// A reader with its files and its passes: seconds, and CPU time in nanoseconds.
 #[derive(Debug)]
 struct Contender {
     reader: Box<dyn Reader>,

@@ -1,16 +1,15 @@
-//! Measures parts of a run alone: [`ops`] makes samples of records that lie in memory,
-//! [`alone`] does one op after the other, [`io`] reads records and looks at none. [`au`] is
-//! about a whole loader, and measures nothing itself: it decides what is measured next.
+//! Measures parts of a run separately: [`ops`] makes samples from records in memory, [`alone`] runs each op
+//! by itself, [`io`] reads records without using them. [`au`] is about a whole loader and does not measure
+//! itself: it decides what to measure next.
 //!
-//! Whatever is compared is measured in turns, in passes over the same records, in an order
-//! that moves on from pass to pass: what disturbs the machine for a while disturbs all.
-//! Reported are medians of whole passes, and where it helps minima, which hide what a busy
-//! machine adds (and hot caches, and clocks that fall). Only `alone` compares
-//! with other programs, where it is given one; `scripts/bench-engine` does it for whole
-//! samples. Nothing is printed.
+//! Whatever is compared is measured interleaved, in passes over the same records and in rotating order, so
+//! that disturbances of the machine affect all. Results are medians of whole passes, and where it helps
+//! minima, which hide the effects of a busy machine (and of hot caches and falling clocks). Only `alone`
+//! compares with other programs, if given one; `scripts/bench-engine` does so for whole samples. Nothing
+//! is printed.
 //!
-//! Reading order: `records` is what is worked on; `timing` the clocks and the medians; `ops`;
-//! `alone`; `io`; `au`; `table` aligns text.
+//! Reading order: `records` has the inputs; `timing` the clocks and the medians; `ops`; `alone`; `io`;
+//! `au`; `table` aligns text.
 
 mod error;
 mod records;
@@ -28,5 +27,5 @@ mod table;
 
 pub use error::BenchError;
 
-/// Told what is going on, every now and then.
+/// Receives progress messages.
 pub type Tell<'a> = &'a mut dyn FnMut(&str);

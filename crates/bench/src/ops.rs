@@ -1,4 +1,4 @@
-//! `bench ops`: records in memory become samples, with everything else left out.
+//! `bench ops`: converts records in memory to samples, without anything else.
 //!
 //! A *contender* is a way to do the same work: numerics, with or without entry points, a
 //! level of kernels. Read `contender.rs` first, `stages.rs` (one thread, and where the time goes)
@@ -46,7 +46,7 @@ pub struct OpsBench {
     pub data: PathBuf,
     /// Only its first so many samples.
     pub limit: Option<u64>,
-    /// What samples are; its numerics do not count.
+    /// How samples are made; its numerics are ignored.
     pub recipe: Recipe,
     /// Seed of what it draws.
     pub seed: u64,
@@ -66,7 +66,7 @@ pub struct OpsBench {
     pub parts: Vec<Part>,
 }
 
-/// What came out.
+/// The results.
 #[derive(Debug, Clone, Serialize)]
 pub struct OpsResult {
     /// The recipe's name.
@@ -79,10 +79,9 @@ pub struct OpsResult {
     pub images: usize,
     /// Their mean length.
     pub bytes_per_image: f64,
-    /// Mean length of what an earlier visit leaves to know about a record.
+    /// The mean length of a record's note from an earlier visit.
     pub entry_point_bytes_per_image: f64,
-    /// Mean length of a record's row groups and what is known of them, where records were
-    /// packed.
+    /// The mean length of a record's row groups and their metadata, if records were packed.
     pub row_group_bytes_per_image: Option<f64>,
     /// Counted passes.
     pub passes: u32,
@@ -92,16 +91,16 @@ pub struct OpsResult {
     pub variants: Vec<VariantResult>,
 }
 
-/// What came out for one contender.
+/// The results of one contender.
 #[derive(Debug, Clone, Serialize)]
 pub struct VariantResult {
     /// How pixels are computed.
     pub numerics: Numerics,
-    /// What decoders were given.
+    /// The input of the decoders.
     pub form: Form,
     /// The level of the kernels.
     pub kernels: &'static str,
-    /// Mean over the samples' bytes: who does the same work comes to the same.
+    /// The mean over the samples' bytes, which is the same for the same work.
     pub mean_value: f64,
     /// One thread.
     pub sample: Option<SampleTime>,
@@ -113,7 +112,7 @@ pub struct VariantResult {
 }
 
 impl OpsBench {
-    /// Measures. Uses as many threads as asked for, and all records' bytes as memory.
+    /// Measures, with the requested number of threads and all records in memory.
     ///
     /// # Errors
     /// [`BenchError`] when the data cannot be read, or a record makes no sample.
@@ -211,7 +210,7 @@ impl OpsBench {
 }
 
 impl OpsResult {
-    /// The result for a terminal, ending in a line break.
+    /// The result for a terminal, ending in a newline.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!(
@@ -261,7 +260,7 @@ impl OpsResult {
     }
 }
 
-/// What the columns mean.
+/// The meaning of the columns.
 const LEGEND: [&str; 7] = [
     "µs/image  one thread, mean of each image's shortest time; median: of whole passes",
     "tables    headers, tables of codes and resize weights; entropy: bits to coefficients;",

@@ -1,4 +1,4 @@
-//! The records that are worked on: found like a run finds them, read once, kept in memory.
+//! The records to work on: found as in a run, read once, kept in memory.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -43,9 +43,9 @@ pub(crate) struct Records {
     encoding: Encoding,
     bytes: Vec<Vec<u8>>,
     names: Vec<String>,
-    /// From an earlier visit; empty where there are none.
+    /// Notes from an earlier visit; empty without any.
     pub(crate) entry_points: Vec<Vec<u8>>,
-    /// As a store has them, with the head; empty before they are packed.
+    /// Their form in a store, with the head; empty before they are packed.
     packed: Vec<Option<(Packed, Vec<u8>)>>,
 }
 
@@ -83,7 +83,7 @@ impl Records {
         &self.names[idx]
     }
 
-    /// How a sample of record `idx` that cannot be made is told.
+    /// The error for a sample of record `idx` that cannot be made.
     pub(crate) fn bad_sample(&self, idx: usize) -> impl Fn(OpsError) -> BenchError {
         move |source| BenchError::BadSample { record: self.names[idx].clone(), source }
     }
@@ -98,7 +98,7 @@ impl Records {
         Record { entry_points: &self.entry_points[idx], ..self.record(idx) }
     }
 
-    /// Packs every record that can be.
+    /// Packs every record that can be packed.
     pub(crate) fn pack(&mut self) {
         let (mut decoder, mut packer) = (Decoder::default(), Packer::default());
         let packed = self.bytes.iter().map(|bytes| {
@@ -109,15 +109,15 @@ impl Records {
         self.packed = packed.collect();
     }
 
-    /// Bytes of all row groups and heads; `None` when nothing was packed.
+    /// The bytes of all row groups and heads; `None` if nothing was packed.
     pub(crate) fn n_packed_bytes(&self) -> Option<usize> {
         let len = |(packed, head): &(Packed, Vec<u8>)| packed.groups.len() + head.len();
         let all = self.packed.iter().flatten().map(len).sum();
         (!self.packed.is_empty()).then_some(all)
     }
 
-    /// The row groups of record `idx` that the sample of `key` needs; the record itself
-    /// where it could not be packed.
+    /// The row groups of record `idx` that the sample of `key` needs, or the record itself if it could not
+    /// be packed.
     pub(crate) fn stored(
         &self,
         idx: usize,

@@ -1,13 +1,13 @@
-//! What stands in the cells of a table. Nothing here is computed.
+//! Formats the cells of a table. It computes nothing.
 
 use std::fmt::Debug;
 
-/// A figure with its places after the point, or a dash where there is none.
+/// A figure with this many decimals, or a dash if it is missing.
 pub(crate) fn cell(value: Option<f64>, places: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.places$}"))
 }
 
-/// A choice as it is typed, and as JSON has it.
+/// A choice as it is typed, and as in JSON.
 pub(crate) fn word(choice: impl Debug) -> String {
     format!("{choice:?}").to_lowercase()
 }

@@ -1,19 +1,18 @@
-//! Clocks and what is made of their readings. Nothing is measured here.
+//! Clocks, and statistics of their readings.
 
 use std::fs;
 
-/// Processor time of the calling thread in nanoseconds, user and system; `None` where the
-/// kernel does not say.
+/// CPU time of the calling thread in nanoseconds, user and system; `None` if the kernel does not
+/// report it.
 pub(crate) fn thread_cpu_ns() -> Option<u64> {
     on_cpu_ns("/proc/thread-self/schedstat")
 }
 
-/// Processor time of all threads that this process has now, the kernel's own for io_uring
-/// included.
+/// CPU time of all current threads of this process, including the kernel's own for io_uring.
 pub(crate) fn process_cpu_ns() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").ok()?;
     let tasks = tasks.filter_map(|task| Some(task.ok()?.path().join("schedstat")));
-    // A thread that has just ended has nothing to say.
+    // A thread may just have ended.
     Some(tasks.filter_map(|path| on_cpu_ns(path.to_str()?)).sum())
 }
 
@@ -22,7 +21,7 @@ fn on_cpu_ns(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// The middle value; of an even number the mean of the two in the middle. 0 of nothing.
+/// The median; of an even number, the mean of the two in the middle. 0 without any.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -46,7 +45,7 @@ impl Times {
         Self { best: vec![f64::INFINITY; n_records], passes: Vec::new() }
     }
 
-    /// Takes a pass, record by record.
+    /// Adds a pass, record by record.
     pub(crate) fn pass(&mut self, times_us: &[f64]) {
         for (best, &time) in self.best.iter_mut().zip(times_us) {
             *best = best.min(time);

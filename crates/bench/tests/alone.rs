@@ -1,5 +1,5 @@
-//! Every op is measured, and what the peers say is taken as they say it. How long anything
-//! took is no test's business.
+//! Every op is measured, and the answers of the peers are reported unchanged. No test depends on how long
+//! anything took.
 #![allow(clippy::unwrap_used, reason = "helpers of tests; a panic is the report")]
 
 use std::fs;

@@ -1,5 +1,4 @@
-//! What a measurement says must be about the work that was asked for. How long that took is
-//! no test's business.
+//! A measurement must be of the requested work. No test depends on how long it took.
 #![allow(clippy::unwrap_used, reason = "helpers of tests; a panic is the report")]
 
 use std::path::Path;

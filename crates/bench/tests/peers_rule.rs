@@ -1,5 +1,5 @@
-//! The rule for the highest rate is written twice: here, and in `scripts/peers/sustained.py`
-//! for the loaders that are compared with. Both play the same curves and measure the same.
+//! The rule for the highest rate is implemented twice: here, and in `scripts/peers/sustained.py` for the
+//! other loaders. Both run on the same curves and measure the same.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use bothends_bench::au::highest;
 
-/// Starts and capacities, as both are given them.
+/// Starting rates and capacities, given to both.
 const CURVES: [(f64, f64); 6] = [
     (1000.0, 1000.0),
     (20.0, 977.0),
@@ -37,7 +37,7 @@ fn the_peers_rule_is_ours() {
     }
 }
 
-/// One line a measurement, the answer last. One in five measurements is disturbed.
+/// One line per measurement, the answer last. One in five measurements is disturbed.
 fn ours(start: f64, capacity: f64) -> String {
     let mut lines = String::new();
     let mut n = 0;

@@ -1,7 +1,7 @@
-//! The batch's doors: where its bytes lie and what they are.
+//! The functions of a batch: where its bytes are and what they mean.
 //!
-//! Nothing is copied but labels, ids and mask, which C wants as arrays. `device.rs` has what is specific to
-//! batches on a GPU.
+//! Nothing is copied except labels, ids and mask, which C needs as arrays. `device.rs` has what is specific
+//! to batches on a GPU.
 #![allow(
     unsafe_code,
     reason = "exporting a name of C is unsafe: it may be taken already"
@@ -45,11 +45,11 @@ struct Place {
     sample_bytes: usize,
 }
 
-/// What owns them.
+/// Their owner.
 #[derive(Debug)]
 enum Memory {
     Host(Batch),
-    /// Several threads may lend it.
+    /// Behind a lock, because several threads may lend it.
     Gpu(Box<Mutex<GpuBatch>>),
 }
 
@@ -168,7 +168,7 @@ impl be_batch {
         }
     }
 
-    /// Releases it once a stream has finished what is enqueued there now.
+    /// Releases it once a stream has finished everything that is enqueued on it now.
     pub(crate) fn release_after(
         self,
         stream: ConsumerStream,
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn be_batch_soft_labels(
         }
         let mut labels = vec![0.0; len];
         soft_labels(&batch.rows, n_classes, &mut labels)?;
-        // SAFETY: C says that there is place for `len` floats.
+        // SAFETY: the caller guarantees room for `len` floats.
         unsafe { fill(out, &labels) }?;
         Ok(be_status::BE_OK)
     })
@@ -348,7 +348,7 @@ pub extern "C" fn be_batch_release(batch: Option<Box<be_batch>>) {
     });
 }
 
-/// A number, or what went wrong.
+/// A number, or the status of an error.
 fn code(number: Result<i32, be_status>) -> i32 {
     number.unwrap_or_else(|status| status as i32)
 }

@@ -1,6 +1,6 @@
-//! The doors of batches on a GPU: where a batch is, and how it is handed to a stream and back.
+//! The functions of batches on a GPU: where a batch is, and how it is lent to a stream and returned.
 //!
-//! Streams are the caller's; what a stream's order means is `runtime::GpuBatch`'s.
+//! Streams belong to the caller; `runtime::GpuBatch` handles the ordering on them.
 #![allow(
     unsafe_code,
     reason = "exporting a name of C is unsafe; streams come as handles that C keeps alive"
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn be_batch_lend(
     stream: *mut c_void,
 ) -> be_status {
     answer(|| {
-        // SAFETY: C keeps the stream.
+        // SAFETY: the caller keeps the stream alive.
         let stream = unsafe { ConsumerStream::of_handle(stream.addr() as u64) };
         given(batch, "batch")?.lend(stream)?;
         Ok(be_status::BE_OK)
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn be_batch_release_after(
             release(batch.home(), batch);
             return Err(error.into());
         }
-        // SAFETY: C keeps the stream.
+        // SAFETY: the caller keeps the stream alive.
         let stream = unsafe { ConsumerStream::of_handle(stream.addr() as u64) };
         batch.release_after(stream)?;
         Ok(be_status::BE_OK)

@@ -1,4 +1,4 @@
-//! The epoch's doors. What is dealt to whom is `runtime::Deal`'s.
+//! The functions of an epoch. `runtime::Deal` decides which consumer gets which batch.
 #![allow(
     unsafe_code,
     reason = "exporting a name of C is unsafe: it may be taken already"
@@ -20,10 +20,10 @@ use crate::status::{Refusal, answer, be_status, door};
 /// As `timeout_ms`: wait forever.
 pub const BE_FOREVER: u32 = u32::MAX;
 
-/// How long a wait goes on before it is looked whether the epoch was cancelled.
+/// How long a wait lasts before it checks whether the epoch was cancelled.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The same while memory waits until a GPU is done with it: that memory may be what the wait needs.
+/// The same while a GPU still uses returned memory, which may be what the wait needs.
 const SHORT_LOOK: Duration = Duration::from_millis(1);
 
 /// An epoch that was begun. Each consumer may call from its own thread.
@@ -65,7 +65,7 @@ pub extern "C" fn be_epoch_next(
             milliseconds => Duration::from_millis(milliseconds.into()),
         };
         loop {
-            // A flag alone; nothing else is published with it.
+            // Only a flag; nothing else is published with it.
             if epoch.is_cancelled.load(Ordering::Relaxed) {
                 epoch.dealt.cancel();
                 return Ok(be_status::BE_STOPPED);
@@ -91,7 +91,7 @@ pub extern "C" fn be_epoch_next(
 /// `be_loader_state` says where to continue. Release the epoch with `be_epoch_close` nevertheless.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_epoch_cancel(epoch: Option<&be_epoch>) {
-    // No `door`: what a handler may call is little, and nothing here can panic.
+    // No `door`: a signal handler may call very little, and nothing here can panic.
     if let Some(epoch) = epoch {
         epoch.is_cancelled.store(true, Ordering::Relaxed);
     }
@@ -137,7 +137,7 @@ impl be_epoch {
     }
 }
 
-/// What a look for the next batch finds.
+/// The result of looking for the next batch.
 enum Looked {
     Batch(Box<be_batch>),
     Nothing,

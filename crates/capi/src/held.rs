@@ -1,16 +1,16 @@
-//! What handles hold: what their batches have in common, and how they are let go.
+//! What handles hold: what their batches share, and how they are released.
 
 use std::mem::ManuallyDrop;
 
 use bothends_core::tensor::{Output, SampleShape};
 use bothends_runtime::{GpuTarget, Home, Loader};
 
-/// What all batches of a loader have in common.
+/// What all batches of a loader share.
 #[derive(Debug)]
 pub(crate) struct Form {
     pub(crate) output: Output,
     pub(crate) shapes: Vec<SampleShape>,
-    /// The GPU that batches are on, or that their memory is page-locked for.
+    /// The GPU that batches are on, or for which their memory is page-locked.
     pub(crate) gpu: Option<GpuTarget>,
 }
 
@@ -23,13 +23,14 @@ impl Form {
         }
     }
 
-    /// Gives back what the GPU is done with; whether something is left that it is not done with.
+    /// Returns the memory that the GPU no longer uses; true if it still uses some.
     pub(crate) fn sweep(&self) -> bool {
         self.gpu.as_ref().is_some_and(|gpu| gpu.sweep() > 0)
     }
 }
 
-/// What a fork of the process lets lie: it belongs to threads that are not there.
+/// Drops a handle. In a fork of the process it is leaked, because it belongs to threads that do not
+/// exist there.
 pub(crate) fn release<T>(home: Home, handle: Box<T>) {
     if home.is_here() {
         drop(handle);

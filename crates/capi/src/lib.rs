@@ -1,14 +1,13 @@
-//! The C interface: opaque handles, codes, one line of text for each error. No logic.
+//! The C interface: opaque handles, status codes, and a line of text for each error. It has no logic.
 //!
-//! Every function that is exported is a door: it asks whether its arguments are there,
-//! catches a panic, and turns an error into a code and a line ([`status::be_last_error`]). Names are
-//! C's, in Rust too, so that one search finds both sides. `include/bothends.h` is made from
-//! these files by cbindgen; a test holds the two equal.
+//! Every exported function checks its arguments for NULL, catches panics, and turns an error into a
+//! code and a line ([`status::be_last_error`]). Rust uses the names of C too, so one search finds both
+//! sides. cbindgen makes `include/bothends.h` from these files; a test keeps it up to date.
 //!
-//! Pointers that C gives arrive as `Option<&T>` or `Option<Box<T>>`, which have a pointer's
-//! form with NULL as `None`. That they point to what a `be_` function made, and that nothing
-//! is used after its release, C must keep: the header says so. What else comes as an address
-//! (text, room for floats) passes `memory.rs`.
+//! Pointers from C arrive as `Option<&T>` or `Option<Box<T>>`, which have the representation of a
+//! pointer with NULL as `None`. C must ensure that they come from a `be_` function and are not used
+//! after their release: the header says so. Other addresses (text, room for floats) go through
+//! `memory.rs`.
 //!
 //! Reading order: `status`, `memory`, `loader`, `epoch`, `batch`, `device`.
 

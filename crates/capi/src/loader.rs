@@ -1,4 +1,4 @@
-//! The loader's doors. What the calls mean is `runtime::Loader`'s.
+//! The functions of a loader, which call `runtime::Loader`.
 #![allow(
     unsafe_code,
     reason = "exporting a name of C is unsafe: it may be taken already"
@@ -19,11 +19,11 @@ use crate::status::{Refusal, answer, be_status, door};
 /// Feeds a training loop with one epoch after another. Any thread may call any function on it.
 #[derive(Debug)]
 pub struct be_loader {
-    /// In a fork the lock may be held forever by a thread that is not there.
+    /// In a fork, a thread that does not exist there may hold the lock forever.
     home: Home,
     loader: Mutex<Loader>,
     form: Arc<Form>,
-    /// So that other ranks on this machine count this one.
+    /// Lets other ranks on this machine count this one.
     _registration: Option<Registration>,
 }
 
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn be_loader_open(
 ) -> be_status {
     answer(|| {
         let out = given(out, "out")?.write(None);
-        // SAFETY: C gives text that ends.
+        // SAFETY: the caller guarantees text that ends with a zero byte.
         let json = unsafe { text(options_json, "options_json") }?;
         let (ranks, registration) =
             Ranks::here(|variable| std::env::var(variable).ok(), None);
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn be_loader_load_state(
 ) -> be_status {
     answer(|| {
         let loader = given(loader, "loader")?;
-        // SAFETY: C gives text that ends.
+        // SAFETY: the caller guarantees text that ends with a zero byte.
         let state = unsafe { text(state, "state") }?;
         loader.turn()?.load_state(state)?;
         Ok(be_status::BE_OK)
@@ -200,7 +200,7 @@ pub extern "C" fn be_loader_close(loader: Option<Box<be_loader>>) {
     });
 }
 
-/// A door that asks the loader for one thing.
+/// A function that asks the loader for one value.
 fn tell<T>(
     loader: Option<&be_loader>,
     out: Option<&mut MaybeUninit<T>>,

@@ -1,6 +1,6 @@
 //! Arguments and results in C's memory: handles, text, numbers.
 //!
-//! The only code here that follows an address; it trusts C for no more than the header says.
+//! Only this code dereferences addresses, and it relies on nothing but what the header demands.
 #![allow(unsafe_code, reason = "text and room of C come as addresses")]
 
 use std::ffi::{CStr, CString, c_char};
@@ -17,7 +17,7 @@ fn null(name: &str) -> Refusal {
     Refusal::argument(format!("`{name}` is NULL"))
 }
 
-/// Text of C's.
+/// Text from C.
 ///
 /// # Safety
 /// `text` is NULL, or ends with a zero byte and stays as it is for `'a`.
@@ -28,27 +28,27 @@ pub(crate) unsafe fn text<'a>(
     if text.is_null() {
         return Err(null(name));
     }
-    // SAFETY: it is not NULL, and the caller says that it ends.
+    // SAFETY: it is not NULL, and the caller guarantees that it ends with a zero byte.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|e| Refusal::argument(format!("`{name}` is no UTF-8 ({e})")))
 }
 
-/// Writes `numbers` to C's `room`.
+/// Writes `numbers` to `room` in C's memory.
 ///
 /// # Safety
-/// `room` is NULL, or has place for as many numbers, which nobody else uses meanwhile.
+/// `room` is NULL, or has room for as many numbers, which nobody else uses in the meantime.
 pub(crate) unsafe fn fill(room: *mut f32, numbers: &[f32]) -> Result<(), Refusal> {
     if room.is_null() {
         return Err(null("out"));
     }
-    // SAFETY: there is place for all, and `numbers` is memory of ours.
+    // SAFETY: there is room for all, and `numbers` is our own memory.
     unsafe { room.copy_from_nonoverlapping(numbers.as_ptr(), numbers.len()) };
     Ok(())
 }
 
-/// Hands text over to C, which gives it back to [`be_text_release`].
+/// Gives text to C, which returns it to [`be_text_release`].
 pub(crate) fn hand_over(text: String, out: &mut MaybeUninit<*mut c_char>) {
-    // Text of ours has no zero in it; if it had, it would end there.
+    // Our text has no zero byte; if it had one, it would end there.
     let end = text.find('\0').unwrap_or(text.len());
     let text = CString::new(&text[..end]).unwrap_or_default();
     out.write(text.into_raw());
@@ -62,7 +62,7 @@ pub(crate) fn hand_over(text: String, out: &mut MaybeUninit<*mut c_char>) {
 pub unsafe extern "C" fn be_text_release(text: *mut c_char) {
     let _ = door(|| {
         if !text.is_null() {
-            // SAFETY: it is what `hand_over` has made, and nobody else has it.
+            // SAFETY: `hand_over` has made it, and nobody else uses it.
             drop(unsafe { CString::from_raw(text) });
         }
         Ok(())

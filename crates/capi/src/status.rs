@@ -1,6 +1,6 @@
-//! What a function answers: a code, and for an error a line that the thread keeps.
+//! What a function returns: a code, and for an error a line that is kept per thread.
 //!
-//! It does not decide what is an error; `runtime` does.
+//! `runtime` decides what is an error.
 #![allow(
     unsafe_code,
     reason = "exporting a name of C is unsafe: it may be taken already"
@@ -66,7 +66,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// An argument that is not as the header wants it.
+    /// An argument that violates the header.
     pub(crate) fn argument(line: impl Into<String>) -> Self {
         Self { status: be_status::BE_ERROR_ARGUMENT, line: line.into() }
     }
@@ -86,7 +86,7 @@ impl Refusal {
     /// Keeps the line for `be_last_error`.
     fn tell(self) -> be_status {
         let line = self.line.replace(['\0', '\n'], " ");
-        // Neither fails: no zero is left, and a thread that ends asks no more.
+        // Neither fails: no zero byte is left, and a thread that ends does not ask again.
         let line = CString::new(line).unwrap_or_default();
         let _ = LAST.try_with(|last| last.replace(line));
         self.status
@@ -99,7 +99,7 @@ impl From<RuntimeError> for Refusal {
     }
 }
 
-/// What a setting is called here: a loader's methods are functions.
+/// The name of a setting in C, where a loader's methods are functions.
 fn name(setting: Setting) -> &'static str {
     if setting == Setting::SaveState {
         "be_loader_state"
@@ -130,7 +130,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Every function's way in and out: a panic becomes an error, an error a code and a line.
+/// Wraps every exported function: a panic becomes an error, and an error a code and a line.
 pub(crate) fn door<T>(body: impl FnOnce() -> Result<T, Refusal>) -> Result<T, be_status> {
     let refusal = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return Ok(value),
@@ -140,7 +140,7 @@ pub(crate) fn door<T>(body: impl FnOnce() -> Result<T, Refusal>) -> Result<T, be
     Err(refusal.tell())
 }
 
-/// As [`door`], for a function that answers a code.
+/// As [`door`], for a function that returns a code.
 pub(crate) fn answer(body: impl FnOnce() -> Result<be_status, Refusal>) -> be_status {
     door(body).unwrap_or_else(|status| status)
 }

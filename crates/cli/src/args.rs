@@ -139,7 +139,7 @@ pub(crate) struct DemoArgs {
     /// Use this data set instead of generated images
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,
-    /// The emulated device beside the data
+    /// The emulated device next to the data
     #[arg(long, value_name = "SPEC", default_value = "sim:newport,rate=0.235x")]
     pub(crate) csd: String,
     /// The accelerator; by default an emulated one that takes 1.5 times what the host makes
@@ -214,7 +214,7 @@ pub(crate) struct PackArgs {
     /// A data set; or stores, whose records are taken over as they are
     #[arg(value_name = "SRC", required = true)]
     pub(crate) sources: Vec<PathBuf>,
-    /// The store's folder: new, or left by an attempt to pack the same, which is gone on with
+    /// The store's folder: new, or left by an attempt to pack the same, which is then continued
     #[arg(value_name = "DST")]
     pub(crate) store: PathBuf,
     /// Add to the store that is there

@@ -37,8 +37,8 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failed> {
     write_whole(path, text).map_err(|error| cannot_write(path, &error))
 }
 
-/// Writes a file beside its place and renames it: a full disk leaves no half of it, and what
-/// was there before. What is no file, a pipe say, is written to as it is.
+/// Writes a temporary file and renames it, so that a full disk leaves no partial file, and the previous
+/// one stays. Anything but a regular file, such as a pipe, is written to directly.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     // Where a link leads; a rename would replace the link.
     let place = match fs::canonicalize(path) {

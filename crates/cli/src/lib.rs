@@ -1,6 +1,6 @@
 //! The host's command line, `bothends`, as a library of one function: [`main`]. It reads flags,
 //! calls the crates that know how, and prints; it holds no logic of its own. The program itself is
-//! in the package `bothends`, beside the programs of devices.
+//! in the package `bothends`, with the programs of devices.
 //!
 //! Exit status: 0 success; 1 the run failed, with one line that says what,
 //! where and what to do; 2 bad arguments; 130, 143 and 129 where SIGINT, SIGTERM or SIGHUP

@@ -17,7 +17,7 @@ use paint::Paint;
 /// What a terminal has at least, and what a line of progress takes where there is none.
 const COLUMNS: usize = 80;
 
-/// How much is said beside results and errors.
+/// How much is printed besides results and errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Talk {
     /// Nothing.

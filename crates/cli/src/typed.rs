@@ -77,7 +77,7 @@ fn text_of(
     })
 }
 
-/// What of this machine this process takes, beside the other ranks of its launcher.
+/// This process's share of the machine, next to the other ranks of its launcher.
 pub(crate) fn share() -> Share {
     Share::here(Ranks::told_by(|variable| std::env::var(variable).ok()))
 }

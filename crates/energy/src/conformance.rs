@@ -1,37 +1,37 @@
-//! The contract of [`Meter`] as functions to call, over any meter whose source can be faked: a
-//! tree of files, a program, a library.
+//! The contract of [`Meter`] as callable checks, for any meter whose source can be faked: a tree
+//! of files, a program, a library.
 //!
-//! A meter's tests call [`all`]; each function also stands alone. No check sleeps.
+//! A meter's tests call [`all`]; each check can also be called by itself. No check sleeps.
 
 use crate::{Counter, EnergyError, Meter};
 
-/// Microjoules that are spent at a time: a second at 50 W.
+/// Microjoules spent in one step: a second at 50 W.
 const STEP_UJ: u64 = 50_000_000;
 
-/// What a meter reads, under the test's control. Made anew for every check.
+/// What a meter reads, under the test's control. Every check gets a fresh one.
 pub trait Fake {
-    /// Opens the meter over it.
+    /// Opens the meter that reads it.
     ///
     /// # Errors
-    /// The meter's own.
+    /// Those of opening the meter.
     fn open(&self) -> Result<Box<dyn Meter>, EnergyError>;
 
-    /// Lets every domain use that much, if it counts energy; a meter of power uses time.
+    /// Makes every domain use that much, if it counts energy; for a power meter only time passes.
     fn spend(&mut self, energy_uj: u64) -> Spent;
 
-    /// Microjoules after which its registers begin anew; `None` for those that never do.
+    /// Microjoules after which its registers wrap around; `None` if they never do.
     fn range_uj(&self) -> Option<u64>;
 
-    /// From now on it is so.
+    /// Puts the source into this state.
     fn be(&mut self, state: State);
 }
 
 /// How exactly a fake can be made to use energy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spent {
-    /// So much in every domain, to a few microjoules.
+    /// By the stated amount in every domain, to a few microjoules.
     Exactly,
-    /// As much as its power and the clock make.
+    /// By its power times the time that passes.
     WithTime,
 }
 
@@ -44,11 +44,11 @@ pub enum State {
     Denied,
     /// It is gone.
     Vanished,
-    /// It says something that is no figure.
+    /// It says something that is not a number.
     Garbled,
 }
 
-/// All checks, each over a fake of its own.
+/// All checks, each with a fake of its own.
 ///
 /// # Panics
 /// At the first breach.
@@ -63,7 +63,7 @@ pub fn all(make: &dyn Fn() -> Box<dyn Fake>) {
 }
 
 /// # Panics
-/// When domains and counters do not belong together, or a source does not say `measured(…)`.
+/// When domains and counters do not match, or a source does not say `measured(…)`.
 pub fn domains_are_named_and_read_in_order(fake: &mut dyn Fake) {
     let mut meter = opened(fake);
     let domains = meter.domains().to_vec();
@@ -82,7 +82,7 @@ pub fn domains_are_named_and_read_in_order(fake: &mut dyn Fake) {
 }
 
 /// # Panics
-/// When a counter falls.
+/// When a counter decreases.
 pub fn counters_never_fall(fake: &mut dyn Fake) {
     let mut meter = opened(fake);
     let mut before = read(meter.as_mut());
@@ -97,7 +97,7 @@ pub fn counters_never_fall(fake: &mut dyn Fake) {
 }
 
 /// # Panics
-/// When a counter of energy does not move by what was spent.
+/// When an energy counter does not move by what was spent.
 pub fn what_is_spent_is_counted(fake: &mut dyn Fake) {
     let mut meter = opened(fake);
     let first = read(meter.as_mut());
@@ -109,12 +109,12 @@ pub fn what_is_spent_is_counted(fake: &mut dyn Fake) {
 }
 
 /// # Panics
-/// When a counter loses or gains energy where its register begins anew.
+/// When a counter loses or gains energy as its register wraps around.
 pub fn a_register_that_begins_anew_loses_nothing(fake: &mut dyn Fake) {
     let Some(range_uj) = fake.range_uj() else { return };
     let mut meter = opened(fake);
     let first = read(meter.as_mut());
-    // Three times round, so that every place of the register is passed over.
+    // Three times around, so that every value of the register is passed.
     let step = range_uj / 4;
     for n in 1..=12 {
         fake.spend(step);
@@ -123,7 +123,8 @@ pub fn a_register_that_begins_anew_loses_nothing(fake: &mut dyn Fake) {
 }
 
 /// # Panics
-/// When a meter gives figures while it is so, opened or open; or when it is lost for ever.
+/// When a meter, newly opened or already open, gives figures in this state, or does not recover
+/// from it.
 pub fn what_cannot_be_read_is_an_error(fake: &mut dyn Fake, state: State) {
     let mut meter = opened(fake);
     let before = read(meter.as_mut());
@@ -146,7 +147,7 @@ fn assert_tells(error: &EnergyError, meter: &str, state: State) {
 }
 
 fn assert_moved(first: &[Counter], now: &[Counter], energy_uj: u64) {
-    // A fake that counts in units of its own rounds.
+    // A fake with coarser units rounds.
     let slack = 2_000.max(energy_uj / 1_000_000);
     for (now, first) in now.iter().zip(first) {
         let moved = now.energy_uj - first.energy_uj;

@@ -1,6 +1,6 @@
 //! Why a meter gives no figure: each case names the meter, the place and the remedy.
 //!
-//! A meter that may not be read is an error here, and never a zero.
+//! A meter that this user may not read is an error, never a zero.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub enum EnergyError {
         /// What is not there.
         why: String,
     },
-    /// It is there, but not for this user.
+    /// It exists, but this user may not read it.
     #[error(
         "the meter `{meter}` may not be read: {place} is denied to this user; {remedy}"
     )]
@@ -26,10 +26,10 @@ pub enum EnergyError {
         meter: String,
         /// The file or the call.
         place: String,
-        /// How to be allowed.
+        /// How to get permission.
         remedy: &'static str,
     },
-    /// A part of it has gone.
+    /// A part of it has disappeared.
     #[error(
         "the meter `{meter}`: {place} is gone; was its driver unloaded or its device taken away?"
     )]
@@ -49,7 +49,7 @@ pub enum EnergyError {
         /// What the system said.
         source: io::Error,
     },
-    /// It said something that is no figure.
+    /// It said something that is not a number.
     #[error("the meter `{meter}`: {place} says `{said}`, which is not {expected}")]
     Garbage {
         /// Its name.
@@ -61,7 +61,7 @@ pub enum EnergyError {
         /// What it should have said.
         expected: &'static str,
     },
-    /// Its counter fell, which energy does not.
+    /// Its counter decreased, which energy cannot.
     #[error(
         "the meter `{meter}`: the counter of {domain} fell from {before} to {after} \
          microjoules; it was reset, so what was used is not known: run again"
@@ -94,7 +94,7 @@ pub enum EnergyError {
         /// What the library said.
         said: String,
     },
-    /// A SPEC that names no meter.
+    /// A SPEC that does not name a meter.
     #[error(
         "`{spec}` is no meter; use auto, rapl, perf, nvml, hwmon, hwmon:NAME or command:PROGRAM"
     )]
@@ -121,7 +121,7 @@ pub enum EnergyError {
     Thread,
 }
 
-/// What somebody said, short enough for a line.
+/// The text, cut to fit on a line.
 pub(crate) fn short(said: &str) -> String {
     let line: String =
         said.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

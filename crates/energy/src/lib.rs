@@ -1,14 +1,14 @@
-//! What a run used: meters that count energy, and a model for what nobody meters.
+//! The energy that a run used: meters that count it, and a model for what has no meter.
 //!
 //! Three kinds of figures, never mixed:
-//! * [`Quantities`] are counted (seconds, processor seconds, bytes) and need no meter;
+//! * [`Quantities`] are counted (seconds, CPU seconds, bytes) and need no meter;
 //! * a [`Meter`] measures: its figures say `measured(rapl:package-0)`;
 //! * a [`Profile`] multiplies quantities by coefficients: its figures have a low and a high end
 //!   and say `modelled(default@1)`.
 //!
 //! Reading order: `meters` has a file for each meter; `spec` finds the meter that was asked for;
-//! `session` reads meters while something runs; `quantities` and `model`. `conformance` holds the contract of
-//! a meter as checks to call.
+//! `session` reads meters while something runs; `quantities` and `model`. `conformance` has the contract
+//! of a meter as callable checks.
 //!
 //! It does not touch the data path, does not decide what is worth measuring, and prints
 //! nothing. Its one thread belongs to a [`Session`] and is joined by it.
@@ -43,10 +43,10 @@ pub use spec::{MeterSpec, Opened, Places, open, survey};
 
 use std::fmt::Debug;
 
-/// What a meter's domain is a part of: what may be added to what.
+/// What a meter's domain is a part of. It decides which figures may be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The whole machine, as at its plug: holds all other parts.
+    /// The whole machine, as at the plug: includes all other parts.
     Machine,
     /// The host's processors.
     Processors,
@@ -54,11 +54,11 @@ pub enum Part {
     Memory,
     /// An accelerator with all that is on its board.
     Accelerator,
-    /// Nobody can say what it holds, or another domain holds it: never added to anything.
+    /// What it includes is unknown, or another domain includes it: never added to anything.
     Other,
 }
 
-/// A part of the machine that a meter counts by itself.
+/// A part of the machine that a meter counts separately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
     /// `package-0`, `gpu-0`, …: unique within the meter.
@@ -76,7 +76,7 @@ impl Domain {
     }
 }
 
-/// Energy since a moment that the meter chose.
+/// Energy since a moment of the meter's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counter {
     /// Microjoules.
@@ -88,13 +88,13 @@ pub struct Counter {
 /// # Contract
 ///
 /// 1. `read` gives one counter for each domain, in the order of `domains`, which never changes.
-/// 2. No counter ever falls. A register that begins anew at its end is carried on.
-/// 3. What cannot be read is an error, never a zero and never an old figure.
-/// 4. An error is of one reading: the next one may succeed, and lost no energy but what the
-///    meter itself lost.
-/// 5. `read` returns within seconds. It may sleep, and belongs to no hot path.
+/// 2. No counter ever falls. Registers that wrap around are extended.
+/// 3. What cannot be read is an error, never a zero or an old figure.
+/// 4. An error concerns one reading. The next one may succeed, and includes all energy that the
+///    meter itself did not lose.
+/// 5. `read` returns within seconds. It may sleep, so it must not be on a hot path.
 ///
-/// `conformance` holds these as callable checks.
+/// `conformance` has these as callable checks.
 pub trait Meter: Debug + Send {
     /// `rapl`, `nvml`, …
     fn name(&self) -> &str;
@@ -102,8 +102,8 @@ pub trait Meter: Debug + Send {
     /// The parts of the machine that it counts.
     fn domains(&self) -> &[Domain];
 
-    /// Reads all counters. Meters of power alone count from one reading to the next, so these
-    /// should not be far apart; a register must be read before it has begun anew twice.
+    /// Reads all counters. A power meter integrates between readings, so these should not be far
+    /// apart; a register must be read before it has wrapped around twice.
     ///
     /// # Errors
     /// The meter cannot be read now.

@@ -1,6 +1,6 @@
 //! The meters, a file for each: `rapl`, `perf`, `nvml`, `hwmon`, `command`, `device`. `sysfs` reads
-//! the kernel's small files below a root that tests can set; `integral` makes energy of power.
-//! What holds for all of them is the contract of [`crate::Meter`].
+//! the kernel's small files below a root that tests can set; `integral` turns power into energy.
+//! They all fulfil the contract of [`crate::Meter`].
 
 mod integral;
 pub(crate) mod sysfs;
@@ -14,8 +14,7 @@ pub(crate) mod rapl;
 
 use crate::{Domain, EnergyError};
 
-/// What a counter of energy says now, if it did not fall since `last_uj`, which is what it says
-/// from here on.
+/// The value of an energy counter, unless it is below `last_uj`, its last one. Updates `last_uj`.
 fn risen(
     meter: &str,
     domain: &Domain,

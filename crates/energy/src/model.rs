@@ -1,8 +1,8 @@
-//! Joules that nobody metered: countable quantities times the coefficients of a profile, each
-//! with a low and a high end and its source. The profiles are the files of `configs/energy`.
+//! Joules without a meter: countable quantities times the coefficients of a profile, each with a
+//! low and a high end and its source. The profiles are the files of `configs/energy`.
 //!
 //! The ends of a sum are the sums of the ends, as if all coefficients were wrong in the same
-//! direction: an interval that is rather too wide.
+//! direction. The interval is therefore rather too wide.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::EnergyError;
 use crate::quantities::Quantities;
 
-/// Name and text of every profile.
+/// The name and text of every profile.
 const BUILTIN: [(&str, &str); 2] = [
     ("default", include_str!("../configs/energy/default.json")),
     ("csd-host", include_str!("../configs/energy/csd-host.json")),
 ];
 
-/// The accelerator that stands for those a profile does not name.
+/// Stands for every accelerator that a profile does not name.
 const ANY: &str = "any";
 
 /// Bytes of a GB, as in all units here.
@@ -26,7 +26,7 @@ const GB: f64 = 1e9;
 /// Bytes of a TB.
 const TB: f64 = 1e12;
 
-/// A number that is known from one end to the other, and where it comes from.
+/// A number within an interval, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Coefficient {
@@ -48,7 +48,7 @@ pub struct Coefficient {
 pub struct Profile {
     /// What results call it, with the version.
     pub name: String,
-    /// Raised with every change of a number.
+    /// Increased with every change of a number.
     pub version: u32,
     /// For people: what it stands for.
     pub about: String,
@@ -62,9 +62,9 @@ pub struct Profile {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Host {
-    /// Of one processor, as long as the run lasts.
+    /// Of one CPU, for as long as the run lasts.
     processor_idle_w: Coefficient,
-    /// More of one processor while it works.
+    /// Additional, of one CPU while it works.
     processor_work_w: Coefficient,
     memory_w_per_gb: Coefficient,
 }
@@ -72,7 +72,7 @@ struct Host {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Storage {
-    /// Of what the data set takes, as long as the run lasts.
+    /// Of the space that the data set takes, for as long as the run lasts.
     idle_w_per_tb: Coefficient,
     read_j_per_gb: Coefficient,
 }
@@ -113,7 +113,7 @@ impl Profile {
         BUILTIN.into_iter().map(|(name, _)| name)
     }
 
-    /// The profile of that name, if it is built in.
+    /// The built-in profile of this name.
     ///
     /// # Panics
     /// Never: every file is read by a test.
@@ -126,10 +126,10 @@ impl Profile {
         )
     }
 
-    /// Reads a profile; `called` is what an error calls it.
+    /// Reads a profile; `called` is its name in errors.
     ///
     /// # Errors
-    /// It is no JSON, has an unknown key or lacks one, or a coefficient makes no sense.
+    /// It is not JSON, has an unknown key or lacks one, or a coefficient makes no sense.
     pub fn from_json(called: &str, json: &str) -> Result<Self, EnergyError> {
         let wrong = |why| EnergyError::Profile { profile: called.to_owned(), why };
         let profile: Self =
@@ -205,7 +205,7 @@ impl Profile {
         let Self { host, storage, links, .. } = self;
         let Quantities { seconds, host: used, bytes, .. } = quantities;
         let mut figures = Vec::new();
-        // So much of something, if that is known, at so much each.
+        // An amount, if it is known, times a coefficient.
         let mut add = |name: &str, amount: Option<f64>, each: &Coefficient| {
             figures.extend(amount.map(|amount| Figure {
                 name: name.to_owned(),
@@ -224,7 +224,8 @@ impl Profile {
         add("storage, idle", Some(tb_seconds), &storage.idle_w_per_tb);
         let gb = |n_bytes| Some(count(n_bytes) / GB);
         add("storage, reads", gb(bytes.storage_read), &storage.read_j_per_gb);
-        // A GPU's watts are its meter's (`nvml`): no profile has coefficients for one that trains, too.
+        // A GPU's energy comes from its meter (`nvml`): no profile has coefficients for a GPU that
+        // also trains.
         let devices = quantities.devices.iter().enumerate();
         for (i, device) in devices.filter(|(_, device)| device.gpu_seconds.is_none()) {
             let all = device

@@ -1,7 +1,7 @@
-//! What can be counted without any meter, on every machine: seconds, processor seconds, bytes.
-//! These figures come first; joules that a profile makes of them can be made again with another.
+//! What can be counted on every machine without a meter: seconds, CPU seconds, bytes. Joules are
+//! derived from these figures with a profile, and can be derived again with another.
 //!
-//! What the kernel or a device does not say is `None`, and never a zero.
+//! What the kernel or a device does not report is `None`, never a zero.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,27 +14,28 @@ pub struct Quantities {
     pub host: HostQuantities,
     /// The devices, in the order of `--csd`.
     pub devices: Vec<DeviceQuantities>,
-    /// Bytes over each link, and bytes that lay there.
+    /// Bytes over each link, and bytes at rest.
     pub bytes: LinkBytes,
-    /// What consumed batches; `None` when nothing computed.
+    /// What consumed batches; `None` if nothing computed.
     pub accelerator: Option<AcceleratorQuantities>,
 }
 
 /// The host's part.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostQuantities {
-    /// Processors that this process may use.
+    /// CPUs that this process may use.
     pub processors: u32,
-    /// Processor seconds of this process, user and system.
+    /// CPU seconds of this process, user and system.
     pub processor_seconds: Option<f64>,
-    /// Of them, those of the threads that read samples and make batches.
+    /// The part of them in threads that read samples and make batches.
     pub front_processor_seconds: Option<f64>,
-    /// Of them, those of the threads that ask devices, and receive and check their batches.
+    /// The part of them in threads that send requests to devices, and receive and check their
+    /// batches.
     pub receiving_processor_seconds: Option<f64>,
-    /// Of them, those of the threads that decide what is made where, bring batches into the
-    /// output's form and hand them over, whoever made them.
+    /// The part of them in threads that decide what is made where, convert batches to the output
+    /// format and hand them over, whoever made them.
     pub feeding_processor_seconds: Option<f64>,
-    /// Processor seconds of everything on this machine, this process included.
+    /// CPU seconds of everything on this machine, including this process.
     pub machine_processor_seconds: Option<f64>,
     /// Memory of this process over time, in byte-seconds.
     pub memory_byte_seconds: Option<f64>,
@@ -45,17 +46,17 @@ pub struct HostQuantities {
 pub struct DeviceQuantities {
     /// As `--csd` named it.
     pub device: String,
-    /// Whether models stand in for hardware: then its busy time is modelled, and its processor
-    /// seconds are those of the emulation on this machine.
+    /// Whether models stand in for hardware: then its busy time is modelled, and its CPU seconds
+    /// are those of the emulation on this machine.
     pub emulated: bool,
-    /// Processor seconds of the device's own process.
+    /// CPU seconds of the device's own process.
     pub processor_seconds: Option<f64>,
     /// Seconds in which it had work.
     pub busy_seconds: Option<f64>,
-    /// All others.
+    /// The remaining seconds.
     pub idle_seconds: Option<f64>,
-    /// Of a GPU: seconds in which its kernels made samples, by its own clock; copies and whatever
-    /// else it was given are not in it.
+    /// For a GPU: seconds in which its kernels made samples, by its own clock. Copies and other work
+    /// are not included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_seconds: Option<f64>,
 }
@@ -63,7 +64,7 @@ pub struct DeviceQuantities {
 /// Bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkBytes {
-    /// Samples of the data set, as they lie in storage.
+    /// Samples of the data set, as stored.
     pub stored: u64,
     /// Read by the host, from storage or from the page cache.
     pub storage_read: u64,
@@ -78,16 +79,16 @@ pub struct LinkBytes {
 pub struct AcceleratorQuantities {
     /// As in the result.
     pub name: String,
-    /// Whether it only takes time.
+    /// Whether it is emulated: it only takes time.
     pub emulated: bool,
     /// Seconds of computing.
     pub busy_seconds: f64,
-    /// All others.
+    /// The remaining seconds.
     pub idle_seconds: f64,
 }
 
 impl Quantities {
-    /// What could not be counted here, in words; joules that would need it are left out.
+    /// What could not be counted, in words; joules that need it are left out.
     #[must_use]
     pub fn unknown(&self) -> Vec<String> {
         let mut unknown = Vec::new();

@@ -1,8 +1,8 @@
-//! Reads meters while something runs: at its beginning, at its end, and once a second, so that
-//! no register begins anew unseen and power is not assumed to stand still.
+//! Reads meters while something runs: at its start, at its end, and once a second, so that no
+//! register wraps around unseen and changes of power are noticed.
 //!
-//! One thread of its own (`be-energy`) does it; a reading more often costs more than it tells
-//! (arXiv 2604.26815). It decides nothing about what the figures mean.
+//! It has a thread of its own (`be-energy`). Reading more often costs more than it tells
+//! (arXiv 2604.26815). What the figures mean is not decided here.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use crate::error::EnergyError;
 use crate::{Counter, Meter, Part};
 
-/// From one reading to the next: at most twice a second, and often enough for every register.
+/// The time between readings: at most twice a second, and often enough for every register.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// Meters that are being read.
 #[derive(Debug)]
 pub struct Session {
-    /// Asks the thread what was used so far; tells it to end by being dropped.
+    /// Asks the thread what was used so far. Dropping it ends the thread.
     asks: Option<Sender<Sender<Vec<MeteredDomain>>>>,
     /// `None` once it was joined.
     thread: Option<JoinHandle<(f64, Vec<Track>)>>,
@@ -30,7 +30,7 @@ pub struct Metered {
     pub seconds: f64,
     /// Every domain of every meter that did not fail.
     pub domains: Vec<MeteredDomain>,
-    /// Meters that failed on the way: what they had counted is not told, for it is not all.
+    /// Meters that failed: what they had counted is not reported, because it is incomplete.
     pub failures: Vec<EnergyError>,
     /// The meters that did not fail, for another session.
     pub meters: Vec<Box<dyn Meter>>,
@@ -51,7 +51,7 @@ pub struct MeteredDomain {
     pub source: String,
 }
 
-/// A meter on its way.
+/// A meter that is being read.
 #[derive(Debug)]
 struct Track {
     meter: Box<dyn Meter>,
@@ -72,10 +72,10 @@ impl Track {
 }
 
 impl Session {
-    /// Reads every meter, and goes on to do so until the end.
+    /// Reads every meter, and continues to do so until the session ends.
     ///
     /// # Errors
-    /// A meter that cannot be read now; no thread.
+    /// A meter cannot be read, or the thread cannot be started.
     pub fn begin(meters: Vec<Box<dyn Meter>>) -> Result<Self, EnergyError> {
         let began = Instant::now();
         let mut tracks = Vec::with_capacity(meters.len());
@@ -95,18 +95,18 @@ impl Session {
         Ok(Self { asks: Some(asks), thread: Some(thread) })
     }
 
-    /// Reads every meter once more and returns what was used so far; the session goes on. Waits
-    /// for a reading, or for two when one is under way. Meters that have failed are left out.
+    /// Reads every meter once more and returns what was used so far; the session continues. Waits for
+    /// a reading, or for two if one is in progress. Meters that have failed are left out.
     #[must_use]
     pub fn so_far(&self) -> Vec<MeteredDomain> {
         let (reply, answer) = channel();
         let asked = self.asks.as_ref().and_then(|asks| asks.send(reply).ok());
-        // A thread that died answers nothing; `end` reports it.
+        // A thread that died does not answer; `end` reports it.
         asked.and_then(|()| answer.recv().ok()).unwrap_or_default()
     }
 
-    /// Reads every meter once more and says what was used. Waits for a reading, or for two when
-    /// one is under way.
+    /// Reads every meter once more and returns what was used. Waits for a reading, or for two if one
+    /// is in progress.
     #[must_use]
     pub fn end(mut self) -> Metered {
         let mut metered = Metered::default();
@@ -127,7 +127,7 @@ impl Session {
         metered
     }
 
-    /// Ends the thread; `None` when it died, or ended before.
+    /// Ends the thread; `None` if it died or had ended before.
     fn join(&mut self) -> Option<(f64, Vec<Track>)> {
         drop(self.asks.take());
         self.thread.take()?.join().ok()
@@ -140,7 +140,7 @@ impl Drop for Session {
     }
 }
 
-/// Reads once a second, whenever somebody asks, and once more at the end.
+/// Reads once a second, on request, and once more at the end.
 fn read_until_ended(tracks: &mut [Track], asked: &Receiver<Sender<Vec<MeteredDomain>>>) {
     loop {
         let asked = asked.recv_timeout(READ_EVERY);
@@ -148,7 +148,7 @@ fn read_until_ended(tracks: &mut [Track], asked: &Receiver<Sender<Vec<MeteredDom
         match asked {
             Ok(reply) => {
                 let sound = tracks.iter().filter(|track| track.failure.is_none());
-                // Whoever no longer waits for the answer needs none.
+                // Nobody may be waiting for the answer any more.
                 let _ = reply.send(sound.flat_map(used).collect());
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -185,9 +185,9 @@ pub struct Total {
     pub source: String,
 }
 
-/// What the host used as a whole, if a meter says: the first that measures the whole machine,
-/// else processors, memory and accelerators, each by the first meter that has them. Nothing is
-/// counted twice. `None` where nobody meters the processors.
+/// What the whole host used: by the first meter that measures the whole machine, or else the sum of
+/// processors, memory and accelerators, each by the first meter that has them. Nothing is counted
+/// twice. `None` if no meter measures the processors.
 #[must_use]
 pub fn total(domains: &[MeteredDomain]) -> Option<Total> {
     if let Some(machine) = domains.iter().find(|domain| domain.part == Part::Machine) {

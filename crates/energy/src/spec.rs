@@ -1,4 +1,4 @@
-//! Which meters a run is told to use (`--energy SPEC`), and which there are.
+//! Which meters a run uses (`--energy SPEC`), and which are available.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::meters::sysfs::Tree;
 /// A meter, as `--energy` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MeterSpec {
-    /// Every meter that may be read here; there may be none.
+    /// Every meter that this user may read, if any.
     Auto,
     /// The processors, through powercap.
     Rapl,
@@ -30,7 +30,7 @@ pub enum MeterSpec {
     Command(String),
 }
 
-/// Those that need no argument.
+/// The meters that need no argument.
 const PLAIN: [MeterSpec; 4] =
     [MeterSpec::Rapl, MeterSpec::Perf, MeterSpec::Nvml, MeterSpec::Hwmon(None)];
 
@@ -97,11 +97,11 @@ pub struct Opened {
     pub absent: Vec<EnergyError>,
 }
 
-/// Opens the meters that were asked for. A meter asked for twice is opened once.
+/// Opens the requested meters. A meter that is requested twice is opened once.
 ///
 /// # Errors
-/// One that was asked for by name cannot be read. What `auto` cannot read is no error; it is
-/// told in [`Opened::absent`].
+/// A meter that was requested by name cannot be read. What `auto` cannot read is not an error; it is
+/// listed in [`Opened::absent`].
 pub fn open(specs: &[MeterSpec], places: &Places) -> Result<Opened, EnergyError> {
     let mut opened = Opened::default();
     let mut seen: Vec<&MeterSpec> = Vec::new();
@@ -115,7 +115,7 @@ pub fn open(specs: &[MeterSpec], places: &Places) -> Result<Opened, EnergyError>
         let mut known: Vec<String> = names(&opened);
         for spec in PLAIN {
             let name = spec.to_string();
-            // Perf counts by the same registers as RAPL.
+            // Perf reads the same registers as RAPL.
             let is_same = spec == MeterSpec::Perf && known.contains(&"rapl".to_owned())
                 || spec == MeterSpec::Rapl && known.contains(&"perf".to_owned());
             if known.contains(&name) || is_same {
@@ -137,7 +137,7 @@ fn names(opened: &Opened) -> Vec<String> {
     opened.meters.iter().map(|meter| meter.name().to_owned()).collect()
 }
 
-/// Tries every meter that needs no argument: its name with its domains, or why not.
+/// Tries every meter that needs no argument: its name with its domains, or why it is unavailable.
 #[must_use]
 pub fn survey(places: &Places) -> Vec<(String, Result<Vec<String>, EnergyError>)> {
     let found = PLAIN.map(|spec| {
@@ -151,7 +151,7 @@ pub fn survey(places: &Places) -> Vec<(String, Result<Vec<String>, EnergyError>)
 
 fn open_one(spec: &MeterSpec, places: &Places) -> Result<Box<dyn Meter>, EnergyError> {
     Ok(match spec {
-        // A request for all is taken apart by the caller.
+        // The caller has expanded a request for all meters.
         MeterSpec::Auto => return Err(EnergyError::Spec { spec: spec.to_string() }),
         MeterSpec::Rapl => Box::new(Rapl::open(&places.tree)?),
         MeterSpec::Perf => Box::new(Perf::open(&places.tree)?),

@@ -1,5 +1,5 @@
-//! Every meter over a source of the test's making, through the whole conformance suite; and what
-//! each says where it is not as it should be.
+//! Every meter over a faked source, through the whole conformance suite, and its messages when
+//! something is wrong.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use bothends_energy::{
 };
 use tempfile::TempDir;
 
-/// Reads as a user does who is not root: by the bits.
+/// Reads as an ordinary user would: the permission bits count even for root.
 fn as_a_user(path: &Path) -> io::Result<String> {
     if fs::metadata(path)?.permissions().mode() & 0o444 == 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -35,7 +35,7 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Files that say what a meter reads.
+/// Files with what a meter reads.
 struct Files {
     folder: TempDir,
     /// Those with the figures.
@@ -194,7 +194,7 @@ impl Count for FileCount {
 
 struct FakePerf(Files);
 
-/// 2^-32 J, as most processors have it.
+/// 2^-32 J, the unit of most processors.
 const SCALE: &str = "2.3283064365386962890625e-10";
 
 impl FakePerf {
@@ -297,7 +297,7 @@ fn perf_refuses_what_it_cannot_read() {
     }
 }
 
-/// A board with chips that count, state power, both, or voltage and current.
+/// A board with chips that count energy, state power, do both, or state voltage and current.
 struct FakeHwmon {
     files: Files,
     chip: Option<&'static str>,
@@ -445,7 +445,7 @@ fn a_command_keeps_the_contract() {
     conformance::all(&|| Box::new(FakeCommand::new()));
 }
 
-/// A library that answers as NVIDIA's does, with what a file says: an error number and
+/// A library that answers as NVIDIA's does, with the contents of a file: an error number and
 /// millijoules.
 struct FakeNvml {
     folder: TempDir,

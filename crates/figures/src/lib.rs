@@ -1,8 +1,8 @@
-//! What a run says of itself: the words that whoever runs it and whoever reports it share.
+//! The results of a run: the types shared by the code that runs it and the code that reports it.
 //!
-//! Types alone: nothing here measures, draws or opens a file. Their JSON is what `--json` and
-//! event files hold, so scripts depend on the names; what an older file lacks is missing, or
-//! empty. Read `result.rs` (a run and its epochs), then `moment.rs` (what happened when).
+//! There are only types: nothing here measures, draws or opens a file. Their JSON is the format of
+//! `--json` and of event files, so scripts depend on the names. What an older file lacks is missing
+//! or empty. Read `result.rs` (a run and its epochs), then `moment.rs` (what happened when).
 
 mod moment;
 mod result;

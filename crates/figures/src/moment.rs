@@ -1,4 +1,4 @@
-//! What happened when, what it adds up to, and what the process used meanwhile.
+//! What happened when, the sums so far, and what the process used in the meantime.
 
 use std::ops::Add;
 
@@ -10,19 +10,19 @@ use crate::stall::Stall;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum What {
-    /// A prong took it on.
+    /// A prong claimed it.
     Claimed,
-    /// The host took on a batch that a device holds.
+    /// The host claimed a batch that a device holds.
     Rescued,
     /// A prong finished it.
     Made,
-    /// A device's claim came to nothing.
+    /// A device's claim was lost.
     Lost,
-    /// It went to be handed over.
+    /// It was handed over.
     Delivered,
 }
 
-/// One moment of one batch.
+/// One event of one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
     /// Seconds since the epoch began.
@@ -39,7 +39,7 @@ pub struct Moment {
 /// Sums of one epoch so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counted {
-    /// Samples delivered: the host's, the devices'.
+    /// Samples delivered: made by the host, made by devices.
     pub samples: [u64; 2],
     /// Seconds in which the consumer had no batch, by cause.
     pub stall: Stall,
@@ -64,9 +64,9 @@ impl Add for Counted {
 pub struct UsageSample {
     /// Seconds since the epoch began.
     pub t_s: f64,
-    /// Processor seconds of this process since then.
+    /// CPU seconds of this process since then.
     pub cpu_s: Option<f64>,
-    /// Memory of this process, shared pages divided among those who share them. Where one epoch
-    /// follows another it is, at the end of one and the beginning of the other, what was seen last.
+    /// Memory of this process, with shared pages divided among the processes that share them. Between
+    /// two epochs, the end of one and the start of the next have the last value seen.
     pub pss_bytes: Option<u64>,
 }

@@ -1,7 +1,7 @@
 //! The result of a run as JSON. Scripts depend on the names.
 //!
-//! Every figure here was measured in this run, except where its own `source` says
-//! `modelled(…)`; an emulated device says so beside its name.
+//! Every figure was measured in this run, unless its own `source` says `modelled(…)`. Emulated
+//! devices are marked as such.
 
 use bothends_energy::{Figure, Quantities};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::settings::Settings;
 use crate::stall::Stall;
 
-/// A figure that is no number, as a rate of an epoch without time, is `null` in JSON.
+/// A figure that is not a number, such as the rate of an epoch that took no time, is `null` in JSON.
 fn or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
@@ -17,16 +17,16 @@ fn or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// Version of the program.
+    /// The version of the program.
     #[serde(default)]
     pub version: String,
-    /// What the run was told.
+    /// The settings of the run.
     #[serde(default)]
     pub config: Settings,
-    /// One entry per epoch; left out where epochs have lines of their own.
+    /// One entry per epoch; left out if each epoch has a line of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub epochs: Vec<EpochResult>,
-    /// Processor time.
+    /// CPU time.
     #[serde(default)]
     pub cpu: Cpu,
     /// Memory of the host process.
@@ -36,7 +36,7 @@ pub struct RunResult {
     pub bytes: Bytes,
     /// Energy.
     pub energy: Energy,
-    /// Rates measured alone, where they were measured.
+    /// The rate of each prong by itself, if measured.
     pub alone: Alone,
 }
 
@@ -45,9 +45,9 @@ pub struct RunResult {
 pub struct EpochResult {
     /// Its number.
     pub epoch: u32,
-    /// The strategy it ran under.
+    /// Its strategy.
     pub strategy: String,
-    /// Samples delivered (masked and skipped rows not counted).
+    /// Samples delivered, without masked and skipped rows.
     pub samples: u64,
     /// Batches delivered.
     pub batches: u32,
@@ -59,7 +59,7 @@ pub struct EpochResult {
     /// From the start to the first batch.
     #[serde(default)]
     pub first_batch_s: f64,
-    /// From the end of the last step of the epoch before to the first batch of this one: all that
+    /// From the end of the last step of the previous epoch to the first batch of this one: all that
     /// a training loop waits between two epochs. `None` in the first epoch of a run.
     #[serde(default)]
     pub gap_s: Option<f64>,
@@ -73,7 +73,7 @@ pub struct EpochResult {
     pub back: Vec<BackResult>,
     /// Late or lost device batches that the host made again.
     pub rescued: u32,
-    /// Samples that the bad-sample policy was applied to.
+    /// Samples to which the bad-sample policy was applied.
     #[serde(default)]
     pub skipped: Vec<Skipped>,
     /// Seconds in which a finished batch waited for the consumer: the loader was ahead.
@@ -88,23 +88,23 @@ pub struct EpochResult {
     /// Claims that were dropped unfinished: 0 in a healthy run.
     #[serde(default)]
     pub returned_claims: u32,
-    /// Most finished device batches that waited at once.
+    /// The most finished device batches that waited at once.
     #[serde(default)]
     pub peak_waiting_back_batches: u32,
-    /// η, where both prongs were measured alone.
+    /// η, if each prong was measured by itself.
     pub efficiency: Option<f64>,
-    /// Processor seconds of the host for deciding what is made where, and for bringing batches
-    /// into the output's form and handing them over, whoever made them.
+    /// CPU seconds of the host for deciding what is made where, converting batches to the output
+    /// format and handing them over, whoever made them.
     pub feed_cpu_s: Option<f64>,
-    /// Processor milliseconds of the host process per sample.
+    /// CPU milliseconds of the host process per sample.
     pub cpu_ms_per_image: Option<f64>,
-    /// Largest resident memory of the host process in this epoch. Memory that an earlier epoch of the
-    /// same process took and kept is in it.
+    /// The largest resident memory of the host process in this epoch, including memory that it took
+    /// in an earlier epoch and kept.
     pub peak_rss_bytes: Option<u64>,
-    /// Energy of this epoch alone, where strategies were compared.
+    /// Energy of this epoch by itself, if strategies were compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy: Option<Energy>,
-    /// The accelerator's side.
+    /// The accelerator's part.
     pub accelerator: AcceleratorResult,
 }
 
@@ -116,10 +116,10 @@ pub struct FrontResult {
     /// `batches / seconds` of the epoch.
     #[serde(default, deserialize_with = "or_nan")]
     pub rate_batches_per_s: f64,
-    /// Batches made by the host for nothing: the device was first after all.
+    /// Batches that the host made in vain, because the device was first after all.
     #[serde(default)]
     pub wasted: u32,
-    /// Processor seconds of the host's reader, of those that open files for it, and of the workers.
+    /// CPU seconds of the host's reader, of the threads that open files for it, and of the workers.
     pub cpu_s: Option<f64>,
 }
 
@@ -138,19 +138,19 @@ pub struct BackResult {
     /// Results that came after their batch had been declared overdue.
     #[serde(default)]
     pub late: u32,
-    /// Claims that came to nothing.
+    /// Claims that were lost.
     #[serde(default)]
     pub lost: u32,
-    /// Results that were not needed any more, repeated ones included.
+    /// Results that were no longer needed, including repeated ones.
     #[serde(default)]
     pub wasted: u32,
-    /// Processor seconds of the host for asking it, and for receiving and checking its batches.
+    /// CPU seconds of the host for sending it requests, and for receiving and checking its batches.
     pub host_cpu_s: Option<f64>,
     /// Why the device was lost, if it was.
     pub failure: Option<String>,
 }
 
-/// The accelerator's side of an epoch.
+/// The accelerator's part of an epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AcceleratorResult {
     /// `host`, `resnet50-h100`, …
@@ -162,51 +162,50 @@ pub struct AcceleratorResult {
     /// Seconds of computing, on the accelerator's own timeline.
     #[serde(default)]
     pub busy_s: f64,
-    /// Seconds of waiting on the accelerator's own timeline: from the end of a step to the moment the
-    /// next batch was ready. It has neither the wait for the first batch, nor the consumer's own work
-    /// while a batch was ready, nor a thread that the system wakes late: `utilisation` is made of it,
-    /// and no cause is known for it.
+    /// Seconds of waiting on the accelerator's own timeline: from the end of a step to the moment when
+    /// the next batch was ready. It includes neither the wait for the first batch, nor the consumer's
+    /// own work while a batch was ready, nor late wake-ups. `utilisation` is computed from it, and its
+    /// causes are not known.
     #[serde(default)]
     pub stall_s: f64,
-    /// Seconds of the epoch outside the steps, on the clock of the consumer's thread: the wait for
-    /// the first batch and the consumer's own work are in it.
+    /// Seconds of the epoch outside the steps, by the clock of the consumer's thread. They include
+    /// the wait for the first batch and the consumer's own work.
     #[serde(default)]
     pub idle_s: f64,
-    /// What held the consumer meanwhile, by cause. The sum is [`Self::idle_s`], not
-    /// [`Self::stall_s`].
+    /// The same time by cause. The sum is [`Self::idle_s`], not [`Self::stall_s`].
     pub stall_by: Stall,
 }
 
-/// What was seen while an accelerator was fed.
+/// What was measured while an accelerator was fed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Seen {
-    /// Steps, the first and the last included, though these do not count.
+    /// Steps, including the first and the last, which are not measured.
     pub n_steps: u32,
     /// Computing ÷ (computing + stall) on the accelerator's own timeline, as
     /// [`AcceleratorResult::utilisation`]; `None` for an accelerator without a rate.
     pub utilisation: Option<f64>,
-    /// Samples that it got in a second.
+    /// Samples that it received per second.
     pub images_per_s: f64,
-    /// 99 of 100 steps were stalled no longer, in milliseconds, on the accelerator's own timeline
+    /// The 99th percentile of a step's stall in milliseconds, on the accelerator's own timeline
     /// ([`AcceleratorResult::stall_s`]).
     pub p99_wait_ms: f64,
-    /// Processor time of this process for a sample; `None` where the kernel does not say.
+    /// CPU time of this process per sample; `None` if the kernel does not report it.
     pub cpu_ms_per_image: Option<f64>,
-    /// Processor time of emulated devices' processes for a sample of the whole epoch; `None`
-    /// without any.
+    /// CPU time of the processes of emulated devices per sample of the whole epoch; `None` without
+    /// emulated devices.
     pub device_cpu_ms_per_image: Option<f64>,
-    /// The most memory of this process.
+    /// The peak memory of this process.
     pub peak_pss_bytes: Option<u64>,
 }
 
-/// Processor time of the run.
+/// CPU time of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// Of the host process.
     pub seconds: Option<f64>,
     /// Per sample delivered.
     pub ms_per_image: Option<f64>,
-    /// Of device processes on this machine, as they say.
+    /// Of device processes on this machine, as they report it.
     #[serde(default)]
     pub device_process_seconds: f64,
 }
@@ -214,9 +213,9 @@ pub struct Cpu {
 /// Memory of the host process; emulated devices are processes of their own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Largest resident set.
+    /// The largest resident set.
     pub peak_rss_bytes: Option<u64>,
-    /// Largest proportional set seen: it is looked at twice a second, and when the run is over.
+    /// The largest proportional set seen: it is sampled twice a second and at the end of the run.
     pub peak_pss_bytes: Option<u64>,
 }
 
@@ -225,8 +224,7 @@ pub struct Memory {
 pub struct Bytes {
     /// Read by the host, from storage or from the page cache.
     pub storage_read: u64,
-    /// Whether the host read through the page cache: what it read there before, it need not
-    /// have read from storage again.
+    /// Whether the host read through the page cache, which may have spared it reads from storage.
     pub page_cache: bool,
     /// Samples received from devices.
     pub device_to_host: u64,
@@ -234,33 +232,33 @@ pub struct Bytes {
     pub host_to_accelerator: u64,
 }
 
-/// Energy of the run, by domain, and what can be counted without a meter.
+/// Energy of the run by domain, and what can be counted without a meter.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Energy {
-    /// The sum of figures of one kind: measured where the host has a meter, else modelled.
-    /// `None` where the model lacks a quantity.
+    /// The sum of figures of one kind: measured if the host has a meter, or else modelled. `None` if
+    /// the model lacks a quantity.
     pub joules_per_sample: Option<f64>,
     /// Lower end of what it may be.
     pub joules_per_sample_low: Option<f64>,
     /// Upper end of what it may be.
     pub joules_per_sample_high: Option<f64>,
-    /// `measured(…)` with all that was added, or `modelled(PROFILE@VERSION)`.
+    /// `measured(…)` with all domains added, or `modelled(PROFILE@VERSION)`.
     pub joules_per_sample_source: Option<String>,
-    /// The run's sums: at most one of each kind, the measured one first. Nobody else may add
-    /// domains, for some are parts of others.
+    /// The run's sums: at most one of each kind, the measured one first. Domains must not be added
+    /// elsewhere, because some are parts of others.
     #[serde(default)]
     pub totals: Vec<Figure>,
-    /// What was metered, and what the profile makes of the quantities. The modelled ones add up to
-    /// the modelled total; of the measured ones the total's source names those that it adds.
+    /// Measured and modelled figures. The modelled ones add up to the modelled total; the source of
+    /// the measured total names the domains that it adds.
     pub domains: Vec<EnergyDomain>,
-    /// What the devices report of themselves: the same joules that the profile's `device N` lines
-    /// stand for, so they are in no sum.
+    /// What the devices report themselves: the same joules as the profile's `device N` lines, so
+    /// they are not part of any sum.
     #[serde(default)]
     pub devices: Vec<EnergyDomain>,
     /// What was counted.
     #[serde(default)]
     pub quantities: Quantities,
-    /// Meters that could not be read, quantities that could not be counted, one line each.
+    /// Meters that could not be read and quantities that could not be counted, one line each.
     #[serde(default)]
     pub remarks: Vec<String>,
 }
@@ -278,10 +276,10 @@ pub struct EnergyDomain {
     pub high: f64,
     /// `measured(…)` or `modelled(…)`.
     pub source: String,
-    /// Of a measured figure: less what the idle machine draws in that time, where that was
-    /// measured (`--energy-idle`).
+    /// For a measured figure: less what the idle machine draws in this time, if that was measured
+    /// (`--energy-idle`).
     pub net_of_idle_joules: Option<f64>,
-    /// Of measured processors: this process's share of that, by processor time.
+    /// For measured processors: this process's share of that, by CPU time.
     pub attributed_joules: Option<f64>,
 }
 
@@ -293,7 +291,7 @@ impl From<Figure> for EnergyDomain {
     }
 }
 
-/// Rates measured alone.
+/// The rates of the prongs, each measured by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Alone {
     /// The host's workers, in images per second.
@@ -302,7 +300,7 @@ pub struct Alone {
     pub back_images_per_s: Option<f64>,
 }
 
-/// A sample that a policy was applied to.
+/// A sample to which a policy was applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// The sample.

@@ -1,22 +1,22 @@
-//! What a run was told, as its result and its event file hold it: one object, a setting a key.
+//! The settings of a run, as its result and its event file have them: one object, a key for each.
 //!
-//! The settings that figures are made of have types. All others are there to be shown, and nothing
-//! reads them back.
+//! Settings from which figures are computed have types. The others are only shown, and nothing reads
+//! them back.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Every setting under its flag's name.
+/// Every setting, under the name of its flag.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
     /// Samples of a full batch.
     pub batch_size: Option<u32>,
-    /// The devices, as they were given.
+    /// The devices, as given.
     pub csd: Vec<String>,
-    /// The most samples per second that the accelerator takes, if it has a rate.
+    /// The most samples per second that the accelerator consumes, if it has a rate.
     pub accelerator_images_per_s: Option<f64>,
     /// The others.
     #[serde(flatten)]

@@ -4,17 +4,16 @@ use std::ops::{Add, AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// Seconds in which the consumer computed nothing, by what held it: the waits as the loader's own
-/// clock books them, and the consumer's work between its steps as the loop round the steps times
-/// it. Each moment is on one account, so together they are the consumer's idle time
-/// ([`AcceleratorResult::idle_s`](crate::AcceleratorResult::idle_s)), which is measured apart.
+/// Seconds in which the consumer did not compute, by cause: waits as timed by the loader, and the
+/// consumer's work between its steps as timed by the loop around them. Every moment has exactly one
+/// cause, so the sum is the consumer's idle time
+/// ([`AcceleratorResult::idle_s`](crate::AcceleratorResult::idle_s)), which is measured separately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stall {
-    /// The strategy: others were made and it was not their turn, while nobody was making the
-    /// one whose turn it was.
+    /// The strategy: other batches were ready, but nobody was making the one whose turn it was.
     pub order: f64,
-    /// The host's workers had no records.
+    /// The host's workers were waiting for records.
     pub read: f64,
     /// The host's workers were decoding and augmenting.
     pub decode: f64,
@@ -22,16 +21,16 @@ pub struct Stall {
     pub device: f64,
     /// The batch was being finished: bad samples replaced, a device audited, rows mixed.
     pub finish: f64,
-    /// A device's batch was being brought into the output's form (normalised, cast, laid out) in the
-    /// slot that it is delivered in. The host's workers write that form at once.
+    /// A device's batch was being converted to the output format (normalised, cast, laid out) in the
+    /// slot in which it is delivered. The host's workers write this format directly.
     pub copy: f64,
-    /// The consumer's own: its work between the steps (digests, checkpoints, whoever watches), and
-    /// waits for slots that it kept itself.
+    /// The consumer itself: its work between the steps (digests, checkpoints, observers), and waits
+    /// for slots that it kept.
     pub consumer: f64,
 }
 
 impl Stall {
-    /// The causes, in the order of a batch's way: name and seconds.
+    /// The causes in the order in which a batch meets them: name and seconds.
     #[must_use]
     pub fn by_cause(&self) -> [(&'static str, f64); 7] {
         [
@@ -45,13 +44,13 @@ impl Stall {
         ]
     }
 
-    /// All of it: the consumer's idle seconds.
+    /// The sum: the consumer's idle seconds.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.by_cause().iter().map(|(_, seconds)| seconds).sum()
     }
 
-    /// Seconds in which the consumer waited for the loader: all but its own.
+    /// Seconds in which the consumer waited for the loader: all except its own.
     #[must_use]
     pub fn waited(&self) -> f64 {
         self.total() - self.consumer

@@ -1,6 +1,6 @@
 //! The kernels, launched over a batch.
 //!
-//! Everything is enqueued on one stream and nothing waits. What a kernel reads beside the
+//! Everything is enqueued on one stream and nothing waits. What a kernel reads besides the
 //! upload's own bytes was decided by [`Batch`], within the sizes that are checked here. Read
 //! `crates/gpu/kernels/decode/words.cuh` for what the kernels are told.
 #![allow(unsafe_code, reason = "launches kernels on memory that a driver cannot check")]

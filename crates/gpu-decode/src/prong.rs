@@ -215,7 +215,7 @@ impl<S: Source> GpuProng<S> {
         unsafe { self.driver.record(lane.done, self.stream) }
     }
 
-    /// Goes on with every job as far as it can until then; the answer to one that is made.
+    /// Continues every job as far as possible until then; returns the answer to one that is finished.
     fn step(&mut self, until: Instant) -> Result<Option<Completion>, GpuError> {
         while !self.waiting.is_empty()
             && let Some(mut lane) = self.free.pop()
@@ -240,7 +240,7 @@ impl<S: Source> GpuProng<S> {
         Ok(None)
     }
 
-    /// Goes on with one job; whether it is made.
+    /// Continues one job; true if it is finished.
     fn go_on(&mut self, at: &mut UnderWay, until: Instant) -> Result<bool, GpuError> {
         loop {
             match at.stage {

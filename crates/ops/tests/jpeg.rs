@@ -340,3 +340,78 @@ proptest! {
         }
     }
 }
+
+/// A note with one more code behind its own, which no component names.
+fn with_code(note: &[u8], counts: [u8; 16], n_symbols: usize) -> Vec<u8> {
+    let mut at = code_section(note);
+    for _ in 0..note[15] {
+        let counts = note[at..at + 16].iter().map(|&n| usize::from(n));
+        // 255: one of the standard's codes, by its number.
+        at += if note[at] == 255 { 2 } else { 16 + counts.sum::<usize>() };
+    }
+    let mut changed = note.to_vec();
+    changed[15] += 1;
+    let code = counts.into_iter().chain(std::iter::repeat_n(0, n_symbols));
+    changed.splice(at..at, code);
+    changed
+}
+
+/// Where the codes of a note begin (`entropy/note.rs` has the layout).
+fn code_section(note: &[u8]) -> usize {
+    let mut at = 28 + 6 * usize::from(note[13]);
+    for _ in 0..note[14] {
+        at += 1 + 64 * usize::from(note[at]);
+    }
+    at
+}
+
+#[test]
+fn a_code_that_no_component_names_keeps_the_rules_too() {
+    let bytes = file("grey-48x64.jpg");
+    let note = whole(&mut Decoder::default(), &bytes);
+    let mut one_of_each_length = [0; 16];
+    one_of_each_length[1..].fill(1);
+    let good = with_code(&note, one_of_each_length, 15);
+    assert!(ScanNote::read(&good).is_some(), "the place for a code is the right one");
+    let mut many = [0; 16];
+    many[14..].copy_from_slice(&[2, 255]);
+    assert!(ScanNote::read(&with_code(&note, many, 257)).is_none(), "257 symbols");
+    let full = with_code(&note, [255; 16], 16 * 255);
+    assert!(ScanNote::read(&full).is_none(), "all counts as large as can be");
+    let mut too_many = [0; 16];
+    too_many[0] = 3;
+    let overfull = with_code(&note, too_many, 3);
+    assert!(ScanNote::read(&overfull).is_none(), "three codes of one bit");
+}
+
+/// Each byte of the description at its limits, and the numbers of several bytes as large as can be:
+/// the note is refused or keeps the rules, and the image is decoded all the same.
+#[test]
+fn notes_with_numbers_at_their_limits_are_refused_or_keep_the_rules() {
+    for name in ["grey-48x64.jpg", "420-48x64.jpg", "restart-rows.jpg", "444-17x33.jpg"] {
+        let bytes = file(name);
+        let mut decoder = Decoder::default();
+        let note = whole(&mut decoder, &bytes);
+        let size = Opened::new(&bytes).unwrap().size();
+        let region = Region::whole(size);
+        let described = code_section(&note) + 40;
+        for (at, width) in (0..described).flat_map(|at| [1, 2, 4].map(|n| (at, n))) {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut changed = note.clone();
+                changed[at..at + width].fill(value);
+                let points = EntryPoints::new(&changed);
+                let file = Opened::new(&bytes).unwrap();
+                decoder.decode(file, &region, Chroma::Upsampled, points).unwrap();
+                let Some(note) = ScanNote::read(&changed) else { continue };
+                let kind = format!("{name}: {width} bytes of {value} at {at}");
+                assert!(note.codes().all(|code| code.symbols.len() <= 256), "{kind}");
+                assert!(note.blocks().all(|b| b.component < 3 && b.dc < 3), "{kind}");
+                assert!(note.step() > 0 && note.points_per_row() > 0, "{kind}");
+                assert!(note.point(usize::MAX).is_none(), "{kind}");
+                let n_rows = (points_of(&note).len() - 1) / note.points_per_row();
+                let are_there = (0..n_rows).all(|row| note.check(row).is_some());
+                assert!(are_there && note.check(usize::MAX).is_none(), "{kind}");
+            }
+        }
+    }
+}

@@ -1,8 +1,8 @@
-//! A record's form in the store, from its original bytes and back.
+//! Converts a record's original bytes to their form in the store, and back.
 //!
-//! A JPEG is kept as blocks of coefficients when its own bytes were made of these again, here
-//! and now, from what will be written; anything else is kept as it is. Does not read or write
-//! files, and knows no codec: `ops` has both ways.
+//! A JPEG is kept as blocks of coefficients if what will be written has just been converted back to
+//! its exact bytes; anything else is kept as it is. This module does not read or write files and has
+//! no codec: `ops` has both directions.
 
 use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::sample::Encoding;
@@ -38,7 +38,7 @@ impl Default for Converter {
     }
 }
 
-/// A record of a store, with what its index says of it.
+/// A record of a store, with its line of the index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kept<'a> {
     pub(crate) kind: RecordKind,
@@ -70,7 +70,7 @@ impl Converter {
         blocks.unwrap_or_else(|| Made::bytes(item, bytes))
     }
 
-    /// The record of blocks of a JPEG; `None` where there is none that gives `file` back.
+    /// The record of blocks of a JPEG; `None` if none can be converted back to `file`.
     fn blocks(&mut self, item: &Item, file: &[u8]) -> Option<Made> {
         let packed = self.packer.pack(&mut self.decoder, file, &mut self.remainder)?;
         let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
@@ -96,7 +96,7 @@ impl Converter {
         is_same.then_some(made)
     }
 
-    /// Writes the original bytes of a record to `out`, in place of what that holds.
+    /// Writes the original bytes of a record to `out`, replacing its contents.
     pub(crate) fn restore(
         &mut self,
         kept: Kept<'_>,

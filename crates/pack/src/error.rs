@@ -10,7 +10,7 @@ use bothends_dataset::store::Refusal;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackError {
-    /// What lies there is no data set, or a store that cannot be read.
+    /// The path is not a data set, or is a store that cannot be read.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
     /// A file or folder.
@@ -23,7 +23,7 @@ pub enum PackError {
         /// What the system said.
         source: io::Error,
     },
-    /// Another number of bytes than when the data set was listed.
+    /// The number of bytes has changed since the data set was listed.
     #[error(
         "`{}` changed while it was packed; leave the data alone until packing ends", path.display()
     )]
@@ -31,36 +31,36 @@ pub enum PackError {
         /// The file.
         path: PathBuf,
     },
-    /// A record that a shard does not take.
+    /// A record that does not fit a shard.
     #[error("`{path}`: {refusal}")]
     Refused {
         /// The original file.
         path: String,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
-    /// The folder to be filled has something in it.
+    /// The destination folder is not empty.
     #[error(
         "`{}` is not empty (there is `{name}`); name a new folder", folder.display()
     )]
     NotEmpty {
         /// The folder.
         folder: PathBuf,
-        /// Something in it.
+        /// One of the files in it.
         name: String,
     },
-    /// The store would lie among the data that it is made of.
+    /// The store would be among the data from which it is made.
     #[error(
         "`{}` lies inside `{}`, and the next attempt would take it for data; \
          name a folder outside", folder.display(), data.display()
     )]
     Inside {
-        /// The folder to be filled.
+        /// The destination folder.
         folder: PathBuf,
         /// The data set.
         data: PathBuf,
     },
-    /// The folder to be filled is a store.
+    /// The destination folder is a store.
     #[error(
         "`{}` is a store already; name a new folder, or add to it with `--append`",
         folder.display()
@@ -69,7 +69,7 @@ pub enum PackError {
         /// The folder.
         folder: PathBuf,
     },
-    /// Another process fills the folder.
+    /// Another process writes to the folder.
     #[error(
         "another `bothends` is filling `{}`; wait until it ends, or name another folder",
         folder.display()
@@ -78,7 +78,7 @@ pub enum PackError {
         /// The folder.
         folder: PathBuf,
     },
-    /// A file that is not any more what an earlier attempt has packed.
+    /// A file that has changed since an earlier attempt packed it.
     #[error(
         "`{path}` changed after an earlier attempt packed it in `{}`; \
          remove that shard and pack again", shard.display()
@@ -89,7 +89,7 @@ pub enum PackError {
         /// The shard.
         shard: PathBuf,
     },
-    /// A record of a finished shard that is not as an earlier attempt has written it.
+    /// A record of a finished shard that has changed since an earlier attempt wrote it.
     #[error(
         "`{}` record {record} is damaged since an earlier attempt wrote it; \
          remove that shard and pack again", shard.display()
@@ -100,7 +100,7 @@ pub enum PackError {
         /// Number in the shard, from 0.
         record: usize,
     },
-    /// A shard that an attempt to pack something else has left.
+    /// A shard left by an attempt to pack something else.
     #[error(
         "`{}` does not hold the next records of {source_name}; remove it if nobody wants it, \
          or name another folder", path.display()
@@ -111,7 +111,7 @@ pub enum PackError {
         /// What was to be packed.
         source_name: String,
     },
-    /// Something that must be a store is none.
+    /// Something that must be a store is not one.
     #[error("`{}` is no store: it has no store.json", folder.display())]
     NotAStore {
         /// The folder.
@@ -143,7 +143,7 @@ pub enum PackError {
         /// The original file.
         path: String,
     },
-    /// An original file that would be zeros but for next to nothing.
+    /// An original file that would be almost nothing but zeros.
     #[error(
         "`{}` would be {len} bytes long, and the store holds {held} of them: an index is damaged; \
          `bothends inspect --verify` finds which", path.display()
@@ -153,10 +153,10 @@ pub enum PackError {
         path: PathBuf,
         /// Its length in bytes.
         len: u64,
-        /// What the store has of it, in bytes.
+        /// How many bytes of it the store has.
         held: u64,
     },
-    /// Two samples that are not the same want the same bytes of a file.
+    /// Two samples that differ have the same place in a file.
     #[error(
         "two records of the store are different bytes of `{}` at the same place, so one of them \
          is lost in it; the store was not made by `bothends pack` of one data set", path.display()
@@ -165,7 +165,7 @@ pub enum PackError {
         /// The file.
         path: PathBuf,
     },
-    /// A record of a store that is not as it was written.
+    /// A record of a store that has changed since it was written.
     #[error(
         "`{shard}` record {record} (`{path}`): {why}; `bothends inspect --verify` finds all"
     )]
@@ -187,9 +187,9 @@ pub enum PackError {
     NoSuchSamples {
         /// Where they were looked for.
         source_name: String,
-        /// The first wanted.
+        /// The first requested.
         start: u64,
-        /// The one behind the last wanted.
+        /// The one after the last requested.
         end: u64,
         /// How many there are.
         n_samples: u64,

@@ -1,4 +1,4 @@
-//! The folder of a store: nobody else fills it, and it does not lie in the data.
+//! The folder of a store: only one process writes to it, and it is not inside the data.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -6,35 +6,35 @@ use std::path::Path;
 
 use crate::PackError;
 
-/// A folder that this process alone fills, as long as this lives.
+/// A folder to which only this process writes, as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    /// The folder itself; nothing is left in it when this process is killed.
+    /// The lock on the folder itself; no file remains if this process is killed.
     _folder: File,
 }
 
 impl Lock {
-    /// Takes the folder, which is there.
+    /// Locks the folder, which exists.
     pub(crate) fn take(folder: &Path) -> Result<Self, PackError> {
         let open = File::open(folder).map_err(PackError::at("open", folder))?;
         match open.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 Err(PackError::Busy { folder: folder.to_owned() })
             }
-            // Some file systems have no locks: nobody is kept out there.
+            // Some file systems have no locks: there, nobody is kept out.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(Self { _folder: open }),
         }
     }
 }
 
-/// Checks that `folder`, which need not be there yet, does not lie inside `data`.
+/// Checks that `folder`, which need not exist yet, is not inside `data`.
 ///
 /// # Errors
-/// [`PackError::Inside`]; [`PackError::Failed`] when `data` is not there.
+/// [`PackError::Inside`]; [`PackError::Failed`] if `data` does not exist.
 pub fn check_outside(folder: &Path, data: &Path) -> Result<(), PackError> {
     let real = fs::canonicalize(data).map_err(PackError::at("open", data))?;
     let whole = std::path::absolute(folder).map_err(PackError::at("find", folder))?;
-    // What is there of the way to it, links followed.
+    // The part of its path that exists, with links resolved.
     let there = whole.ancestors().find_map(|part| fs::canonicalize(part).ok());
     if there.is_some_and(|there| there.starts_with(&real)) {
         let (folder, data) = (folder.to_owned(), data.to_owned());
@@ -43,7 +43,7 @@ pub fn check_outside(folder: &Path, data: &Path) -> Result<(), PackError> {
     Ok(())
 }
 
-/// The names in a folder that is to be filled, sorted; it is made if it is not there.
+/// The names in a destination folder, sorted; the folder is created if it does not exist.
 pub(crate) fn names(folder: &Path) -> Result<Vec<String>, PackError> {
     fs::create_dir_all(folder).map_err(PackError::at("make", folder))?;
     let entries = fs::read_dir(folder).map_err(PackError::at("list", folder))?;

@@ -1,14 +1,13 @@
-//! Stores: data sets packed for reading, made, taken apart again, and held against their
-//! checksums.
+//! Stores, which are data sets packed for reading: packing, unpacking and verification.
 //!
-//! [`pack()`] turns the records of a [`Source`] into shards, [`unpack()`] makes the original files
-//! of them, byte for byte, and [`verify()`] finds every byte that is not as it was written. The
-//! format is `docs/store-format.md`; its parts are `dataset`'s to write and read, and what a
-//! record becomes is `ops`'s to say. Nothing here makes a sample, prints, or measures time.
+//! [`pack()`] turns the records of a [`Source`] into shards, [`unpack()`] restores the original
+//! files byte for byte, and [`verify()`] finds every byte that has changed. The format is
+//! `docs/store-format.md`; `dataset` writes and reads its parts, and `ops` converts records. Nothing
+//! here makes a sample, prints, or measures time.
 //!
-//! Reading order: `source` is what is packed; `files` and `stored` below it are the two there are
-//! (archives and remote stores would be others), `convert` makes a record of a file;
-//! `shard` writes, `pack` puts it all together; then `unpack` and `verify`.
+//! Reading order: `source` is what is packed, with two implementations in `files` and `stored`
+//! (archives and remote stores would be others); `convert` makes a record of a file; `shard` writes
+//! it; `pack` puts everything together. Then `unpack` and `verify`.
 
 mod error;
 

@@ -1,4 +1,4 @@
-//! A store on this machine: its manifest and its shards' indices in memory.
+//! A store on this machine, with its manifest and the indices of its shards in memory.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::PackError;
 
-/// A store that was opened: no record has been read.
+/// An open store, of which no record has been read.
 #[derive(Debug)]
 pub struct OpenStore {
     folder: PathBuf,
@@ -24,7 +24,7 @@ pub struct OpenStore {
 }
 
 impl OpenStore {
-    /// Reads manifest and indices of the store in `folder`, from their copies where they are
+    /// Reads the manifest and the indices of the store in `folder`, or their copies if they are
     /// damaged.
     ///
     /// # Errors
@@ -40,29 +40,29 @@ impl OpenStore {
         Ok(Self { folder: folder.to_owned(), manifest, sealed, last: Mutex::default() })
     }
 
-    /// Where it lies.
+    /// Its folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What it is made of.
+    /// Its manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The indices of its shards, in their order.
+    /// The indices of its shards, in order.
     #[must_use]
     pub fn indices(&self) -> Vec<Index<'_>> {
-        // `read_index` has found them good.
+        // `read_index` has checked them.
         self.sealed
             .iter()
             .filter_map(|sealed| Index::decode(&sealed.index, &sealed.header).ok())
             .collect()
     }
 
-    /// Counts what it holds.
+    /// Counts its records and bytes.
     #[must_use]
     pub fn contents(&self) -> Contents {
         let mut contents = Contents {
@@ -80,8 +80,8 @@ impl OpenStore {
         contents
     }
 
-    /// The shard of that number. Only the one asked for last stays open: records are read in
-    /// their order, and a process may not have as many files open as a store has shards.
+    /// The shard with this number. Only the last one requested stays open: records are read in
+    /// order, and a store may have more shards than a process may have open files.
     pub(crate) fn shard(&self, number: usize) -> Result<Arc<File>, PackError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, file)) = last.as_ref().filter(|(known, _)| *known == number) {
@@ -105,7 +105,7 @@ pub(crate) fn unread(error: &io::Error) -> String {
     }
 }
 
-/// Whether the shard is as long as the index says of a record: before memory is taken for it.
+/// Whether the shard is long enough for a record, checked before memory is allocated for it.
 pub(crate) fn check_extent(shard: &File, line: &Line) -> Result<(), String> {
     let len = shard.metadata().map_err(|error| unread(&error))?.len();
     match line.offset().checked_add(u64::from(line.len)) {
@@ -114,7 +114,7 @@ pub(crate) fn check_extent(shard: &File, line: &Line) -> Result<(), String> {
     }
 }
 
-/// Reads what a shard has of a record, if it is as it was written; else what is wrong with it.
+/// Reads a record of a shard if it is unchanged, or else says what is wrong with it.
 pub(crate) fn read_stored(
     shard: &File,
     line: &Line,
@@ -126,22 +126,22 @@ pub(crate) fn read_stored(
     if xxh3_64(stored) == line.checksum { Ok(()) } else { Err(OTHER_CHECKSUM.to_owned()) }
 }
 
-/// What a store holds.
+/// The size of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Records that are kept as they were.
+    /// Records that are kept unchanged.
     pub n_bytes: u64,
     /// Records of blocks.
     pub n_blocks: u64,
-    /// Records of what belongs to no sample.
+    /// Records of bytes that do not belong to a sample.
     pub n_rests: u64,
-    /// Length of all original files.
+    /// The total length of the original files.
     pub original_bytes: u64,
-    /// Length of all shards, with indices and what fills pages.
+    /// The total length of the shards, including indices and padding.
     pub shard_bytes: u64,
 }
 
-/// Whether a store lies in the folder.
+/// Whether the folder is a store.
 #[must_use]
 pub fn is_store(folder: &Path) -> bool {
     bothends_dataset::store::MANIFEST_FILES.iter().any(|name| folder.join(name).is_file())

@@ -1,11 +1,11 @@
 //! Packing: records are made on several threads and written in the source's order.
 //!
-//! Thread *t* of *n* makes the records *t*, *t + n*, *t + 2n*, … and hands them on through a
-//! short queue of its own; the writer takes one from each queue in turn. So the store's bytes
-//! do not depend on the number of threads, nobody runs far ahead, and nothing is sorted.
+//! Thread *t* of *n* makes the records *t*, *t + n*, *t + 2n*, … and passes them on through its own
+//! short queue; the writer takes from the queues round-robin. The bytes of the store therefore do
+//! not depend on the number of threads, no thread runs far ahead, and nothing has to be sorted.
 //!
-//! What a killed attempt has left is used again: its finished shards say by themselves which
-//! records they hold. A shard that holds others is never touched.
+//! What a killed attempt left is used again, because its finished shards state which records they
+//! have. A shard with other records is never touched.
 
 use std::collections::HashSet;
 use std::fs;
@@ -24,27 +24,27 @@ use crate::source::stored::{differ, item};
 use crate::source::{Progress, Source};
 use crate::{Converter, OpenStore, PackError};
 
-/// Records that a thread may be ahead of the writer: a few milliseconds' work, while the disk
-/// takes what has been written.
+/// How many records a thread may be ahead of the writer: a few milliseconds of work, while the
+/// disk is written.
 const MOST_AHEAD: usize = 16;
 
-/// Whether the store is begun or added to.
+/// Whether the store is new or added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
-    /// A folder that is empty, or holds what an attempt to pack the same has left.
+    /// A folder that is empty, or has the remains of an attempt to pack the same.
     New,
-    /// A store: new shards follow those that are there.
+    /// A store: new shards follow the existing ones.
     Append,
 }
 
 /// How a store is packed.
 #[derive(Debug, Clone, Copy)]
 pub struct PackConfig {
-    /// Whether the store is begun or added to.
+    /// Whether the store is new or added to.
     pub destination: Destination,
-    /// A shard ends before the record that would make it longer.
+    /// A shard ends before the record that would make it longer than this.
     pub shard_bytes: u64,
-    /// Threads that make records, at least one.
+    /// The number of threads that make records, at least one.
     pub n_threads: usize,
 }
 
@@ -60,16 +60,15 @@ impl Default for PackConfig {
 pub struct Packed {
     /// The store's manifest.
     pub manifest: Manifest,
-    /// How far it came: to the end.
+    /// The final progress.
     pub progress: Progress,
 }
 
-/// Packs the records of `source` into the folder `folder`, and tells `observer` how far it has
-/// come after every record. Spawns its threads and joins them. What is written is on the disk
-/// when this returns.
+/// Packs the records of `source` into the folder `folder`, and reports progress to `observer` after
+/// every record. Spawns threads and joins them. Everything written is on the disk when this returns.
 ///
 /// # Errors
-/// [`PackError`]; finished shards stay, and the next attempt goes on from them.
+/// [`PackError`]; finished shards stay, and the next attempt continues after them.
 pub fn pack(
     source: &dyn Source,
     folder: &Path,
@@ -108,7 +107,7 @@ pub fn pack(
         Ok(())
     })?;
     manifest.shards = writing.finish()?;
-    // The first file last: a store that has it is whole.
+    // The manifest comes last: a store that has it is complete.
     let bytes = manifest.encode();
     for name in MANIFEST_FILES.iter().rev() {
         write_whole(folder, name, &bytes)?;
@@ -116,7 +115,7 @@ pub fn pack(
     Ok(Packed { manifest, progress })
 }
 
-/// The manifest of a store that has no shard yet.
+/// The manifest of a store without shards.
 fn begin(source: &dyn Source, folder: &Path) -> Result<Manifest, PackError> {
     let is_number = |stem: &str| stem.bytes().all(|byte| byte.is_ascii_digit());
     let is_ours = |name: &&String| {
@@ -157,8 +156,8 @@ fn joined(source: &dyn Source, store: &OpenStore) -> Result<Manifest, PackError>
     Ok(manifest.clone())
 }
 
-/// Shard `number`, if an earlier attempt has finished it: its records are counted. They are
-/// read, and held against their checksums; the index beside it is written again if need be.
+/// Shard `number`, if an earlier attempt has finished it. Its records are counted, read and verified
+/// against their checksums; the copy of its index is rewritten if necessary.
 fn finished(
     source: &dyn Source,
     folder: &Path,
@@ -173,7 +172,7 @@ fn finished(
         PackError::Refused { path: path.display().to_string(), refusal }
     })?;
     let file = open_regular(&path).map_err(PackError::at("open", &path))?;
-    // A file keeps the time when it was begun, under whatever name.
+    // A file keeps its creation time when it is renamed.
     let begun = file.metadata().and_then(|found| found.created().or(found.modified()));
     let begun = begun.map_err(PackError::at("open", &path))?;
     let first = usize::try_from(progress.n_done).unwrap_or(usize::MAX);
@@ -256,10 +255,10 @@ fn make_all(
                 Ok(queue)
             })
             .collect();
-        // Dropped at the first error: then nobody waits to hand on a record, and all end.
+        // Dropped at the first error, so that no thread waits to pass on a record and all end.
         let queues: Vec<Receiver<_>> = queues?;
         for (_, queue) in (first..n_records).zip(queues.iter().cycle()) {
-            // A thread ends early only when it panics, which its scope passes on.
+            // A thread ends early only if it panics, which its scope propagates.
             let Ok(made) = queue.recv() else { break };
             push(made?)?;
         }

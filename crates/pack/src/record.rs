@@ -5,19 +5,19 @@ use bothends_dataset::store::{NewRecord, RecordKind};
 /// What is known of a record before it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The original file's path below the data's root.
+    /// The original file's path, relative to the root of the data.
     pub path: String,
-    /// Whether it is a sample, or what is left of a file without its samples.
+    /// Whether it is a sample, or the rest of a file without its samples.
     pub is_sample: bool,
-    /// A sample's label; of a rest, 1 for an empty folder.
+    /// The label of a sample; for a rest, 1 for an empty folder.
     pub label: u32,
-    /// Where it begins in the original file; of a rest, how long the whole file is.
+    /// Where it begins in the original file; for a rest, the length of the whole file.
     pub at: u64,
-    /// Length of the original bytes.
+    /// The length of the original bytes.
     pub len: u32,
 }
 
-/// A record ready to be written.
+/// A record that is ready to be written.
 #[derive(Debug, Clone)]
 pub struct Made {
     /// What it was.
@@ -26,16 +26,16 @@ pub struct Made {
     pub kind: RecordKind,
     /// What is stored.
     pub stored: Vec<u8>,
-    /// A JSON text, or nothing.
+    /// A JSON text, or empty.
     pub metadata: String,
-    /// Of a record of blocks.
+    /// For a record of blocks.
     pub head: Vec<u8>,
-    /// Of a record of blocks.
+    /// For a record of blocks.
     pub profile: Vec<u8>,
 }
 
 impl Made {
-    /// A record that is kept as it was.
+    /// A record that is kept unchanged.
     #[must_use]
     pub fn bytes(item: Item, stored: Vec<u8>) -> Self {
         let kind = match item.is_sample {

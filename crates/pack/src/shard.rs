@@ -1,5 +1,5 @@
-//! A shard being written: under a hidden name until it is whole and on the disk, so that a
-//! shard with its own name is finished, whenever its writer was killed.
+//! Writes a shard under a hidden name until it is complete and on the disk. A shard with its final
+//! name is therefore finished, whenever its writer was killed.
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,16 +15,16 @@ use bothends_io::{FileWriter, open_regular, write_beside};
 use crate::PackError;
 use crate::record::Made;
 
-/// What fills a page.
+/// The padding of a page.
 pub(crate) const ZEROS: [u8; 4096] = [0; 4096];
 const _: () = assert!(ZEROS.len() as u64 == PAGE_BYTES, "a page");
 
-/// The name of the shard of that number.
+/// The name of the shard with this number.
 pub(crate) fn name_of(number: usize) -> String {
     format!("{number:05}")
 }
 
-/// A shard in the making.
+/// A shard being written.
 #[derive(Debug)]
 pub(crate) struct ShardWriter {
     folder: PathBuf,
@@ -36,11 +36,11 @@ pub(crate) struct ShardWriter {
 }
 
 impl ShardWriter {
-    /// Begins shard `number` of the store in `folder`, in place of one that was begun before.
+    /// Begins shard `number` of the store in `folder`, replacing an unfinished one.
     pub(crate) fn new(folder: &Path, number: usize) -> Result<Self, PackError> {
         let name = name_of(number);
         let part = folder.join(format!(".{name}.part"));
-        // A file of its own, which says when it was begun.
+        // A new file, so that its creation time is right.
         match fs::remove_file(&part) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             removed => removed.map_err(PackError::at("write", &part))?,
@@ -54,13 +54,13 @@ impl ShardWriter {
             builder: IndexBuilder::default(),
             n_samples: 0,
         };
-        // The header's page.
+        // The page of the header.
         writer.write(&ZEROS)?;
         Ok(writer)
     }
 
-    /// Whether a record of that length may follow in a shard of `shard_bytes` (its index
-    /// apart). Every shard takes one.
+    /// Whether a record of this length still fits a shard of `shard_bytes`, not counting its index.
+    /// Every shard has room for at least one.
     pub(crate) fn has_room(&self, len: usize, shard_bytes: u64) -> bool {
         let at = self.builder.offset();
         at == PAGE_BYTES || at.saturating_add(len as u64) <= shard_bytes
@@ -74,7 +74,7 @@ impl ShardWriter {
         self.write(&ZEROS[..filling])
     }
 
-    /// Writes index and header, and gives the shard its name.
+    /// Writes the index and the header, and gives the shard its final name.
     pub(crate) fn finish(mut self) -> Result<Shard, PackError> {
         let builder = std::mem::take(&mut self.builder);
         let refused =
@@ -98,7 +98,7 @@ impl ShardWriter {
     }
 }
 
-/// Writes a file that is there whole or not at all, in place of one that was there.
+/// Replaces a file atomically.
 pub(crate) fn write_whole(
     folder: &Path,
     name: &str,
@@ -113,7 +113,7 @@ pub(crate) fn write_whole(
     written.map_err(PackError::at("write", &path))
 }
 
-/// A shard that stands in the folder with its own name; none if there is none.
+/// A finished shard of the folder; `None` if there is none.
 pub(crate) fn read_back(
     folder: &Path,
     name: &str,

@@ -1,4 +1,4 @@
-//! What is packed: records in their order, whoever keeps them.
+//! What is packed: records in order, wherever they are kept.
 
 pub(crate) mod files;
 pub(crate) mod stored;
@@ -16,30 +16,30 @@ use crate::record::{Item, Made};
 ///
 /// # Contract
 ///
-/// The order of records is the source's own and always the same, and so is what
-/// [`make`](Self::make) returns: a store's bytes follow from its source. Records are made by
-/// several threads at once. Records of one original file follow each other where they can.
+/// The order of the records is chosen by the source and always the same, and so is what
+/// [`make`](Self::make) returns: the source determines the bytes of the store. Several threads make
+/// records at once. Records of the same original file follow each other if possible.
 pub trait Source: Debug + Sync {
-    /// What it is, for messages.
+    /// Its name, for messages.
     fn name(&self) -> String;
 
     /// What every sample is.
     fn encoding(&self) -> Encoding;
 
-    /// The classes' names by label; none where labels have no names.
+    /// The names of the classes by label; empty if labels have no names.
     fn classes(&self) -> Vec<String>;
 
-    /// Number of records, at least one.
+    /// The number of records, at least one.
     fn n_records(&self) -> usize;
 
     /// What is known of a record. Does not block.
     fn item(&self, number: usize) -> Item;
 
-    /// Whether what the record is made of has changed after `time`, as far as that is known.
-    /// Blocks on the storage.
+    /// Whether the origin of the record has changed after `time`, as far as that is known. Blocks on
+    /// storage.
     ///
     /// # Errors
-    /// [`PackError::Failed`] when it is not there any more.
+    /// [`PackError::Failed`] if it no longer exists.
     fn has_changed_since(
         &self,
         number: usize,
@@ -49,25 +49,24 @@ pub trait Source: Debug + Sync {
         Ok(false)
     }
 
-    /// Reads a record and makes it ready. Blocks on the storage, and for as long as its form
-    /// takes to compute.
+    /// Reads and converts a record. Blocks on storage and for the conversion.
     ///
     /// # Errors
-    /// [`PackError`]: nothing is packed around a record that cannot be read.
+    /// [`PackError`]: a record that cannot be read is not skipped.
     fn make(&self, number: usize, converter: &mut Converter) -> Result<Made, PackError>;
 }
 
-/// How far a long step has come.
+/// The progress of a long operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Records that are done, those of earlier attempts among them.
+    /// Records that are done, including those of earlier attempts.
     pub n_done: u64,
     /// Those of earlier attempts.
     pub n_found_done: u64,
-    /// Records in all.
+    /// All records.
     pub n_records: u64,
-    /// Original bytes of what is done.
+    /// Original bytes of the records that are done.
     pub original_bytes: u64,
-    /// Bytes in the store of what is done.
+    /// Their bytes in the store.
     pub stored_bytes: u64,
 }

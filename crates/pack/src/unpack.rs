@@ -1,8 +1,7 @@
-//! Unpacking: every record's bytes go where they came from.
+//! Unpacking: the bytes of every record go back to where they came from.
 //!
-//! Threads share the records of samples; what lies between samples is put in afterwards. A
-//! store that holds only a part of a file's samples makes a file with zeros in place of the
-//! others.
+//! Threads share the records of samples; the bytes between samples are written afterwards. If a
+//! store has only a part of the samples of a file, the rest of the file is zeros.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -26,21 +25,21 @@ use crate::{Converter, Damage, OpenStore, PackError, Progress};
 /// What was unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unpacked {
-    /// How far it came: to the end.
+    /// The final progress.
     pub progress: Progress,
-    /// Files of which the store holds only a part.
+    /// Files of which the store has only a part.
     pub n_partial: u64,
-    /// Records that are not as they were written: their bytes are missing.
+    /// Records that have changed since they were written: their bytes are missing.
     pub damages: Vec<Damage>,
 }
 
-/// Writes the original files of `store` below `folder`, which is empty or not there, and tells
-/// `observer` how far it has come. Spawns `n_threads` threads and joins them. A record that is
-/// not as it was written is left out, and told of in the end.
+/// Writes the original files of `store` below `folder`, which is empty or does not exist, and reports
+/// progress to `observer`. Spawns `n_threads` threads and joins them. A record that has changed since
+/// it was written is left out, and reported at the end.
 ///
 /// # Errors
 /// [`PackError::NotEmpty`], [`PackError::Busy`], [`PackError::Failed`];
-/// [`PackError::MostlyMissing`] before anything is written, [`PackError::Overwritten`] behind it.
+/// [`PackError::MostlyMissing`] before anything is written, [`PackError::Overwritten`] afterwards.
 pub fn unpack(
     store: &OpenStore,
     folder: &Path,
@@ -75,13 +74,13 @@ pub fn unpack(
     Ok(Unpacked { progress, n_partial, damages })
 }
 
-/// A file may be so many times as long as what the store holds of it, and [`FREE_ZEROS`] longer.
+/// A file may be this many times as long as the part of it in the store, plus [`FREE_ZEROS`].
 const MOST_ZEROS: u64 = 1 << 16;
 
-/// Bytes of a file that may be missing whatever is there.
+/// Bytes of a file that may be missing in any case.
 const FREE_ZEROS: u64 = 1 << 30;
 
-/// Shard and number of a record.
+/// The shard and number of a record.
 type Place = (usize, usize);
 
 struct Unpacking<'a> {
@@ -90,11 +89,11 @@ struct Unpacking<'a> {
     folder: &'a Path,
 }
 
-/// What became of a record: the lengths of its original bytes and of what is stored.
+/// The outcome for a record: the lengths of its original and of its stored bytes.
 type Written = Result<[u64; 2], Damage>;
 
 impl Unpacking<'_> {
-    /// All records: samples, and the others.
+    /// All records: samples and others.
     fn records(&self) -> (Vec<Place>, Vec<Place>) {
         let places = self.indices.iter().enumerate().flat_map(|(shard, index)| {
             (0..index.lines().len()).map(move |record| (shard, record))
@@ -104,8 +103,8 @@ impl Unpacking<'_> {
         })
     }
 
-    /// Refuses files that would be next to nothing but zeros, and finds the samples that share
-    /// bytes of a file with others: those of a list may.
+    /// Refuses files that would be almost nothing but zeros, and finds samples that share bytes of a
+    /// file with others, as those of a list may.
     fn check_places(&self, samples: &[Place]) -> Result<Vec<Place>, PackError> {
         let of = |&(shard, record): &Place| {
             let index = &self.indices[shard];
@@ -144,7 +143,7 @@ impl Unpacking<'_> {
         Ok(shared)
     }
 
-    /// Whether the files hold all of these samples: whichever was written last.
+    /// Whether the files have all of these samples, whichever was written last.
     fn check_shared(&self, shared: &[Place]) -> Result<(), PackError> {
         let (mut converter, mut stored, mut bytes) = Default::default();
         let mut found = Vec::new();
@@ -172,7 +171,7 @@ impl Unpacking<'_> {
         n_threads: usize,
         count: &mut dyn FnMut(Written),
     ) -> Result<(), PackError> {
-        // Taken by several threads; it orders nothing.
+        // Shared by several threads; nothing depends on its ordering.
         let next = AtomicUsize::new(0);
         thread::scope(|scope| {
             let (sender, done) = sync_channel(64);
@@ -184,7 +183,7 @@ impl Unpacking<'_> {
                     .map_err(PackError::at("start a thread for", self.folder))?;
             }
             drop(sender);
-            // Dropped at the first error: then nobody waits to tell, and all end.
+            // Dropped at the first error, so that no thread waits to report and all end.
             for lens in done {
                 count(lens?);
             }
@@ -212,7 +211,7 @@ impl Unpacking<'_> {
         }
     }
 
-    /// Reads a record and makes its original bytes of what is stored.
+    /// Reads a record and restores its original bytes.
     fn read(
         &self,
         (shard, record): Place,
@@ -245,7 +244,7 @@ impl Unpacking<'_> {
         file.write_all_at(bytes, line.original_at).map_err(PackError::at("write", &path))
     }
 
-    /// Puts in what lies between samples. Returns how many files have something missing.
+    /// Writes the bytes between samples. Returns how many files are incomplete.
     fn rests(
         &self,
         samples: &[Place],
@@ -280,7 +279,7 @@ impl Unpacking<'_> {
         Ok(gaps.values().filter(is_partial).count() as u64)
     }
 
-    /// What the samples leave of each file that has a rest, or does not begin with a sample.
+    /// The gaps between samples in each file that has a rest or does not begin with a sample.
     fn gaps(&self, samples: &[Place], rests: &[Place]) -> HashMap<&str, Vec<Range<u64>>> {
         let mut files: HashMap<&str, (u64, Vec<Range<u64>>)> = HashMap::new();
         for &(shard, record) in rests.iter().chain(samples) {
@@ -309,7 +308,7 @@ impl Unpacking<'_> {
     }
 }
 
-/// Writes `bytes` to the gaps from the first on, and takes from these what is filled.
+/// Writes `bytes` to the gaps, starting with the first, and removes what is filled from the list.
 fn fill(file: &File, gaps: &mut [Range<u64>], mut bytes: &[u8]) -> io::Result<()> {
     for gap in gaps {
         let n =
@@ -325,7 +324,7 @@ fn fill(file: &File, gaps: &mut [Range<u64>], mut bytes: &[u8]) -> io::Result<()
     }
 }
 
-/// Opens a file to write to some place of it; makes it, and its folders, if need be.
+/// Opens a file to write to a part of it; creates it and its folders if necessary.
 fn create(path: &Path) -> Result<File, PackError> {
     let open = || OpenOptions::new().write(true).create(true).truncate(false).open(path);
     let opened = match open() {

@@ -1,8 +1,8 @@
-//! Verification: every byte of a store is held against what it should be.
+//! Verification: checks every byte of a store.
 //!
-//! Manifest and indices are read from both their places, records are held against their
-//! checksums, and what should be zero is looked at. Nothing is decoded: what has its checksum
-//! is what was decoded when it was packed.
+//! The manifest and the indices are read from both their places, records are verified against their
+//! checksums, and padding must be zero. Nothing is decoded: a record with the right checksum is the
+//! one that was decoded when it was packed.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use crate::opened::{OTHER_CHECKSUM, check_extent, is_store, unread};
 use crate::shard::ZEROS;
 use crate::{PackError, Progress};
 
-/// Something that is not as it was written.
+/// Something that has changed since it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The file in the store's folder.
@@ -36,7 +36,7 @@ impl Display for Damage {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.record {
             Some((number, path)) => {
-                // A name may hold a line's end.
+                // A name may contain a newline.
                 let path = path.replace('\n', "\\n");
                 write!(f, "{} record {number} (`{path}`): {}", self.file, self.what)
             }
@@ -45,21 +45,20 @@ impl Display for Damage {
     }
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Everything that is wrong.
     pub damages: Vec<Damage>,
-    /// How far it came: to the end.
+    /// The final progress.
     pub progress: Progress,
 }
 
-/// Reads all of the store in `folder`, and tells `observer` how far it has come. Blocks on the
-/// storage.
+/// Reads all of the store in `folder`, and reports progress to `observer`. Blocks on storage.
 ///
 /// # Errors
-/// [`PackError::NotAStore`]; [`PackError::Dataset`] when neither manifest can be read. Other
-/// damage is no error.
+/// [`PackError::NotAStore`]; [`PackError::Dataset`] if neither manifest can be read. Other damage
+/// is not an error.
 pub fn verify(
     folder: &Path,
     observer: &mut dyn FnMut(Progress),
@@ -92,7 +91,7 @@ impl Verified {
         self.damages.push(Damage { file, record: None, what });
     }
 
-    /// The manifest, with whatever is wrong with one of its files.
+    /// The manifest, and whatever is wrong with either of its files.
     fn manifests(&mut self, storage: &Folder) -> Result<Manifest, PackError> {
         let manifest = read_manifest(storage, "")?.value;
         let [first, copy] = MANIFEST_FILES.map(|name| fs::read(storage.0.join(name)));
@@ -110,7 +109,7 @@ impl Verified {
         Ok(manifest)
     }
 
-    /// A shard's index, with whatever is wrong with one of its files.
+    /// The index of a shard, and whatever is wrong with either of its files.
     fn both_indices(&mut self, storage: &Folder, shard: &Shard) -> Option<Sealed> {
         let places =
             [(IndexIn::Shard, shard.file()), (IndexIn::Copy, shard.index_file())];
@@ -174,7 +173,7 @@ impl Verified {
     }
 }
 
-/// Reads a record and what fills its last page.
+/// Reads a record and the padding of its last page.
 fn record(file: &File, line: &Line, bytes: &mut Vec<u8>) -> Result<(), String> {
     check_extent(file, line)?;
     let len = line.len as usize;
@@ -190,7 +189,7 @@ fn record(file: &File, line: &Line, bytes: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wrong, without the file's name.
+/// What is wrong, without the name of the file.
 fn because(error: &DatasetError) -> String {
     if let DatasetError::Store { refusal, .. } = error {
         return reason(refusal);
@@ -198,7 +197,7 @@ fn because(error: &DatasetError) -> String {
     std::error::Error::source(error).map_or(error.to_string(), ToString::to_string)
 }
 
-/// What is wrong, without a remedy: these are looked for already.
+/// What is wrong, without a remedy: verification is the remedy already.
 fn reason(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Damaged(what) => what.clone(),

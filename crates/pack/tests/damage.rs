@@ -1,5 +1,5 @@
-//! Whatever happens to a byte of a store: it is noticed and named, no sample is lost but those
-//! whose bytes were hit, and no sample is made of wrong bytes.
+//! Whatever happens to a byte of a store: it is noticed and named, no sample is lost except those
+//! whose bytes were hit, and no sample is made from wrong bytes.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -26,7 +26,7 @@ enum Hit {
         at: usize,
         bit: u32,
     },
-    /// A page of zeros, as a disk leaves it.
+    /// A page of zeros, as a failing disk leaves it.
     Blank {
         at: usize,
     },
@@ -36,7 +36,7 @@ enum Hit {
 }
 
 impl Hit {
-    /// What it makes of a file, and the bytes that may be others now.
+    /// The damaged file, and the bytes that may differ now.
     fn apply(self, bytes: &mut Vec<u8>) -> Range<usize> {
         let len = bytes.len();
         match self {
@@ -78,7 +78,7 @@ impl Dice {
     }
 }
 
-/// A store of some of the fixtures, of several shards.
+/// A store of some of the fixtures, with several shards.
 struct Packed {
     folder: tempfile::TempDir,
     files: BTreeMap<String, Vec<u8>>,
@@ -142,7 +142,7 @@ impl Packed {
         self.folder.path().join("store")
     }
 
-    /// The sample as a run makes it; what is wrong where it cannot be.
+    /// The sample as a run makes it, or what is wrong with it.
     fn sample(
         &self,
         files: &BTreeMap<String, Vec<u8>>,
@@ -169,7 +169,7 @@ impl Packed {
         file.get(start..start + extent.len as usize)
     }
 
-    /// The records of a shard whose pages lie in the range, and the paths of their files.
+    /// The records of a shard whose pages are in the range, and the paths of their files.
     fn records_in(&self, file: &str, hit: &Range<usize>) -> Vec<(usize, String)> {
         let shards = &self.open.manifest().shards;
         let Some(shard) = shards.iter().position(|shard| shard.file() == file) else {
@@ -185,7 +185,7 @@ impl Packed {
         lines.map(|(number, line)| (number, index.name(line.name).to_owned())).collect()
     }
 
-    /// Hits one file, looks at everything, and mends it again.
+    /// Damages one file, checks everything, and restores it.
     fn suffer(&self, name: &str, hit: Hit) {
         let mut files = self.files.clone();
         let bytes = files.get_mut(name).unwrap();
@@ -220,7 +220,7 @@ impl Packed {
         }
     }
 
-    /// Whether a record's pages are others than they were: a blanked page may have been zero.
+    /// Whether the pages of a record have changed: a blanked page may have been zero.
     fn has_changed(&self, name: &str, number: usize, now: &[u8]) -> bool {
         let shards = &self.open.manifest().shards;
         let shard = shards.iter().position(|shard| shard.file() == name).unwrap();

@@ -1,5 +1,5 @@
-//! What is packed comes back: trees of files, batches of pixels, lists; after an attempt that
-//! failed, and out of stores that were joined, cut and taken parts of.
+//! Unpacking restores what was packed: trees of files, batches of pixels, lists; after a failed
+//! attempt, and from stores that were joined, split, or reduced to a part.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -15,7 +15,7 @@ use bothends_pack::{
 };
 use tempfile::TempDir;
 
-/// Files by path; folders that are empty end in a slash.
+/// Files by path; empty folders end in a slash.
 type Tree = BTreeMap<String, Vec<u8>>;
 
 fn plant(root: &Path, files: &[(&str, Vec<u8>)]) {
@@ -46,7 +46,7 @@ fn tree(root: &Path) -> Tree {
     tree
 }
 
-/// Bytes that look like nothing in particular.
+/// Random-looking bytes.
 fn noise(seed: u64, n: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut byte = || {
@@ -95,7 +95,7 @@ fn unpacked(store: &Path, folder: &Path) -> Unpacked {
     unpack(&OpenStore::new(store).unwrap(), folder, 3, &mut |_| ()).unwrap()
 }
 
-/// A folder with `data`, to which other folders are put.
+/// A folder with `data`, next to which other folders are created.
 fn with(make: fn(&Path)) -> (TempDir, impl Fn(&str) -> PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().to_owned();
@@ -262,7 +262,7 @@ fn memory_is_taken_only_for_records_that_the_shard_has() {
     packed(&Files::open(&at("data")).unwrap(), &at("store"), &small());
     let shard = tree(&at("store")).keys().find(|name| name.ends_with(".shard")).cloned();
     let shard = at("store").join(shard.unwrap());
-    // Cut behind its index: every record is said to lie where the file ends.
+    // Truncated after its index, which says that every record is beyond the end of the file.
     let store = OpenStore::new(&at("store")).unwrap();
     fs::File::options().write(true).open(&shard).unwrap().set_len(4096).unwrap();
     let result = unpack(&store, &at("again"), 2, &mut |_| ()).unwrap();
@@ -270,7 +270,7 @@ fn memory_is_taken_only_for_records_that_the_shard_has() {
     assert!(result.damages.iter().all(|damage| damage.what.contains("ends before")));
 }
 
-/// A source that fails at the record of some number.
+/// A source that fails at the record with a given number.
 #[derive(Debug)]
 struct Failing<'a>(&'a Files, AtomicUsize);
 
@@ -338,7 +338,7 @@ fn nothing_of_anybody_elses_is_overwritten() {
     assert!(matches!(refusal("numbers"), PackError::NotEmpty { .. }));
     packed(&files, &at("store"), &small());
     assert!(matches!(refusal("store"), PackError::AlreadyStore { .. }));
-    // A shard of other data, as an attempt to pack these might have left it.
+    // A shard of other data, as left by an attempt to pack them.
     batches(&at("other"));
     packed(&Files::open(&at("other")).unwrap(), &at("mixed"), &small());
     for name in ["store.json", "store.copy.json"] {
@@ -394,7 +394,7 @@ fn a_part_of_a_store_has_its_samples_and_nothing_else() {
         let error = Stored::some(&store, range.clone()).unwrap_err();
         assert!(matches!(error, PackError::NoSuchSamples { .. }), "{range:?}");
     }
-    // Of a file with several samples, those that are left out are zeros.
+    // In a file with several samples, those that are left out are zeros.
     batches(&at("pixels"));
     packed(&Files::open(&at("pixels")).unwrap(), &at("all"), &small());
     let all = [OpenStore::new(&at("all")).unwrap()];

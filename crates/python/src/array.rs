@@ -13,8 +13,8 @@ use crate::view::View;
 
 /// A tensor that belongs to bothends, in host memory or on a GPU: shared without a copy through
 /// `__dlpack__` (PyTorch, JAX, NumPy, CuPy, TensorFlow), and from the host `__array_interface__` (NumPy).
-/// Its memory is used again only when the last tensor made of it is gone, and a GPU has passed what
-/// was enqueued on the stream that it was handed to.
+/// Its memory is reused only when the last tensor made from it is gone, and a GPU has finished what was
+/// enqueued on the stream that received it.
 #[pyclass(frozen, module = "bothends._native")]
 pub(crate) struct Array {
     pub(crate) memory: Arc<Memory>,
@@ -44,7 +44,7 @@ impl Array {
         }
     }
 
-    /// Address of the first element; on a GPU one that only code there may follow.
+    /// Address of the first element; on a GPU, only code that runs there may dereference it.
     #[getter]
     fn data_ptr(&self) -> usize {
         self.memory.base().addr() + self.view.offset
@@ -99,19 +99,20 @@ impl Array {
         }
     }
 
-    /// `(1, 0)` in host memory, `(2, N)` on the GPU of that number.
+    /// `(1, 0)` in host memory, `(2, N)` on GPU number N.
     fn __dlpack_device__(&self) -> (i32, i32) {
         self.memory.device()
     }
 
-    /// It is used on other streams than it is handed to: its memory is used again when the GPU has passed
-    /// all that is enqueued on any, by the time that the last tensor is gone. No matter in host memory.
+    /// It is used on other streams than the one that received it: its memory is reused once the GPU has
+    /// finished everything that is enqueued on any stream when the last tensor is gone. Irrelevant in host
+    /// memory.
     fn release_when_idle(&self, py: Python<'_>) -> PyResult<()> {
         let told = self.memory.on_gpu().map_or(Ok(()), Loan::release_when_idle);
         told.map_err(|error| raised(py, &error))
     }
 
-    /// NumPy's way, for `numpy.asarray`.
+    /// NumPy's protocol, for `numpy.asarray`.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if self.memory.on_gpu().is_some() {

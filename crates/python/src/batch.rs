@@ -1,9 +1,9 @@
-//! A batch in Python's hands, and the memory behind its tensors.
+//! A batch in Python, and the memory of its tensors.
 //!
-//! A slot goes back to its ring when the last tensor of its batch is gone, whoever holds it
-//! and on whichever thread. A script that keeps more batches than the loader has slots to
-//! spare gets copies instead: it costs memory, as keeping batches does, and stops nothing. Batches on
-//! a GPU are never copied: there a script that keeps all of them is told so.
+//! A slot returns to its ring when the last tensor of its batch is gone, whoever holds it and on
+//! whichever thread. A script that keeps more batches than the loader can spare slots gets copies
+//! instead: this costs memory, but never blocks. Batches on a GPU are never copied: a script that keeps
+//! all of them gets an error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use crate::errors::raised;
 use crate::memory::{Held, Lease, Loan, Memory};
 use crate::view::{Element, View};
 
-/// What all batches of a loader have in common.
+/// What all batches of a loader share.
 #[derive(Clone)]
 pub(crate) struct Form {
     pub(crate) views: Arc<[SampleShape]>,
@@ -28,7 +28,7 @@ pub(crate) struct Form {
     pub(crate) held: Arc<AtomicUsize>,
     /// How many it may hold.
     pub(crate) may_hold: usize,
-    /// The GPU that batches are on, or that their slots are page-locked for.
+    /// The GPU that batches are on, or for which their slots are page-locked.
     pub(crate) gpu: Option<GpuTarget>,
     pub(crate) home: Home,
 }
@@ -69,13 +69,13 @@ impl Form {
         Batch { form, memory, rows, view_bytes, sample_bytes, index, prong, small }
     }
 
-    /// Gives back what the GPU is done with; whether something is left that it is not done with.
+    /// Returns the memory that the GPU no longer uses; true if it still uses some.
     pub(crate) fn sweep(&self) -> bool {
         self.gpu.as_ref().is_some_and(|gpu| gpu.sweep() > 0)
     }
 }
 
-/// A delivered batch: its tensors, and what is known of its rows.
+/// A delivered batch: its tensors, and information about its rows.
 #[pyclass(frozen, module = "bothends._native")]
 pub(crate) struct Batch {
     form: Form,
@@ -88,7 +88,7 @@ pub(crate) struct Batch {
     small: Small,
 }
 
-/// The arrays of a few bytes a row, each made when it is first asked for and once.
+/// The arrays with a few bytes per row, each made once, on first use.
 struct Small {
     labels: PyOnceLock<Py<Array>>,
     sample_ids: PyOnceLock<Py<Array>>,
@@ -176,8 +176,8 @@ impl Batch {
         }
     }
 
-    /// Shares of classes, float32, rows × n_classes: 1 at the row's class, or the shares of
-    /// the two that it was mixed of.
+    /// Shares of classes, float32, rows × n_classes: 1 at the row's class, or the shares of the two
+    /// from which it was mixed.
     fn soft_labels(&self, py: Python<'_>, n_classes: usize) -> PyResult<Array> {
         let mut shares = vec![0.0_f32; self.rows.len() * n_classes];
         soft_labels(&self.rows, n_classes, &mut shares)
@@ -193,7 +193,7 @@ impl Batch {
     }
 }
 
-/// The array that is kept there; the same object each time.
+/// The array that is kept there; the same object every time.
 fn once(
     py: Python<'_>,
     kept: &PyOnceLock<Py<Array>>,

@@ -1,12 +1,11 @@
-//! How a tensor crosses to another library without a copy: DLPack 1.x, both capsules.
+//! Shares a tensor with another library without a copy: DLPack 1.x, both kinds of capsules.
 //!
-//! Of a batch on a GPU `__dlpack__` names the stream on which the consumer works: the batch is lent to it
-//! before the capsule is made, so that its work waits for the batch and the batch's memory for its work.
+//! For a batch on a GPU, `__dlpack__` names the stream on which the consumer works. The batch is lent to
+//! it before the capsule is made, so its work waits for the batch, and the batch's memory for its work.
 //!
 //! The structures are those of `dlpack.h` (dmlc/dlpack, version 1.1). A capsule holds a
-//! managed tensor; who consumes it renames the capsule (`used_…`) and calls the deleter when
-//! it is done, on any thread, with or without Python's lock; what nobody consumed is freed
-//! with its capsule.
+//! managed tensor. The consumer renames the capsule (`used_…`) and calls the deleter when it is done, on
+//! any thread, with or without the GIL. A tensor that nobody consumed is freed with its capsule.
 #![allow(
     unsafe_code,
     reason = "a C structure that foreign code frees, and Python's capsules, which are C"
@@ -66,18 +65,18 @@ const _: () = assert!(size_of::<Tensor>() == 48);
 const _: () = assert!(size_of::<Managed>() == 64);
 const _: () = assert!(size_of::<ManagedVersioned>() == 80);
 
-/// Where whoever takes a batch works on it, as it says.
+/// Where the consumer of a batch says that it works on it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reader {
     /// On a stream of its GPU.
     On(ConsumerStream),
-    /// Wherever it likes, and it wants no stream to wait: it gets a complete batch.
+    /// Anywhere, without a stream that waits: it gets a complete batch.
     Anywhere,
 }
 
 impl Reader {
-    /// What the argument `stream` of `__dlpack__` means for CUDA: none, 0 and 1 are the legacy default
-    /// stream, 2 the calling thread's default stream, -1 no stream, else a stream by its handle.
+    /// What the argument `stream` of `__dlpack__` means for CUDA: `None`, 0 and 1 are the legacy default
+    /// stream, 2 is the calling thread's default stream, -1 is no stream, and others are stream handles.
     pub(crate) fn of(stream: Option<i64>) -> PyResult<Self> {
         let Some(handle) = stream else { return Ok(Self::On(ConsumerStream::DEFAULT)) };
         if handle == -1 {
@@ -88,12 +87,12 @@ impl Reader {
                 format!("stream is {handle}; it must be None, -1, or a stream of CUDA");
             return Err(PyValueError::new_err(line));
         };
-        // SAFETY: as DLPack demands, the stream is one of the device's, and the consumer keeps
-        // it until it has called the deleter.
+        // SAFETY: as DLPack demands, the stream belongs to the device, and the consumer keeps it
+        // until it has called the deleter.
         Ok(Self::On(unsafe { ConsumerStream::of_handle(handle) }))
     }
 
-    /// Lends it a batch. Blocks where it works anywhere, until the batch is complete.
+    /// Lends it a batch. If it works anywhere, this blocks until the batch is complete.
     pub(crate) fn borrow(self, loan: &Loan) -> Result<(), RuntimeError> {
         match self {
             Self::On(stream) => loan.lend(stream),
@@ -102,7 +101,7 @@ impl Reader {
     }
 }
 
-/// A tensor on its way out: the memory it keeps alive, and where it lies there.
+/// A tensor to be exported: the memory that it keeps alive, and its place there.
 pub(crate) struct Exported {
     memory: Arc<Memory>,
     view: View,
@@ -115,7 +114,7 @@ impl Exported {
         Self { memory: Arc::clone(memory), view: view.clone(), flags: 0 }
     }
 
-    /// Memory of its own with the same content, dense; of memory that the host can read.
+    /// A dense copy; the host must be able to read the memory.
     pub(crate) fn copy(memory: &Memory, view: &View) -> Self {
         // SAFETY: the memory is `len` initialised bytes from `base`, kept by the caller.
         let bytes = unsafe { std::slice::from_raw_parts(memory.base(), memory.len()) };
@@ -153,23 +152,23 @@ impl Exported {
     ) -> PyResult<Bound<'py, PyAny>> {
         let held = Held::new(self, make);
         let managed: *mut c_void = held.cast();
-        // SAFETY: the name lives for ever and the pointer is not null.
+        // SAFETY: the name lives forever and the pointer is not null.
         let capsule = unsafe { ffi::PyCapsule_New(managed, name.as_ptr(), Some(free)) };
         // SAFETY: a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
     }
 }
 
-/// What a consumer of the capsule gets a pointer to the beginning of.
+/// A consumer of the capsule gets a pointer to the start of this.
 #[repr(C)]
 struct Held<M> {
-    /// First, so that its address is that of all.
+    /// First, so that both have the same address.
     managed: M,
     exported: Exported,
 }
 
 impl<M> Held<M> {
-    /// On the heap, with a tensor that points into what it holds.
+    /// Allocates it, with a tensor that points into its own fields.
     fn new(mut exported: Exported, make: impl FnOnce(Tensor) -> M) -> *mut Self {
         let view = &mut exported.view;
         let tensor = Tensor {
@@ -178,7 +177,7 @@ impl<M> Held<M> {
             ndim: i32::try_from(view.shape.len()).unwrap_or(0),
             dtype: dtype(view.element),
             lanes: 1,
-            // Both lie on the heap already, and stay there when `exported` moves.
+            // Both are on the heap already, and stay there when `exported` moves.
             shape: view.shape.as_mut_ptr(),
             strides: view.strides.as_mut_ptr(),
             byte_offset: 0,
@@ -192,7 +191,7 @@ unsafe extern "C" fn delete<M>(managed: *mut M) {
     if managed.is_null() {
         return;
     }
-    // SAFETY: it came from `Held::new`, whose first field it is, and nobody has it any more.
+    // SAFETY: it came from `Held::new`, whose first field it is, and nobody else has it any more.
     drop(unsafe { Box::from_raw(managed.cast::<Held<M>>()) });
 }
 
@@ -206,19 +205,19 @@ unsafe extern "C" fn free_unversioned(capsule: *mut ffi::PyObject) {
     unsafe { free::<Managed>(capsule, UNVERSIONED) }
 }
 
-/// Frees what nobody consumed: a consumer would have renamed the capsule.
+/// Frees a tensor that nobody consumed: a consumer would have renamed the capsule.
 ///
 /// # Safety
-/// `capsule` is one that [`Exported::capsule`] made for an `M`, and Python's lock is held.
+/// `capsule` is one that [`Exported::capsule`] made for an `M`, and the GIL is held.
 unsafe fn free<M>(capsule: *mut ffi::PyObject, name: &CStr) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let is_ours = unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) };
     if is_ours == 0 {
         return;
     }
     // SAFETY: the capsule is valid under this name.
     let managed = unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) };
-    // SAFETY: it still is what was put in.
+    // SAFETY: it still is the pointer that was put in.
     unsafe { delete::<M>(managed.cast()) }
 }
 

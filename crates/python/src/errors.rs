@@ -1,11 +1,11 @@
-//! Errors of the runtime as Python's: which class, which line, which attributes. The classes
-//! are in `python/bothends/_errors.py`.
+//! Converts errors of the runtime to Python's: the class, the line, the attributes. The classes are in
+//! `python/bothends/_errors.py`.
 
 use bothends_core::setting::Setting;
 use bothends_runtime::{ErrorKind, RuntimeError, one_line_with};
 use pyo3::prelude::*;
 
-/// An error of the runtime as Python's.
+/// An error of the runtime as a Python exception.
 pub(crate) fn raised(py: Python<'_>, error: &RuntimeError) -> PyErr {
     let line = one_line_with(error, name);
     let made = || {
@@ -17,7 +17,7 @@ pub(crate) fn raised(py: Python<'_>, error: &RuntimeError) -> PyErr {
     made().unwrap_or_else(|other: PyErr| other)
 }
 
-/// What a setting is called here: options are keywords, and a loader's methods are PyTorch's.
+/// The name of a setting in Python, where options are keywords and a loader's methods are PyTorch's.
 fn name(setting: Setting) -> &'static str {
     if setting == Setting::SaveState {
         "state_dict"
@@ -28,7 +28,7 @@ fn name(setting: Setting) -> &'static str {
     }
 }
 
-/// What is raised instead of a batch once a loader was told to stop.
+/// Raised instead of a batch once a loader was told to stop.
 pub(crate) fn stopped(py: Python<'_>) -> PyErr {
     let line =
         "the loader was told to stop; save its state_dict(), and go on from it later";

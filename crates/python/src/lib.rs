@@ -1,10 +1,10 @@
-//! `bothends._native`: what the Python package cannot do in Python. No logic: doors to
+//! `bothends._native`: what the Python package cannot do in Python. It has no logic: only bindings of
 //! `bothends_runtime::Loader`, and memory that Python sees without a copy.
 //!
-//! Reading order: `loader` (a loader and an epoch's consumers), `supplied` (samples that Python lists), `batch` (a batch and who
-//! holds it), `array` (one tensor of it), `dlpack` (how a tensor crosses), `errors` (what
-//! Python catches). Names, defaults and frameworks are the Python half's
-//! (`python/bothends/_loader.py`). The lock of Python is let go in every wait.
+//! Reading order: `loader` (a loader and an epoch's consumers), `supplied` (samples that Python lists), `batch` (a batch and its
+//! owners), `array` (one tensor of it), `dlpack` (how a tensor is shared), `errors` (what Python
+//! catches). The Python half has names, defaults and frameworks (`python/bothends/_loader.py`). The GIL
+//! is released in every wait.
 
 mod errors;
 

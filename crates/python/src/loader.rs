@@ -18,32 +18,32 @@ use crate::batch::{Batch, Form};
 use crate::errors::{raised, stopped};
 use crate::supplied::{self, Samples};
 
-/// How long a wait goes on before Python's signals are looked at.
+/// How long a wait lasts before Python's signals are checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The same while memory waits for a GPU to be done with it: what is waited for may need it.
+/// The same while a GPU still uses returned memory, which may be what the wait needs.
 const SHORT_LOOK: Duration = Duration::from_millis(1);
 
-/// A loader, as `bothends.Loader` uses it. Safe to use from many threads: one at a time gets
-/// through, the others wait without Python's lock.
+/// A loader, as `bothends.Loader` uses it. It is safe to use from many threads: one at a time
+/// proceeds, and the others wait without the GIL.
 #[pyclass(frozen, module = "bothends._native", name = "Loader")]
 pub(crate) struct NativeLoader {
     /// `None` once it is closed.
     loader: Mutex<Option<Loader>>,
-    /// Beside the lock: every batch asks for them.
+    /// Outside the lock, because every batch needs them.
     notes: Notes,
     form: Form,
-    /// So that other ranks on this machine count this one; given up with the loader.
+    /// Lets other ranks on this machine count this one; dropped with the loader.
     registration: Mutex<Option<Registration>>,
-    /// Set once and for all: no consumer gets a batch any more.
+    /// Set once, never reset: no consumer gets a batch any more.
     is_stopped: Arc<AtomicBool>,
 }
 
 #[pymethods]
 impl NativeLoader {
-    /// Opens a loader from its options, a JSON object, the samples where Python lists them, and
-    /// a function that makes a PNG of a record that the native decoders refuse; `parent` is the
-    /// process that started this one as one of several. Blocks on the file system, on devices
+    /// Opens a loader from its options (a JSON object), the samples if Python lists them, and a
+    /// function that converts a record that the native decoders refuse to PNG; `parent` is the process
+    /// that started this one as one of several. Blocks on the file system, on devices
     /// and on other ranks of the machine.
     #[new]
     #[pyo3(signature = (options, samples=None, redecode=None, parent=None))]
@@ -78,7 +78,7 @@ impl NativeLoader {
         Ok(Self { loader, notes, form, registration, is_stopped })
     }
 
-    /// Begins the next epoch and returns its consumers; the epoch before is cancelled.
+    /// Begins the next epoch and returns its consumers; the previous epoch is cancelled.
     fn begin(&self, py: Python<'_>, consumers: u32) -> PyResult<Vec<Consumer>> {
         let dealt = self.with(py, |loader| loader.begin_as_told(consumers))?;
         let hand = Arc::new(Hand(dealt));
@@ -113,12 +113,12 @@ impl NativeLoader {
         Ok(self.consumer(Arc::new(Hand(dealt)), 0))
     }
 
-    /// This process is rank `rank` of `world` from the next epoch on.
+    /// Makes this process rank `rank` of `world` from the next epoch on.
     fn set_rank(&self, py: Python<'_>, rank: u32, world: u32) -> PyResult<()> {
         self.with(py, |loader| loader.set_rank(rank, world))
     }
 
-    /// The next epoch shall be this one.
+    /// Chooses the next epoch.
     fn set_epoch(&self, py: Python<'_>, epoch: u32) -> PyResult<()> {
         self.with(py, |loader| {
             loader.set_epoch(epoch);
@@ -126,26 +126,26 @@ impl NativeLoader {
         })
     }
 
-    /// The epoch that runs; the next one after its end.
+    /// The current epoch; the next one after its end.
     #[getter]
     fn epoch(&self, py: Python<'_>) -> PyResult<u32> {
         self.with(py, |loader| Ok(loader.epoch()))
     }
 
-    /// Where the consumers are, as JSON.
+    /// The position of the consumers, as JSON.
     fn state(&self, py: Python<'_>) -> PyResult<String> {
         self.with(py, Loader::state)
     }
 
-    /// Goes on from a state; a line about it where its version is an old one.
+    /// Continues from a state; returns a line about it if its version is old.
     fn load_state(&self, py: Python<'_>, json: &str) -> PyResult<Option<&'static str>> {
         self.with(py, |loader| loader.load_state(json))
     }
 
-    /// From now on every consumer raises `Stopped` instead of giving a batch, also one that waits.
-    /// Sets a flag and waits for nothing, so that a signal's handler may call it.
+    /// From now on every consumer, also one that waits, raises `Stopped` instead of returning a batch.
+    /// This only sets a flag, so a signal handler may call it.
     fn stop(&self) {
-        // A flag alone; nothing else is published with it.
+        // Only a flag; nothing else is published with it.
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
@@ -155,7 +155,7 @@ impl NativeLoader {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Ends the running epoch, its threads and devices, and waits for them. Tensors stay.
+    /// Ends the current epoch, its threads and devices, and waits for them. Tensors stay valid.
     fn close(&self, py: Python<'_>) {
         if self.form.home.is_here() {
             py.detach(|| drop(self.loader().take()));
@@ -164,8 +164,8 @@ impl NativeLoader {
         }
     }
 
-    /// The first of these samples, each a path ("" is any) and a label, that the loader has
-    /// under another file or label; None where they are the loader's.
+    /// The first of these samples, each a path ("" is any) and a label, for which the loader has
+    /// another file or label; None if all are the same.
     fn first_difference(
         &self,
         py: Python<'_>,
@@ -181,19 +181,18 @@ impl NativeLoader {
         })
     }
 
-    /// Batches that each of so many consumers gets in a whole epoch.
+    /// The number of batches that each of this many consumers gets in a whole epoch.
     fn n_batches(&self, py: Python<'_>, consumers: u32) -> PyResult<u32> {
         self.with(py, |loader| loader.n_batches(consumers))
     }
 
-    /// Samples of an epoch.
+    /// The number of samples in an epoch.
     #[getter]
     fn n_samples(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |loader| Ok(loader.n_samples()))
     }
 
-    /// A sample's file, relative to the data set, and its label; None where there is no such
-    /// sample.
+    /// A sample's file, relative to the data set, and its label; None if there is no such sample.
     fn sample(&self, py: Python<'_>, sample: u64) -> PyResult<Option<(String, i64)>> {
         self.with(py, |loader| {
             let found = loader.sample(SampleId(sample));
@@ -201,7 +200,7 @@ impl NativeLoader {
         })
     }
 
-    /// The classes' names by label; empty where the data have none.
+    /// The names of the classes by label; empty if the data have none.
     #[getter]
     fn class_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.with(py, |loader| {
@@ -215,17 +214,17 @@ impl NativeLoader {
         self.with(py, |loader| Ok(loader.mixes()))
     }
 
-    /// One line about how the data were read, or how much of the machine is used, where that
-    /// may surprise.
+    /// One line about how the data were read, or how much of the machine is used, if that may be
+    /// surprising.
     #[getter]
     fn note(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.with(py, |loader| Ok(loader.note()))
     }
 
-    /// What has happened to devices since the last call, a line each. Waits for nothing.
+    /// What has happened to devices since the last call, a line each. Does not block.
     fn notes(&self) -> Vec<String> {
         if !self.form.home.is_here() {
-            // They are the parent's.
+            // They belong to the parent process.
             return Vec::new();
         }
         std::iter::from_fn(|| self.notes.next()).collect()
@@ -267,14 +266,14 @@ impl NativeLoader {
 }
 
 impl NativeLoader {
-    /// Does something with the loader while other threads of Python go on.
+    /// Does something with the loader while other Python threads continue.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Loader) -> Result<T, RuntimeError> + Send,
     ) -> PyResult<T> {
         let done = py.detach(|| {
-            // In a fork the lock may be held for ever by a thread that is not there.
+            // In a fork, a thread that does not exist there may hold the lock forever.
             self.form.home.check()?;
             let mut loader = self.loader();
             work(loader.as_mut().ok_or_else(closed)?)
@@ -292,8 +291,8 @@ impl NativeLoader {
     }
 }
 
-/// The number of this process's GPU, of those that it sees: its own among the ranks of its machine, as
-/// launchers' variables say; else 0.
+/// The number of this process's GPU among those that it sees: its local rank according to the
+/// launcher's variables, or else 0.
 #[pyfunction]
 pub(crate) fn own_gpu() -> u32 {
     Ranks::told_by(|name| std::env::var(name).ok()).gpu()
@@ -312,7 +311,7 @@ fn closed() -> RuntimeError {
     RuntimeError::Options("the loader is closed; make another one".to_owned())
 }
 
-/// An epoch in its consumers' hands; it is cancelled when none of them is left.
+/// An epoch, owned by its consumers; it is cancelled when none of them is left.
 struct Hand(Dealt);
 
 impl Drop for Hand {
@@ -321,7 +320,7 @@ impl Drop for Hand {
     }
 }
 
-/// One of an epoch's consumers: an iterator over its batches.
+/// One consumer of an epoch: an iterator over its batches.
 #[pyclass(frozen, module = "bothends._native")]
 pub(crate) struct Consumer {
     hand: Arc<Hand>,
@@ -336,14 +335,13 @@ impl Consumer {
         this
     }
 
-    /// The next batch. Waits without Python's lock; a signal (Ctrl-C) and the loader's `stop` end
-    /// the wait.
+    /// The next batch. Waits without the GIL; a signal (Ctrl-C) and the loader's `stop` end the wait.
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         loop {
             if self.is_stopped.load(Ordering::Relaxed) {
                 return Err(stopped(py));
             }
-            // Making it may mean a copy: nobody waits for that either.
+            // Making it may need a copy, which must not block other threads either.
             let polled = py.detach(|| self.poll());
             match polled.map_err(|error| raised(py, &error))? {
                 Some(batch) => return Ok(batch),
@@ -354,7 +352,7 @@ impl Consumer {
 }
 
 impl Consumer {
-    /// The next batch, or the end; nothing where it is not there yet.
+    /// The next batch, or the end; nothing if there is none yet.
     fn poll(&self) -> Result<Option<Option<Batch>>, RuntimeError> {
         let patience = if self.form.sweep() { SHORT_LOOK } else { LOOK };
         Ok(match &self.hand.0 {

@@ -1,9 +1,8 @@
-//! The memory of a batch's tensors, whoever holds it: a slot on lease, a batch on a GPU on loan, or
-//! bytes of our own.
+//! The memory of a batch's tensors: a leased slot, a lent batch on a GPU, or our own bytes.
 //!
-//! Memory goes back when its last tensor is gone, on whichever thread that is, and nothing waits for a
-//! device: page-locked slots, which code that we do not know may be copying from, and batches that
-//! are used on streams that nobody names, are kept until the GPU has passed all that is enqueued.
+//! Memory is returned when its last tensor is gone, on whichever thread that is, and nothing waits for a
+//! device. Page-locked slots, from which unknown code may still be copying, and batches that are used on
+//! unnamed streams are kept until the GPU has finished everything that is enqueued.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -17,10 +16,11 @@ use bothends_runtime::{
 /// `kDLCPU` and the device's number.
 pub(crate) const CPU: (i32, i32) = (1, 0);
 
-/// Copies begin at a multiple of this, as JAX wants it of memory that it shares.
+/// Copies are aligned to this, which JAX requires of shared memory.
 const ALIGN: usize = 64;
 
-/// How long whoever syncs by itself waits for a batch on the GPU: far longer than any copy takes.
+/// How long a consumer that synchronises itself waits for a batch on the GPU: far longer than any copy
+/// takes.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
 /// A batch that holds a slot, counted as long as it does.
@@ -32,7 +32,7 @@ pub(crate) struct Held {
 impl Held {
     /// Counts it.
     pub(crate) fn new(batch: Delivered, by_all: &Arc<AtomicUsize>) -> Self {
-        // Pairs with nothing: a count that is behind by a moment costs a copy.
+        // Relaxed: a count that is briefly out of date costs a copy.
         by_all.fetch_add(1, Ordering::Relaxed);
         Self { batch, by_all: Arc::clone(by_all) }
     }
@@ -48,11 +48,11 @@ impl Drop for Held {
     }
 }
 
-/// A slot in the hands of tensors.
+/// A slot that tensors hold.
 pub(crate) struct Lease {
-    /// Some until it is dropped.
+    /// `Some` until it is dropped.
     held: Option<Held>,
-    /// The GPU that it is page-locked for.
+    /// The GPU for which it is page-locked.
     pinned_for: Option<GpuTarget>,
     home: Home,
 }
@@ -72,20 +72,20 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let held = self.held.take();
         if !self.home.is_here() {
-            // The slot is the parent's.
+            // The slot belongs to the parent process.
             let _ = ManuallyDrop::new(held);
         } else if let (Some(held), Some(gpu)) = (held, &self.pinned_for) {
-            // `tensor.to("cuda", non_blocking=True)` may be reading it still.
+            // `tensor.to("cuda", non_blocking=True)` may still be reading it.
             gpu.keep_until_idle(Box::new(held));
         }
     }
 }
 
-/// A batch in GPU memory, in the hands of tensors.
+/// A batch in GPU memory that tensors hold.
 pub(crate) struct Loan {
-    /// Some until it is dropped.
+    /// `Some` until it is dropped.
     batch: Mutex<Option<GpuBatch>>,
-    /// Whether it is used on streams that nobody has named.
+    /// Whether it is used on unnamed streams.
     is_used_anywhere: AtomicBool,
     target: GpuTarget,
     address: u64,
@@ -106,16 +106,16 @@ impl Loan {
         self.with(|batch| batch.lend(stream))
     }
 
-    /// Waits until it is complete, for a consumer that has no stream wait for it. Blocks.
+    /// Waits until it is complete, for a consumer without a stream that waits for it. Blocks.
     pub(crate) fn wait(&self) -> Result<(), RuntimeError> {
         self.release_when_idle()?;
         self.with(|batch| batch.wait(READY_LIMIT))
     }
 
-    /// It is used on streams that nobody names: its memory waits for all of them.
+    /// It is used on unnamed streams: its memory waits for all of them.
     pub(crate) fn release_when_idle(&self) -> Result<(), RuntimeError> {
         self.target.can_tell_idle()?;
-        // Read by whoever drops it, which everything here happens before.
+        // Read when it is dropped, and everything here happens before that.
         self.is_used_anywhere.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Drop for Loan {
     fn drop(&mut self) {
         let batch = self.batch.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if !self.home.is_here() {
-            // The memory is the parent's, and so is the driver.
+            // The memory belongs to the parent process, and so does the driver.
             let _ = ManuallyDrop::new(batch);
         } else if *self.is_used_anywhere.get_mut() {
             self.target.keep_until_idle(Box::new(batch));
@@ -142,17 +142,17 @@ impl Drop for Loan {
     }
 }
 
-/// What a tensor lies in.
+/// The memory of a tensor.
 pub(crate) enum Memory {
     /// A slot.
     Slot(Lease),
-    /// A GPU's.
+    /// On a GPU.
     Gpu(Loan),
-    /// A copy of one, or numbers of our own.
+    /// A copy of a slot, or our own numbers.
     Own(Own),
 }
 
-/// Bytes of our own, aligned.
+/// Our own bytes, aligned.
 pub(crate) struct Own {
     len: usize,
     /// Where they begin in `keeper`; as an atomic, so that threads may share it.
@@ -172,8 +172,8 @@ impl Memory {
         Self::Own(Own { len: content.len(), base, keeper })
     }
 
-    /// Where its bytes begin; whoever holds the tensor may read and write there. On a GPU that is
-    /// an address for code that runs on it.
+    /// Where its bytes begin; the owner of the tensor may read and write there. On a GPU, this is an
+    /// address for code that runs there.
     pub(crate) fn base(&self) -> *mut u8 {
         match self {
             Self::Slot(lease) => lease.batch().base().as_ptr(),
@@ -181,7 +181,7 @@ impl Memory {
                 let address = usize::try_from(loan.address).unwrap_or_default();
                 std::ptr::without_provenance_mut(address)
             }
-            // The address never changes: it needs no order with anything.
+            // Relaxed: the address never changes.
             Self::Own(own) => own.base.load(Ordering::Relaxed),
         }
     }
@@ -195,7 +195,7 @@ impl Memory {
         }
     }
 
-    /// The batch on the GPU that it is.
+    /// The batch on a GPU, if it is one.
     pub(crate) fn on_gpu(&self) -> Option<&Loan> {
         match self {
             Self::Gpu(loan) => Some(loan),

@@ -1,4 +1,4 @@
-//! Samples that Python lists: files, parts of files, or bytes that a function of Python's gives.
+//! Samples that Python lists: files, parts of files, or bytes that a Python function returns.
 
 use std::fmt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-/// A list of samples, as a loader is opened with. It holds no file open and reads none.
+/// A list of samples with which a loader is opened. It keeps no file open and reads none.
 #[pyclass(frozen, module = "bothends._native")]
 pub(crate) struct Samples {
     root: String,
@@ -25,14 +25,14 @@ enum Kind {
     Fetched(Arc<Fetch>),
 }
 
-/// A function of Python's that gives bytes.
+/// A Python function that returns bytes.
 struct Fetch {
     function: Py<PyAny>,
 }
 
 #[pymethods]
 impl Samples {
-    /// Samples in files below `root`: whole ones, or where `extents` (offset, length) says.
+    /// Samples in files below `root`: whole files, or the `extents` (offset, length) of them.
     #[staticmethod]
     fn files(
         root: String,
@@ -49,8 +49,8 @@ impl Samples {
         Ok(Self { root, kind: Kind::Files { paths, extents }, labels })
     }
 
-    /// Samples whose bytes `function(i)` gives; `name` is what messages call them by. It is
-    /// called by the loader's own threads, several at a time.
+    /// Samples whose bytes `function(i)` returns; `name` is their name in messages. The loader's own
+    /// threads call it, several at a time.
     #[staticmethod]
     fn fetched(name: String, labels: Vec<u32>, function: Py<PyAny>) -> Self {
         let fetch = Arc::new(Fetch { function });
@@ -63,7 +63,7 @@ impl Samples {
 }
 
 impl Samples {
-    /// Asks for the length of each whole file.
+    /// Gets the length of each whole file.
     pub(crate) fn supplied(&self) -> Result<Supplied, RuntimeError> {
         match &self.kind {
             Kind::Fetched(fetch) => {
@@ -82,7 +82,7 @@ impl Samples {
     }
 }
 
-/// A function of Python's as a decoder of last resort.
+/// A Python function as the decoder of last resort.
 pub(crate) fn redecoder(function: Py<PyAny>) -> Redecoder {
     Arc::new(Fetch { function })
 }
@@ -111,7 +111,7 @@ impl Records for Fetch {
     }
 }
 
-/// The system's number that an exception stands for, if it is one of the system's.
+/// The errno that an exception stands for, if it is an error of the system.
 fn errno(py: Python<'_>, error: &PyErr) -> Option<i32> {
     /// errno(3), as Linux and macOS number it.
     const ENOMEM: i32 = 12;

@@ -1,6 +1,6 @@
-//! Where a tensor lies in a memory, and of what it is made.
+//! Where a tensor is in memory, and the type of its elements.
 
-/// Type of an element.
+/// The type of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {
     U8,
@@ -12,7 +12,7 @@ pub(crate) enum Element {
 }
 
 impl Element {
-    /// Its name, as PyTorch and NumPy have it.
+    /// Its name in PyTorch and NumPy.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::U8 => "uint8",
@@ -33,7 +33,7 @@ impl Element {
         }
     }
 
-    /// NumPy's array interface, version 3; it has no bfloat16.
+    /// Its type string in NumPy's array interface, version 3, which has no bfloat16.
     pub(crate) fn typestr(self) -> Option<&'static str> {
         match self {
             Self::U8 => Some("|u1"),
@@ -46,19 +46,19 @@ impl Element {
     }
 }
 
-/// Where a tensor lies in a memory: elements, counted from the first byte of it.
+/// Where a tensor is in memory, relative to the first byte.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     pub(crate) element: Element,
     /// Bytes before its first element.
     pub(crate) offset: usize,
     pub(crate) shape: Vec<i64>,
-    /// Elements from one index to the next, per dimension.
+    /// The stride of each dimension, in elements.
     pub(crate) strides: Vec<i64>,
 }
 
 impl View {
-    /// Elements one behind the other.
+    /// A dense tensor.
     pub(crate) fn dense(element: Element, shape: Vec<i64>) -> Self {
         let mut strides = vec![1; shape.len()];
         for i in (1..shape.len()).rev() {
@@ -67,15 +67,14 @@ impl View {
         Self { element, offset: 0, shape, strides }
     }
 
-    /// The same with rows `row` elements apart, beginning `offset` bytes on.
+    /// The same with rows `row` elements apart, starting `offset` bytes later.
     pub(crate) fn strided(mut self, row: i64, offset: usize) -> Self {
         self.strides[0] = row;
         self.offset = offset;
         self
     }
 
-    /// Its bytes in `memory`, one row behind the other: rows are dense, only their beginnings
-    /// may be apart.
+    /// Its bytes in `memory`, row by row: each row is dense, but there may be gaps between rows.
     pub(crate) fn gathered(&self, memory: &[u8]) -> Vec<u8> {
         let bytes = |n: i64| usize::try_from(n).unwrap_or(0) * self.element.size();
         let n_rows = usize::try_from(self.shape.first().copied().unwrap_or(1));

@@ -1,4 +1,4 @@
-"""Python programs that tests run beside themselves, and what is left of them."""
+"""Child processes with Python programs, and what is left of them."""
 
 from __future__ import annotations
 

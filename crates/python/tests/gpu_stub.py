@@ -79,7 +79,7 @@ def kernels(folder: Path) -> Path:
 
 
 def run(stub: Path, code: str, *arguments: object, **variables: str) -> str:
-    """What the code prints beside the stub; it must end well."""
+    """What the code prints when it runs with the stub; it must succeed."""
     path = f"{stub}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     said = {"LD_LIBRARY_PATH": path, "CUDA_VISIBLE_DEVICES": "", **variables}
     return children.run(PREAMBLE + code, Path(__file__).parent, *arguments, **said)

@@ -1,4 +1,4 @@
-"""Images that tests make: soft colours with noise, no two alike."""
+"""Images for tests: soft colours with noise, all different."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 def loader(data: Path, **options: Any) -> bothends.Loader:
-    """A loader of small samples in NumPy arrays that leaves nothing beside the data."""
+    """A loader of small samples in NumPy arrays that writes nothing next to the data."""
     common: dict[str, Any] = {
         "recipe": SMALL,
         "batch_size": 4,

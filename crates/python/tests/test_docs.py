@@ -8,8 +8,8 @@ is run:
     <!-- run: torchrun -->  a script for two ranks
 
 Paths, addresses and sizes in them are replaced by those of a small data set. A text block
-behind `<!-- prints -->` must be what the block before it prints, but for sizes of data sets. A
-script is skipped where something that it imports is not installed.
+behind `<!-- prints -->` must be what the block before it prints, except for sizes of data sets.
+A script is skipped if something that it imports is not installed.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def replaced(
 
 @pytest.fixture
 def agent(photos: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[None]:
-    """An agent beside the data, where the script speaks to one."""
+    """An agent for the data, if the script connects to one."""
     program = shutil.which("bothends-agent")
     if _PORT not in request.node.callspec.params["script"].code:
         yield
@@ -183,7 +183,7 @@ def agent(photos: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
 
 @pytest.fixture
 def patched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes that scripts put in the place of others are there again afterwards."""
+    """Restores classes that scripts replace."""
     for module in ("torch.utils.data", "transformers.trainer"):
         # Not `import_module`: what a script does not import need not be there.
         if module in sys.modules:

@@ -1,8 +1,8 @@
 """Batches that end in a GPU's memory, and in page-locked memory: over a stub of NVIDIA's driver.
 
 Everything between a loader and the driver's calls is the real thing: loading the library, calls,
-streams and events by their handles, capsules. None of it has been run on a real GPU, but for tests that
-PyTorch with CUDA makes possible, which are skipped elsewhere.
+streams and events by their handles, capsules. None of it has been run on a real GPU, except for tests that
+need PyTorch with CUDA, which are skipped elsewhere.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ ORDERS: dict[str, Any] = {
 @pytest.mark.parametrize("kind", ORDERS)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_resumed_at_any_batch(kind: str, workers: int) -> None:
-    """Symptom: what a resumed run trains on is not what the run would have gone on with."""
+    """Symptom: a resumed run trains on other samples than the run would have continued with."""
     made = quiet(Drawn(), num_workers=workers, **ORDERS[kind]())
     whole, states = [], []
     for _ in range(3):

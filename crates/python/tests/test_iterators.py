@@ -140,7 +140,7 @@ def test_the_first_batch_again_and_again(loader: DataLoader) -> None:
 
 
 def test_breaking_off_again_and_again(loader: DataLoader) -> None:
-    """Symptom: after a break an epoch is short, or goes on with the one before."""
+    """Symptom: after a break an epoch is short, or continues with the previous one."""
     for after in (1, 3, 1):
         for n, _ in enumerate(loader, 1):
             if n == after:

@@ -57,7 +57,7 @@ def test_global_arrays_have_the_sharding(small: Path) -> None:
 
 
 def test_every_field_of_a_batch_is_global(small: Path) -> None:
-    """Symptom: `Loader.batches` gives masks and ids that jit refuses beside the images."""
+    """Symptom: `Loader.batches` gives masks and ids that jit refuses together with the images."""
     for batch in made(small, sharding=sharding(), last="pad").batches():
         for array in (*batch.images, batch.labels, batch.mask, batch.sample_ids):
             assert array.sharding == sharding()

@@ -93,7 +93,7 @@ def test_the_seed_counts_where_iterating_begins(small: Path) -> None:
 
 
 def test_a_generator_that_was_given_is_drawn_from(small: Path) -> None:
-    """Symptom: `generator` is ignored, or PyTorch's own is drawn from beside it."""
+    """Symptom: `generator` is ignored, or PyTorch's own is also drawn from."""
     before = torch.get_rng_state()
     for give in (lambda g: {"shuffle": True, "generator": g}, of_sampler):
         first, again, other = (
@@ -191,7 +191,7 @@ def test_the_state_between_epochs_brings_it_too(small: Path) -> None:
 
 
 def test_a_loaded_state_rules_over_the_script(small: Path) -> None:
-    """Symptom: a resumed script whose loader has run already goes on with the wrong seed."""
+    """Symptom: a resumed script whose loader has already run continues with the wrong seed."""
     first = made(small)
     feed = iter(first)
     next(feed)

@@ -174,7 +174,7 @@ def test_rows_that_are_no_images(mapped: Any) -> None:
 
 
 def save(mapped: Any, other: Any) -> Any:
-    """A memory map of another data set, beside the first one's files."""
+    """A memory map of another data set, next to the first one's files."""
     folder = Path(mapped.cache_files[0]["filename"]).parent / "other"
     other.save_to_disk(folder)
     return hf.load_from_disk(str(folder))

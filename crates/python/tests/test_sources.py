@@ -1,4 +1,4 @@
-"""What is read in the place of `dataset[i]`: the same samples, or a reason why not."""
+"""What is read instead of `dataset[i]`: the same samples, or the reason why not."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def test_samples_that_are_changed_are_seen(small: Path) -> None:
     assert order(made)[0] == [0, 1, 77, 3]
     del dataset.samples[4:]
     dataset.imgs, dataset.targets = dataset.samples, dataset.targets[:4]
-    # Its samplers go on with the length that they know, in PyTorch's loader as well.
+    # Its samplers keep the length that they know, in PyTorch's loader as well.
     assert order(ours(dataset)) == [[0, 1, 77, 3]]
 
 
@@ -294,7 +294,7 @@ def test_the_epoch_under_way_is_not_changed(small: Path) -> None:
     assert head + stream(feed) == expected
 
 
-# ---- in the place of PyTorch's class ------------------------------------------------------
+# ---- instead of PyTorch's class -----------------------------------------------------------
 
 REPLACED = """
 import sys, warnings

@@ -1,5 +1,5 @@
-"""`bothends.torch.DataLoader` in the place of PyTorch's: what it recognises, what it warns of,
-and that a training script sees what it saw before."""
+"""`bothends.torch.DataLoader` instead of PyTorch's: what it recognises, what it warns of, and that
+a training script sees the same as before."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def root(small: Path, tmp_path: Path) -> Path:
-    """A copy: a loader leaves its side index beside the data."""
+    """A copy: a loader leaves its side index next to the data."""
     return Path(shutil.copytree(small, tmp_path / "root"))
 
 

@@ -154,7 +154,7 @@ def test_pytorchs_loader_may_hold_it(small: Path) -> None:
     assert all(torch.equal(a, b) for a, b in zip(seen, epochs(small, 1), strict=True))
 
 
-# ---- `bothends.torch.DataLoader` in the place of PyTorch's --------------------------------
+# ---- `bothends.torch.DataLoader` instead of PyTorch's -------------------------------------
 
 
 def of_torch(data: Path, **options: Any) -> Any:

@@ -144,7 +144,7 @@ def test_deits_and_convnexts_training() -> None:
     augment = rand_augment(interpolation="bicubic")
     end = timm_erasing("random", p=0.25)
     assert ops_of(transform, image_size=None) == [bicubic, FLIP, augment, *FLOATS, end]
-    # On small images both put torchvision's crop in the place of timm's.
+    # On small images both use torchvision's crop instead of timm's.
     transform.transforms[0] = v1.RandomCrop(32, padding=4)
     made = wholly(transform, image_size=(32, 32)).recipe["ops"]
     assert made[1] == crop(padding=[4] * 4, pad_if_needed=False, fill=0)

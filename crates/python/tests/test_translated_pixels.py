@@ -1,7 +1,6 @@
 """A translated transform gives torchvision's pixels, in the layout and type it says.
 
-Here are transforms that leave nothing to chance. That chance is alike is seen in the tests of
-crates/core (`draws`).
+These are the deterministic transforms. The tests of crates/core (`draws`) compare random draws.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-//! From a recording to what the report draws: names and units change, figures do not.
+//! Converts a recording to the input of a report: names and units change, figures do not.
 //!
-//! The page of a run and the page that is made of its event file later both come through here,
-//! so they are the same.
+//! Both the page of a run and the page that is later made from its event file use this, so they are the
+//! same.
 
 use bothends_figures::{Moment, RunResult, What};
 
 use crate::record::{EpochRecord, Recording};
 use crate::{Alone, Emulated, Event, Prong, ReportInput, StrategyRun, series};
 
-/// Batches of which the pictures of prongs draw every one; of more, every second, third, …
+/// Up to this many batches, the plots of prongs draw every one; of more, every second, third, …
 const MOST_DRAWN: usize = 12_000;
 
 impl From<&Recording> for ReportInput {
@@ -38,7 +38,7 @@ impl From<&Recording> for ReportInput {
     }
 }
 
-/// The rates measured alone, beside what the accelerator takes.
+/// The rate of each prong by itself, and that of the accelerator.
 fn alone(run: &RunResult, accelerator_images_per_s: Option<f64>) -> Option<Alone> {
     Some(Alone {
         front_images_per_s: run.alone.front_images_per_s?,
@@ -47,11 +47,11 @@ fn alone(run: &RunResult, accelerator_images_per_s: Option<f64>) -> Option<Alone
     })
 }
 
-/// What a page draws in one way for all its epochs.
+/// What a page draws in the same way for all its epochs.
 #[derive(Debug, Clone, Copy)]
 struct Drawn {
     interval_s: f64,
-    /// Every so many batches' moments are drawn.
+    /// The events of every n-th batch are drawn.
     every: u32,
 }
 
@@ -73,7 +73,7 @@ impl Drawn {
     }
 }
 
-/// What is known to be a model's: by what devices say, and by what the run was told.
+/// What is known to be modelled, from the devices and from the settings of the run.
 fn emulated(recording: &Recording, rate_of_accelerator: Option<f64>) -> Vec<Emulated> {
     let figures = || recording.epochs.iter().filter_map(|epoch| epoch.figures.as_ref());
     let mut specs = recording.header.config.csd.iter();
@@ -91,7 +91,7 @@ fn emulated(recording: &Recording, rate_of_accelerator: Option<f64>) -> Vec<Emul
     .collect()
 }
 
-/// What the record lacks.
+/// What is missing from the record.
 fn gaps(recording: &Recording, drawn: Drawn) -> Vec<String> {
     let mut gaps = Vec::new();
     let n_whole = recording.epochs.iter().filter(|epoch| epoch.figures.is_some()).count();
@@ -189,7 +189,7 @@ fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> Str
     }
 }
 
-/// A moment that is drawn; of claims, those of `ordered`.
+/// An event that is drawn; claims are drawn only for `ordered`.
 fn event(moment: &Moment, strategy: &str, drawn: Drawn) -> Option<Event> {
     let Moment { t_s, batch, device, what: kind } = *moment;
     let prong = if device.is_some() { Prong::Back } else { Prong::Front };
@@ -227,7 +227,7 @@ mod tests {
         let page = html(&input);
         assert!(page.contains("This run did not end"), "{:?}", input.gaps);
         assert!(page.contains("is cut off") && page.ends_with("</html>\n"));
-        // What is not known is not made up.
+        // Unknown figures are left out.
         let open = input.runs.last().unwrap();
         assert_eq!(
             (open.stall, open.utilisation, open.cpu_ms_per_image),
@@ -235,7 +235,7 @@ mod tests {
         );
         assert!(open.images_per_s > 0.0 && open.seconds > 0.0);
         assert_eq!(input.energy, Energy::default());
-        // An emulated device stays one, although no figure says so.
+        // A device is still emulated, even if no figure says so.
         assert!(input.emulated.contains(&Emulated::Device));
         // Only the header.
         let at = whole.find('\n').unwrap();

@@ -9,7 +9,7 @@ use crate::figure::{
 use crate::page::markup::{escape, tag};
 use crate::{ReportInput, StrategyRun};
 
-/// A column: its heading, where its figures come from, and a run's figure.
+/// A column: its heading, the origin of its figures, and the figure of a run.
 type Column = (&'static str, Origin, fn(&StrategyRun, &ReportInput) -> String);
 
 const COLUMNS: [Column; 10] = [
@@ -27,8 +27,8 @@ const COLUMNS: [Column; 10] = [
     ("stream digest", MEASURED, |run, _| short_digest(&run.stream_digest)),
 ];
 
-/// The report's table as aligned plain text for a terminal, ending in a line break; below
-/// it stands which figures depend on a model.
+/// The report's table as aligned plain text for a terminal, ending in a newline. Below it is stated which
+/// figures depend on a model.
 #[must_use]
 pub fn table(input: &ReportInput) -> String {
     let headings = COLUMNS.iter().map(|(heading, ..)| (*heading).to_owned());
@@ -85,7 +85,7 @@ pub(crate) fn html_table(input: &ReportInput) -> String {
 }
 
 impl ReportInput {
-    /// What each run is called here: its strategy, numbered where one ran more than once.
+    /// The name of each run: its strategy, numbered if it ran more than once.
     pub(crate) fn names(&self) -> Vec<String> {
         let count = |runs: &[StrategyRun], name: &str| {
             runs.iter().filter(|run| run.strategy == name).count()
@@ -100,7 +100,7 @@ impl ReportInput {
         self.runs.iter().enumerate().map(name).collect()
     }
 
-    /// A run's rate against that of strategy `cpu` in the same report.
+    /// A run's rate relative to that of strategy `cpu` in the same report.
     pub(crate) fn speed_up(&self, run: &StrategyRun) -> Option<f64> {
         let speed_up = run.images_per_s / self.host_alone()?.images_per_s;
         speed_up.is_finite().then_some(speed_up)

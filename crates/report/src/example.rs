@@ -1,4 +1,4 @@
-//! A small run for tests: the host alone, and both ends with one rescue.
+//! A small run for tests: the host alone, and both prongs with one rescue.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ pub(crate) fn input() -> ReportInput {
     ReportInput::from(&recording())
 }
 
-/// The run as it is remembered.
+/// The run as a recording.
 pub(crate) fn recording() -> Recording {
     let epochs = epochs()
         .into_iter()
@@ -69,7 +69,7 @@ fn epochs() -> [(EpochResult, EpochRecord); 2] {
     ]
 }
 
-/// Figures that add up: `seconds` is computing and idle, idle is all waits.
+/// Figures that add up: `seconds` is busy plus idle time, and idle time is the sum of all waits.
 fn result(strategy: &str, images_per_s: f64, [front, back]: [u32; 2]) -> EpochResult {
     let is_cpu = strategy == "cpu";
     let seconds = 2560.0 / images_per_s;
@@ -205,7 +205,7 @@ fn in_order(mut moments: Vec<Moment>) -> Vec<Moment> {
     moments
 }
 
-/// An event as a test wants one.
+/// An event for tests.
 pub(crate) fn event(t_s: f64, prong: Prong, kind: What) -> Event {
     Event { t_s, batch: 0, prong, kind }
 }

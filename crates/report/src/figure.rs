@@ -1,13 +1,13 @@
-//! How figures are written, and what they are called: measured or modelled.
+//! Formats figures, and labels them measured or modelled.
 //!
 //! A figure that is not a number is written as a dash, never as a zero.
 
 use crate::{Emulated, ReportInput};
 
-/// What stands for a figure that there is not.
+/// Printed in place of a missing figure.
 pub(crate) const NONE: &str = "–";
 
-/// Three digits that mean something: 1234, 123, 12.3, 1.23, 0.012.
+/// Three significant digits at most: 1234, 123, 12.3, 1.23, 0.012.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     match size {
@@ -35,7 +35,7 @@ pub(crate) fn megabytes(n_bytes: u64) -> String {
     number(n_bytes as f64 / 1e6)
 }
 
-/// The first digits of a digest: enough to see that two are equal.
+/// The first digits of a digest, enough to see whether two are equal.
 pub(crate) fn short_digest(digest: &str) -> String {
     let short: String = digest.chars().take(10).collect();
     if short.is_empty() { NONE.to_owned() } else { short }
@@ -44,20 +44,20 @@ pub(crate) fn short_digest(digest: &str) -> String {
 /// Where a figure comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// By clock or counter on this machine; what it depends on may have been emulated.
+    /// Measured on this machine, but possibly dependent on something emulated.
     MeasuredWith(&'static [Emulated]),
-    /// Stated by a model when this part is emulated, measured otherwise.
+    /// Stated by a model if this part is emulated, measured otherwise.
     ModelOf(Emulated),
 }
 
-/// By clock, of both ends and the accelerator.
+/// Measured, of both prongs and the accelerator.
 pub(crate) const BOTH_ENDS: Origin =
     Origin::MeasuredWith(&[Emulated::Device, Emulated::Accelerator]);
 
-/// By clock or counter, whatever was emulated.
+/// Measured, independent of anything emulated.
 pub(crate) const MEASURED: Origin = Origin::MeasuredWith(&[]);
 
-/// The words for where a figure of this report comes from.
+/// The label for the origin of a figure of this report.
 pub(crate) fn origin_words(origin: Origin, input: &ReportInput) -> String {
     let stands_in = |part: &Emulated| input.emulated.contains(part);
     match origin {

@@ -1,6 +1,6 @@
-//! What a report says, as data: JSON that lies in every page and that anyone may plot.
+//! The contents of a report as data: JSON that is embedded in every page, for anyone to plot.
 //!
-//! Nothing here draws. `assemble.rs` makes it of a recording; read `page.rs` next.
+//! Nothing here draws. `assemble.rs` makes it from a recording; read `page.rs` next.
 
 use std::collections::BTreeMap;
 
@@ -16,50 +16,50 @@ use crate::series::{Held, Step, Waiting};
 pub struct ReportInput {
     /// The heading.
     pub title: String,
-    /// The honest note: what is emulated, generated or left out, in plain sentences.
+    /// Caveats: what is emulated, generated or left out, in plain sentences.
     pub note: String,
     /// What is missing from the record of the run, in plain sentences.
     pub gaps: Vec<String>,
-    /// What stands in for the real thing; decides which figures are called modelled.
+    /// What is emulated; it determines which figures are called modelled.
     pub emulated: Vec<Emulated>,
     /// The machine: processor, cores, memory, system.
     pub machine: String,
-    /// The command that makes this report again.
+    /// The command that reproduces this report.
     pub command: String,
-    /// When it was made, ISO 8601.
+    /// The time of its creation, ISO 8601.
     pub date: String,
-    /// Version of the program.
+    /// The version of the program.
     pub version: String,
-    /// What the run was told, by the names of its flags.
+    /// The settings of the run, by the names of its flags.
     pub config: BTreeMap<String, Value>,
-    /// What each prong can do alone, if that was measured.
+    /// The rate of each prong by itself, if measured.
     pub alone: Option<Alone>,
     /// Energy of the whole run.
     pub energy: Energy,
-    /// One entry per epoch, in the order they ran.
+    /// One entry per epoch, in the order in which they ran.
     pub runs: Vec<StrategyRun>,
 }
 
-/// A part of the system that a model stands in for.
+/// An emulated part of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Emulated {
-    /// The device's pace comes from a model.
+    /// The device's speed comes from a model.
     Device,
-    /// The accelerator's pace comes from a model.
+    /// The accelerator's speed comes from a model.
     Accelerator,
     /// The images were generated.
     Images,
 }
 
-/// What each part delivers with nothing beside it, in images per second.
+/// The rate of each part by itself, in images per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Alone {
     /// The host's workers alone.
     pub front_images_per_s: f64,
     /// All devices alone.
     pub back_images_per_s: f64,
-    /// What the accelerator can take; absent when it takes everything at once.
+    /// The accelerator; absent if it consumes everything at once.
     pub accelerator_images_per_s: Option<f64>,
 }
 
@@ -77,7 +77,7 @@ impl Alone {
 pub struct StrategyRun {
     /// Its name: `cpu`, `mte`, `ordered`, …
     pub strategy: String,
-    /// The epoch's number: only epochs with the same number are of the same samples.
+    /// The epoch's number: only epochs with the same number have the same samples.
     pub epoch: u32,
     /// Images delivered.
     pub samples: u64,
@@ -92,8 +92,8 @@ pub struct StrategyRun {
     pub busy_s: Option<f64>,
     /// Seconds between the end of a step and the next batch, on the accelerator's own timeline.
     pub stall_s: Option<f64>,
-    /// Seconds outside the steps, on the training loop's clock: the sum of `stall`. With those in the
-    /// steps, they are the epoch's.
+    /// Seconds outside the steps, by the training loop's clock: the sum of `stall`. Together with the
+    /// seconds in steps, they are the length of the epoch.
     pub idle_s: Option<f64>,
     /// Seconds until the first batch.
     pub first_batch_s: Option<f64>,
@@ -101,35 +101,35 @@ pub struct StrategyRun {
     pub front_batches: u64,
     /// Batches that devices made and that were delivered.
     pub back_batches: u64,
-    /// η: achieved rate ÷ the best rate possible, both prongs measured alone.
+    /// η: the rate ÷ the best rate possible, from the rates of the prongs by themselves.
     pub efficiency: Option<f64>,
     /// CPU milliseconds of the host process per image.
     pub cpu_ms_per_image: Option<f64>,
-    /// Largest resident memory of the host process in bytes.
+    /// The largest resident memory of the host process in bytes.
     pub peak_rss_bytes: Option<u64>,
     /// Late device batches that the host made again.
     pub rescued: u64,
-    /// Digest of the delivered stream, in order (hex).
+    /// The digest of the delivered stream, in order (hex).
     pub stream_digest: String,
-    /// Digest of the delivered content, in any order (hex).
+    /// The digest of the delivered content, independent of order (hex).
     pub content_digest: String,
-    /// What the idle seconds went to; absent when the epoch did not end.
+    /// The causes of the idle seconds; absent if the epoch did not end.
     pub stall: Option<Stall>,
-    /// Energy of this epoch alone, where strategies were compared.
+    /// Energy of this epoch by itself, if strategies were compared.
     pub energy: Option<Energy>,
-    /// What happened when; may be thinned out, never made up.
+    /// What happened when; it may be thinned out.
     pub events: Vec<Event>,
-    /// Images per second, interval by interval.
+    /// Images per second in each interval.
     pub rate: Vec<Step>,
     /// Finished batches that waited.
     pub waiting: Vec<Waiting>,
-    /// Processors that the host process used.
+    /// CPUs that the host process used.
     pub cores: Vec<Step>,
     /// Memory of the host process (PSS).
     pub memory: Vec<Held>,
 }
 
-/// One moment in the life of one batch.
+/// One event of one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Seconds since the epoch began.
@@ -152,7 +152,7 @@ pub enum Prong {
     Back,
 }
 
-/// A report that cannot be understood.
+/// A report that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
@@ -173,7 +173,7 @@ impl ReportInput {
     /// This input as JSON, for other programs to plot.
     ///
     /// # Errors
-    /// [`ReportError::Json`]; none is known.
+    /// [`ReportError::Json`]; none is known to occur.
     pub fn to_json(&self) -> Result<String, ReportError> {
         serde_json::to_string(self).map_err(ReportError::Json)
     }
@@ -187,7 +187,7 @@ impl ReportInput {
         ends.fold(1e-9, f64::max)
     }
 
-    /// Whether something computed on the batches.
+    /// Whether an accelerator consumed the batches.
     pub(crate) fn has_accelerator(&self) -> bool {
         self.emulated.contains(&Emulated::Accelerator)
             || self.runs.iter().any(|run| run.utilisation.is_some())
@@ -198,7 +198,7 @@ impl ReportInput {
         self.runs.iter().map(|run| run.samples).sum()
     }
 
-    /// The run of strategy `cpu`, against which the others are compared.
+    /// The run of strategy `cpu`, with which the others are compared.
     #[must_use]
     pub fn host_alone(&self) -> Option<&StrategyRun> {
         self.runs.iter().find(|run| run.strategy == "cpu")

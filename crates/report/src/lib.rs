@@ -2,10 +2,10 @@
 //! ([`table`]), a trace for viewers ([`trace()`]), metrics as text ([`Metrics`]), and samples to
 //! look at ([`sheet()`]).
 //!
-//! Pure functions: nothing is measured, opened or written here, and the page asks nothing of the
-//! network. A run is a [`Recording`], as it stands in an event file, line by line; the page is made
-//! of a [`ReportInput`], which is made of that. Read `record.rs` first (what is known of a run),
-//! then `input.rs` (what a report says), then `page.rs` (its table of contents).
+//! These are pure functions: nothing is measured, opened or written here, and the page needs no
+//! network. A run is a [`Recording`], with the lines of an event file; the page is made from a
+//! [`ReportInput`], which is made from that. Read `record.rs` first (what is known of a run), then
+//! `input.rs` (the contents of a report), then `page.rs` (its table of contents).
 
 mod assemble;
 mod input;

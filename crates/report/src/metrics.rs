@@ -1,7 +1,7 @@
-//! What a run under way says to Prometheus: counters, gauges and a histogram in the text form,
+//! The metrics of a running run for Prometheus: counters, gauges and a histogram in the text format,
 //! version 0.0.4.
 //!
-//! Only text is made here; who asks and how it reaches them is for the command line.
+//! This only makes text; the command line serves it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use bothends_figures::{Counted, EnergyDomain, Moment, What};
 
 use crate::series::Queue;
 
-/// Upper ends of the histogram's buckets, in seconds.
+/// The upper ends of the histogram's buckets, in seconds.
 const BUCKETS_S: [f64; 12] =
     [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
 
@@ -38,19 +38,19 @@ impl Histogram {
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     version: String,
-    /// On every sample.
+    /// The labels of every sample.
     labels: Vec<(&'static str, String)>,
     epoch: u32,
     n_batches: u32,
     n_delivered: u32,
-    /// Of the epochs before.
+    /// Of earlier epochs.
     before: Counted,
     now: Counted,
     latency: [Histogram; 2],
-    /// Since when each claim is under way.
+    /// When each open claim was made.
     claims: BTreeMap<(Option<u16>, u32), f64>,
     queue: Queue,
-    /// The latest batch that each end took on.
+    /// The latest batch that each end claimed.
     ends: [Option<u32>; 2],
     /// By path.
     bytes: Vec<(&'static str, u64)>,
@@ -58,8 +58,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing yet, of this release of the program. Every sample has the labels `rank` and `run`, so
-    /// that the ranks of a job can be added up and runs on one port told apart.
+    /// Empty metrics for this release of the program. Every sample has the labels `rank` and `run`, so
+    /// the ranks of a job can be summed and runs on the same port distinguished.
     #[must_use]
     pub fn new(version: &str, rank: u32, run: &str) -> Self {
         let labels = vec![("rank", rank.to_string()), ("run", run.to_owned())];
@@ -112,7 +112,7 @@ impl Metrics {
         self.energy = figures;
     }
 
-    /// Everything, as Prometheus reads it.
+    /// Everything, in Prometheus's format.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = Text { text: String::new(), labels: &self.labels };
@@ -203,7 +203,7 @@ impl Metrics {
         }
     }
 
-    /// Figures that do not say that they were measured are modelled here.
+    /// Figures that do not say that they were measured count as modelled.
     fn joules(&self, text: &mut Text<'_>) {
         let joules = self.energy.iter().filter(|figure| figure.joules.is_finite());
         let mut sums: BTreeMap<(&str, &str), f64> = BTreeMap::new();
@@ -228,11 +228,11 @@ fn count(n: u64) -> f64 {
     n as f64
 }
 
-/// The text form, family by family.
+/// The text format, family by family.
 #[derive(Debug)]
 struct Text<'a> {
     text: String,
-    /// On every sample.
+    /// The labels of every sample.
     labels: &'a [(&'static str, String)],
 }
 
@@ -255,7 +255,7 @@ impl Text<'_> {
     }
 }
 
-/// A label's value: backslash, quote and line end are written out.
+/// A label's value, with backslash, quote and newline escaped.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// Every metric that the dashboard shows is there, by its name and its labels.
+    /// Every metric that the dashboard shows exists, with its name and labels.
     #[test]
     fn the_dashboard_shows_metrics_that_there_are() {
         const DASHBOARD: &str = include_str!("../../../configs/dashboards/grafana.json");
@@ -330,7 +330,7 @@ mod tests {
             n_shown += 1;
         }
         assert!(n_shown >= panels.len() && n_shown >= 8, "{n_shown} in {shown}");
-        // And what it counts by are labels that its metric has.
+        // The labels by which it groups are labels of the metric.
         for query in shown.lines() {
             let by = query.split("by (").nth(1).map(|by| by.split(')').next().unwrap());
             let name = query.split("bothends_").nth(1).unwrap();

@@ -1,6 +1,6 @@
 //! The page, section by section: this file is its table of contents.
 //!
-//! One file, no script, no network; light or dark as the reader's system is.
+//! It is one file without scripts or network access, light or dark like the reader's system.
 
 mod ends;
 mod energy;
@@ -18,8 +18,8 @@ use self::markup::{entry, escape, escape_json, tag};
 use crate::figure::{BOTH_ENDS, number, percent};
 use crate::{ReportInput, StrategyRun, columns};
 
-/// The report as one HTML page that needs no other file. The data it was drawn from lies
-/// in it as JSON, in the element with the id `data`.
+/// The report as one self-contained HTML page. The data from which it was drawn are embedded as JSON, in
+/// the element with the id `data`.
 #[must_use]
 pub fn html(input: &ReportInput) -> String {
     let plots = |heading, text, plots: Option<String>| {
@@ -50,7 +50,7 @@ pub fn html(input: &ReportInput) -> String {
     document(&input.title, "", &body)
 }
 
-/// A whole page, in the style of all pages and what is added to it.
+/// A whole page, with the common style and an addition to it.
 pub(crate) fn document(title: &str, style: &str, body: &str) -> String {
     const STYLE: &str = include_str!("page.css");
     format!(
@@ -89,7 +89,7 @@ const TABLE_TEXT: &str = "Front and back count delivered batches by who made the
 const SAME_TEXT: &str = "Preprocessing images elsewhere must not change them: with checksums \
     (--digest), epochs of the same samples can be compared byte for byte.";
 
-/// With a word on what one epoch leaves to the next, where there are several.
+/// With a sentence on what one epoch leaves to the next, if there are several.
 fn memory_text(input: &ReportInput) -> String {
     let more = if input.runs.len() > 1 { ONE_PROCESS_TEXT } else { "" };
     format!("{MEMORY_TEXT}{more}")
@@ -104,7 +104,7 @@ fn section(heading: &str, text: &str, body: &str) -> String {
     format!("<section>\n<h2>{}</h2>\n{text}{body}</section>\n", escape(heading))
 }
 
-/// Heading, the result in a sentence, what is going on here, and the honest note.
+/// The heading, the result in a sentence, an explanation, and caveats.
 fn opening(input: &ReportInput) -> String {
     let headline =
         headline(input).map(|h| format!("<p class=\"headline\">{}</p>\n", escape(&h)));
@@ -123,7 +123,7 @@ fn opening(input: &ReportInput) -> String {
     )
 }
 
-/// Who fed the accelerator in this run, in words and drawn.
+/// Who fed the accelerator in this run, in words and as a diagram.
 fn about(input: &ReportInput) -> String {
     let has_back = input.runs.iter().any(|run| run.back_batches > 0);
     let picture = match input.runs.iter().any(ends::walks_from_both_ends) {
@@ -147,7 +147,7 @@ fn about(input: &ReportInput) -> String {
     )
 }
 
-/// Host and device on an epoch of batches, drawn.
+/// A diagram of host and device on the batches of an epoch.
 const TWO_ENDS: &str = "<svg class=\"picture\" viewBox=\"0 0 360 54\" role=\"img\" \
     aria-label=\"The host takes batches from the front of the epoch, the device from the back.\">\
     <path class=\"front\" d=\"M8 20h14M29 20h14M50 20h14M71 20h14M92 20h14M113 20h14M134 20h14\
@@ -169,7 +169,7 @@ const HORIZON: &str = "<svg class=\"picture\" viewBox=\"0 0 360 54\" role=\"img\
     <text x=\"174\" y=\"46\">device, ahead</text>\
     <text x=\"354\" y=\"46\" text-anchor=\"end\">not begun</text></svg>\n";
 
-/// The run to speak of: the default strategy if it ran, else the fastest, with a device if any
+/// The run to highlight: the default strategy if it ran, or else the fastest; with a device if any
 /// strategy had one.
 fn best(input: &ReportInput) -> Option<&StrategyRun> {
     let with_device = || input.runs.iter().filter(|run| run.strategy != "cpu");
@@ -181,7 +181,7 @@ fn best(input: &ReportInput) -> Option<&StrategyRun> {
         .or_else(|| input.runs.first())
 }
 
-/// The result in a sentence, where there is something to compare.
+/// The result in a sentence, if there is something to compare.
 fn headline(input: &ReportInput) -> Option<String> {
     let run = best(input).filter(|run| run.strategy != "cpu")?;
     let speed_up = input.speed_up(run)?;
@@ -202,7 +202,7 @@ fn headline(input: &ReportInput) -> Option<String> {
     })
 }
 
-/// The figures to remember: only those that there are.
+/// The key figures that exist.
 fn cards(input: &ReportInput) -> String {
     let Some(run) = best(input) else { return String::new() };
     let tag = tag(BOTH_ENDS, input);
@@ -218,7 +218,7 @@ fn cards(input: &ReportInput) -> String {
         cards.push((name, percent(utilisation)));
     }
     if let Some(efficiency) = run.efficiency {
-        // Both prongs are measured alone for some seconds, before the run.
+        // Each prong is measured by itself for a few seconds before the run.
         let why = match efficiency > 1.0 {
             true => {
                 "; above 100 %: the prongs ran faster in the epoch than measured alone"
@@ -253,7 +253,7 @@ fn origin(input: &ReportInput) -> String {
     )
 }
 
-/// The input itself. Numbers that JSON has no form for leave it empty.
+/// The input itself; empty if it has numbers that JSON cannot express.
 fn data(input: &ReportInput) -> String {
     let json = input.to_json().map(|json| escape_json(&json)).unwrap_or_default();
     format!("<script type=\"application/json\" id=\"data\">\n{json}\n</script>\n")
@@ -395,7 +395,7 @@ mod tests {
         assert!(page.contains("no other epoch here has the same samples"));
     }
 
-    /// What a reader may add up: on the page, in its JSON, and so between the two.
+    /// The sums that a reader may check: on the page, in its JSON, and between the two.
     #[test]
     fn the_figures_of_a_page_add_up() {
         let page = html(&example::input());

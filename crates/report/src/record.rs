@@ -1,10 +1,9 @@
-//! A run as it is written down while it goes on: JSON Lines, of which the report, the trace and
-//! the table are made again.
+//! A run as it is recorded: JSON Lines, from which the report, the trace and the table can be made again.
 //!
-//! The first line says what ran where; then, epoch by epoch, its beginning, every moment of a
-//! batch, what the process used, and the epoch's figures; the last line has the run's figures.
-//! A file that ends early (the run was killed) is read as far as it goes. A file that is wrong in
-//! the middle is refused with the number of the line. Nothing here opens a file.
+//! The first line says what ran where. Then, for every epoch, there are its start, every event of a batch,
+//! what the process used, and the epoch's figures; the last line has the figures of the run. A file that
+//! ends early, because the run was killed, is read as far as it goes. A file with an error in the middle
+//! is refused with the number of the line. Nothing here opens a file.
 
 use std::io::{BufRead, Read};
 
@@ -15,7 +14,7 @@ use bothends_figures::{EpochResult, Moment, RunResult, Settings, UsageSample};
 /// The format of event files that this release writes, and the only one that it reads.
 pub const FORMAT: u32 = 1;
 
-/// Longest line: an epoch's figures with hundreds of thousands of bad samples.
+/// The longest line: an epoch's figures with hundreds of thousands of bad samples.
 const MOST_LINE_BYTES: u64 = 64 << 20;
 
 /// What ran, where and when: the first line.
@@ -23,21 +22,21 @@ const MOST_LINE_BYTES: u64 = 64 << 20;
 pub struct Header {
     /// [`FORMAT`].
     pub format: u32,
-    /// Version of the program.
+    /// The version of the program.
     pub version: String,
     /// The heading of the report.
     pub title: String,
-    /// What a reader must know, in plain sentences; may be empty.
+    /// Caveats in plain sentences; may be empty.
     pub note: String,
     /// Whether the images were generated.
     pub generated_images: bool,
     /// The machine: processor, cores, memory, system.
     pub machine: String,
-    /// The command that does the same again.
+    /// The command that reproduces the run.
     pub command: String,
     /// When it began, ISO 8601.
     pub date: String,
-    /// What the run was told, by the names of its flags.
+    /// The settings of the run, by the names of its flags.
     pub config: Settings,
 }
 
@@ -46,17 +45,17 @@ pub struct Header {
 pub struct EpochRecord {
     /// Its number.
     pub epoch: u32,
-    /// The strategy it ran under.
+    /// Its strategy.
     pub strategy: String,
-    /// Batches that it was to deliver.
+    /// The number of batches to deliver.
     pub n_batches: u32,
-    /// What happened, in order.
+    /// Its events, in order.
     pub moments: Vec<Moment>,
-    /// How many later moments were not kept.
+    /// How many later events were not kept.
     pub moments_cut: u64,
     /// What the process used, in order.
     pub looks: Vec<UsageSample>,
-    /// Its figures; `None` when it did not end.
+    /// Its figures; `None` if it did not end.
     pub figures: Option<EpochResult>,
 }
 
@@ -75,7 +74,7 @@ impl EpochRecord {
         }
     }
 
-    /// Seconds that it took, or as far as it came.
+    /// Its length in seconds, or as far as it got.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         let ends = self.figures.as_ref().map(|figures| figures.seconds);
@@ -90,9 +89,9 @@ pub struct Recording {
     pub header: Header,
     /// Its epochs, in the order in which they ran.
     pub epochs: Vec<EpochRecord>,
-    /// The run's figures; `None` when it did not end.
+    /// The figures of the run; `None` if it did not end.
     pub run: Option<RunResult>,
-    /// The number of a last line that is cut off.
+    /// The number of a truncated last line.
     pub cut_line: Option<u64>,
 }
 
@@ -106,9 +105,9 @@ pub enum Line {
     Begin {
         /// Its number.
         epoch: u32,
-        /// The strategy it runs under.
+        /// Its strategy.
         strategy: String,
-        /// Batches that it delivers.
+        /// The number of batches to deliver.
         n_batches: u32,
     },
     /// Something happened to a batch.
@@ -131,7 +130,7 @@ pub enum Line {
     Epoch {
         /// Its number.
         epoch: u32,
-        /// Moments that were not kept.
+        /// How many events were not kept.
         moments_cut: u64,
         /// Its entry in the result's `epochs`.
         result: Box<EpochResult>,
@@ -144,10 +143,10 @@ pub enum Line {
 }
 
 impl Line {
-    /// As it stands in the file, line end included.
+    /// The line in the file, including its newline.
     ///
     /// # Errors
-    /// None is known: every line has a form in JSON.
+    /// None is known to occur: every line can be expressed in JSON.
     pub fn to_text(&self) -> Result<String, serde_json::Error> {
         Ok(serde_json::to_string(self)? + "\n")
     }
@@ -157,7 +156,7 @@ impl Line {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The file cannot be read on.
+    /// The file cannot be read any further.
     #[error("line {line} cannot be read")]
     Reading {
         /// Its number, from 1.
@@ -165,10 +164,10 @@ pub enum RecordError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// There is nothing in it.
+    /// It is empty.
     #[error("the file is empty; write one with `bothends run --events FILE`")]
     Empty,
-    /// It begins with something else.
+    /// It does not begin with a header.
     #[error(
         "line 1 is not the beginning of an event file ({why}); write one with \
          `bothends run --events FILE`"
@@ -204,8 +203,8 @@ impl Recording {
     /// Reads an event file to its end.
     ///
     /// # Errors
-    /// [`RecordError`] with the number of the line, except for a last line without its end: that
-    /// is where the file was cut.
+    /// [`RecordError`] with the number of the line, except for a last line without a newline, where the
+    /// file was truncated.
     pub fn read(from: &mut impl BufRead) -> Result<Self, RecordError> {
         let mut recording = Self::default();
         let mut is_open = false;
@@ -225,7 +224,7 @@ impl Recording {
             };
             let is_whole = bytes.ends_with(b"\n");
             let is_too_long = bytes.len() as u64 >= MOST_LINE_BYTES;
-            // Without its end, so that the parser speaks of no second line.
+            // Without its newline, so that the parser does not mention a second line.
             let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
             let line = match serde_json::from_slice::<Line>(text) {
                 Ok(line) => line,
@@ -252,7 +251,7 @@ impl Recording {
         }
     }
 
-    /// Adds what a line says; `is_open` says whether an epoch has begun and not ended.
+    /// Adds a line; `is_open` says whether an epoch has begun and not ended.
     fn add(&mut self, line: Line, is_open: &mut bool) -> Result<(), String> {
         if self.run.is_some() {
             return Err("the run was over before it".to_owned());
@@ -309,7 +308,7 @@ fn header(line: Line) -> Result<Header, RecordError> {
     }
 }
 
-/// Whether a moment is a time, and not before the last one.
+/// Whether a time is valid and not before the last one.
 fn follows(last_s: Option<f64>, t_s: f64) -> Result<(), String> {
     if t_s >= last_s.unwrap_or(0.0) {
         return Ok(());
@@ -317,7 +316,7 @@ fn follows(last_s: Option<f64>, t_s: f64) -> Result<(), String> {
     Err(format!("time runs backwards, from {} s to {t_s} s", last_s.unwrap_or(0.0)))
 }
 
-/// What a parser says of one line; its own line number is always 1.
+/// A parser's message about one line, without its line number, which is always 1.
 fn in_line(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column", " at column")
 }

@@ -1,6 +1,6 @@
-//! What a run was over time: rates, batches that wait, processors and memory.
+//! Time series of a run: rates, waiting batches, CPUs and memory.
 //!
-//! Sums and differences of what was written down; nothing is smoothed.
+//! They are sums and differences of what was recorded; nothing is smoothed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use bothends_figures::{Moment, UsageSample, What};
 
-/// A figure that holds for a while.
+/// A figure with a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// From when, in seconds of the epoch.
+    /// Its start, in seconds of the epoch.
     pub from_s: f64,
-    /// Until when.
+    /// Its end.
     pub to_s: f64,
     /// The figure.
     pub value: f64,
@@ -35,34 +35,34 @@ pub struct Waiting {
 pub struct Held {
     /// Seconds since the epoch began.
     pub t_s: f64,
-    /// Proportional set size.
+    /// The proportional set size.
     pub bytes: u64,
 }
 
-/// Intervals of a plot of rates at most.
+/// The most intervals in a plot of rates.
 const MOST_INTERVALS: f64 = 24.0;
 
-/// Batches in an interval on average at least: a rate of fewer says little.
+/// The fewest batches in an interval on average: the rate of fewer says little.
 const BATCHES_AN_INTERVAL: f64 = 5.0;
 
-/// Points of a plot of waiting batches, beyond which its peaks are kept.
+/// The most points in a plot of waiting batches; of more, only peaks are kept.
 const MOST_POINTS: usize = 1500;
 
-/// Columns in which peaks are kept.
+/// The number of columns in which peaks are kept.
 const COLUMNS: usize = 500;
 
-/// Looks nearer to each other than this say nothing of a rate: the kernel counts processor time
-/// in hundredths of a second.
+/// The shortest distance between observations that gives a rate: the kernel counts CPU time in hundredths
+/// of a second.
 const NEAR_S: f64 = 0.25;
 
-/// How long an interval of [`rate`] is: the same for all epochs of a page.
+/// The length of an interval of [`rate`], the same for all epochs of a page.
 pub(crate) fn interval_s(longest_s: f64, n_batches: u32) -> f64 {
     let intervals = (f64::from(n_batches) / BATCHES_AN_INTERVAL).floor();
     (longest_s / intervals.clamp(1.0, MOST_INTERVALS)).max(f64::MIN_POSITIVE)
 }
 
-/// Images per second in each interval of an epoch: batches delivered in it, times the images
-/// that a batch has on average.
+/// Images per second in each interval of an epoch: the batches delivered in it, times the average number
+/// of images per batch.
 pub(crate) fn rate(
     moments: &[Moment],
     seconds: f64,
@@ -75,7 +75,7 @@ pub(crate) fn rate(
     let mut from_s = 0.0;
     let mut i = 1.0;
     while i <= n {
-        // The last interval takes what is left: somewhat more or less than the others.
+        // The last interval takes the rest, which is somewhat more or less than the others.
         let is_last = i + 1.0 > n;
         let to_s = if is_last { seconds } else { i * interval_s };
         let mut n_batches = 0.0;
@@ -92,19 +92,19 @@ pub(crate) fn rate(
     steps
 }
 
-/// Counts finished batches that wait, moment by moment.
+/// Counts waiting finished batches, event by event.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
-    /// Batches that wait, each with the side that made it.
+    /// Waiting batches, each with the side that made it.
     waits: BTreeMap<u32, usize>,
     delivered: BTreeSet<u32>,
-    /// How many of the host's, of the devices'.
+    /// How many were made by the host, and by devices.
     waiting: [u32; 2],
 }
 
 impl Queue {
-    /// Takes a moment; true when the number of waiting batches changed. Whoever finishes a batch
-    /// first has made it: a second time is for nothing.
+    /// Adds an event; true if the number of waiting batches changed. Whoever finishes a batch first has made
+    /// it: a second time is in vain.
     pub(crate) fn take(&mut self, moment: &Moment) -> bool {
         let batch = moment.batch;
         match moment.what {
@@ -127,14 +127,13 @@ impl Queue {
         }
     }
 
-    /// Batches that wait: the host's, the devices'.
+    /// Waiting batches: made by the host, made by devices.
     pub(crate) fn waiting(&self) -> [u32; 2] {
         self.waiting
     }
 }
 
-/// How many batches waited, at every moment in which that changed; of very many moments, the
-/// peaks.
+/// How many batches waited, at every event that changed it; of very many events, the peaks.
 pub(crate) fn waiting(moments: &[Moment], seconds: f64) -> Vec<Waiting> {
     let mut queue = Queue::default();
     let mut points = vec![Waiting::default()];
@@ -168,7 +167,7 @@ fn peaks(points: &[Waiting], seconds: f64) -> Vec<Waiting> {
     peaks
 }
 
-/// Processors in use between looks.
+/// CPUs in use between observations.
 pub(crate) fn cores(looks: &[UsageSample]) -> Vec<Step> {
     let known: Vec<(f64, f64)> =
         looks.iter().filter_map(|look| Some((look.t_s, look.cpu_s?))).collect();
@@ -179,7 +178,7 @@ pub(crate) fn cores(looks: &[UsageSample]) -> Vec<Step> {
             from = Some((t_s, cpu_s));
             continue;
         };
-        // A look that is near the next one, or the end, is left to it.
+        // An observation too close to the next one, or to the end, is merged with it.
         let is_near = known.get(i + 1).is_some_and(|next| next.0 - t_s < NEAR_S);
         let value = (cpu_s - from_cpu_s) / (t_s - from_s);
         if !is_near && value.is_finite() {
@@ -190,7 +189,7 @@ pub(crate) fn cores(looks: &[UsageSample]) -> Vec<Step> {
     steps
 }
 
-/// Memory at every look.
+/// Memory at every observation.
 pub(crate) fn memory(looks: &[UsageSample]) -> Vec<Held> {
     let known =
         looks.iter().filter_map(|l| Some(Held { t_s: l.t_s, bytes: l.pss_bytes? }));

@@ -1,40 +1,40 @@
-//! A contact sheet: samples as they are delivered, beside what they were made of, and how.
+//! A contact sheet: samples as delivered, next to their originals, and how they were made.
 
 use crate::page::document;
 use crate::page::markup::escape;
 
-/// What a contact sheet shows.
+/// The contents of a contact sheet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sheet {
     /// Its heading.
     pub title: String,
-    /// The recipe in words, line by line; spaces at the beginning count.
+    /// The recipe in words, line by line; indentation counts.
     pub words: Vec<String>,
-    /// What data these are, and how the sheet is made again.
+    /// The data, and how to reproduce the sheet.
     pub note: String,
     /// One row for each sample.
     pub rows: Vec<SheetRow>,
 }
 
-/// A sample and what became of it.
+/// A sample and its results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SheetRow {
     /// Its file.
     pub name: String,
-    /// Itself first, then what was delivered, epoch by epoch.
+    /// The sample itself first, then what was delivered, epoch by epoch.
     pub cells: Vec<SheetCell>,
 }
 
-/// A picture, or several views, and what was done.
+/// A picture, or several views, and the steps that made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SheetCell {
     /// The views.
     pub pictures: Vec<Picture>,
-    /// What was done, step by step.
+    /// The steps that made it.
     pub steps: Vec<String>,
 }
 
-/// Pixels: rows from the top, columns from the left, one or three channels side by side.
+/// Pixels: rows from the top, columns from the left, one or three interleaved channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
     /// Columns.
@@ -43,11 +43,11 @@ pub struct Picture {
     pub height: u32,
     /// 1 or 3.
     pub channels: u32,
-    /// As many bytes as that makes.
+    /// The bytes: rows × columns × channels.
     pub pixels: Vec<u8>,
 }
 
-/// The sheet as one HTML page that needs no other file.
+/// The sheet as one self-contained HTML page.
 #[must_use]
 pub fn sheet(sheet: &Sheet) -> String {
     let words = escape(&sheet.words.join("\n"));
@@ -96,7 +96,7 @@ fn image(picture: &Picture) -> String {
     )
 }
 
-/// The picture as a PNG file; empty where it is none.
+/// The picture as a PNG file; empty if it is not a picture.
 fn png(picture: &Picture) -> Vec<u8> {
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, picture.width, picture.height);

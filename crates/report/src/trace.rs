@@ -1,10 +1,9 @@
-//! A run as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing: the JSON form of Chrome's
+//! A run as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing, in the JSON format of Chrome's
 //! trace events.
 //!
-//! One process for the host, one for each device, one for the delivery, one for the epochs. A
-//! batch is one complete event from when it was taken on to when it was finished; batches that
-//! were under way at once lie in rows of their own. Counters show the batches that wait and both
-//! ends.
+//! There is a process for the host, for each device, for delivery, and for the epochs. A batch is one
+//! complete event from claim to finish; batches in progress at the same time are in separate rows.
+//! Counters show the waiting batches and both ends.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +24,7 @@ const FIRST_DEVICE: u32 = 4;
 /// The trace as one JSON object.
 ///
 /// # Errors
-/// None is known.
+/// None is known to occur.
 pub fn trace(recording: &Recording) -> Result<String, serde_json::Error> {
     let mut tracks = Tracks::default();
     let mut began_s = 0.0;
@@ -45,7 +44,7 @@ pub fn trace(recording: &Recording) -> Result<String, serde_json::Error> {
     }))
 }
 
-/// One event as the format has it; times in microseconds.
+/// One event of the format; times are in microseconds.
 #[derive(Debug, Clone, Serialize)]
 struct TraceEvent {
     ph: &'static str,
@@ -59,15 +58,15 @@ struct TraceEvent {
     args: Value,
 }
 
-/// What lies on the tracks so far.
+/// The tracks so far.
 #[derive(Debug, Default)]
 struct Tracks {
     events: Vec<TraceEvent>,
-    /// For each process, until when each of its rows is taken, in microseconds.
+    /// For each process, until when each of its rows is occupied, in microseconds.
     rows: BTreeMap<u32, Vec<f64>>,
 }
 
-/// A claim under way.
+/// An open claim.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     since_s: f64,
@@ -120,7 +119,7 @@ impl Tracks {
         }
     }
 
-    /// The way of a batch through the hands of a prong.
+    /// A batch's way through a prong.
     fn made(&mut self, moment: &Moment, open: Open, now_s: f64) {
         let mut name = format!("batch {}", moment.batch);
         if open.is_rescue {
@@ -133,7 +132,7 @@ impl Tracks {
         self.span(process, [open.since_s, now_s], name, json!({"batch": moment.batch}));
     }
 
-    /// A complete event in the first row of its process that is free.
+    /// A complete event in the first free row of its process.
     fn span(&mut self, pid: u32, [from_s, to_s]: [f64; 2], name: String, args: Value) {
         let (ts, end) = (microseconds(from_s), microseconds(to_s));
         let rows = self.rows.entry(pid).or_default();
@@ -147,7 +146,7 @@ impl Tracks {
         self.events.push(TraceEvent { ph: "X", ts, dur, pid, tid, name, args });
     }
 
-    /// The latest batch that each end took on.
+    /// The latest batch that each end claimed.
     fn ends(&mut self, now_s: f64, [front, back]: [Option<u32>; 2]) {
         let mut args = serde_json::Map::new();
         for (name, end) in [("front", front), ("back", back)] {
@@ -171,7 +170,7 @@ impl Tracks {
         });
     }
 
-    /// Names first, then everything in the order of time.
+    /// Names first, then everything in chronological order.
     fn into_events(mut self) -> Vec<TraceEvent> {
         self.events.sort_by(|a, b| a.ts.total_cmp(&b.ts));
         let mut events = Vec::new();
@@ -199,7 +198,7 @@ fn named(what: &str, pid: u32, tid: u32, args: Value) -> TraceEvent {
     TraceEvent { ph: "M", ts: 0.0, dur: None, pid, tid, name: what.to_owned(), args }
 }
 
-/// Microseconds, to the nanosecond: what the clock had.
+/// Microseconds with the nanoseconds of the clock.
 fn microseconds(seconds: f64) -> f64 {
     (seconds * 1e9).round() / 1e3
 }

@@ -1,14 +1,14 @@
-//! A picture being painted: colours as numbers, and what a camera does to them at the end.
+//! A picture being painted: colours as numbers, and in the end the effects of a camera.
 //!
 //! It does not know what is painted. Read `scene.rs` next.
 
 use crate::dice::Dice;
 use crate::field::{Field, Noise, pixels, smooth};
 
-/// Red, green and blue; 0 is black, 1 white, and light may be brighter.
+/// Red, green and blue; 0 is black, 1 is white, and light may be brighter.
 pub(crate) type Colour = [f32; 3];
 
-/// `a` at 0, `b` at 1.
+/// Linear interpolation: `a` at 0, `b` at 1.
 pub(crate) fn mix(a: Colour, b: Colour, t: f32) -> Colour {
     [0, 1, 2].map(|i| a[i] + t * (b[i] - a[i]))
 }
@@ -41,7 +41,7 @@ impl Canvas {
         }
     }
 
-    /// Lays `paint(x, y)` = (colour, how much of it) over every pixel.
+    /// Blends `paint(x, y)` = (colour, opacity) over every pixel.
     pub(crate) fn cover(&mut self, mut paint: impl FnMut(usize, usize) -> (Colour, f32)) {
         for (y, line) in self.pixels.chunks_exact_mut(self.width).enumerate() {
             for (x, pixel) in line.iter_mut().enumerate() {
@@ -58,8 +58,8 @@ impl Canvas {
         self.pixels[y * self.width + x]
     }
 
-    /// What a camera makes of it: exposure, a slightly soft lens, darker corners, a tone
-    /// curve and the sensor's grain (`grain`: standard deviation in 0..1); as RGB bytes.
+    /// The picture as a camera would take it, as RGB bytes: with exposure, a slightly soft lens,
+    /// darker corners, a tone curve and sensor grain (`grain`: standard deviation in 0..1).
     pub(crate) fn photograph(mut self, grain: f32, dice: &mut Dice) -> Vec<u8> {
         self.soften();
         let fine = Noise { cell: [2.2, 2.2], finest: 1.0, rough: 0.9 };
@@ -82,7 +82,7 @@ impl Canvas {
         bytes
     }
 
-    /// What the light must be multiplied by for a mean of `wanted`, within reason.
+    /// The factor that gives the light a mean of `wanted`, within reason.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "f32 is precise enough for light"

@@ -25,8 +25,8 @@ impl Dice {
         Self { key, stream, block: 0, words: [0; 4], n_used: 4, n_forks: 0 }
     }
 
-    /// Another stream of the same image, independent of this one: so that one part of a
-    /// picture may draw more numbers without changing the others.
+    /// Another, independent stream for the same image, so that one part of a picture can draw more
+    /// numbers without changing the others.
     pub(crate) fn fork(&mut self) -> Self {
         self.n_forks += 1;
         let [image, path] = self.stream;
@@ -45,18 +45,18 @@ impl Dice {
         self.words[self.n_used - 1]
     }
 
-    /// Evenly in 0..1, in steps of 2^-24: exact in f32.
+    /// Uniform in 0..1, in steps of 2^-24: exact in f32.
     #[expect(clippy::cast_precision_loss, reason = "24 bits fit an f32 exactly")]
     pub(crate) fn unit(&mut self) -> f32 {
         (self.word() >> 8) as f32 / 16_777_216.0
     }
 
-    /// Evenly in `from..to`.
+    /// Uniform in `from..to`.
     pub(crate) fn between(&mut self, from: f32, to: f32) -> f32 {
         from + self.unit() * (to - from)
     }
 
-    /// Evenly in `0..n`.
+    /// Uniform in `0..n`.
     pub(crate) fn below(&mut self, n: u32) -> u32 {
         words(u64::from(self.word()) * u64::from(n))[1]
     }

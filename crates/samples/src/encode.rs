@@ -1,12 +1,11 @@
 //! A JPEG encoder for what this crate makes: RGB in; grey, 4:2:0 or 4:4:4 out; baseline or
 //! progressive, as ITU-T T.81 describes them.
 //!
-//! Where the standard leaves a choice, it is the one of libjpeg-turbo 3.1 behind its
-//! TurboJPEG interface: the files equal that library's byte for byte. There is nothing here
-//! that this crate does not use: no other samplings, no restart markers, no 16-bit
-//! quantisation tables, and no way to fail.
+//! Where the standard leaves a choice, it follows libjpeg-turbo 3.1 with its TurboJPEG interface:
+//! the files equal that library's byte for byte. It has only what this crate uses: no other
+//! subsampling, no restart markers, no 16-bit quantisation tables, and no errors.
 //!
-//! The files in the order of the work: `colour.rs`, `dct.rs`, `quantise.rs`, `scans.rs`,
+//! The files in the order of the steps: `colour.rs`, `dct.rs`, `quantise.rs`, `scans.rs`,
 //! `tokens.rs`, `huffman.rs`, `markers.rs`.
 
 mod colour;
@@ -19,12 +18,12 @@ mod tokens;
 
 use colour::Plane;
 
-/// Resolution of colour against brightness.
+/// Resolution of chroma relative to luma.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sampling {
     /// One channel.
     Grayscale,
-    /// Half resolution both ways (4:2:0).
+    /// Half resolution in both directions (4:2:0).
     Half,
     /// Full resolution (4:4:4).
     Full,
@@ -35,19 +34,19 @@ pub(crate) enum Sampling {
 pub(crate) enum Scans {
     /// One scan, with the example Huffman tables of the standard.
     Baseline,
-    /// The coarse before the fine; every scan with Huffman tables of its own.
+    /// Coarse before fine; every scan has its own Huffman tables.
     Progressive,
 }
 
-/// Eight by eight coefficients: row by row before they are quantised, in zigzag order after.
+/// Eight by eight coefficients: in row order before they are quantised, in zigzag order after.
 type Block = [i16; 64];
 
 /// The coefficients of one component: rows of blocks, in whole MCUs.
 #[derive(Debug)]
 struct Component {
-    /// Blocks of an MCU, across as well as down.
+    /// Blocks of an MCU, horizontally as well as vertically.
     factor: usize,
-    /// Blocks that hold samples, across and down; the others only complete the last MCUs.
+    /// Blocks that have samples, across and down; the others only complete the last MCUs.
     n_across: usize,
     n_down: usize,
     /// Blocks from one row to the next.
@@ -55,7 +54,7 @@ struct Component {
     blocks: Vec<Block>,
 }
 
-/// A picture as cosine coefficients: all the work that is the same for every quality.
+/// A picture as DCT coefficients: all the work that is the same for every quality.
 #[derive(Debug)]
 pub(crate) struct Spectrum {
     width: usize,
@@ -64,14 +63,14 @@ pub(crate) struct Spectrum {
 }
 
 impl Spectrum {
-    /// The spectrum of RGB bytes, row by row, whose number gives the height.
+    /// The spectrum of RGB bytes in row order, whose number determines the height.
     pub(crate) fn new(rgb: &[u8], width: usize, sampling: Sampling) -> Self {
         let planes = colour::planes(rgb, width, sampling);
         let components = planes.iter().map(Component::new).collect();
         Self { width, height: rgb.len() / (width * 3), components }
     }
 
-    /// The file for a quality as libjpeg counts it, 1 to 100.
+    /// The file for a quality on libjpeg's scale, 1 to 100.
     pub(crate) fn encode(&self, quality: u16, scans: Scans) -> Vec<u8> {
         let components: Vec<_> = (self.components.iter().enumerate())
             .map(|(idx, component)| component.quantised(&quantise::table(idx, quality)))
@@ -97,8 +96,8 @@ impl Component {
         let n_rows = plane.samples.len() / plane.per_row / 8;
         let mut blocks: Vec<Block> = Vec::with_capacity(per_row * n_rows);
         for (y, x) in (0..n_rows).flat_map(|y| (0..per_row).map(move |x| (y, x))) {
-            // A block without samples is as flat as the block before it in its MCU, so that
-            // it costs the fewest bits.
+            // A block without samples is flat, with the mean of the previous block in its MCU: this
+            // takes the fewest bits.
             blocks.push(if y >= n_down {
                 flat(&blocks[(y - 1) * per_row + x / factor * factor + factor - 1])
             } else if x >= n_across {
@@ -153,9 +152,9 @@ mod tests {
         })
     }
 
-    /// The digests are of files that libjpeg-turbo 3.1.0 made of these pictures, through the
-    /// crate `turbojpeg` 1.5.1. Among them are blocks without samples, Huffman codes
-    /// that had to be shortened to 16 bits, and more ended blocks than a symbol can tell.
+    /// The digests are of files that libjpeg-turbo 3.1.0 made of these pictures, through the crate
+    /// `turbojpeg` 1.5.1. They include blocks without samples, Huffman codes that had to be
+    /// shortened to 16 bits, and longer end-of-band runs than a symbol can express.
     #[test]
     fn files_are_the_librarys_to_the_last_bit() {
         let files = [

@@ -1,8 +1,8 @@
-//! Noise as nature makes it: octaves of smooth noise, each finer and weaker than the one
-//! before, on a grid of the picture's size.
+//! Natural noise: octaves of smooth noise, each finer and weaker than the previous one, on a grid
+//! of the picture's size.
 //!
-//! Albedo, light on the noise taken as relief, edges and grain add up to the spectrum of
-//! photographs: `lib.rs` tests the whole picture for it.
+//! Albedo, light on the noise as a relief, edges and grain together have the spectrum of
+//! photographs; `lib.rs` tests whole pictures for it.
 //!
 //! Only +, −, ×, ÷ and square roots are used, which IEEE 754 defines to the last bit: a
 //! field has the same values on every machine. Read `canvas.rs` next.
@@ -17,15 +17,15 @@ pub(crate) struct Field {
     pub(crate) values: Vec<f32>,
 }
 
-/// What a noise looks like.
+/// The appearance of a noise.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Noise {
     /// Size of the largest blobs in pixels, across and down.
     pub(crate) cell: [f32; 2],
     /// Size of the smallest blobs in pixels.
     pub(crate) finest: f32,
-    /// Amplitude of an octave against the one of twice its size: 0.5 is as smooth as hills,
-    /// 1 as rough as sand.
+    /// Amplitude of an octave relative to that of twice its size: 0.5 is as smooth as hills, 1 as
+    /// rough as sand.
     pub(crate) rough: f32,
 }
 
@@ -37,7 +37,7 @@ impl Noise {
 }
 
 impl Field {
-    /// Noise with mean about 0, within −1..1.
+    /// Noise with a mean of about 0, within −1..1.
     pub(crate) fn noise(
         width: usize,
         height: usize,
@@ -50,7 +50,7 @@ impl Field {
             field.add_octave([across.max(1.0), down.max(1.0)], amplitude, dice);
             sum += amplitude;
             amplitude *= noise.rough;
-            // Not quite a half: the grids of the octaves must not lie on each other.
+            // Not exactly a half: the grids of the octaves must not coincide.
             (across, down) = (across * 0.53, down * 0.53);
         }
         let scale = if sum > 0.0 { 1.0 / sum } else { 0.0 };
@@ -91,7 +91,7 @@ impl Field {
         self.values[y * self.width + x]
     }
 
-    /// The value between pixels; beyond its edges the field is mirrored, without a seam.
+    /// The value between pixels; beyond its edges the field is mirrored, without a discontinuity.
     pub(crate) fn sample(&self, x: f32, y: f32) -> f32 {
         let (x0, tx) = mirror(x, self.width);
         let (y0, ty) = mirror(y, self.height);
@@ -101,7 +101,7 @@ impl Field {
         top + ty * (bottom - top)
     }
 
-    /// Light on the field taken as heights, from the upper left: about −1..1.
+    /// Light from the upper left on the field as a height map: about −1..1.
     pub(crate) fn relief(&self, x: usize, y: usize, strength: f32) -> f32 {
         let here = self.at(x, y);
         let slope = 2.0 * here
@@ -129,13 +129,13 @@ impl Taps {
     }
 }
 
-/// 0 below 0, 1 above 1, and without corners between.
+/// 0 below 0, 1 above 1, and smooth in between.
 pub(crate) fn smooth(t: f32) -> f32 {
     let t = t.clamp(0.0, 1.0);
     t * t * (3.0 - 2.0 * t)
 }
 
-/// A pixel count or index as a number to reckon with.
+/// A pixel count or index as a floating-point number.
 #[expect(
     clippy::cast_precision_loss,
     reason = "pictures are far smaller than 2^24 pixels"
@@ -154,7 +154,7 @@ pub(crate) fn index(place: f32) -> usize {
     place as usize
 }
 
-/// A place in 0..=n − 1 as its pixel and the way to the next one.
+/// A place in 0..=n − 1 as its pixel and the distance to the next one.
 fn mirror(place: f32, n: usize) -> (usize, f32) {
     let last = pixels(n - 1).max(1.0);
     let there_and_back = place - (place / (2.0 * last)).floor() * 2.0 * last;

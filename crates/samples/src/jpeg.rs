@@ -1,15 +1,15 @@
-//! How a picture is stored: size, kind of JPEG and bits per pixel, as ImageNet's are.
+//! How a picture is stored: size, kind of JPEG and bits per pixel, as in ImageNet.
 //!
 //! Modelled on 500 ImageNet training images: mean file 110 kB, mean 4.7 bits per pixel, most
-//! of them 500 pixels wide. Nothing is painted here.
+//! of them 500 pixels wide. Painting happens elsewhere.
 
 use crate::dice::Dice;
 use crate::encode::{Sampling, Scans, Spectrum};
 use crate::field::{index, pixels};
 use crate::scene::Frame;
 
-/// The kind of JPEG of one image. A function of its number alone, so that every set of
-/// more than a few images has all kinds.
+/// The kind of JPEG of one image. It depends only on the image's number, so every set of more
+/// than a few images has all kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) sampling: Sampling,
@@ -31,9 +31,9 @@ impl Kind {
     }
 }
 
-/// How many bits per pixel a file shall have: (share of the files below, bits per pixel).
-/// ImageNet's quartiles are 2.6, 4.7 and 6.4 with colour mostly at full resolution; at half
-/// resolution the upper quarter is out of reach, so the middle is raised to keep the mean.
+/// The target bits per pixel of a file: (share of the files below, bits per pixel). ImageNet's
+/// quartiles are 2.6, 4.7 and 6.4, mostly with chroma at full resolution. At half resolution the
+/// upper quarter is out of reach, so the middle is raised to keep the mean.
 const BITS_PER_PIXEL: [(f32, f32); 7] = [
     (0.0, 0.7),
     (0.05, 1.4),
@@ -44,7 +44,7 @@ const BITS_PER_PIXEL: [(f32, f32); 7] = [
     (1.0, 11.0),
 ];
 
-/// Size and richness of a picture, and how many bytes its file shall have.
+/// The size and richness of a picture, and the target size of its file.
 pub(crate) fn frame(dice: &mut Dice) -> (Frame, usize) {
     let (width, height) = match dice.below(100) {
         0..34 => (500, 375),
@@ -78,7 +78,7 @@ pub(crate) fn encode(
     target_bytes: usize,
 ) -> Vec<u8> {
     let spectrum = Spectrum::new(rgb, width, kind.sampling);
-    // The largest quality whose file is no larger than asked for, as a baseline file.
+    // The highest quality at which a baseline file is no larger than the target.
     let (mut fits, mut too_large) = (LOWEST_QUALITY, HIGHEST_QUALITY + 1);
     while too_large - fits > 1 {
         let quality = u16::midpoint(fits, too_large);
@@ -95,7 +95,7 @@ pub(crate) fn encode(
 const LOWEST_QUALITY: u16 = 45;
 const HIGHEST_QUALITY: u16 = 98;
 
-/// Inserts an EXIF segment behind the start-of-image marker, where cameras write it
+/// Inserts an EXIF segment after the start-of-image marker, where cameras write it
 /// (EXIF 2.32 §4.5.4: APP1 follows SOI): big-endian TIFF with the one tag 0x0112.
 fn insert_orientation(jpeg: &mut Vec<u8>, orientation: u8) {
     let mut segment = *b"\xFF\xE1\x00\x22Exif\0\0MM\x00\x2A\0\0\0\x08\0\x01\

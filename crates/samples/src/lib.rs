@@ -1,8 +1,8 @@
 //! Generated photograph-like images, for the demo and for tests without a data set.
 //!
-//! The images have what a preprocessing pipeline notices of photographs: 1/f spectra, edges,
-//! textures, ImageNet's sizes and bits per pixel, and the kinds of JPEG found in the wild.
-//! They show nothing and teach a network nothing. Read `scene.rs` (what is painted), then
+//! The images share what matters to a preprocessing pipeline with photographs: 1/f spectra, edges,
+//! textures, ImageNet's sizes and bits per pixel, and the kinds of JPEG found in the wild. A network
+//! learns nothing useful from them. Read `scene.rs` (what is painted), then
 //! `jpeg.rs` (how it is stored) and `encode.rs` (how a JPEG is written).
 
 mod canvas;
@@ -28,15 +28,15 @@ use scene::Frame;
 /// Which images to make; equal values give equal bytes on every machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GenerateConfig {
-    /// Images in all; dealt to the classes in turn.
+    /// The number of images, assigned to the classes round-robin.
     pub n_images: u32,
-    /// Class folders; at least 1.
+    /// The number of class folders; at least 1.
     pub n_classes: u32,
-    /// Everything random depends on it.
+    /// The seed of everything random.
     pub seed: u64,
 }
 
-/// What the folder holds after [`generate`].
+/// What is in the folder after [`generate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     /// Images in the folder.
@@ -49,9 +49,9 @@ pub struct Summary {
     pub n_progressive: u32,
     /// Images with an EXIF orientation other than upright.
     pub n_rotated: u32,
-    /// Images with chroma at half resolution both ways (4:2:0).
+    /// Images with chroma at half resolution in both directions (4:2:0).
     pub n_420: u32,
-    /// Whether they were there already and nothing was written.
+    /// Whether they already existed and nothing was written.
     pub reused: bool,
 }
 
@@ -59,17 +59,17 @@ pub struct Summary {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplesError {
-    /// Numbers that make no set.
+    /// Numbers from which no set can be made.
     #[error(
         "{n_images} images in {n_classes} classes cannot be made; ask for at least 1 of each"
     )]
     Empty {
-        /// As asked.
+        /// As requested.
         n_images: u32,
-        /// As asked.
+        /// As requested.
         n_classes: u32,
     },
-    /// A folder with other things in it: generated images must not mix with a data set.
+    /// A folder with other files in it: generated images must not be mixed with a data set.
     #[error("{path} holds files that were not generated; choose an empty folder")]
     NotOurs {
         /// The folder.
@@ -85,7 +85,7 @@ pub enum SamplesError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The system gives no thread.
+    /// A thread cannot be started.
     #[error("cannot start a thread to make images; raise the limit on processes")]
     Thread {
         /// What the system said.
@@ -93,14 +93,13 @@ pub enum SamplesError {
     },
 }
 
-/// Makes the images as `class-000/000.jpg`, … under `dir`, on every core of the machine;
-/// calls `progress(done, total)` on the calling thread. When the folder already holds this
-/// very set (its marker file says so), nothing is written; a set of another config is
-/// replaced. Blocks until all is written.
+/// Makes the images as `class-000/000.jpg`, … under `dir`, on every core of the machine, and calls
+/// `progress(done, total)` on the calling thread. If the folder already has this exact set
+/// (according to its marker file), nothing is written; a set with another config is replaced. Blocks
+/// until everything is written.
 ///
 /// # Errors
-/// [`SamplesError`]; after one the folder holds an unfinished set, which the next call
-/// replaces.
+/// [`SamplesError`]. The folder then has an unfinished set, which the next call replaces.
 pub fn generate(
     dir: &Path,
     config: &GenerateConfig,
@@ -125,14 +124,14 @@ pub fn generate(
     Ok(summary(n_images, total_bytes))
 }
 
-/// Makes every image, several at once; returns the sum of their bytes.
+/// Makes all images, several at once; returns the sum of their bytes.
 fn make_all(
     dir: &Path,
     config: &GenerateConfig,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<u64, SamplesError> {
     let n_threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    // Hands out image numbers; pairs with nothing, the results travel by channel.
+    // Hands out image numbers. Relaxed, because the results are sent through a channel.
     let next = AtomicU32::new(0);
     thread::scope(|scope| {
         let (made, results) = mpsc::sync_channel(n_threads * 2);
@@ -141,7 +140,7 @@ fn make_all(
             let work = move || {
                 loop {
                     let image = next.fetch_add(1, Ordering::Relaxed);
-                    // A closed channel: the caller has met an error and gone.
+                    // The channel is closed: the caller has returned with an error.
                     if image >= config.n_images
                         || made.send(make(dir, config, image)).is_err()
                     {
@@ -176,14 +175,14 @@ fn make(dir: &Path, config: &GenerateConfig, image: u32) -> Result<u64, SamplesE
     Ok(jpeg.len() as u64)
 }
 
-/// Paints a scene and takes its picture; RGB bytes.
+/// Paints a scene and photographs it; RGB bytes.
 fn photograph(frame: Frame, dice: &mut Dice) -> Vec<u8> {
     let canvas = scene::paint(frame, &mut dice.fork());
     let grain = 0.006 + 0.048 * frame.detail;
     canvas.photograph(grain, &mut dice.fork())
 }
 
-/// Where an image lies under the set's folder: dealt to the classes in turn.
+/// The path of an image in the set's folder; images are assigned to the classes round-robin.
 fn image_path(config: &GenerateConfig, image: u32) -> PathBuf {
     let (class, place) = (image % config.n_classes, image / config.n_classes);
     PathBuf::from(class_folder(class)).join(format!("{place:03}.jpg"))
@@ -193,7 +192,7 @@ fn class_folder(class: u32) -> String {
     format!("class-{class:03}")
 }
 
-/// What a newly made set holds.
+/// A summary of a newly made set.
 fn summary(n_images: u32, total_bytes: u64) -> Summary {
     let count = |is: fn(Kind) -> bool| {
         let n = (0..n_images).filter(|&image| is(Kind::of(image))).count();
@@ -221,7 +220,7 @@ mod tests {
         generate(dir, config, &mut |_, _| {})
     }
 
-    /// Every file below `dir` but the marker, by relative path.
+    /// Every file below `dir` except the marker, by relative path.
     fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let folders = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -378,9 +377,9 @@ mod tests {
         assert!((2.3..4.5).contains(&fine[20]), "{fine:?}");
     }
 
-    /// The digest (FNV-1a) of files that libjpeg-turbo 3.1.0 encoded, before this crate had an
-    /// encoder of its own. When this or the next test fails on purpose, raise
-    /// `marker::VERSION`, or folders made before would pass for the new set.
+    /// The digest (FNV-1a) of files that libjpeg-turbo 3.1.0 encoded, before this crate had its own
+    /// encoder. If this or the next test fails on purpose, raise `marker::VERSION`, or existing
+    /// folders would be mistaken for the new set.
     #[test]
     fn the_files_are_the_same_on_every_machine() {
         let dir = tempfile::tempdir().unwrap();

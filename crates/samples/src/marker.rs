@@ -1,8 +1,8 @@
-//! The marker file of a set: what makes a second `generate` quick, and what keeps it from
-//! touching a folder that is not ours.
+//! The marker file of a set. It makes a second `generate` quick, and keeps it from touching a
+//! folder that is not ours.
 //!
-//! The first line names the set; the second, written last, says how many bytes it has.
-//! Without it the set is unfinished.
+//! The first line names the set; the second, written last, states how many bytes it has. Without
+//! that line, the set is unfinished.
 
 use std::fs;
 use std::io;
@@ -12,11 +12,11 @@ use crate::{GenerateConfig, SamplesError, image_path};
 
 const MARKER: &str = ".bothends-samples";
 
-/// Changes whenever the same config gives other images.
+/// Changes whenever the same config gives different images.
 const VERSION: u32 = 1;
 
-/// The bytes of the set when all of it is there: the marker says so, and every file exists
-/// and together they have that length.
+/// The bytes of the set if it is complete: the marker says so, every file exists, and their total
+/// length is the stated one.
 pub(crate) fn complete_set(dir: &Path, config: &GenerateConfig) -> Option<u64> {
     let marker = fs::read_to_string(dir.join(MARKER)).ok()?;
     let (name, total) = marker.split_once('\n')?;
@@ -27,8 +27,8 @@ pub(crate) fn complete_set(dir: &Path, config: &GenerateConfig) -> Option<u64> {
     (name == set_name(config) && found == total_bytes).then_some(total_bytes)
 }
 
-/// Makes the folder ours: empty but for an unfinished marker. Only class folders of a set
-/// that we marked are removed.
+/// Claims the folder: afterwards it is empty except for an unfinished marker. Only class folders of
+/// a set that we marked are removed.
 pub(crate) fn begin(dir: &Path, config: &GenerateConfig) -> Result<(), SamplesError> {
     let failed = |source| SamplesError::Write { path: dir.to_owned(), source };
     fs::create_dir_all(dir).map_err(failed)?;

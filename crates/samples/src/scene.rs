@@ -1,7 +1,6 @@
 //! What a picture shows: one of four kinds of scene, each in its own file.
 //!
-//! A scene paints; it does not know how large the file is to be, but `detail` tells it how
-//! rich in texture. Read `landscape.rs` for the pattern, then `jpeg.rs`.
+//! A scene does not know how large its file will be; `detail` tells it how much texture to paint. Read `landscape.rs` for the pattern, then `jpeg.rs`.
 
 mod landscape;
 mod objects;
@@ -11,7 +10,7 @@ mod surface;
 use crate::canvas::{Canvas, Colour};
 use crate::dice::Dice;
 
-/// Everything that decides a picture, besides its random numbers.
+/// Everything that determines a picture, besides its random numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
     pub(crate) width: usize,
@@ -57,7 +56,7 @@ const VIVIDS: [Colour; 8] = [
     [0.16, 0.42, 0.34],
 ];
 
-/// A colour near `colour`: nature never uses the same paint twice.
+/// A colour near `colour`: in nature, no two are the same.
 fn near(colour: Colour, dice: &mut Dice) -> Colour {
     let light = dice.between(0.8, 1.2);
     colour.map(|channel| (channel * light + dice.between(-0.05, 0.05)).clamp(0.02, 1.0))

@@ -1,10 +1,10 @@
-//! Where segments lie: in the user's cache directory, a folder for each data set, or beside
-//! the data where that is asked for. Nothing is written into a user's folder unasked.
+//! Where segments are kept: in the user's cache directory, with a folder for each data set, or next
+//! to the data on request. Nothing is written into a user's folder without being asked.
 //!
-//! They are believed only if this user's key has sealed them, wherever they lie (`key`).
+//! They are believed only if this user's key has sealed them, wherever they are (`key`).
 //!
-//! The cache directory is bounded: before a segment is begun, the data sets that were not
-//! written to for longest make room for it, and those whose data are no longer there.
+//! The cache directory is bounded. Before a segment is begun, segments of data sets that no longer
+//! exist, and of those not written to for the longest time, make room for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,55 +15,55 @@ use bothends_io::{Draft, read_regular};
 
 use crate::key::Key;
 
-/// Where in [`user_cache`] the data sets' folders lie.
+/// The folder in [`user_cache`] that has the data sets' folders.
 const CACHE: &str = "index";
 
-/// Most bytes of all data sets together: seven times ImageNet (2.4 kB for each image).
+/// The most bytes of all data sets together: seven times ImageNet (2.4 kB for each image).
 pub const CACHE_LIMIT_BYTES: u64 = 20 << 30;
 
-/// The file in a data set's folder that says whose it is.
+/// The file in a data set's folder that names the data set.
 const OWNER: &str = "data-set";
 
-/// How long a data set may be away (a file system that is not mounted, say) before what is
-/// known of it is removed.
+/// How long a data set may be missing (for example on a file system that is not mounted) before its
+/// segments are removed.
 const AWAY: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// The data that an index is of, and where it may be kept.
+/// The data that an index describes, and where it may be kept.
 #[derive(Debug, Clone)]
 pub struct Place<'a> {
-    /// The data's root, or their name.
+    /// The root of the data, or their name.
     pub data: &'a Path,
     /// Whether that is a folder.
     pub is_folder: bool,
-    /// What is done with segments beside the data.
+    /// What is done with segments next to the data.
     pub beside: Beside,
-    /// The directory for all data sets' segments; `None` where there is none.
+    /// The directory for the segments of all data sets, if there is one.
     pub cache: Option<Cache>,
 }
 
-/// What is done with segments that lie beside the data.
+/// What is done with segments next to the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
-    /// They are not looked at: whoever may write there could say what images look like.
+    /// They are ignored: anyone who may write there could decide what images look like.
     Ignored,
     /// They are read.
     Read,
-    /// They are read, and new ones go there if they can.
+    /// They are read, and new ones are written there if possible.
     Written,
 }
 
-/// A directory for the segments of many data sets, and most bytes of them together.
+/// A directory for the segments of many data sets, and the most bytes of all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
-    /// The directory; made when something is kept in it.
+    /// The directory; created when something is first kept in it.
     pub root: PathBuf,
-    /// Most bytes of all data sets together.
+    /// The most bytes of all data sets together.
     pub limit_bytes: u64,
 }
 
 impl Cache {
     /// `bothends/index` in the user's cache directory (XDG Base Directory Specification);
-    /// `None` for a user who has none.
+    /// `None` for a user without one.
     #[must_use]
     pub fn of_user() -> Option<Self> {
         let root = user_cache()?.join(CACHE);
@@ -71,8 +71,8 @@ impl Cache {
     }
 }
 
-/// `bothends` in the user's cache directory (XDG Base Directory Specification): the folder for
-/// whatever is kept from run to run. `None` for a user who has none.
+/// `bothends` in the user's cache directory (XDG Base Directory Specification), the folder for
+/// everything that is kept from run to run. `None` for a user without one.
 #[must_use]
 pub fn user_cache() -> Option<PathBuf> {
     let cache = match std::env::var_os("XDG_CACHE_HOME") {
@@ -85,11 +85,11 @@ pub fn user_cache() -> Option<PathBuf> {
 /// The folders of one data set's segments.
 #[derive(Debug, Default)]
 pub(crate) struct Folders {
-    /// The data set's own, and most bytes of those of all data sets.
+    /// The data set's own folder, and the most bytes of all data sets.
     cache: Option<(PathBuf, u64)>,
     beside: Option<PathBuf>,
     wants_beside: bool,
-    /// What the cache folder is for, as its owner file says.
+    /// The data set of the cache folder, as in its owner file.
     owner: Vec<u8>,
     /// What segments are sealed with; without it none is read or written.
     key: Option<Key>,
@@ -127,8 +127,7 @@ impl Folders {
         self.beside.iter().chain(cache).map(PathBuf::as_path)
     }
 
-    /// A new segment, where it can go: the first folder that may be written; and how many bytes
-    /// it may take.
+    /// A new segment in the first folder that can be written, and how many bytes it may have.
     pub(crate) fn begin(&self) -> Option<(Draft, u64)> {
         self.key.as_ref()?;
         let beside = self.beside.as_deref().filter(|_| self.wants_beside);
@@ -145,18 +144,18 @@ impl Folders {
         fs::create_dir_all(root).ok()?;
         let room_bytes = make_room(root, folder, *limit_bytes);
         let draft = Draft::new(folder).ok()?;
-        // Without it the folder is only never known to be stale.
+        // Without it, the folder is never recognised as stale.
         let _ = fs::write(folder.join(OWNER), &self.owner);
         Some((draft, room_bytes))
     }
 
-    /// Where new segments go when they can, for people.
+    /// Where new segments are written if possible, for people.
     pub(crate) fn shown(&self) -> Option<&Path> {
         let beside = self.beside.as_deref().filter(|_| self.wants_beside);
         beside.or(self.cache.as_ref().map(|(folder, _)| folder.as_path()))
     }
 
-    /// Most bytes of all data sets in the cache directory.
+    /// The most bytes of all data sets in the cache directory.
     pub(crate) fn limit_bytes(&self) -> u64 {
         self.cache.as_ref().map_or(CACHE_LIMIT_BYTES, |(_, limit_bytes)| *limit_bytes)
     }
@@ -180,8 +179,8 @@ struct Kept {
     is_stale: bool,
 }
 
-/// Removes other data sets' segments until those that stay take three quarters of the limit;
-/// how many bytes `own` may still get.
+/// Removes other data sets' segments until the rest take three quarters of the limit. Returns how
+/// many more bytes `own` may take.
 fn make_room(root: &Path, own: &Path, limit_bytes: u64) -> u64 {
     let mut kept: Vec<Kept> = fs::read_dir(root)
         .into_iter()
@@ -223,7 +222,7 @@ fn look(folder: &Path) -> Option<Kept> {
     Some(kept)
 }
 
-/// Whether the folder is of data that lay in a folder that is no more.
+/// Whether the folder is for data in a folder that no longer exists.
 fn is_gone(folder: &Path) -> bool {
     let owner = read_regular(&folder.join(OWNER)).ok();
     let owner = owner.and_then(|owner| String::from_utf8(owner).ok());
@@ -232,8 +231,8 @@ fn is_gone(folder: &Path) -> bool {
     })
 }
 
-/// Removes segments and the owner file: nothing that others may have put there, nor the folder
-/// if it holds such.
+/// Removes segments and the owner file, but not what others may have put there. The folder stays if
+/// it has anything else in it.
 fn remove(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();

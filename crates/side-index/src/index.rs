@@ -1,11 +1,10 @@
-//! What earlier epochs left to know about the images: looked up by the workers, added to by
-//! them, and published at the end of an epoch.
+//! What earlier epochs learned about the images: workers look it up and add to it, and it is
+//! published at the end of an epoch.
 //!
-//! Segments are hidden files in the user's cache directory, or beside the data where that is
-//! asked for (`folder`). They are read when a run begins; what one process adds others
-//! see when they begin. Nothing here is needed for a right result: whatever goes wrong costs
-//! speed, and at most one line for the user. The form of a segment is
-//! `bothends_dataset::side_index`'s.
+//! Segments are hidden files in the user's cache directory, or next to the data on request
+//! (`folder`). They are read when a run begins, so what one process adds is visible to processes
+//! that start later. Results never depend on them: whatever goes wrong costs speed, and prints at
+//! most one line. `bothends_dataset::side_index` has the format of a segment.
 
 use std::fs::File;
 use std::io;
@@ -23,13 +22,13 @@ use serde::Serialize;
 use crate::folder::{Folders, Place};
 use crate::key::Key;
 
-/// Most segments that are read: a folder with more is in need of being deleted.
+/// The most segments that are read: a folder with more should be deleted.
 const MAX_SEGMENTS: usize = 1024;
 
 /// Bytes of notes that are collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// What a note is found by: where its record lies, and how long and old its file is.
+/// The key of a note: where its record is, and the length and age of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name {
     key: u64,
@@ -37,14 +36,14 @@ pub struct Name {
 }
 
 impl Name {
-    /// Of the record with this key (`Table::index_key`), in a file of this length in bytes that
+    /// For the record with this key (`Table::index_key`), in a file of this length in bytes that
     /// was last changed at this time, in nanoseconds since 1970.
     #[must_use]
     pub fn new(key: u64, (len, modified_ns): (u64, i128)) -> Self {
         Self { key, stamp: stamp(len, modified_ns) }
     }
 
-    /// Of a record that lies in no file: its bytes are compared anyway.
+    /// For a record that is not in a file: its bytes are compared anyway.
     #[must_use]
     pub fn without_file(key: u64) -> Self {
         Self { key, stamp: 0 }
@@ -71,11 +70,11 @@ struct Segment {
 /// Where the side index is kept, and how large it is.
 #[derive(Debug, Clone, Serialize)]
 pub struct SideIndexStats {
-    /// The folder that new segments go to.
+    /// The folder for new segments.
     pub folder: String,
     /// Bytes of this data set's segments that are in use.
     pub bytes: u64,
-    /// Most bytes that all data sets' segments in the cache directory take together.
+    /// The most bytes that the segments of all data sets in the cache directory may take.
     pub limit_bytes: u64,
 }
 
@@ -85,7 +84,7 @@ enum Growing {
     /// Nothing is new yet.
     Empty,
     Draft(Box<Writing>),
-    /// It could not be written; nobody tries again.
+    /// It could not be written, and this is not tried again.
     Failed,
 }
 
@@ -93,15 +92,15 @@ enum Growing {
 struct Writing {
     draft: Draft,
     lines: Vec<Line>,
-    /// Notes that are not in the file yet, and where they belong.
+    /// Notes that are not in the file yet, and their places in it.
     pending: Vec<u8>,
     offset: u64,
-    /// Most bytes that it may have.
+    /// The most bytes that it may have.
     room_bytes: u64,
 }
 
 impl SideIndex {
-    /// Reads the segments beside the data and those in the cache directory.
+    /// Reads the segments next to the data and those in the cache directory.
     #[must_use]
     pub fn open(place: Place<'_>) -> Self {
         let folders = Folders::of(place);
@@ -115,8 +114,8 @@ impl SideIndex {
         }
     }
 
-    /// Puts the note of the record with these `bytes` into `note`; false when there is none
-    /// that holds.
+    /// Copies the note of the record with these `bytes` to `note`; false if there is none that
+    /// matches the bytes.
     pub fn look_up(&self, name: Name, bytes: &[u8], note: &mut Vec<u8>) -> bool {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         segments.iter().any(|segment| {
@@ -131,9 +130,9 @@ impl SideIndex {
         })
     }
 
-    /// Puts the note of the record of that name into `note`, without its bytes; false when there
-    /// is none. For who holds what it reads of the record against checksums in the note: a file
-    /// that was changed in place, its length and age put back, is told by these alone.
+    /// Copies the note of the record with this name to `note`, without comparing bytes; false if
+    /// there is none. For callers that verify what they read against the checksums in the note:
+    /// only these reveal a file that was changed in place with its length and age restored.
     pub fn note_of(&self, name: Name, note: &mut Vec<u8>) -> bool {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         segments.iter().any(|segment| {
@@ -178,7 +177,7 @@ impl SideIndex {
         }
     }
 
-    /// Makes a segment of what is new, if anything is, for this process and others.
+    /// Publishes what is new, if anything is, as a segment for this process and others.
     pub fn publish(&self) {
         let mut growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *growing, Growing::Empty) {
@@ -199,7 +198,7 @@ impl SideIndex {
     }
 }
 
-/// What is new is not lost when a run ends in the middle of an epoch.
+/// What is new is not lost if a run ends in the middle of an epoch.
 impl Drop for SideIndex {
     fn drop(&mut self) {
         self.publish();
@@ -210,7 +209,7 @@ impl Writing {
     fn push(&mut self, name: [u64; 3], note: &[u8]) -> Result<(), bothends_io::IoError> {
         let offset = self.offset + self.pending.len() as u64;
         let Some(line) = Line::new(name, offset, note) else { return Ok(()) };
-        // A full cache costs speed: what is in it stays of use.
+        // A full cache only costs speed: what it has is still used.
         let directory = (self.lines.len() + 1) * size_of::<Line>();
         if offset + (note.len() + directory) as u64 > self.room_bytes {
             return Ok(());
@@ -241,8 +240,8 @@ impl Writing {
     }
 }
 
-/// The segments in `folder` that `key` has sealed, the newest first. Names begin with the time they
-/// were made.
+/// The segments in `folder` that `key` has sealed, newest first. Their names begin with the time of
+/// their creation.
 fn segments(folder: &Path, key: &Key) -> Vec<Arc<Segment>> {
     let mut listed = bothends_io::list(folder).unwrap_or_default();
     listed.retain(|listed| {

@@ -1,12 +1,12 @@
-//! What earlier epochs left to know about a data set's images, kept on disk: JPEG entry points.
+//! What earlier epochs learned about the images of a data set, kept on disk: JPEG entry points.
 //!
-//! The host's workers and a device's look up here what is known of a record, and keep what
-//! decoding it taught. Nothing here is needed for a right result: a note is believed only of
-//! the very bytes that it was made from, and whatever goes wrong costs speed alone. This crate
-//! does not know what a note says (`ops` does), and it does not lay out a segment
-//! (`dataset::side_index` does). What others have made is not believed.
+//! Workers of the host and of devices look up what is known about a record, and keep what they
+//! learned by decoding it. Results never depend on it: a note counts only for the exact bytes that it
+//! was made from, and whatever goes wrong costs nothing but speed. This crate knows neither the
+//! contents of a note (`ops` does) nor the layout of a segment (`dataset::side_index` does). Segments
+//! of others are not believed.
 //!
-//! Reading order: `index` is what workers ask, `folder` where its segments lie, `key` what they are
+//! Reading order: `index` is what workers use, `folder` is where its segments are, `key` what they are
 //! sealed with.
 
 mod folder;

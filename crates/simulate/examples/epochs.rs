@@ -1,5 +1,6 @@
-//! What both prongs give together, as a part of the sum of what each gives alone: the first epoch
-//! of a run that knows nothing, and the epochs after it, each begun while the one before drains.
+//! The throughput of both prongs together, as a fraction of the sum of each by itself: in the first
+//! epoch of a run that knows no rates, and in later epochs, each prefetched while the previous one
+//! drains.
 //!
 //!   cargo run --release -p bothends-simulate --example epochs
 #![allow(clippy::print_stdout, reason = "a program that says what it measured")]
@@ -11,11 +12,11 @@ use bothends_simulate::{Accelerator, Device, Host, World, simulate_epochs};
 
 /// The unit: the host's batch.
 const HOST_NS: u64 = 1_000_000_000;
-/// As many as the runtime gives slots to where there is memory: to the host, and to a device.
+/// As many slots as the runtime provides if there is enough memory: for the host, and for a device.
 const QUOTA: u32 = 16;
 const BUFFER: u32 = 64;
 const SEEDS: u32 = 8;
-/// The last is not counted, as nothing is made behind it.
+/// The last is not counted, because nothing is made after it.
 const EPOCHS: u32 = 12;
 
 fn main() {
@@ -49,7 +50,7 @@ fn main() {
     }
 }
 
-/// Of a world in which both prongs make `both` times what the host makes alone.
+/// For a world in which both prongs make `both` times as much as the host alone.
 fn efficiency(world: &World, both: f64) -> String {
     let (mut first_s, mut later_s, mut n_later) = (0.0, 0.0, 0.0);
     let (mut rescued, mut wasted) = (0.0, 0.0);
@@ -78,8 +79,8 @@ fn seconds(ns: u64) -> f64 {
     std::time::Duration::from_nanos(ns).as_secs_f64()
 }
 
-/// A device (or several that share its rate) that holds two, beside a host whose workers share a batch or make one each; nothing
-/// known beforehand, and an accelerator a thousand times as fast as the host.
+/// A device (or several that share its rate) with two slots, next to a host whose workers share a batch or make one each. Nothing
+/// is known in advance, and the accelerator is a thousand times as fast as the host.
 fn world(batch_ns: u64, n_batches: u32, parallel: u32) -> World {
     let device = Device {
         slots: 2,

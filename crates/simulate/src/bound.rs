@@ -1,5 +1,5 @@
-//! The best that any scheme could reach: everybody works all the time, nobody ever waits.
-//! It looks at rates alone; that batches are whole and times vary is for a scheme to bear.
+//! The best that any scheme could reach: everybody works all the time and nobody ever waits. Only
+//! rates count: it ignores that batches are indivisible and that times vary.
 
 use crate::play::float;
 use crate::world::{Device, World};
@@ -34,8 +34,8 @@ fn back_rate(world: &World) -> f64 {
         + links.map(|(link, rate)| rate.min(1.0 / crossing_s(link, world))).sum::<f64>()
 }
 
-/// Batches per second of a device alone on its link: it works on one at a time, and takes no
-/// more before the host has what fills its slots or its output buffer.
+/// Batches per second of a device that has its link to itself. It works on one batch at a time, and
+/// stops while its slots or its output buffer are full of batches that the host does not have yet.
 fn device_rate(device: &Device, world: &World) -> f64 {
     let work_s = float(device.batch_ns) / 1e9;
     let crossing_s = device.link.map_or(0.0, |link| crossing_s(link, world));
@@ -73,10 +73,10 @@ mod tests {
             (bound("", 0.0, ""), 100.0),
             (bound(r#"{ "batch_s": 1 }"#, 0.2, ""), 50.0),
             (bound(r#"{ "batch_s": 1 }"#, 0.7, ""), 70.0),
-            // Half the host; a link of one batch per second, whatever is behind it.
+            // Half the host; a link of one batch per second, whatever the device could do.
             (bound(r#"{ "batch_s": 1 }"#, 0.2, cap), 100.0 / 1.5),
             (bound(fast, 0.2, link), 50.0),
-            // One slot is taken until the host has the batch; so is one output.
+            // One slot is occupied until the host has the batch, and so is one output.
             (bound(r#"{ "batch_s": 1, "latency_s": 3 }"#, 0.2, ""), 80.0),
             (bound(r#"{ "batch_s": 1, "latency_s": 3, "slots": 4 }"#, 0.2, ""), 50.0),
             (

@@ -1,35 +1,35 @@
-//! What limits a job, from what comes through when its parts are put together one by one: the
-//! accelerator alone, then with preprocessing, then with reading from storage.
+//! What limits a job, from its throughput as its parts are added one by one: the accelerator alone,
+//! then with preprocessing, then with reading from storage.
 //!
-//! Each part takes what the time of an image grows by when it is added (the differential
-//! method of DS-Analyzer: Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training",
-//! VLDB 2021). So nobody is asked what a part could do: only rates that were measured go in.
+//! The cost of a part is the increase of the time per image when it is added (the differential method
+//! of DS-Analyzer: Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021).
+//! Only measured rates are used, never nominal ones.
 //!
-//! Which part *limits* the job is not the one that takes most: the parts work at the same time,
-//! so the slowest sets the rate. Storage that brings 400 images/s is the limit of a host that
-//! makes 500, though the accelerator would wait longer for that host than for the storage.
+//! The part that *limits* the job is not the one with the highest cost: the parts work in parallel, so
+//! the slowest sets the rate. Storage that delivers 400 images/s limits a host that makes 500, even
+//! though the accelerator would wait longer for the host than for storage.
 
 use serde::{Deserialize, Serialize};
 
-/// The accelerator is the limit when it works for this part of the time.
+/// The accelerator is the limit if it works for this fraction of the time.
 const FED: f64 = 0.95;
 
-/// Storage is the limit when less than this part of what was prepared comes through with it.
-/// Not 1: reading takes some of the workers' time, and two measurements differ by some per cent.
+/// Storage is the limit if adding it reduces throughput to less than this fraction. It is not 1,
+/// because reading takes some of the workers' time, and measurements vary by a few per cent.
 const BROUGHT: f64 = 0.9;
 
-/// What came through, in images per second.
+/// Throughput in images per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
-    /// The accelerator, with every batch ready; `None` for one that takes everything at once.
+    /// Of the accelerator, with every batch ready; `None` if it consumes everything at once.
     pub accelerator: Option<f64>,
-    /// With preprocessing, of data that lie in memory.
+    /// With preprocessing, of data in memory.
     pub prepared: f64,
     /// With reading, as the job does it.
     pub read: f64,
 }
 
-/// The part that the others wait for.
+/// The part for which the others wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
@@ -41,10 +41,10 @@ pub enum Limit {
     Storage,
 }
 
-/// Parts of the job's time; they add up to 1.
+/// Fractions of the job's time; they add up to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
-    /// The part that the others wait for.
+    /// The part for which the others wait.
     pub limit: Limit,
     /// The accelerator computes.
     pub computing: f64,
@@ -55,8 +55,8 @@ pub struct Diagnosis {
 }
 
 impl Throughput {
-    /// Which part limits the job. A part that measured faster than without it counts for
-    /// nothing, as measurements vary.
+    /// Which part limits the job. If adding a part made the job faster, which is within the variation of
+    /// measurements, its cost is 0.
     #[must_use]
     pub fn diagnose(&self) -> Diagnosis {
         let read_s = self.read.recip();
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(limit(300.0, 297.0, 296.0), Limit::Accelerator);
         assert_eq!(limit(900.0, 400.0, 390.0), Limit::Preprocessing);
         assert_eq!(limit(900.0, 800.0, 200.0), Limit::Storage);
-        // Most of the time goes into preprocessing, and no worker more would help.
+        // Most of the time goes into preprocessing, but more workers would not help.
         assert_eq!(limit(1e4, 2960.0, 2030.0), Limit::Storage);
         let host = Throughput { accelerator: None, prepared: 400.0, read: 399.0 };
         assert_eq!(host.diagnose().limit, Limit::Preprocessing);

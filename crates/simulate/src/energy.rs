@@ -1,11 +1,11 @@
-//! What an epoch draws, by a model of six numbers: host, devices and accelerator, each idle
-//! and busy. Nothing is measured. The presets are the files of `configs/power`.
+//! The energy of an epoch, by a model of six numbers: host, devices and accelerator, each idle and
+//! busy. Nothing is measured. The presets are the files of `configs/power`.
 
 use serde::Deserialize;
 
 use crate::play::Outcome;
 
-/// Name and text of every preset.
+/// The name and text of every preset.
 pub const PRESETS: [(&str, &str); 5] = [
     ("cloud", include_str!("../configs/power/cloud.json")),
     ("newport", include_str!("../configs/power/newport.json")),
@@ -14,10 +14,10 @@ pub const PRESETS: [(&str, &str); 5] = [
     ("storage-server", include_str!("../configs/power/storage-server.json")),
 ];
 
-/// The preset of a scenario that names none.
+/// The preset of a scenario that does not name one.
 const DEFAULT: &str = "cloud";
 
-/// Watts. A device or accelerator that is there draws power, whether it is used or not.
+/// Watts. A device or accelerator that is present draws power whether it is used or not.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
@@ -27,15 +27,15 @@ pub struct Power {
     pub about: String,
     /// The host with nothing to do.
     pub host_idle_w: Constant,
-    /// More for each worker that works.
+    /// Additional, for each worker that works.
     pub host_worker_w: Constant,
     /// A device with nothing to do.
     pub device_idle_w: Constant,
-    /// A device that works, all together.
+    /// A device that works, in total.
     pub device_busy_w: Constant,
     /// The accelerator with nothing to do.
     pub accelerator_idle_w: Constant,
-    /// The accelerator that steps, all together.
+    /// The accelerator during a step, in total.
     pub accelerator_busy_w: Constant,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum PowerSpec {
 }
 
 impl Power {
-    /// The model that is asked for; else what to write instead.
+    /// The requested model, or else what to write instead.
     pub(crate) fn of(spec: Option<&PowerSpec>) -> Result<Self, String> {
         let power = match spec {
             Some(PowerSpec::Full(power)) => (**power).clone(),
@@ -71,7 +71,7 @@ impl Power {
         Ok(power)
     }
 
-    /// The preset of that name.
+    /// The preset with this name.
     ///
     /// # Errors
     /// All names, in words.
@@ -106,7 +106,7 @@ impl Power {
         Ok(())
     }
 
-    /// What a rank with so many devices drew in an epoch, in joules.
+    /// The energy that a rank with this many devices used in an epoch, in joules.
     #[must_use]
     pub fn joules(&self, outcome: &Outcome, n_devices: usize) -> f64 {
         let n_devices = f64::from(u32::try_from(n_devices).unwrap_or(u32::MAX));

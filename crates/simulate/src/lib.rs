@@ -1,14 +1,13 @@
-//! The virtual-time world in which strategies are proved before they meet a clock.
+//! A simulator in virtual time, in which strategies are tested before they run against a clock.
 //!
 //! [`simulate`] plays one epoch of a [`World`] (host workers, devices with faults, links, an
-//! accelerator) as discrete events, [`simulate_epochs`] one epoch behind the other, each begun
-//! while the one before drains, [`simulate_ranks`] several that step together. They drive
-//! exactly the code that the runtime drives, `bothends_core::epoch::EpochState`; nothing
-//! sleeps, and a world and its seed have one outcome. A [`Scenario`] is worlds with a name,
-//! read from a file; [`Scenario::run`] plays strategies in it, [`table()`] shows what came
-//! out, [`sizing`] answers whether devices would pay, and [`diagnosis`] what limits a job as it
-//! is. What is not modelled: contention for the host's memory and for a device's flash. Read
-//! `world.rs`, then `play.rs`, then `scenario.rs`.
+//! accelerator) as discrete events, [`simulate_epochs`] plays successive epochs, each begun while the
+//! previous one drains, and [`simulate_ranks`] plays several ranks that step together. They drive the
+//! same code as the runtime, `bothends_core::epoch::EpochState`. Nothing sleeps, and a world and its
+//! seed determine the outcome. A [`Scenario`] is a named set of worlds, read from a file;
+//! [`Scenario::run`] plays strategies in it, [`table()`] shows the results, [`sizing`] answers whether
+//! devices would pay, and [`diagnosis`] what limits a job. Contention for the host's memory and for a
+//! device's flash is not modelled. Read `world.rs`, then `play.rs`, then `scenario.rs`.
 
 pub mod noise;
 pub mod play;

@@ -1,14 +1,14 @@
 //! Seeded noise: uniform, and log-normal with mean 1.
 //!
-//! Deterministic on one platform; the logarithm and cosine of the platform's library may
-//! differ in the last bit elsewhere, which no strategy may depend on.
+//! It is deterministic on each platform. Logarithm and cosine may differ in the last bit between
+//! platforms, and no strategy may depend on that.
 
 /// A stream of random numbers (`SplitMix64`).
 #[derive(Debug, Clone)]
 pub struct Noise(u64);
 
 impl Noise {
-    /// The stream of a seed and a purpose.
+    /// The stream for a seed and a purpose.
     #[must_use]
     pub fn new(seed: u64, purpose: u64) -> Self {
         let mut noise = Self(seed ^ purpose.wrapping_mul(0xD1B5_4A32_D192_ED03));
@@ -30,7 +30,7 @@ impl Noise {
         ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// True in so many percent of all calls.
+    /// True with a probability of `percent` %.
     pub fn happens(&mut self, percent: u32) -> bool {
         self.uniform() * 100.0 <= f64::from(percent)
     }

@@ -1,9 +1,9 @@
-//! Epochs as discrete events: a heap of moments, and after each one everything that can be done
-//! is done.
+//! Epochs as discrete events: a heap of events, and after each one everything that can be done is
+//! done.
 //!
-//! `epochs` is what is under way, one `EpochState` for each epoch, which is asked who does what;
-//! `front` the host's workers, a number of free hands; `back` the devices, queues that end in a
-//! link; here are the accelerator, the clock, and the ranks that step together.
+//! `epochs` has the epochs in progress, each with an `EpochState` that decides who does what; `front`
+//! has the host's workers; `back` has the devices, which are queues that end in a link. This file has
+//! the accelerator, the clock, and ranks that step together.
 
 mod back;
 mod epochs;
@@ -21,18 +21,17 @@ use back::Devices;
 use epochs::{Epochs, Over};
 use front::Workers;
 
-/// How an epoch went.
+/// The outcome of an epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// Virtual seconds from the start, or the end of the epoch before, to the end of the last
-    /// step.
+    /// Virtual seconds from the start, or the end of the previous epoch, to the end of the last step.
     pub seconds: f64,
-    /// Whether it came to its end. If not, nothing more would ever have happened, or the
-    /// same for ever (a thousand events for each batch are taken for that).
+    /// Whether it ended. If not, nothing more would have happened, or the same thing forever, which is
+    /// assumed after a thousand events per batch.
     pub ended: bool,
     /// Batches delivered.
     pub batches: u32,
-    /// Batches delivered right after a later one of the plan.
+    /// Batches delivered directly after a batch that is later in the plan.
     pub out_of_order: u32,
     /// The host's share.
     pub front: ProngCounts,
@@ -40,15 +39,15 @@ pub struct Outcome {
     pub back: Vec<ProngCounts>,
     /// Device claims that the host redid.
     pub rescued: u32,
-    /// Batches made for nothing, by all prongs.
+    /// Batches made in vain, by all prongs.
     pub wasted: u32,
-    /// Most device batches that waited for delivery at once.
+    /// The most device batches that waited for delivery at once.
     pub peak_waiting: u32,
-    /// Part of the time in which the accelerator had nothing to do.
+    /// The fraction of the time in which the accelerator was idle.
     pub idle: f64,
-    /// Seconds in which workers of the host worked on it, added up over the workers.
+    /// Seconds in which the host's workers worked on it, summed over the workers.
     pub host_cpu_s: f64,
-    /// Seconds in which devices worked on it, added up over the devices.
+    /// Seconds in which devices worked on it, summed over the devices.
     pub device_s: f64,
 }
 
@@ -58,10 +57,10 @@ pub fn simulate(world: &World) -> Outcome {
     simulate_epochs(world, 1).remove(0)
 }
 
-/// Plays `n` epochs, one behind the other, as the runtime does: the next is begun when nothing
-/// is left to claim of the one before, knows the rates that showed in it, and takes the slots
-/// that it leaves; under `mte` and `wrr`, when that has ended. What goes wrong counts the batches
-/// of all epochs, and lasts. An epoch that hangs is the last.
+/// Plays `n` successive epochs as the runtime does. The next begins when nothing is left to claim in
+/// the current one, knows its rates, and uses the slots that it leaves; under `mte` and `wrr`, it
+/// begins when the current one has ended. Faults count the batches of all epochs, and persist. An
+/// epoch that hangs is the last.
 #[must_use]
 pub fn simulate_epochs(world: &World, n: u32) -> Vec<Outcome> {
     let mut play = Play::new(world, n);
@@ -71,14 +70,14 @@ pub fn simulate_epochs(world: &World, n: u32) -> Vec<Outcome> {
     lined_up(vec![play]).into_iter().flatten().collect()
 }
 
-/// Plays one epoch of several ranks, whose accelerators begin each step together: when all
-/// of them have a batch. Every rank has the same number of batches.
+/// Plays one epoch of several ranks whose accelerators begin each step together, when all of them
+/// have a batch. Every rank has the same number of batches.
 #[must_use]
 pub fn simulate_ranks(worlds: &[World]) -> Vec<Outcome> {
     simulate_epochs_of_ranks(worlds, 1).into_iter().flatten().collect()
 }
 
-/// Plays `n` epochs of several ranks: of each epoch, every rank's outcome.
+/// Plays `n` epochs of several ranks; returns the outcome of every rank for each epoch.
 #[must_use]
 pub fn simulate_epochs_of_ranks(worlds: &[World], n: u32) -> Vec<Vec<Outcome>> {
     let mut ranks: Vec<_> = worlds.iter().map(|world| Play::new(world, n)).collect();
@@ -87,7 +86,7 @@ pub fn simulate_epochs_of_ranks(worlds: &[World], n: u32) -> Vec<Vec<Outcome>> {
         if armed.is_empty() || armed.iter().any(|armed| *armed != Armed::Ready) {
             break;
         }
-        // Between two steps the ranks know nothing of each other.
+        // Between two steps, the ranks do not affect each other.
         let begin = ranks.iter().map(|rank| rank.now).max().unwrap_or_default();
         for rank in &mut ranks {
             rank.pass_to(begin);
@@ -97,7 +96,7 @@ pub fn simulate_epochs_of_ranks(worlds: &[World], n: u32) -> Vec<Vec<Outcome>> {
     lined_up(ranks)
 }
 
-/// Of each epoch, every rank's outcome: an epoch ends when it has for all of them.
+/// The outcome of every rank for each epoch, which ends when it has ended for all of them.
 fn lined_up(ranks: Vec<Play<'_>>) -> Vec<Vec<Outcome>> {
     let mut each: Vec<_> = ranks.into_iter().map(|r| r.into_over().into_iter()).collect();
     let mut outcomes = Vec::new();
@@ -110,15 +109,14 @@ fn lined_up(ranks: Vec<Play<'_>>) -> Vec<Vec<Outcome>> {
     }
 }
 
-/// Something that happens at a known moment. What a device's earlier life left behind is
-/// told by `life`.
+/// Something that happens at a known moment. `life` distinguishes events from before a device died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The accelerator has done a step.
+    /// The accelerator has finished a step.
     Step,
     /// A host worker has made a batch.
     Front { place: usize },
-    /// A device has made the batch it was at.
+    /// A device has finished its current batch.
     Made { device: usize, life: u32 },
     /// A device's batch has arrived.
     Arrived { device: usize, life: u32 },
@@ -133,13 +131,13 @@ enum Event {
 enum Armed {
     /// There is a batch.
     Ready,
-    /// There is none left.
+    /// There are none left.
     Ended,
     /// There will never be one.
     Stuck,
 }
 
-/// What the accelerator is at.
+/// The state of the accelerator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Accelerator {
     Idle,
@@ -149,7 +147,7 @@ enum Accelerator {
     Ended,
 }
 
-/// The moments to come.
+/// Future events.
 #[derive(Debug, Default)]
 struct Agenda {
     heap: BinaryHeap<Reverse<(Ns, u64, Event)>>,
@@ -203,7 +201,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Goes on until the next step can begin.
+    /// Continues until the next step can begin.
     fn arm(&mut self) -> Armed {
         loop {
             self.act();
@@ -221,7 +219,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Goes on to a moment at which the step begins, armed.
+    /// Continues to a moment at which the step begins.
     fn pass_to(&mut self, moment: Ns) {
         while self.next_moment().is_some_and(|at| at <= moment) && self.advance() {
             self.act();
@@ -258,15 +256,15 @@ impl<'a> Play<'a> {
         self.act_back();
     }
 
-    /// Whether there is something to do still at this moment: what the last device leaves when it
-    /// is lost, the host learns only now.
+    /// Whether there is still something to do at this moment: the host only now learns of the batches
+    /// of a lost device.
     fn acts_again(&mut self) -> bool {
         self.act();
         let waits = matches!(self.accelerator, Accelerator::Idle | Accelerator::Steps);
         !waits || self.next_moment().is_some()
     }
 
-    /// When something happens, or somebody who waits should ask again.
+    /// When something happens, or the state should be asked again.
     fn next_moment(&mut self) -> Option<Ns> {
         let waits =
             self.accelerator == Accelerator::Idle || !self.workers.idle.is_empty();
@@ -274,7 +272,7 @@ impl<'a> Play<'a> {
         [self.agenda.next_at(), wake_at].into_iter().flatten().min()
     }
 
-    /// Goes to the next moment; false when there is none.
+    /// Advances to the next event; false if there is none.
     fn advance(&mut self) -> bool {
         let Some(at) = self.next_moment() else { return false };
         self.now = at;
@@ -283,7 +281,7 @@ impl<'a> Play<'a> {
         {
             self.happen(event);
         } else {
-            // Somebody only looked at the clock; it counts, or a wake without end would hang.
+            // Nothing happened, but it counts, so that endless wake-ups are noticed.
             self.agenda.n_events += 1;
         }
         true
@@ -311,12 +309,12 @@ impl<'a> Play<'a> {
         1.0 + self.world.slope * (2.0 * place - 1.0)
     }
 
-    /// Whether so many batches are that many percent of the epoch.
+    /// Whether this many batches are at least this percentage of the epoch.
     fn is_past(&self, batches: u32, percent: u32) -> bool {
         u64::from(batches) * 100 >= u64::from(self.world.n_batches) * u64::from(percent)
     }
 
-    /// The epochs, as far as they came.
+    /// The epochs, as far as they got.
     fn into_over(self) -> Vec<Over> {
         self.epochs.into_over(self.now)
     }

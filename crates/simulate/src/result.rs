@@ -1,5 +1,5 @@
-//! A scenario played: what each strategy did, over all seeds and ranks, and how that compares
-//! with the host alone and with the bound. All figures are modelled, in virtual time.
+//! The result of a scenario: what each strategy did, over all seeds and ranks, compared with the host
+//! alone and with the bound. All figures are modelled, in virtual time.
 
 use bothends_core::epoch::Recovery;
 use bothends_core::select::StrategyConfig;
@@ -9,19 +9,19 @@ use crate::bound;
 use crate::play::{Outcome, simulate_epochs_of_ranks};
 use crate::scenario::Scenario;
 
-/// What every figure is.
+/// The label of every figure.
 pub const LABEL: &str = "modelled, virtual time";
 
-/// A scenario and what strategies did in it. Its JSON has keys that scripts rely on.
+/// A scenario and what strategies did in it. Scripts rely on the keys of its JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct ScenarioResult {
     /// The scenario's name.
     pub name: String,
-    /// What happens in it.
+    /// Its description.
     pub about: String,
-    /// Whether nothing changes while it is played.
+    /// Whether it is steady: nothing changes while it is played.
     pub steady: bool,
-    /// Which of how many epochs this is, from 1; `None` where one is played alone.
+    /// Which of how many epochs this is, from 1; `None` if only one is played.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<(u32, u32)>,
     /// Batches of a rank.
@@ -30,48 +30,48 @@ pub struct ScenarioResult {
     pub ranks: usize,
     /// Devices of all ranks.
     pub devices: usize,
-    /// What the epochs are run for.
+    /// The objective of the epochs.
     pub objective: String,
-    /// `on`, or `off`: the host does not stand in for lost and late devices.
+    /// `on`, or `off` if the host does not stand in for lost and late devices.
     pub recovery: &'static str,
-    /// The seeds it was played with.
+    /// The seeds with which it was played.
     pub seeds: Vec<u64>,
-    /// The model of power.
+    /// The power model.
     pub power: String,
-    /// The greatest speed-up that any scheme could reach; `None` where rates change.
+    /// The largest speed-up that any scheme could reach; `None` if rates change.
     pub bound: Option<f64>,
-    /// By name, in the order they were asked for.
+    /// By name, in the order requested.
     #[serde(serialize_with = "as_map")]
     pub strategies: Vec<(&'static str, StrategyResult)>,
 }
 
-/// What one strategy did: the mean epoch, all ranks together. Where an epoch did not come to
-/// its end, there is no length, and nothing that follows from it.
+/// What one strategy did: the mean epoch over all ranks. If an epoch did not end, it has no length
+/// and nothing that is derived from it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StrategyResult {
-    /// Whether every epoch came to its end.
+    /// Whether every epoch ended.
     pub ended: bool,
     /// Virtual seconds of an epoch.
     pub seconds: Option<f64>,
-    /// Against `cpu` in the same scenario.
+    /// Relative to `cpu` in the same scenario.
     pub speedup: Option<f64>,
-    /// The speed-up as a part of the bound.
+    /// The speed-up as a fraction of the bound.
     pub efficiency: Option<f64>,
-    /// Part of the time in which accelerators had nothing to do.
+    /// The fraction of the time in which accelerators were idle.
     pub idle: Option<f64>,
-    /// Most device batches that waited at once, in any rank and epoch.
+    /// The most device batches that waited at once, in any rank and epoch.
     pub peak_waiting: u32,
-    /// Part of the batches that devices made.
+    /// The fraction of batches made by devices.
     pub back: f64,
     /// Device claims that the host redid.
     pub rescued: f64,
-    /// Batches made for nothing.
+    /// Batches made in vain.
     pub wasted: f64,
-    /// Seconds in which workers of the host worked.
+    /// Seconds in which the host's workers worked.
     pub host_cpu_s: f64,
     /// Seconds in which devices worked.
     pub device_s: f64,
-    /// What everything drew.
+    /// The energy of everything.
     pub joules: Option<f64>,
 }
 
@@ -83,8 +83,8 @@ fn as_map<S: Serializer>(
 }
 
 impl Scenario {
-    /// Plays an epoch with every strategy, and `cpu` for the comparison; `starts` hears of each
-    /// before it is played. Blocks for as long as that takes.
+    /// Plays an epoch with every strategy, and with `cpu` for comparison; `starts` is called before each.
+    /// Blocks until all have been played.
     pub fn run(
         &self,
         strategies: &[StrategyConfig],
@@ -93,7 +93,7 @@ impl Scenario {
         self.run_epochs(1, strategies, starts).remove(0)
     }
 
-    /// As [`Self::run`], so many epochs one behind the other, and at least one: a result of each,
+    /// As [`Self::run`], with this many successive epochs, at least one. There is a result for each,
     /// compared with the same epoch of `cpu`.
     pub fn run_epochs(
         &self,
@@ -124,9 +124,9 @@ impl Scenario {
         results
     }
 
-    /// Of an epoch, as yet without strategies.
+    /// The result for an epoch, still without strategies.
     fn result(&self, epoch: Option<(u32, u32)>, cpu: &Sums) -> ScenarioResult {
-        // A later epoch may have been begun before the one before it ended.
+        // A later epoch may have begun before the previous one ended.
         let bound = self.steady.then(|| cpu.seconds / self.bound_seconds());
         ScenarioResult {
             name: self.name.clone(),
@@ -148,15 +148,15 @@ impl Scenario {
         }
     }
 
-    /// The least seconds of all seeds' epochs together: the slowest rank's, where ranks step
-    /// together.
+    /// The minimum of the total seconds over all seeds: with ranks that step together, the slowest
+    /// rank's.
     fn bound_seconds(&self) -> f64 {
         let slowest = self.ranks.iter().map(bound::seconds).fold(0.0, f64::max);
         slowest * count(self.seeds.len())
     }
 }
 
-/// Outcomes added up over seeds and ranks.
+/// Outcomes summed over seeds and ranks.
 #[derive(Debug, Clone, Default)]
 struct Sums {
     n_seeds: f64,
@@ -177,7 +177,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Of each epoch. One that hangs is the last, and those behind it hang, too.
+    /// For each epoch. One that hangs is the last, so those after it count as hanging.
     fn of(scenario: &Scenario, strategy: StrategyConfig, n_epochs: u32) -> Vec<Self> {
         let n_seeds = count(scenario.seeds.len());
         let mut each = vec![Self { n_seeds, ..Self::default() }; n_epochs as usize];

@@ -1,8 +1,8 @@
-//! Scenarios: worlds with a name, as the files of `configs/experiments` describe them.
+//! Scenarios: named worlds, as described by the files of `configs/experiments`.
 //!
-//! A [`Scenario`] is complete and in range; `raw.rs` reads one from JSON and says what is
-//! wrong with it, `builtin.rs` lists those that are compiled in, `fault.rs` reads a fault.
-//! Nothing here plays a scenario: `result.rs` does.
+//! A [`Scenario`] is complete and in range; `raw.rs` reads one from JSON and reports what is wrong
+//! with it, `builtin.rs` lists those that are compiled in, `fault.rs` parses a fault. `result.rs`
+//! plays a scenario.
 
 mod builtin;
 mod fault;
@@ -18,25 +18,25 @@ use bothends_core::select::StrategyConfig;
 use crate::energy::Power;
 use crate::world::World;
 
-/// A world of one or more ranks, with a name and the seeds it is played with.
+/// A world of one or more ranks, with a name and the seeds with which it is played.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// What the command line and results call it.
+    /// Its name on the command line and in results.
     pub name: String,
-    /// For people: what happens, on one line.
+    /// A description for people, on one line.
     pub about: String,
-    /// Nothing changes while it is played: no fault, absence, drift or slowdown.
+    /// Whether nothing changes while it is played: no fault, absence, drift or slowdown.
     pub steady: bool,
     /// Each seed is played once.
     pub seeds: Vec<u64>,
-    /// What everything draws.
+    /// The power of everything.
     pub power: Power,
     /// Each rank's world; strategy and seed are set by [`Self::worlds`].
     pub ranks: Vec<World>,
 }
 
 impl Scenario {
-    /// Reads a scenario; `file` is what errors call it.
+    /// Reads a scenario; `file` is its name in errors.
     ///
     /// # Errors
     /// A [`ScenarioError`] that names the file and the key.
@@ -55,7 +55,7 @@ impl Scenario {
         Self::from_json(&file, &json)
     }
 
-    /// The worlds to play with a strategy: for each seed, each rank's.
+    /// The worlds to play with a strategy: for each seed, those of the ranks.
     #[must_use]
     pub fn worlds(&self, strategy: StrategyConfig) -> Vec<Vec<World>> {
         let each_seed = |seed: &u64| {
@@ -67,7 +67,7 @@ impl Scenario {
         self.seeds.iter().map(each_seed).collect()
     }
 
-    /// What its epochs are run for.
+    /// The objective of its epochs.
     #[must_use]
     pub fn objective(&self) -> Objective {
         self.ranks.first().map(|world| world.objective).unwrap_or_default()
@@ -95,9 +95,9 @@ impl Scenario {
 fn ready(world: &World, strategy: StrategyConfig, seed: u64) -> World {
     let mut world = World { strategy, seed, ..world.clone() };
     match strategy {
-        // The host alone: devices that nobody asks only cost time here.
+        // The host alone: unused devices only cost time here.
         StrategyConfig::Cpu => world.devices.clear(),
-        // The whole second part of its epoch waits on the devices' storage.
+        // The whole second part of its epoch waits for the devices' storage.
         StrategyConfig::Mte(_) => {
             world.devices.iter_mut().for_each(|device| device.buffer = u32::MAX);
         }
@@ -113,12 +113,12 @@ fn ready(world: &World, strategy: StrategyConfig, seed: u64) -> World {
 /// Every scenario of `configs/experiments`.
 ///
 /// # Errors
-/// None in a build whose tests pass.
+/// Never in a build whose tests pass.
 pub fn all() -> Result<Vec<Scenario>, ScenarioError> {
     builtin::FILES.iter().map(|(file, json)| Scenario::from_json(file, json)).collect()
 }
 
-/// The scenario of `configs/experiments` with that name.
+/// The scenario of `configs/experiments` with this name.
 ///
 /// # Errors
 /// [`ScenarioError::Unknown`] with all names.
@@ -133,7 +133,7 @@ pub fn find(name: &str) -> Result<Scenario, ScenarioError> {
     Err(ScenarioError::Unknown { name: name.to_owned(), known })
 }
 
-/// The scenario that was meant, or all there are.
+/// The scenario that was probably meant, or all of them.
 fn others(name: &str, known: &[String]) -> String {
     match nearest(name, known.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean `{meant}`? (--list shows all)"),
@@ -161,7 +161,7 @@ pub enum ScenarioError {
         /// Why.
         source: std::io::Error,
     },
-    /// It is no JSON, or keys are missing, unknown or of another type.
+    /// It is not JSON, or keys are missing, unknown or of the wrong type.
     #[error("{file} is no scenario")]
     Json {
         /// The file.
@@ -174,7 +174,7 @@ pub enum ScenarioError {
     Value {
         /// The file.
         file: String,
-        /// The key, with the way to it.
+        /// The key, with its path.
         key: String,
         /// Its value.
         got: String,

@@ -1,10 +1,10 @@
-//! A buyer's question: what would so many devices do for this host and this accelerator, and
-//! when would they not pay? Answered in virtual time from rates that somebody measured.
+//! Whether devices would pay: what a number of devices would do for this host and this accelerator,
+//! answered in virtual time from measured rates.
 //!
-//! It knows nothing of prices. An epoch is played for each number of devices, set up as the
-//! runtime is, once in the middle of all figures and once at each of their ends; `verdict.rs`
-//! decides what that means, `advice.rs` puts it into sentences. `conditions.rs` says when figures
-//! may not be trusted, `interval.rs` what their ends are.
+//! Prices are not considered. An epoch is played for each number of devices, configured as in the
+//! runtime, once with the middle of all figures and once with each of their ends. `verdict.rs` decides
+//! what that means, `advice.rs` puts it into sentences, `conditions.rs` says when figures may not be
+//! trusted, and `interval.rs` computes their ends.
 
 mod advice;
 mod conditions;
@@ -28,28 +28,27 @@ use crate::scenario::Scenario;
 use crate::world::{Accelerator, Device, Host, World};
 use verdict::LEAST_GAIN;
 
-/// An accelerator that is busy for this part of the time counts as fed.
+/// An accelerator that is busy for this fraction of the time counts as fed.
 const FED: f64 = 0.98;
-/// How much faster than it was measured a host may be. Not all that slows a machine down shows in
-/// its own figures (a neighbour on the same silicon, a lower clock): the same loop took from 0.69
-/// to 1.27 s in twelve turns on a machine that called itself idle, and a quarter is about half of
-/// that spread.
+/// How much faster a host may be than measured. Not everything that slows a machine down shows in its
+/// own figures (a neighbour on the same core, a lower clock). The same loop took 0.69 to 1.27 s in
+/// twelve rounds on a machine that reported to be idle, and a quarter is about half of that spread.
 const MARGIN: f64 = 1.25;
-/// `relaxed` gives up the plan's order: only for this much more.
+/// `relaxed` gives up the order of the plan, so it must gain at least this much.
 const WORTH_THE_ORDER: f64 = 1.02;
-/// The part of its rate that receiving leaves a host at least, so that it has one.
+/// The fraction of its rate that a host keeps at least while it receives, so that it is never 0.
 const LEAST_LEFT: f64 = 0.05;
 
-/// Batches of the epoch that is played.
+/// The number of batches of the epoch that is played.
 const N_BATCHES: u32 = 2_000;
-/// How the runtime is set up where nobody says otherwise, in batches.
+/// The defaults of the runtime, in batches.
 const QUOTA: u32 = 4;
 const SLOTS: u32 = 2;
 const BUFFER: u32 = 8;
-/// How much times vary, where nobody has measured it.
+/// How much times vary if that has not been measured.
 const CV: f64 = 0.1;
 
-/// What is asked, and the figures it rests on.
+/// The question, and the figures on which the answer is based.
 #[derive(Debug, Clone, Serialize)]
 pub struct Question {
     /// The host.
@@ -60,9 +59,9 @@ pub struct Question {
     pub accelerator: AcceleratorFigures,
     /// Samples of a batch.
     pub batch_size: u32,
-    /// Numbers of devices to look at.
+    /// The numbers of devices to consider.
     pub counts: Vec<u32>,
-    /// What everything draws.
+    /// The power of everything.
     #[serde(serialize_with = "as_name")]
     pub power: Power,
 }
@@ -72,61 +71,60 @@ pub struct Question {
 pub struct HostFigures {
     /// Its workers.
     pub workers: u32,
-    /// Processors that the workers and the receiving of device batches share.
+    /// CPUs shared by the workers and by receiving device batches.
     pub processors: u32,
-    /// What all of them make.
+    /// Their total rate.
     pub images_per_s: f64,
-    /// Where that lies, as far as repeated measurements say.
+    /// Its interval, from repeated measurements.
     pub ends: Interval,
-    /// Processor time of an image, if known.
+    /// CPU time per image, if known.
     pub cpu_ms_per_image: Option<f64>,
-    /// What was seen of the machine meanwhile; `None`: nobody looked.
+    /// The state of the machine during the measurement; `None` if it was not observed.
     pub conditions: Option<Conditions>,
     /// Whether storage sets the rate, so that workers have a reason to wait.
     pub waits_for_storage: bool,
-    /// `measured`, or what else the figures are.
+    /// `measured`, or the origin of the figures.
     pub source: String,
 }
 
 /// One device alone.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceFigures {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it makes.
+    /// Its rate.
     pub images_per_s: f64,
-    /// Where that lies: repeated measurements, and what its preset says of its speed.
+    /// Its interval, from repeated measurements and from the speeds in its preset.
     pub ends: Interval,
-    /// Whether nobody has measured how fast such a device is.
+    /// Whether the speed of such a device has never been measured.
     pub is_uncalibrated: bool,
-    /// What its link carries, if known.
+    /// The bandwidth of its link, if known.
     pub link_images_per_s: Option<f64>,
-    /// Processor time of the host for an image received from it, if known.
+    /// CPU time of the host per image received from it, if known.
     pub receiving_cpu_ms_per_image: Option<f64>,
-    /// `measured`, or what else the rate is.
+    /// `measured`, or the origin of the rate.
     pub source: String,
 }
 
 /// What is to be fed.
 #[derive(Debug, Clone, Serialize)]
 pub struct AcceleratorFigures {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it takes.
+    /// Its rate.
     pub images_per_s: f64,
 }
 
-/// The answer. Its JSON has keys that scripts rely on.
+/// The answer. Scripts rely on the keys of its JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Answer {
-    /// What every figure in `rows` is.
+    /// The label of every figure in `rows`.
     pub label: &'static str,
-    /// What was asked.
+    /// The question.
     pub question: Question,
-    /// For each number of devices what comes out; the first is the host alone.
+    /// The outcome for each number of devices; the first is the host alone.
     pub rows: Vec<Row>,
-    /// Whether any of these numbers of devices makes it faster by 2 % or more, in the middle of
-    /// all figures.
+    /// Whether any of these numbers of devices is faster by 2 % or more with the middle of all figures.
     pub pays: bool,
     /// Whether to buy, and how many.
     pub verdict: Verdict,
@@ -134,30 +132,30 @@ pub struct Answer {
     pub advice: Vec<String>,
 }
 
-/// So many devices.
+/// A number of devices.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// How many.
     pub devices: u32,
     /// The strategy to use.
     pub strategy: &'static str,
-    /// The objective to use: energy where the host alone feeds the accelerator.
+    /// The objective to use: energy if the host alone feeds the accelerator.
     pub objective: String,
-    /// Rate of the whole.
+    /// The total rate.
     pub images_per_s: f64,
-    /// Against the host alone.
+    /// Relative to the host alone.
     pub speedup: f64,
-    /// Where that lies when host and device are as slow and as fast as their figures allow.
+    /// Its interval, with host and device as slow and as fast as their figures allow.
     pub speedup_ends: Interval,
-    /// Part of the time in which the accelerator works.
+    /// The fraction of the time in which the accelerator works.
     pub utilisation: f64,
-    /// Whether the accelerator is fed even where host and devices are slowest.
+    /// Whether the accelerator is fed even if host and devices are at their slowest.
     pub is_fed: bool,
-    /// Part of the time in which the host's workers work.
+    /// The fraction of the time in which the host's workers work.
     pub host_cpu: f64,
-    /// Processor time of the host for an image, where it was measured for the host alone.
+    /// CPU time of the host per image, if it was measured for the host alone.
     pub cpu_ms_per_image: Option<f64>,
-    /// Energy of an image.
+    /// Energy per image.
     pub joules_per_image: f64,
 }
 
@@ -169,11 +167,11 @@ fn as_name<S: serde::Serializer>(
 }
 
 impl Question {
-    /// Plays epochs for each number of devices. Blocks for as long as that takes.
+    /// Plays epochs for each number of devices. Blocks until all have been played.
     #[must_use]
     pub fn answer(self) -> Answer {
         let alone = Alone::of(&self);
-        // Devices spare a host that feeds the accelerator alone.
+        // Devices relieve a host that feeds the accelerator alone.
         let objective = match alone.middle.utilisation >= FED {
             true => Objective::Energy,
             false => Objective::Throughput,
@@ -192,14 +190,14 @@ impl Question {
         Answer { label: LABEL, question: self, rows, pays, verdict, advice }
     }
 
-    /// Why the host's figures may not be trusted, if so.
+    /// Why the host's figures cannot be trusted, if so.
     #[must_use]
     pub fn doubt(&self) -> Option<Doubt> {
         let share = self.share().filter(|_| !self.host.waits_for_storage);
         conditions::doubt(self.host.conditions.as_ref(), share, self.host.workers)
     }
 
-    /// What this device is, for a verdict over several kinds.
+    /// This device, for a verdict over several kinds.
     fn offer(&self, rows: &[Row]) -> Offer {
         let case = |row: &Row| Case {
             n: row.devices,
@@ -213,7 +211,7 @@ impl Question {
         }
     }
 
-    /// The part of the processor time they could use that the workers got.
+    /// The CPU time that the workers got, as a fraction of what they could use.
     fn share(&self) -> Option<f64> {
         let HostFigures { workers, processors, images_per_s, cpu_ms_per_image, .. } =
             self.host;
@@ -221,7 +219,7 @@ impl Question {
         conditions::share(images_per_s, cpu_ms_per_image, could_use)
     }
 
-    /// What comes out of `n` devices.
+    /// The outcome for `n` devices.
     fn row(&self, n: u32, objective: Objective, alone: &Alone) -> Row {
         let (strategy, result) = self.best(n, objective);
         let seconds = result.seconds.unwrap_or(f64::INFINITY);
@@ -249,7 +247,7 @@ impl Question {
         }
     }
 
-    /// The least and the most that `n` devices bring.
+    /// The smallest and the largest gain of `n` devices.
     fn speedup_ends(&self, n: u32, objective: Objective, alone: &Alone) -> Interval {
         if n == 0 {
             return Interval::exact(1.0);
@@ -261,10 +259,10 @@ impl Question {
         Interval { low, high: (alone.slowest.seconds / hopeful.seconds).max(low) }
     }
 
-    /// The upper end of what the host may be.
+    /// The upper end of the host's rate.
     fn fastest_host(&self) -> f64 {
         match self.host.waits_for_storage {
-            // Storage is not faster for a processor that is.
+            // A faster processor does not make storage faster.
             true => self.host.ends.high,
             false => upper_end(self.host.ends.high, self.share()),
         }
@@ -277,7 +275,7 @@ impl Question {
         Played::of(&asked.best(n, objective).1)
     }
 
-    /// The plan's order, unless that costs too much.
+    /// Keeps the order of the plan, unless that costs too much.
     fn best(&self, n: u32, objective: Objective) -> (StrategyConfig, StrategyResult) {
         use StrategyConfig::{Cpu, Ordered, Relaxed};
         let scenario = self.scenario(n, objective);
@@ -292,8 +290,8 @@ impl Question {
         }
     }
 
-    /// What the host's workers make beside `n` devices: receiving takes processors that no
-    /// worker uses first, then the workers'.
+    /// The rate of the host's workers next to `n` devices: receiving first takes CPUs that no worker
+    /// uses, then those of the workers.
     fn host_beside(&self, n: u32) -> f64 {
         let HostFigures { workers, processors, images_per_s, .. } = self.host;
         let ms = self.device.receiving_cpu_ms_per_image.unwrap_or(0.0);
@@ -340,7 +338,7 @@ impl Question {
             seed: 0,
         };
         let mut power = self.power.clone();
-        // All workers share a batch here, so one second of work is one of each.
+        // All workers share a batch here, so one second of work is one second of each.
         power.host_worker_w.value *= f64::from(self.host.workers);
         Scenario {
             name: "sizing".to_owned(),
@@ -353,7 +351,7 @@ impl Question {
     }
 }
 
-/// The host alone: as measured, and at both ends of what it may be.
+/// The host alone: as measured, and at both ends of its interval.
 struct Alone {
     slowest: Played,
     middle: Played,
@@ -373,7 +371,7 @@ impl Alone {
     }
 }
 
-/// What came out of an epoch that was played.
+/// The outcome of an epoch that was played.
 #[derive(Clone, Copy)]
 struct Played {
     seconds: f64,
@@ -389,14 +387,14 @@ impl Played {
     }
 }
 
-/// The fastest that a host may be of which `images_per_s` was measured while its workers got
-/// `share` of the processor time that they could use.
+/// The fastest that a host may be if `images_per_s` was measured while its workers got `share` of the
+/// CPU time that they could use.
 fn upper_end(images_per_s: f64, share: Option<f64>) -> f64 {
     images_per_s / share.unwrap_or(1.0).clamp(LEAST_LEFT, 1.0) * MARGIN
 }
 
 impl Answer {
-    /// What this kind of device would do, for a verdict over several kinds.
+    /// The outcome for this kind of device, for a verdict over several kinds.
     #[must_use]
     pub fn offer(&self) -> Offer {
         self.question.offer(&self.rows)
@@ -469,7 +467,7 @@ mod tests {
                 processors: 4,
                 images_per_s: host,
                 ends: Interval::exact(host),
-                // All that the four processors have.
+                // All that the four CPUs have.
                 cpu_ms_per_image: Some(4e3 / host),
                 conditions: Some(IDLE),
                 waits_for_storage: false,
@@ -504,7 +502,7 @@ mod tests {
         assert!(answer.pays);
         let last = &answer.rows[2];
         assert!(last.utilisation > FED && last.strategy == "ordered", "{last:?}");
-        // Devices work all the time and make two thirds; for these no worker works.
+        // Devices work all the time and make two thirds, without any work of the workers.
         let by_host = last.cpu_ms_per_image.unwrap() / 4.0;
         assert!((0.3..0.36).contains(&by_host), "{last:?}");
         assert!((last.host_cpu - by_host * 1.5).abs() < 0.02, "{last:?}");
@@ -529,9 +527,9 @@ mod tests {
         let answer = question(1000.0, 250.0, 3000.0).answer();
         assert_eq!(answer.verdict.kind, Kind::Buy, "{}", answer.verdict);
         assert_eq!(answer.verdict.buy.unwrap().n, 4);
-        // A host a quarter faster than it was measured would feed this one.
+        // A host that is a quarter faster than measured would feed this one.
         assert_eq!(kind(question(1000.0, 250.0, 1200.0)), Kind::MeasureAgain);
-        // The ends of what a device makes are those of what it brings.
+        // The ends of a device's rate give the ends of its gain.
         let mut wide = question(1000.0, 250.0, 3000.0);
         wide.device.ends = Interval { low: 1.0, high: 500.0 };
         let answer = wide.answer();
@@ -545,13 +543,13 @@ mod tests {
         let mut asked = question(1000.0, 250.0, 3000.0);
         asked.host.conditions = None;
         assert_eq!(asked.answer().verdict.kind, Kind::MeasureAgain);
-        // The workers got 0.12 of 4 processors.
+        // The workers got 0.12 of 4 CPUs.
         let mut asked = question(217.7, 250.0, 3000.0);
         asked.host.cpu_ms_per_image = Some(0.573);
         let verdict = asked.clone().answer().verdict;
         assert_eq!(verdict.kind, Kind::MeasureAgain);
         assert!(verdict.words.contains("0.12 of 4 processors"), "{verdict}");
-        // Unless storage is what they waited for.
+        // Unless they were waiting for storage.
         asked.host.waits_for_storage = true;
         assert_eq!(asked.answer().verdict.kind, Kind::Buy);
     }
@@ -561,7 +559,7 @@ mod tests {
         let mut asked = question(1000.0, 500.0, 1e6);
         asked.device.receiving_cpu_ms_per_image = Some(0.4);
         asked.counts = vec![2];
-        // 1,000 images of 0.4 ms: 0.4 of a processor, a tenth of what four workers have.
+        // 1,000 images of 0.4 ms: 0.4 CPUs, a tenth of what four workers have.
         assert!((asked.host_beside(2) - 900.0).abs() < 1e-9);
         asked.host.processors = 5;
         assert!((asked.host_beside(2) - 1000.0).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! Results as aligned plain text for a terminal. Nothing here is computed.
+//! Results as aligned plain text for a terminal. It computes nothing.
 
 use std::fmt::Write;
 
@@ -6,14 +6,14 @@ use bothends_core::columns;
 
 use crate::result::{LABEL, ScenarioResult, StrategyResult};
 
-/// What stands where there is no figure.
+/// Printed in place of a missing figure.
 const NONE: &str = "–";
 
-/// What a table without recovery shows.
+/// The notes below a table without recovery.
 const WITHOUT_RECOVERY: &str =
     "recovery off: no batch that a device loses or delays is made again by the host\n";
 const WITHOUT_RECOVERY_HANGS: &str = "recovery off: no batch that a device loses or delays is made again by the host. `hangs`: the \
-     epoch waits for one for ever, as any strategy does without recovery, the published ones too\n";
+     epoch waits for one forever, as any strategy does without recovery, the published ones too\n";
 
 const HEADINGS: [&str; 11] = [
     "strategy",
@@ -29,7 +29,7 @@ const HEADINGS: [&str; 11] = [
     "kJ",
 ];
 
-/// A scenario's table, ending in a line break, with what it is above and the label below.
+/// The table of a scenario, with its description above and the label below; it ends in a newline.
 #[must_use]
 pub fn table(result: &ScenarioResult) -> String {
     let mut text = format!("{}: {}\n", result.name, result.about);
@@ -92,7 +92,7 @@ fn counted(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
-/// Four digits, or all before the point.
+/// Four digits, or all digits before the decimal point.
 pub(crate) fn figure(value: f64) -> String {
     let places = match value.abs() {
         v if v >= 999.95 => 0,

@@ -1,6 +1,6 @@
-//! What is simulated: a host, devices, links, an accelerator, and what goes wrong.
+//! What is simulated: a host, devices, links, an accelerator, and faults.
 //!
-//! All times are virtual nanoseconds. Only values; what they do is in `play.rs`.
+//! All times are virtual nanoseconds. These are only values; `play.rs` has the behaviour.
 
 use bothends_core::epoch::Recovery;
 use bothends_core::objective::Objective;
@@ -12,9 +12,9 @@ use serde::Deserialize;
 pub struct World {
     /// Batches of the epoch.
     pub n_batches: u32,
-    /// Who claims what, what is delivered next.
+    /// The strategy: who claims what, and what is delivered next.
     pub strategy: StrategyConfig,
-    /// What the epoch is run for.
+    /// The objective of the epoch.
     pub objective: Objective,
     /// Whether the host stands in for lost and late devices.
     pub recovery: Recovery,
@@ -22,44 +22,43 @@ pub struct World {
     pub host: Host,
     /// The devices.
     pub devices: Vec<Device>,
-    /// Shards of the data that the batches are dealt to in turn; 1 where every device has
-    /// all of it.
+    /// The number of shards to which batches are assigned round-robin; 1 if every device has all data.
     pub shards: u16,
-    /// What devices send their results over; each serves one result at a time.
+    /// The links for the results of devices; each carries one result at a time.
     pub links: Vec<Link>,
     /// Bytes of a batch on a link.
     pub batch_bytes: u64,
     /// The accelerator.
     pub accelerator: Accelerator,
-    /// How much dearer the epoch's last batch is than its first, for host and devices, as a
-    /// factor on both sides of 1: 0.25 makes costs rise from 0.75 to 1.25.
+    /// How much more the epoch's last batch costs than its first, for host and devices, as a deviation
+    /// from 1 in both directions: with 0.25, costs rise from 0.75 to 1.25.
     pub slope: f64,
-    /// Seed of all noise.
+    /// The seed of all noise.
     pub seed: u64,
 }
 
 /// The host's workers.
 #[derive(Debug, Clone, Copy)]
 pub struct Host {
-    /// Mean time of a batch, all workers together.
+    /// The mean time of a batch with all workers together.
     pub batch_ns: u64,
-    /// Batches made side by side, each at `1 / parallel` of the rate.
+    /// The number of batches made in parallel, each at `1 / parallel` of the rate.
     pub parallel: u32,
     /// As in `FrontConfig`.
     pub quota: u32,
     /// Coefficient of variation of a batch's time.
     pub cv: f64,
-    /// A time in which it is slower.
+    /// A period in which it is slower.
     pub slowdown: Option<Slowdown>,
-    /// What the strategy is told beforehand: so many times `batch_ns`, 1 being the truth;
-    /// `None`: nothing.
+    /// What the strategy knows in advance, as a multiple of `batch_ns`: 1 is the truth, `None` is
+    /// nothing.
     pub prior: Option<f64>,
 }
 
-/// A device: one batch at a time, the others wait in its queue.
+/// A device: it makes one batch at a time, and others wait in its queue.
 #[derive(Debug, Clone)]
 pub struct Device {
-    /// Mean time of a batch.
+    /// The mean time of a batch.
     pub batch_ns: u64,
     /// As in `DeviceConfig`.
     pub slots: u32,
@@ -67,23 +66,23 @@ pub struct Device {
     pub buffer: u32,
     /// Coefficient of variation of a batch's time.
     pub cv: f64,
-    /// What goes wrong.
+    /// Its faults.
     pub faults: Vec<Fault>,
-    /// When it is away.
+    /// When it is absent.
     pub absence: Option<Absence>,
-    /// How its rate changes by itself.
+    /// How its rate drifts.
     pub drift: Option<Drift>,
-    /// The link that its results go over: a place in `World::links`.
+    /// The link for its results: an index of `World::links`.
     pub link: Option<usize>,
-    /// From the end of a batch (and its way over the link) until the host has it.
+    /// The time from the end of a batch (and its transfer over the link) until the host has it.
     pub latency_ns: u64,
-    /// Finished batches that it can hold until they have gone over the link; with so many it
-    /// stands still (at least 1).
+    /// How many finished batches it can hold until they are transferred, at least 1; with this many, it
+    /// stops.
     pub outputs: u32,
-    /// The shard of the data that it has; `None` when it has all.
+    /// The shard of the data that it has; `None` if it has all data.
     pub shard: Option<u16>,
-    /// What the strategy is told beforehand: so many times `batch_ns`, 1 being the truth;
-    /// `None`: nothing.
+    /// What the strategy knows in advance, as a multiple of `batch_ns`: 1 is the truth, `None` is
+    /// nothing.
     pub prior: Option<f64>,
 }
 
@@ -108,27 +107,27 @@ impl Device {
     }
 }
 
-/// A device leaves (this is reported) and comes back, again and again.
+/// A device leaves (which is reported) and comes back, repeatedly.
 #[derive(Debug, Clone, Copy)]
 pub struct Absence {
-    /// When it leaves first.
+    /// When it first leaves.
     pub first_ns: u64,
     /// How long it stays away.
     pub for_ns: u64,
-    /// From one leaving to the next; more than `for_ns`.
+    /// The time from one departure to the next; more than `for_ns`.
     pub every_ns: u64,
 }
 
-/// A device's time for a batch goes up and down as a sine.
+/// A device's time per batch varies as a sine.
 #[derive(Debug, Clone, Copy)]
 pub struct Drift {
     /// 0.5: between half and one and a half times its mean.
     pub amplitude: f64,
-    /// From one slowest moment to the next.
+    /// The period: the time from one slowest moment to the next.
     pub period_ns: u64,
 }
 
-/// What several devices send their results over.
+/// A link that several devices may share.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
@@ -136,70 +135,70 @@ pub struct Link {
     pub bytes_per_s: u64,
 }
 
-/// What takes the batches.
+/// The consumer of the batches.
 #[derive(Debug, Clone, Copy)]
 pub struct Accelerator {
-    /// Time of a step.
+    /// The time of a step.
     pub step_ns: u64,
-    /// Lost before each step under `wrr`, which looks for a device's batch each time.
+    /// Time lost before each step under `wrr`, which looks for a device's batch each time.
     pub poll_ns: u64,
-    /// Whether the strategy is told `step_ns`.
+    /// Whether the strategy knows `step_ns`.
     pub known: bool,
 }
 
-/// The host is slower in a part of its work.
+/// The host is slower during a part of its work.
 #[derive(Debug, Clone, Copy)]
 pub enum Slowdown {
-    /// Once it has made so many batches: a neighbour arrives.
+    /// From a point on, because a neighbour arrives.
     After {
-        /// In percent of the epoch's batches.
+        /// When, in percent of the epoch's batches.
         percent: u32,
-        /// Factor on the time of a batch.
+        /// The factor for the time of a batch.
         factor: f64,
     },
-    /// In its first batches: cold caches.
+    /// During its first batches, because caches are cold.
     First {
-        /// Number of batches.
+        /// The number of batches.
         batches: u32,
-        /// Factor on the time of a batch.
+        /// The factor for the time of a batch.
         factor: f64,
     },
 }
 
-/// What goes wrong with a device. A repeated completion is not here: the claim it would
-/// finish is consumed, so it cannot reach the epoch's state.
+/// A fault of a device. Repeated completions are not among them: the claim that one would finish is
+/// already consumed, so it cannot reach the state of the epoch.
 #[derive(Debug, Clone, Copy)]
 pub enum Fault {
-    /// It is gone, and this is reported, when so many percent of the epoch are delivered.
+    /// It is lost, which is reported, when this percentage of the epoch has been delivered.
     Die {
-        /// Percent of the epoch.
+        /// When, in percent of the epoch.
         percent: u32,
     },
-    /// It does nothing for a while, and nobody says so. `u64::MAX`: for ever.
+    /// It silently does nothing for a while; `u64::MAX` means forever.
     Stall {
-        /// Percent of the epoch.
+        /// When, in percent of the epoch.
         percent: u32,
         /// For how long.
         ns: u64,
     },
-    /// It is slower from then on.
+    /// It is slower from a point on.
     Throttle {
-        /// Percent of the epoch.
+        /// When, in percent of the epoch.
         percent: u32,
-        /// Factor on the time of a batch.
+        /// The factor for the time of a batch.
         factor: f64,
     },
     /// Its first batches take twice their time.
     SlowStart {
-        /// Number of batches.
+        /// The number of batches.
         batches: u32,
     },
-    /// Each batch with this probability takes five times its time.
+    /// With this probability, a batch takes five times as long.
     Late {
         /// Percent of its batches.
         percent: u32,
     },
-    /// Each batch with this probability is rubbish, which the host notices.
+    /// With this probability, a batch is corrupt, which the host notices.
     Corrupt {
         /// Percent of its batches.
         percent: u32,

@@ -4,19 +4,19 @@
 use bothends_core::select::StrategyConfig;
 use bothends_simulate::{ScenarioResult, scenario};
 
-/// At least this part of the best possible where nothing changes, in an epoch of this length.
+/// At least this fraction of the bound if nothing changes, in an epoch of this length.
 const OF_BOUND: f64 = 0.98;
 const LONG: u32 = 625;
-/// At least this part of the host alone, whatever happens.
+/// At least this fraction of the host alone, whatever happens.
 const OF_CPU: f64 = 0.99;
-/// Finished batches of a single device that wait at most.
+/// The most finished batches of a single device that wait.
 const MOST_WAITING: u32 = 32;
 
-/// With batch times of cv 0.5 and eight workers the host alone, in order, is held up by so
-/// small a quota.
+/// With batch times of cv 0.5 and eight workers, such a small quota delays even the host alone, in
+/// order.
 const SMALL_QUOTA: &str = "varying-quota-16";
 
-/// Seconds of a debug build go into the largest; fewer batches say the same there.
+/// The largest takes seconds in a debug build; fewer batches show the same there.
 const MOST_BATCHES: usize = 3_000_000;
 
 fn results() -> Vec<ScenarioResult> {
@@ -44,7 +44,7 @@ fn ordered_keeps_its_bars_in_every_scenario() {
         if result.devices == 1 && ordered.peak_waiting > MOST_WAITING {
             broken.push(format!("{name}: {} batches waited", ordered.peak_waiting));
         }
-        // An objective other than throughput has other aims than the bound.
+        // Objectives other than throughput do not aim at the bound.
         let is_long = result.batches >= LONG && result.objective == "throughput";
         if let Some(efficiency) = ordered.efficiency
             && is_long

@@ -1,5 +1,5 @@
-//! How near `ordered` and `relaxed` come to the sum of both prongs' rates, set up as the
-//! runtime is: workers share a batch, a device holds two, little may wait.
+//! How close `ordered` and `relaxed` come to the sum of both prongs' rates when configured as in the
+//! runtime: workers share a batch, a device holds two, few batches may wait.
 #![allow(clippy::print_stdout, reason = "the figures are what a reader wants to see")]
 
 mod worlds;
@@ -8,7 +8,7 @@ use bothends_core::select::StrategyConfig;
 use bothends_simulate::World;
 use worlds::{classic, ns, play};
 
-/// The rate achieved, as a part of the rate of both prongs together.
+/// The rate achieved, as a fraction of the rate of both prongs together.
 fn efficiency(devices: &[f64], n_batches: u32, buffer: u32, strategy: &str) -> f64 {
     let mut world = classic(n_batches, devices.len(), 1.0, 0.05);
     world.host.parallel = 1;
@@ -52,8 +52,8 @@ fn a_short_epoch_still_gains() {
     }
 }
 
-/// What a device is said to have a use for: more of it brings nothing. (Half of it may do as well: a
-/// quick device has a lead then, and the host claims ahead.)
+/// The number of slots that a device is said to be able to use: more do not help. (Half as many may do
+/// as well, because a quick device then has a lead and the host claims ahead.)
 #[test]
 fn with_a_whole_buffer_more_room_brings_nothing() {
     let devices = [0.125, 0.25, 0.5, 1.0, 2.0, 4.26, 20.0];

@@ -1,5 +1,5 @@
-//! Epochs one behind the other, the next begun while one drains: each is whole, none waits for
-//! ever, and in the long run the prongs do not stand still between them.
+//! Successive epochs, the next begun while one drains: each is complete, none waits forever, and in the
+//! long run the prongs are not idle between them.
 
 mod worlds;
 
@@ -13,7 +13,7 @@ use worlds::{C_NS, classic, ns};
 
 const WORLDS: u64 = 2_000;
 
-/// One of a few, by chance.
+/// One of a few, at random.
 fn one_of<T: Copy, const N: usize>(noise: &mut Noise, from: [T; N]) -> T {
     let mut left = noise.uniform() * f64::from(u32::try_from(N).unwrap_or(1));
     for it in from {
@@ -79,7 +79,7 @@ fn world(seed: u64) -> World {
     world.seed = seed;
     world.accelerator.known = noise.happens(50);
     let n_devices = one_of(noise, [0, 1, 1, 2, 5]);
-    // Without a device nobody would make anything under `csd`.
+    // Without a device, nobody would make anything under `csd`.
     world.devices = (0..n_devices).map(|_| device(noise)).collect();
     if let StrategyConfig::Mte(_) = world.strategy {
         world.devices.iter_mut().for_each(|device| device.buffer = u32::MAX);
@@ -116,7 +116,7 @@ fn one_epoch_of_one_is_what_it_is_alone() {
     assert!(simulate_epochs_of_ranks(&[], 3).is_empty());
 }
 
-/// A steady world as the runtime is: workers share a batch, a device holds two.
+/// A steady world configured as in the runtime: workers share a batch, a device holds two.
 fn steady(device_s: f64) -> World {
     let mut world = classic(60, 1, device_s, 0.01);
     world.host.parallel = 1;
@@ -133,7 +133,7 @@ fn lasted(outcomes: &[Outcome]) -> f64 {
 #[test]
 fn the_next_epoch_is_made_while_one_drains_but_not_under_the_published_schemes() {
     let mut world = steady(3.0);
-    // A taker so slow that a host alone could make the whole next epoch meanwhile.
+    // A consumer so slow that a host alone could make the whole next epoch in the meantime.
     world.accelerator.step_ns = 2 * C_NS;
     world.host.quota = 16;
     for (strategy, makes_ahead) in [
@@ -168,9 +168,9 @@ fn a_later_epoch_knows_the_rates_of_the_one_before() {
     assert!(told > 0.0 && lasted(&outcomes[1..]) / 3.0 < outcomes[0].seconds);
 }
 
-/// What a device and a host give together, as a part of the sum of what each gives alone: the first
-/// of twelve epochs, and the mean of the second to the eleventh, over eight seeds. Nothing is known
-/// beforehand; slots are as many as the runtime gives where there is memory.
+/// The throughput of a device and a host together, as a fraction of the sum of each by itself: of the
+/// first of twelve epochs, and the mean of the second to the eleventh, over eight seeds. Nothing is
+/// known in advance, and there are as many slots as the runtime provides if there is memory.
 fn of_both_rates(ratio: f64, n_batches: u32, parallel: u32) -> (f64, f64) {
     const SEEDS: u64 = 8;
     let mut world = classic(n_batches, 1, 1.0 / ratio, 0.001);

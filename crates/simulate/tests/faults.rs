@@ -1,5 +1,5 @@
-//! Whatever a device does, the host alone would not have been faster by more than one
-//! percent; and without recovery the published schemes wait for ever.
+//! Whatever a device does, the host alone would not have been faster by more than one percent; and
+//! without recovery, the published schemes wait forever.
 #![allow(clippy::unwrap_used, reason = "a test's own numbers")]
 
 mod worlds;
@@ -8,11 +8,11 @@ use bothends_core::epoch::Recovery;
 use bothends_simulate::{Fault, Outcome, World, simulate};
 use worlds::{C_NS, classic, ns, play, speedup_over};
 
-/// Host workers that make batches side by side, and the host's quota. With 1 the workers
-/// share each batch, as in the runtime.
+/// Host workers that make batches in parallel, and the host's quota. With 1, the workers share each
+/// batch, as in the runtime.
 const HOSTS: [(u32, u32); 5] = [(1, 3), (1, 4), (1, 8), (2, 4), (8, 16)];
 
-/// Everything that can happen to a device, early, in the middle and late.
+/// Everything that can happen to a device: early, in the middle and late.
 fn faults(s: f64) -> Vec<Fault> {
     let timed = [0, 50, 99].into_iter().flat_map(|percent| {
         [
@@ -32,7 +32,7 @@ fn faults(s: f64) -> Vec<Fault> {
     timed.chain(always).collect()
 }
 
-/// A world that knows nothing beforehand.
+/// A world in which nothing is known in advance.
 fn unknown(n_batches: u32, (parallel, quota): (u32, u32), s: f64, a: f64) -> World {
     let mut world = classic(n_batches, 1, s, a);
     world.host.parallel = parallel;
@@ -45,7 +45,7 @@ fn unknown(n_batches: u32, (parallel, quota): (u32, u32), s: f64, a: f64) -> Wor
     world
 }
 
-/// Over several seeds when one does not show it: the noise of 200 batches is a percent.
+/// Over several seeds if one does not show it: the noise of 200 batches is one percent.
 fn assert_never_slower(world: &World, strategy: &str) -> Outcome {
     let other = play(world, strategy);
     if play(world, "cpu").seconds / other.seconds < 0.99 {

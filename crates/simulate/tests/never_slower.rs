@@ -1,6 +1,6 @@
-//! Worlds that nobody thought of: random hosts, devices, noise and faults. The promise is
-//! 0.99 of the host alone. What random worlds of 20 to 2,000 batches show is held here: fewer
-//! than one in five hundred below 0.99, none below 0.94. (Below 20 batches one batch is 5 %.)
+//! Random hosts, devices, noise and faults. The promise is 0.99 of the host alone. In random worlds of
+//! 20 to 2,000 batches, fewer than one in five hundred are below 0.99, and none is below 0.94. (With
+//! fewer than 20 batches, one batch is more than 5 %.)
 #![allow(
     clippy::print_stdout,
     reason = "the worst worlds are what a reader wants to see"
@@ -12,7 +12,7 @@ use bothends_simulate::noise::Noise;
 use bothends_simulate::{Absence, Device, Drift, Fault, World};
 use worlds::{classic, ns, play, speedup_over};
 
-/// What is known beforehand: the truth, nothing, or what is wrong by far.
+/// What is known in advance: the truth, nothing, or something far from the truth.
 const PRIORS: [Option<f64>; 4] = [Some(1.0), None, Some(0.01), Some(100.0)];
 
 const WORLDS: u64 = 2_000;
@@ -53,7 +53,7 @@ impl Dice {
         choices[self.below(u32::try_from(choices.len()).unwrap_or(1)) as usize]
     }
 
-    /// Between `low` and `high`, each order of magnitude as likely as the next.
+    /// Log-uniform between `low` and `high`.
     fn spread(&mut self, low: f64, high: f64) -> f64 {
         low * (high / low).powf(self.0.uniform())
     }

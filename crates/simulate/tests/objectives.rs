@@ -1,6 +1,6 @@
-//! What the objectives do to the host's share, against the linear programme that says what is
-//! possible: with an accelerator that takes a batch in `a` and devices that together make
-//! `D` batches in a unit of time, the host must make `max(0, 1 - a·D)` of the batches.
+//! What the objectives do to the host's share, compared with the optimum of a linear programme: with an
+//! accelerator that consumes a batch in `a` and devices that together make `D` batches per unit of
+//! time, the host must make `max(0, 1 - a·D)` of the batches.
 #![allow(clippy::unwrap_used, reason = "a test's own numbers")]
 #![allow(clippy::print_stdout, reason = "the figures are what a reader wants to see")]
 
@@ -12,15 +12,15 @@ use worlds::{classic, ns, play};
 
 const N: u32 = 5005;
 
-/// Throughput that may be lost for energy.
+/// How much throughput may be given up for energy.
 const LOSS: f64 = 0.005;
 
 fn under(objective: Objective, world: &World, strategy: &str) -> Outcome {
     play(&World { objective, ..world.clone() }, strategy)
 }
 
-/// Worlds in which the accelerator is what everything waits for: devices of so many host
-/// batches each, and the accelerator's step.
+/// Worlds in which the accelerator is the bottleneck: the devices' batch times and the accelerator's
+/// step, in host batches.
 fn accelerator_bound() -> Vec<(String, World, f64)> {
     let cases: [(&[f64], f64); 8] = [
         (&[3.33], 0.85),
@@ -67,7 +67,7 @@ fn energy_leaves_the_host_what_no_device_can_make() {
     }
 }
 
-/// Where the prongs are what everything waits for, nothing can be saved without loss.
+/// If the prongs are the bottleneck, nothing can be saved without loss.
 #[test]
 fn energy_costs_nothing_where_the_accelerator_waits() {
     for (s, a) in [(3.33, 0.2), (3.33, 0.7), (0.5, 0.2)] {

@@ -1,7 +1,7 @@
-//! A second prong's worth, predicted from parts that were measured alone, beside the epoch that
-//! then comes. Nobody tells the prediction what the world is made of: it is given the rates of
-//! two short epochs, the host alone and the device alone, with all their noise. The promise is
-//! 10 % (`scripts/compare-doctor` does the same with clocks).
+//! The gain of a second prong, predicted from parts that were each measured alone, compared with the
+//! epoch that follows. The prediction does not know the world: it gets the rates of two short epochs,
+//! of the host alone and the device alone, with all their noise. The promise is 10 %
+//! (`scripts/compare-doctor` does the same with clocks).
 
 mod worlds;
 
@@ -19,7 +19,7 @@ const MEASURED_BATCHES: u32 = 60;
 const EPOCH_BATCHES: u32 = 1_500;
 const PROMISED: f64 = 0.10;
 
-/// A host, a device and an accelerator; times, noise and who is the limit by chance.
+/// A host, a device and an accelerator; times, noise and the bottleneck are random.
 fn hidden(seed: u64) -> World {
     let mut noise = Noise::new(seed, 0);
     let mut spread = |low: f64, high: f64| low * (high / low).powf(noise.uniform());
@@ -38,8 +38,8 @@ fn rate(world: &World, strategy: &str) -> f64 {
     f64::from(world.n_batches) * f64::from(BATCH_SIZE) / seconds
 }
 
-/// What doctor would say, from what it can see: each prong alone, before an accelerator that
-/// takes everything.
+/// What doctor would say from its measurements: each prong alone, with an accelerator that consumes
+/// everything at once.
 fn predicted(world: &World) -> (f64, &'static str) {
     let mut seen = World { n_batches: MEASURED_BATCHES, ..world.clone() };
     seen.accelerator.step_ns = 1;
@@ -81,7 +81,7 @@ fn what_is_predicted_from_parts_comes_through() {
     for seed in 0..WORLDS {
         let world = hidden(seed);
         let (predicted, strategy) = predicted(&world);
-        // Another draw of the noise than the measurements had.
+        // Noise with a different seed than in the measurements.
         let epoch = World { seed: seed + WORLDS, ..world.clone() };
         let came = rate(&epoch, strategy);
         if (predicted / came - 1.0).abs() > PROMISED {

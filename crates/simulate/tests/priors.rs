@@ -1,7 +1,7 @@
-//! What a rate from before is worth, and what one that is wrong costs: little, once, in an epoch
-//! of any length. Rates are remembered from run to run, and a machine may have changed since.
+//! The benefit of a remembered rate, and the cost of a wrong one: little, once, in an epoch of any
+//! length. Rates are remembered from run to run, and the machine may have changed since.
 //!
-//! Set up as the runtime is: workers share a batch, a device holds two. The unit of time is the
+//! Configured as in the runtime: workers share a batch, a device holds two. The unit of time is the
 //! host's batch.
 #![allow(clippy::print_stdout, reason = "the figures are what a reader wants to see")]
 
@@ -15,10 +15,10 @@ const DEVICES: [f64; 5] = [0.25, 0.5, 1.0, 4.0, 20.0];
 const EPOCHS: [u32; 4] = [30, 100, 300, 1000];
 const SEEDS: u32 = 8;
 
-/// So many host batches an epoch may last longer because what was told is wrong: a device that is
-/// thought to be a hundred times faster than it is is late seven times, each time a little less.
+/// By how many host batches a wrong prior may lengthen an epoch: a device that is a hundred times
+/// slower than assumed is late seven times, a little less each time.
 const MOST_LOST: f64 = 8.0;
-/// Nobody waits for a device's batch where whatever is ready is delivered.
+/// Nobody waits for a device's batch if whatever is ready is delivered.
 const MOST_LOST_RELAXED: f64 = 1.0;
 
 fn world(n_batches: u32, device_s: f64) -> World {
@@ -30,8 +30,8 @@ fn world(n_batches: u32, device_s: f64) -> World {
     world
 }
 
-/// Mean length of an epoch for which strategies are told so many times the host's and the
-/// device's own time.
+/// The mean length of an epoch with these multiples of the host's and the device's true times as
+/// priors.
 fn told(world: &World, strategy: &str, priors: (Option<f64>, Option<f64>)) -> f64 {
     let epoch = |seed| {
         let mut world = World { seed, ..world.clone() };
@@ -73,7 +73,7 @@ fn a_prior_that_is_wrong_a_hundredfold_costs_a_few_batches_of_any_epoch() {
     }
 }
 
-/// A device that is thought to be too slow for the epoch is given one batch, and is found out.
+/// A device that is wrongly assumed to be too slow for the epoch gets one batch, which corrects it.
 #[test]
 fn a_device_is_not_shut_out_by_what_was_known_of_it() {
     for strategy in ["ordered", "relaxed"] {
@@ -85,7 +85,7 @@ fn a_device_is_not_shut_out_by_what_was_known_of_it() {
     }
 }
 
-/// One that is indeed too slow costs nothing but its own work on that batch.
+/// A device that is indeed too slow costs nothing but its own work on this batch.
 #[test]
 fn a_device_that_is_known_to_be_too_slow_makes_one_batch_and_nobody_waits_for_it() {
     for strategy in ["ordered", "relaxed"] {

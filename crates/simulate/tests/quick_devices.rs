@@ -1,5 +1,5 @@
-//! Devices that are many times as fast as a worker of the host, and then fail: what the host has left
-//! to them, and what it has made ahead of them, must not make an epoch longer than the host alone.
+//! Devices that are many times as fast as a worker of the host, and then fail: neither what the host
+//! left to them nor what it made ahead of them may make an epoch longer than with the host alone.
 //!
 //! Worlds are drawn by seed; `WORLDS` and `WORLDS_FROM` in the environment draw more, or others, than
 //! a test run does.
@@ -17,7 +17,7 @@ use worlds::{classic, ns, play, speedup_over};
 
 /// What a test run draws.
 const WORLDS: u64 = 1_000;
-/// The promise, of the host alone.
+/// The promise, as a fraction of the host alone.
 const PROMISED: f64 = 0.99;
 /// Epochs of a run.
 const EPOCHS: u32 = 4;
@@ -136,7 +136,7 @@ fn quick_devices_that_fail_make_no_epoch_longer_than_the_host_alone() {
     assert!(worst.is_none(), "{worst:?}");
 }
 
-/// The length of a run of epochs, as a part of the host alone.
+/// The length of a run of epochs, relative to the host alone.
 fn of_host_alone(world: &World) -> f64 {
     let seconds = |strategy: StrategyConfig| -> f64 {
         let run = |seed| {
@@ -150,7 +150,7 @@ fn of_host_alone(world: &World) -> f64 {
     seconds(StrategyConfig::Cpu) / seconds(StrategyConfig::Ordered)
 }
 
-/// Faults come in any of its first three epochs, and where one begins while the one before drains.
+/// Faults happen in any of the first three epochs, and while one epoch drains and the next begins.
 #[test]
 fn nor_a_run_of_epochs() {
     let mut slower = Vec::new();

@@ -1,4 +1,4 @@
-//! What a scenario's results look like: to a person, and to a script.
+//! The results of a scenario, as text for people and as JSON for scripts.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use bothends_core::epoch::Recovery;
@@ -6,7 +6,7 @@ use bothends_core::select::StrategyConfig;
 use bothends_simulate::scenario::find;
 use bothends_simulate::{Scenario, table};
 
-/// Whole numbers and no noise, so that every figure can be checked by hand.
+/// Integers and no noise, so that every figure can be checked by hand.
 const BY_HAND: &str = r#"{
     "name": "by-hand", "about": "A host, a device half as fast, and no noise.",
     "steady": true, "batches": 30, "seeds": [1],
@@ -69,7 +69,7 @@ fn the_keys_that_scripts_rely_on() {
         assert!(ordered[key].is_number(), "{key} in {ordered}");
     }
     assert_eq!(ordered["ended"], true);
-    // The comparison is with `cpu`, which was not asked for.
+    // The comparison is with `cpu`, which was not requested.
     assert!(json["strategies"].get("cpu").is_none());
     assert!(ordered["speedup"].as_f64().unwrap() > 1.3, "{ordered}");
 }

@@ -1,9 +1,9 @@
-//! Speed-ups over `cpu` against an independent model of the same worlds (a program of its own
-//! in another language, with the same assumptions): within 1 %.
+//! Speed-ups over `cpu`, compared with an independent model of the same worlds (a separate program in
+//! another language, with the same assumptions): within 1 %.
 //!
-//! Each of that model's figures is the mean of three random epochs. Where three epochs do not
-//! determine a figure to 1 % (the split of `mte` rests on ten noisy batches, the end of a short
-//! epoch on one), it must lie within twice the error that such a mean has here, over 48 seeds.
+//! Each figure of that model is the mean of three random epochs. If three epochs do not determine a
+//! figure to 1 % (the split of `mte` depends on ten noisy batches, the end of a short epoch on one), it
+//! must be within twice the error that such a mean has here, over 48 seeds.
 #![allow(clippy::unwrap_used, reason = "a test's own numbers")]
 #![allow(clippy::print_stdout, reason = "the table is what a reader wants to see")]
 
@@ -62,7 +62,7 @@ fn speedup(scenario: &Scenario, strategy: &str) -> f64 {
     seconds("cpu", Recovery::On) / seconds(strategy, recovery)
 }
 
-/// Mean and deviation of one epoch's speed-up, over so many seeds.
+/// Mean and standard deviation of one epoch's speed-up, over this many seeds.
 fn over(seeds: u32, scenario: &Scenario, strategy: &str) -> (f64, f64) {
     let n = f64::from(seeds);
     let of_seed = |seed| {

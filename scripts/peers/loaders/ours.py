@@ -5,7 +5,7 @@
                     as NumPy arrays, so that torch is not imported
 
 Settings: the defaults, with as many worker threads as asked. From its first epoch on it has a side index of the
-images beside them, which no other loader has a kind of. Both antialias.
+images next to them, which no other loader has a kind of. Both antialias.
 """
 
 import bothends

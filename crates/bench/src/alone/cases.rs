@@ -1,7 +1,7 @@
 //! The ops that are measured, with typical parameters, by torchvision's names.
 //!
-//! A parameter stands here once: as the step that is done, and in words, which the peers
-//! read. Nothing is measured here; `work.rs`, which is to be read next, does what is listed.
+//! Each parameter is given as the step that is run and as text, which the peers read. `work.rs` runs
+//! what is listed here; read it next.
 
 use bothends_core::recipe::draw::{
     AffineChoice, CropBox, Expand, perspective_map, rotation_map,

@@ -1,13 +1,13 @@
-//! What ops are called: torchvision's functional names, by which they are measured, and the
-//! names that recipes have for them (docs/ops.md). What an op does is not known here.
+//! The names of ops: torchvision's functional names, by which they are measured, and the names in recipes
+//! (docs/ops.md).
 
 use strsim::levenshtein;
 
 use super::cases;
 use crate::BenchError;
 
-/// Ops whose name in a recipe is not the one they are measured by, with what they do there.
-/// Those that do nothing by themselves are not measured alone.
+/// Ops whose name in a recipe differs from the one by which they are measured. Those that do nothing by
+/// themselves are not measured.
 const IN_RECIPES: [(&str, &[&str]); 25] = [
     ("decode", &[]),
     ("random_resized_crop", &["resized_crop"]),
@@ -46,7 +46,7 @@ pub(super) fn all() -> Vec<&'static str> {
     names
 }
 
-/// The names that the op is measured by which is called `name` there or in recipes.
+/// The names by which the op called `name`, there or in recipes, is measured.
 pub(super) fn measured_as(name: &str) -> Result<Vec<&'static str>, BenchError> {
     let of_recipe = IN_RECIPES.iter().find(|(other, _)| *other == name);
     match of_recipe {
@@ -74,7 +74,7 @@ fn no_such_op(name: &str) -> BenchError {
     BenchError::NoSuchOp { name: name.to_owned(), names: names.join(", ") }
 }
 
-/// How far `name` is from the other, or from a word of it.
+/// The edit distance of `name` to the other, or to a word of it.
 fn distance_of_names(name: &str, other: &str) -> usize {
     let words = other.split('_').map(|word| levenshtein(name, word) + 1);
     words.fold(levenshtein(name, other), usize::min)

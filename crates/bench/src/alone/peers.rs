@@ -1,10 +1,10 @@
 //! The peers: a program that does the same ops with torchvision and OpenCV, and takes the
 //! time itself.
 //!
-//! It says a greeting as soon as it runs: what is not Python does not get so far. From then on
-//! it is asked one line and answers one line; the images it works on stand behind the first
-//! two. Every wait has a deadline, and whatever happens the program is ended when this is
-//! dropped. What it answers is trusted; `scripts/peers/ops.py` is such a program.
+//! It prints a greeting as soon as it runs, which nothing but Python gets to. From then on it
+//! answers each line with a line; its images follow the first two. Every wait has a deadline, and
+//! the program is always ended when this is dropped. Its answers are trusted;
+//! `scripts/peers/ops.py` is such a program.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::table::word;
 
 /// The program's first line, before it loads anything.
 const GREETING: &str = "peers";
-/// Most bytes of a line that it says.
+/// The most bytes of a line that it prints.
 const LONGEST_LINE: u64 = 4096;
 /// Longest wait for the interpreter to run at all.
 const LONGEST_GREETING: Duration = Duration::from_secs(10);
@@ -69,7 +69,7 @@ pub(super) struct Peers {
     /// The greeting, then answers; ends with the program.
     answers: Receiver<String>,
     talking: Option<JoinHandle<()>>,
-    /// What the peers are, with their versions.
+    /// The peers and their versions.
     pub(super) versions: String,
 }
 
@@ -86,7 +86,7 @@ impl Peers {
         Ok(peers)
     }
 
-    /// Starts the program and hears its greeting.
+    /// Starts the program and reads its greeting.
     fn greeted(command: &PeersCommand, longest: Duration) -> Result<Self, BenchError> {
         let PeersCommand { python, script } = command;
         let peers = Self::spawned(command)?;
@@ -111,7 +111,7 @@ impl Peers {
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        // Both ends are there: they were asked for.
+        // Both ends exist, because they were requested.
         let (stdin, stdout) =
             (child.stdin.take(), child.stdout.take().map(BufReader::new));
         let (requests, asked) = sync_channel::<Vec<u8>>(1);
@@ -161,7 +161,7 @@ impl Peers {
         }
     }
 
-    /// Asks `what`, behind which stands `rest`, and waits for the answer.
+    /// Sends `what`, followed by `rest`, and waits for the answer.
     fn ask(
         &mut self,
         what: &str,
@@ -197,7 +197,7 @@ impl Drop for Peers {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let Some(talking) = self.talking.take() else { return };
-        // Who was started by the program may hold its pipes open; the thread is left to them.
+        // Children of the program may keep its pipes open; the thread is then left behind.
         let deadline = Instant::now() + LONGEST_END;
         while !talking.is_finished() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
@@ -208,14 +208,14 @@ impl Drop for Peers {
     }
 }
 
-/// What the program says next; `None` when it is gone.
+/// The next line of the program; `None` if it has ended.
 fn line(stdout: &mut impl BufRead) -> Option<String> {
     let mut line = String::new();
     let n_bytes = stdout.take(LONGEST_LINE).read_line(&mut line).ok()?;
     (n_bytes > 0).then(|| line.trim().to_owned())
 }
 
-/// Rows, columns, and behind the line the pixels.
+/// Rows, columns, and after the line the pixels.
 fn image(image: &Image) -> Vec<u8> {
     let mut bytes = format!(" {} {}\n", image.height(), image.width()).into_bytes();
     bytes.extend(image.pixels());

@@ -1,8 +1,8 @@
-//! Does what a case says, over and over, and takes the time.
+//! Runs a case repeatedly and measures the time.
 //!
 //! An op works as in a run: its memory is there, its kernels are those of one level, and the
-//! image lies where the op before has left it; an op that works in place does so. The copy
-//! that is then made anew for every repetition does not count. `peers.rs`, which is to be read
+//! image is where the previous op left it; an op that works in place does so. The copy that this
+//! requires for every repetition does not count. `peers.rs`, which is to be read
 //! next, has others do the same.
 
 use std::hint::black_box;

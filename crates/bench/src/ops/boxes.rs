@@ -1,4 +1,4 @@
-//! What a recipe draws for each record: so that other programs can be given the same work.
+//! What a recipe draws for each record, so that other programs can be given the same work.
 
 use bothends_core::ids::EpochIdx;
 use bothends_core::recipe::{Decision, Size};
@@ -14,7 +14,7 @@ use super::OpsBench;
 use crate::BenchError;
 use crate::records::{DataSet, Records};
 
-/// What becomes of one record.
+/// What is drawn for one record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Drawn {
     /// The file, from the data set's root.
@@ -26,7 +26,7 @@ pub struct Drawn {
     /// The part that is resized: top, left, height, width.
     #[serde(rename = "box")]
     pub part: [u32; 4],
-    /// Whether left and right change places.
+    /// Whether it is flipped horizontally.
     pub flip: bool,
 }
 
@@ -59,7 +59,7 @@ pub fn boxes(bench: &OpsBench) -> Result<Vec<Drawn>, BenchError> {
     (0..records.len()).map(drawn).collect()
 }
 
-/// Rows and columns of an image: from the headers where it is a JPEG.
+/// Rows and columns of an image, from the headers if it is a JPEG.
 fn size(records: &Records, idx: usize) -> Result<Size, OpsError> {
     let record = records.record(idx);
     if record.encoding == Encoding::Image && record.bytes.starts_with(&[0xff, 0xd8]) {

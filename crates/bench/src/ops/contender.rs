@@ -1,5 +1,4 @@
-//! Who makes the samples: contenders, and workers that do what a contender does. Nothing is
-//! timed here.
+//! Contenders, and workers that make samples in the way of a contender. Nothing is timed here.
 
 use bothends_core::ids::EpochIdx;
 use bothends_core::recipe::Numerics;
@@ -11,16 +10,15 @@ use serde::Serialize;
 use crate::BenchError;
 use crate::records::Records;
 
-/// What a decoder is given.
+/// The input of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// A file that has never been seen: entry points are made on the way.
+    /// A file that has never been seen: entry points are made while decoding.
     First,
     /// A file, and the entry points that an earlier visit left.
     Index,
-    /// The row groups that a store has of what is needed of it. Files that cannot be packed
-    /// are what they were.
+    /// The row groups of a store that are needed. Files that cannot be packed are unchanged.
     Store,
 }
 
@@ -31,7 +29,7 @@ pub(super) struct Contender {
     pub(super) numerics: Numerics,
     pub(super) form: Form,
     pub(super) level: Level,
-    /// Whether it can be stopped on the way.
+    /// Whether it can be stopped after a stage.
     pub(super) has_stages: bool,
 }
 
@@ -40,7 +38,7 @@ pub(super) struct Contender {
 pub(super) struct Worker<'a> {
     contender: &'a Contender,
     records: &'a Records,
-    /// Whose random numbers are used.
+    /// The epoch whose random numbers are used.
     pub(super) epoch: EpochIdx,
     scratch: Scratch,
     sample: Vec<u8>,
@@ -73,7 +71,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// What a first visit leaves to know about each record.
+/// The note of each record from a first visit.
 pub(super) fn learn(
     contender: &Contender,
     records: &Records,
@@ -91,7 +89,7 @@ pub(super) fn learn(
     learnt.collect()
 }
 
-/// Mean over the bytes of all samples.
+/// The mean over the bytes of all samples.
 pub(super) fn mean_value(
     contender: &Contender,
     records: &Records,

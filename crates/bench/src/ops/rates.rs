@@ -1,7 +1,7 @@
-//! Many threads: how many samples a second a machine makes when it does nothing else.
+//! Many threads: how many samples per second a machine makes if it does nothing else.
 //!
-//! Every thread makes all samples, each from a place of its own on, so that all have the same
-//! work and share nothing but the records. A pass lasts until the last thread is done.
+//! Every thread makes all samples, each from a different starting point, so all have the same work and
+//! share only the records. A pass lasts until the last thread is done.
 
 use std::sync::Barrier;
 use std::thread;
@@ -20,7 +20,7 @@ use crate::{BenchError, Tell};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Draw {
-    /// Those of epoch 0 for every pass: the same work as that of a program that is given them.
+    /// Those of epoch 0 for every pass: the same work as for a program that is given them.
     Once,
     /// Every pass of the rates is an epoch of its own: the same work as a run's.
     EveryPass,
@@ -36,7 +36,7 @@ pub(super) struct Turns<'a> {
     pub(super) passes: u32,
 }
 
-/// What so many threads make.
+/// The rate of a number of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Rate {
     /// How many.
@@ -45,12 +45,12 @@ pub struct Rate {
     pub images_per_s: f64,
     /// The same of the best pass.
     pub best_images_per_s: f64,
-    /// Processor time of a sample in microseconds, the median of whole passes; `None` where
-    /// the kernel does not say.
+    /// CPU time per sample in microseconds, the median of whole passes; `None` if the kernel does
+    /// not report it.
     pub cpu_us_per_image: Option<f64>,
 }
 
-/// Measures every contender with every number of threads, in turns.
+/// Measures every contender with every number of threads, interleaved.
 pub(super) fn measure(
     contenders: &[Contender],
     records: &Records,
@@ -89,7 +89,7 @@ pub(super) fn measure(
     Ok(rates.collect())
 }
 
-/// A pass of all workers: samples per second, and processor time of a sample in microseconds.
+/// A pass of all workers: samples per second, and CPU time per sample in microseconds.
 #[derive(Debug, Clone, Copy)]
 struct Pass {
     images_per_s: f64,

@@ -1,8 +1,8 @@
-//! One thread: what a sample takes, and what its stages take.
+//! One thread: the time of a sample and of its stages.
 //!
-//! A stage is measured by difference: all samples of a pass are made as far as one stage, and
-//! in another pass as far as the one before. So the stages add up to the whole; a stage that
-//! takes little may come out a little below zero.
+//! A stage is measured by difference: all samples of a pass are made up to one stage, and in another
+//! pass up to the previous one. The stages therefore add up to the whole, and a short stage may come out
+//! slightly below zero.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::records::{DataSet, Records, read_record};
 use crate::timing::Times;
 use crate::{BenchError, Tell};
 
-/// What one sample takes on one thread, on average over the records, in microseconds.
+/// The time of one sample on one thread, averaged over the records, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SampleTime {
     /// Each record's shortest time.
@@ -37,10 +37,10 @@ pub struct StageTimes {
     pub tail_us: f64,
 }
 
-/// The steps a pass may go: all the way, or as far as a stage.
+/// How far a pass may go: to the end, or up to a stage.
 const STEPS: [Stage; 4] = [Stage::Sample, Stage::Tables, Stage::Entropy, Stage::Planes];
 
-/// Measures every contender `n_passes` times, in turns; with stages as far as there are any.
+/// Measures every contender `n_passes` times, interleaved, with its stages if it has any.
 pub(super) fn measure(
     contenders: &[Contender],
     records: &Records,

@@ -18,7 +18,7 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchWhat {
-    /// Every op alone, beside torchvision and OpenCV if wanted; or, with --data, the whole engine:
+    /// Every op by itself, next to torchvision and OpenCV if wanted; or, with --data, the whole engine:
     /// records in memory become samples
     Ops(Box<BenchOpsArgs>),
     /// Records are read in shuffled order, and dropped
@@ -109,8 +109,8 @@ pub(crate) struct EngineArgs {
     /// Numbers of threads; by default 1, and one for each core
     #[arg(long, value_name = "N[,N...]", requires = "data", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Vec<u32>,
-    /// When boxes are drawn: once, as for a program that is given them, or anew in every pass
-    /// of the rates, as in the epochs of a run
+    /// When boxes are drawn: once, as for a program that is given them, or again in every pass of the
+    /// rates, as in the epochs of a run
     #[arg(long, value_parser = one_of(DRAWS), requires = "data", default_value = "once")]
     pub(crate) draw: Draw,
     /// What is measured

@@ -120,7 +120,7 @@ pub(crate) struct HostArgs {
     /// Most memory that batches may take on the host, in MiB
     ///
     /// It covers batches that are being made, wait or are with the consumer, their copies in the
-    /// output's form, and what mixing keeps; a run that cannot do with it is refused. Decoding may
+    /// output's form, and what mixing keeps; a run that needs more is refused. Decoding may
     /// take as much again, all workers together: images wait for each other, and one that alone
     /// needs more is a bad sample (with devices, one that needs more than 1 GiB). The reader's
     /// buffers, the list of samples and the program come on top. The default is as much as is

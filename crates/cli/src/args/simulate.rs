@@ -43,7 +43,7 @@ pub(crate) struct SimulateArgs {
     pub(crate) strategy: Vec<String>,
     /// Whether the host makes lost and late batches again; by default as the scenario says
     ///
-    /// With off, an epoch that loses a batch waits for it for ever: so behave the published
+    /// With off, an epoch that loses a batch waits for it forever: so behave the published
     /// schemes, and so would any strategy.
     #[arg(long, value_parser = one_of(RECOVERIES), value_name = "on|off")]
     pub(crate) recovery: Option<Recovery>,

@@ -232,8 +232,8 @@ fn specs(args: &DoctorArgs) -> Result<Vec<DeviceSpec>, Failed> {
     texts.iter().map(|text| Ok(text.parse()?)).collect()
 }
 
-/// Visits the few samples once: an epoch is made of what the host has seen before, but for the
-/// first one.
+/// Reads the few samples once: every epoch except the first has only samples that the host has seen
+/// before.
 fn learn(few: &RunConfig) -> Result<(), Failed> {
     let mut runtime = Runtime::open(in_memory(few))?;
     let fed = runtime.feed(&AccelConfig::Host, LASTING / 2)?;

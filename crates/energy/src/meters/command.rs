@@ -27,7 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 /// Most bytes of an answer that are kept.
 const MOST_BYTES: usize = 4096;
 
-/// More than any machine draws; a program that says so prints something else than watts.
+/// More than any machine draws; a program that prints more does not print watts.
 const MOST_WATTS: f64 = 1e6;
 
 /// A program that prints the watts of the whole machine.
@@ -44,7 +44,7 @@ impl CommandMeter {
     /// Runs `command` in a shell once.
     ///
     /// # Errors
-    /// It fails, does not end in time, or prints something else than a number.
+    /// It fails, does not end in time, or prints anything but a number.
     pub fn open(command: &str) -> Result<Self, EnergyError> {
         Self::open_within(command, DEADLINE)
     }
@@ -104,7 +104,7 @@ impl Meter for CommandMeter {
     }
 
     fn read(&mut self) -> Result<Vec<Counter>, EnergyError> {
-        // The moment in the middle of the call is the best guess at when the watts were true.
+        // The middle of the call is the best guess at when the watts were measured.
         let before = self.began.elapsed();
         let watts = self.watts()?;
         let at = (before + self.began.elapsed()) / 2;
@@ -152,7 +152,7 @@ fn answer(command: &str, deadline: Duration) -> io::Result<Answer> {
     Ok(Answer { output, errors, status })
 }
 
-/// What comes out of a program.
+/// The output of a program.
 struct Pipe {
     /// `None` once its other end is closed.
     file: Option<File>,
@@ -164,7 +164,7 @@ impl Pipe {
         Self { file: end.map(File::from), bytes: Vec::new() }
     }
 
-    /// Takes what there is; the rest of a long answer is dropped.
+    /// Reads what is available; the rest of a long answer is dropped.
     fn take(&mut self) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let mut piece = [0; MOST_BYTES];
@@ -202,7 +202,7 @@ fn gather(pipes: &mut [Pipe; 2], until: Instant) -> io::Result<()> {
     Ok(())
 }
 
-/// A program that has closed its outputs is about to end.
+/// Waits for a program that has closed its outputs, and so is about to end.
 fn wait(child: &mut Child, until: Instant) -> io::Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
@@ -218,7 +218,7 @@ fn wait(child: &mut Child, until: Instant) -> io::Result<ExitStatus> {
 /// Ends the program and all that it has started.
 fn end(child: &mut Child) {
     if let Ok(group) = i32::try_from(child.id()) {
-        // It may have ended meanwhile; then there is nobody to end.
+        // It may have ended in the meantime.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
     let _ = child.wait();
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Whether a process with such a command line is there.
+    /// Whether a process with this command line exists.
     fn is_running(line: &str) -> bool {
         let processes = std::fs::read_dir("/proc").unwrap();
         let mut lines = processes
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_program_that_does_not_end_is_ended_with_its_children() {
         let began = Instant::now();
-        // Nobody else sleeps so long.
+        // No other process sleeps this long.
         let child = format!("sleep 9{}", std::process::id());
         let command = format!("{child} & sleep 9876");
         let error =

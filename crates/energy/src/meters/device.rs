@@ -1,5 +1,5 @@
-//! What a device says that it has used. Nobody here measures it: the device's own words are
-//! passed on, with their source, and an emulated device is never taken for one that measures.
+//! The energy that a device says it has used. The host does not measure it: the device's figures
+//! are passed on with their source, and those of an emulated device are never called measured.
 
 use crate::error::EnergyError;
 use crate::meters::risen;
@@ -16,7 +16,7 @@ pub struct Reported {
     pub source: String,
 }
 
-/// A device's figures, as it reported them last.
+/// A device's figures as last reported.
 #[derive(Debug)]
 pub struct DeviceMeter {
     name: String,
@@ -27,7 +27,7 @@ pub struct DeviceMeter {
 /// Whether models stand in for a device's hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceKind {
-    /// It is what it says.
+    /// It is hardware.
     Real,
     /// Models stand in.
     Emulated,
@@ -51,7 +51,7 @@ impl DeviceMeter {
     /// Takes the device's newest figures.
     ///
     /// # Errors
-    /// One of them fell, or is missing: the device has started anew.
+    /// One of them decreased or is missing, because the device was restarted.
     pub fn report(&mut self, newest: &[Reported]) -> Result<(), EnergyError> {
         let mut counters = Vec::with_capacity(self.counters.len());
         for (domain, before) in self.domains.iter().zip(&self.counters) {
@@ -69,8 +69,8 @@ impl DeviceMeter {
     }
 }
 
-/// The source of a device's figure. What does not say that it was measured was not, and an
-/// emulated device measures nothing.
+/// The source of a device's figure. A figure counts as measured only if the device says so, and
+/// never if the device is emulated.
 fn source(kind: DeviceKind, said: &str) -> String {
     let is_measured = said.starts_with("measured(") && said.ends_with(')');
     let is_modelled = said.starts_with("modelled(") && said.ends_with(')');

@@ -1,8 +1,8 @@
 //! Sensors of the board: `/sys/class/hwmon/*` with an energy counter (`energy1_input`), a power
 //! (`power1_input`, `power1_average`), or, on chips of the INA family, a voltage and a current.
 //!
-//! What a sensor is soldered to only the board's maker knows. So its domains are added to
-//! nothing, but for the ACPI power meter, which measures the whole machine.
+//! Only the board's maker knows what a sensor is soldered to. Its domains are therefore not added
+//! to anything, except for the ACPI power meter, which measures the whole machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -22,7 +22,7 @@ const MOST_SENSORS: u32 = 16;
 /// The chip that ACPI describes (`Documentation/hwmon/acpi_power_meter.rst` of Linux).
 const WHOLE_MACHINE: &str = "power_meter";
 
-/// The sensors that count or state power.
+/// The sensors that count energy or state power.
 #[derive(Debug)]
 pub struct Hwmon {
     files: Files,
@@ -75,7 +75,7 @@ impl Hwmon {
     }
 }
 
-/// A domain whose name is not among `others`: two chips may have one name.
+/// A domain whose name is not among `others`: two chips may have the same name.
 fn domain(others: &[Domain], chip: &str, label: &str) -> Domain {
     let part = if chip == WHOLE_MACHINE { Part::Machine } else { Part::Other };
     let plain = format!("{chip}/{label}");
@@ -88,8 +88,8 @@ fn domain(others: &[Domain], chip: &str, label: &str) -> Domain {
     Domain::measured(NAME, name, part)
 }
 
-/// The sensors of a chip with their labels. Where it counts energy, its power is not read, and
-/// where it states power, not voltage and current.
+/// The sensors of a chip with their labels. If it counts energy, its power is not read; if
+/// it states power, voltage and current are not.
 fn sensors_of(
     files: &Files,
     folder: &Path,
@@ -129,7 +129,7 @@ fn sensors_of(
     Ok(found)
 }
 
-/// What the board's maker calls a sensor, else its file's name.
+/// The board maker's name for a sensor, or else the name of its file.
 fn label(files: &Files, folder: &Path, sensor: &str) -> Result<String, EnergyError> {
     let label = files.text_if_there(&folder.join(format!("{sensor}_label")))?;
     Ok(label.filter(|label| !label.is_empty()).unwrap_or_else(|| sensor.to_owned()))

@@ -1,5 +1,5 @@
-//! From what a meter says to energy that never falls: power over time, and registers that begin
-//! anew. Arithmetic on given numbers; no clock.
+//! Turns readings into energy that never decreases: power over time, and registers that wrap
+//! around. Pure arithmetic, without a clock.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ pub(crate) struct Integral {
 }
 
 impl Integral {
-    /// Adds a reading of `watts` at `at`, counted from any one moment; returns the microjoules
-    /// since the first. `watts` is not negative.
+    /// Adds a reading of `watts` at `at`, measured from any fixed moment; returns the microjoules
+    /// since the first reading. `watts` is not negative.
     pub(crate) fn add(&mut self, at: Duration, watts: f64) -> u64 {
         if let Some((before, watts_before)) = self.last {
             let seconds = at.saturating_sub(before).as_secs_f64();
@@ -29,23 +29,23 @@ impl Integral {
     }
 }
 
-/// A register that counts up to `range` and begins anew at 0.
+/// A register that counts up to `range` and then wraps around to 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Register {
-    /// The most that it can say.
+    /// Its largest value.
     pub(crate) range: u64,
     last: u64,
     total: u64,
 }
 
 impl Register {
-    /// A register that says `now`; from here its total is 0.
+    /// A register that reads `now`; its total starts at 0.
     pub(crate) fn new(range: u64, now: u64) -> Self {
         Self { range, last: now, total: 0 }
     }
 
-    /// What it has counted in all, now that it says `now`. Right as long as it did not begin
-    /// anew twice since the last time.
+    /// The total, now that the register reads `now`. Correct as long as it did not wrap around twice
+    /// since the last reading.
     pub(crate) fn add(&mut self, now: u64) -> u64 {
         let step = match now.checked_sub(self.last) {
             Some(step) => step,
@@ -73,7 +73,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the register's range and however often it began anew, nothing is lost.
+        /// Whatever the register's range and however often it wrapped around, nothing is lost.
         #[test]
         fn a_register_that_begins_anew_loses_nothing(
             range in 2_u64..1 << 40,
@@ -84,7 +84,7 @@ mod tests {
             let mut register = Register::new(range, says);
             let mut used = 0;
             for step in steps {
-                // Once round at most between two readings.
+                // It wraps around at most once between two readings.
                 let step = step % range;
                 says = (says + step) % range;
                 used += step;
@@ -92,7 +92,7 @@ mod tests {
             }
         }
 
-        /// However a constant power is cut into readings, the energy is power times time.
+        /// However a constant power is split into readings, the energy is power times time.
         #[test]
         fn power_is_conserved(
             watts in 0_u32..1000,

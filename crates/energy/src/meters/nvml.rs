@@ -1,10 +1,10 @@
-//! NVIDIA's accelerators: the energy counter of each, by the management library, which is loaded
-//! when it is asked for and not before.
+//! NVIDIA's accelerators: the energy counter of each, read through the management library, which
+//! is loaded on demand.
 //!
-//! The counter is used where a board has one, and not the power, which some of these boards sample only
-//! in a quarter of the time (arXiv 2312.02741). It moves about ten times a second, so windows below
-//! some seconds say little. Boards before Volta, and some virtual ones, have no counter: there power is
-//! read and integrated, and the domain's name says so.
+//! The counter is preferred to the power reading, which some boards sample only a quarter of the
+//! time (arXiv 2312.02741). It is updated about ten times a second, so windows of less than a few
+//! seconds say little. Boards before Volta and some virtual ones have no counter: there, power is
+//! read and integrated, and the name of the domain says so.
 
 use std::ffi::OsStr;
 use std::time::Instant;
@@ -40,7 +40,7 @@ struct Gpu {
     says: Says,
 }
 
-/// What a board tells.
+/// What a board reports.
 #[derive(Debug)]
 enum Says {
     Energy { last_uj: u64 },
@@ -48,11 +48,11 @@ enum Says {
 }
 
 impl NvmlMeter {
-    /// Loads `library` and reads each board once. Boards that tell neither energy nor power are left
-    /// out.
+    /// Loads `library` and reads each board once. Boards that report neither energy nor power are
+    /// left out.
     ///
     /// # Errors
-    /// No library, no board that tells, or no permission.
+    /// No library, no board that reports energy or power, or no permission.
     pub fn open(library: &OsStr) -> Result<Self, EnergyError> {
         let loaded = Nvml::builder().lib_path(library).init();
         let nvml = loaded.map_err(|error| refused("nvmlInit", &error))?;
@@ -66,7 +66,7 @@ impl NvmlMeter {
                     meter.domains.push(Domain::measured(NAME, name, Part::Accelerator));
                     meter.gpus.push(Gpu { index, says });
                 }
-                // The next board may tell.
+                // The next board may report it.
                 Err(EnergyError::Absent { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -78,7 +78,7 @@ impl NvmlMeter {
         Ok(meter)
     }
 
-    /// What a board tells, and what its domain is called.
+    /// What a board reports, and the name of its domain.
     fn board(&self, index: u32) -> Result<(String, Says), EnergyError> {
         match energy_uj(&self.nvml, index) {
             Ok(last_uj) => Ok((format!("gpu-{index}"), Says::Energy { last_uj })),
@@ -92,7 +92,7 @@ impl NvmlMeter {
     }
 }
 
-/// The board's power, as an average of its own.
+/// The board's power, averaged by the board itself.
 fn watts(nvml: &Nvml, index: u32) -> Result<f64, EnergyError> {
     let place = format!("nvmlDeviceGetPowerUsage of gpu-{index}");
     let device = nvml.device_by_index(index);

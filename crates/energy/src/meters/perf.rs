@@ -1,7 +1,7 @@
-//! RAPL through perf: the PMU `power`, whose events count from the moment they are opened, and
-//! which the kernel itself carries on when a register begins anew.
+//! RAPL through perf: the PMU `power`, whose events count from the moment they are opened. The
+//! kernel itself handles registers that wrap around.
 //!
-//! What there is and in which unit is in sysfs; `event` asks the kernel to count.
+//! sysfs lists the events and their units; `event` asks the kernel to count.
 
 mod event;
 
@@ -18,7 +18,7 @@ const PMU: &str = "sys/bus/event_source/devices/power";
 const REMEDY: &str = "allow it with `sudo sysctl kernel.perf_event_paranoid=0`, or give the \
     program CAP_PERFMON";
 
-/// The events that are wanted, with what they hold.
+/// The events to count, with what they include.
 const EVENTS: [(&str, Part); 3] = [
     ("energy-pkg", Part::Processors),
     ("energy-ram", Part::Memory),
@@ -28,9 +28,9 @@ const EVENTS: [(&str, Part); 3] = [
 /// What the kernel is asked to count, on one processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Number of the PMU.
+    /// The number of the PMU.
     pub pmu: u32,
-    /// Number of the event in it.
+    /// The number of the event in it.
     pub config: u64,
     /// The processor.
     pub cpu: u32,
@@ -132,7 +132,7 @@ fn config(text: &str) -> Option<u64> {
     }
 }
 
-/// Joules of one count.
+/// Joules per count.
 fn scale(files: &Files, path: &Path) -> Result<f64, EnergyError> {
     let text = files.text(path)?;
     let scale = text.parse().ok().filter(|scale: &f64| *scale > 0.0 && *scale < 1.0);
@@ -149,7 +149,7 @@ fn cpus(files: &Files, path: &Path) -> Result<Vec<u32>, EnergyError> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let first: u32 = first.parse().map_err(|_| wrong())?;
         let last: u32 = last.parse().map_err(|_| wrong())?;
-        // No machine has more packages than this has processors.
+        // No machine has this many packages.
         if first > last || last - first > 1024 {
             return Err(wrong());
         }

@@ -1,9 +1,9 @@
 //! RAPL through powercap: the processors' own counters, one file for each domain
 //! (`/sys/class/powercap/intel-rapl:0/energy_uj`; AMD's have the same names).
 //!
-//! A counter begins anew at `max_energy_range_uj`: for most processors every few minutes under
-//! load, so a `Session` reads it far more often. The kernel lets only root read it, unless told
-//! otherwise (docs/energy.md).
+//! A counter wraps around at `max_energy_range_uj`. Under load, most processors reach it every few
+//! minutes, so a `Session` reads it far more often. By default only root may read it
+//! (docs/energy.md).
 
 use std::path::{Path, PathBuf};
 
@@ -35,15 +35,15 @@ impl Rapl {
     /// Finds the counters and reads each once.
     ///
     /// # Errors
-    /// There are none, or one of them may not be read.
+    /// There are none, or this user may not read one of them.
     pub fn open(tree: &Tree) -> Result<Self, EnergyError> {
         let files = Files::new(tree, NAME, REMEDY);
         let mut domains = Vec::new();
         let mut zones = Vec::new();
         let mut parent = String::new();
         for folder in files.list("sys/class/powercap")? {
-            // `intel-rapl:0` is a zone, `intel-rapl:0:1` a part of it. `intel-rapl-mmio:0` says
-            // the same as `intel-rapl:0` once more.
+            // `intel-rapl:0` is a zone, `intel-rapl:0:1` a part of it. `intel-rapl-mmio:0`
+            // duplicates `intel-rapl:0`.
             let name = folder.file_name().and_then(|name| name.to_str());
             let Some(numbers) = name.and_then(|name| name.strip_prefix("intel-rapl:"))
             else {
@@ -76,8 +76,8 @@ fn zone(files: &Files, folder: &Path) -> Result<Zone, EnergyError> {
     Ok(Zone { file, register: Register::new(range, now) })
 }
 
-/// What a zone of that kind holds. `psys` depends on who built the machine; `core` and `uncore`
-/// are within the package.
+/// What a zone of this kind includes. For `psys` it depends on who built the machine; `core` and
+/// `uncore` are parts of the package.
 fn part(kind: &str) -> Part {
     match kind {
         "dram" => Part::Memory,

@@ -1,5 +1,5 @@
-//! The kernel's small files below a root: what lies there, what they say, and why they cannot
-//! be read. The root is `/` but in tests.
+//! The kernel's small files below a root: which there are, what they say, and why they cannot be
+//! read. The root is `/` except in tests.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{EnergyError, short};
 
-/// Longest file that is read: the kernel's are shorter.
+/// The longest file that is read: the kernel's are shorter.
 const MOST_BYTES: u64 = 4096;
 
-/// The error numbers of a device that was taken away (`ENXIO`, `ENODEV`).
+/// The error numbers of a device that was removed (`ENXIO`, `ENODEV`).
 const GONE: [i32; 2] = [6, 19];
 
 /// Where the kernel's files are.
@@ -40,7 +40,7 @@ impl Tree {
     }
 }
 
-/// Reads a file as meters do.
+/// Reads a file the way meters do.
 fn read_file(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
@@ -52,7 +52,7 @@ fn read_file(path: &Path) -> io::Result<String> {
 pub(crate) struct Files {
     tree: Tree,
     pub(crate) meter: &'static str,
-    /// How a user is allowed to read them.
+    /// How a user gets permission to read them.
     remedy: &'static str,
 }
 
@@ -87,8 +87,8 @@ impl Files {
         }
     }
 
-    /// The entries of a folder, given from the root without a slash before it, in order of
-    /// their names.
+    /// The entries of a folder, sorted by name. The folder is relative to the root, without a
+    /// leading slash.
     pub(crate) fn list(&self, folder: &str) -> Result<Vec<PathBuf>, EnergyError> {
         let folder = self.tree.root.join(folder);
         let entries = match fs::read_dir(&folder) {
@@ -104,13 +104,13 @@ impl Files {
         Ok(paths)
     }
 
-    /// What a file says, without the end of its line.
+    /// The text of a file without its newline.
     pub(crate) fn text(&self, path: &Path) -> Result<String, EnergyError> {
         let text = (self.tree.read)(path).map_err(|error| self.failed(path, error))?;
         Ok(text.trim().to_owned())
     }
 
-    /// What a file says, if it is there.
+    /// The text of a file, if it exists.
     pub(crate) fn text_if_there(
         &self,
         path: &Path,

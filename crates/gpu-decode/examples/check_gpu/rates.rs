@@ -99,7 +99,7 @@ pub fn copies(device: &Device, extent: Extent, said: &mut Said) -> Result<(), Fa
     Ok(())
 }
 
-/// Bytes a second of batches that go to the device one behind the other.
+/// Bytes per second of batches that go to the device one after the other.
 fn feed_rate(device: &Device, bytes: usize, extent: Extent) -> Result<f64, Failed> {
     let ring: Ring = device.page_locked_ring(4, bytes)?;
     let config = bothends_slots::RingConfig { n_slots: 4, slot_bytes: bytes };

@@ -1,8 +1,9 @@
-//! A data set in files, as a source: its samples in their order, then what else lies there.
+//! A data set in files, as a source: its samples in order, then everything else.
 //!
-//! Files that belong to no sample are rests, and so are the bytes between samples and folders
-//! that are empty: unpacking gives the same tree. Links are followed; what they lead to is
-//! packed. Left out are a side index (it is made again) and what is no file, as pipes.
+//! Files that do not belong to a sample are rests, and so are bytes between samples and empty
+//! folders, so unpacking gives the same tree. Links are followed, and their targets are packed. A
+//! side index is left out (it can be made again), and so is whatever is not a regular file, such as
+//! a pipe.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -22,7 +23,7 @@ use crate::record::{Item, Made};
 use crate::source::Source;
 use crate::{Converter, PackError};
 
-/// Longer rests are several records.
+/// Longer rests are split into several records.
 const MAX_REST_BYTES: u64 = 64 << 20;
 
 /// A data set in files.
@@ -31,12 +32,12 @@ pub struct Files {
     root: PathBuf,
     target: String,
     table: Table,
-    /// Length of each of the table's files.
+    /// The length of each file of the table.
     file_bytes: Vec<u64>,
     rests: Vec<Rest>,
 }
 
-/// Bytes of a file that belong to no sample.
+/// Bytes of a file that do not belong to a sample.
 #[derive(Debug)]
 struct Rest {
     path: String,
@@ -52,8 +53,8 @@ impl Rest {
 }
 
 impl Files {
-    /// Finds the data set at `path` and all that lies beside its samples. Blocks on the file
-    /// system: every folder is listed.
+    /// Finds the data set at `path` and everything besides its samples. Blocks on the file system:
+    /// every folder is listed.
     ///
     /// # Errors
     /// [`PackError::Dataset`], [`PackError::Failed`].
@@ -74,7 +75,7 @@ impl Files {
         let paths: Vec<String> = paths.collect();
         let mut listed: HashMap<String, u64> = files.iter().cloned().collect();
         if !target.is_empty() {
-            // A list's own file belongs to no sample, those it names are its data.
+            // A list is not part of any sample itself; the files that it names are its data.
             let own = (found.format == Format::List).then_some(&target);
             for path in paths.iter().chain(own) {
                 let at = root.join(path);
@@ -100,7 +101,7 @@ impl Files {
         usize::try_from(self.table.n_samples()).unwrap_or(usize::MAX)
     }
 
-    /// Opens a file that has `len` bytes as when it was listed.
+    /// Opens a file that must still have the `len` bytes that it had when it was listed.
     fn file(&self, path: &str, len: u64) -> Result<File, PackError> {
         let path = self.root.join(path);
         let file = open_regular(&path).map_err(PackError::at("open", &path))?;
@@ -174,7 +175,7 @@ impl Source for Files {
     ) -> Result<bool, PackError> {
         let path = self.root.join(self.item(number).path);
         let found = fs::metadata(&path).map_err(PackError::at("open", &path))?;
-        // A folder's time tells of what was put into it, which is listed anyhow.
+        // A folder's time reflects what was put into it, which is listed anyway.
         Ok(found.is_file() && found.modified().is_ok_and(|modified| modified > time))
     }
 
@@ -199,7 +200,7 @@ impl Source for Files {
     }
 }
 
-/// Every file below `folder` with its length, and every folder in which nothing lies.
+/// Every file below `folder` with its length, and every empty folder.
 fn walk(
     root: &Path,
     folder: &str,
@@ -229,7 +230,7 @@ fn walk(
     Ok(())
 }
 
-/// What the samples leave of `files`.
+/// The parts of `files` that do not belong to samples.
 fn rests(table: &Table, paths: &[String], files: Vec<(String, u64)>) -> Vec<Rest> {
     let mut samples: HashMap<&str, Vec<Range<u64>>> = HashMap::new();
     for sample in (0..table.n_samples()).map(SampleId) {
@@ -256,7 +257,7 @@ fn rests(table: &Table, paths: &[String], files: Vec<(String, u64)>) -> Vec<Rest
     rests
 }
 
-/// The parts of a file of that length that lie in none of the ranges.
+/// The parts of a file of this length that are in none of the ranges.
 pub(crate) fn between(ranges: &mut [Range<u64>], file_bytes: u64) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut parts = Vec::new();
@@ -273,7 +274,7 @@ pub(crate) fn between(ranges: &mut [Range<u64>], file_bytes: u64) -> Vec<Range<u
     parts
 }
 
-/// The same parts, in groups that a record holds; at least one.
+/// The same parts, grouped into records; at least one.
 fn pieces(parts: Vec<Range<u64>>) -> Vec<Vec<Range<u64>>> {
     let mut pieces = vec![Vec::new()];
     let mut room = MAX_REST_BYTES;

@@ -1,8 +1,7 @@
-//! Stores as a source: their records as they are, to join stores, take a part of one, or cut
-//! it into other shards.
+//! Stores as a source: their records, unchanged, to join stores, take a part of one, or divide it
+//! into other shards.
 //!
-//! Nothing is decoded: a record's bytes are held against their checksum and go over as they
-//! stand.
+//! Nothing is decoded: the bytes of a record are verified against their checksum and copied.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,12 +14,12 @@ use crate::record::{Item, Made};
 use crate::source::Source;
 use crate::{Converter, OpenStore, PackError};
 
-/// Records of one store or of several, one after the other.
+/// The records of one or several stores, one after the other.
 #[derive(Debug)]
 pub struct Stored<'a> {
     stores: &'a [OpenStore],
     shards: Vec<Shard<'a>>,
-    /// Shard and number of each record.
+    /// The shard and number of each record.
     records: Vec<(u32, u32)>,
 }
 
@@ -35,7 +34,7 @@ impl<'a> Stored<'a> {
     /// All records of `stores`.
     ///
     /// # Errors
-    /// [`PackError::Differ`] for stores of unlike samples, [`PackError::SameFile`],
+    /// [`PackError::Differ`] for stores of different kinds of samples, [`PackError::SameFile`],
     /// [`PackError::Failed`].
     pub fn all(stores: &'a [OpenStore]) -> Result<Self, PackError> {
         let mut shards = Vec::new();
@@ -54,8 +53,8 @@ impl<'a> Stored<'a> {
         Ok(stored)
     }
 
-    /// The samples of that range among those of `stores`. What belongs to no sample is left
-    /// out, so that files which held more than one do not come back whole.
+    /// The samples in this range of the samples of `stores`. Everything else is left out, so files
+    /// with more than one sample are not restored completely.
     ///
     /// # Errors
     /// As [`all`](Self::all), and [`PackError::NoSuchSamples`].
@@ -82,7 +81,7 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// An original file lies in one store only.
+    /// Checks that no original file is in two stores.
     fn keeps_files_apart(&self) -> Result<(), PackError> {
         if self.stores.len() < 2 {
             return Ok(());
@@ -122,7 +121,7 @@ fn can_join(one: &OpenStore, other: &OpenStore) -> Result<(), PackError> {
     }
 }
 
-/// In what samples of that kind are unlike a store's.
+/// How this kind of samples differs from those of a store.
 pub(crate) fn differ(
     store: &Manifest,
     encoding: Encoding,
@@ -183,7 +182,7 @@ impl Source for Stored<'_> {
     }
 }
 
-/// What an index says of a record's origin.
+/// The origin of a record, from its line of the index.
 pub(crate) fn item(index: &Index<'_>, record: usize) -> Item {
     let line = index.lines()[record];
     Item {

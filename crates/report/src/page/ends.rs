@@ -1,8 +1,8 @@
-//! The picture of two ends: for each strategy that walks the epoch from both, when every batch was
-//! made, by whom, and when the accelerator received it. (`ordered` is in `horizon.rs`.)
+//! The plot of two ends: for each strategy that walks the epoch from both, when every batch was made, by
+//! whom, and when the accelerator received it. (`horizon.rs` has `ordered`.)
 //!
-//! Time runs to the right on one scale for all strategies, batches upwards in plan order.
-//! Each event is one point; none is moved, merged or made up.
+//! Time runs to the right on the same scale for all strategies, and batches upwards in plan order. Each
+//! event is one point; none is moved or merged.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ const LEGEND: [(&str, &str); 5] = [
     ("waits", "finished, waiting for its turn"),
 ];
 
-/// Strategies whose host and device walk the epoch towards each other.
+/// Strategies under which host and device walk the epoch towards each other.
 const FROM_BOTH_ENDS: [&str; 3] = ["mte", "wrr", "relaxed"];
 
-/// One plot for each epoch under such a strategy; `None` where there is none.
+/// One plot for each epoch under such a strategy; `None` without any.
 pub(crate) fn plots(input: &ReportInput) -> Option<String> {
     let frame = frame(input);
     let mut plots = String::new();
@@ -50,7 +50,7 @@ pub(crate) fn walks_from_both_ends(run: &StrategyRun) -> bool {
     FROM_BOTH_ENDS.contains(&run.strategy.as_str())
 }
 
-/// From seconds and batches to places in the picture: the same for all runs.
+/// Converts seconds and batches to coordinates, the same for all runs.
 fn frame(input: &ReportInput) -> Frame {
     let events = input.runs.iter().flat_map(|run| &run.events);
     let last_batch = events.map(|event| event.batch).max().unwrap_or(0);
@@ -80,7 +80,7 @@ fn plot(frame: Frame, run: &StrategyRun, name: &str) -> String {
     frame.picture(&text, &[0.0, frame.most], &content)
 }
 
-/// For each delivered batch a line from when it was made to when it was taken.
+/// For each delivered batch, a line from when it was made to when it was taken.
 fn waits(frame: Frame, run: &StrategyRun) -> String {
     let mut made_s = BTreeMap::new();
     let mut path = String::new();

@@ -1,6 +1,6 @@
-//! Energy: where strategies were compared, joules per image of each, against the host alone; else
-//! the run's joules by domain. What a meter counted and what a model states are charts of their
-//! own: they share no bar and no sum.
+//! Energy: if strategies were compared, joules per image of each, relative to the host alone; otherwise
+//! the joules of the run by domain. Measured and modelled energy have separate charts, without common
+//! bars or sums.
 //!
 //! The bars of a chart add up to its total, and no joule is in two of them.
 
@@ -11,18 +11,18 @@ use crate::figure::number;
 use crate::page::frame::{tick_label, ticks};
 use crate::page::markup::{self, bar_piece, escape, legend, origin_tag, share};
 
-/// How figures came to be.
+/// The kind of a figure.
 struct Kind {
-    /// What the source of such a figure begins with.
+    /// The start of the source of such a figure.
     start: &'static str,
     heading: &'static str,
     name: &'static str,
     tag: &'static str,
-    /// What stands where there is no chart.
+    /// Shown in place of a missing chart.
     nothing: &'static str,
 }
 
-/// The first that fits. What does not say how it came to be nobody may take for measured.
+/// The first that matches. A figure without a known kind must not be taken for measured.
 const KINDS: [Kind; 3] = [
     Kind {
         start: "measured(",
@@ -47,8 +47,8 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
-/// Parts of the system, by their class in the style sheet, with the words that name a domain of
-/// theirs: the first that fits. They stand in this order in a bar.
+/// Parts of the system by their class in the style sheet, with the words that occur in the names of their
+/// domains; the first match counts. Bars have this order.
 const PARTS: [(&str, &str, &[&str]); 6] = [
     ("memory", "memory", &["memory", "dram", "ram"]),
     ("cpu", "host processors", &["processor", "package", "pkg"]),
@@ -88,8 +88,8 @@ impl Kind {
     }
 }
 
-/// Whether a sum says that it adds a figure: `measured(a:x + b:y)` has `measured(b:y)`, and
-/// `modelled(p@1)` all that the profile gives.
+/// Whether a sum includes a figure: `measured(a:x + b:y)` includes `measured(b:y)`, and `modelled(p@1)`
+/// includes everything from the profile.
 fn adds(sum: &str, figure: &str) -> bool {
     let inner =
         |source: &str| Some(source.split_once('(')?.1.strip_suffix(')')?.to_owned());
@@ -97,12 +97,12 @@ fn adds(sum: &str, figure: &str) -> bool {
     sum == figure || inner.is_some_and(|(sum, f)| sum.split(" + ").any(|one| one == f))
 }
 
-/// What was used, once.
+/// The energy that was used, each joule once.
 struct Account<'a> {
     total: Option<EnergyDomain>,
-    /// Add up to the total, if it is known.
+    /// The domains that add up to the total, if it is known.
     parts: Vec<&'a EnergyDomain>,
-    /// Parts of those, or of nobody knows what.
+    /// Parts of those, or of something unknown.
     beside: Vec<&'a EnergyDomain>,
 }
 
@@ -120,8 +120,7 @@ fn chart(input: &ReportInput, kind: &Kind) -> String {
     format!("<h3>{heading} {tag}</h3>\n<div data-plot=\"{name}\">\n{body}</div>\n")
 }
 
-/// Joules per image of every strategy, the least first; `None` where epochs have no figures of
-/// their own.
+/// Joules per image of every strategy, smallest first; `None` if epochs have no figures of their own.
 fn by_strategy(input: &ReportInput, kind: &Kind) -> Option<String> {
     let mut rows = Vec::new();
     for (run, name) in input.runs.iter().zip(input.names()) {
@@ -159,7 +158,7 @@ fn by_strategy(input: &ReportInput, kind: &Kind) -> Option<String> {
 }
 
 impl Account<'_> {
-    /// Bars of joules with the total above and the axis below; then what is in no sum.
+    /// Bars of joules with the total above and the axis below, followed by what is not in any sum.
     fn chart(&self, n_images: u64) -> String {
         let all = self.total.iter().chain(self.parts.iter().copied());
         let all = all.chain(self.beside.iter().copied());
@@ -203,13 +202,13 @@ impl Account<'_> {
     }
 }
 
-/// The class of the part that a domain belongs to.
+/// The class of the part to which a domain belongs.
 fn part(domain: &str) -> &'static str {
     let has = |words: &[&str]| words.iter().any(|word| domain.contains(word));
     PARTS.iter().find(|(.., words)| has(words)).map_or("other", |(class, ..)| class)
 }
 
-/// How an [`EnergyDomain`] is written and drawn here.
+/// The text and drawing of an [`EnergyDomain`].
 trait Shown: Sized {
     fn per_image(&self, n_images: u64) -> Option<Self>;
     fn words(&self, unit: &str) -> String;
@@ -249,7 +248,7 @@ impl Shown for EnergyDomain {
     }
 }
 
-/// The end of a chart's scale: the largest figure or upper end; `None` where there is none.
+/// The end of a chart's scale: the largest figure or upper end; `None` without any.
 fn longest<'a>(figures: impl Iterator<Item = &'a EnergyDomain>) -> Option<f64> {
     let ends = figures.flat_map(|figure| [figure.joules, figure.high]);
     let longest = ends.filter(|joules| joules.is_finite()).fold(0.0, f64::max);
@@ -283,8 +282,8 @@ fn rows_and_axis(rows: &str, longest: f64, unit: &str) -> String {
     format!("<div class=\"joules\">\n{rows}<div class=\"scale\">{marks}</div>\n</div>\n")
 }
 
-/// What devices report of themselves, in words: a model's or a meter's view of the same joules that
-/// the charts have as `device N`.
+/// What devices report themselves, in words: another view, by a model or a meter, of the same joules that
+/// the charts show as `device N`.
 fn said_by_devices(domains: &[EnergyDomain]) -> String {
     if domains.is_empty() {
         return String::new();
@@ -316,7 +315,7 @@ mod tests {
         starts.map(|text| (number(text, " x"), number(text, "width"))).collect()
     }
 
-    /// The input as a reader of the page's JSON has it: strategies that were compared.
+    /// The input as parsed from the page's JSON, with strategies that were compared.
     fn compared() -> ReportInput {
         ReportInput::from_json(&example::input().to_json().unwrap()).unwrap()
     }
@@ -355,7 +354,7 @@ mod tests {
     fn strategies_are_compared_per_image_and_with_the_host_alone() {
         let input = compared();
         let chart = chart(&input, &KINDS[1]);
-        // 0.06 and 0.05 joules an image, by the example.
+        // 0.06 and 0.05 joules per image, from the example.
         let ordered = chart.find(">ordered<").unwrap();
         assert!(ordered < chart.find(">cpu<").unwrap(), "the least comes first: {chart}");
         assert!(chart.contains("0.833 × the host alone"), "{chart}");
@@ -388,7 +387,7 @@ mod tests {
         };
         assert_eq!(names(&account.parts), ["package-0", "dram"]);
         assert_eq!(names(&account.beside), ["package-0/core"]);
-        // The profile has the device's energy; what the device says stands beside the charts.
+        // The profile has the device's energy; what the device reports is shown next to the charts.
         input.energy.devices = vec![rapl("device 0 idle", 7.0)];
         let charts = charts(&input);
         let (bars, words) = charts.split_once("own account").unwrap();

@@ -1,6 +1,6 @@
-//! The frame of a plot: axes, ticks, and from figures to places in the picture.
+//! The frame of a plot: axes, ticks, and the conversion of figures to coordinates.
 //!
-//! Time runs to the right, on one scale for all plots of a page.
+//! Time runs to the right, on the same scale for all plots of a page.
 
 use crate::page::markup::escape;
 
@@ -8,7 +8,7 @@ pub(crate) const WIDTH: f64 = 360.0;
 const LEFT: f64 = 48.0;
 const RIGHT: f64 = 352.0;
 const TOP: f64 = 10.0;
-/// Below the time axis: its figures and its unit.
+/// Space below the time axis for its labels and unit.
 const FOOT: f64 = 36.0;
 
 /// A plot's scales.
@@ -35,8 +35,8 @@ impl Frame {
         self.height - FOOT
     }
 
-    /// A whole picture: `name` tells plots apart, `label` says what it shows, `unit` stands at
-    /// the upright axis, whose marks are at `values`.
+    /// A whole plot: `name` identifies it, `label` says what it shows, and `unit` is at the vertical axis,
+    /// whose ticks are at `values`.
     pub(crate) fn picture(
         self,
         text: &Text<'_>,
@@ -114,7 +114,7 @@ impl Frame {
     }
 }
 
-/// The words of a picture.
+/// The text of a plot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Text<'a> {
     pub(crate) name: &'a str,
@@ -122,7 +122,7 @@ pub(crate) struct Text<'a> {
     pub(crate) unit: &'a str,
 }
 
-/// Round marks from 0 to `longest`: `most` steps at most.
+/// Round ticks from 0 to `longest`, in at most `most` steps.
 pub(crate) fn ticks(longest: f64, most: u8) -> Vec<f64> {
     let most = f64::from(most);
     let magnitude = 10f64.powf((longest / most).log10().floor());
@@ -136,7 +136,7 @@ pub(crate) fn tick_label(mark: f64) -> String {
     rounded.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What a path of a picture shows, read back: for tests that compare it with the data.
+/// Reads back the data of a plot's path, for tests that compare them.
 #[cfg(test)]
 pub(crate) fn points_of(svg: &str, class: &str, frame: Frame) -> Vec<(f64, f64)> {
     let Some(path) = svg.split(&format!("<path class=\"{class}\" d=\"")).nth(1) else {

@@ -1,4 +1,4 @@
-//! The words of a report, explained to somebody who has not read code.
+//! The terms of a report, explained to readers who do not know the code.
 
 use crate::ReportInput;
 use crate::page::markup::{entry, escape};
@@ -78,7 +78,7 @@ const WORDS: [(&str, &str); 12] = [
     ),
 ];
 
-/// The strategies of this report and then the words, as a description list.
+/// The strategies of this report and then the terms, as a description list.
 pub(crate) fn list(input: &ReportInput) -> String {
     let is_here = |name: &str| input.runs.iter().any(|run| run.strategy == name);
     let strategies = STRATEGIES.iter().filter(|(name, _)| is_here(name));

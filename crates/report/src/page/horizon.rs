@@ -1,8 +1,8 @@
-//! What `ordered` does, drawn: how far ahead of delivery every batch was claimed and finished. The
-//! host works at the front of a moving horizon, a device ahead of it inside that horizon.
+//! The plot of `ordered`: how far ahead of delivery every batch was claimed and finished. The host works
+//! at the front of a moving horizon, and a device ahead of it inside that horizon.
 //!
-//! Each batch is one line from claim to finish and one dot where it was finished; none is moved
-//! or made up. Strategies that walk the epoch from both ends are in `ends.rs`.
+//! Each batch is one line from claim to finish and one dot at the finish; none is moved. `ends.rs` has
+//! the strategies that walk the epoch from both ends.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +21,18 @@ const LEGEND: [(&str, &str); 3] = [
     ("rescued", "re-executed by the host for a late device"),
 ];
 
-/// A moment of a batch: seconds, and how many batches ahead of the next one to deliver.
+/// An event of a batch: seconds, and how many batches it is ahead of the next one to deliver.
 type Point = (f64, f64);
 
-/// What a plot shows.
+/// The contents of a plot.
 #[derive(Debug, Default)]
 struct Drawn {
-    /// Claim and finish of batches that the host made, that devices made.
+    /// Claim and finish of batches made by the host, and made by devices.
     made: [Vec<(Option<Point>, Point)>; 2],
     rescued: Vec<Point>,
 }
 
-/// One plot for each epoch of `ordered` in which a device took part; `None` where there is none.
+/// One plot for each epoch of `ordered` in which a device took part; `None` without any.
 pub(crate) fn plots(input: &ReportInput) -> Option<String> {
     let has_device =
         |run: &&StrategyRun| run.events.iter().any(|event| event.prong == Prong::Back);
@@ -53,7 +53,7 @@ pub(crate) fn plots(input: &ReportInput) -> Option<String> {
     (!drawn.is_empty()).then(|| format!("<div class=\"plots\">\n{plots}</div>\n{legend}"))
 }
 
-/// Delivery is in plan order, so how far ahead a batch is, is its distance to the next one.
+/// Delivery is in plan order, so the lead of a batch is its distance from the next one to deliver.
 fn drawn(run: &StrategyRun) -> Drawn {
     let events = || run.events.iter().filter(|event| event.t_s.is_finite());
     let delivered = events().filter(|event| event.kind == What::Delivered);
@@ -131,8 +131,8 @@ mod tests {
         Event { batch, ..example::event(t_s, prong, kind) }
     }
 
-    /// Written down by hand: the device takes on batch 6 while batch 0 is still to be delivered,
-    /// and has it ready three batches ahead.
+    /// Checked by hand: the device claims batch 6 before batch 0 is delivered, and has it ready three
+    /// batches ahead.
     #[test]
     fn a_batch_is_drawn_as_far_ahead_as_it_was() {
         let (host, device) = (Prong::Front, Prong::Back);

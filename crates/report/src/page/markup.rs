@@ -1,12 +1,11 @@
-//! HTML and SVG as text: escaping, and the few shapes that the figures share.
+//! HTML and SVG as text: escaping, and the shapes that the charts share.
 //!
-//! Every piece of text that comes from an input passes [`escape`]; nothing else may write
-//! it into the page.
+//! All text from an input goes through [`escape`] before it is written to the page.
 
 use crate::ReportInput;
 use crate::figure::{Origin, origin_words};
 
-/// `text` such that it is text in HTML, between tags and inside quoted attributes.
+/// `text` escaped for HTML, between tags and inside quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -22,7 +21,7 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// `json` such that no browser finds the end of a script element in it.
+/// `json` escaped so that it cannot end a script element.
 pub(crate) fn escape_json(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
@@ -32,8 +31,7 @@ pub(crate) fn tag(origin: Origin, input: &ReportInput) -> String {
     origin_tag(&origin_words(origin, input))
 }
 
-/// A small label beside a figure: where it comes from, in short, and in full for a pointer
-/// that rests on it.
+/// A small label next to a figure with its origin, in short, and in full as a tooltip.
 pub(crate) fn origin_tag(words: &str) -> String {
     let (class, short) = match words {
         "measured" => ("measured", words),
@@ -43,8 +41,7 @@ pub(crate) fn origin_tag(words: &str) -> String {
     format!("<span class=\"tag {class}\" title=\"{}\">{short}</span>", escape(words))
 }
 
-/// A legend: patches of colour, each with what it stands for, which stay on one line; and where
-/// the figures come from.
+/// A legend: patches of colour with their meanings, each on one line, and the origin of the figures.
 pub(crate) fn legend(keys: &[(&str, &str)], tag: &str) -> String {
     let key = |(class, words): &(&str, &str)| {
         format!(
@@ -56,7 +53,7 @@ pub(crate) fn legend(keys: &[(&str, &str)], tag: &str) -> String {
     format!("<p class=\"legend\">{keys}{tag}</p>\n")
 }
 
-/// One of several plots side by side: the name of what ran, words, and the picture.
+/// One of several plots side by side: the name of the run, text, and the plot.
 pub(crate) fn plot(name: &str, caption: &str, picture: &str) -> String {
     format!(
         "<figure><figcaption><b>{}</b> {}</figcaption>{picture}</figure>\n",
@@ -70,7 +67,7 @@ pub(crate) fn entry(term: &str, meaning: &str) -> String {
     format!("<div><dt>{}</dt><dd>{meaning}</dd></div>\n", escape(term))
 }
 
-/// What part of a bar `value` takes, in percent of its width, where `longest` takes `most`.
+/// The width of a `value` in percent of a bar, if `longest` has the width `most`.
 pub(crate) fn share(value: f64, longest: f64, most: f64) -> f64 {
     let share = most * value / longest;
     if share.is_finite() { share.clamp(0.0, 100.0) } else { 0.0 }
@@ -84,7 +81,7 @@ pub(crate) fn bar_piece(class: &str, start: f64, end: f64) -> String {
     )
 }
 
-/// A bar's pieces on its rail.
+/// The pieces of a bar on its track.
 pub(crate) fn bar(pieces: &str) -> String {
     format!(
         "<svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\

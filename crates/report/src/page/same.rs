@@ -6,7 +6,7 @@ use crate::figure::short_digest;
 use crate::page::markup::{escape, origin_tag};
 use crate::{ReportInput, StrategyRun};
 
-/// What the digests say.
+/// The result of comparing digests.
 pub(crate) fn verdicts(input: &ReportInput) -> String {
     let is_in_order =
         |run: &StrategyRun| matches!(run.strategy.as_str(), "cpu" | "ordered");
@@ -25,14 +25,14 @@ pub(crate) fn verdicts(input: &ReportInput) -> String {
     format!("<ul class=\"verdicts\">\n{}</ul>\n", verdicts.concat())
 }
 
-/// Whether digests that must be equal are.
+/// Whether digests that must be equal are equal.
 enum Agreement {
     Kept,
     Broken,
 }
 
-/// Whether epochs of the same samples (those with the same number) have the same digest, as
-/// `digest` finds it; `None` where no two of them have one.
+/// Whether epochs of the same samples (those with the same number) have the same `digest`; `None` if no
+/// two of them have one.
 fn agreement(
     input: &ReportInput,
     is_compared: fn(&StrategyRun) -> bool,
@@ -51,7 +51,7 @@ fn agreement(
     agree
 }
 
-/// What is said of digests that agree, and of others.
+/// The sentence about digests that agree, or do not.
 type Verdict = [&'static str; 2];
 
 const SAME_CONTENT: Verdict = [
@@ -72,7 +72,7 @@ fn verdict(agree: Agreement, [yes, no]: Verdict) -> String {
     format!("<li class=\"{class}\">{} {}</li>\n", escape(text), origin_tag("measured"))
 }
 
-/// What can be said where no two epochs are of the same samples.
+/// The sentence if no two epochs have the same samples.
 fn alone(input: &ReportInput) -> String {
     let known = input.runs.iter().zip(input.names());
     let known = known.filter(|(run, _)| !run.stream_digest.is_empty());

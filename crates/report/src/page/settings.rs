@@ -1,4 +1,4 @@
-//! What the run was told, and by which release.
+//! The settings of the run, and the release of the program.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::ReportInput;
 use crate::figure::NONE;
 use crate::page::markup::{entry, escape};
 
-/// Every setting under its flag's name.
+/// Every setting, under the name of its flag.
 pub(crate) fn table(input: &ReportInput) -> String {
     let version = ("version".to_owned(), Value::from(input.version.as_str()));
     let settings = std::iter::once(version).chain(input.config.clone());
@@ -18,7 +18,7 @@ pub(crate) fn table(input: &ReportInput) -> String {
     format!("<dl class=\"settings\">\n{lines}</dl>\n")
 }
 
-/// A value as it is typed.
+/// A value as it would be typed.
 fn words(value: &Value) -> String {
     match value {
         Value::Null => NONE.to_owned(),

@@ -1,12 +1,12 @@
-//! The bar chart of rates: each strategy against the host alone and against the best rate
-//! that any strategy could reach.
+//! The bar chart of rates: each strategy compared with the host alone and with the best rate that any
+//! strategy could reach.
 
 use crate::Emulated;
 use crate::ReportInput;
 use crate::figure::{BOTH_ENDS, MEASURED, Origin, number};
 use crate::page::markup::{bar_line, bar_piece, share, tag};
 
-/// Bars of images per second, on one scale.
+/// Bars of images per second, on the same scale.
 pub(crate) fn chart(input: &ReportInput) -> String {
     let bound =
         input.alone.map(|alone| alone.bound_images_per_s()).filter(|b| b.is_finite());
@@ -32,7 +32,7 @@ pub(crate) fn chart(input: &ReportInput) -> String {
     chart + "</div>\n" + &legend(input)
 }
 
-/// What the marks are, with their figures.
+/// The meaning of the marks, with their figures.
 fn legend(input: &ReportInput) -> String {
     let mut legend = String::from("<p class=\"legend\">");
     if input.host_alone().is_some() {

@@ -1,6 +1,6 @@
-//! What a run did over time, as one low plot for each epoch: rates, queues, processors, memory.
+//! A run over time, as a flat plot for each epoch: rates, queues, CPUs, memory.
 //!
-//! All plots of a kind have one scale, and all plots of a page one time axis, so that they can be
+//! All plots of a kind have the same scale, and all plots of a page the same time axis, so they can be
 //! compared by eye.
 
 use crate::figure::{BOTH_ENDS, MEASURED, Origin, megabytes, number, or_none};
@@ -20,7 +20,7 @@ struct Line {
 
 /// A kind of plot.
 pub(crate) struct Strips {
-    /// As the page's elements name it.
+    /// Its name in the page's elements.
     name: &'static str,
     label: &'static str,
     unit: &'static str,
@@ -67,7 +67,7 @@ pub(crate) const WAITING: Strips = Strips {
     legend: &[("front", "made by the host"), ("back", "made by a device")],
 };
 
-/// Processors of the host in use.
+/// CPUs of the host in use.
 pub(crate) const CORES: Strips = Strips {
     name: "cores",
     label: "CPU cores in use over time",
@@ -99,7 +99,7 @@ pub(crate) const MEMORY: Strips = Strips {
 };
 
 impl Strips {
-    /// A plot for each run that has any of it.
+    /// A plot for each run that has such data.
     pub(crate) fn draw(&self, input: &ReportInput) -> String {
         let frame = self.frame(input);
         let mut plots = String::new();
@@ -118,12 +118,12 @@ impl Strips {
         format!("<div class=\"plots\">\n{plots}</div>\n{legend}")
     }
 
-    /// One scale for all runs.
+    /// The scale for all runs.
     fn frame(&self, input: &ReportInput) -> Frame {
         let lines = input.runs.iter().flat_map(|run| (self.lines)(run));
         let values = lines.flat_map(|line| line.points).map(|(_, value)| value);
         let most = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
-        // A little room above the highest point, and a scale where all is zero.
+        // A little room above the highest point, and a scale even if everything is zero.
         let most = if most > 0.0 { most * 1.05 } else { 1.0 };
         Frame { longest_s: input.longest_s(), most, height: HEIGHT }
     }
@@ -138,12 +138,12 @@ impl Strips {
     }
 }
 
-/// The corners of figures that hold for a while.
+/// The corners of a step function, from figures with a duration.
 fn corners(steps: &[Step]) -> Vec<(f64, f64)> {
     steps.iter().flat_map(|s| [(s.from_s, s.value), (s.to_s, s.value)]).collect()
 }
 
-/// The corners of counts that change in moments, to the end of the epoch.
+/// The corners of a step function, from counts that change at events, to the end of the epoch.
 fn stairs(points: impl Iterator<Item = (f64, f64)>, seconds: f64) -> Vec<(f64, f64)> {
     let mut stairs: Vec<(f64, f64)> = Vec::new();
     for (t_s, value) in points {
@@ -169,7 +169,7 @@ mod tests {
     use crate::example;
     use crate::page::frame::points_of;
 
-    /// The points of a page's plots are the data that lie in the page.
+    /// The points of a page's plots are the data that are embedded in the page.
     fn compare(
         strips: &Strips,
         class: fn(&StrategyRun) -> &'static str,

@@ -1,7 +1,7 @@
-//! Where an epoch's time went: computing, waiting for the next batch by cause, and the training
-//! loop's own work. The pieces of a bar add up to its epoch.
+//! Where the time of an epoch went: computing, waiting for the next batch by cause, and the training loop's
+//! own work. The pieces of a bar add up to the epoch.
 //!
-//! Without an accelerator nothing computes: then a bar is what the loader needed for the epoch.
+//! Without an accelerator nothing computes, so a bar is the time that the loader needed.
 
 use bothends_figures::Stall;
 
@@ -9,7 +9,7 @@ use crate::figure::{BOTH_ENDS, number};
 use crate::page::markup::{bar_line, bar_piece, legend, tag};
 use crate::{ReportInput, StrategyRun};
 
-/// Each piece of a bar by its name, which is its class in the style sheet, and what it means.
+/// Each piece of a bar: its name, which is its class in the style sheet, and its meaning.
 const MEANINGS: [(&str, &str); 8] = [
     (COMPUTING, "computing"),
     ("order", "order: nobody had begun the next batch"),
@@ -23,7 +23,7 @@ const MEANINGS: [(&str, &str); 8] = [
 
 const COMPUTING: &str = "computing";
 
-/// As [`Stall::consumer`] is called.
+/// The name of [`Stall::consumer`].
 const OWN: &str = "consumer";
 
 const WITH: &str = "Every second of the epoch, once: the accelerator computed, it waited for its next \
@@ -34,12 +34,12 @@ const WITH: &str = "Every second of the epoch, once: the accelerator computed, i
 const WITHOUT: &str = "This run had no accelerator: a batch was dropped as soon as it was delivered, \
     so a bar is no starving accelerator. It shows what the loader spent the epoch on.";
 
-/// What the section says of itself.
+/// The introduction of the section.
 pub(crate) fn text(input: &ReportInput) -> &'static str {
     if input.has_accelerator() { WITH } else { WITHOUT }
 }
 
-/// Bars of seconds, on one scale.
+/// Bars of seconds, on the same scale.
 pub(crate) fn chart(input: &ReportInput) -> String {
     let longest = input.runs.iter().map(|run| run.seconds).fold(0.0, f64::max);
     let mut chart = String::from("<div class=\"bars\" data-plot=\"time\">\n");
@@ -59,23 +59,23 @@ pub(crate) fn chart(input: &ReportInput) -> String {
     chart + "</div>\n" + &legend(&keys, &tag(BOTH_ENDS, input))
 }
 
-/// Seconds by piece; a figure that is no time, or not known, is no piece.
+/// Seconds by piece, without figures that are unknown or not a time.
 fn pieces(run: &StrategyRun) -> impl Iterator<Item = (&'static str, f64)> {
     let by_cause = run.stall.as_ref().map(Stall::by_cause);
-    // Without an accelerator there is no step to compute in.
+    // Without an accelerator there are no steps.
     let steps_s = run.utilisation.and(steps_s(run));
     std::iter::once((COMPUTING, steps_s.unwrap_or(0.0)))
         .chain(by_cause.into_iter().flatten())
         .filter(|(_, seconds)| seconds.is_normal() && *seconds > 0.0)
 }
 
-/// Seconds in steps, on the clock that the waits are on: on a busy machine the loop's thread wakes
-/// somewhat after the accelerator's own clock says that a step is over.
+/// Seconds in steps, by the same clock as the waits: on a busy machine, the loop's thread wakes somewhat
+/// later than the end of a step on the accelerator's own timeline.
 fn steps_s(run: &StrategyRun) -> Option<f64> {
     run.idle_s.map(|idle_s| (run.seconds - idle_s).max(0.0))
 }
 
-/// The sums beside a bar.
+/// The sums next to a bar.
 fn words(run: &StrategyRun, input: &ReportInput) -> String {
     let Some((stall, steps_s)) = run.stall.zip(steps_s(run)) else {
         return format!("{} s so far", number(run.seconds));

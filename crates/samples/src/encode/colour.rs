@@ -1,16 +1,16 @@
-//! RGB becomes planes of brightness and colour, at the resolution at which they are stored.
+//! Converts RGB to planes of luma and chroma, at the resolution at which they are stored.
 //!
-//! JFIF's YCbCr in fixed point with 16 bits behind the point. Read `dct.rs` next.
+//! JFIF's YCbCr in fixed point with 16 fractional bits. Read `dct.rs` next.
 
 use super::Sampling;
 
-/// The samples of one component, row by row. The last ones are repeated to the right and
-/// below until whole MCUs are filled.
+/// The samples of one component in row order. The last ones are repeated to the right and
+/// downwards until whole MCUs are filled.
 #[derive(Debug)]
 pub(super) struct Plane {
-    /// Blocks of an MCU, across as well as down.
+    /// Blocks of an MCU, horizontally as well as vertically.
     pub(super) factor: usize,
-    /// Samples that the picture has, across and down.
+    /// Samples of the picture, across and down.
     pub(super) width: usize,
     pub(super) height: usize,
     /// Samples from one row to the next.
@@ -18,14 +18,14 @@ pub(super) struct Plane {
     pub(super) samples: Vec<u8>,
 }
 
-/// A weighted sum of red, green and blue; the weights and what is added count in 1/65536.
+/// A weighted sum of red, green and blue; weights and offset are in units of 1/65536.
 struct Mix {
     weights: [i32; 3],
     add: i32,
 }
 
 const Y: Mix = Mix { weights: [19_595, 38_470, 7_471], add: 1 << 15 };
-// The smallest bit less than one half, or pure blue would become 256.
+// One unit less than one half, or pure blue would become 256.
 const MIDDLE: i32 = (128 << 16) + (1 << 15) - 1;
 const CB: Mix = Mix { weights: [-11_058, -21_710, 32_768], add: MIDDLE };
 const CR: Mix = Mix { weights: [32_768, -27_439, -5_329], add: MIDDLE };
@@ -67,7 +67,7 @@ impl Plane {
             samples.extend(pairs.enumerate().map(|(x, (upper, lower))| {
                 let four = [upper[0], upper[1], lower[0], lower[1]];
                 let sum: u16 = four.map(u16::from).iter().sum();
-                // Halves are rounded down and up in turn, or the plane would get brighter.
+                // Halves are rounded down and up alternately, or the plane would get brighter.
                 let [mean, _] =
                     ((sum + if x % 2 == 0 { 1 } else { 2 }) / 4).to_le_bytes();
                 mean

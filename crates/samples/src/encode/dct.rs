@@ -1,15 +1,15 @@
-//! The forward cosine transform of eight by eight samples (T.81 A.3.3), in whole numbers.
+//! The forward cosine transform of eight by eight samples (T.81 A.3.3), in integers.
 //!
-//! libjpeg's "islow": the fast algorithm of Loeffler, Ligtenberg and Moschytz with constants
-//! of 13 bits. Its products are exact and it rounds but once a pass, so a product of
-//! matrices gives the same numbers, and that is what stands here. Read `quantise.rs` next.
+//! libjpeg's "islow" is the fast algorithm of Loeffler, Ligtenberg and Moschytz with constants of
+//! 13 bits. Its products are exact and it rounds only once per pass, so a matrix product gives the
+//! same numbers, and is used here. Read `quantise.rs` next.
 
 use super::Block;
 
-// √2·cos(kπ/16), times 2^13. The fast algorithm adds them up from rounded parts, which
-// makes some of them one more or less.
+// √2·cos(kπ/16), times 2^13. The fast algorithm sums them from rounded parts, which makes some
+// of them larger or smaller by one.
 
-/// Rows 2 and 6, for sums of mirrored samples: the outer less the middle ones, and those
+/// Rows 2 and 6, for sums of mirrored samples: the outer minus the middle ones, and those in
 /// between.
 const EVEN: [[i32; 2]; 2] = [[10_703, 4_433], [4_433, -10_704]];
 
@@ -21,9 +21,9 @@ const ODD: [[i32; 4]; 4] = [
     [2_260, -6_436, 9_633, -11_363],
 ];
 
-/// Bits behind the point of these constants.
+/// Fractional bits of these constants.
 const CONSTANT_BITS: u32 = 13;
-/// Bits behind the point that the first pass leaves for the second.
+/// Fractional bits that the first pass leaves for the second.
 const PASS_BITS: u32 = 2;
 
 /// The coefficients of the block at the start of `samples`, times 8.
@@ -43,8 +43,8 @@ pub(super) fn forward(samples: &[u8], per_row: usize) -> Block {
     block
 }
 
-/// Eight transforms of eight values side by side: of `x[0][lane]`, `x[1][lane]` and so on;
-/// `drop_bits` are rounded away.
+/// Eight transforms of eight values in parallel: of `x[0][lane]`, `x[1][lane]` and so on;
+/// `drop_bits` are rounded off.
 fn pass(x: &[[i32; 8]; 8], drop_bits: u32) -> [[i32; 8]; 8] {
     let mut out = [[0; 8]; 8];
     let rounded = |sum: i32| (sum + (1 << (drop_bits - 1))) >> drop_bits;

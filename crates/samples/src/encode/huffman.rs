@@ -1,4 +1,4 @@
-//! Tokens become bits: Huffman tables, from the standard or made for a scan, and the writing.
+//! Writes tokens as bits, with Huffman tables from the standard or made for a scan.
 //!
 //! Read `markers.rs` next.
 
@@ -15,11 +15,11 @@ pub(super) struct Table {
     pub(super) counts: [u8; 16],
     /// The symbols, shortest codes first.
     pub(super) symbols: Vec<u8>,
-    /// Code and length of every symbol; length 0: it has none.
+    /// The code and length of every symbol; length 0 means none.
     codes: [(u16, u8); 256],
 }
 
-/// The tables of a scan; none where no token asks for one.
+/// The tables of a scan; `None` where no token needs one.
 pub(super) type Tables = [Option<Table>; 4];
 
 pub(super) fn tables(tokens: &[Token], scans: Scans) -> Tables {
@@ -36,7 +36,7 @@ pub(super) fn tables(tokens: &[Token], scans: Scans) -> Tables {
     })
 }
 
-/// Writes a scan: every token's code and bits; at the end ones up to a whole byte.
+/// Writes a scan: the code and bits of every token, padded with ones to a whole byte.
 pub(super) fn write(file: &mut Vec<u8>, tokens: &[Token], tables: &Tables) {
     let codes = tables.each_ref().map(|table| table.as_ref().map(|table| &table.codes));
     let mut bits = Bits { file, word: 0, n: 0 };
@@ -54,7 +54,7 @@ pub(super) fn write(file: &mut Vec<u8>, tokens: &[Token], tables: &Tables) {
     bits.write_bytes();
 }
 
-/// Bits on their way to whole bytes of a file.
+/// Collects bits into the bytes of a file.
 struct Bits<'a> {
     file: &'a mut Vec<u8>,
     /// The low `n` bits are not in the file yet.
@@ -74,7 +74,7 @@ impl Bits<'_> {
             self.n -= 8;
             let [byte, ..] = (self.word >> self.n).to_le_bytes();
             self.file.push(byte);
-            // Or it would look like a marker (T.81 F.1.2.3).
+            // Otherwise it would look like a marker (T.81 F.1.2.3).
             if byte == 0xFF {
                 self.file.push(0);
             }
@@ -100,16 +100,15 @@ impl Table {
     }
 }
 
-/// The best table for symbols that occur so often (T.81 K.2). Where frequencies are equal,
-/// the larger symbol gets the longer code.
+/// The optimal table for symbols with these frequencies (T.81 K.2). Of symbols with the same
+/// frequency, the larger gets the longer code.
 fn best(frequencies: &[u32; 256]) -> Table {
-    // A symbol that does not exist gets one of the longest codes, all ones, which must not
-    // occur.
+    // A symbol that does not exist gets one of the longest codes: all ones, which must not occur.
     let none = (1, 256);
     let real = frequencies.iter().copied().zip(0..).filter(|&(n, _)| n > 0);
     let mut lengths = [0; 257];
-    // Join the two rarest groups of symbols, which makes their codes one bit longer, until
-    // one group is left.
+    // Join the two rarest groups of symbols, which makes their codes one bit longer, until one
+    // group is left.
     let mut groups: BTreeMap<(u32, Reverse<usize>), Vec<usize>> = real
         .chain([none])
         .map(|(n, symbol)| ((n, Reverse(symbol)), vec![symbol]))
@@ -126,8 +125,8 @@ fn best(frequencies: &[u32; 256]) -> Table {
     Table::new(at_most_sixteen(&lengths), symbols)
 }
 
-/// How many codes have each length when none may be longer than 16 bits (T.81 Figure K.3),
-/// without the one for the symbol that does not exist.
+/// How many codes have each length if none may be longer than 16 bits (T.81 Figure K.3), without
+/// the one for the symbol that does not exist.
 fn at_most_sixteen(lengths: &[usize; 257]) -> [u8; 16] {
     let mut counts = [0_u8; 64];
     for &length in lengths.iter().filter(|&&length| length > 0) {
@@ -135,8 +134,8 @@ fn at_most_sixteen(lengths: &[usize; 257]) -> [u8; 16] {
     }
     for length in (17..64).rev() {
         while counts[length] > 0 {
-            // Of two codes with a common beginning one becomes that beginning; the other
-            // shares a shorter code that gets one bit longer.
+            // Of two codes with a common prefix, one becomes the prefix; the other shares a
+            // shorter code that gets one bit longer.
             let shorter = (1..length - 1).rfind(|&l| counts[l] > 0).unwrap_or(1);
             counts[length] -= 2;
             counts[length - 1] += 1;
@@ -229,7 +228,7 @@ mod tests {
 
     #[test]
     fn no_code_is_longer_than_sixteen_bits() {
-        // Each as frequent as the two before it together: every code one bit longer.
+        // Each as frequent as the previous two together: every code is one bit longer.
         let mut frequencies = [0; 256];
         let (mut a, mut b) = (1, 1);
         for frequency in &mut frequencies[..30] {
@@ -239,7 +238,7 @@ mod tests {
         let table = best(&frequencies);
         assert_eq!(table.symbols.len(), 30);
         assert_eq!(table.counts.iter().map(|&n| usize::from(n)).sum::<usize>(), 30);
-        // Of all codes of 16 bits only the one of ones alone is left.
+        // Of all codes of 16 bits, only the one of all ones is left.
         let used =
             (1..).zip(table.counts).map(|(length, n)| u32::from(n) << (16 - length));
         assert_eq!(used.sum::<u32>(), 0xFFFF);

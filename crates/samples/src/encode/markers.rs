@@ -1,7 +1,7 @@
-//! What surrounds the coefficients in a file: markers with what a decoder must know.
+//! Everything in a file except the coefficients: markers with what a decoder must know.
 //!
-//! The order is libjpeg's: JFIF, quantisation tables, frame, then for each scan its Huffman
-//! tables and its header.
+//! The order is libjpeg's: JFIF, quantisation tables, frame, and for each scan its Huffman tables
+//! and header.
 
 use super::huffman::Tables;
 use super::scans::Scan;
@@ -17,10 +17,10 @@ const SOF2: u8 = 0xC2;
 const DHT: u8 = 0xC4;
 const SOS: u8 = 0xDA;
 
-/// JFIF 1.01, a pixel as wide as high, no thumbnail.
+/// JFIF 1.01, square pixels, no thumbnail.
 const JFIF: &[u8] = b"JFIF\0\x01\x01\0\0\x01\0\x01\0\0";
 
-/// All that stands before the first scan.
+/// Everything before the first scan.
 pub(super) fn begin(file: &mut Vec<u8>, picture: &Spectrum, quality: u16, scans: Scans) {
     file.extend(SOI);
     segment(file, APP0, JFIF);
@@ -49,7 +49,7 @@ pub(super) fn begin(file: &mut Vec<u8>, picture: &Spectrum, quality: u16, scans:
 pub(super) fn begin_scan(file: &mut Vec<u8>, scan: &Scan, tables: &Tables) {
     for (idx, table) in tables.iter().enumerate() {
         let Some(table) = table else { continue };
-        // Class (mean or not) and number (brightness or colour).
+        // Class (DC or AC) and number (luma or chroma).
         let name = byte(((idx % 2) << 4) | (idx / 2));
         segment(file, DHT, &[&[name], &table.counts[..], &table.symbols].concat());
     }
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(headers[0], [3, 1, 0x00, 2, 0x10, 3, 0x10, 0, 0, 0x01]);
         assert_eq!(headers[1], [1, 1, 0x00, 1, 5, 0x02]);
         assert_eq!(headers[2], [1, 3, 0x01, 1, 63, 0x01]);
-        // No table: the bits of means have no codes.
+        // No table: bits that refine DC coefficients have no codes.
         assert_eq!(headers[6], [3, 1, 0, 2, 0, 3, 0, 0, 0, 0x10]);
     }
 }

@@ -1,11 +1,11 @@
-//! Coefficients become small whole numbers: the only loss besides colour at half resolution.
+//! Quantises coefficients: the only loss besides half-resolution chroma.
 //!
 //! The tables are the examples of T.81, Annex K.1, scaled for the quality as libjpeg scales
 //! them. Read `scans.rs` next.
 
 use super::Block;
 
-/// Table K.1, for brightness, row by row.
+/// Table K.1, for luma, in row order.
 const LUMA: [u16; 64] = [
     16, 11, 10, 16, 24, 40, 51, 61, //
     12, 12, 14, 19, 26, 58, 60, 55, //
@@ -17,18 +17,18 @@ const LUMA: [u16; 64] = [
     72, 92, 95, 98, 112, 100, 103, 99,
 ];
 
-/// Table K.2, for colour, without the rows and columns that hold 99 alone.
+/// Table K.2, for chroma, without the rows and columns in which everything is 99.
 const CHROMA: [[u16; 4]; 4] =
     [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99], [47, 66, 99, 99]];
 
-/// Where the coefficients lie in a block, from the coarsest to the finest (T.81 Figure A.6).
+/// The places of the coefficients in a block, from coarsest to finest (T.81 Figure A.6).
 const ZIGZAG: [usize; 64] = {
     let mut order = [0; 64];
     let (mut x, mut y, mut i) = (0, 0, 0);
     while i < 64 {
         order[i] = y * 8 + x;
         i += 1;
-        // Up the even diagonals, down the odd ones; at an edge along it to the next.
+        // Up the even diagonals, down the odd ones, and along the edge to the next.
         let up = (x + y) % 2 == 0;
         match (up, x, y) {
             (true, 7, _) => y += 1,
@@ -42,7 +42,7 @@ const ZIGZAG: [usize; 64] = {
     order
 };
 
-/// The divisors of a component, in zigzag order: colour from the second component on.
+/// The divisors of a component, in zigzag order; the second component and later ones are chroma.
 pub(super) fn table(component: usize, quality: u16) -> [u16; 64] {
     let percent = if quality < 50 { 5000 / quality } else { 200 - 2 * quality };
     ZIGZAG.map(|place| {
@@ -56,7 +56,7 @@ pub(super) fn table(component: usize, quality: u16) -> [u16; 64] {
     })
 }
 
-/// The block divided by the table and rounded, halves away from zero; in zigzag order.
+/// The block divided by the table and rounded, half away from zero; in zigzag order.
 pub(super) fn block(coefficients: &Block, table: &[u16; 64]) -> Block {
     let mut out = [0; 64];
     for ((to, place), &divisor) in out.iter_mut().zip(ZIGZAG).zip(table) {

@@ -1,4 +1,4 @@
-//! Which coefficients stand in which scan of the file.
+//! Which coefficients are in which scan of the file.
 //!
 //! Read `tokens.rs` next.
 
@@ -6,19 +6,19 @@ use std::ops::Range;
 
 use super::Scans;
 
-/// One pass over some components, with some of the bits of some of their coefficients.
+/// One pass over some components, with some bits of some of their coefficients.
 #[derive(Debug)]
 pub(super) struct Scan {
     pub(super) components: Range<usize>,
-    /// First and last coefficient, in zigzag order.
+    /// The first and last coefficient, in zigzag order.
     pub(super) band: (usize, usize),
-    /// How many low bits earlier scans have left out; 0: no scan had these coefficients.
+    /// How many low bits earlier scans left out; 0: no earlier scan has these coefficients.
     pub(super) high: u8,
     /// How many low bits this scan leaves out.
     pub(super) low: u8,
 }
 
-/// The scans of a file in their order: libjpeg's for one and for three components.
+/// The scans of a file in order: libjpeg's for one and for three components.
 pub(super) fn script(scans: Scans, n_components: usize) -> Vec<Scan> {
     const Y: Range<usize> = 0..1;
     const CB: Range<usize> = 1..2;

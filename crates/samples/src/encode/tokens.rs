@@ -1,14 +1,14 @@
-//! The coefficients of a scan as tokens: what Huffman codes are made for, and the bits that
-//! follow them unchanged.
+//! The coefficients of a scan as tokens: symbols that get Huffman codes, and the bits that follow
+//! them unchanged.
 //!
-//! One coder for all scans. Baseline (T.81 F.1.2) is the first of the progressive scans
-//! (G.1.2) with all bits of all coefficients, and with each end of block told at once. Read
+//! One coder handles all scans. Baseline (T.81 F.1.2) is the first progressive scan (G.1.2) with
+//! all bits of all coefficients and an immediate symbol for every end of block. Read
 //! `huffman.rs` next.
 
 use super::scans::Scan;
 use super::{Block, Component};
 
-/// A Huffman symbol, if any, and bits behind it.
+/// A Huffman symbol, if any, and the bits after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) symbol: Option<Symbol>,
@@ -23,17 +23,17 @@ pub(super) struct Symbol {
     pub(super) value: u8,
 }
 
-/// 0 and 1: means and other coefficients of brightness; 2 and 3: of colour.
+/// 0 and 1: DC and AC of luma; 2 and 3: of chroma.
 pub(super) type TableIdx = u8;
 
 /// Sixteen zeros.
 const ZERO_RUN: u8 = 0xF0;
 
-/// The longest run of ended blocks that a symbol can tell (T.81 G.1.2.2).
+/// The longest run of ended blocks that a symbol can express (T.81 G.1.2.2).
 const LONGEST_RUN: u16 = 0x7FFF;
 
-/// With more corrections than this, libjpeg tells of the ended blocks: its buffer has room
-/// for 1000, and the next block may bring 63.
+/// With more corrections than this, libjpeg writes the run of ended blocks: its buffer has room
+/// for 1000, and the next block may add 63.
 const MOST_CORRECTIONS: usize = 1000 - 63;
 
 /// All tokens of a scan.
@@ -68,15 +68,15 @@ pub(super) fn of_scan(scan: &Scan, components: &[Component]) -> Vec<Token> {
 struct Coder<'a> {
     scan: &'a Scan,
     tokens: Vec<Token>,
-    /// The last mean of each component: only differences are stored.
+    /// The last DC of each component: only differences are stored.
     means: [i16; 3],
-    /// The table of the present component's coefficients.
+    /// The table of the current component's coefficients.
     table: TableIdx,
-    /// Blocks that have ended since the last symbol, and the corrections of their
-    /// coefficients, which stand behind the symbol that tells so.
+    /// Blocks that have ended since the last symbol, and the corrections of their coefficients,
+    /// which follow the symbol for the run.
     n_ended: u16,
     corrections: Vec<Token>,
-    /// Corrections of the present block that stand behind its next symbol.
+    /// Corrections of the current block that follow its next symbol.
     waiting: Vec<Token>,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Coder<'a> {
         } else if last > 0 {
             self.refine(&block[first..=last]);
         }
-        // Baseline knows no runs of ended blocks.
+        // Baseline has no runs of ended blocks.
         if first == 0 {
             self.tell_ended();
         }
@@ -122,7 +122,7 @@ impl<'a> Coder<'a> {
         }
     }
 
-    /// A band that no scan before had.
+    /// A band that no earlier scan has.
     fn coefficients(&mut self, band: &[i16]) {
         let mut n_zeros = 0;
         for &coefficient in band {
@@ -145,7 +145,7 @@ impl<'a> Coder<'a> {
         }
     }
 
-    /// One more bit for a band that earlier scans had (T.81 G.1.2.3).
+    /// One more bit for a band that earlier scans have (T.81 G.1.2.3).
     fn refine(&mut self, band: &[i16]) {
         let last_new = band.iter().rposition(|&new| self.magnitude(new) == 1);
         let mut n_zeros = 0;
@@ -155,7 +155,7 @@ impl<'a> Coder<'a> {
                 n_zeros += 1;
                 continue;
             }
-            // Behind the last new coefficient the zeros belong to the end of the block.
+            // After the last new coefficient, the zeros belong to the end of the block.
             while n_zeros > 15 && last_new.is_some_and(|last| idx <= last) {
                 self.tell_ended();
                 self.tokens.push(symbol(self.table, ZERO_RUN));
@@ -177,7 +177,7 @@ impl<'a> Coder<'a> {
         }
     }
 
-    /// The bits that this scan and those before it tell of a coefficient that is no mean.
+    /// The bits of an AC coefficient in this scan and earlier ones.
     fn magnitude(&self, coefficient: i16) -> u16 {
         coefficient.unsigned_abs() >> self.scan.low
     }
@@ -189,7 +189,7 @@ impl<'a> Coder<'a> {
         }
     }
 
-    /// Writes that blocks have ended, if any have: the length of their number as a symbol,
+    /// Writes the run of ended blocks, if there are any: the bit length of their number as a symbol,
     /// then the number without its first bit.
     fn tell_ended(&mut self) {
         let Some(n_bits) = self.n_ended.checked_ilog2() else { return };
@@ -201,8 +201,8 @@ impl<'a> Coder<'a> {
     }
 }
 
-/// A number behind `n_zeros` zeros: both counts as a symbol, then its bits; those of a
-/// negative number are inverted (T.81 F.1.2.1.1).
+/// A number after `n_zeros` zeros: the run and its bit length as a symbol, then its bits, which
+/// are inverted for a negative number (T.81 F.1.2.1.1).
 fn number(table: TableIdx, n_zeros: u8, value: i16) -> Token {
     let n_bits = low_byte(u16::BITS - value.unsigned_abs().leading_zeros());
     let symbol = Some(Symbol { table, value: (n_zeros << 4) | n_bits });
@@ -303,7 +303,7 @@ mod tests {
         long[20] = -1;
         long[22] = 5;
         let wanted = [
-            // 15 zeros and the one between the old coefficients, whose bits stand behind.
+            // 15 zeros and the one between the old coefficients, whose bits follow.
             told(ZERO_RUN, ""),
             told(None, "1"),
             told(None, "0"),

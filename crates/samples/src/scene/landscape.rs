@@ -53,7 +53,7 @@ fn sky(canvas: &mut Canvas, haze: Colour, dice: &mut Dice) {
 #[derive(Clone, Copy)]
 struct Ridge {
     horizon: f32,
-    /// 0: lost in the haze. 1: right here.
+    /// 0: lost in the haze. 1: close by.
     nearness: f32,
     haze: Colour,
 }
@@ -101,7 +101,7 @@ fn plain(canvas: &mut Canvas, frame: Frame, horizon: f32, dice: &mut Dice) {
     });
 }
 
-/// A mirror of what stands above, broken by waves that grow towards the viewer.
+/// A reflection of what is above it, broken by waves that grow towards the viewer.
 fn water(canvas: &mut Canvas, horizon: f32, dice: &mut Dice) {
     let Canvas { width, height, .. } = *canvas;
     let shape = Noise { cell: [70.0, 9.0], finest: 1.5, rough: 0.6 };

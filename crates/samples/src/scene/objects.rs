@@ -1,4 +1,4 @@
-//! Things in front of a background that is out of focus: round, patterned, lit from one
+//! Objects in front of a background that is out of focus: round, patterned, lit from one
 //! side, casting a shadow.
 
 use super::{EARTHS, Frame, GREENS, VIVIDS, one_of};
@@ -52,7 +52,7 @@ fn background(canvas: &mut Canvas, dice: &mut Dice) {
     }
 }
 
-/// What the things stand on: wood, cloth or grass, sharpest where they stand.
+/// The surface under the objects: wood, cloth or grass, sharpest where they stand.
 fn ground(canvas: &mut Canvas, frame: Frame, table: f32, dice: &mut Dice) {
     let Frame { width, height, detail } = frame;
     let stretch = dice.pick(&[1.0, 6.0, 14.0]);
@@ -72,7 +72,7 @@ fn ground(canvas: &mut Canvas, frame: Frame, table: f32, dice: &mut Dice) {
     });
 }
 
-/// A roundish thing.
+/// A roundish object.
 #[derive(Clone, Copy)]
 struct Thing {
     x: f32,
@@ -117,7 +117,7 @@ impl Thing {
     }
 }
 
-/// What is drawn on a thing.
+/// The pattern of an object.
 #[derive(Clone, Copy)]
 struct Pattern {
     kind: u32,
@@ -146,7 +146,7 @@ impl Pattern {
                 let place = (dx + 0.3 * dy * dy + drawing * 0.8) * self.pitch;
                 smooth(((place - place.floor()) - 0.5).abs() * 8.0 - 1.4)
             }
-            // Spots where the drawing is high.
+            // Spots where the pattern is high.
             2 => smooth((drawing + 0.5 * skin) * 14.0 - 2.0),
             // Darker towards the rim and below, as fruit is.
             _ => smooth(dx * dx + dy * 0.6 + skin) * 0.7,

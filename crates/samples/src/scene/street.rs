@@ -31,11 +31,11 @@ pub(super) fn paint(frame: Frame, dice: &mut Dice) -> Canvas {
 struct House {
     from: [f32; 2],
     to: [f32; 2],
-    /// Distance of window from window, across and down.
+    /// The distance between windows, across and down.
     pitch: [f32; 2],
-    /// Share of the pitch that is glass.
+    /// The share of this distance that is glass.
     glass: [f32; 2],
-    /// Rise of the horizontal lines per pixel: the house is seen at an angle.
+    /// The rise of horizontal lines per pixel: the house is seen at an angle.
     lean: f32,
     wall: Colour,
     frame: Colour,

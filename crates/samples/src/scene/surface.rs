@@ -1,4 +1,4 @@
-//! A surface close up: bark, stone, fur or pebbles, sharp in one band and soft elsewhere.
+//! A close-up of a surface: bark, stone, fur or pebbles, sharp in one band and soft elsewhere.
 
 use super::{EARTHS, Frame, GREENS, VIVIDS, one_of};
 use crate::canvas::{Canvas, Colour, lit, mix};
@@ -9,7 +9,7 @@ pub(super) fn paint(frame: Frame, dice: &mut Dice) -> Canvas {
     if dice.chance(0.4) { pebbles(frame, dice) } else { grown(frame, dice) }
 }
 
-/// Noise bent by other noise: what grows or weathers.
+/// Noise distorted by other noise: surfaces that grow or weather.
 fn grown(frame: Frame, dice: &mut Dice) -> Canvas {
     let Frame { width, height, detail } = frame;
     let stretch = dice.pick(&[1.0, 1.0, 3.0, 8.0]);

@@ -1,5 +1,5 @@
-//! The devices: each has a queue, makes one batch at a time, and sends it to the host over
-//! its link; and what goes wrong with them.
+//! The devices and their faults: each has a queue, makes one batch at a time, and sends it to the
+//! host over its link.
 
 use std::collections::VecDeque;
 
@@ -13,9 +13,9 @@ use crate::world::{Device, Fault, World};
 #[derive(Debug)]
 pub(super) struct Devices<'a> {
     each: Vec<DeviceState<'a>>,
-    /// Those that may take another batch.
+    /// The devices that may take another batch.
     hungry: Vec<usize>,
-    /// Those with a fault whose moment has not come.
+    /// The devices with a fault that has not happened yet.
     doomed: Vec<usize>,
     /// When each link is free again.
     links: Vec<Ns>,
@@ -28,21 +28,21 @@ struct DeviceState<'a> {
     begun: u32,
     waiting: VecDeque<Task>,
     at_work: Option<(Task, u64)>,
-    /// Made, and on their way to the host.
+    /// Made and in transit to the host.
     sent: VecDeque<Task>,
-    /// Since when it works on what arrives next, as the host sees it.
+    /// Since when it has been working on the next batch to arrive, as seen by the host.
     busy_since: Ns,
     factor: f64,
     stalled_until: Ns,
-    /// Counts its deaths: what an earlier life has left on the agenda is void.
+    /// Counts its deaths: events from before are void.
     life: u32,
     presence: Presence,
     is_hungry: bool,
-    /// Faults whose moment has not come.
+    /// Faults that have not happened yet.
     pending: Vec<Fault>,
 }
 
-/// Whether a device is there to be asked.
+/// Whether the device is present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Here,
@@ -50,7 +50,7 @@ enum Presence {
 }
 
 impl DeviceState<'_> {
-    /// Whether it stalls for ever.
+    /// Whether it stalls forever.
     fn is_silent(&self) -> bool {
         self.stalled_until == Ns(u64::MAX)
     }
@@ -72,7 +72,7 @@ impl DeviceState<'_> {
             && self.sent.len() < self.config.outputs.max(1) as usize
     }
 
-    /// How much longer than its mean the next batch takes, for reasons of its own.
+    /// How much longer than its mean the next batch takes: noise, drift, throttling and other faults.
     fn factor(&mut self, now: Ns) -> f64 {
         let mut factor = self.factor * self.noise.factor(self.config.cv);
         if let Some(drift) = self.config.drift {
@@ -90,7 +90,7 @@ impl DeviceState<'_> {
         factor.max(0.01)
     }
 
-    /// Whether what arrives now is rubbish.
+    /// Whether the batch that arrives now is corrupt.
     fn is_corrupt(&mut self) -> bool {
         let noise = &mut self.noise;
         self.config.faults.iter().any(
@@ -146,7 +146,7 @@ impl<'a> Devices<'a> {
     }
 }
 
-/// At what percent of the epoch a fault happens; `None` where it happens to batches.
+/// At what percentage of the epoch a fault happens; `None` if it happens to batches.
 fn moment(fault: &Fault) -> Option<u32> {
     match *fault {
         Fault::Die { percent }
@@ -159,7 +159,7 @@ fn moment(fault: &Fault) -> Option<u32> {
 // ---- what is done -------------------------------------------------------------------------
 
 impl Play<'_> {
-    /// Gives every device what there is for it, and lets it begin.
+    /// Assigns batches to every device and lets it begin.
     pub(super) fn act_back(&mut self) {
         if !self.devices.doomed.is_empty() {
             for device in std::mem::take(&mut self.devices.doomed) {
@@ -175,7 +175,7 @@ impl Play<'_> {
         self.devices.hungry.append(&mut hungry);
     }
 
-    /// Whether the device could take still more.
+    /// Whether the device could take another batch.
     fn feed(&mut self, device: usize) -> bool {
         while self.devices.each[device].may_take() {
             let prong = Prong::Back(device_idx(device));
@@ -190,8 +190,8 @@ impl Play<'_> {
         false
     }
 
-    /// An epoch is over: what devices have not begun of it they forget, and a silent one what it
-    /// is at, or it would be asked for nothing more and be thought to work.
+    /// An epoch is over: devices forget the batches of it that they have not begun. A silent device also
+    /// forgets its current one, or it would count as working and never be asked again.
     pub(super) fn revoke(&mut self) {
         for device in 0..self.devices.each.len() {
             let state = &mut self.devices.each[device];
@@ -213,7 +213,7 @@ impl Play<'_> {
         }
     }
 
-    /// A device that can begins on the next batch of its queue.
+    /// Lets a device begin the next batch of its queue, if it can.
     fn begin(&mut self, device: usize) {
         if !self.devices.each[device].may_begin() {
             return;
@@ -240,7 +240,7 @@ impl Play<'_> {
             return;
         }
         if self.now < state.stalled_until {
-            // It stopped in the middle of this batch, which is done when it goes on.
+            // It stalled in the middle of this batch, which ends when the stall does.
             let until = state.stalled_until;
             self.agenda.at(until, Event::Made { device, life });
             return;
@@ -283,7 +283,7 @@ impl Play<'_> {
         self.begin(device);
     }
 
-    /// Lets the faults happen whose moment has come.
+    /// Triggers the faults that are due.
     fn strike(&mut self, device: usize) {
         let pending = std::mem::take(&mut self.devices.each[device].pending);
         for fault in pending {
@@ -297,7 +297,7 @@ impl Play<'_> {
                 Fault::Die { .. } => self.depart(device),
                 Fault::Stall { ns, .. } => state.stalled_until = self.now.plus(ns),
                 Fault::Throttle { factor, .. } => state.factor *= factor,
-                // These have no moment.
+                // These happen to batches, not at a moment.
                 Fault::SlowStart { .. } | Fault::Late { .. } | Fault::Corrupt { .. } => {}
             }
         }
@@ -321,7 +321,7 @@ impl Play<'_> {
         self.devices.look_at(device);
     }
 
-    /// The device is gone, with all it had.
+    /// The device is gone, with all its batches.
     fn depart(&mut self, device: usize) {
         let state = &mut self.devices.each[device];
         state.presence = Presence::Away;

@@ -1,6 +1,6 @@
-//! The epochs under way: the accelerator's, and the one behind it, which is begun when nothing
-//! is left to claim of the first. Who gets what of which epoch, by the rules of the runtime's
-//! collector; what it then does is in `front.rs` and `back.rs`.
+//! The epochs in progress: the accelerator's, and the next one, which begins when nothing is left to
+//! claim in the first. It decides who gets a batch of which epoch by the rules of the runtime's
+//! collector; `front.rs` and `back.rs` do the work.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,14 @@ use bothends_core::ids::{BatchIdx, DeviceIdx, Ns, Prong};
 use super::{Outcome, float, scaled, seconds};
 use crate::world::{Device, World};
 
-/// Slots of the runtime's ring that are in no prong's quota: the consumer's, and those on the way
-/// to it.
+/// Slots of the runtime's ring that are not in the quota of a prong: the consumer's, and those in
+/// transit to it.
 const OUTSIDE: u64 = 5;
 
-/// Slots left for what is made of an earlier epoch, beside one for each of its claims.
+/// Slots reserved for batches of an earlier epoch, besides one for each of its claims.
 const ON_THE_WAY: u64 = 2;
 
-/// Epochs under way at once: the accelerator's and the next.
+/// Epochs in progress at once: the accelerator's and the next.
 const AT_ONCE: u32 = 2;
 
 /// A batch to make, of one of the epochs.
@@ -39,18 +39,18 @@ impl Task {
 #[derive(Debug)]
 pub(super) struct Epochs<'a> {
     world: &'a World,
-    /// How many are played.
+    /// How many epochs are played.
     n: u32,
     n_begun: u32,
-    /// In their order; the first is the accelerator's.
+    /// In order; the first is the accelerator's.
     underway: VecDeque<Underway>,
     over: Vec<Over>,
-    /// Nanoseconds of a batch, as known by now: the host's, then each device's.
+    /// Nanoseconds per batch as known so far: the host's, then each device's.
     known: Vec<Option<u64>>,
     /// Devices that are away.
     away: Vec<bool>,
     n_slots: u64,
-    /// Slots with a batch that is being made, waits, or is stepped on.
+    /// Slots with a batch that is being made, is waiting, or is being consumed.
     in_use: u64,
 }
 
@@ -58,10 +58,10 @@ pub(super) struct Epochs<'a> {
 struct Underway {
     number: u32,
     state: EpochState,
-    /// The clock of its decisions begins here.
+    /// The start of its clock.
     began: Ns,
     n_claims: u64,
-    /// What each prong has made of it, and in how many nanoseconds; the host first.
+    /// How many batches each prong has made of it, and in how many nanoseconds; the host first.
     made: Vec<(u64, u64)>,
     batches: u32,
     last: Option<BatchIdx>,
@@ -71,7 +71,7 @@ struct Underway {
     device_ns: u64,
 }
 
-/// An epoch that is over, or as far as it ever came.
+/// An epoch that has ended, or as far as it got.
 #[derive(Debug)]
 pub(super) struct Over {
     /// When its last step ended.
@@ -88,7 +88,7 @@ impl Underway {
     fn over(self, world: &World, end: Ns) -> Over {
         let counts = self.state.counts();
         let by_back = counts.back.iter().map(|c| c.wasted).sum::<u32>();
-        // Every batch has been, and none twice.
+        // Every batch was delivered exactly once.
         let distinct: u32 = counts.delivered.iter().map(|(from, to)| to - from).sum();
         let outcome = Outcome {
             seconds: 0.0,
@@ -109,7 +109,7 @@ impl Underway {
 }
 
 impl Over {
-    /// How it went, from the end of the epoch before to its own.
+    /// Its outcome, from the end of the previous epoch to its own.
     pub(super) fn outcome(self, from: Ns, to: Ns) -> Outcome {
         let lasted_ns = to.since(from);
         Outcome {
@@ -144,7 +144,7 @@ impl<'a> Epochs<'a> {
         epochs
     }
 
-    /// Begins the next one; false where there is none, or it is not its time.
+    /// Begins the next epoch; false if there is none or it must wait.
     fn begin(&mut self, now: Ns) -> bool {
         let ahead = if self.world.strategy.is_published() { 1 } else { AT_ONCE };
         if self.n_begun == self.n || self.underway.len() >= ahead as usize {
@@ -180,7 +180,7 @@ impl<'a> Epochs<'a> {
         true
     }
 
-    /// The accelerator has done the last step of its epoch; false when there is no other.
+    /// Ends the accelerator's epoch after its last step; false if there is no other.
     pub(super) fn next_epoch(&mut self, now: Ns) -> bool {
         if let Some(ended) = self.underway.pop_front() {
             learn(&mut self.known, &ended.made);
@@ -189,7 +189,7 @@ impl<'a> Epochs<'a> {
         !self.underway.is_empty() || self.begin(now)
     }
 
-    /// All that are over and, where that is not all, the accelerator's as far as it came.
+    /// All epochs that have ended and, if that is not all, the accelerator's as far as it got.
     pub(super) fn into_over(mut self, now: Ns) -> Vec<Over> {
         if let Some(stuck) = self.underway.pop_front() {
             self.over.push(stuck.over(self.world, now));
@@ -197,7 +197,7 @@ impl<'a> Epochs<'a> {
         self.over
     }
 
-    /// Whether anybody waits for the task's batch.
+    /// Whether the task's batch is still needed.
     pub(super) fn is_wanted(&self, task: &Task) -> bool {
         self.underway.iter().any(|epoch| epoch.number == task.epoch)
     }
@@ -207,7 +207,7 @@ impl<'a> Epochs<'a> {
     }
 }
 
-/// The rates shown are the next epoch's priors.
+/// The observed rates become the priors of the next epoch.
 fn learn(known: &mut [Option<u64>], made: &[(u64, u64)]) {
     for (known, (n, total_ns)) in known.iter_mut().zip(made) {
         *known = total_ns.checked_div(*n).or(*known);
@@ -249,8 +249,8 @@ impl Epochs<'_> {
         epoch.state.next_delivery(own_now)
     }
 
-    /// What a prong makes next: of the first epoch that has something for it, where a later one
-    /// leaves the slots that the earlier may still want.
+    /// What a prong makes next: a batch of the first epoch that has one for it. A later epoch must leave
+    /// the slots that the earlier one may still need.
     pub(super) fn next(&mut self, prong: Prong, now: Ns) -> Option<Task> {
         let n_batches = self.world.n_batches;
         let is_open = |epoch: &Underway| epoch.batches < n_batches;
@@ -289,7 +289,7 @@ impl Epochs<'_> {
         }
     }
 
-    /// When to ask again though nothing happened.
+    /// When to ask again even if nothing happens.
     pub(super) fn wake_at(&mut self, now: Ns) -> Option<Ns> {
         let each = self.underway.iter_mut().filter_map(|epoch| {
             let own_now = epoch.since(now);
@@ -302,7 +302,7 @@ impl Epochs<'_> {
 // ---- events -------------------------------------------------------------------------------
 
 impl Epochs<'_> {
-    /// The accelerator begins a step that takes so long.
+    /// The accelerator begins a step of this length.
     pub(super) fn delivered(&mut self, batch: BatchIdx, step_ns: u64, now: Ns) {
         let Some(epoch) = self.underway.front_mut() else { return };
         let own_now = epoch.since(now);
@@ -313,12 +313,12 @@ impl Epochs<'_> {
         epoch.busy_ns += step_ns;
     }
 
-    /// The accelerator is done with a batch.
+    /// The accelerator has finished a batch.
     pub(super) fn stepped(&mut self) {
         self.in_use = self.in_use.saturating_sub(1);
     }
 
-    /// A host worker has worked so long, for a batch or for nothing.
+    /// A host worker has worked this long, for a batch or in vain.
     pub(super) fn host_worked(&mut self, task: &Task, work_ns: u64) {
         if let Some(epoch) = self.charged(task.epoch) {
             epoch.host_ns += work_ns;
@@ -331,13 +331,13 @@ impl Epochs<'_> {
         }
     }
 
-    /// What is done for an epoch that is over costs the one that runs.
+    /// Work for an epoch that has ended is charged to the current one.
     fn charged(&mut self, number: u32) -> Option<&mut Underway> {
         let at = self.underway.iter().position(|epoch| epoch.number == number);
         self.underway.get_mut(at.unwrap_or(0))
     }
 
-    /// A batch is made; of an epoch that is over nobody waits for anything.
+    /// A batch has been made; batches of an epoch that has ended are not needed.
     pub(super) fn finish(&mut self, task: Task, work_ns: u64, now: Ns) {
         let line = match task.claim.prong() {
             Prong::Front => 0,

@@ -1,4 +1,4 @@
-//! The host's workers: each makes one batch at a time, at its part of the host's rate.
+//! The host's workers: each makes one batch at a time, at its share of the host's rate.
 
 use bothends_core::ids::Prong;
 
@@ -11,9 +11,9 @@ use crate::world::{Slowdown, World};
 pub(super) struct Workers {
     noise: Noise,
     begun: u32,
-    /// What each worker is at: the task and its worker's time.
+    /// What each worker is doing: its task and time.
     at_work: Vec<Option<(Task, u64)>>,
-    /// Places of workers that are at nothing.
+    /// Idle workers.
     pub(super) idle: Vec<usize>,
 }
 
@@ -30,7 +30,7 @@ impl Workers {
 }
 
 impl Play<'_> {
-    /// Gives every idle worker what there is to do.
+    /// Assigns work to every idle worker.
     pub(super) fn act_front(&mut self) {
         while let Some(&place) = self.workers.idle.last() {
             let Some(task) = self.epochs.next(Prong::Front, self.now) else { return };

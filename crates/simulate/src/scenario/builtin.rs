@@ -1,13 +1,13 @@
 //! The scenarios that are compiled in, in the order in which they are listed and played.
 
-/// Path and text of each.
+/// The path and text of each.
 macro_rules! files {
     ($($path:literal),+ $(,)?) => {
         &[$(($path, include_str!(concat!("../../", $path)))),+]
     };
 }
 
-/// Path and text of every file of `configs/experiments`.
+/// The path and text of every file of `configs/experiments`.
 pub(super) const FILES: &[(&str, &str)] = files![
     "configs/experiments/steady.json",
     "configs/experiments/steady-slow-device.json",

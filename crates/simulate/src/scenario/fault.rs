@@ -1,16 +1,16 @@
-//! A fault as it is written: `die@P%`, `stall@P%[:SECONDS]`, `throttle@P%:FACTOR`,
-//! `slow-start`, `late@P%`, `corrupt@P%`. The words of the emulated device's faults.
+//! Parses a fault: `die@P%`, `stall@P%[:SECONDS]`, `throttle@P%:FACTOR`,
+//! `slow-start`, `late@P%`, `corrupt@P%`. The syntax is that of emulated devices.
 
 use crate::world::Fault;
 
-/// Batches that a cold device makes at half its rate.
+/// How many batches a cold device makes at half its rate.
 const SLOW_START_BATCHES: u32 = 10;
 
-/// How faults are written, for errors.
-pub(super) const FORMS: &str = "write die@P%, stall@P% (for ever), stall@P%:SECONDS, \
+/// The syntax of faults, for errors.
+pub(super) const FORMS: &str = "write die@P%, stall@P% (forever), stall@P%:SECONDS, \
                                 throttle@P%:FACTOR, slow-start, late@P% or corrupt@P%";
 
-/// Reads a fault; `None` when it is none.
+/// Parses a fault; `None` if it is not one.
 pub(super) fn fault(text: &str) -> Option<Fault> {
     if text == "slow-start" {
         return Some(Fault::SlowStart { batches: SLOW_START_BATCHES });

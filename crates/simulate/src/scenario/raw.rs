@@ -1,5 +1,5 @@
-//! A scenario as its file has it, and the one place where its defaults and ranges stand.
-//! Times are seconds there and nanoseconds in a [`World`].
+//! A scenario as in its file, and the only place with its defaults and ranges. Times are seconds in
+//! the file and nanoseconds in a [`World`].
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -136,12 +136,12 @@ pub(super) fn scenario(file: &str, json: &str) -> Result<Scenario, ScenarioError
     Ok(Scenario { name, about, steady, seeds, power, ranks })
 }
 
-/// Batches of all ranks together: half a minute or so of one core, and a gigabyte of books.
+/// The most batches of all ranks: about half a minute of one core, and a gigabyte of state.
 const MOST_BATCHES: u32 = 100_000_000;
 /// Workers of a host.
 const MOST_WORKERS: u32 = 4096;
 
-/// A rank's world, as yet without devices.
+/// A rank's world, still without devices.
 fn world(raw: &RawScenario, place: &Place<'_>) -> Result<World, ScenarioError> {
     let known = raw.known.unwrap_or(true);
     let prior = known.then_some(1.0);
@@ -209,7 +209,7 @@ fn slowdown(raw: &RawSlowdown, place: &Place<'_>) -> Result<Slowdown, ScenarioEr
     }
 }
 
-/// Gives the devices of one entry to the ranks, in turn.
+/// Assigns the devices of one entry to the ranks round-robin.
 fn deal(
     raw: &RawDevices,
     worlds: &mut [World],
@@ -298,7 +298,7 @@ fn is_steady(world: &World) -> bool {
     world.host.slowdown.is_none() && world.devices.iter().all(device_is_steady)
 }
 
-/// Where in a file a key stands.
+/// The place of a key in a file.
 struct Place<'a> {
     file: &'a str,
     way: String,
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!((mine.name.as_str(), &mine.seeds[..]), ("mine", &[1, 2, 3][..]));
         assert_eq!(mine.power.name, "newport");
         let [first, second] = &mine.ranks[..] else { panic!("{:?}", mine.ranks) };
-        // Three devices are dealt in turn; the last is the second rank's own.
+        // Three devices are assigned round-robin; the last belongs to the second rank alone.
         assert_eq!((first.devices.len(), second.devices.len()), (2, 2));
         assert_eq!((second.devices[1].shard, second.shards), (Some(1), 2));
         let text = format!("{first:?}");
@@ -422,7 +422,7 @@ mod tests {
             (
                 "late@10%",
                 "explode@1%",
-                "`devices[0].faults` is `explode@1%`; write die@P%, stall@P% (for ever), \
+                "`devices[0].faults` is `explode@1%`; write die@P%, stall@P% (forever), \
                  stall@P%:SECONDS, throttle@P%:FACTOR, slow-start, late@P% or corrupt@P%",
             ),
             (

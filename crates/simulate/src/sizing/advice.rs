@@ -1,9 +1,9 @@
-//! What a table of device counts means for somebody who decides, in plain sentences.
+//! What a table of device counts means for a decision, in plain sentences.
 
 use super::verdict::LEAST_GAIN;
 use super::{FED, Question, Row, three_digits};
 
-/// A device that makes this part of what its link carries is held up by the link.
+/// A device whose rate is this fraction of its link's bandwidth is limited by the link.
 const LINK_FULL: f64 = 0.9;
 
 /// What the rows mean; the first is the host alone.
@@ -132,7 +132,7 @@ fn sentence_start(words: &str) -> String {
         .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Energy of an image: two digits, of a model that knows no more.
+/// Energy per image with two digits, which is all that the model is good for.
 pub(super) fn joules(value: f64) -> String {
     let places = if value < 0.01 { 4 } else { 2 };
     format!("{value:.places$}")

@@ -1,62 +1,62 @@
-//! Under what conditions a host was measured, and why the figures may not be trusted.
+//! The conditions under which a host was measured, and why the figures may not be trusted.
 //!
-//! A machine that others use makes a host look slow and a device look worth its money. So a
-//! verdict rests on figures of a machine that was idle: nobody else used the processors, nothing
-//! queued for them or for storage, and the workers got the processor time that they could use.
-//! Pure: what the kernel says is read by whoever measures.
+//! Load makes a host look slow and a device look worth its money. A verdict therefore requires figures
+//! of an idle machine: nobody else used the CPUs, nothing queued for them or for storage, and the
+//! workers got the CPU time that they could use. This is pure arithmetic: the code that measures reads
+//! the kernel's figures.
 
 use serde::{Deserialize, Serialize};
 
-/// Other programs may use this part of the processors: what a desktop or a monitoring agent takes.
+/// Other programs may use this fraction of the CPUs: about what a desktop or a monitoring agent takes.
 const MOST_OTHERS: f64 = 0.15;
 
-/// While the measuring program itself rests, tasks may queue for a processor, or for storage, for
-/// this part of the time (pressure-stall information, `some`).
+/// While the measuring program rests, tasks may queue for a CPU or for storage during this fraction of
+/// the time (pressure-stall information, `some`).
 const MOST_PRESSURE: f64 = 0.2;
 
-/// Workers that read from memory and feed a consumer that takes everything are busy for this part
-/// of the time at least: 0.99 on an idle machine.
+/// Workers that read from memory and feed a consumer without limits are busy for at least this fraction
+/// of the time: 0.99 on an idle machine.
 const LEAST_SHARE: f64 = 0.8;
 
-/// What was seen of the machine. `None`: the kernel does not say.
+/// The observed state of the machine. `None` means that the kernel does not report it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// Processors that the workers may use.
+    /// CPUs that the workers may use.
     pub processors: u32,
-    /// Processors that other programs used meanwhile, on average.
+    /// CPUs that other programs used in the meantime, on average.
     pub others: Option<f64>,
-    /// Processors that the hypervisor gave to other machines meanwhile.
+    /// CPUs that the hypervisor gave to other machines in the meantime.
     pub stolen: Option<f64>,
-    /// Part of the time in which tasks queued for a processor before anything was measured.
+    /// The fraction of the time in which tasks queued for a CPU before anything was measured.
     pub cpu_pressure: Option<f64>,
-    /// Part of the time in which tasks waited for storage while data in memory were measured.
+    /// The fraction of the time in which tasks waited for storage while data in memory were measured.
     pub io_pressure: Option<f64>,
 }
 
-/// Why figures may not be trusted.
+/// Why figures cannot be trusted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Doubt {
-    /// Nobody wrote down how busy the machine was.
+    /// It was not recorded how busy the machine was.
     Unwatched,
-    /// Other programs used processors.
+    /// Other programs used CPUs.
     Others {
         /// How many.
         used: f64,
         /// Of how many.
         of: u32,
     },
-    /// Other virtual machines used processors.
+    /// Other virtual machines used CPUs.
     Stolen {
         /// How many.
         used: f64,
         /// Of how many.
         of: u32,
     },
-    /// Tasks queued for a processor for this part of the time.
+    /// Tasks queued for a CPU for this fraction of the time.
     CpuPressure(f64),
-    /// Tasks waited for storage for this part of the time.
+    /// Tasks waited for storage for this fraction of the time.
     IoPressure(f64),
-    /// The workers got fewer processors than they could use, whoever had the rest.
+    /// The workers got fewer CPUs than they could use, whoever had the rest.
     Starved {
         /// How many they got.
         got: f64,
@@ -65,8 +65,8 @@ pub enum Doubt {
     },
 }
 
-/// The part of the processor time they could use that `workers` got, from their rate and what an
-/// image costs; `None` where that is not known.
+/// The CPU time that `workers` got as a fraction of what they could use, from their rate and the cost
+/// of an image; `None` if that is not known.
 #[must_use]
 pub(super) fn share(
     images_per_s: f64,
@@ -77,9 +77,9 @@ pub(super) fn share(
     Some(got / f64::from(could_use.max(1)))
 }
 
-/// Why figures measured under these conditions may not be trusted, if so.
+/// Why figures measured under these conditions cannot be trusted, if so.
 ///
-/// `share` is the part of the processor time they could use that the workers got; of `workers`.
+/// `share` is the CPU time that the `workers` workers got, as a fraction of what they could use.
 #[must_use]
 pub(super) fn doubt(
     conditions: Option<&Conditions>,
@@ -102,7 +102,7 @@ pub(super) fn doubt(
 }
 
 impl Doubt {
-    /// What was seen, and what to do about it: the end of *measure again because …*.
+    /// What was observed, and what to do about it: the end of *measure again because …*.
     #[must_use]
     pub fn reason(self) -> String {
         let percent = |part: f64| format!("{:.0} % of the time", part * 100.0);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_the_processor_time_cannot_explain_is_doubted() {
-        // 217.7 images/s of 0.573 ms: 0.12 of the two processors that the workers had.
+        // 217.7 images/s of 0.573 ms: 0.12 of the two CPUs that the workers had.
         let share = share(217.7, Some(0.573), 2);
         assert!((share.unwrap() - 0.0624).abs() < 1e-3, "{share:?}");
         let reason = doubt(Some(&IDLE), share, 2).unwrap().reason();

@@ -1,21 +1,21 @@
-//! Figures with the ends between which they lie, how a repeated measurement gets them, and how
-//! many digits of them are worth printing. Knows nothing of hosts or devices.
+//! Intervals of figures: how repeated measurements determine them, and how many of their digits are
+//! worth printing. It knows nothing of hosts or devices.
 
 use serde::{Deserialize, Serialize};
 
 use crate::table::figure;
 
-/// Rounds of a measurement at least, and at most.
+/// The fewest and the most rounds of a measurement.
 const LEAST_ROUNDS: usize = 3;
 const MOST_ROUNDS: usize = 8;
 
-/// A rate is known well enough when its ends are this part of it away.
+/// A rate is known well enough if its ends differ from it by this fraction.
 const NARROW: f64 = 0.03;
 
 /// Student's t for 95 %, two-sided, by degrees of freedom from 1.
 const T_95: [f64; 8] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31];
 
-/// The ends between which a figure lies.
+/// The interval in which a figure lies.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The lower end.
@@ -31,8 +31,8 @@ impl Interval {
         Self { low: value, high: value }
     }
 
-    /// Where the mean of repeated measurements lies, with 95 % confidence; of a single one
-    /// nothing is known but itself. `None` for none.
+    /// The 95 % confidence interval of the mean of repeated measurements; of a single measurement, the
+    /// measurement itself. `None` without any.
     #[must_use]
     pub fn of_rounds(values: &[f64]) -> Option<(f64, Self)> {
         let n = float(values.len());
@@ -49,7 +49,7 @@ impl Interval {
         Some((mean, Self { low: (mean - half).max(0.0), high: mean + half }))
     }
 
-    /// Half of its width, as a part of its middle.
+    /// Half of its width, as a fraction of its middle.
     #[must_use]
     pub fn half_width(self) -> f64 {
         let middle = f64::midpoint(self.low, self.high);
@@ -62,13 +62,13 @@ impl Interval {
         self.half_width() <= NARROW
     }
 
-    /// With ends that are these multiples of its own.
+    /// The interval with its ends multiplied by these factors.
     #[must_use]
     pub fn scaled(self, low: f64, high: f64) -> Self {
         Self { low: self.low * low, high: self.high * high }
     }
 
-    /// `1.08 to 1.13`, or `about 1.10` where no digit tells the ends apart.
+    /// `1.08 to 1.13`, or `about 1.10` if the ends print the same.
     #[must_use]
     pub fn ratios(self) -> String {
         self.words(|value| {
@@ -89,15 +89,15 @@ impl Interval {
     }
 }
 
-/// Whether a measurement that gave these rates so far goes on: until they agree, or for so many
-/// rounds that more would not help.
+/// Whether a measurement with these rates so far continues: until they agree, or until more rounds
+/// would not help.
 #[must_use]
 pub fn wants_another_round(rates: &[f64]) -> bool {
     let agree = Interval::of_rounds(rates).is_some_and(|(_, ends)| ends.is_narrow());
     rates.len() < LEAST_ROUNDS || (!agree && rates.len() < MOST_ROUNDS)
 }
 
-/// A modelled or measured rate: no more than three of its digits mean anything.
+/// A modelled or measured rate, of which at most three digits are meaningful.
 #[must_use]
 pub fn three_digits(value: f64) -> String {
     if !value.is_finite() || value < 100.0 {

@@ -1,10 +1,10 @@
-//! Buy, do not buy, or measure again: the answer in one line, decided from figures with their
-//! ends and from what speaks against trusting them.
+//! Buy, do not buy, or measure again: the answer in one line, decided from intervals and from reasons
+//! not to trust them.
 //!
-//! The decision is one-sided on purpose. *Buy* must hold where everything is at its worst for the
-//! device, *do not buy* where everything is at its best; in between, and wherever the machine
-//! was not idle, it is *measure again*. So noise may cost an answer, and never turns one round.
-//! What a doubt is, `conditions.rs` says; how gains are played, `sizing.rs`.
+//! The decision is one-sided on purpose. *Buy* must hold with everything at its worst for the device,
+//! *do not buy* with everything at its best. In between, and whenever the machine was not idle, the
+//! answer is *measure again*. Noise may therefore cost an answer but never reverses one.
+//! `conditions.rs` has the reasons for doubt, and `sizing.rs` computes the gains.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 use super::conditions::Doubt;
 use super::interval::Interval;
 
-/// A gain below this part is lost in everything that is not modelled.
+/// A gain below this fraction is lost in everything that is not modelled.
 pub(super) const LEAST_GAIN: f64 = 0.02;
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Which of the three.
+    /// Which of the three answers.
     pub kind: Kind,
     /// The device to buy, and how many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,62 +32,62 @@ pub struct Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Devices make training faster, whatever the figures' ends.
+    /// Devices make training faster, wherever the figures lie in their intervals.
     Buy,
-    /// They do not, whatever the figures' ends.
+    /// They do not, wherever the figures lie in their intervals.
     DoNotBuy,
-    /// These figures do not say.
+    /// The figures do not decide.
     MeasureAgain,
 }
 
-/// So many of a device.
+/// A number of devices of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buy {
     /// How many.
     pub n: u32,
-    /// Of which.
+    /// Which kind.
     pub device: String,
 }
 
-/// All that decides.
+/// Everything that the decision depends on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evidence {
     /// What is to be fed.
     pub accelerator: String,
-    /// Whether the host alone feeds it even where it is slowest.
+    /// Whether the host alone feeds it even at its slowest.
     pub host_feeds: bool,
-    /// Why the figures may not be trusted.
+    /// Why the figures cannot be trusted.
     pub doubt: Option<Doubt>,
-    /// What each kind of device would do.
+    /// The outcome for each kind of device.
     pub offers: Vec<Offer>,
 }
 
-/// What a kind of device would do.
+/// The outcome for a kind of device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offer {
-    /// What it is called.
+    /// Its name.
     pub device: String,
-    /// Whether nobody has measured how fast it is.
+    /// Whether its speed has never been measured.
     pub is_uncalibrated: bool,
-    /// By number of devices, rising.
+    /// By number of devices, ascending.
     pub cases: Vec<Case>,
 }
 
-/// So many devices.
+/// A number of devices.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Case {
     /// How many.
     pub n: u32,
-    /// Rate against the host alone.
+    /// The rate relative to the host alone.
     pub speedup: Interval,
-    /// Whether the accelerator is fed even where host and devices are slowest.
+    /// Whether the accelerator is fed even if host and devices are at their slowest.
     pub is_fed: bool,
 }
 
 /// Decides.
 ///
-/// That the host feeds the accelerator holds on any machine, however busy: alone it would be
-/// faster still. Everything else needs figures without a doubt.
+/// A host that feeds the accelerator on a busy machine also does so on an idle one, where it is even
+/// faster. Every other answer requires figures without doubts.
 #[must_use]
 pub fn decide(evidence: &Evidence) -> Verdict {
     let Evidence { accelerator, host_feeds, doubt, offers } = evidence;
@@ -129,7 +129,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     ))
 }
 
-/// Fewer devices that feed the accelerator; where none do, more speed.
+/// Prefers fewer devices that feed the accelerator, or else more speed.
 fn is_better(a: &Case, b: &Case) -> bool {
     match (a.is_fed, b.is_fed) {
         (true, true) => a.n < b.n,
@@ -139,8 +139,8 @@ fn is_better(a: &Case, b: &Case) -> bool {
 }
 
 impl Offer {
-    /// The number of devices to buy: the fewest that feed the accelerator; where none do, as many
-    /// as still pay, each step against the one before.
+    /// The number of devices to buy: the fewest that feed the accelerator, or else as many as still pay,
+    /// each step compared with the previous one.
     fn payer(&self) -> Option<&Case> {
         let pays = |case: &&Case| case.speedup.low >= 1.0 + LEAST_GAIN;
         let feeds = self.cases.iter().filter(pays).find(|case| case.is_fed);
@@ -282,26 +282,26 @@ mod tests {
     #[derive(Debug, Clone, Copy)]
     struct Truth {
         host: f64,
-        /// A device's middle, and how much slower or faster the preset says it may be.
+        /// The middle of a device's rate, and how much slower or faster it may be according to its preset.
         device: f64,
         ends: (f64, f64),
         accelerator: f64,
     }
 
-    /// What a load does to a measurement.
+    /// The effect of load on a measurement.
     #[derive(Debug, Clone, Copy)]
     struct Noise {
-        /// Processors of two that other programs take.
+        /// CPUs, of two, that other programs take.
         others: f64,
-        /// How much of that is seen in /proc/stat; the rest shows as processor time not got.
+        /// The fraction of it that is visible in /proc/stat; the rest shows as missing CPU time.
         is_seen: f64,
-        /// By how much rounds differ.
+        /// How much rounds differ.
         spread: f64,
     }
 
     const QUIET: Noise = Noise { others: 0.0, is_seen: 1.0, spread: 0.0 };
 
-    /// What is measured of that, by the closed form that the played epochs come to.
+    /// The measurement under this load, by the closed form of the played epochs.
     fn measured(truth: Truth, noise: Noise) -> Evidence {
         let slower = (2.0 - noise.others) / 2.0;
         let Truth { host, device, ends, accelerator } = truth;
@@ -344,7 +344,7 @@ mod tests {
     }
 
     proptest! {
-        /// The promise: load may cost an answer and never turns one round.
+        /// The promise: load may cost an answer but never reverses one.
         #[test]
         fn noise_moves_a_verdict_to_measure_again_or_nowhere(
             host in 50.0..5000.0_f64,
@@ -360,7 +360,7 @@ mod tests {
             prop_assert!(noisy == quiet || noisy == Kind::MeasureAgain, "{quiet:?} {noisy:?}");
         }
 
-        /// Wider figures, or a doubt, decide less.
+        /// Wider intervals or a doubt never decide more.
         #[test]
         fn wider_figures_decide_less(
             figures in prop::collection::vec((0.5..3.0_f64, 0.0..0.5_f64, 0.0..0.5_f64), 1..5),

@@ -1,4 +1,4 @@
-//! Worlds that several tests begin with. The unit of time is the host's batch.
+//! Worlds that several tests start from. The unit of time is the host's batch.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ use bothends_simulate::{Accelerator, Device, Host, Outcome, World, simulate};
 /// The host's batch: all other times are multiples of it.
 pub(crate) const C_NS: u64 = 1_000_000_000;
 
-/// So many host batches.
+/// A number of host batches.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -21,8 +21,8 @@ pub(crate) fn ns(batches: f64) -> u64 {
     (batches * 1e9) as u64
 }
 
-/// The world of the published comparison: eight host workers with sixteen batches, devices
-/// of one batch at a time, all with cv 0.1 and known beforehand.
+/// The world of the published comparison: eight host workers with sixteen batches, and devices with one
+/// batch at a time, all with cv 0.1 and known in advance.
 pub(crate) fn classic(n_batches: u32, n_devices: usize, s: f64, a: f64) -> World {
     let device = Device { buffer: 64, cv: 0.1, ..Device::steady(ns(s)) };
     World {
@@ -48,12 +48,12 @@ pub(crate) fn classic(n_batches: u32, n_devices: usize, s: f64, a: f64) -> World
     }
 }
 
-/// Plays a strategy; it must come to its end.
+/// Plays a strategy, which must end.
 pub(crate) fn play(world: &World, strategy: &str) -> Outcome {
     let mut world = world.clone();
     world.strategy = strategy.parse().expect("a strategy's name");
     if strategy == "mte" {
-        // Its second part waits on the device's storage.
+        // Its second part waits for the device's storage.
         world.devices.iter_mut().for_each(|device| device.buffer = u32::MAX);
     }
     let outcome = simulate(&world);

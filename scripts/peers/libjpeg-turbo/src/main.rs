@@ -178,7 +178,7 @@ fn read(boxes: &str, root: &str) -> Vec<Work> {
     lines.lines().map(work).collect()
 }
 
-/// Images per second, and processor time of an image in microseconds.
+/// Images per second, and CPU time per image in microseconds.
 fn one_pass(workers: &mut [Worker], all: &[Work]) -> (f64, f64) {
     let n_workers = workers.len();
     let ready = Barrier::new(n_workers);
@@ -207,7 +207,7 @@ fn one_pass(workers: &mut [Worker], all: &[Work]) -> (f64, f64) {
     (n_samples / (end - start).as_secs_f64(), cpu_ns as f64 / 1e3 / n_samples)
 }
 
-/// Processor time of the calling thread, user and system.
+/// CPU time of the calling thread, user and system.
 fn thread_cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)

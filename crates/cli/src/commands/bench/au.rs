@@ -105,7 +105,7 @@ fn config(args: &AuArgs) -> Result<RunConfig, Failed> {
     })
 }
 
-/// An accelerator by name or rate, as in `run` but for the `sim:`.
+/// An accelerator by name or rate, as in `run` without the `sim:`.
 fn accelerator(text: &str) -> Result<Accelerator, Failed> {
     let config = format!("sim:{text}").parse::<AccelConfig>();
     let config = config.map_err(|e| wrong(format!("`--accelerator {text}`: {e}")))?;

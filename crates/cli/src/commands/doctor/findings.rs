@@ -108,7 +108,7 @@ pub(crate) struct DeviceFinding {
     pub(crate) is_uncalibrated: bool,
     /// What its link carries, where a preset states it.
     pub(crate) link_bytes_per_s: Option<f64>,
-    /// Processor time of the host for an image received from it.
+    /// CPU time of the host per image received from it.
     #[serde(default)]
     pub(crate) receiving_cpu_ms_per_image: Option<f64>,
     /// What would come through with one of it, in virtual time; `None`: too slow to say.

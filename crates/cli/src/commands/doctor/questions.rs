@@ -128,7 +128,7 @@ pub(crate) fn device(
     })
 }
 
-/// An accelerator by name or rate, as in `run` but for the `sim:`.
+/// An accelerator by name or rate, as in `run` without the `sim:`.
 pub(crate) fn accelerator(text: &str) -> Result<AcceleratorFigures, Failed> {
     let spec =
         if text.starts_with("sim:") { text.to_owned() } else { format!("sim:{text}") };

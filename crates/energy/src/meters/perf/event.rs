@@ -1,6 +1,7 @@
 //! `perf_event_open(2)`: the kernel counts an event on one processor, for all that runs there.
 //!
-//! The one call that no safe package offers. What an event means is the caller's business.
+//! The only call for which no package has a safe wrapper. What an event means is the caller's
+//! business.
 #![allow(
     unsafe_code,
     reason = "perf_event_open takes the address of a structure and gives a bare descriptor"
@@ -13,7 +14,7 @@ use std::os::fd::{FromRawFd, RawFd};
 use super::{Count, Event};
 
 /// `struct perf_event_attr` in its first and shortest form (`PERF_ATTR_SIZE_VER0`), which every
-/// kernel takes.
+/// kernel accepts.
 #[repr(C)]
 struct Attributes {
     kind: u32,
@@ -31,13 +32,13 @@ const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// Any process, no group.
 const NONE: libc::c_long = -1;
 
-/// Begins to count.
+/// Starts to count.
 pub(super) fn open(event: Event) -> io::Result<Box<dyn Count>> {
     let mut attributes =
         Attributes { kind: event.pmu, size: 64, config: event.config, rest: [0; 6] };
     let cpu = libc::c_long::from(event.cpu);
-    // SAFETY: `attributes` is a structure of the 64 bytes that it says it has, and lives until
-    // the call returns; the other arguments are numbers.
+    // SAFETY: `attributes` is a structure of the 64 bytes that it states as its size, and lives
+    // until the call returns; the other arguments are numbers.
     let descriptor = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -52,7 +53,7 @@ pub(super) fn open(event: Event) -> io::Result<Box<dyn Count>> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for this call; nobody else has it.
+    // SAFETY: the kernel has just made this descriptor for this call; nothing else owns it.
     let file = unsafe { File::from_raw_fd(descriptor) };
     Ok(Box::new(file))
 }
@@ -69,7 +70,7 @@ impl Count for File {
 mod tests {
     use super::*;
 
-    /// The PMU of software events is everywhere, so the call itself can be tried.
+    /// Every kernel has the PMU of software events, so the call itself can be tested.
     #[test]
     fn the_kernel_counts() {
         let clock = Event { pmu: 1, config: 0, cpu: 0 };

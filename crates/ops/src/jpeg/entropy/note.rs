@@ -27,6 +27,11 @@
 //! are entry points). Nothing here decodes. A note that was changed leads to an error or to wrong pixels, as wrong entry points do: whoever
 //! keeps it keeps the hashes of the image and of the note next to it. Read `progressive.rs` next.
 
+#![deny(
+    clippy::arithmetic_side_effects,
+    reason = "numbers that a file gives; a release does not check sums in this crate"
+)]
+
 use bothends_core::blocks::Colour;
 use bothends_core::recipe::Size;
 use xxhash_rust::xxh3::xxh3_64;
@@ -131,10 +136,12 @@ impl<'a> Note<'a> {
         let mut steps = [&[][..]; MAX_COMPONENTS];
         for steps in steps.get_mut(..n_steps)? {
             let (&step_bytes, behind) = rest.split_first()?;
-            let is_known = matches!(step_bytes, 1 | 2);
-            (*steps, rest) = behind
-                .split_at_checked(64 * usize::from(step_bytes))
-                .filter(|_| is_known)?;
+            let n_bytes = match step_bytes {
+                1 => 64,
+                2 => 128,
+                _ => return None,
+            };
+            (*steps, rest) = behind.split_at_checked(n_bytes)?;
         }
         let mut codes = [&[][..]; MAX_CODES];
         for code in codes.get_mut(..n_codes)? {
@@ -145,7 +152,8 @@ impl<'a> Note<'a> {
             }
             let counts = rest.first_chunk::<COUNTS_BYTES>()?;
             let n_symbols: usize = counts.iter().map(|&n| usize::from(n)).sum();
-            (*code, rest) = rest.split_at_checked(COUNTS_BYTES + n_symbols)?;
+            (*code, rest) =
+                rest.split_at_checked(COUNTS_BYTES.checked_add(n_symbols)?)?;
         }
         let (checks, points) = (&[][..], &[][..]);
         let mut note =
@@ -164,19 +172,14 @@ impl<'a> Note<'a> {
 
     /// MCUs from one entry point to the next.
     pub(crate) fn step(self) -> usize {
-        let step = usize::from(u16::from_le_bytes([self.header[24], self.header[25]]));
-        step_mcus(
-            step,
-            self.components
-                .iter()
-                .map(|c| usize::from(c[0] & 15) * usize::from(c[1] & 15))
-                .sum(),
-        )
+        let side = |n: u8| usize::from(n & 15);
+        let blocks =
+            self.components.iter().map(|c| side(c[0]).saturating_mul(side(c[1])));
+        step_mcus(self.short(24).into(), blocks.sum())
     }
 
     fn size(self) -> Size {
-        let side = |at: usize| u16::from_le_bytes([self.header[at], self.header[at + 1]]);
-        Size { height: side(8).into(), width: side(10).into() }
+        Size { height: self.short(8).into(), width: self.short(10).into() }
     }
 
     /// MCUs across and down; `None` where the factors are none.
@@ -188,9 +191,14 @@ impl<'a> Note<'a> {
         let most = |nth: usize| self.components.iter().map(|c| usize::from(c[nth])).max();
         let Size { height, width } = self.size();
         Some([
-            (width as usize).div_ceil(frame::BLOCK * most(0)?),
-            (height as usize).div_ceil(frame::BLOCK * most(1)?),
+            (width as usize).div_ceil(most(0)?.checked_mul(frame::BLOCK)?),
+            (height as usize).div_ceil(most(1)?.checked_mul(frame::BLOCK)?),
         ])
+    }
+
+    fn short(self, at: usize) -> u16 {
+        let bytes = self.header[at..].first_chunk().expect("within the header");
+        u16::from_le_bytes(*bytes)
     }
 
     fn number(self, at: usize) -> u32 {
@@ -222,7 +230,12 @@ impl<'a> Note<'a> {
     /// All that it says, held against the rules of a file.
     fn described(self) -> Option<ScanNote<'a>> {
         let frame = self.frame()?;
-        let n_blocks: usize = frame.components().iter().map(|c| c.h * c.v).sum();
+        let blocks = frame.components().iter().map(|c| c.h.saturating_mul(c.v));
+        let n_blocks: usize = blocks.sum();
+        // Also of codes that no component names: whoever decodes elsewhere makes a table of each.
+        for bytes in &self.codes[..self.n_codes] {
+            check_code(Class::Ac, &Code::read(bytes).ok()?.0).ok()?;
+        }
         let mut places = 0_u8;
         for &[h, v, table, place, dc, ac] in self.components {
             places |= 1_u8.checked_shl(place.into())?;
@@ -239,8 +252,9 @@ impl<'a> Note<'a> {
                 return None;
             }
         }
-        let all_places = (1 << self.components.len()) - 1;
-        (n_blocks <= MAX_MCU_BLOCKS && places == all_places)
+        let is_in_scan = |place: usize| places >> place & 1 == 1;
+        let are_all_in_scan = (0..self.components.len()).all(is_in_scan);
+        (n_blocks <= MAX_MCU_BLOCKS && are_all_in_scan)
             .then_some(ScanNote { note: self, frame })
     }
 }
@@ -303,7 +317,7 @@ impl<'a> ScanNote<'a> {
     /// The checksum that row `mcu_row` of MCUs has a share in.
     #[must_use]
     pub fn check(&self, mcu_row: usize) -> Option<u32> {
-        let check = self.note.checks.get(mcu_row / self.rows_per_check());
+        let check = self.note.checks.get(mcu_row.checked_div(self.rows_per_check())?);
         check.map(|check| u32::from_le_bytes(*check))
     }
 
@@ -328,10 +342,11 @@ impl<'a> ScanNote<'a> {
     #[must_use]
     pub fn steps(&self, component: usize) -> [u16; 64] {
         let table = self.note.steps[usize::from(self.note.components[component][2])];
+        let (pairs, _) = table.as_chunks();
         let is_narrow = table.len() == 64;
         std::array::from_fn(|k| match is_narrow {
             true => table[k].into(),
-            false => u16::from_le_bytes([table[2 * k], table[2 * k + 1]]),
+            false => u16::from_le_bytes(pairs[k]),
         })
     }
 
@@ -349,7 +364,7 @@ impl<'a> ScanNote<'a> {
 
 /// MCUs from one entry point to the next where these are `blocks` apart.
 pub(crate) fn step_mcus(blocks: usize, blocks_per_mcu: usize) -> usize {
-    (blocks / blocks_per_mcu.max(1)).max(1)
+    blocks.checked_div(blocks_per_mcu).unwrap_or(blocks).max(1)
 }
 
 fn split<const N: usize>(bytes: &[u8], n: usize) -> Option<(&[[u8; N]], &[u8])> {
@@ -402,9 +417,9 @@ impl NewNote<'_> {
             *place = [h, v, table, small(component.place)?, dc?, ac?];
         }
         let [_, down] = frame.n_mcus();
-        let per_row = points.len().checked_sub(1)? / down.max(1);
+        let per_row = points.len().checked_sub(1)?.checked_div(down)?;
         let end = FilePoint::unpack(*points.last()?).byte;
-        let rows = (CHECK_BYTES * down).div_ceil(end.max(1)).clamp(1, 255);
+        let rows = CHECK_BYTES.checked_mul(down)?.div_ceil(end.max(1)).clamp(1, 255);
         out.extend(MAGIC);
         out.extend(u16::try_from(frame.size.height).ok()?.to_le_bytes());
         out.extend(u16::try_from(frame.size.width).ok()?.to_le_bytes());
@@ -419,8 +434,9 @@ impl NewNote<'_> {
         tables.items.iter().flatten().for_each(|table| write_steps(table, out));
         codes.items.iter().flatten().for_each(|code| write_code(code, out));
         for row in (0..down).step_by(rows) {
-            let [from, to] = [row, (row + rows).min(down)].map(|row| {
-                points.get(row * per_row).map(|&point| FilePoint::unpack(point))
+            let [from, to] = [row, row.saturating_add(rows).min(down)].map(|row| {
+                let point = points.get(row.checked_mul(per_row)?)?;
+                Some(FilePoint::unpack(*point))
             });
             let bytes = self.data.get(checked_range(from?, to?))?;
             out.extend(short_checksum(bytes).to_le_bytes());
@@ -457,7 +473,7 @@ fn write_code(code: &Code, out: &mut Vec<u8>) {
 
 /// The bytes of the file that lie between two entry points, from the start of the scan's data.
 fn checked_range(from: FilePoint, to: FilePoint) -> std::ops::Range<usize> {
-    from.byte..to.byte + usize::from(to.bit > 0)
+    from.byte..to.byte.saturating_add(usize::from(to.bit > 0))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
@@ -484,7 +500,7 @@ impl<'a, T: PartialEq, const N: usize> Known<'a, T, N> {
         let same = |other: &Option<&T>| other.is_some_and(|other| other == item);
         let nth = self.items.iter().position(same).unwrap_or(self.len);
         *self.items.get_mut(nth)? = Some(item);
-        self.len = self.len.max(nth + 1);
+        self.len = self.len.max(nth.saturating_add(1));
         u8::try_from(nth).ok()
     }
 }

@@ -8,13 +8,19 @@
     clippy::cast_possible_wrap,
     reason = "fields are cut to their bits"
 )]
+#![deny(
+    clippy::arithmetic_side_effects,
+    reason = "numbers that a file gives; a release does not check sums in this crate"
+)]
 
 const BYTE_BITS: u32 = 25;
-const DC_BITS: u32 = 12;
+
+/// The first bit of each DC.
+const DC_AT: [u32; 3] = [28, 40, 52];
 
 /// Entry points of a row of `n_mcus` MCUs, one for every `step`.
 pub(crate) fn per_row(n_mcus: usize, step: usize) -> usize {
-    n_mcus.div_ceil(step)
+    n_mcus.div_ceil(step.max(1))
 }
 
 /// An entry point in terms of the file.
@@ -31,20 +37,20 @@ impl FilePoint {
     pub(crate) fn pack(self) -> Option<u64> {
         let byte = u64::try_from(self.byte).ok().filter(|byte| byte >> BYTE_BITS == 0)?;
         let mut packed = byte | u64::from(self.bit) << BYTE_BITS;
-        for (component, &dc) in (0..).zip(&self.dc) {
+        for (at, &dc) in DC_AT.into_iter().zip(&self.dc) {
             if !(-2048..2048).contains(&dc) {
                 return None;
             }
             let field = u64::from(dc.cast_unsigned() & 0xfff);
-            packed |= field << (BYTE_BITS + 3 + component * DC_BITS);
+            packed |= field.unbounded_shl(at);
         }
         Some(packed)
     }
 
     pub(crate) fn unpack(packed: u64) -> Self {
-        let dc = [0, 1, 2].map(|component: u32| {
-            let field = packed >> (BYTE_BITS + 3 + component * DC_BITS);
-            (((field & 0xfff) as i32) << 20) >> 20
+        let dc = DC_AT.map(|at| {
+            let field = packed.unbounded_shr(at) & 0xfff;
+            ((field as i32) << 20) >> 20
         });
         let byte = (packed & ((1 << BYTE_BITS) - 1)) as usize;
         Self { byte, bit: (packed >> BYTE_BITS & 7) as u8, dc }
