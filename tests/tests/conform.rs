@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use bothends_csd::Security;
 use bothends_csd::conformance::EchoServe;
 use bothends_csd::listen::{Listener, Terms, serve_connection};
 use bothends_tests::programs::{program, run};
@@ -107,14 +108,14 @@ fn a_device_that_makes_other_bytes_is_named_clause_by_clause() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let door = folder.path().join("door");
     let address = format!("unix://{}", door.display());
-    let listener = Listener::bind(&address.parse()?, None)?;
+    let listener = Listener::bind(&address.parse()?, &Security::default())?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let device = thread::spawn(move || {
         while !stopped.load(Ordering::Relaxed) {
             let host = listener.accept(Duration::from_millis(20)).unwrap();
             let Some(host) = host else { continue };
-            let terms = Terms { key: None, stop: &stopped };
+            let terms = Terms { security: &Security::default(), stop: &stopped };
             drop(serve_connection(host, &mut EchoServe::default(), terms));
         }
     });

@@ -24,7 +24,7 @@ use bothends_csd::conformance::{
 };
 use bothends_csd::listen::{Terms, serve_connection};
 use bothends_csd::stream::Stream;
-use bothends_csd::{CsdError, Inquiry, RecordDigest, Session, Transport as _};
+use bothends_csd::{CsdError, Inquiry, RecordDigest, Security, Session, Transport as _};
 use bothends_runtime::{BackResult, EpochResult};
 use bothends_tests::Setup;
 use bothends_tests::proxy::{Fault, KINDS, Plan, Proxy};
@@ -107,7 +107,8 @@ fn serve(socket: UnixStream, root: &Path, stop: &Arc<AtomicBool>) -> Result<()> 
     let stop = Arc::clone(stop);
     thread::spawn(move || {
         // How it ended is for the host to say.
-        drop(serve_connection(socket, &mut server, Terms { key: None, stop: &stop }));
+        let terms = Terms { security: &Security::default(), stop: &stop };
+        drop(serve_connection(socket, &mut server, terms));
     });
     Ok(())
 }
@@ -119,8 +120,12 @@ fn run(folder: &Path, plan: Plan) -> Result<(EpochResult, End)> {
     let (device, towards_device) = UnixStream::pair()?;
     serve(device, &folder.join("device"), &stop)?;
     let proxy = Proxy::between(&towards_host, &towards_device, plan)?;
-    let stream =
-        Stream::over_socket(host.into(), "proxied".to_owned(), None, DEADLINE / 6)?;
+    let stream = Stream::over_socket(
+        host.into(),
+        "proxied".to_owned(),
+        Security::default(),
+        DEADLINE / 6,
+    )?;
     let setup = setup(folder, plan.seed);
     let (epoch, refused) = setup.with_device(Box::new(stream))?;
     let struck = proxy.struck();
@@ -181,12 +186,16 @@ fn converse(plan: Plan) -> Result<End> {
     let (device, towards_device) = UnixStream::pair()?;
     let stopped = Arc::clone(&stop);
     thread::spawn(move || {
-        let terms = Terms { key: None, stop: &stopped };
+        let terms = Terms { security: &Security::default(), stop: &stopped };
         drop(serve_connection(device, &mut EchoServe::default(), terms));
     });
     let proxy = Proxy::between(&towards_host, &towards_device, plan)?;
-    let mut stream =
-        Stream::over_socket(host.into(), "proxied".to_owned(), None, DEADLINE / 6)?;
+    let mut stream = Stream::over_socket(
+        host.into(),
+        "proxied".to_owned(),
+        Security::default(),
+        DEADLINE / 6,
+    )?;
     let mut errors = Vec::new();
     let mut note = |error: CsdError| errors.push(error.to_string());
     stream.hello().map(drop).unwrap_or_else(&mut note);

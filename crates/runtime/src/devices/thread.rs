@@ -364,7 +364,7 @@ mod tests {
             let gone = bothends_csd::stream::Stream::over_socket(
                 host.into(),
                 name,
-                None,
+                bothends_csd::Security::default(),
                 patience,
             );
             let (bell, _) = bell();
