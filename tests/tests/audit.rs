@@ -23,7 +23,7 @@ use bothends_runtime::{
 use bothends_slots::{Completion, Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 use bothends_tests::{N_GENERATED, Setup, cifar_batches, generated, programs};
 
-/// An agent beside a copy of the data; killed when dropped.
+/// An agent that serves a copy of the data; killed when dropped.
 struct Agent {
     child: Child,
     address: String,
@@ -137,7 +137,7 @@ fn flip_one(bytes: &mut [u8]) {
     bytes[at] ^= 0x10;
 }
 
-/// What a run says that cannot do without a device beside this copy.
+/// What a run says that cannot do without a device that serves this copy.
 fn refusal(data: &Path, copy: &Path) -> Result<String> {
     let agent = Agent::start(copy)?;
     let devices = vec![agent.address.clone()];

@@ -349,7 +349,7 @@ fn sealed_by_nobody(_: [&[u8]; 2]) -> [u8; 32] {
     [0; 32]
 }
 
-/// Whoever may write beside the data, or into a cache directory, could say what images look like.
+/// Whoever may write next to the data, or into a cache directory, could say what images look like.
 #[test]
 fn a_planted_index_changes_no_pixel() -> Result<()> {
     const NEWEST: &str = ".bothends-index-ffffffffffffffff-1.segment";

@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(found.iter().filter(|&&found| found).count(), 1);
     }
 
-    /// Whoever may write beside the data, or gives them away, could say what images look like.
+    /// Whoever may write next to the data, or gives them away, could say what images look like.
     #[test]
     fn what_others_have_made_is_not_believed() {
         let root = tempfile::tempdir().unwrap();

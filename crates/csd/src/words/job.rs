@@ -34,7 +34,7 @@ pub struct Capabilities {
 }
 
 /// A session on the wire: drawn by the device at random when it opens one, never 0. What carries
-/// another one is of an earlier session, or of another connection, and is not acted upon.
+/// another one is of an earlier session, or of another connection, and is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub u64);
 
@@ -50,7 +50,7 @@ pub struct Busy {
 /// Records whose bytes a device is asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inquiry {
-    /// Seed of the digests, drawn anew each time: an answer cannot be prepared or repeated.
+    /// Seed of the digests, drawn for each inquiry: an answer cannot be prepared or repeated.
     pub seed: u64,
     /// The samples whose records are meant, at most [`MAX_INQUIRY_RECORDS`].
     ///
