@@ -22,6 +22,7 @@ use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
 use bothends_core::one_line;
 use bothends_core::recipe::{Numerics, Recipe};
 use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_csd::TlsFiles;
 use bothends_csd::Transport;
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
@@ -121,6 +122,10 @@ pub struct Setup {
     pub objective: &'static str,
     /// `--csd` flags; `loopback` is a server of the agent's library in this process.
     pub devices: Vec<String>,
+    /// The key that they share with this host.
+    pub key_file: Option<PathBuf>,
+    /// The certificates for those that are reached over TLS.
+    pub tls: Option<TlsFiles>,
     /// Whether one that is missing ends the run.
     pub require_devices: bool,
     /// How often the data set is run in one epoch.
@@ -172,6 +177,8 @@ impl Setup {
             strategy: "ordered",
             objective: "throughput",
             devices: Vec::new(),
+            key_file: None,
+            tls: None,
             require_devices: false,
             repeat: 1,
             on_bad: BadPolicy::Raise,
@@ -203,6 +210,8 @@ impl Setup {
                 ..ReadConfig::default()
             },
             devices: specs.map(|spec| Ok(spec.parse()?)).collect::<Result<_>>()?,
+            key_file: self.key_file.clone(),
+            tls: self.tls.clone(),
             require_devices: self.require_devices,
             strategy: self.strategy.parse()?,
             objective: self.objective.parse()?,

@@ -5,13 +5,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bothends_agent::conformance::{Exercise, done, slot};
-use bothends_csd::{ConnectOptions, CsdError, Transport, connect};
+use bothends_csd::{ConnectOptions, CsdError, TlsFiles, Transport, connect};
 use bothends_tests::programs::program;
 use bothends_tests::{Setup, generated};
 
@@ -22,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Agent {
     child: Child,
     socket: PathBuf,
+    /// Its other addresses.
+    others: Vec<String>,
 }
 
 impl Agent {
@@ -34,10 +37,15 @@ impl Agent {
         command.args(["--cache", "off", "--cores", "2"]).args(more);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with("listening on "), "{line}");
-        Self { child, socket }
+        let n_others = more.iter().filter(|it| **it == "--listen").count();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut addresses = said.take(n_others + 1).map(|line| {
+            let line = line.unwrap();
+            line.strip_prefix("listening on ").unwrap().to_owned()
+        });
+        assert_eq!(addresses.next(), Some(listen));
+        let others = addresses.collect();
+        Self { child, socket, others }
     }
 
     fn spec(&self) -> String {
@@ -116,6 +124,52 @@ fn two_ranks_and_two_jobs_at_once_get_what_each_gets_alone() {
         let at_once: Vec<_> = runs
             .into_iter()
             .map(|setup| scope.spawn(move || digests(&setup, Some(spec))))
+            .collect();
+        let at_once: Vec<_> = at_once.into_iter().map(|it| it.join().unwrap()).collect();
+        assert_eq!(at_once, alone);
+    });
+}
+
+/// A key and a certificate that both sides have, of this user alone.
+fn trusts(folder: &Path) -> (PathBuf, TlsFiles) {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let kept = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        let own = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&path, own).unwrap();
+        path
+    };
+    let cert = kept("cert.pem", &certified.cert.pem());
+    let key = kept("key.pem", &certified.signing_key.serialize_pem());
+    let shared = kept("shared.key", "of two sides and nobody else");
+    (shared, TlsFiles { ca: cert.clone(), cert, key })
+}
+
+#[test]
+fn hosts_at_three_kinds_of_address_get_what_each_gets_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let alone: Vec<_> = runs().iter().map(|setup| digests(setup, None)).collect();
+    let (key_file, tls) = trusts(dir.path());
+    let [key, ca, cert, tls_key] =
+        [&key_file, &tls.ca, &tls.cert, &tls.key].map(|path| path.to_str().unwrap());
+    let mut more = vec!["--listen", "tcp+noise://127.0.0.1:0", "--listen"];
+    more.extend(["tls://localhost:0", "--key-file", key, "--tls-ca", ca]);
+    more.extend(["--tls-cert", cert, "--tls-key", tls_key]);
+    let agent = Agent::start(dir.path(), &generated().unwrap(), &more);
+    assert_eq!(agent.others.len(), 2);
+    let mut specs = vec![agent.spec()];
+    specs.extend(agent.others.iter().cloned());
+    std::thread::scope(|scope| {
+        let kinds = specs.iter().cycle();
+        let at_once: Vec<_> = runs()
+            .into_iter()
+            .zip(kinds)
+            .map(|(setup, spec)| {
+                let (key_file, tls) = (Some(key_file.clone()), Some(tls.clone()));
+                let setup = Setup { key_file, tls, ..setup };
+                scope.spawn(move || digests(&setup, Some(spec)))
+            })
             .collect();
         let at_once: Vec<_> = at_once.into_iter().map(|it| it.join().unwrap()).collect();
         assert_eq!(at_once, alone);
@@ -221,9 +275,9 @@ fn its_numbers_are_there_for_prometheus() {
     let (dir, exercise) = exercise();
     let more = ["--metrics", ":0", "--log", "json"];
     let mut agent = Agent::start(dir.path(), exercise.root(), &more);
-    let mut said = BufReader::new(agent.child.stderr.take().unwrap());
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    let said = BufReader::new(agent.child.stderr.take().unwrap()).lines();
+    let mut said = said.map(Result::unwrap);
+    let line = said.find(|line| line.contains("http://")).unwrap();
     assert!(line.starts_with("{\"time\":"), "{line}");
     let (_, at) = line.split_once("http://").unwrap();
     let (at, _) = at.split_once("/metrics").unwrap();
@@ -251,6 +305,8 @@ fn a_new_key_holds_for_those_who_come_after_the_signal() {
     let used = dir.path().join("used");
     for (file, key) in [(&old, "an old key that both know"), (&new, "a new key, too")] {
         std::fs::write(file, format!("{key} of sixteen bytes\n")).unwrap();
+        let own = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(file, own).unwrap();
     }
     std::fs::copy(&old, &used).unwrap();
     let agent = Agent::start(

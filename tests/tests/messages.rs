@@ -359,7 +359,8 @@ fn devices_that_are_not_there() -> Result<()> {
         &data,
         &["--csd", "newport"],
         2,
-        "cannot use `--csd newport`: expected sim:PRESET, tcp://HOST:PORT, unix:///PATH, \
+        "cannot use `--csd newport`: expected sim:PRESET, tcp+noise://HOST:PORT, tls://HOST:PORT, \
+         tcp://HOST:PORT, unix:///PATH, \
          spool:///DIRECTORY or cuda:N; did you mean `sim:newport`?",
     )?;
     // Port 1 of this machine: nobody listens there.
@@ -381,14 +382,16 @@ fn devices_that_are_not_there() -> Result<()> {
         &data,
         &["--csd", "nvme:///dev/ng0n1"],
         2,
-        "cannot use `--csd nvme:///dev/ng0n1`: expected sim:PRESET, tcp://HOST:PORT, \
+        "cannot use `--csd nvme:///dev/ng0n1`: expected sim:PRESET, tcp+noise://HOST:PORT, tls://HOST:PORT, \
+         tcp://HOST:PORT, \
          unix:///PATH, spool:///DIRECTORY or cuda:N",
     )?;
     with_data(
         &data,
         &["--csd", "cuda:x"],
         2,
-        "cannot use `--csd cuda:x`: expected sim:PRESET, tcp://HOST:PORT, unix:///PATH, \
+        "cannot use `--csd cuda:x`: expected sim:PRESET, tcp+noise://HOST:PORT, tls://HOST:PORT, \
+         tcp://HOST:PORT, unix:///PATH, \
          spool:///DIRECTORY or cuda:N; did you mean `cuda:0`?",
     )
 }

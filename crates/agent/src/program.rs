@@ -15,9 +15,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bothends_csd::key::Key;
 use bothends_csd::listen::Listener;
 use bothends_csd::{Address, CsdError, Insecure, Security};
@@ -63,10 +63,11 @@ enum Other {
 struct Args {
     /// Where hosts connect: tcp+noise://HOST:PORT (encrypted with --key-file), tls://HOST:PORT
     /// (with --tls-ca, --tls-cert and --tls-key), tcp://HOST:PORT (this machine only),
-    /// unix:///PATH (this user, unless there is a key) or spool:///DIRECTORY. A
-    /// socket that a service manager opened for this program (LISTEN_FDS) is used in its place
-    #[arg(long, value_name = "URL")]
-    listen: Address,
+    /// unix:///PATH (this user, unless there is a key) or spool:///DIRECTORY. May be given more than
+    /// once. Sockets that a service manager opened for this program (LISTEN_FDS) are used in place
+    /// of the first ones
+    #[arg(long, value_name = "URL", required = true)]
+    listen: Vec<Address>,
     /// The folder that holds the data set, as it is on the host
     #[arg(long, value_name = "DIR")]
     data_root: PathBuf,
@@ -165,6 +166,10 @@ fn keygen(file: &Path) -> Result<()> {
 }
 
 fn run(args: &Args) -> Result<()> {
+    ensure!(
+        !args.once || args.listen.len() == 1,
+        "--once ends after the first host of one address; give --listen once"
+    );
     let links = if args.follow_links { Links::Beneath } else { Links::Refused };
     let mut store = FileStore::with_links(&args.data_root, links)?;
     let cache = cache(args)?;
@@ -176,7 +181,7 @@ fn run(args: &Args) -> Result<()> {
     let security = proofs.load()?;
     // From here on there is something to remove; until now a signal ends the program as it is.
     let signals = stop::of_service().context("cannot handle signals")?;
-    let door = open(args, security)?;
+    let doors = open(args, &security)?;
     // Confined, the program opens no socket any more.
     let scrape = args.metrics.as_deref().map(metrics::bind).transpose()?;
     let confined = confine(args, &store, (cache_root, &proofs))?;
@@ -190,36 +195,72 @@ fn run(args: &Args) -> Result<()> {
     let server =
         Server::start(config, store, NoCosts).context("cannot start a thread")?;
     let server = server.with_memory(args.memory).with_sessions(args.sessions);
-    let reload = Reload::new(proofs, door.trust(), signals);
-    serve(args, &Arc::new(server), (door, scrape), reload)
+    let trusts = doors.iter().map(Door::trust).collect();
+    let reload = Reload::new(proofs, trusts, signals);
+    serve(args, &Arc::new(server), (doors, scrape), reload)
 }
 
 /// Serves hosts until a signal comes, or with `--once` the first has left.
 fn serve(
     args: &Args,
     server: &Arc<Server<NoCosts>>,
-    (door, scrape): (Door, Option<Bound>),
+    (doors, scrape): (Vec<Door>, Option<Bound>),
     reload: Reload,
 ) -> Result<()> {
     let stop = Arc::clone(&reload.stop);
     stop::in_time(&stop).context("cannot start a thread")?;
-    let scrape = scrape.map(|bound| metrics::start(bound, server, &door)).transpose()?;
+    let scrape = scrape.map(|bound| metrics::start(bound, server, &doors)).transpose()?;
     if let Some(scrape) = &scrape {
         args.log.note(&format!("metrics: http://{}/metrics", scrape.address()));
     }
     let reloading = reload.start(args.log).context("cannot start a thread")?;
-    println!("listening on {}", door.address());
-    let visits = if args.once { Visits::Once } else { Visits::Always };
-    let warn = |error: &CsdError| args.log.warn(&error.to_string());
-    let served = door.serve(&**server, visits, &stop, &warn);
+    for door in &doors {
+        println!("listening on {}", door.address());
+    }
+    let served = serve_at(&doors, server, args, &stop);
     // With `--once` nobody else has said so.
     stop.store(true, Ordering::Relaxed);
     let _ = reloading.join();
     served?;
-    if let Err(error) = door.close() {
-        args.log.warn(&error.to_string());
+    for door in doors {
+        if let Err(error) = door.close() {
+            args.log.warn(&error.to_string());
+        }
     }
     Ok(())
+}
+
+/// Serves at every address, each on a thread of its own; they end together.
+fn serve_at(
+    doors: &[Door],
+    server: &Server<NoCosts>,
+    args: &Args,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let visits = if args.once { Visits::Once } else { Visits::Always };
+    let warn = |error: &CsdError| args.log.warn(&error.to_string());
+    let serve = |door: &Door| {
+        let served = door.serve(server, visits, stop, &warn);
+        if served.is_err() {
+            // An address is lost: whoever keeps this program running starts it again.
+            stop.store(true, Ordering::Relaxed);
+        }
+        served
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = doors
+            .iter()
+            .map(|door| {
+                let named = std::thread::Builder::new().name("be-door".to_owned());
+                named.spawn_scoped(scope, || serve(door))
+            })
+            .collect();
+        for thread in threads {
+            let served = thread.context("cannot start a thread")?.join();
+            served.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok(())
+    })
 }
 
 /// What is read once hosts are served: the data, random numbers, and how much memory and time there is.
@@ -250,34 +291,49 @@ fn confine(
         drop(std::fs::create_dir_all(&cache));
         places.written.push(cache);
     }
-    match &args.listen {
-        Address::Unix(path) => places.cleared.extend(parent(path)),
-        Address::Spool(path) => {
-            places.written.push(path.clone());
-            places.cleared.extend(parent(path));
+    for address in &args.listen {
+        match address {
+            Address::Unix(path) => places.cleared.extend(parent(path)),
+            Address::Spool(path) => {
+                places.written.push(path.clone());
+                places.cleared.extend(parent(path));
+            }
+            Address::Tcp { .. } | Address::Noise { .. } | Address::Tls { .. } => {}
         }
-        Address::Tcp { .. } | Address::Noise { .. } | Address::Tls { .. } => {}
     }
     args.sandbox.enforce(&places)
 }
 
-/// The door: a socket that this process was started with, or one of its own.
-fn open(args: &Args, security: Security) -> Result<Door> {
+/// The doors: at sockets that this process was started with, as far as there are some, and at its own.
+fn open(args: &Args, security: &Security) -> Result<Vec<Door>> {
     let mut given = ListenFd::from_env();
-    let wrong = |e| anyhow::anyhow!("the socket in LISTEN_FDS is not of --listen: {e}");
-    let socket = match (&args.listen, given.len()) {
-        (_, 0) => None,
-        (Address::Tcp { .. } | Address::Noise { .. } | Address::Tls { .. }, _) => {
-            given.take_tcp_listener(0).map_err(wrong)?.map(OwnedFd::from)
+    let mut nth = 0;
+    let mut adopted = |address: &Address| {
+        let is_unix = match address {
+            Address::Spool(_) => return Ok(None),
+            Address::Unix(_) => true,
+            Address::Tcp { .. } | Address::Noise { .. } | Address::Tls { .. } => false,
+        };
+        if nth >= given.len() {
+            return Ok(None);
         }
-        (Address::Unix(_), _) => {
-            given.take_unix_listener(0).map_err(wrong)?.map(OwnedFd::from)
+        nth += 1;
+        match is_unix {
+            true => Ok(given.take_unix_listener(nth - 1)?.map(OwnedFd::from)),
+            false => Ok(given.take_tcp_listener(nth - 1)?.map(OwnedFd::from)),
         }
-        (Address::Spool(_), _) => None,
     };
-    let Some(socket) = socket else { return Ok(Door::open(&args.listen, security)?) };
-    let listener = Listener::adopt(&args.listen, socket, &security)?;
-    Ok(Door::at(listener, security))
+    let open = |address: &Address| {
+        let socket = adopted(address).map_err(|e: std::io::Error| {
+            anyhow::anyhow!("the socket in LISTEN_FDS is not of --listen {address}: {e}")
+        })?;
+        let Some(socket) = socket else {
+            return Ok(Door::open(address, security.clone())?);
+        };
+        let listener = Listener::adopt(address, socket, security)?;
+        Ok(Door::at(listener, security.clone()))
+    };
+    args.listen.iter().map(open).collect()
 }
 
 /// Where entry points are kept. A directory that was asked for must be there or be made; the
@@ -312,7 +368,8 @@ mod tests {
         let args = args.serve.unwrap();
         let socket = include_str!("../systemd/bothends-agent.socket");
         let listens = socket.lines().find_map(|line| line.strip_prefix("ListenStream="));
-        assert_eq!(args.listen.to_string(), format!("unix://{}", listens.unwrap()));
+        let listens = format!("unix://{}", listens.unwrap());
+        assert_eq!(args.listen, [listens.parse().unwrap()]);
     }
 
     #[test]

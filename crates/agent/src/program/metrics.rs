@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use bothends_scrape::{Bound, Scrape};
@@ -22,20 +22,21 @@ pub(super) fn bind(address: &str) -> Result<Bound> {
     })
 }
 
-/// Answers there about this server and this door.
+/// Answers there about this server and these doors.
 pub(super) fn start<C: Costs + 'static>(
     bound: Bound,
     server: &Arc<Server<C>>,
-    door: &Door,
+    doors: &[Door],
 ) -> Result<Scrape> {
     // The server ends with the program, whoever still asks.
-    let (server, refusals) = (Arc::downgrade(server), door.refusals());
+    let refusals: Vec<_> = doors.iter().map(Door::refusals).collect();
+    let server = Arc::downgrade(server);
     let counts = move || server.upgrade().map(|server| server.counts());
     let answer = move || counts().map_or_else(String::new, |it| text(&it, &refusals));
     bound.answer(answer).context("cannot start the thread of `--metrics`")
 }
 
-fn text(counts: &Counts, refusals: &Refusals) -> String {
+fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
     let mut text = String::new();
     let mut put = |name: &str, kind: &str, help: &str, values: &[(&str, f64)]| {
         let name = format!("bothends_agent_{name}");
@@ -63,12 +64,14 @@ fn text(counts: &Counts, refusals: &Refusals) -> String {
     put("worker_seconds_total", "counter", help, &[("", counts.worker_seconds)]);
     let help = "CPU seconds of the program.";
     put("cpu_seconds_total", "counter", help, &[("", stats.cpu_seconds)]);
+    let sum = |of: fn(&Refusals) -> &AtomicU64| {
+        float(refusals.iter().map(|door| of(door).load(Ordering::Relaxed)).sum())
+    };
     let refused = [
-        ("{why=\"busy\"}", &refusals.busy),
-        ("{why=\"crowded\"}", &refusals.crowded),
-        ("{why=\"failed\"}", &refusals.failed),
+        ("{why=\"busy\"}", sum(|door| &door.busy)),
+        ("{why=\"crowded\"}", sum(|door| &door.crowded)),
+        ("{why=\"failed\"}", sum(|door| &door.failed)),
     ];
-    let refused = refused.map(|(why, n)| (why, float(n.load(Ordering::Relaxed))));
     put("refused_total", "counter", "Connections that were not served.", &refused);
     let label = |domain: &str| format!("{{domain=\"{domain}\"}}");
     let energy = stats.energy.iter();
@@ -104,8 +107,9 @@ mod tests {
         let stats =
             DeviceStats { jobs: 3, samples: 40, energy, ..DeviceStats::default() };
         let counts = Counts { hosts: 2, stats, ..Counts::default() };
-        let refusals = Refusals::default();
-        refusals.busy.store(5, Ordering::Relaxed);
+        // Of two addresses.
+        let refusals =
+            [2, 3].map(|n| Arc::new(Refusals { busy: n.into(), ..Refusals::default() }));
         let text = text(&counts, &refusals);
         for line in [
             "bothends_agent_hosts 2",

@@ -49,20 +49,20 @@ impl Proofs {
 #[derive(Debug)]
 pub(super) struct Reload {
     proofs: Proofs,
-    trust: Trust,
+    trusts: Vec<Trust>,
     asked: Arc<AtomicBool>,
     /// The program is to end.
     pub(super) stop: Arc<AtomicBool>,
 }
 
 impl Reload {
-    /// Of these files, for this door, when the second of the signals asks for it; the first ends it.
+    /// Of these files, for these doors, when the second of the signals asks for it; the first ends it.
     pub(super) fn new(
         proofs: Proofs,
-        trust: Trust,
+        trusts: Vec<Trust>,
         [stop, asked]: [Arc<AtomicBool>; 2],
     ) -> Self {
-        Self { proofs, trust, asked, stop }
+        Self { proofs, trusts, asked, stop }
     }
 
     /// Waits for the signal on a thread of its own, until the program is to stop.
@@ -87,7 +87,9 @@ impl Reload {
         }
         match self.proofs.load() {
             Ok(security) => {
-                self.trust.replace(security);
+                for trust in &self.trusts {
+                    trust.replace(security.clone());
+                }
                 log.note(&format!("used from now on: {}", names.join(", ")));
             }
             Err(error) => {

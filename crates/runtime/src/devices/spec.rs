@@ -99,9 +99,9 @@ impl fmt::Display for DeviceSpec {
 }
 
 /// What a device's text may begin with, and what is said of any other.
-const SCHEMES: [&str; 3] = ["tcp://", "unix://", "spool://"];
-const EXPECTED: &str = "expected sim:PRESET, tcp://HOST:PORT, unix:///PATH, \
-                        spool:///DIRECTORY or cuda:N";
+const SCHEMES: [&str; 5] = ["tcp+noise://", "tls://", "tcp://", "unix://", "spool://"];
+const EXPECTED: &str = "expected sim:PRESET, tcp+noise://HOST:PORT, tls://HOST:PORT, \
+                        tcp://HOST:PORT, unix:///PATH, spool:///DIRECTORY or cuda:N";
 
 /// What begins with it is a GPU, by the number that follows.
 const GPU: &str = "cuda:";
