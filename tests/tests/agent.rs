@@ -205,7 +205,7 @@ fn a_confined_program_serves_as_any_other_and_leaves_nothing() {
         every_thread_is_confined(agent.child.id());
         drop(device);
         let line = confinement(&mut agent);
-        assert!(line.starts_with("confined: Landlock "), "{line}");
+        assert!(line.starts_with("note: confined: Landlock "), "{line}");
         assert!(agent.end().success(), "{scheme}");
         assert!(!place.exists(), "{scheme} left {}", place.display());
         // What it has learned is kept, and a key for it.

@@ -149,7 +149,7 @@ fn what_keeps_it_from_being_tried_is_one_line() -> Result<()> {
         ensure!(words.lines().count() == 1 && words.contains(expected), "{words}");
         Ok(())
     };
-    one_line(&["nas:7070"], 2, "expected tcp://HOST:PORT")?;
+    one_line(&["nas:7070"], 2, "expected tcp+noise://HOST:PORT")?;
     one_line(&[&door], 1, "is the agent running there?")?;
     one_line(&[&door, "--dta", "x"], 2, "a similar argument exists: '--data'")?;
     one_line(&[&door, "--write", "x"], 2, "cannot be used with")?;

@@ -375,15 +375,15 @@ fn devices_that_are_not_there() -> Result<()> {
         &data,
         &["--csd", "tcp://192.0.2.1:7070"],
         1,
-        "device tcp://192.0.2.1:7070: tcp://192.0.2.1:7070 is beyond this machine and no key \
-         file is given; give both sides the same key file",
+        "device tcp://192.0.2.1:7070: tcp://192.0.2.1:7070 leaves this machine and tcp:// is \
+         not encrypted; use tcp+noise:// or tls:// on both sides, or `insecure` on both",
     )?;
     with_data(
         &data,
         &["--csd", "nvme:///dev/ng0n1"],
         2,
-        "cannot use `--csd nvme:///dev/ng0n1`: expected sim:PRESET, tcp+noise://HOST:PORT, tls://HOST:PORT, \
-         tcp://HOST:PORT, \
+        "cannot use `--csd nvme:///dev/ng0n1`: expected sim:PRESET, tcp+noise://HOST:PORT, \
+         tls://HOST:PORT, tcp://HOST:PORT, \
          unix:///PATH, spool:///DIRECTORY or cuda:N",
     )?;
     with_data(

@@ -8,7 +8,7 @@ use bothends_runtime::{RunConfig, TlsFiles};
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct SecurityArgs {
     /// Key that devices and this host share (`bothends-agent keygen`), for tcp+noise://
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) key_file: Option<PathBuf>,
     /// For tls://: certificates of the authorities that sign those of devices
     #[arg(long, value_name = "FILE", hide_short_help = true, requires_all = ["tls_cert", "tls_key"])]
