@@ -241,11 +241,13 @@ fn a_gpu_that_is_lost_costs_nothing_but_itself() -> Result<()> {
             let what = format!("{strategy}, lost after {n_launches}: {:?}", epoch.back);
             ensure!(epoch.content_digest == alone.content_digest, "{what}");
             ensure!(epoch.samples == alone.samples, "{what}");
-            if strategy == "csd" {
+            // One that lasts so long may not be lost before the host has made the rest.
+            if strategy == "csd" && n_launches < 30 {
                 let why = epoch.back[0].failure.as_ref();
                 let is_said = why.is_some_and(|why| why.contains("the device is lost"));
                 ensure!(is_said, "{what}");
-            } else {
+            }
+            if strategy == "ordered" {
                 ensure!(epoch.stream_digest == alone.stream_digest, "{what}");
             }
         }

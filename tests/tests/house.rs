@@ -119,7 +119,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "tests",
         ],
     ),
-    ("rcgen", &["csd"]), // in tests
+    ("rcgen", &["csd", "tests"]), // in tests
     ("rustix", &["io"]),
     ("rustls", &["csd"]),
     ("seccompiler", &["agent"]),
