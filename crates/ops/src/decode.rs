@@ -45,6 +45,15 @@ impl Format {
     }
 }
 
+/// A damage that a record was decoded in spite of, with the pixels that Pillow gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damage {
+    /// The format: `JPEG`.
+    pub format: &'static str,
+    /// What was wrong first, as the reason in a message: `stray bytes between its segments`.
+    pub what: &'static str,
+}
+
 /// The size of a record's image, and the bytes that decoding it may take at most, as its first
 /// bytes say; 0 for what is no image, or where they say nothing: decoding then says what is wrong.
 pub(crate) fn need_bytes(

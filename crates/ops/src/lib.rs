@@ -30,6 +30,7 @@ pub mod pipeline;
 
 pub mod finish;
 
+pub use decode::Damage;
 pub use decode::room::{DecodeRoom, Room};
 pub use error::{OpsError, SampleFault};
 pub use finish::Finish;

@@ -20,10 +20,10 @@ use bothends_core::tensor::{SampleShape, Views};
 
 use self::fused::{crop_picture, crop_rows};
 use self::steps::{Lead, rgb};
-use crate::decode::ImageDecoder;
 use crate::decode::need_bytes;
 use crate::decode::picture::Picture;
 use crate::decode::room::{DecodeRoom, Room};
+use crate::decode::{Damage, ImageDecoder};
 use crate::error::{OpsError, SampleFault};
 use crate::finish::Finish;
 use crate::geometry::resample::TakesRows;
@@ -46,6 +46,7 @@ pub struct Scratch {
     /// The image that all views are made of.
     shared: Image,
     source_pixels: u64,
+    damage: Option<Damage>,
     /// Whether the last sample was decoded without entry points, from a JPEG.
     is_first_visit: bool,
 }
@@ -63,6 +64,13 @@ impl Scratch {
     #[must_use]
     pub fn source_pixels(&self) -> u64 {
         self.source_pixels
+    }
+
+    /// What was wrong with the last sample's record, where it was decoded all the same; `None`
+    /// for a record that was intact, and after an error.
+    #[must_use]
+    pub fn damage(&self) -> Option<Damage> {
+        self.damage
     }
 
     /// What may be kept about the last sample's record, for [`Record::entry_points`] of the
@@ -139,6 +147,7 @@ impl Pipeline {
     ) -> Result<(), OpsError> {
         let need = self.sample_bytes();
         scratch.source_pixels = 0;
+        scratch.damage = None;
         scratch.is_first_visit = false;
         if out.len() != need {
             return Err(OpsError::BufferLength { got: out.len(), need });
@@ -176,6 +185,7 @@ impl Pipeline {
         Delivery { finish, cut, out }: Delivery<'_>,
     ) -> Result<(), OpsError> {
         scratch.source_pixels = 0;
+        scratch.damage = None;
         scratch.is_first_visit = false;
         cut.resize(self.sample_bytes(), 0);
         if self.recipe.before_cut().is_empty() {

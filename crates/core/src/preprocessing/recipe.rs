@@ -28,7 +28,7 @@ pub use super::size::{
 pub use decide::{Decision, Misfit};
 pub use error::{Path, RecipeError};
 pub use mixture::{BatchKey, Mixture, partner};
-pub use op::{Normalise, Op};
+pub use op::{Normalise, Op, Truncated};
 
 use op::{Crops, Feed};
 pub use shape::{RecordShape, SampleCost};
@@ -222,6 +222,12 @@ impl Recipe {
     #[must_use]
     pub fn version(&self) -> u32 {
         self.version
+    }
+
+    /// What becomes of images whose files end early.
+    #[must_use]
+    pub fn truncated(&self) -> Truncated {
+        Truncated::Refuse
     }
 
     /// How pixels are computed.

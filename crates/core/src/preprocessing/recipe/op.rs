@@ -64,6 +64,16 @@ pub use policy::{
     RandomErasing, TimmInterpolation, TimmRandAugment, TrivialAugmentWide,
 };
 
+/// What becomes of an image whose file ends early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Truncated {
+    /// It is a bad sample, as in Pillow.
+    #[default]
+    Refuse,
+    /// What is missing is filled in as Pillow does with `ImageFile.LOAD_TRUNCATED_IMAGES`.
+    Fill,
+}
+
 /// One op with its parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
