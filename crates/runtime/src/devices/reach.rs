@@ -150,7 +150,7 @@ pub(crate) struct Try {
     reached: Receiver<Result<Reached, CsdError>>,
 }
 
-/// What has come of a try that is not waited for for ever.
+/// What has come of a try that is not waited for forever.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Ended(Box<Result<Reached, CsdError>>),
