@@ -116,6 +116,25 @@ pub enum DatasetError {
         /// What is wrong there.
         why: &'static str,
     },
+    /// A shard that cannot be read.
+    #[error("`{path}` byte {offset}: {why}")]
+    Shard {
+        /// The shard, or the index of shards.
+        path: String,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong there, and what to do.
+        why: String,
+    },
+    /// Shards that are compressed as a whole: no sample in them can be read alone.
+    #[error(
+        "`{path}` is compressed as a whole, so that no sample in it can be read alone; \
+         decompress the shards"
+    )]
+    CompressedShard {
+        /// One of them.
+        path: String,
+    },
     /// A label beyond the classes.
     #[error(
         "`{path}` record {record} has label {label}, but there are {n_classes} classes"

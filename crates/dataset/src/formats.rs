@@ -1,15 +1,18 @@
 //! The ways in which samples are stored in files. Formats are recognised by names alone and read into a
 //! table.
 //!
-//! Read `formats/list.rs` first, then `class_folders.rs`; a packed data set is `store.rs`.
+//! Read `formats/list.rs` first, then `class_folders.rs`; a packed data set is `store.rs`, and the shards of
+//! other tools are in `shards/`.
 
 mod cifar;
 mod class_folders;
 mod list;
+mod shards;
 mod store;
 
 use crate::error::DatasetError;
-use crate::storage::{self, Kind, Storage};
+use crate::path;
+use crate::storage::{self, Entry, Kind, Storage};
 use crate::table::Table;
 
 /// A way in which samples lie in files.
@@ -24,6 +27,12 @@ pub enum Format {
     Cifar10Python,
     /// A data set packed for reading: a folder with `store.json` and shards.
     Store,
+    /// Tar archives of WebDataset: members of one name are a sample.
+    WebDataset,
+    /// Shards of MosaicML Streaming: a folder with `index.json`.
+    Mds,
+    /// TFRecord files of `tf.train.Example`.
+    TfRecord,
     /// A `.jsonl` file, one `{"path": "a/b.jpg", "label": 3}` per line.
     List,
 }
@@ -64,26 +73,47 @@ impl Format {
             Kind::File { .. } if cifar::PYTHON.is_batch(target) => {
                 Ok(Self::Cifar10Python)
             }
+            Kind::File { .. } if shards::tar::is_archive(target) => Ok(Self::WebDataset),
+            Kind::File { .. } if shards::tar::is_compressed(target) => {
+                Err(DatasetError::CompressedShard { path: storage.shown(target) })
+            }
+            Kind::File { .. } if shards::tfrecord::is_shard(path::split(target).1) => {
+                Ok(Self::TfRecord)
+            }
             Kind::File { .. } => Err(unrecognised()),
             Kind::Folder => {
                 let entries = storage::list(storage, target)?;
-                if entries.iter().any(store::is_manifest) {
-                    Ok(Self::Store)
-                } else if entries.iter().any(|entry| cifar::BINARY.is_batch(&entry.name))
-                {
-                    Ok(Self::Cifar10)
-                } else if entries.iter().any(|entry| cifar::PYTHON.is_batch(&entry.name))
-                {
-                    Ok(Self::Cifar10Python)
-                } else if entries.iter().any(class_folders::is_class_or_image) {
-                    Ok(Self::ClassFolders)
-                } else if entries.is_empty() {
-                    Err(DatasetError::Empty { path: storage.shown(target) })
-                } else {
-                    Err(unrecognised())
+                if let Some(compressed) = compressed(&entries) {
+                    let path = path::join(target, compressed);
+                    return Err(DatasetError::CompressedShard {
+                        path: storage.shown(&path),
+                    });
+                }
+                match Self::of_folder(&entries) {
+                    Some(format) => Ok(format),
+                    None if entries.is_empty() => {
+                        Err(DatasetError::Empty { path: storage.shown(target) })
+                    }
+                    None => Err(unrecognised()),
                 }
             }
         }
+    }
+
+    /// The format of a folder that holds these.
+    fn of_folder(entries: &[Entry]) -> Option<Self> {
+        let any = |is: &dyn Fn(&Entry) -> bool| entries.iter().any(is);
+        // The manifest of a packed data set comes first: its shards may have any names.
+        let formats: [(Self, &dyn Fn(&Entry) -> bool); 7] = [
+            (Self::Store, &store::is_manifest),
+            (Self::Cifar10, &|entry| cifar::BINARY.is_batch(&entry.name)),
+            (Self::Cifar10Python, &|entry| cifar::PYTHON.is_batch(&entry.name)),
+            (Self::Mds, &|it| shards::is_shard_in(it, shards::mds::is_shard)),
+            (Self::WebDataset, &|it| shards::is_shard_in(it, shards::tar::is_archive)),
+            (Self::TfRecord, &|it| shards::is_shard_in(it, shards::tfrecord::is_shard)),
+            (Self::ClassFolders, &class_folders::is_class_or_image),
+        ];
+        formats.into_iter().find(|(_, is)| any(is)).map(|(format, _)| format)
     }
 
     /// Reads the data set at `target` as this format.
@@ -101,7 +131,23 @@ impl Format {
             Self::Cifar10 => cifar::BINARY.parse(storage, target),
             Self::Cifar10Python => cifar::PYTHON.parse(storage, target),
             Self::Store => store::parse(storage, target),
+            Self::WebDataset => shards::tar::parse(storage, target),
+            Self::Mds => shards::mds::parse(storage, target),
+            Self::TfRecord => shards::tfrecord::parse(storage, target),
             Self::List => list::parse(storage, target),
         }
     }
+}
+
+/// A compressed archive in a folder that has no other: mixed with others it is no shard.
+fn compressed(entries: &[Entry]) -> Option<&str> {
+    let is_shard = |entry: &&Entry| shards::is_shard_in(entry, shards::tar::is_archive);
+    if entries.iter().any(|entry| is_shard(&entry)) {
+        return None;
+    }
+    let is_compressed =
+        |entry: &&Entry| shards::is_shard_in(entry, shards::tar::is_compressed);
+    let others = entries.iter().filter(|entry| entry.kind == Kind::Folder).count();
+    let found = entries.iter().find(is_compressed)?;
+    (others == 0).then_some(found.name.as_str())
 }

@@ -25,6 +25,9 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
         Format::Cifar10 => "CIFAR-10 binary batches",
         Format::Cifar10Python => "CIFAR-10 pickled batches",
         Format::Store => "a store",
+        Format::WebDataset => "WebDataset archives",
+        Format::Mds => "MDS shards",
+        Format::TfRecord => "TFRecord files",
         Format::List => "a list",
     };
     let mut lines = vec![

@@ -1,0 +1,156 @@
+//! Shards: files that hold many records each, as WebDataset, MosaicML Streaming and TensorFlow write them.
+//!
+//! A format here walks the headers of its shards once and tells where each image lies. Payloads are skipped,
+//! so opening reads a small part of the data. Nothing is copied or converted: samples are read from the
+//! shards themselves, in any order. Read `tar.rs` first; `mds.rs` and `tfrecord.rs` follow the same plan.
+
+pub(crate) mod example;
+pub(crate) mod mds;
+pub(crate) mod tar;
+pub(crate) mod tfrecord;
+
+use crate::error::DatasetError;
+use crate::formats::{Format, Found};
+use crate::path;
+use crate::storage::{Entry, Kind, Storage, kind, list, read};
+use crate::table::TableBuilder;
+
+/// A file that is read in small parts, front to back.
+pub(crate) struct Window<'a> {
+    storage: &'a dyn Storage,
+    path: &'a str,
+    /// Bytes of the file.
+    len: u64,
+    /// Bytes that one read brings.
+    step: usize,
+    /// Where in the file `bytes` begin.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Window<'a> {
+    /// The file at `path`, of which at least `step` bytes are read at a time.
+    pub(crate) fn open(
+        storage: &'a dyn Storage,
+        path: &'a str,
+        step: usize,
+    ) -> Result<Self, DatasetError> {
+        let Kind::File { len } = kind(storage, path)? else {
+            return Err(DatasetError::Unrecognised { path: storage.shown(path) });
+        };
+        Ok(Self { storage, path, len, step, start: 0, bytes: Vec::new() })
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// `n` bytes of the file from `at`.
+    ///
+    /// # Errors
+    /// [`DatasetError::Shard`] where the file ends before.
+    pub(crate) fn bytes(&mut self, at: u64, n: usize) -> Result<&[u8], DatasetError> {
+        let end = at.checked_add(n as u64).filter(|end| *end <= self.len);
+        let Some(end) = end else {
+            return Err(self.broken(at, "the file ends too early"));
+        };
+        if at < self.start || end > self.start + self.bytes.len() as u64 {
+            let left = usize::try_from(self.len - at).unwrap_or(usize::MAX);
+            self.bytes.resize(n.max(self.step).min(left), 0);
+            // A failed read must not leave bytes of another place.
+            self.start = u64::MAX;
+            read(self.storage, self.path, at, &mut self.bytes)?;
+            self.start = at;
+        }
+        let first = usize::try_from(at - self.start).unwrap_or(usize::MAX);
+        Ok(&self.bytes[first..][..n])
+    }
+
+    /// Four bytes from `at`, least significant first.
+    pub(crate) fn u32(&mut self, at: u64) -> Result<u32, DatasetError> {
+        let bytes = self.bytes(at, 4)?;
+        Ok(bytes.iter().rev().fold(0, |sum, &byte| (sum << 8) | u32::from(byte)))
+    }
+
+    /// What is wrong with this file, and where.
+    pub(crate) fn broken(&self, at: u64, why: impl Into<String>) -> DatasetError {
+        DatasetError::Shard {
+            path: self.storage.shown(self.path),
+            offset: at,
+            why: why.into(),
+        }
+    }
+
+    /// The length of a record that begins at `at`, held against the file's and an extent's bounds.
+    pub(crate) fn record_len(&self, at: u64, len: u64) -> Result<u32, DatasetError> {
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(self.broken(at, "a record reaches beyond the end of the file"));
+        }
+        u32::try_from(len).map_err(|_| DatasetError::RecordTooLong {
+            path: self.storage.shown(self.path),
+            len_bytes: len,
+        })
+    }
+}
+
+/// The shards to read for `target`, which is one of them or their folder, and how many other files are
+/// next to them.
+pub(crate) fn find(
+    storage: &dyn Storage,
+    target: &str,
+    is_shard: fn(&str) -> bool,
+) -> Result<(Vec<String>, u64), DatasetError> {
+    if let Kind::File { .. } = kind(storage, target)? {
+        return Ok((vec![target.to_owned()], 0));
+    }
+    let entries = list(storage, target)?;
+    let shards: Vec<_> = entries
+        .iter()
+        .filter(|entry| is_shard_in(entry, is_shard))
+        .map(|entry| path::join(target, &entry.name))
+        .collect();
+    let n_others = (entries.len() - shards.len()) as u64;
+    Ok((shards, n_others))
+}
+
+/// Whether the entry is a file with the name of a shard.
+pub(crate) fn is_shard_in(entry: &Entry, is_shard: fn(&str) -> bool) -> bool {
+    let is_file = matches!(entry.kind, Kind::File { .. });
+    is_file && !entry.name.starts_with('.') && is_shard(&entry.name)
+}
+
+/// The data set that was read from shards.
+pub(crate) fn found(
+    format: Format,
+    builder: TableBuilder,
+    n_ignored: u64,
+    labels: Labels,
+) -> Result<Found, DatasetError> {
+    Ok(Found { table: builder.build()?, format, n_ignored, note: labels.note() })
+}
+
+/// Which samples came with a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Labels {
+    pub(crate) n_given: u64,
+    pub(crate) n_missing: u64,
+}
+
+impl Labels {
+    /// The label to use for a sample that has this one; 0 stands for none.
+    pub(crate) fn take(&mut self, label: Option<u32>) -> u32 {
+        match label {
+            Some(_) => self.n_given += 1,
+            None => self.n_missing += 1,
+        }
+        label.unwrap_or(0)
+    }
+
+    fn note(self) -> Option<&'static str> {
+        match (self.n_given, self.n_missing) {
+            (_, 0) => None,
+            (0, _) => Some("the shards have no labels: every label is 0"),
+            _ => Some("some samples have no label: theirs is 0"),
+        }
+    }
+}

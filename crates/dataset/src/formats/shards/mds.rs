@@ -1,0 +1,287 @@
+//! Shards of MosaicML Streaming (MDS, version 2): a folder with `index.json` and the shards that it names.
+//!
+//! A shard is a number of samples, a table of their offsets, its description as JSON, and the samples. A
+//! sample is the sizes of its columns that vary, then the columns, in the order that the description
+//! gives. Numbers are little-endian (`streaming/base/format/mds`, streaming 0.13). The image is the column
+//! with the encoding `jpeg` or `png` (or `bytes`, where its name says so); the class is a column of whole
+//! numbers called `label`, `class`, `cls` or `target`. Compressed shards are refused by name.
+
+use bothends_core::sample::{Encoding, Extent};
+use serde::Deserialize;
+
+use super::{Labels, Window, found};
+use crate::error::DatasetError;
+use crate::formats::{Format, Found};
+use crate::path;
+use crate::storage::{Kind, Storage, kind, read};
+use crate::table::TableBuilder;
+
+/// The file that names the shards.
+const INDEX: &str = "index.json";
+
+/// Longest index that is read: about a million shards.
+const MAX_INDEX_BYTES: u64 = 1 << 29;
+
+/// Bytes of offsets that one read brings.
+const OFFSETS_STEP: usize = 1 << 16;
+
+/// Bytes of a sample that one read brings: the sizes of columns and a class.
+const SAMPLE_STEP: usize = 128;
+
+/// Columns that a sample may have: their sizes are read for each.
+const MAX_COLUMNS: usize = 1024;
+
+const LABELS: [&str; 4] = ["label", "class", "cls", "target"];
+const IMAGES: [&str; 4] = ["image", "jpg", "jpeg", "png"];
+
+/// Whether a file's name is that of a shard, compressed or not.
+pub(crate) fn is_shard(name: &str) -> bool {
+    name.ends_with(".mds") || name.contains(".mds.")
+}
+
+#[derive(Deserialize)]
+struct Index {
+    version: u32,
+    shards: Vec<Shard>,
+}
+
+#[derive(Deserialize)]
+struct Shard {
+    format: String,
+    column_names: Vec<String>,
+    column_encodings: Vec<String>,
+    column_sizes: Vec<Option<u32>>,
+    raw_data: Named,
+    zip_data: Option<Named>,
+    samples: u32,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    basename: String,
+}
+
+/// Reads the shards that the index in `folder` names, in its order.
+pub(crate) fn parse(storage: &dyn Storage, folder: &str) -> Result<Found, DatasetError> {
+    let at = path::join(folder, INDEX);
+    let refused =
+        |why: String| DatasetError::Shard { path: storage.shown(&at), offset: 0, why };
+    let Kind::File { len } = kind(storage, &at)? else {
+        return Err(DatasetError::Unrecognised { path: storage.shown(folder) });
+    };
+    let len = usize::try_from(len).ok().filter(|len| *len as u64 <= MAX_INDEX_BYTES);
+    let len =
+        len.ok_or_else(|| refused(format!("it has more than {MAX_INDEX_BYTES} bytes")))?;
+    let mut text = vec![0; len];
+    read(storage, &at, 0, &mut text)?;
+    let index: Index = serde_json::from_slice(&text)
+        .map_err(|error| refused(format!("not the index of MDS shards: {error}")))?;
+    if index.version != 2 {
+        let why = format!(
+            "version {} is not supported; write the data again with streaming 0.4 or later",
+            index.version
+        );
+        return Err(refused(why));
+    }
+    let mut builder = TableBuilder::new(Encoding::Image);
+    let mut labels = Labels::default();
+    for shard in &index.shards {
+        let name = &shard.raw_data.basename;
+        path::check(name).map_err(|why| refused(format!("the shard {name:?} {why}")))?;
+        let columns = Columns::of(shard)
+            .map_err(|why| refused(format!("the shard `{name}`: {why}")))?;
+        let path = path::join(folder, name);
+        if shard.zip_data.is_some() && storage.kind(&path).is_err() {
+            return Err(DatasetError::CompressedShard { path: storage.shown(&path) });
+        }
+        add(storage, &path, &columns, (&mut builder, &mut labels))?;
+    }
+    if labels == Labels::default() {
+        return Err(DatasetError::Empty { path: storage.shown(folder) });
+    }
+    found(Format::Mds, builder, 0, labels)
+}
+
+/// Which column is which.
+struct Columns {
+    n_samples: u32,
+    /// `None` for one whose size varies.
+    sizes: Vec<Option<u32>>,
+    image: usize,
+    label: Option<(usize, Number)>,
+}
+
+/// How a class is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Number {
+    /// Little-endian, with a sign or without: classes are not negative.
+    Binary { is_signed: bool },
+    /// Decimal text.
+    Text,
+}
+
+impl Columns {
+    fn of(shard: &Shard) -> Result<Self, String> {
+        if shard.format != "mds" {
+            return Err(format!(
+                "its format is {:?}, not mds; write the data again as mds",
+                shard.format
+            ));
+        }
+        let n = shard.column_names.len();
+        if n == 0
+            || n > MAX_COLUMNS
+            || shard.column_encodings.len() != n
+            || shard.column_sizes.len() != n
+        {
+            return Err("its columns have not as many names, encodings and sizes".into());
+        }
+        let columns = || shard.column_names.iter().zip(&shard.column_encodings);
+        let is_image = |(name, encoding): (&String, &String)| match encoding.as_str() {
+            "jpeg" | "png" => true,
+            "bytes" => IMAGES.contains(&name.to_ascii_lowercase().as_str()),
+            _ => false,
+        };
+        let images: Vec<_> =
+            (0..).zip(columns()).filter(|(_, it)| is_image(*it)).collect();
+        let &[(image, _)] = &images[..] else {
+            let found = columns().map(|(name, encoding)| format!("{name} ({encoding})"));
+            let found: Vec<_> = found.collect();
+            return Err(format!(
+                "one column must be an image with the encoding jpeg or png, and there are {}: {}",
+                images.len(),
+                found.join(", ")
+            ));
+        };
+        let label = columns().position(|(name, encoding)| {
+            LABELS.contains(&name.to_ascii_lowercase().as_str())
+                && number(encoding).is_some()
+        });
+        let label =
+            label.and_then(|nth| Some((nth, number(&shard.column_encodings[nth])?)));
+        let sizes = shard.column_sizes.clone();
+        Ok(Self { n_samples: shard.samples, sizes, image, label })
+    }
+}
+
+fn number(encoding: &str) -> Option<Number> {
+    match encoding {
+        "int" | "int8" | "int16" | "int32" | "int64" => {
+            Some(Number::Binary { is_signed: true })
+        }
+        "uint8" | "uint16" | "uint32" | "uint64" => {
+            Some(Number::Binary { is_signed: false })
+        }
+        "str_int" => Some(Number::Text),
+        _ => None,
+    }
+}
+
+/// Adds the samples of a shard.
+fn add(
+    storage: &dyn Storage,
+    path: &str,
+    columns: &Columns,
+    (builder, labels): (&mut TableBuilder, &mut Labels),
+) -> Result<(), DatasetError> {
+    let mut offsets = Window::open(storage, path, OFFSETS_STEP)?;
+    let mut samples = Window::open(storage, path, SAMPLE_STEP)?;
+    let n = offsets.u32(0)?;
+    if n != columns.n_samples {
+        let why = format!(
+            "it has {n} samples, and the index says {}; fetch it again",
+            columns.n_samples
+        );
+        return Err(offsets.broken(0, why));
+    }
+    let file = builder.file(path)?;
+    let mut begin = u64::from(offsets.u32(4)?);
+    for nth in 1..=u64::from(n) {
+        let end = u64::from(offsets.u32(4 + 4 * nth)?);
+        let sample = Sample { begin, end };
+        let (offset, len) = sample.column(&mut samples, columns, columns.image)?;
+        let len = samples.record_len(offset, len)?;
+        let label = match columns.label {
+            Some((column, kind)) => {
+                Some(sample.class(&mut samples, columns, (column, kind))?)
+            }
+            None => None,
+        };
+        builder.sample(Extent { file, offset, len }, labels.take(label));
+        begin = end;
+    }
+    Ok(())
+}
+
+/// Where a sample is in its shard.
+struct Sample {
+    begin: u64,
+    end: u64,
+}
+
+impl Sample {
+    /// Where a column is, and how long.
+    fn column(
+        &self,
+        shard: &mut Window<'_>,
+        columns: &Columns,
+        wanted: usize,
+    ) -> Result<(u64, u64), DatasetError> {
+        let n_varying = columns.sizes.iter().filter(|size| size.is_none()).count() as u64;
+        let mut size_at = self.begin;
+        let mut at = self.begin + 4 * n_varying;
+        for (nth, size) in columns.sizes.iter().enumerate() {
+            let size = match size {
+                Some(size) => *size,
+                None => {
+                    size_at += 4;
+                    shard.u32(size_at - 4)?
+                }
+            };
+            let end = at + u64::from(size);
+            if end > self.end {
+                return Err(shard.broken(
+                    self.begin,
+                    "a sample is longer than the shard's table says; fetch it again",
+                ));
+            }
+            if nth == wanted {
+                return Ok((at, u64::from(size)));
+            }
+            at = end;
+        }
+        Err(shard.broken(self.begin, "a column is missing"))
+    }
+
+    fn class(
+        &self,
+        shard: &mut Window<'_>,
+        columns: &Columns,
+        (column, kind): (usize, Number),
+    ) -> Result<u32, DatasetError> {
+        let (at, len) = self.column(shard, columns, column)?;
+        // The longest number from 0 to 2^64 in decimal.
+        let bytes = shard.bytes(at, usize::try_from(len.min(20)).unwrap_or(20))?;
+        let class = match kind {
+            Number::Text => {
+                std::str::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok())
+            }
+            Number::Binary { .. } if bytes.len() > 8 => None,
+            Number::Binary { is_signed } => {
+                let is_negative =
+                    is_signed && bytes.last().is_some_and(|&byte| byte >= 0x80);
+                let value = bytes
+                    .iter()
+                    .rev()
+                    .fold(0_u64, |sum, &byte| (sum << 8) | u64::from(byte));
+                u32::try_from(value).ok().filter(|_| !is_negative)
+            }
+        };
+        class.ok_or_else(|| {
+            shard.broken(at, "a class is not a number from 0 to 4294967295")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,340 @@
+//! Tar archives as WebDataset writes them: members with the same name up to its first dot are one sample.
+//!
+//! `0017.jpg` is the image, and `0017.cls` (a number as text) or the key `label` or `cls` of `0017.json` the
+//! class. Members of a sample follow one another, as in WebDataset; other members (`0017.txt`) are left
+//! alone. Headers are those of POSIX.1-1988 (ustar), with GNU's long names and sizes and the extended
+//! headers of POSIX.1-2001 (pax). Sparse files and compressed archives are refused by name.
+
+use std::collections::BTreeMap;
+
+use bothends_core::sample::{Encoding, Extent, FileIdx};
+use serde::Deserialize;
+
+use super::{Labels, Window, find, found};
+use crate::error::DatasetError;
+use crate::formats::class_folders::is_image;
+use crate::formats::{Format, Found};
+use crate::storage::Storage;
+use crate::table::TableBuilder;
+
+/// Headers and payloads fill blocks of so many bytes.
+const BLOCK: usize = 512;
+
+/// Bytes that one read brings: a header and a short payload, which classes are.
+const STEP: usize = 2 * BLOCK;
+
+/// Longest name, extended header or label that is read.
+const MAX_TEXT_BYTES: u64 = 1 << 20;
+
+/// Whether a file's name is that of an archive.
+pub(crate) fn is_archive(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, kind)| kind.eq_ignore_ascii_case("tar"))
+}
+
+/// Whether a file's name is that of a compressed archive, which is refused.
+pub(crate) fn is_compressed(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.ends_with(".tgz")
+        || [".tar.gz", ".tar.zst", ".tar.xz", ".tar.bz2"]
+            .iter()
+            .any(|end| name.ends_with(end))
+}
+
+/// Reads the archives at `target`, in the order of their names.
+pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
+    let (shards, n_others) = find(storage, target, is_archive)?;
+    let mut reading = Reading {
+        builder: TableBuilder::new(Encoding::Image),
+        n_ignored: n_others,
+        labels: Labels::default(),
+        n_samples: 0,
+    };
+    for shard in &shards {
+        reading.shard(storage, shard)?;
+    }
+    if reading.n_samples == 0 {
+        let path = storage.shown(target);
+        return Err(DatasetError::NoImages { path, n_ignored: reading.n_ignored });
+    }
+    found(Format::WebDataset, reading.builder, reading.n_ignored, reading.labels)
+}
+
+/// The table in the making.
+struct Reading {
+    builder: TableBuilder,
+    n_ignored: u64,
+    labels: Labels,
+    n_samples: u64,
+}
+
+/// A sample in the making: what the members of one name had.
+struct Sample {
+    key: String,
+    /// Where its first member begins.
+    at: u64,
+    image: Option<(u64, u32)>,
+    label: Option<u32>,
+}
+
+/// A member of an archive.
+struct Member {
+    name: String,
+    /// Where its bytes are.
+    data: u64,
+    len: u64,
+    is_file: bool,
+    /// Where the next header is.
+    next: u64,
+}
+
+impl Reading {
+    fn shard(&mut self, storage: &dyn Storage, path: &str) -> Result<(), DatasetError> {
+        let mut archive = Window::open(storage, path, STEP)?;
+        let file = self.builder.file(path)?;
+        let mut at = 0;
+        let mut sample: Option<Sample> = None;
+        while let Some(member) = next_member(&mut archive, at)? {
+            let here = std::mem::replace(&mut at, member.next);
+            if !member.is_file {
+                continue;
+            }
+            let Some((key, suffix)) = split(&member.name) else {
+                self.n_ignored += 1;
+                continue;
+            };
+            if sample.as_ref().is_none_or(|sample| sample.key != key) {
+                self.finish(sample.take(), file);
+                let key = key.to_owned();
+                sample = Some(Sample { key, at: here, image: None, label: None });
+            }
+            let Some(sample) = &mut sample else { continue };
+            add(&mut archive, sample, &member, suffix)?;
+        }
+        self.finish(sample, file);
+        Ok(())
+    }
+
+    fn finish(&mut self, sample: Option<Sample>, file: FileIdx) {
+        let Some(sample) = sample else { return };
+        let Some((offset, len)) = sample.image else {
+            self.n_ignored += 1;
+            return;
+        };
+        let label = self.labels.take(sample.label);
+        self.builder.sample(Extent { file, offset, len }, label);
+        self.n_samples += 1;
+    }
+}
+
+/// The name of the sample that a member belongs to, and what it is of it: WebDataset's rule, the first
+/// dot of the file's own name.
+fn split(name: &str) -> Option<(&str, &str)> {
+    let leaf = name.rfind('/').map_or(0, |slash| slash + 1);
+    let dot = leaf + name.get(leaf..)?.find('.')?;
+    // `__…__` is about the archive.
+    let is_meta = name[leaf..].starts_with("__");
+    (dot > leaf && !is_meta).then(|| (&name[..dot], &name[dot + 1..]))
+}
+
+fn add(
+    archive: &mut Window<'_>,
+    sample: &mut Sample,
+    member: &Member,
+    suffix: &str,
+) -> Result<(), DatasetError> {
+    let is_plain = !suffix.contains('.');
+    if is_plain && is_image(&member.name) {
+        if sample.image.is_some() {
+            let why = format!(
+                "the sample `{}` has two images; name all but one of them with two dots, as \
+                 `{}.mask.png`",
+                sample.key, sample.key
+            );
+            return Err(archive.broken(sample.at, why));
+        }
+        let len = archive.record_len(member.data, member.len)?;
+        sample.image = Some((member.data, len));
+    } else if suffix.eq_ignore_ascii_case("cls") {
+        sample.label = Some(class(archive, member)?);
+    } else if suffix.eq_ignore_ascii_case("json") && sample.label.is_none() {
+        sample.label = class_in_json(archive, member)?;
+    }
+    Ok(())
+}
+
+fn class(archive: &mut Window<'_>, member: &Member) -> Result<u32, DatasetError> {
+    let text = text(archive, member.data, member.len)?;
+    let text = String::from_utf8_lossy(text).trim().to_owned();
+    text.parse().map_err(|_| {
+        let why =
+            format!("the class of `{}` is {text:?}, not a number from 0", member.name);
+        archive.broken(member.data, why)
+    })
+}
+
+fn class_in_json(
+    archive: &mut Window<'_>,
+    member: &Member,
+) -> Result<Option<u32>, DatasetError> {
+    #[derive(Deserialize)]
+    struct Fields {
+        #[serde(alias = "cls")]
+        label: Option<serde_json::Value>,
+    }
+    let text = text(archive, member.data, member.len)?;
+    let fields =
+        serde_json::from_slice::<Fields>(text).map_err(|error| error.to_string());
+    let fields = fields.map_err(|why| {
+        archive
+            .broken(member.data, format!("`{}` is not a JSON object: {why}", member.name))
+    })?;
+    // A label that is no number (a word, a list of boxes) is not a class.
+    Ok(fields.label.and_then(|label| label.as_u64()).and_then(|n| u32::try_from(n).ok()))
+}
+
+/// The whole payload of a member that is read as text.
+fn text<'a>(
+    archive: &'a mut Window<'_>,
+    at: u64,
+    len: u64,
+) -> Result<&'a [u8], DatasetError> {
+    if len > MAX_TEXT_BYTES {
+        let why = format!(
+            "a header, class or JSON of {len} bytes; at most {MAX_TEXT_BYTES} are read"
+        );
+        return Err(archive.broken(at, why));
+    }
+    archive.bytes(at, usize::try_from(len).unwrap_or(usize::MAX))
+}
+
+/// The member whose headers begin at `at`; `None` at the archive's end.
+fn next_member(
+    archive: &mut Window<'_>,
+    mut at: u64,
+) -> Result<Option<Member>, DatasetError> {
+    let mut long_name = None;
+    let mut extended = BTreeMap::new();
+    loop {
+        // Two blocks of zeros end an archive; one that was cut off behind a member is taken as well.
+        if at == archive.len() {
+            return Ok(None);
+        }
+        let Some(header) = Header::read(archive, at)? else { return Ok(None) };
+        let data = at + BLOCK as u64;
+        let stated = extended
+            .get("size")
+            .map_or(Some(header.len), |size: &String| size.parse().ok());
+        let len = stated.ok_or_else(|| {
+            archive.broken(at, "an extended header's size is not a number")
+        })?;
+        let is_about_next = matches!(header.kind, b'L' | b'K' | b'x' | b'X' | b'g');
+        let len = if is_about_next { header.len } else { len };
+        let end = data.checked_add(len).filter(|end| *end <= archive.len());
+        let end = end.ok_or_else(|| {
+            archive.broken(at, "a member reaches beyond the end of the archive")
+        })?;
+        let next = end.next_multiple_of(BLOCK as u64).min(archive.len());
+        match header.kind {
+            b'L' => {
+                let name = until_nul(text(archive, data, len)?);
+                long_name = Some(String::from_utf8_lossy(name).into_owned());
+            }
+            b'x' | b'X' => {
+                let records = text(archive, data, len)?.to_vec();
+                extended = pax(&records).ok_or_else(|| {
+                    archive.broken(data, "an extended header is damaged")
+                })?;
+            }
+            // Names of links, and what is said of all members: nothing that is needed here.
+            b'K' | b'g' => {}
+            b'S' => {
+                return Err(archive.broken(
+                    at,
+                    "sparse files are not supported; unpack and pack the archive again",
+                ));
+            }
+            kind => {
+                if extended.keys().any(|key| key.starts_with("GNU.sparse")) {
+                    return Err(archive.broken(at, "sparse files are not supported; unpack and pack the archive again"));
+                }
+                let name = extended.remove("path").or(long_name).unwrap_or(header.name);
+                let is_file = matches!(kind, b'0' | b'\0' | b'7');
+                return Ok(Some(Member { name, data, len, is_file, next }));
+            }
+        }
+        at = next;
+    }
+}
+
+/// What one header block says.
+struct Header {
+    name: String,
+    len: u64,
+    kind: u8,
+}
+
+impl Header {
+    /// `None` for a block of zeros.
+    fn read(archive: &mut Window<'_>, at: u64) -> Result<Option<Self>, DatasetError> {
+        let block = archive.bytes(at, BLOCK)?;
+        if block.iter().all(|&byte| byte == 0) {
+            return Ok(None);
+        }
+        // The sum of all bytes, those of the sum itself as blanks.
+        let sum: u64 = block.iter().map(|&byte| u64::from(byte)).sum();
+        let own: u64 = block[148..156].iter().map(|&byte| u64::from(byte)).sum();
+        let is_sound = number(&block[148..156]) == Some(sum - own + 8 * u64::from(b' '));
+        let fields = (number(&block[124..136]), block[156], name(block));
+        match fields {
+            (Some(len), kind, name) if is_sound => Ok(Some(Self { name, len, kind })),
+            _ => Err(archive
+                .broken(at, "not the header of a tar archive; fetch the shard again")),
+        }
+    }
+}
+
+/// The name, after its folder where the block has the prefix of POSIX.1-1988.
+fn name(block: &[u8]) -> String {
+    let name = String::from_utf8_lossy(until_nul(&block[..100]));
+    let prefix = until_nul(&block[345..500]);
+    match &block[257..263] == b"ustar\0" && !prefix.is_empty() {
+        true => format!("{}/{name}", String::from_utf8_lossy(prefix)),
+        false => name.into_owned(),
+    }
+}
+
+/// A field's number: octal text, or GNU's binary form where that is too short.
+fn number(field: &[u8]) -> Option<u64> {
+    if let [0x80, rest @ ..] = field {
+        let (high, low) = rest.split_at(rest.len().saturating_sub(8));
+        let is_small = high.iter().all(|&byte| byte == 0);
+        return is_small
+            .then(|| low.iter().fold(0, |sum, &byte| (sum << 8) | u64::from(byte)));
+    }
+    let text = until_nul(field).trim_ascii();
+    let text = std::str::from_utf8(text).ok()?;
+    if text.is_empty() { Some(0) } else { u64::from_str_radix(text, 8).ok() }
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// The records of an extended header, `length key=value` and a line feed each.
+fn pax(mut bytes: &[u8]) -> Option<BTreeMap<String, String>> {
+    let mut records = BTreeMap::new();
+    while !until_nul(bytes).is_empty() {
+        let blank = bytes.iter().position(|&byte| byte == b' ')?;
+        let len: usize = std::str::from_utf8(&bytes[..blank]).ok()?.parse().ok()?;
+        let record = bytes.get(blank + 1..len)?.strip_suffix(b"\n")?;
+        let equals = record.iter().position(|&byte| byte == b'=')?;
+        let [key, value] = [&record[..equals], &record[equals + 1..]]
+            .map(|part| String::from_utf8_lossy(part).into_owned());
+        records.insert(key, value);
+        bytes = &bytes[len..];
+    }
+    Some(records)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! TFRecord files: records of `tf.train.Example`, each after its length.
+//!
+//! A record is its length (8 bytes, little-endian), the masked CRC-32C of that, the bytes, and the masked
+//! CRC-32C of those (`tensorflow/core/lib/io/record_writer.h`). The first sum is checked for every record;
+//! the second would mean to read all data, and is not. `example.rs` finds the image in a record. Files
+//! that are compressed as a whole are refused.
+
+use bothends_core::sample::{Encoding, Extent};
+
+use super::example::{Wanted, look};
+use super::{Labels, Window, find, found};
+use crate::error::DatasetError;
+use crate::formats::{Format, Found};
+use crate::storage::Storage;
+use crate::table::TableBuilder;
+
+/// A record's length and the sum over it; a sum over the bytes follows them.
+const HEAD_BYTES: u64 = 12;
+const TAIL_BYTES: u64 = 4;
+
+/// Bytes that one read brings: a record's head, and the names and small values of an example.
+const STEP: usize = 512;
+
+/// Whether a file's name is one that TensorFlow's programs give: `x.tfrecord`, `x.tfrecord-00000-of-00128`
+/// or `train-00000-of-01024`.
+pub(crate) fn is_shard(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let ends = [".tfrecord", ".tfrecords", ".tfrec"];
+    ends.iter().any(|end| name.ends_with(end))
+        || name.contains(".tfrecord-")
+        || is_numbered(&name)
+}
+
+/// `…-00000-of-01024`.
+fn is_numbered(name: &str) -> bool {
+    let is_number =
+        |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = name.rsplit_once("-of-");
+    let parts = parts.and_then(|(begin, of)| Some((begin.rsplit_once('-')?.1, of)));
+    parts.is_some_and(|(nth, of)| is_number(nth) && is_number(of))
+}
+
+/// Reads the files at `target`, in the order of their names.
+pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
+    let (shards, n_others) = find(storage, target, is_shard)?;
+    let mut builder = TableBuilder::new(Encoding::Image);
+    let mut labels = Labels::default();
+    let mut wanted = Wanted::default();
+    for path in &shards {
+        let mut shard = Window::open(storage, path, STEP)?;
+        let file = builder.file(path)?;
+        let mut at = 0;
+        while at < shard.len() {
+            let len = record(&mut shard, at)?;
+            let example =
+                look(&mut shard, at + HEAD_BYTES..at + HEAD_BYTES + len, &mut wanted)?;
+            let (offset, len_bytes) = example.image;
+            let len_bytes = shard.record_len(offset, len_bytes)?;
+            let label = labels.take(example.label);
+            builder.sample(Extent { file, offset, len: len_bytes }, label);
+            at += HEAD_BYTES + len + TAIL_BYTES;
+        }
+    }
+    if labels == Labels::default() {
+        return Err(DatasetError::Empty { path: storage.shown(target) });
+    }
+    found(Format::TfRecord, builder, n_others, labels)
+}
+
+/// The length of the record at `at`, checked.
+fn record(shard: &mut Window<'_>, at: u64) -> Result<u64, DatasetError> {
+    let head = shard.bytes(at, HEAD_BYTES as usize)?;
+    let (len_bytes, sum) = head.split_at(8);
+    let is_sound = masked_crc32c(len_bytes).to_le_bytes() == sum;
+    let is_packed = at == 0 && (head.starts_with(&[0x1f, 0x8b]) || head[0] == 0x78);
+    let len = len_bytes.iter().rev().fold(0, |sum, &byte| (sum << 8) | u64::from(byte));
+    if !is_sound {
+        let why = match is_packed {
+            true => "the file is compressed; write it again without compression",
+            false => {
+                "not a record of a TFRecord file, or its length is damaged; fetch the file again"
+            }
+        };
+        return Err(shard.broken(at, why));
+    }
+    let end =
+        at.checked_add(len).and_then(|end| end.checked_add(HEAD_BYTES + TAIL_BYTES));
+    match end.is_some_and(|end| end <= shard.len()) {
+        true => Ok(len),
+        false => Err(shard.broken(
+            at,
+            "a record reaches beyond the end of the file; fetch the file again",
+        )),
+    }
+}
+
+/// CRC-32C, rotated and shifted so that sums of data which hold sums keep their strength.
+fn masked_crc32c(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! Shards written by the programs that people write theirs with (`scripts/golden-shards`): the samples
+//! and classes are those of the class folders that they were made from.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+
+use bothends_core::ids::SampleId;
+use bothends_dataset::conformance::{MemoryStorage, check};
+use bothends_dataset::{Format, Storage, find};
+
+fn fixtures() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/shards"))
+}
+
+/// A folder of the fixtures in memory.
+fn stored(folder: &str) -> MemoryStorage {
+    fn add(storage: MemoryStorage, from: &Path, to: &str) -> MemoryStorage {
+        fs::read_dir(from).unwrap().fold(storage, |storage, entry| {
+            let path = entry.unwrap().path();
+            let to = format!("{to}/{}", path.file_name().unwrap().to_str().unwrap());
+            match path.is_dir() {
+                true => add(storage, &path, &to),
+                false => storage.with(&to, &fs::read(&path).unwrap()),
+            }
+        })
+    }
+    add(MemoryStorage::new(), &fixtures().join(folder), folder)
+}
+
+/// How the data set is read, and the label and the bytes of each sample.
+fn samples(folder: &str) -> (Format, Vec<(i64, Vec<u8>)>) {
+    let storage = stored(folder);
+    let found = find(&storage, folder).unwrap();
+    check(&storage, &found);
+    assert_eq!(found.note, None, "{folder}");
+    let rows = (0..found.table.n_samples()).map(SampleId).map(|id| {
+        let extent = found.table.extent(id);
+        let mut bytes = vec![0; extent.len as usize];
+        let path = found.table.file_path(extent.file);
+        storage.read(&path, extent.offset, &mut bytes).unwrap();
+        (found.table.label(id).0, bytes)
+    });
+    (found.format, rows.collect())
+}
+
+#[test]
+fn shards_hold_what_the_folder_does() {
+    let (format, expected) = samples("folder");
+    assert_eq!(format, Format::ClassFolders);
+    assert_eq!(expected.len(), 7);
+    let shards = [
+        ("tar", Format::WebDataset),
+        ("mds", Format::Mds),
+        ("tfrecord", Format::TfRecord),
+    ];
+    for (folder, format) in shards {
+        let (found, rows) = samples(folder);
+        assert_eq!(found, format);
+        assert!(rows == expected, "{folder}: other samples");
+    }
+}
