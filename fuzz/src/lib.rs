@@ -35,7 +35,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub use doors::capi;
 pub use peers::{keys, notice, remote, serving};
-pub use texts::{list, loader, preset, state};
+pub use texts::{list, loader, preset, shards, state};
 
 /// A message of the wire: what is accepted comes back as it was. The bytes are tried as
 /// they are, and as the fields and body of a message whose lengths and checks are right,

@@ -31,6 +31,26 @@ pub fn list(bytes: &[u8]) {
     }
 }
 
+/// A shard of each kind, and an index of shards: what is accepted leads to bytes that are there.
+pub fn shards(bytes: &[u8]) {
+    // One sample of a class and an image, and the index that names the shard.
+    const INDEX: &[u8] = include_bytes!("../../tests/fixtures/shards/mds/index.json");
+    const SHARD: &[u8] = include_bytes!("../../tests/fixtures/shards/mds/shard.00000.mds");
+    let storage = MemoryStorage::new()
+        .with("tar/0.tar", bytes)
+        .with("tfrecord/0.tfrecord", bytes)
+        .with("mds/index.json", INDEX)
+        .with("mds/shard.00000.mds", bytes)
+        .with("mds/shard.00001.mds", bytes)
+        .with("index/index.json", bytes)
+        .with("index/shard.00000.mds", SHARD);
+    for folder in ["tar", "tfrecord", "mds", "index"] {
+        if let Ok(found) = bothends_dataset::find(&storage, folder) {
+            conformance::check(&storage, &found);
+        }
+    }
+}
+
 /// A device's preset, a scenario and an energy profile, which are all JSON that people write:
 /// nothing panics, and what is accepted can be asked for what follows from it.
 pub fn preset(bytes: &[u8]) {

@@ -83,6 +83,11 @@ fn list() {
 }
 
 #[test]
+fn shards() {
+    replay("shards", bothends_fuzz::shards);
+}
+
+#[test]
 fn preset() {
     replay("preset", bothends_fuzz::preset);
 }

@@ -87,6 +87,34 @@ fn the_stream_from_a_store_is_that_from_files() -> Result<()> {
     Ok(())
 }
 
+/// Shards of other programs give the stream of the folder with the same images, from the host, a device and
+/// a store, and come back from the store as they were.
+#[test]
+fn the_stream_from_shards_is_that_from_files() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let shards =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/shards").canonicalize()?;
+    let from_files = Setup::new(&shards.join("folder"));
+    let expected = from_files.run()?;
+    ensure!(expected.samples > 0 && expected.stream_digest.is_some());
+    for name in ["tar", "mds", "tfrecord"] {
+        let (data, store) = (shards.join(name), folder.path().join(name));
+        pack(&Files::open(&data)?, &store, &PackConfig::default(), &mut |_| ())?;
+        let back = folder.path().join(format!("{name}-again"));
+        said(&["unpack"], &[&store, &back])?;
+        same_trees(&data, &back)?;
+        let from_shards = Setup { data, ..from_files.clone() };
+        let devices = vec!["loopback".to_owned()];
+        let with_device = Setup { devices, ..from_shards.clone() };
+        let from_store = Setup { data: store, ..from_files.clone() };
+        for other in [from_shards, with_device, from_store] {
+            let epoch = other.run()?;
+            ensure!(epoch.stream_digest == expected.stream_digest, "{other:?}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn what_is_packed_is_unpacked_inspected_and_verified() -> Result<()> {
     let folder = tempfile::tempdir()?;

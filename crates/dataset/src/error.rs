@@ -20,8 +20,8 @@ pub enum DatasetError {
     },
     /// The folder has nothing in it.
     #[error(
-        "the folder `{path}` is empty; give a folder of class folders with images, \
-         a CIFAR-10 folder, or a .jsonl list"
+        "`{path}` is empty; give a folder of class folders with images, shards of WebDataset, \
+         MDS or TFRecord, a CIFAR-10 folder, or a .jsonl list"
     )]
     Empty {
         /// The folder.
@@ -30,7 +30,8 @@ pub enum DatasetError {
     /// No format fits.
     #[error(
         "cannot tell what data `{path}` holds; give a folder of class folders with \
-         .jpg, .jpeg or .png files, CIFAR-10's .bin batches, or a .jsonl list"
+         .jpg, .jpeg or .png files, shards (.tar, .mds, .tfrecord), CIFAR-10's .bin batches, \
+         or a .jsonl list"
     )]
     Unrecognised {
         /// The file or folder.

@@ -37,6 +37,9 @@ pub enum Format {
     List,
 }
 
+/// Whether an entry makes its folder look like a format.
+type Recognises<'a> = &'a dyn Fn(&Entry) -> bool;
+
 /// A data set that was found, with what the user should hear about it.
 #[derive(Debug, Clone)]
 pub struct Found {
@@ -102,9 +105,8 @@ impl Format {
 
     /// The format of a folder that holds these.
     fn of_folder(entries: &[Entry]) -> Option<Self> {
-        let any = |is: &dyn Fn(&Entry) -> bool| entries.iter().any(is);
         // The manifest of a packed data set comes first: its shards may have any names.
-        let formats: [(Self, &dyn Fn(&Entry) -> bool); 7] = [
+        let formats: [(Self, Recognises<'_>); 7] = [
             (Self::Store, &store::is_manifest),
             (Self::Cifar10, &|entry| cifar::BINARY.is_batch(&entry.name)),
             (Self::Cifar10Python, &|entry| cifar::PYTHON.is_batch(&entry.name)),
@@ -113,7 +115,10 @@ impl Format {
             (Self::TfRecord, &|it| shards::is_shard_in(it, shards::tfrecord::is_shard)),
             (Self::ClassFolders, &class_folders::is_class_or_image),
         ];
-        formats.into_iter().find(|(_, is)| any(is)).map(|(format, _)| format)
+        formats
+            .into_iter()
+            .find(|(_, is)| entries.iter().any(is))
+            .map(|(format, _)| format)
     }
 
     /// Reads the data set at `target` as this format.

@@ -61,3 +61,31 @@ fn shards_hold_what_the_folder_does() {
         assert!(rows == expected, "{folder}: other samples");
     }
 }
+
+/// The file's name says what is wrong, with dashes for blanks.
+#[test]
+fn bad_shards_are_refused_by_what_is_wrong() {
+    let mds = |name: &str| fs::read(fixtures().join("mds").join(name)).unwrap();
+    let mut n = 0;
+    for entry in fs::read_dir(fixtures().join("../../bad/shards")).unwrap() {
+        let path = entry.unwrap().path();
+        let bad = fs::read(&path).unwrap();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        let storage = MemoryStorage::new();
+        let storage = match path.extension().unwrap().to_str().unwrap() {
+            "mds" => storage
+                .with("s/index.json", &mds("index.json"))
+                .with("s/shard.00000.mds", &bad)
+                .with("s/shard.00001.mds", &mds("shard.00001.mds")),
+            "json" => storage
+                .with("s/index.json", &bad)
+                .with("s/shard.00000.mds", &mds("shard.00000.mds")),
+            kind => storage.with(&format!("s/0.{kind}"), &bad),
+        };
+        let error = find(&storage, "s").unwrap_err().to_string();
+        assert!(error.contains(&stem.replace('-', " ")), "{stem}: {error}");
+        assert!(error.starts_with("`/data/s/"), "{error}");
+        n += 1;
+    }
+    assert_eq!(n, 16);
+}

@@ -250,7 +250,7 @@ mod tests {
     fn a_folder_that_is_no_data_set_is_refused_with_its_name() {
         let empty = MemoryStorage::new();
         let error = crate::find(&empty, "").unwrap_err().to_string();
-        assert!(error.starts_with("the folder `/data` is empty"), "{error}");
+        assert!(error.starts_with("`/data` is empty"), "{error}");
         assert!(
             message(&["a/x.txt", "y.txt"]).starts_with("no image in `/data` (2 other")
         );

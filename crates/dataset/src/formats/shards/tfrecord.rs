@@ -15,7 +15,7 @@ use crate::storage::Storage;
 use crate::table::TableBuilder;
 
 /// A record's length and the sum over it; a sum over the bytes follows them.
-const HEAD_BYTES: u64 = 12;
+const HEAD_BYTES: usize = 12;
 const TAIL_BYTES: u64 = 4;
 
 /// Bytes that one read brings: a record's head, and the names and small values of an example.
@@ -52,13 +52,13 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
         let mut at = 0;
         while at < shard.len() {
             let len = record(&mut shard, at)?;
-            let example =
-                look(&mut shard, at + HEAD_BYTES..at + HEAD_BYTES + len, &mut wanted)?;
+            let data = at + HEAD_BYTES as u64;
+            let example = look(&mut shard, data..data + len, &mut wanted)?;
             let (offset, len_bytes) = example.image;
             let len_bytes = shard.record_len(offset, len_bytes)?;
             let label = labels.take(example.label);
             builder.sample(Extent { file, offset, len: len_bytes }, label);
-            at += HEAD_BYTES + len + TAIL_BYTES;
+            at = data + len + TAIL_BYTES;
         }
     }
     if labels == Labels::default() {
@@ -69,7 +69,7 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
 
 /// The length of the record at `at`, checked.
 fn record(shard: &mut Window<'_>, at: u64) -> Result<u64, DatasetError> {
-    let head = shard.bytes(at, HEAD_BYTES as usize)?;
+    let head = shard.bytes(at, HEAD_BYTES)?;
     let (len_bytes, sum) = head.split_at(8);
     let is_sound = masked_crc32c(len_bytes).to_le_bytes() == sum;
     let is_packed = at == 0 && (head.starts_with(&[0x1f, 0x8b]) || head[0] == 0x78);
@@ -83,8 +83,9 @@ fn record(shard: &mut Window<'_>, at: u64) -> Result<u64, DatasetError> {
         };
         return Err(shard.broken(at, why));
     }
-    let end =
-        at.checked_add(len).and_then(|end| end.checked_add(HEAD_BYTES + TAIL_BYTES));
+    let end = at
+        .checked_add(len)
+        .and_then(|end| end.checked_add(HEAD_BYTES as u64 + TAIL_BYTES));
     match end.is_some_and(|end| end <= shard.len()) {
         true => Ok(len),
         false => Err(shard.broken(

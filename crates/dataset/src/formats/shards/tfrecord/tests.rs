@@ -14,10 +14,10 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 fn varint(mut n: u64) -> Vec<u8> {
     let mut out = Vec::new();
     while n >= 0x80 {
-        out.push((n & 0x7f) as u8 | 0x80);
+        out.push(n.to_le_bytes()[0] | 0x80);
         n >>= 7;
     }
-    out.push(n as u8);
+    out.push(n.to_le_bytes()[0]);
     out
 }
 
