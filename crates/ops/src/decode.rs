@@ -22,6 +22,7 @@ mod pnm;
 pub(crate) mod room;
 mod rows;
 mod samples;
+mod webp;
 
 use bothends_core::recipe::Size;
 use bothends_core::sample::{Encoding, Record};

@@ -2,7 +2,7 @@
 
 use bothends_core::recipe::Size;
 
-use super::{bmp, gif, png, pnm};
+use super::{bmp, gif, png, pnm, webp};
 use crate::error::{OpsError, SampleFault};
 use crate::image::Image;
 
@@ -15,6 +15,7 @@ pub(crate) enum Format {
     Bmp,
     Pnm,
     Gif,
+    WebP,
 }
 
 impl Format {
@@ -28,6 +29,7 @@ impl Format {
             _ if is(bmp::recognises) => Ok(Self::Bmp),
             _ if is(pnm::recognises) => Ok(Self::Pnm),
             _ if is(gif::recognises) => Ok(Self::Gif),
+            _ if is(webp::recognises) => Ok(Self::WebP),
             _ => Err(SampleFault::UnknownFormat { len: bytes.len() }),
         }
     }
@@ -40,6 +42,7 @@ impl Format {
             Ok(Self::Bmp) => bmp::need_bytes(bytes),
             Ok(Self::Pnm) => pnm::need_bytes(bytes),
             Ok(Self::Gif) => gif::need_bytes(bytes),
+            Ok(Self::WebP) => webp::need_bytes(bytes),
             Ok(Self::Jpeg) | Err(_) => (Size { height: 0, width: 0 }, 0),
         }
     }
@@ -51,6 +54,7 @@ impl Format {
             Self::Bmp => bmp::decode(bytes, out),
             Self::Pnm => pnm::decode(bytes, out),
             Self::Gif => gif::decode(bytes, out),
+            Self::WebP => webp::decode(bytes, out),
             Self::Jpeg => Err(SampleFault::UnknownFormat { len: bytes.len() }.into()),
         }
     }
