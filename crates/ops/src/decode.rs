@@ -20,8 +20,8 @@ pub(crate) mod picture;
 mod png;
 mod pnm;
 pub(crate) mod room;
-mod rows;
 mod samples;
+mod tiff;
 mod webp;
 
 use bothends_core::recipe::Size;

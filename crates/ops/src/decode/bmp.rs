@@ -7,8 +7,7 @@
 use bothends_core::recipe::Size;
 
 use super::bytes::{part, u16_le, u32_le};
-use super::rows::{Order, place};
-use super::samples::Samples;
+use super::samples::{Order, Samples, place};
 use crate::decode::room::check_room;
 use crate::error::{OpsError, SampleFault};
 use crate::image::{Image, check_size};

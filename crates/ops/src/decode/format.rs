@@ -2,7 +2,7 @@
 
 use bothends_core::recipe::Size;
 
-use super::{bmp, gif, png, pnm, webp};
+use super::{bmp, gif, png, pnm, tiff, webp};
 use crate::error::{OpsError, SampleFault};
 use crate::image::Image;
 
@@ -16,6 +16,7 @@ pub(crate) enum Format {
     Pnm,
     Gif,
     WebP,
+    Tiff,
 }
 
 impl Format {
@@ -30,6 +31,7 @@ impl Format {
             _ if is(pnm::recognises) => Ok(Self::Pnm),
             _ if is(gif::recognises) => Ok(Self::Gif),
             _ if is(webp::recognises) => Ok(Self::WebP),
+            _ if is(tiff::recognises) => Ok(Self::Tiff),
             _ => Err(SampleFault::UnknownFormat { len: bytes.len() }),
         }
     }
@@ -43,6 +45,7 @@ impl Format {
             Ok(Self::Pnm) => pnm::need_bytes(bytes),
             Ok(Self::Gif) => gif::need_bytes(bytes),
             Ok(Self::WebP) => webp::need_bytes(bytes),
+            Ok(Self::Tiff) => tiff::need_bytes(bytes),
             Ok(Self::Jpeg) | Err(_) => (Size { height: 0, width: 0 }, 0),
         }
     }
@@ -55,6 +58,7 @@ impl Format {
             Self::Pnm => pnm::decode(bytes, out),
             Self::Gif => gif::decode(bytes, out),
             Self::WebP => webp::decode(bytes, out),
+            Self::Tiff => tiff::decode(bytes, out),
             Self::Jpeg => Err(SampleFault::UnknownFormat { len: bytes.len() }.into()),
         }
     }

@@ -5,8 +5,7 @@
 
 use bothends_core::recipe::Size;
 
-use super::rows::{Order, place};
-use super::samples::{Number, Samples, clipped};
+use super::samples::{Number, Order, Samples, clipped, place};
 use crate::decode::room::check_room;
 use crate::error::{OpsError, SampleFault};
 use crate::image::{Image, check_size};

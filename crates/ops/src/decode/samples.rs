@@ -9,6 +9,10 @@
     reason = "bits and offsets of a pixel are constants, and lengths were checked by the caller"
 )]
 
+use bothends_core::recipe::Size;
+
+use crate::image::Image;
+
 /// The colour of every index, or the grey of every value.
 pub(super) type Table = [[u8; 3]; 256];
 
@@ -61,8 +65,6 @@ pub(super) enum Number {
     U16Le,
     /// Unsigned, 16 bits, big-endian.
     U16Be,
-    /// Unsigned, 16 bits, each byte's bits reversed.
-    U16Reversed,
     /// Signed, 16 bits.
     I16Le,
     /// Signed, 16 bits, big-endian.
@@ -100,21 +102,6 @@ impl Samples {
     /// Whatever an index stands for.
     pub(super) fn indexed(bits: usize, colour: impl Fn(usize) -> [u8; 3]) -> Self {
         Self::Indexed { bits, step: 1, table: Box::new(std::array::from_fn(colour)) }
-    }
-
-    /// The same with the bits of each byte in reverse.
-    pub(super) fn reversed(self) -> Self {
-        match self {
-            Self::Indexed { bits: 8, step, table } => {
-                let reversed = |i: usize| table[usize::from(low_byte(i).reverse_bits())];
-                Self::Indexed {
-                    bits: 8,
-                    step,
-                    table: Box::new(std::array::from_fn(reversed)),
-                }
-            }
-            other => other,
-        }
     }
 
     /// Bits of a pixel.
@@ -179,9 +166,7 @@ impl Number {
     fn bits(self) -> usize {
         match self {
             Self::Twelve => 12,
-            Self::U16Le | Self::U16Be | Self::U16Reversed | Self::I16Le | Self::I16Be => {
-                16
-            }
+            Self::U16Le | Self::U16Be | Self::I16Le | Self::I16Be => 16,
             Self::I32Le | Self::I32Be | Self::F32Le | Self::F32Be => 32,
         }
     }
@@ -192,10 +177,6 @@ impl Number {
         match self {
             Self::U16Le => greys(out, twos.map(|&two| u16::from_le_bytes(two).into())),
             Self::U16Be => greys(out, twos.map(|&two| u16::from_be_bytes(two).into())),
-            Self::U16Reversed => {
-                let reversed = |two: &[u8; 2]| two.map(u8::reverse_bits);
-                greys(out, twos.map(|two| u16::from_le_bytes(reversed(two)).into()));
-            }
             Self::I16Le => greys(out, twos.map(|&two| i16::from_le_bytes(two).into())),
             Self::I16Be => greys(out, twos.map(|&two| i16::from_be_bytes(two).into())),
             Self::I32Le => greys(out, fours.map(|&four| i32::from_le_bytes(four))),
@@ -280,6 +261,42 @@ fn rgb_of_16(pixel: u16, green_bits: u32) -> [u8; 3] {
     let green = (1 << green_bits) - 1;
     let parts = [(pixel >> (5 + green_bits), 31), (pixel >> 5, green), (pixel, 31)];
     parts.map(|(value, most)| clipped((value & most) * 255 / most))
+}
+
+/// Which row comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The uppermost.
+    Down,
+    /// The lowermost.
+    Up,
+}
+
+/// Makes RGB of rows that begin every `stride` bytes of `data`. The size has been checked.
+pub(super) fn place(
+    (data, stride): (&[u8], usize),
+    samples: &Samples,
+    (size, order): (Size, Order),
+    out: &mut Image,
+) -> Result<(), &'static str> {
+    let row_bytes = samples.row_bytes(size.width as usize);
+    if stride < row_bytes {
+        return Err("its rows are shorter than their pixels");
+    }
+    let n_between = (size.height as usize).saturating_sub(1);
+    let need = n_between.saturating_mul(stride).saturating_add(row_bytes);
+    if data.len() < need {
+        return Err("it ends before its last row");
+    }
+    let out_bytes = (size.width as usize).saturating_mul(3);
+    let rows = data.chunks(stride).map(|row| row.get(..row_bytes).unwrap_or(row));
+    let out = out.reshape(size, 3).chunks_exact_mut(out_bytes);
+    let one = |(out, row): (&mut [u8], &[u8])| samples.unpack(row, out);
+    match order {
+        Order::Down => out.zip(rows).for_each(one),
+        Order::Up => out.rev().zip(rows).for_each(one),
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -29,7 +29,8 @@ pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
 
 /// Decodes the first image of `bytes` into `out`.
 pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
-    let damaged = |why: &str| SampleFault::Damaged { format: "WebP", why: why.to_owned() };
+    let damaged =
+        |why: &str| SampleFault::Damaged { format: "WebP", why: why.to_owned() };
     let file = Container::open(bytes).map_err(damaged)?;
     let [width, height] = file.canvas.map(|pixels| pixels as usize);
     let size = check_size(height, width)?;
@@ -130,7 +131,8 @@ impl<'a> Container<'a> {
     /// The next chunk with its head, padded to an even length.
     fn chunk(&mut self) -> Result<&'a [u8], &'static str> {
         let len = u32_le(self.bytes, self.at.saturating_add(4)).ok_or(TRUNCATED)?;
-        let len = usize::try_from(len).ok().and_then(|len| len.checked_next_multiple_of(2));
+        let len =
+            usize::try_from(len).ok().and_then(|len| len.checked_next_multiple_of(2));
         let len = len.and_then(|len| len.checked_add(8)).ok_or(TRUNCATED)?;
         let chunk = self.bytes.get(self.at..).and_then(|rest| rest.get(..len));
         self.at = self.at.saturating_add(len);
@@ -188,7 +190,8 @@ impl<'a> Container<'a> {
         let at = self.at;
         let chunk = self.chunk()?;
         let end = self.at;
-        let word = |i: usize| u32_le(chunk, i).map(|word| (word & 0xff_ffff).wrapping_mul(2));
+        let word =
+            |i: usize| u32_le(chunk, i).map(|word| (word & 0xff_ffff).wrapping_mul(2));
         let (Some(left), Some(top), 24..) = (word(8), word(11), chunk.len()) else {
             return Err(WRONG);
         };
@@ -229,7 +232,8 @@ impl<'a> Container<'a> {
                 Some(b"VP8L") if !alpha.is_empty() => return Err(WRONG),
                 Some(kind @ (b"VP8 " | b"VP8L")) if image.is_empty() => {
                     image = self.chunk()?;
-                    let sizes = if kind == b"VP8 " { lossy(image) } else { lossless(image) };
+                    let sizes =
+                        if kind == b"VP8 " { lossy(image) } else { lossless(image) };
                     sides = sizes.ok_or("the head of its image is wrong")?;
                 }
                 // Whatever it is, it must be whole.
