@@ -167,7 +167,7 @@ impl Header {
                 let n_bytes = self.colour_bytes.saturating_mul(self.n_colours);
                 let palette = part(bytes, behind, n_bytes);
                 behind = behind.saturating_add(palette.len());
-                self.indexed(palette, has_runs)?
+                self.indexed(palette)?
             }
             0 => match self.bits {
                 16 => Samples::Packed16 { green: 5 },
@@ -208,8 +208,10 @@ impl Header {
         Ok((samples.ok_or_else(|| unsupported("unusually masked"))?, read))
     }
 
-    fn indexed(&self, palette: &[u8], has_runs: bool) -> Result<Samples, SampleFault> {
+    fn indexed(&self, palette: &[u8]) -> Result<Samples, SampleFault> {
         let n = self.n_colours;
+        let has_runs = self.compression != 0;
+        let n_there = palette.len().checked_div(self.colour_bytes).unwrap_or(0);
         if n > 1 << 16 {
             return Err(damaged("its palette is too long"));
         }
@@ -218,8 +220,7 @@ impl Header {
             let grey = if n == 2 { i.wrapping_neg() } else { i }.to_le_bytes()[0];
             colour.starts_with(&[grey; 3])
         };
-        let is_ramp = palette.len() / self.colour_bytes.max(1) >= n
-            && colours().enumerate().all(is_grey);
+        let is_ramp = n_there >= n && colours().enumerate().all(is_grey);
         // A ramp of grey is no palette to Pillow, and its indices are then read as greys: one bit each if
         // there are two, else eight.
         match (is_ramp, n) {
@@ -228,9 +229,7 @@ impl Header {
             }
             (true, 1 | 2) => Ok(Samples::grey(1)),
             (true, _) => Ok(Samples::grey(8)),
-            (false, _) if palette.len() / self.colour_bytes.max(1) > 256 => {
-                Err(damaged("its palette is too long"))
-            }
+            (false, _) if n_there > 256 => Err(damaged("its palette is too long")),
             (false, _) => {
                 let colours: Vec<[u8; 3]> = colours()
                     .filter(|colour| colour.len() == self.colour_bytes)

@@ -354,10 +354,10 @@ fn fixed() -> (Codes, Codes) {
 /// Length codes 257 to 285: the least length and the bits that are added (RFC 1951 §3.2.5).
 const fn lengths() -> [(u16, u32); 29] {
     let mut table = [(258, 0); 29];
-    let (mut i, mut base) = (0, 3);
+    let (mut i, mut base) = (0_u32, 3);
     while i < 28 {
-        let extra = if i < 8 { 0 } else { i as u32 / 4 - 1 };
-        table[i] = (base, extra);
+        let extra = if i < 8 { 0 } else { i / 4 - 1 };
+        table[i as usize] = (base, extra);
         base += 1 << extra;
         i += 1;
     }
@@ -367,10 +367,10 @@ const fn lengths() -> [(u16, u32); 29] {
 /// Distance codes, in the same way.
 const fn distances_of() -> [(u16, u32); 30] {
     let mut table = [(0, 0); 30];
-    let (mut i, mut base) = (0, 1_u16);
+    let (mut i, mut base) = (0_u32, 1_u16);
     while i < 30 {
-        let extra = if i < 4 { 0 } else { i as u32 / 2 - 1 };
-        table[i] = (base, extra);
+        let extra = if i < 4 { 0 } else { i / 2 - 1 };
+        table[i as usize] = (base, extra);
         base = base.wrapping_add(1 << extra);
         i += 1;
     }

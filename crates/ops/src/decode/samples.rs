@@ -104,6 +104,14 @@ impl Samples {
         Self::Indexed { bits, step: 1, table: Box::new(std::array::from_fn(colour)) }
     }
 
+    /// The same with an index in the first of every so many bytes.
+    pub(super) fn every(mut self, n_bytes: usize) -> Self {
+        if let Self::Indexed { bits: 8, step, .. } = &mut self {
+            *step = n_bytes;
+        }
+        self
+    }
+
     /// Bits of a pixel.
     pub(super) fn bits(&self) -> usize {
         match self {
@@ -252,7 +260,7 @@ fn rgb_of_inks([c, m, y, k]: [u8; 4]) -> [u8; 3] {
     let left = 255 - i32::from(k);
     [c, m, y].map(|ink| {
         let product = i32::from(ink) * left + 128;
-        clipped(left - ((product >> 8) + product >> 8))
+        clipped(left - (((product >> 8) + product) >> 8))
     })
 }
 

@@ -12,7 +12,7 @@ use bothends_core::recipe::Size;
 
 use self::codecs::Codec;
 use self::directory::{Directory, tag};
-use self::kinds::Kind;
+use self::kinds::{Bits, Kind};
 use crate::decode::room::check_room;
 use crate::error::{OpsError, SampleFault};
 use crate::image::{Image, check_size};
@@ -37,6 +37,9 @@ pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
 /// Decodes the first image of `bytes` into `out`.
 pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     let directory = Directory::open(bytes);
+    if directory.is_odd {
+        return Err(unsupported("unusually tagged").into());
+    }
     let side = |tag| directory.one(tag).map(|side| side as usize);
     let (Some(height), Some(width)) = (side(tag::HEIGHT), side(tag::WIDTH)) else {
         return Err(damaged("its dimensions are missing").into());
@@ -159,6 +162,9 @@ impl Layout<'_> {
         out: &mut Image,
     ) -> Result<(), SampleFault> {
         let ([width, height], offsets) = self.parts()?;
+        if !self.directory.is_whole {
+            return Err(damaged("its directory is cut short"));
+        }
         let height = height.min(if width == self.width { self.height } else { height });
         if height == 0 {
             return Err(damaged("its strips have no rows"));
@@ -212,7 +218,7 @@ impl Layout<'_> {
         let mut reversed = Vec::new();
         for (out, row) in rows.take(part.height).zip(data.chunks(stride)) {
             let mut row = row.get(..row_bytes).unwrap_or(row);
-            if self.kind.is_reversed {
+            if self.kind.bits_order == Bits::LowFirst {
                 reversed.clear();
                 reversed.extend(row.iter().map(|byte| byte.reverse_bits()));
                 row = &reversed;

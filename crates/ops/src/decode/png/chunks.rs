@@ -34,8 +34,7 @@ pub(super) struct Chunks<'a> {
     /// Depth and colour type, if the header's are of a kind that exists.
     kind: Option<(u8, u8)>,
     is_interlaced: bool,
-    palette: Option<&'a [u8]>,
-    is_one_transparent: bool,
+    palette: Palette<'a>,
     /// Where the image data goes to: left, top, width, height.
     frame: Option<[u32; 4]>,
     n_frames: Option<u32>,
@@ -44,6 +43,13 @@ pub(super) struct Chunks<'a> {
     data: Option<(usize, usize)>,
     n_texts: usize,
     n_unpacked: usize,
+}
+
+/// What is known of the colours of indices.
+#[derive(Debug, Default)]
+struct Palette<'a> {
+    colours: Option<&'a [u8]>,
+    has_one_transparent: bool,
 }
 
 struct Chunk<'a> {
@@ -64,8 +70,7 @@ impl<'a> Chunks<'a> {
             size: [0; 2],
             kind: None,
             is_interlaced: false,
-            palette: None,
-            is_one_transparent: false,
+            palette: Palette::default(),
             frame: None,
             n_frames: None,
             sequence: None,
@@ -109,8 +114,10 @@ impl<'a> Chunks<'a> {
 
     /// Red, green and blue of each index, for images of colour type 3.
     pub(super) fn palette(&self) -> Result<&'a [u8], &'static str> {
-        match self.palette {
-            None if self.is_one_transparent => Err("it has transparency but no palette"),
+        match self.palette.colours {
+            None if self.palette.has_one_transparent => {
+                Err("it has transparency but no palette")
+            }
             // Pillow's palettes have 256 colours, and count in whole ones.
             Some(palette) if palette.len() >= 257 * 3 => Err("its palette is too long"),
             palette => Ok(palette.unwrap_or_default()),
@@ -205,7 +212,7 @@ impl<'a> Chunks<'a> {
             b"IHDR" => self.header(body),
             b"PLTE" => {
                 if self.is_indexed() {
-                    self.palette = Some(body);
+                    self.palette.colours = Some(body);
                 }
                 Ok(())
             }
@@ -213,7 +220,7 @@ impl<'a> Chunks<'a> {
                 if self.is_indexed() {
                     // One transparent colour, for which Pillow looks into the palette.
                     let n_opaque = body.iter().filter(|alpha| **alpha == 255).count();
-                    self.is_one_transparent =
+                    self.palette.has_one_transparent =
                         n_opaque.checked_add(1) == Some(body.len()) && body.contains(&0);
                 }
                 match self.kind {
@@ -224,7 +231,7 @@ impl<'a> Chunks<'a> {
             }
             b"gAMA" => need(4, "its gAMA is too short"),
             // Pillow 12 takes any number of whole values, Pillow 13 what begins with eight.
-            b"cHRM" if body.len() % 4 != 0 => need(32, "its cHRM is too short"),
+            b"cHRM" if !body.len().is_multiple_of(4) => need(32, "its cHRM is too short"),
             b"sRGB" => need(1, "its sRGB is too short"),
             b"pHYs" => need(9, "its pHYs is too short"),
             b"iCCP" => self.profile(body),

@@ -233,7 +233,7 @@ fn along<const N: usize>(filter: u8, above: &[u8], row: &mut [u8]) {
         3 => {
             for (pixel, above) in rows {
                 for i in 0..N {
-                    let mean = u16::from(left[i]) + u16::from(above[i]) >> 1;
+                    let mean = (u16::from(left[i]) + u16::from(above[i])) >> 1;
                     pixel[i] = pixel[i].wrapping_add(mean.to_le_bytes()[0]);
                 }
                 left = *pixel;

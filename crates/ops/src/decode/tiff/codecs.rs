@@ -4,7 +4,7 @@ use fdeflate::Decompressor;
 use weezl::{BitOrder, LzwStatus};
 
 use super::super::inflate::{End, Sink, inflate};
-use super::directory::{Directory, tag};
+use super::directory::{Bytes, Directory, tag};
 use super::kinds::Kind;
 use super::{SHORT, damaged, unsupported};
 use crate::error::SampleFault;
@@ -24,8 +24,8 @@ pub(super) struct Packed {
     method: Method,
     /// Bits of every compressed byte are in reverse.
     is_reversed: bool,
-    /// 16- and 32-bit samples are in big-endian order.
-    is_big: bool,
+    /// The order of bytes of samples that have several.
+    order: Bytes,
     predictor: u32,
 }
 
@@ -53,7 +53,7 @@ impl Codec {
         Ok(Self::Packed(Packed {
             method,
             is_reversed: directory.one(tag::FILL_ORDER) == Some(2),
-            is_big: !directory.is_little,
+            order: directory.order,
             predictor: directory
                 .one(tag::PREDICTOR)
                 .filter(|_| has_predictor)
@@ -91,7 +91,7 @@ impl Codec {
         let Self::Packed(packed) = self else { return Ok(()) };
         let (bits, n) = (kind.sample_bits, kind.n_samples);
         let bytes = bits / 8;
-        if packed.predictor != 3 && packed.is_big && bytes > 1 {
+        if packed.predictor != 3 && packed.order == Bytes::Big && bytes > 1 {
             data.chunks_exact_mut(bytes).for_each(<[u8]>::reverse);
         }
         match (packed.predictor, bits) {
@@ -176,12 +176,14 @@ fn pack_bits(mut bytes: &[u8], mut out: &mut [u8]) -> Result<(), &'static str> {
 
 fn lzw(mut bytes: &[u8], mut out: &mut [u8]) -> Result<(), &'static str> {
     // Before TIFF 6.0, some wrote the bits of codes the other way round, as GIF does.
-    let is_old = matches!(bytes, [0, second, ..] if second & 1 == 1);
-    let mut stream = if is_old {
+    if matches!(bytes, [0, second, ..] if second & 1 == 1) {
         return Err("its LZW codes are of the kind before TIFF 6.0");
-    } else {
-        weezl::decode::Decoder::with_tiff_size_switch(BitOrder::Msb, 8)
-    };
+    }
+    // The first code clears the table (TIFF 6.0 §13).
+    if !matches!(bytes, [0x80, second, ..] if second >> 7 == 0) {
+        return Err("its LZW codes do not begin with the one that clears");
+    }
+    let mut stream = weezl::decode::Decoder::with_tiff_size_switch(BitOrder::Msb, 8);
     while !out.is_empty() {
         let made = stream.decode_bytes(bytes, out);
         let status = made.status.map_err(|_| "its LZW codes are wrong")?;

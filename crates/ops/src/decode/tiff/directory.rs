@@ -30,37 +30,80 @@ pub(super) mod tag {
     pub(in super::super) const EXTRA_SAMPLES: u16 = 338;
     pub(in super::super) const SAMPLE_FORMAT: u16 = 339;
     pub(in super::super) const XMP: u16 = 700;
+
+    /// All of them but the packet, which is text.
+    pub(in super::super) const ALL: [u16; 20] = [
+        WIDTH,
+        HEIGHT,
+        BITS,
+        COMPRESSION,
+        PHOTOMETRIC,
+        FILL_ORDER,
+        STRIP_OFFSETS,
+        ORIENTATION,
+        SAMPLES,
+        ROWS_PER_STRIP,
+        STRIP_BYTE_COUNTS,
+        PLANAR,
+        PREDICTOR,
+        COLOUR_MAP,
+        TILE_WIDTH,
+        TILE_HEIGHT,
+        TILE_OFFSETS,
+        TILE_BYTE_COUNTS,
+        EXTRA_SAMPLES,
+        SAMPLE_FORMAT,
+    ];
+}
+
+/// An order of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bytes {
+    Little,
+    Big,
 }
 
 /// The tags with numbers, and the XMP packet.
 #[derive(Debug)]
 pub(super) struct Directory<'a> {
-    pub(super) is_little: bool,
+    pub(super) order: Bytes,
+    /// Whether a tag that pixels depend on is of a type that it should not have.
+    pub(super) is_odd: bool,
+    /// Whether no tag lies behind the end of the file.
+    pub(super) is_whole: bool,
     values: BTreeMap<u16, Vec<u64>>,
     xmp: &'a [u8],
 }
 
 impl<'a> Directory<'a> {
     pub(super) fn open(bytes: &'a [u8]) -> Self {
-        let is_little = bytes.starts_with(b"II");
-        let mut directory = Self { is_little, values: BTreeMap::new(), xmp: &[] };
+        let order = if bytes.starts_with(b"II") { Bytes::Little } else { Bytes::Big };
+        let mut directory = Self {
+            order,
+            is_odd: false,
+            is_whole: false,
+            values: BTreeMap::new(),
+            xmp: &[],
+        };
+        // Lengths of offsets, of the count of tags, of a tag.
         let is_big = bytes.get(2) == Some(&43);
-        let reader = Reader { bytes, is_little };
-        let _cut_short = directory.read(reader, is_big);
+        let lengths = if is_big { [8, 8, 20] } else { [4, 2, 12] };
+        directory.is_whole = directory.read(Reader { bytes, order }, lengths).is_some();
         directory
     }
 
-    fn read(&mut self, reader: Reader<'a>, is_big: bool) -> Option<()> {
-        // Lengths of numbers: offsets, the count of tags, a tag.
-        let (word, n_count, n_tag) =
-            if is_big { (8_usize, 8, 20_usize) } else { (4, 2, 12) };
+    fn read(
+        &mut self,
+        reader: Reader<'a>,
+        [word, n_count, n_tag]: [usize; 3],
+    ) -> Option<()> {
         let at = index(reader.number(word, word)?)?;
         let n_tags = index(reader.number(at, n_count)?)?;
         let first = at.checked_add(n_count)?;
         for i in 0..n_tags {
             let at = first.checked_add(i.checked_mul(n_tag)?)?;
             reader.bytes.get(at..)?.get(..n_tag)?;
-            let tag = u16::try_from(reader.number(at, 2)?).ok()?;
+            let number = u16::try_from(reader.number(at, 2)?).ok()?;
             let kind = reader.number(at.checked_add(2)?, 2)?;
             let count = index(reader.number(at.checked_add(4)?, word)?)?;
             let len = match kind {
@@ -82,13 +125,14 @@ impl<'a> Directory<'a> {
             }
             // A value beyond the file ends the directory.
             let value = reader.bytes.get(place?..)?.get(..n_bytes)?;
-            if tag == self::tag::XMP {
+            if number == tag::XMP {
                 self.xmp = value;
             }
-            let is_number = matches!(kind, 1 | 3 | 4 | 6 | 8 | 9 | 13 | 16);
-            if is_number && !value.is_empty() && !self.values.contains_key(&tag) {
+            let is_number = matches!(kind, 1 | 3 | 4 | 13 | 16);
+            self.is_odd |= !is_number && tag::ALL.contains(&number);
+            if is_number && !value.is_empty() && !self.values.contains_key(&number) {
                 let numbers = value.chunks_exact(len).map(|value| reader.value(value));
-                self.values.insert(tag, numbers.collect());
+                self.values.insert(number, numbers.collect());
             }
         }
         Some(())
@@ -123,7 +167,7 @@ impl<'a> Directory<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Reader<'a> {
     bytes: &'a [u8],
-    is_little: bool,
+    order: Bytes,
 }
 
 impl Reader<'_> {
@@ -133,10 +177,9 @@ impl Reader<'_> {
 
     fn value(&self, bytes: &[u8]) -> u64 {
         let join = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
-        if self.is_little {
-            bytes.iter().rev().fold(0, join)
-        } else {
-            bytes.iter().fold(0, join)
+        match self.order {
+            Bytes::Little => bytes.iter().rev().fold(0, join),
+            Bytes::Big => bytes.iter().fold(0, join),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::samples::{Number, Samples};
 use super::codecs::Codec;
-use super::directory::{Directory, tag};
+use super::directory::{Bytes, Directory, tag};
 use super::{damaged, unsupported};
 use crate::error::SampleFault;
 
@@ -13,36 +13,36 @@ const MOST_SAMPLES: u32 = 6;
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) samples: Samples,
-    /// Colours are stored apart, and how many of them are read.
-    pub(super) is_planar: bool,
+    /// Planes of which each has one colour, as far as they are read; 1 if there is but one.
     pub(super) n_planes: usize,
+    /// Whether the file calls its colours stored apart.
+    pub(super) is_planar: bool,
     /// Bytes of a sample where each plane has one colour.
     pub(super) plane_bytes: Option<usize>,
-    /// Bits of every byte are in reverse.
-    pub(super) is_reversed: bool,
+    /// The order of bits in every byte.
+    pub(super) bits_order: Bits,
     /// Bits of a sample, and samples of a pixel of one plane.
     pub(super) sample_bits: usize,
     pub(super) n_samples: usize,
 }
 
-/// What the table is asked for.
-struct Key<'a> {
-    photometric: u32,
-    format: u32,
-    is_reversed: bool,
-    bits: &'a [u32],
-    extra: &'a [u32],
-    /// The order of bytes of samples that have two.
-    is_little: bool,
-    /// The order of bytes of the file.
-    file_is_little: bool,
+/// An order of bits ("FillOrder").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bits {
+    HighFirst,
+    LowFirst,
 }
 
-impl Kind {
-    pub(super) fn of(
-        directory: &Directory<'_>,
-        codec: &Codec,
-    ) -> Result<Self, SampleFault> {
+/// What the tags say about samples, as Pillow mends it.
+struct Values {
+    format: u32,
+    bits: Vec<u32>,
+    extra: Vec<u32>,
+    is_planar: bool,
+}
+
+impl Values {
+    fn of(directory: &Directory<'_>) -> Result<Self, SampleFault> {
         let one = |tag, default| directory.one(tag).unwrap_or(default);
         let all = |tag| -> Vec<u32> {
             let values = directory.all(tag).unwrap_or_default();
@@ -79,34 +79,62 @@ impl Kind {
         if bits.len() != n || bits.is_empty() {
             return Err(damaged("it has too few samples per pixel"));
         }
+        Ok(Self { format, bits, extra, is_planar })
+    }
+}
+
+/// What the table is asked for.
+struct Key<'a> {
+    photometric: u32,
+    format: u32,
+    fill: Bits,
+    bits: &'a [u32],
+    extra: &'a [u32],
+    /// The order of bytes of samples that have two, and that of the file.
+    order: Bytes,
+    file: Bytes,
+}
+
+impl Kind {
+    pub(super) fn of(
+        directory: &Directory<'_>,
+        codec: &Codec,
+    ) -> Result<Self, SampleFault> {
+        let one = |tag, default| directory.one(tag).unwrap_or(default);
+        let Values { format, bits, extra, is_planar } = Values::of(directory)?;
+        let n = bits.len();
         let is_raw = matches!(codec, Codec::None);
         let key = Key {
             photometric: one(tag::PHOTOMETRIC, 0),
             format,
-            is_reversed: one(tag::FILL_ORDER, 1) == 2,
+            fill: if one(tag::FILL_ORDER, 1) == 2 {
+                Bits::LowFirst
+            } else {
+                Bits::HighFirst
+            },
             bits: &bits,
             extra: &extra,
             // libtiff delivers numbers in the machine's order.
-            is_little: directory.is_little || !is_raw,
-            file_is_little: directory.is_little,
+            order: if is_raw { directory.order } else { Bytes::Little },
+            file: directory.order,
         };
         if key.photometric == 6 && !is_raw {
             return Err(unsupported("compressed YCbCr"));
         }
         let samples = key.samples(directory)?;
-        let is_reversed = key.is_reversed && is_raw;
         let sample_bits = bits[0] as usize;
         let mut kind = Self {
             samples,
             is_planar,
             n_planes: 1,
             plane_bytes: None,
-            is_reversed,
+            // libtiff has turned them.
+            bits_order: if is_raw { key.fill } else { Bits::HighFirst },
             sample_bits,
             n_samples: if is_planar { 1 } else { n },
         };
         match (is_planar, n) {
-            (true, 2..) => kind.in_planes(is_raw, n)?,
+            (true, 2..) => kind.in_planes(n, codec)?,
             // Pillow then takes the first letter of its mode for all of it.
             (true, _)
                 if is_raw
@@ -119,7 +147,8 @@ impl Kind {
         Ok(kind)
     }
 
-    fn in_planes(&mut self, is_raw: bool, n: usize) -> Result<(), SampleFault> {
+    fn in_planes(&mut self, n: usize, codec: &Codec) -> Result<(), SampleFault> {
+        let is_raw = matches!(codec, Codec::None);
         let is_colour =
             matches!(self.samples, Samples::Bytes { at: [0, 1, 2] | [1, 3, 5], .. });
         let bytes = self.sample_bits / 8;
@@ -144,9 +173,9 @@ impl Kind {
 impl Key<'_> {
     fn samples(&self, directory: &Directory<'_>) -> Result<Samples, SampleFault> {
         let is_listed = match (self.photometric, self.bits, self.extra) {
-            _ if !self.is_reversed => true,
+            _ if self.fill == Bits::HighFirst => true,
             (0 | 1 | 3, [1 | 2 | 4 | 8], []) | (2, [8, 8, 8], []) => self.format == 1,
-            (1, [16], []) => self.format == 1 && self.file_is_little,
+            (1, [16], []) => self.format == 1 && self.file == Bytes::Little,
             _ => false,
         };
         if !is_listed {
@@ -168,8 +197,10 @@ impl Key<'_> {
 
     fn grey(&self) -> Result<Samples, SampleFault> {
         let unknown = || unsupported("unusually deep grey");
-        let order = |little, big, is_little: bool| if is_little { little } else { big };
-        let file = self.file_is_little;
+        let order =
+            |little, big, order| if order == Bytes::Little { little } else { big };
+        let file = self.file;
+        let is_little = file == Bytes::Little;
         let number = match (self.photometric, self.format, self.bits, self.extra) {
             (0, 1, &[bits @ (1 | 2 | 4 | 8)], []) => {
                 return Ok(Samples::inverted(bits as usize));
@@ -179,13 +210,13 @@ impl Key<'_> {
             }
             (1, 2, [8], []) => return Ok(Samples::grey(8)),
             (1, 1, [8, 8], [0 | 2]) => return Ok(Samples::Bytes { step: 2, at: [0; 3] }),
-            (1, 1, [12], []) if file => Number::Twelve,
+            (1, 1, [12], []) if is_little => Number::Twelve,
             // Pillow does not invert these.
-            (0, 1, [16], []) if file => Number::U16Le,
-            (1, 1, [16], []) => order(Number::U16Le, Number::U16Be, self.is_little),
+            (0, 1, [16], []) if is_little => Number::U16Le,
+            (1, 1, [16], []) => order(Number::U16Le, Number::U16Be, self.order),
             // Nor does it know that libtiff has swapped these.
             (1, 2, [16], []) => order(Number::I16Le, Number::I16Be, file),
-            (1, 1, [32], []) if file => Number::I32Le,
+            (1, 1, [32], []) if is_little => Number::I32Le,
             (1, 2, [32], []) => order(Number::I32Le, Number::I32Be, file),
             (0 | 1, 3, [32], []) => order(Number::F32Le, Number::F32Be, file),
             _ => return Err(unknown()),
@@ -206,7 +237,7 @@ impl Key<'_> {
             (5, [1, 0]) | (6, [1, 0, 0]) if bits == 8 => true,
             _ => return Err(unknown()),
         };
-        let high = usize::from(self.is_little);
+        let high = usize::from(self.order == Bytes::Little);
         let [r, g, b, a] = match bits {
             8 if is_uniform => [0, 1, 2, 3],
             16 if is_uniform => [0, 2, 4, 6_usize].map(|at| at.saturating_add(high)),
@@ -221,7 +252,7 @@ impl Key<'_> {
     }
 
     fn inks(&self) -> Result<Samples, SampleFault> {
-        let high = usize::from(self.is_little);
+        let high = usize::from(self.order == Bytes::Little);
         match (self.bits, self.extra) {
             ([8, 8, 8, 8], [])
             | ([8, 8, 8, 8, 8], [0])
@@ -251,12 +282,7 @@ impl Key<'_> {
             (&[bits @ (1 | 2 | 4 | 8)], []) => {
                 Ok(Samples::palette(bits as usize, &colours))
             }
-            ([8, 8], [0 | 2]) => match Samples::palette(8, &colours) {
-                Samples::Indexed { bits, table, .. } => {
-                    Ok(Samples::Indexed { bits, step: 2, table })
-                }
-                other => Ok(other),
-            },
+            ([8, 8], [0 | 2]) => Ok(Samples::palette(8, &colours).every(2)),
             _ => Err(unsupported("unusually deep indexed")),
         }
     }
