@@ -109,8 +109,8 @@ fn a_file_that_is_no_image_is_named() -> Result<()> {
         folder.path(),
         &["--batch-size", "1"],
         1,
-        "sample 0 (a/notes.jpg) cannot be preprocessed by the host: the record is neither a JPEG nor a PNG \
-         image (16 bytes); remove or replace it; use --on-bad skip, replace or zero to go on without it",
+        "sample 0 (a/notes.jpg) cannot be preprocessed by the host: the record is not a JPEG, PNG, BMP, \
+         PNM, GIF, WebP or TIFF image (16 bytes); remove or replace it; use --on-bad skip, replace or zero to go on without it",
     )
 }
 

@@ -11,39 +11,29 @@
     reason = "numbers that a file gives; a release does not check sums in this crate"
 )]
 
+mod bmp;
+mod bytes;
+mod format;
+mod gif;
+mod inflate;
 pub(crate) mod picture;
 mod png;
+mod pnm;
 pub(crate) mod room;
+mod samples;
+mod tiff;
+mod webp;
 
 use bothends_core::recipe::Size;
 use bothends_core::sample::{Encoding, Record};
 
+pub(crate) use self::format::Format;
 use self::picture::Picture;
 use crate::colour;
 use crate::error::{OpsError, SampleFault};
 use crate::image::{Image, check_size};
 use crate::jpeg::{Chroma, Decoder, PixelRows, Region};
 use crate::kernels::Level;
-
-/// A format of encoded images, told by the first bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    Jpeg,
-    Png,
-}
-
-impl Format {
-    pub(crate) fn of(bytes: &[u8]) -> Result<Self, SampleFault> {
-        // Start of image (T.81 §B.1.1.3) and the first byte of whatever marker follows.
-        if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
-            Ok(Self::Jpeg)
-        } else if png::recognises(bytes) {
-            Ok(Self::Png)
-        } else {
-            Err(SampleFault::UnknownFormat { len: bytes.len() })
-        }
-    }
-}
 
 /// A damage that a record was decoded in spite of, with the pixels that Pillow gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +52,7 @@ pub(crate) fn need_bytes(
 ) -> (Size, u64) {
     match (picture, record.encoding) {
         (Some(picture), _) => (picture.frame().size, picture.frame().need_bytes()),
-        (None, Encoding::Image) => png::need_bytes(record.bytes),
+        (None, Encoding::Image) => Format::need_bytes(record.bytes),
         (None, Encoding::Planar { .. } | Encoding::Opaque) => {
             (Size { height: 0, width: 0 }, 0)
         }
@@ -99,7 +89,7 @@ impl ImageDecoder {
             return Ok(self.decode_picture(picture, out)?);
         }
         match record.encoding {
-            Encoding::Image => png::decode(record.bytes, out),
+            Encoding::Image => Format::of(record.bytes)?.decode(record.bytes, out),
             Encoding::Planar { height, width, channels } => {
                 let size = check_size(height as usize, width as usize)?;
                 let row = (width as usize).saturating_mul(channels as usize);
@@ -188,9 +178,11 @@ mod tests {
 
     #[test]
     fn bytes_of_no_format_are_a_bad_sample() {
-        for bytes in [&b""[..], b"GIF89a", b"\xff", b"\x89PN"] {
+        for bytes in
+            [&b""[..], b"GIF88a", b"\xff", b"\x89PN", b"P7 1 1", b"RIFF\0\0\0\0WAVE"]
+        {
             let fault = decoded(bytes, Encoding::Image).unwrap_err();
-            assert!(fault.to_string().contains("neither a JPEG nor a PNG"), "{fault}");
+            assert!(fault.to_string().contains("not a JPEG, PNG,"), "{fault}");
         }
     }
 }

@@ -35,7 +35,8 @@ pub enum OpsError {
 pub enum SampleFault {
     /// The first bytes are of no format known here.
     #[error(
-        "the record is neither a JPEG nor a PNG image ({len} bytes); remove or replace it"
+        "the record is not a JPEG, PNG, BMP, PNM, GIF, WebP or TIFF image ({len} bytes); remove or \
+         replace it"
     )]
     UnknownFormat {
         /// Length of the record in bytes.
@@ -44,7 +45,7 @@ pub enum SampleFault {
     /// The image is cut short or damaged.
     #[error("the {format} image is damaged: {why}; restore the file")]
     Damaged {
-        /// `JPEG`, `packed JPEG` or `PNG`.
+        /// `JPEG`, `packed JPEG`, `PNG` and so on.
         format: &'static str,
         /// The decoder's own words.
         why: String,
@@ -52,7 +53,7 @@ pub enum SampleFault {
     /// The image uses a part of its format that is refused by name.
     #[error("{feature} {format} images are not supported; convert the file")]
     Unsupported {
-        /// `JPEG` or `PNG`.
+        /// `JPEG`, `TIFF` and so on.
         format: &'static str,
         /// The part, as an adjective: `lossless`.
         feature: &'static str,

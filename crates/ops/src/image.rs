@@ -82,23 +82,6 @@ impl Image {
         }
     }
 
-    /// Replaces every pixel by fewer bytes: four channels by three, and the like. Works
-    /// in place.
-    pub(crate) fn narrow<const FROM: usize, const TO: usize>(
-        &mut self,
-        convert: impl Fn([u8; FROM]) -> [u8; TO],
-    ) {
-        const { assert!(TO <= FROM, "pixel i is written no later than it is read") };
-        debug_assert_eq!(self.channels(), FROM, "the image has pixels of FROM bytes");
-        for i in 0..self.height() * self.width() {
-            let mut pixel = [0; FROM];
-            pixel.copy_from_slice(&self.pixels[i * FROM..][..FROM]);
-            self.pixels[i * TO..][..TO].copy_from_slice(&convert(pixel));
-        }
-        let channels = u32::try_from(TO).expect("a pixel has a handful of bytes");
-        self.reshape(self.size(), channels);
-    }
-
     /// Of every pixel only the first byte is left. Works in place.
     pub(crate) fn keep_first_channel(&mut self) {
         let from = self.channels().max(1);
@@ -305,12 +288,5 @@ mod tests {
         let mut image = counted(2, 2, 3);
         image.keep_first_channel();
         assert_eq!((image.channels(), image.pixels()), (1, &[0, 3, 6, 9][..]));
-    }
-
-    #[test]
-    fn narrowing_sees_every_pixel_before_it_is_overwritten() {
-        let mut image = counted(1, 3, 4);
-        image.narrow(|[r, _, b, a]: [u8; 4]| [a, b, r]);
-        assert_eq!(image.pixels(), [3, 2, 0, 7, 6, 4, 11, 10, 8]);
     }
 }

@@ -172,10 +172,10 @@ def header_only(file: Path) -> None:
 
 
 def wrong_crc(file: Path) -> None:
-    """A PNG (whatever its name says) with one byte of its pixels' checksum changed."""
+    """A PNG (whatever its name says) with one byte of its header's checksum changed."""
     photo(1, 40, 41).save(file, format="PNG")
     data = bytearray(file.read_bytes())
-    data[data.index(b"IDAT") + int.from_bytes(data[data.index(b"IDAT") - 4 :][:4]) + 4] ^= 1
+    data[data.index(b"IHDR") + 4 + 13] ^= 1
     file.write_bytes(data)
 
 

@@ -22,7 +22,9 @@ use crate::{path, side_index};
 /// Levels below a class folder that are searched; a link that leads back ends here.
 const MAX_DEPTH: u32 = 16;
 
-const EXTENSIONS: [&str; 3] = ["jpg", "jpeg", "png"];
+/// Those of torchvision's `IMG_EXTENSIONS`.
+const EXTENSIONS: [&str; 9] =
+    ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
 
 /// Whether the name ends like an image that `ops` decodes, in any case.
 pub(crate) fn is_image(name: &str) -> bool {

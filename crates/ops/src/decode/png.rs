@@ -1,93 +1,114 @@
-//! PNG through the `png` crate, brought to 8-bit RGB as Pillow's `convert("RGB")` does.
+//! PNG as Pillow reads it, brought to 8-bit RGB as its `convert("RGB")` does.
 //!
-//! All colour types and depths, interlaced or not; the first image of an animated file.
-//! Alpha and `tRNS` are dropped, gamma and profiles ignored.
+//! All colour types and depths, interlaced or not; the default image of an animated file.
+//! Alpha and `tRNS` are dropped, gamma and profiles ignored. What makes a file bad is what makes Pillow
+//! refuse it: chunks (`png/chunks.rs`), the zlib stream (`inflate.rs`), filters (`png/rows.rs`). The
+//! checksums of chunks count up to the first one with image data, and no further.
 
-use std::io::Cursor;
+mod chunks;
+mod rows;
 
-use bothends_core::recipe::{MAX_IMAGE_PIXELS, Size};
-use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
+use bothends_core::recipe::Size;
+use fdeflate::Decompressor;
 
+use self::chunks::{Chunks, Piece};
+use self::rows::{Pixels, Rows};
+use super::inflate::{End, Sink, inflate};
 use crate::decode::room::check_room;
 use crate::error::{OpsError, SampleFault};
 use crate::image::{Image, check_size};
 
 /// PNG, third edition, §5.2.
+const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
+
+/// Whether the first bytes are a PNG's.
 pub(super) fn recognises(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"\x89PNG\r\n\x1a\n")
+    bytes.starts_with(SIGNATURE)
 }
 
-/// The size of an image, and the bytes that its pixels may take at most: with alpha, which a file
-/// can add to any colour type (`tRNS`), at its depth. 0 where there is no header (§11.2.1).
+/// The size of an image, and the bytes that its pixels take. 0 where there is no header (§11.2.1).
 pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
-    let header = bytes.get(16..25).and_then(|ihdr| ihdr.split_first_chunk::<8>());
-    let Some((&[w0, w1, w2, w3, h0, h1, h2, h3], depth)) = header else {
+    let header = bytes.get(16..24).and_then(|ihdr| ihdr.first_chunk::<8>());
+    let Some(&[w0, w1, w2, w3, h0, h1, h2, h3]) = header else {
         return (Size { height: 0, width: 0 }, 0);
     };
     let width = u32::from_be_bytes([w0, w1, w2, w3]);
     let height = u32::from_be_bytes([h0, h1, h2, h3]);
-    let pixel_bytes = if depth[0] == 16 { 8 } else { 4 };
     let n_pixels = u64::from(height).saturating_mul(u64::from(width));
-    (Size { height, width }, n_pixels.saturating_mul(pixel_bytes))
+    (Size { height, width }, n_pixels.saturating_mul(3))
 }
 
-/// Decodes all of `bytes` into `out`; the crate allocates its window for each image.
+/// Decodes all of `bytes` into `out`.
 pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
-    let mut decoder = Decoder::new(Cursor::new(bytes));
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
-    decoder.set_limits(Limits { bytes: MAX_IMAGE_PIXELS as usize });
-    // Palettes become colours and 1, 2, 4 bits become 8; 16 bits stay for `Depth`.
-    decoder.set_transformations(Transformations::EXPAND);
-    let header = decoder.read_header_info().map_err(damaged)?;
-    let size = check_size(header.height as usize, header.width as usize)?;
+    let chunks = Chunks::open(bytes.get(SIGNATURE.len()..).unwrap_or_default());
+    let mut chunks = chunks.map_err(damaged)?;
+    let [width, height] = chunks.size();
+    let size = check_size(height as usize, width as usize)?;
     check_room(size, need_bytes(bytes).1)?;
-    let is_grey = header.color_type == ColorType::Grayscale;
-
-    let mut reader = decoder.read_info().map_err(damaged)?;
-    let (color, depth) = reader.output_color_type();
-    let pixels = out.reshape(size, pixel_bytes(color, depth));
-    reader.next_frame(pixels).map_err(damaged)?;
-
-    match (color, depth) {
-        // A grey file with `tRNS` comes with alpha: four bytes instead of two.
-        (ColorType::Grayscale, BitDepth::Sixteen) => {
-            out.narrow(|[high, low]: [u8; 2]| [clip_grey(high, low)]);
-            out.widen_grey();
-        }
-        (ColorType::GrayscaleAlpha, BitDepth::Sixteen) if is_grey => {
-            out.narrow(|[high, low, _, _]: [u8; 4]| [clip_grey(high, low)]);
-            out.widen_grey();
-        }
-        (ColorType::Grayscale | ColorType::GrayscaleAlpha, _) => out.widen_grey(),
-        (ColorType::Rgba, BitDepth::Sixteen) => {
-            out.narrow(|[r, _, g, _, b, _, _, _]: [u8; 8]| [r, g, b]);
-        }
-        (ColorType::Rgba, _) => out.narrow(|[r, g, b, _]: [u8; 4]| [r, g, b]),
-        (ColorType::Rgb, BitDepth::Sixteen) => {
-            out.narrow(|[r, _, g, _, b, _]: [u8; 6]| [r, g, b]);
-        }
-        (ColorType::Rgb | ColorType::Indexed, _) => {}
-    }
+    let pieces = chunks.pieces();
+    let pixels = Pixels::of(&chunks).map_err(damaged)?;
+    let last = match whole(&pieces, &pixels, out.reshape(size, 3)) {
+        Some(last) => last,
+        None => partly(&pieces, &pixels, out).map_err(damaged)?,
+    };
+    chunks.read_rest(pieces.get(last)).map_err(damaged)?;
     Ok(())
 }
 
-/// Pillow reads 16-bit grey as integers and clips them at 255 on the way to RGB, where it
-/// takes the high byte of every other 16-bit kind. Same pixels, so same oddity.
-fn clip_grey(high: u8, low: u8) -> u8 {
-    if high == 0 { low } else { 255 }
+fn damaged(why: &'static str) -> SampleFault {
+    SampleFault::Damaged { format: "PNG", why: why.to_owned() }
 }
 
-fn pixel_bytes(color: ColorType, depth: BitDepth) -> u32 {
-    let samples = match color {
-        ColorType::Grayscale | ColorType::Indexed => 1,
-        ColorType::GrayscaleAlpha => 2,
-        ColorType::Rgb => 3,
-        ColorType::Rgba => 4,
-    };
-    if depth == BitDepth::Sixteen { samples << 1 } else { samples }
+/// Decodes a stream that is sound and as long as the image; `None` for any other. The piece with
+/// which the last row was complete.
+fn whole(pieces: &[Piece<'_>], pixels: &Pixels, out: &mut [u8]) -> Option<usize> {
+    /// What a stream may refer to, and room for what comes next.
+    const WINDOW: usize = 1 << 15;
+    let mut rows = Rows::new(pixels, out);
+    rows.prepare();
+    let mut buffer = vec![0; WINDOW.checked_mul(5)?];
+    let mut stream = Decompressor::new();
+    let (mut filled, mut last) = (0_usize, None);
+    for (i, piece) in pieces.iter().enumerate() {
+        let is_last = i.checked_add(1) == Some(pieces.len());
+        let mut input = piece.bytes;
+        while !stream.is_done() && (!input.is_empty() || is_last) {
+            let (read, made) = stream.read(input, &mut buffer, filled, is_last).ok()?;
+            let end = filled.checked_add(made)?;
+            rows.take(&buffer[filled..end]).ok()?;
+            last = last.or(rows.are_done().then_some(i));
+            if read == 0 && made == 0 && !stream.is_done() {
+                return None;
+            }
+            input = &input[read..];
+            filled = end;
+            if let Some(first) =
+                filled.checked_sub(WINDOW).filter(|first| *first > WINDOW)
+            {
+                buffer.copy_within(first..filled, 0);
+                filled = WINDOW;
+            }
+        }
+    }
+    last.filter(|_| stream.is_done() && rows.n_beyond() == 0)
 }
 
-fn damaged(error: DecodingError) -> SampleFault {
-    SampleFault::Damaged { format: "PNG", why: error.to_string() }
+/// Decodes what Pillow would make of a stream; the last piece that it would read.
+fn partly(
+    pieces: &[Piece<'_>],
+    pixels: &Pixels,
+    out: &mut Image,
+) -> Result<usize, &'static str> {
+    let mut rows = Rows::new(pixels, out.pixels_mut());
+    rows.clear();
+    let bytes: Vec<&[u8]> = pieces.iter().map(|piece| piece.bytes).collect();
+    let inflated = inflate(&bytes, &mut rows, pixels.n_bytes());
+    let [output, end] = inflated.pieces_of_end;
+    match inflated.end {
+        End::Full => Ok(output),
+        // Rows that are missing stay black if the stream's end came with those before.
+        End::Stream if rows.are_begun() && output == end => Ok(output),
+        End::Stream | End::Input => Err("it ends before its last row"),
+        End::Damaged(why) => Err(why),
+    }
 }

@@ -15,11 +15,6 @@ from .marks import Marks
 
 AnyPath: TypeAlias = "str | bytes | os.PathLike[str]"
 
-# What is decoded, in the spellings that are common: a quick test for a million names.
-_DECODED = (".jpg", ".jpeg", ".JPEG", ".JPG", ".png", ".PNG")
-# Images by their names that are not decoded. Files of other names are judged by their content.
-_UNDECODED = frozenset({".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp"})
-
 
 class Unknown(Exception):
     """A data set that bothends does not read.
@@ -154,7 +149,6 @@ def listing(
         below = [path.lstrip("/") for path in below]
     _refuse_paths(below)
     if extents is None:
-        _refuse_formats(below)
     absolute = os.path.join(os.getcwd(), prefix)
     return Listing(absolute.rstrip("/") or "/", below, extents, labels)
 
@@ -221,18 +215,6 @@ def _is_utf8(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _refuse_formats(paths: list[str]) -> None:
-    others = [path for path in paths if not path.endswith(_DECODED)]
-    endings = [os.path.splitext(path)[1].lower() for path in others]
-    bad = [n for n, ending in enumerate(endings) if ending in _UNDECODED]
-    if bad:
-        example = others[bad[0]]
-        raise Unknown(
-            f"{len(bad)} of {len(paths)} files are neither JPEG nor PNG, such as {example}",
-            "convert them to PNG",
-        )
 
 
 def _extents(parts: Sequence[Listing]) -> list[tuple[int, int]] | None:

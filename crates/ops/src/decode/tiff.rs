@@ -1,0 +1,281 @@
+//! The first image of a TIFF as Pillow reads it (`TiffImagePlugin.py`, `TiffDecode.c`), upright.
+//!
+//! Strips and tiles; uncompressed, PackBits, LZW and deflate, with predictors; grey, palettes, RGB and
+//! CMYK of up to 32 bits. Other compressions and colours are refused by name. Pillow reads uncompressed
+//! files itself and gives all others to libtiff, and some details differ between the two; so they do here.
+
+mod codecs;
+mod directory;
+mod kinds;
+
+use bothends_core::recipe::Size;
+
+use self::codecs::Codec;
+use self::directory::{Directory, tag};
+use self::kinds::{Bits, Kind};
+use crate::decode::room::check_room;
+use crate::error::{OpsError, SampleFault};
+use crate::image::{Image, check_size};
+
+/// Whether the first bytes are a TIFF's; its number may be in the wrong order of bytes.
+pub(super) fn recognises(bytes: &[u8]) -> bool {
+    let known: [&[u8]; 5] =
+        [b"MM\0\x2a", b"II\x2a\0", b"MM\x2a\0", b"II\0\x2a", b"II\x2b\0"];
+    known.iter().any(|known| bytes.starts_with(known))
+}
+
+/// The size of an image, and the bytes that decoding it takes: one strip or tile, and two images, of which
+/// the second is the one that was turned.
+pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
+    let directory = Directory::open(bytes);
+    let side = |tag| directory.one(tag).unwrap_or(0);
+    let (height, width) = (side(tag::HEIGHT), side(tag::WIDTH));
+    let n_pixels = u64::from(height).saturating_mul(width.into());
+    (Size { height, width }, n_pixels.saturating_mul(3 + 12))
+}
+
+/// Decodes the first image of `bytes` into `out`.
+pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
+    let directory = Directory::open(bytes);
+    if directory.is_odd {
+        return Err(unsupported("unusually tagged").into());
+    }
+    let side = |tag| directory.one(tag).map(|side| side as usize);
+    let (Some(height), Some(width)) = (side(tag::HEIGHT), side(tag::WIDTH)) else {
+        return Err(damaged("its dimensions are missing").into());
+    };
+    let codec = Codec::of(&directory)?;
+    let kind = Kind::of(&directory, &codec)?;
+    let size = check_size(height, width)?;
+    check_room(size, need_bytes(bytes).1)?;
+    out.reshape(size, 3);
+    let zeros = vec![0; kind.samples.row_bytes(width)];
+    for row in out.pixels_mut().chunks_exact_mut(width.saturating_mul(3)) {
+        kind.samples.unpack(&zeros, row);
+    }
+    let layout = Layout { directory: &directory, kind, width, height };
+    match codec {
+        Codec::None => layout.uncompressed(bytes, out)?,
+        codec => layout.compressed(bytes, codec, out)?,
+    }
+    turn(directory.orientation(), size, out);
+    Ok(())
+}
+
+fn damaged(why: &'static str) -> SampleFault {
+    SampleFault::Damaged { format: "TIFF", why: why.to_owned() }
+}
+
+fn unsupported(feature: &'static str) -> SampleFault {
+    SampleFault::Unsupported { format: "TIFF", feature }
+}
+
+const SHORT: &str = "it ends before its last row";
+
+/// How an image is cut into strips or tiles.
+struct Layout<'a> {
+    directory: &'a Directory<'a>,
+    kind: Kind,
+    width: usize,
+    height: usize,
+}
+
+/// A strip or tile.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    x: usize,
+    y: usize,
+    /// What of it lies within the image.
+    width: usize,
+    height: usize,
+    /// Its plane, where colours are stored apart.
+    plane: usize,
+}
+
+impl Layout<'_> {
+    /// Width and height of a strip or tile, and where each of them begins.
+    fn parts(&self) -> Result<([usize; 2], &[u64]), SampleFault> {
+        let index = |tag| self.directory.one(tag).map(|value| value as usize);
+        if let Some(offsets) = self.directory.all(tag::STRIP_OFFSETS) {
+            let rows = index(tag::ROWS_PER_STRIP).unwrap_or(self.height);
+            return Ok(([self.width, rows], offsets));
+        }
+        let offsets = self.directory.all(tag::TILE_OFFSETS);
+        let sides = index(tag::TILE_WIDTH).zip(index(tag::TILE_HEIGHT));
+        match (offsets, sides) {
+            (Some(offsets), Some((width @ 1.., height @ 1..))) => {
+                Ok(([width, height], offsets))
+            }
+            _ => Err(damaged("it has neither strips nor tiles")),
+        }
+    }
+
+    /// Pillow's own way: parts follow each other from left to right and from the top, as many as there
+    /// are; a later one in the file wins.
+    fn uncompressed(&self, bytes: &[u8], out: &mut Image) -> Result<(), SampleFault> {
+        let ([width, height], mut offsets) = self.parts()?;
+        if height == 0 {
+            return Err(damaged("its strips have no rows"));
+        }
+        if width == self.width && height == self.height && !self.kind.is_planar {
+            offsets = &offsets[offsets.len().saturating_sub(1)..];
+        }
+        let mut parts: Vec<(u64, Part)> = Vec::new();
+        let (mut x, mut y, mut plane) = (0_usize, 0_usize, 0_usize);
+        for offset in offsets {
+            let part = Part {
+                x,
+                y,
+                width: width.min(self.width.saturating_sub(x)),
+                height: height.min(self.height.saturating_sub(y)),
+                plane,
+            };
+            parts.push((*offset, part));
+            x = x.saturating_add(width);
+            if x >= self.width {
+                (x, y) = (0, y.saturating_add(height));
+                if y >= self.height {
+                    (y, plane) = (0, plane.saturating_add(1));
+                }
+            }
+        }
+        parts.sort_by_key(|(offset, _)| *offset);
+        for (offset, part) in parts {
+            let data = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
+            let row_bytes = self.kind.row_bytes(part.width);
+            // What lies beyond the right edge is stored, too.
+            let stride =
+                if part.width < width { self.kind.row_bytes(width) } else { row_bytes };
+            let need = part.height.saturating_sub(1).saturating_mul(stride);
+            let need = need.saturating_add(row_bytes);
+            let data = data.and_then(|data| data.get(..need)).ok_or(damaged(SHORT))?;
+            self.place(data, stride, part, out);
+        }
+        Ok(())
+    }
+
+    /// libtiff's way: every part has its place and its length.
+    fn compressed(
+        &self,
+        bytes: &[u8],
+        codec: Codec,
+        out: &mut Image,
+    ) -> Result<(), SampleFault> {
+        let ([width, height], offsets) = self.parts()?;
+        if !self.directory.is_whole {
+            return Err(damaged("its directory is cut short"));
+        }
+        let height = height.min(if width == self.width { self.height } else { height });
+        if height == 0 {
+            return Err(damaged("its strips have no rows"));
+        }
+        let is_tiled = self.directory.all(tag::STRIP_OFFSETS).is_none();
+        let counts =
+            if is_tiled { tag::TILE_BYTE_COUNTS } else { tag::STRIP_BYTE_COUNTS };
+        let counts = self.directory.all(counts).unwrap_or_default();
+        let stride = self.kind.row_bytes(width);
+        check_room_of_part(stride, height)?;
+        let mut data = Vec::new();
+        let mut places = offsets.iter().zip(counts);
+        for plane in 0..self.kind.n_planes {
+            for y in (0..self.height).step_by(height) {
+                for x in (0..self.width).step_by(width) {
+                    let part = Part {
+                        x,
+                        y,
+                        width: width.min(self.width.saturating_sub(x)),
+                        height: height.min(self.height.saturating_sub(y)),
+                        plane,
+                    };
+                    let place =
+                        places.next().ok_or(damaged("a strip or tile is missing"))?;
+                    let (Ok(at), Ok(len)) =
+                        (usize::try_from(*place.0), usize::try_from(*place.1))
+                    else {
+                        return Err(damaged(SHORT));
+                    };
+                    let packed = bytes.get(at..).and_then(|rest| rest.get(..len));
+                    let rows = if is_tiled { height } else { part.height };
+                    data.resize(stride.saturating_mul(rows), 0);
+                    codec
+                        .unpack(packed.ok_or(damaged(SHORT))?, &mut data)
+                        .map_err(damaged)?;
+                    codec.undo_predictor(&mut data, stride, &self.kind)?;
+                    self.place(&data, stride, part, out);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes RGB of the rows of a part.
+    fn place(&self, data: &[u8], stride: usize, part: Part, out: &mut Image) {
+        let stride_out = self.width.saturating_mul(3);
+        let rows = out.pixels_mut().chunks_exact_mut(stride_out).skip(part.y);
+        let columns =
+            part.x.saturating_mul(3)..part.x.saturating_add(part.width).saturating_mul(3);
+        let row_bytes = self.kind.row_bytes(part.width);
+        let mut reversed = Vec::new();
+        for (out, row) in rows.take(part.height).zip(data.chunks(stride)) {
+            let mut row = row.get(..row_bytes).unwrap_or(row);
+            if self.kind.bits_order == Bits::LowFirst {
+                reversed.clear();
+                reversed.extend(row.iter().map(|byte| byte.reverse_bits()));
+                row = &reversed;
+            }
+            let Some(out) = out.get_mut(columns.clone()) else { continue };
+            match self.kind.plane_bytes {
+                None => self.kind.samples.unpack(row, out),
+                Some(step) => {
+                    // The high byte comes last, as libtiff delivers it.
+                    let values = row.chunks_exact(step).filter_map(|value| value.last());
+                    let pixels = out.as_chunks_mut::<3>().0.iter_mut();
+                    for (pixel, value) in pixels.zip(values) {
+                        if let Some(band) = pixel.get_mut(part.plane) {
+                            *band = *value;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A strip may claim to be larger than any image.
+fn check_room_of_part(stride: usize, height: usize) -> Result<(), SampleFault> {
+    let side = |pixels: usize| u32::try_from(pixels).unwrap_or(u32::MAX);
+    let size = Size { height: side(height), width: side(stride) };
+    check_room(size, (stride as u64).saturating_mul(height as u64))
+}
+
+/// Turns an image as its orientation says (TIFF 6.0, "Orientation"), as Pillow does on loading.
+fn turn(orientation: u32, size: Size, out: &mut Image) {
+    if !(2..=8).contains(&orientation) {
+        return;
+    }
+    let source = out.pixels().to_vec();
+    let pixels = source.as_chunks::<3>().0;
+    let (height, width) = (size.height as usize, size.width as usize);
+    let is_swapped = orientation >= 5;
+    let turned =
+        if is_swapped { Size { height: size.width, width: size.height } } else { size };
+    let columns = turned.width as usize;
+    let last = |side: usize| side.saturating_sub(1);
+    let out = out.reshape(turned, 3).as_chunks_mut::<3>().0;
+    for (y, row) in out.chunks_exact_mut(columns).enumerate() {
+        for (x, pixel) in row.iter_mut().enumerate() {
+            // Row and column in the file.
+            let (from_y, from_x) = match orientation {
+                2 => (y, last(width).saturating_sub(x)),
+                3 => (last(height).saturating_sub(y), last(width).saturating_sub(x)),
+                4 => (last(height).saturating_sub(y), x),
+                5 => (x, y),
+                6 => (last(height).saturating_sub(x), y),
+                7 => (last(height).saturating_sub(x), last(width).saturating_sub(y)),
+                _ => (x, last(width).saturating_sub(y)),
+            };
+            let at = from_y.saturating_mul(width).saturating_add(from_x);
+            *pixel = pixels.get(at).copied().unwrap_or_default();
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The tags of a TIFF's first image (TIFF 6.0 §2, and BigTIFF).
+//!
+//! What is wrong with a tag makes it missing, and a directory that is cut short has the tags before the
+//! cut, as in Pillow.
+
+use std::collections::BTreeMap;
+
+use memchr::memmem;
+
+/// Tags that pixels depend on.
+pub(super) mod tag {
+    pub(in super::super) const WIDTH: u16 = 256;
+    pub(in super::super) const HEIGHT: u16 = 257;
+    pub(in super::super) const BITS: u16 = 258;
+    pub(in super::super) const COMPRESSION: u16 = 259;
+    pub(in super::super) const PHOTOMETRIC: u16 = 262;
+    pub(in super::super) const FILL_ORDER: u16 = 266;
+    pub(in super::super) const STRIP_OFFSETS: u16 = 273;
+    pub(in super::super) const ORIENTATION: u16 = 274;
+    pub(in super::super) const SAMPLES: u16 = 277;
+    pub(in super::super) const ROWS_PER_STRIP: u16 = 278;
+    pub(in super::super) const STRIP_BYTE_COUNTS: u16 = 279;
+    pub(in super::super) const PLANAR: u16 = 284;
+    pub(in super::super) const PREDICTOR: u16 = 317;
+    pub(in super::super) const COLOUR_MAP: u16 = 320;
+    pub(in super::super) const TILE_WIDTH: u16 = 322;
+    pub(in super::super) const TILE_HEIGHT: u16 = 323;
+    pub(in super::super) const TILE_OFFSETS: u16 = 324;
+    pub(in super::super) const TILE_BYTE_COUNTS: u16 = 325;
+    pub(in super::super) const EXTRA_SAMPLES: u16 = 338;
+    pub(in super::super) const SAMPLE_FORMAT: u16 = 339;
+    pub(in super::super) const XMP: u16 = 700;
+
+    /// All of them but the packet, which is text.
+    pub(in super::super) const ALL: [u16; 20] = [
+        WIDTH,
+        HEIGHT,
+        BITS,
+        COMPRESSION,
+        PHOTOMETRIC,
+        FILL_ORDER,
+        STRIP_OFFSETS,
+        ORIENTATION,
+        SAMPLES,
+        ROWS_PER_STRIP,
+        STRIP_BYTE_COUNTS,
+        PLANAR,
+        PREDICTOR,
+        COLOUR_MAP,
+        TILE_WIDTH,
+        TILE_HEIGHT,
+        TILE_OFFSETS,
+        TILE_BYTE_COUNTS,
+        EXTRA_SAMPLES,
+        SAMPLE_FORMAT,
+    ];
+}
+
+/// An order of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bytes {
+    Little,
+    Big,
+}
+
+/// The tags with numbers, and the XMP packet.
+#[derive(Debug)]
+pub(super) struct Directory<'a> {
+    pub(super) order: Bytes,
+    /// Whether a tag that pixels depend on is of a type that it should not have.
+    pub(super) is_odd: bool,
+    /// Whether no tag lies behind the end of the file.
+    pub(super) is_whole: bool,
+    values: BTreeMap<u16, Vec<u64>>,
+    xmp: &'a [u8],
+}
+
+impl<'a> Directory<'a> {
+    pub(super) fn open(bytes: &'a [u8]) -> Self {
+        let order = if bytes.starts_with(b"II") { Bytes::Little } else { Bytes::Big };
+        let mut directory = Self {
+            order,
+            is_odd: false,
+            is_whole: false,
+            values: BTreeMap::new(),
+            xmp: &[],
+        };
+        // Lengths of offsets, of the count of tags, of a tag.
+        let is_big = bytes.get(2) == Some(&43);
+        let lengths = if is_big { [8, 8, 20] } else { [4, 2, 12] };
+        directory.is_whole = directory.read(Reader { bytes, order }, lengths).is_some();
+        directory
+    }
+
+    fn read(
+        &mut self,
+        reader: Reader<'a>,
+        [word, n_count, n_tag]: [usize; 3],
+    ) -> Option<()> {
+        let at = index(reader.number(word, word)?)?;
+        let n_tags = index(reader.number(at, n_count)?)?;
+        let first = at.checked_add(n_count)?;
+        for i in 0..n_tags {
+            let at = first.checked_add(i.checked_mul(n_tag)?)?;
+            reader.bytes.get(at..)?.get(..n_tag)?;
+            let number = u16::try_from(reader.number(at, 2)?).ok()?;
+            let kind = reader.number(at.checked_add(2)?, 2)?;
+            let count = index(reader.number(at.checked_add(4)?, word)?)?;
+            let len = match kind {
+                1 | 2 | 6 | 7 => 1,
+                3 | 8 => 2,
+                4 | 9 | 11 | 13 => 4,
+                5 | 10 | 12 | 16 => 8_usize,
+                _ => continue,
+            };
+            let here = at.checked_add(4)?.checked_add(word)?;
+            let n_bytes = len.saturating_mul(count);
+            let place = if n_bytes <= word {
+                Some(here)
+            } else {
+                index(reader.number(here, word)?)
+            };
+            if n_bytes > reader.bytes.len() {
+                continue;
+            }
+            // A value beyond the file ends the directory.
+            let value = reader.bytes.get(place?..)?.get(..n_bytes)?;
+            if number == tag::XMP {
+                self.xmp = value;
+            }
+            let is_number = matches!(kind, 1 | 3 | 4 | 13 | 16);
+            self.is_odd |= !is_number && tag::ALL.contains(&number);
+            if is_number && !value.is_empty() && !self.values.contains_key(&number) {
+                let numbers = value.chunks_exact(len).map(|value| reader.value(value));
+                self.values.insert(number, numbers.collect());
+            }
+        }
+        Some(())
+    }
+
+    /// All numbers of a tag.
+    pub(super) fn all(&self, tag: u16) -> Option<&[u64]> {
+        self.values.get(&tag).map(Vec::as_slice)
+    }
+
+    /// The first number of a tag.
+    pub(super) fn one(&self, tag: u16) -> Option<u32> {
+        self.all(tag).and_then(|all| u32::try_from(*all.first()?).ok())
+    }
+
+    /// 1 to 8; from the XMP packet, if no tag says it.
+    pub(super) fn orientation(&self) -> u32 {
+        self.one(tag::ORIENTATION).or_else(|| self.orientation_of_xmp()).unwrap_or(1)
+    }
+
+    fn orientation_of_xmp(&self) -> Option<u32> {
+        const NAME: &[u8] = b"tiff:Orientation";
+        memmem::find_iter(self.xmp, NAME).find_map(|at| {
+            let rest = self.xmp.get(at..)?.strip_prefix(NAME)?;
+            let rest = rest.strip_prefix(b"=\"").or_else(|| rest.strip_prefix(b">"))?;
+            let digit = char::from(*rest.first()?);
+            digit.to_digit(10)
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Reader<'a> {
+    bytes: &'a [u8],
+    order: Bytes,
+}
+
+impl Reader<'_> {
+    fn number(&self, at: usize, len: usize) -> Option<u64> {
+        self.bytes.get(at..)?.get(..len).map(|bytes| self.value(bytes))
+    }
+
+    fn value(&self, bytes: &[u8]) -> u64 {
+        let join = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+        match self.order {
+            Bytes::Little => bytes.iter().rev().fold(0, join),
+            Bytes::Big => bytes.iter().fold(0, join),
+        }
+    }
+}
+
+fn index(value: u64) -> Option<usize> {
+    usize::try_from(value).ok()
+}

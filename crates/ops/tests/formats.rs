@@ -1,0 +1,99 @@
+//! Images of every format but JPEG have Pillow's pixels, and are refused where Pillow refuses:
+//! tests/fixtures/formats/index.json says what Pillow made of each file, of the same with a byte
+//! changed and cut short, and `scripts/golden-formats` how it was asked.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::{Path, PathBuf};
+
+use bothends_core::sample::{Encoding, Record};
+use bothends_ops::decode::ImageDecoder;
+use bothends_ops::image::Image;
+use bothends_ops::{OpsError, SampleFault};
+use serde_json::Value;
+
+/// Names a variant of a file, and what was done to it.
+type Variant = (String, Vec<u8>, Option<u64>);
+
+#[test]
+fn files_of_every_format_have_pillows_pixels() {
+    let mut decoder = ImageDecoder::default();
+    for case in index() {
+        let name = case["file"].as_str().unwrap();
+        let (found, image) = decoded(&mut decoder, &read(name));
+        let expected: Option<Vec<u64>> =
+            serde_json::from_value(case["pixels"].clone()).unwrap();
+        let shape = image.shape();
+        let found =
+            found.ok().map(|crc| vec![shape.height.into(), shape.width.into(), crc]);
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn damaged_files_have_pillows_verdict() {
+    let mut decoder = ImageDecoder::default();
+    let (mut n_opened, mut n_refused, mut wrong) = (0, 0, Vec::new());
+    for case in index() {
+        for (name, bytes, expected) in variants(&case) {
+            match decoded(&mut decoder, &bytes).0 {
+                Ok(crc) if Some(crc) == expected => n_opened += 1,
+                Ok(_) => wrong.push(format!("{name}: opened, {expected:?}")),
+                // A kind that is refused by name may come out of a changed tag.
+                Err(SampleFault::Unsupported { .. }) if name.contains(".tif") => {}
+                Err(_) if expected.is_none() => n_refused += 1,
+                Err(fault) => wrong.push(format!("{name}: {fault}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(n_opened > 300 && n_refused > 300, "{n_opened} opened, {n_refused} refused");
+}
+
+fn variants(case: &Value) -> Vec<Variant> {
+    let name = case["file"].as_str().unwrap();
+    let file = read(name);
+    let number = |value: &Value| usize::try_from(value.as_u64().unwrap()).unwrap();
+    let changes = case["changes"].as_array().unwrap().iter().map(|change| {
+        let (at, value) = (number(&change[0]), number(&change[1]));
+        let mut bytes = file.clone();
+        bytes[at] = u8::try_from(value).unwrap();
+        (format!("{name}, byte {at} = {value}"), bytes, change[2].as_u64())
+    });
+    let cuts = case["cuts"].as_array().unwrap().iter().map(|cut| {
+        let end = number(&cut[0]);
+        (
+            format!("the first {end} bytes of {name}"),
+            file[..end].to_vec(),
+            cut[1].as_u64(),
+        )
+    });
+    changes.chain(cuts).collect()
+}
+
+/// The CRC-32 of the pixels.
+fn decoded(
+    decoder: &mut ImageDecoder,
+    bytes: &[u8],
+) -> (Result<u64, SampleFault>, Image) {
+    let mut image = Image::default();
+    let record = Record::new(bytes, Encoding::Image);
+    let crc = match decoder.decode(record, &mut image) {
+        Ok(()) => Ok(crc32fast::hash(image.pixels()).into()),
+        Err(OpsError::BadSample(fault)) => Err(fault),
+        Err(error) => panic!("{error}"),
+    };
+    (crc, image)
+}
+
+fn index() -> Vec<Value> {
+    serde_json::from_slice(&read("index.json")).unwrap()
+}
+
+fn read(name: &str) -> Vec<u8> {
+    std::fs::read(folder().join(name)).unwrap()
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/formats")
+}
