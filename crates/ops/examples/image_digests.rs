@@ -99,7 +99,9 @@ impl Side {
                 return Ok(format!("\tthe crop of seed {seed} differs"));
             }
             if crops[2] != crops[0] {
-                return Ok(format!("\tthe crop of seed {seed} by the side index differs"));
+                return Ok(format!(
+                    "\tthe crop of seed {seed} by the side index differs"
+                ));
             }
         }
         Ok(String::new())
