@@ -75,6 +75,11 @@ _NATIVE = (
     "side_index",
     "page_cache",
 )
+_NOTHING_YET: dict[str, Any] = {
+    "back": [],
+    "skipped": [],
+    "damaged": {"samples": 0, "named": []},
+}
 _made = itertools.count()
 
 
@@ -657,10 +662,10 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         if self.prepared is None:
             items = self.own_items
             who, n = ("pytorch", 0) if items is None else ("python", items.n_taken)
-            return {"loader": who, "front_batches": n, "back": [], "skipped": []}
+            return {"loader": who, "front_batches": n, **_NOTHING_YET}
         stats = self._feeds.stats()
         if not stats:
-            return {"loader": "bothends", "front_batches": 0, "back": [], "skipped": []}
+            return {"loader": "bothends", "front_batches": 0, **_NOTHING_YET}
         return {"loader": "bothends", **summed(stats)}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -86,7 +86,10 @@ pub enum Truncated {
 }
 
 impl Truncated {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde calls it with a reference"
+    )]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

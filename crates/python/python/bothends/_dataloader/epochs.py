@@ -163,7 +163,7 @@ def begun(feed: Feed, order: Own | Given, rows: list[int] | None) -> Iterator[Ba
         consumer = loader._native.begin_order(
             (records.tobytes(), order.ends.tobytes()), part, order.repeats
         )
-    return map(loader._batch, consumer)
+    return loader._to_the_end(map(loader._batch, consumer))
 
 
 def _mapped(order: Given, rows: list[int]) -> Any:
@@ -387,6 +387,14 @@ class Finishing:
         return Whole(images, labels, samples, (*keys, ids))
 
 
+def _both_damaged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Of two loaders over the same data: what both name counts once."""
+    named = {sample["sample"]: sample for sample in [*one["named"], *other["named"]]}
+    n_twice = len(one["named"]) + len(other["named"]) - len(named)
+    n_samples = one["samples"] + other["samples"] - n_twice
+    return {"samples": n_samples, "named": [named[sample] for sample in sorted(named)]}
+
+
 def summed(stats: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures of several native loaders of one `DataLoader` as one: counts are added."""
     if not stats:
@@ -397,6 +405,8 @@ def summed(stats: list[dict[str, Any]]) -> dict[str, Any]:
             total[name] += other[name]
         for name in ("skipped", "redecoded"):
             total[name] = [*other[name], *total[name]]
+        total["damaged"] = _both_damaged(other["damaged"], total["damaged"])
+        total["audits"] = {k: v + other["audits"][k] for k, v in total["audits"].items()}
         total["stall"] = {k: v + other["stall"][k] for k, v in total["stall"].items()}
         total["back"] = [*other["back"], *total["back"]] if other["back"] else total["back"]
     return total
