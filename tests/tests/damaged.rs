@@ -145,7 +145,6 @@ fn the_command_line_names_damaged_files() -> Result<()> {
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let line =
         "3 of 128 delivered samples are damaged and were decoded as Pillow decodes";
-    ensure!(said.matches("damaged").count() >= 1, "{said}");
     ensure!(said.contains(line), "{said}");
     for name in &images.names {
         ensure!(said.contains(name.as_str()), "{name} is not in {said}");

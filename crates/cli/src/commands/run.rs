@@ -5,8 +5,8 @@ use std::path::Path;
 use bothends_core::tensor::Output;
 use bothends_report::{Header, ReportInput};
 use bothends_runtime::{
-    DriveConfig, EpochResult, Loader, MemoryBudget, RankConfig, ReadConfig, RunConfig,
-    RunResult, Runtime, RuntimeError, StopRequest, drive, rates_folder,
+    Damaged, DriveConfig, EpochResult, Loader, MemoryBudget, RankConfig, ReadConfig,
+    RunConfig, RunResult, Runtime, RuntimeError, StopRequest, drive, rates_folder,
 };
 
 use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, RankArgs, RunArgs};
@@ -215,7 +215,47 @@ fn percent(text: &str) -> Result<u8, Failed> {
     })
 }
 
-/// What a table cannot say: digests, losses, bad samples.
+/// Damaged samples that are named on the terminal; the JSON names more.
+const DAMAGED_NAMED: usize = 10;
+
+/// What was found to be damaged, each sample once for the whole run.
+fn damaged_lines(result: &RunResult) -> Vec<String> {
+    let Damaged { samples, named } = &result.damaged;
+    if *samples == 0 {
+        return Vec::new();
+    }
+    let n_delivered: u64 = result.epochs.iter().map(|epoch| epoch.samples).sum();
+    let (samples_are, were) = match samples {
+        1 => ("sample is", "was"),
+        _ => ("samples are", "were"),
+    };
+    let mut lines = vec![format!(
+        "{samples} {samples_are} damaged and {were} decoded as Pillow decodes them \
+         ({n_delivered} samples delivered):"
+    )];
+    let named = named.iter().take(DAMAGED_NAMED);
+    lines.extend(
+        named.map(|it| format!("  sample {} ({}): {}", it.sample, it.file, it.what)),
+    );
+    let n_left = samples.saturating_sub(lines.len() as u64 - 1);
+    if n_left > 0 {
+        lines.push(format!("  and {n_left} more; `--json FILE` names up to 1,000"));
+    }
+    lines
+}
+
+/// What audits of devices came to.
+fn audit_line(epoch: &EpochResult) -> Option<String> {
+    let EpochResult { epoch: n, audited, audit_samples, audit_differences, .. } = epoch;
+    (*audited > 0).then(|| {
+        format!(
+            "epoch {n}: audited {audited} device batches: {audit_samples} samples compared, \
+             {audit_differences} different"
+        )
+    })
+}
+
+/// What a table cannot say: digests, losses, audits, bad and damaged samples.
 fn remarks(result: &RunResult) -> Vec<String> {
     let mut lines = Vec::new();
     for epoch in &result.epochs {
@@ -236,6 +276,7 @@ fn remarks(result: &RunResult) -> Vec<String> {
                 ));
             }
         }
+        lines.extend(audit_line(epoch));
         for bad in &epoch.skipped {
             lines.push(format!(
                 "epoch {n}: sample {} ({}) {}: {}",
@@ -243,5 +284,6 @@ fn remarks(result: &RunResult) -> Vec<String> {
             ));
         }
     }
+    lines.extend(damaged_lines(result));
     lines
 }

@@ -37,6 +37,7 @@ from ._dataloader.epochs import (
     Progress,
     Python,
     begun,
+    filling,
     summed,
 )
 from ._dataloader.items import Items, ItemsProgress, dealt, resumed, tasks
@@ -45,6 +46,7 @@ from ._dataloader.words import counts_batches, explained, refuse_unknown
 from ._device import named
 from ._errors import OptionsError, StateError
 from ._loader import Loader, load_native
+from ._pillow import fills_truncated
 from ._ranks import ALONE, Ranks, current, known
 from ._sources import HuggingFaceImages, SampleProtocol, Samples
 from ._workers import Setting, Task
@@ -435,7 +437,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             "device": self.device if finish.is_nothing else None,
             "pin_memory": self._pins and not in_numpy and not self._is_on_gpu(finish),
         }
-        return Opening(prepared, options)
+        return Opening(prepared, options, fills_truncated())
 
     def _is_on_gpu(self, finish: Finish) -> bool:
         """Whether batches come from the native loader unchanged, and on a GPU."""
@@ -644,7 +646,10 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     @property
     def recipe(self) -> dict[str, Any] | None:
         """The recipe made from the transforms; None if PyTorch's own loader runs."""
-        return None if self.prepared is None else self.prepared.translation.recipe
+        if self.prepared is None:
+            return None
+        recipe = self.prepared.translation.recipe
+        return filling(recipe) if fills_truncated() else recipe
 
     @property
     def words(self) -> list[str]:

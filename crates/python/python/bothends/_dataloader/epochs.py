@@ -34,17 +34,28 @@ class Opening:
     Attributes:
         prepared: the data set, and what becomes of its transforms.
         options: keyword arguments of `bothends.Loader`, except data and recipe.
+        fills_truncated: whether Pillow was told to fill in what truncated images lack.
     """
 
     prepared: Prepared
     options: dict[str, Any]
+    fills_truncated: bool
 
     def is_like(self, other: Opening) -> bool:
-        return self.prepared is other.prepared and self.options == other.options
+        return self.prepared is other.prepared and (self.options, self.fills_truncated) == (
+            other.options,
+            other.fills_truncated,
+        )
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What becomes of the transforms, and of truncated images."""
+        recipe = self.prepared.translation.recipe
+        return filling(recipe) if self.fills_truncated else recipe
 
     def open(self) -> Loader:
         """Opens a native loader. Blocks on the file system and on devices."""
-        source, recipe = self.prepared.source, self.prepared.translation.recipe
+        source, recipe = self.prepared.source, self.recipe
         records = source.records
         if isinstance(records, Path):
             return Loader(records.data, recipe, **self.options)
@@ -52,6 +63,13 @@ class Opening:
         samples = _samples(records, labels)
         name = data_name(records)
         return Loader._of_samples(samples, data=name, recipe=recipe, **self.options)
+
+
+def filling(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The same recipe, but what truncated images lack is filled in."""
+    ops = recipe["ops"]
+    ops = [{**op, "truncated": "fill"} if op["op"] == "decode" else op for op in ops]
+    return {**recipe, "ops": ops}
 
 
 def _samples(records: Listing | Fetched, labels: list[int]) -> _native.Samples:
