@@ -560,7 +560,7 @@ def test_the_recipe_says_what_becomes_of_truncated_images(
 def test_a_run_that_a_truncated_image_has_ended_goes_on_with_it_filled_in(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Symptom: the state is of another recipe once the flag is set, so the run begins anew."""
+    """Symptom: the state is of another recipe once the flag is set, so the run begins again."""
     content = WHOLE["jpeg"][: len(WHOLE["jpeg"]) * 6 // 10]
     dataset = numbered(with_one(small, tmp_path, content))
     made = ours(dataset, batch_size=4)

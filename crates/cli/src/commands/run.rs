@@ -287,3 +287,46 @@ fn remarks(result: &RunResult) -> Vec<String> {
     lines.extend(damaged_lines(result));
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use bothends_runtime::DamagedSample;
+    use serde_json::json;
+
+    use super::*;
+
+    fn result(damaged: Damaged) -> RunResult {
+        let epoch = json!({
+            "epoch": 1, "strategy": "csd", "samples": 128, "batches": 16, "seconds": 1.0,
+            "images_per_s": 128.0, "front": {"batches": 0}, "back": [], "rescued": 0,
+            "audited": 3, "audit_samples": 24, "audit_differences": 1, "accelerator": {"stall_by": {}},
+        });
+        let result = json!({
+            "epochs": [epoch], "memory": {}, "energy": {"domains": []}, "alone": {},
+            "damaged": damaged,
+        });
+        serde_json::from_value(result).unwrap()
+    }
+
+    #[test]
+    fn audits_and_damaged_samples_are_remarked_upon() {
+        let named = (0..11).map(|sample| DamagedSample {
+            sample,
+            file: format!("{sample}.jpg"),
+            what: "JPEG: stray bytes".to_owned(),
+        });
+        let lines = remarks(&result(Damaged { samples: 12, named: named.collect() }));
+        assert_eq!(
+            lines[..3],
+            [
+                "epoch 1: audited 3 device batches: 24 samples compared, 1 different",
+                "12 samples are damaged and were decoded as Pillow decodes them (128 samples \
+                 delivered):",
+                "  sample 0 (0.jpg): JPEG: stray bytes",
+            ]
+        );
+        assert_eq!(lines.len(), 13);
+        assert_eq!(lines[12], "  and 2 more; `--json FILE` names up to 1,000");
+        assert_eq!(remarks(&result(Damaged::default())).len(), 1);
+    }
+}

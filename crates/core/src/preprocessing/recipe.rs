@@ -233,7 +233,7 @@ impl Recipe {
         }
     }
 
-    /// The same, but for what becomes of such images. Without `decode` there are none.
+    /// The same, except for what becomes of such images. Without `decode` there are none.
     #[must_use]
     pub fn with_truncated(mut self, truncated: Truncated) -> Self {
         if let Some(Op::Decode(op)) = self.ops.first_mut() {

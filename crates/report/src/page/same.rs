@@ -133,3 +133,38 @@ fn alone(input: &ReportInput) -> String {
     };
     format!("<li class=\"unknown\">{}</li>\n", escape(&text))
 }
+
+#[cfg(test)]
+mod tests {
+    use bothends_figures::DamagedSample;
+
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn audits_and_damaged_samples_are_told_where_there_are_any() {
+        let mut input = example::input();
+        let nothing = verdicts(&input);
+        assert!(
+            !nothing.contains("audited") && !nothing.contains("damaged"),
+            "{nothing}"
+        );
+        input.runs[1].audits =
+            Audits { batches: 3, samples: 24, differences: 0, seconds: 0.1 };
+        let named = DamagedSample {
+            sample: 7,
+            file: "a<b>.jpg".to_owned(),
+            what: "JPEG: stray bytes".to_owned(),
+        };
+        input.damaged = Damaged { samples: 12, named: vec![named] };
+        let told = verdicts(&input);
+        let audited = "The host audited 3 device batches: it compared 24 samples with its own and \
+                       found 0 different.";
+        assert!(told.contains(&format!("<li class=\"yes\">{audited}")), "{told}");
+        let damaged = "12 samples are damaged and were decoded as Pillow decodes them: \
+                       a&lt;b&gt;.jpg (JPEG: stray bytes), and 11 more.";
+        assert!(told.contains(damaged), "{told}");
+        input.runs[1].audits.differences = 1;
+        assert!(verdicts(&input).contains("<li class=\"no\">The host audited"));
+    }
+}

@@ -357,6 +357,35 @@ mod tests {
         assert_eq!([(2, 256), (64, 64)].map(|(w, b)| front_depth(w, b)), [2, 9]);
     }
 
+    /// What workers say of their rows, in whatever order they finish them, is in the answer.
+    #[test]
+    fn rows_made_in_spite_of_damage_are_named_with_what_is_wrong() {
+        let (jobs_in, jobs) = bounded(1);
+        let mut front = Front::new(jobs_in, bell().0, 4, 2, LEAST_DEPTH);
+        let ring = bothends_slots::RingConfig { n_slots: 1, slot_bytes: 16 };
+        let ring = bothends_slots::Ring::new(ring).unwrap();
+        let (id, epoch, batch) = (JobId(5), EpochIdx(0), BatchIdx(0));
+        let job = Job { id, epoch, batch, samples: (0..4).map(SampleId).collect() };
+        front.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
+        let FrontJob { progress, rows } = jobs.recv().unwrap();
+        drop(rows);
+        let odd = Damage { format: "JPEG", what: "stray bytes between its segments" };
+        for (row, result) in [
+            (2, Ok(Some(odd))),
+            (3, Ok(None)),
+            (0, Err("gone".to_owned())),
+            (1, Ok(Some(odd))),
+        ] {
+            progress.row_done(row, result, Duration::ZERO);
+        }
+        let Polled::Completion(done) = front.poll(Duration::ZERO).unwrap() else {
+            panic!("no answer");
+        };
+        let what = Some("JPEG: stray bytes between its segments".to_owned());
+        let damaged = [1, 2].map(|row| Damaged { row, what: what.clone() }).to_vec();
+        assert_eq!(done.outcome, Outcome::Made { bad: vec![0], damaged });
+    }
+
     #[test]
     fn the_front_is_a_producer() {
         let dir = tempfile::tempdir().unwrap();

@@ -86,10 +86,7 @@ pub enum Truncated {
 }
 
 impl Truncated {
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde calls it with a reference"
-    )]
+    /// With a reference, as serde calls it.
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -48,6 +48,7 @@ impl Said {
         self.damaged.splice(0..0, found.damaged);
         self.damaged.sort_by_key(|it| it.row);
         self.damaged.dedup_by_key(|it| it.row);
+        self.damaged.retain(|it| self.bad.binary_search(&it.row).is_err());
     }
 }
 
@@ -290,4 +291,24 @@ fn one(
 
 fn damaged(row: u32, damage: Option<Damage>) -> Option<Damaged> {
     damage.map(|damage| Damaged { row, what: Some(damage_words(damage)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_damaged_once_and_the_host_says_how() {
+        let odd =
+            |row, what: Option<&str>| Damaged { row, what: what.map(str::to_owned) };
+        let mut said = Said {
+            bad: vec![4],
+            damaged: vec![odd(1, None), odd(2, None), odd(3, None)],
+        };
+        let found =
+            Said { bad: vec![2], damaged: vec![odd(0, Some("a")), odd(3, Some("b"))] };
+        said.add(found);
+        assert_eq!(said.bad, [2, 4]);
+        assert_eq!(said.damaged, [odd(0, Some("a")), odd(1, None), odd(3, Some("b"))]);
+    }
 }
