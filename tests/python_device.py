@@ -83,9 +83,10 @@ Header = collections.namedtuple(
     "Header", "kind body_bytes session job payload body_sum checksum time lateness samples")
 
 
-def encode(kind, body=b"", *, session=0, job=0, payload=0, checksum=0, time_ns=0):
+def encode(kind, body=b"", *, session=0, job=0, payload=0, checksum=0, time_ns=0,
+           n=0):
     head = b"BEND" + struct.pack("<IB3xIQQQQQQQI", VERSION, kind, len(body), session, job, payload,
-                                 xxh3(body), checksum, time_ns, 0, 0)
+                                 xxh3(body), checksum, time_ns, 0, n)
     return head + struct.pack("<I", xxh3(head) & 0xFFFF_FFFF) + body
 
 
@@ -608,8 +609,9 @@ class Connection:
             return
         took = time.monotonic_ns() - began
         self.device.count(jobs=1, queued=-1, samples=len(samples), busy_ns=took)
+        # Raw planes are never damaged in a way that leaves pixels: behind the bad rows come none.
         body = struct.pack(f"<{len(bad)}I", *bad)
-        self.send(DONE, body, made, checksum=xxh3(made), time_ns=took, **fields)
+        self.send(DONE, body, made, checksum=xxh3(made), time_ns=took, n=len(bad), **fields)
 
 
 def samples_of(header, body):

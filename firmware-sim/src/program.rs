@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::{Context, Result};
-use bothends_agent::door::{Door, Visits};
+use bothends_agent::door::{Door, News, Visits};
 use bothends_agent::{Costs, FileStore, Links, NoCosts, Server, ServerConfig, stop};
 use bothends_csd::{Address, Security};
 use clap::{Command, CommandFactory, Parser, ValueEnum};
@@ -157,7 +157,11 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     println!("listening on {}", door.address());
     std::io::stdout().flush().context("cannot say where it listens")?;
     let visits = if args.once { Visits::Once } else { Visits::Always };
-    door.serve(&server, visits, &stop, &|error| eprintln!("warning: {error}"))?;
+    let tell = |news: News<'_>| match news {
+        News::Complaint(error) => eprintln!("warning: {error}"),
+        News::Came { .. } | News::Left { .. } | News::TurnedAway { .. } => {}
+    };
+    door.serve(&server, visits, &stop, &tell)?;
     if let Err(error) = door.close() {
         eprintln!("warning: {error}");
     }

@@ -288,6 +288,10 @@ fn its_numbers_are_there_for_prometheus() {
     stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
+    drop(host);
+    let told: Vec<String> = said.by_ref().take(2).collect();
+    assert!(told[0].contains("\"event\":\"host_came\",\"host\":1,"), "{told:?}");
+    assert!(told[1].contains("\"event\":\"host_left\",\"host\":1,"), "{told:?}");
     for expected in [
         "\nbothends_agent_hosts 1\n",
         "\nbothends_agent_sessions 1\n",

@@ -370,6 +370,10 @@ fn audits_of_an_honest_device_are_counted_and_change_nothing() -> Result<()> {
         };
         ensure!(expected.contains(&epoch.audited), "{audit_percent}: {epoch:?}");
         ensure!(epoch.audited == 0 || epoch.audit_s > 0.0, "{epoch:?}");
+        let n_compared = epoch.audited..=epoch.samples;
+        ensure!(n_compared.contains(&epoch.audit_samples), "{audit_percent}: {epoch:?}");
+        ensure!(audit_percent < 100 || epoch.audit_samples == epoch.samples, "{epoch:?}");
+        ensure!(epoch.audit_differences == 0, "{epoch:?}");
         assert_same(&setup, &epoch)?;
     }
     Ok(())

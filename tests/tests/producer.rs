@@ -15,7 +15,7 @@ use bothends_runtime::{
 };
 use bothends_slots::conformance::produce;
 use bothends_slots::{
-    Completion, HostSlot, Job, JobId, Lost, Outcome, Polled, Producer, Rejected,
+    Completion, Damaged, HostSlot, Job, JobId, Lost, Outcome, Polled, Producer, Rejected,
     Rejection, Slot,
 };
 use bothends_tests::Silent;
@@ -26,8 +26,19 @@ type Maker = Arc<dyn Fn(EpochIdx, SampleId) -> Option<Vec<u8>> + Send + Sync>;
 /// A device that works when it is asked for an answer, the youngest job first.
 struct Toy {
     make: Maker,
+    /// Records that it says are damaged, of five.
+    damaged: Vec<u64>,
     jobs: Vec<(Job, HostSlot)>,
 }
+
+impl Toy {
+    fn new(make: Maker, damaged: &[u64]) -> Self {
+        Self { make, damaged: damaged.to_vec(), jobs: Vec::new() }
+    }
+}
+
+/// Images of the exercise.
+const N_RECORDS: u64 = 5;
 
 const TOY_JOBS: usize = 2;
 
@@ -51,8 +62,12 @@ impl Producer for Toy {
             std::thread::sleep(timeout);
             return Ok(Polled::Nothing);
         };
-        let mut bad = Vec::new();
+        let (mut bad, mut damaged) = (Vec::new(), Vec::new());
         for (row, sample) in job.samples.iter().enumerate() {
+            if self.damaged.contains(&(sample.0 % N_RECORDS)) {
+                let row = u32::try_from(row).unwrap();
+                damaged.push(Damaged { row, what: None });
+            }
             match (self.make)(job.epoch, *sample) {
                 Some(bytes) => {
                     slot[row * bytes.len()..][..bytes.len()].copy_from_slice(&bytes);
@@ -60,7 +75,7 @@ impl Producer for Toy {
                 None => bad.push(u32::try_from(row).unwrap()),
             }
         }
-        let (slot, outcome) = (slot.into_slot(), Outcome::Made { bad });
+        let (slot, outcome) = (slot.into_slot(), Outcome::Made { bad, damaged });
         let work_ns = None;
         Ok(Polled::Completion(Completion { job: job.id, slot, outcome, work_ns }))
     }
@@ -75,9 +90,9 @@ impl Producer for Toy {
     }
 }
 
-/// A toy that names a bad row far behind the last.
+/// A toy that says of every batch what cannot be.
 #[derive(Debug)]
-struct Lying(Toy);
+struct Lying(Toy, Outcome);
 
 impl Producer for Lying {
     fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
@@ -87,7 +102,7 @@ impl Producer for Lying {
     fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
         let mut polled = self.0.poll(timeout)?;
         if let Polled::Completion(completion) = &mut polled {
-            completion.outcome = Outcome::Made { bad: vec![1000] };
+            completion.outcome = self.1.clone();
         }
         Ok(polled)
     }
@@ -119,11 +134,12 @@ fn a_toy_keeps_the_contract() {
     produce::all(&mut || {
         let expected = Arc::clone(&make);
         produce::Subject {
-            producer: Box::new(Toy { make: Arc::clone(&make), jobs: Vec::new() }),
+            producer: Box::new(Toy::new(Arc::clone(&make), &[1, 2])),
             capacity: u32::try_from(TOY_JOBS).unwrap(),
             sample_bytes,
             expected: Box::new(move |epoch, sample| expected(epoch, sample)),
             samples: (0..5).map(SampleId).collect(),
+            damaged: vec![SampleId(1), SampleId(2)],
         }
     });
 }
@@ -134,6 +150,25 @@ fn epoch(
     strategy: &str,
     toy: Option<Box<dyn Producer>>,
 ) -> EpochResult {
+    let how = DriveConfig {
+        epochs: 1,
+        compare: Vec::new(),
+        accelerator: AccelConfig::Host,
+        digest: true,
+        stop_after: None,
+        checkpoint: None,
+        resume: None,
+        measure: None,
+        energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
+        checkpoint_every: None,
+        stop: StopRequest::default(),
+    };
+    let mut loader = loader(exercise, strategy, toy);
+    let result = drive(&mut loader, &how, &mut Silent).unwrap();
+    result.epochs.into_iter().next().unwrap()
+}
+
+fn loader(exercise: &Exercise, strategy: &str, toy: Option<Box<dyn Producer>>) -> Loader {
     let file = |path| SuppliedFile { path, extent: None, label: 0 };
     let supplied = Supplied::files(exercise.root(), exercise.paths().map(file)).unwrap();
     let recipe = Recipe::builtin("imagenet-train").unwrap();
@@ -152,21 +187,7 @@ fn epoch(
         let n_jobs = u32::try_from(TOY_JOBS).unwrap();
         runtime.attach_producer("a toy", n_jobs, toy).unwrap();
     }
-    let how = DriveConfig {
-        epochs: 1,
-        compare: Vec::new(),
-        accelerator: AccelConfig::Host,
-        digest: true,
-        stop_after: None,
-        checkpoint: None,
-        resume: None,
-        measure: None,
-        energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
-        checkpoint_every: None,
-        stop: StopRequest::default(),
-    };
-    let result = drive(&mut Loader::over(runtime), &how, &mut Silent).unwrap();
-    result.epochs.into_iter().next().unwrap()
+    Loader::over(runtime)
 }
 
 /// One that names rows which there are not is left, and the host makes the stream alone.
@@ -175,11 +196,21 @@ fn a_toy_that_lies_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let exercise = Arc::new(Exercise::prepare(dir.path()).unwrap());
     let alone = epoch(&exercise, "cpu", None);
-    let lying = Lying(Toy { make: maker(&exercise), jobs: Vec::new() });
-    let both = epoch(&exercise, "ordered", Some(Box::new(lying)));
-    let why = both.back[0].failure.clone().unwrap();
-    assert!(why.contains("bad rows that there are not"), "{why}");
-    assert_eq!(both.stream_digest, alone.stream_digest);
+    let odd = |row| Damaged { row, what: None };
+    for (bad, damaged, part) in [
+        (vec![1000], Vec::new(), "bad rows that there are not"),
+        (Vec::new(), vec![odd(1000)], "damaged rows that it has not made"),
+        (Vec::new(), vec![odd(2), odd(1)], "damaged rows that it has not made"),
+        (vec![1], vec![odd(1)], "damaged rows that it has not made"),
+    ] {
+        let lying =
+            Lying(Toy::new(maker(&exercise), &[]), Outcome::Made { bad, damaged });
+        let both = epoch(&exercise, "ordered", Some(Box::new(lying)));
+        let why = both.back[0].failure.clone().unwrap();
+        assert!(why.contains(part), "{why}");
+        assert_eq!(both.stream_digest, alone.stream_digest);
+        assert_eq!(both.damaged, bothends_runtime::Damaged::default());
+    }
 }
 
 #[test]
@@ -187,10 +218,45 @@ fn a_toy_takes_part_in_an_epoch_under_ordered() {
     let dir = tempfile::tempdir().unwrap();
     let exercise = Arc::new(Exercise::prepare(dir.path()).unwrap());
     let alone = epoch(&exercise, "cpu", None);
-    let toy = Toy { make: maker(&exercise), jobs: Vec::new() };
+    let toy = Toy::new(maker(&exercise), &[]);
     let both = epoch(&exercise, "ordered", Some(Box::new(toy)));
     assert!(both.back[0].batches > 0, "the toy made nothing");
     assert_eq!(both.back[0].failure, None);
     assert_eq!((alone.samples, alone.batches), (200, 50));
     assert_eq!(both.stream_digest, alone.stream_digest);
+}
+
+/// However often it is delivered and in whichever epoch, a damaged sample counts once, is named by
+/// its file, and is told of once; it is no bad sample.
+#[test]
+fn damaged_samples_count_once_and_are_told_of_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let exercise = Arc::new(Exercise::prepare(dir.path()).unwrap());
+    let toy = Toy::new(maker(&exercise), &[1, 2]);
+    let mut loader = loader(&exercise, "csd", Some(Box::new(toy)));
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        for batch in loader.begin(1).unwrap().batches(0) {
+            assert_eq!(batch.unwrap().n_valid(), 4);
+        }
+        loader.epoch();
+        let notes = loader.notes();
+        told.extend(std::iter::from_fn(|| notes.next()));
+    }
+    let stats = loader.stats();
+    let named: Vec<_> = stats.damaged.named.iter().map(|it| it.file.clone()).collect();
+    let paths: Vec<String> = exercise.paths().map(Into::into).collect();
+    assert_eq!(
+        (stats.damaged.samples, &named),
+        (2, &vec![paths[1].clone(), paths[2].clone()])
+    );
+    assert_eq!(stats.damaged.named[0].what, "as device a toy says");
+    assert!(stats.skipped.iter().all(|bad| !named.contains(&bad.file)), "{stats:?}");
+    let line = format!(
+        "2 of 200 samples are damaged and were decoded as Pillow decodes them: {} (as device a \
+         toy says), {} (as device a toy says)",
+        named[0], named[1]
+    );
+    let told: Vec<_> = told.iter().filter(|note| note.contains("damaged")).collect();
+    assert_eq!(told, [&line]);
 }

@@ -44,6 +44,30 @@ pub enum Visits {
     Always,
 }
 
+/// What a door has to tell of its hosts. They are numbered by their connections, from 1.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// One is admitted, and served from now on.
+    Came {
+        /// Its number.
+        host: u64,
+    },
+    /// It is not served any more.
+    Left {
+        /// Its number.
+        host: u64,
+        /// How long it was served.
+        after: Duration,
+    },
+    /// One was told that there is no room.
+    TurnedAway {
+        /// Its number.
+        host: u64,
+    },
+    /// Why one was not, or not any longer, served.
+    Complaint(&'a CsdError),
+}
+
 /// A device as its door sees it: whoever serves the hosts that come in.
 pub trait Hosts: Sync {
     /// Has `serve` work with a guest for one more host, or tells it that there is no room.
@@ -228,24 +252,24 @@ impl Door {
     }
 
     /// Serves hosts until `stop` is set or, with [`Visits::Once`], the first has left. Blocks
-    /// for that long. `complain` hears why a host was not, or not any longer, served.
+    /// for that long. `tell` hears of hosts that come and go at a socket, and of every complaint.
     ///
     /// # Errors
-    /// The address is lost. With [`Visits::Once`], what `complain` would hear.
+    /// The address is lost. With [`Visits::Once`], what would be complained of.
     pub fn serve(
         &self,
         hosts: &dyn Hosts,
         visits: Visits,
         stop: &AtomicBool,
-        complain: &(dyn Fn(&CsdError) + Sync),
+        tell: &(dyn Fn(News<'_>) + Sync),
     ) -> Result<(), CsdError> {
         match (&self.way, visits) {
             (Way::Socket(listener), Visits::Always) => {
-                let reception = Reception { door: self, hosts, stop, complain };
+                let reception = Reception { door: self, hosts, stop, tell };
                 reception.receive(listener)
             }
             (Way::Socket(_), Visits::Once) | (Way::Spool(_), _) => {
-                self.serve_in_turn(hosts, visits, stop, complain)
+                self.serve_in_turn(hosts, visits, stop, tell)
             }
         }
     }
@@ -256,7 +280,7 @@ impl Door {
         hosts: &dyn Hosts,
         visits: Visits,
         stop: &AtomicBool,
-        complain: &(dyn Fn(&CsdError) + Sync),
+        tell: &(dyn Fn(News<'_>) + Sync),
     ) -> Result<(), CsdError> {
         // A flag alone; nothing else is published with it.
         while !stop.load(Ordering::Relaxed) {
@@ -272,7 +296,7 @@ impl Door {
                 (Ok(Some(Ended::HostGone)), Visits::Always) => {}
                 (Err(error @ (CsdError::Place { .. } | CsdError::Foreign { .. })), _)
                 | (Err(error), Visits::Once) => return Err(error),
-                (Err(error), Visits::Always) => complain(&error),
+                (Err(error), Visits::Always) => tell(News::Complaint(&error)),
             }
         }
         Ok(())
@@ -304,7 +328,7 @@ struct Reception<'a> {
     door: &'a Door,
     hosts: &'a dyn Hosts,
     stop: &'a AtomicBool,
-    complain: &'a (dyn Fn(&CsdError) + Sync),
+    tell: &'a (dyn Fn(News<'_>) + Sync),
 }
 
 /// A connection, and the thread that has it.
@@ -371,14 +395,14 @@ impl<'a> Reception<'a> {
         let again = socket.as_fd().try_clone_to_owned().ok().map(UnixStream::from);
         let is_admitted = Arc::new(AtomicBool::new(false));
         let admitted = Arc::clone(&is_admitted);
-        let body = move || self.attend(socket, &admitted);
+        let body = move || self.attend(socket, number, &admitted);
         let named = thread::Builder::new().name(format!("be-host-{number}"));
         let thread = named.spawn_scoped(scope, body).ok()?;
         Some(Connection { thread, is_admitted, is_closed: false, again })
     }
 
     /// The life of a connection, in its own thread.
-    fn attend(self, socket: Socket, is_admitted: &AtomicBool) {
+    fn attend(self, socket: Socket, number: u64, is_admitted: &AtomicBool) {
         let security = self.door.trust.current();
         let refusals = &self.door.refusals;
         let host = match admit(socket, Terms { security: &security, stop: self.stop }) {
@@ -387,7 +411,7 @@ impl<'a> Reception<'a> {
             Err(CsdError::LinkLost { .. }) => return,
             Err(error) => {
                 refusals.failed.fetch_add(1, Ordering::Relaxed);
-                return (self.complain)(&error);
+                return (self.tell)(News::Complaint(&error));
             }
         };
         is_admitted.store(true, Ordering::Relaxed);
@@ -396,13 +420,18 @@ impl<'a> Reception<'a> {
             let Some(host) = host.take() else { return };
             match guest {
                 Ok(serve) => {
+                    (self.tell)(News::Came { host: number });
+                    let began = Instant::now();
                     if let Err(error) = host.serve(serve, self.stop) {
                         refusals.failed.fetch_add(1, Ordering::Relaxed);
-                        (self.complain)(&error);
+                        (self.tell)(News::Complaint(&error));
                     }
+                    let after = began.elapsed();
+                    (self.tell)(News::Left { host: number, after });
                 }
                 Err(busy) => {
                     refusals.busy.fetch_add(1, Ordering::Relaxed);
+                    (self.tell)(News::TurnedAway { host: number });
                     host.turn_away(busy);
                 }
             }

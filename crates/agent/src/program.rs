@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, ensure};
 use bothends_csd::key::Key;
 use bothends_csd::listen::Listener;
-use bothends_csd::{Address, CsdError, Insecure, Security};
+use bothends_csd::{Address, Insecure, Security};
 use bothends_scrape::Bound;
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
 use clap::builder::{BoolishValueParser, TypedValueParser};
@@ -30,7 +30,7 @@ use listenfd::ListenFd;
 use self::log::Form;
 use self::reload::{Proofs, Reload};
 use self::sandbox::{Confined, Places, Sandbox};
-use crate::door::{Door, Visits};
+use crate::door::{Door, News, Visits};
 use crate::{FileStore, Links, Memory, NoCosts, SESSIONS, Server, ServerConfig, stop};
 
 /// Serves preprocessed batches of the data set next to this program.
@@ -238,9 +238,9 @@ fn serve_at(
     stop: &AtomicBool,
 ) -> Result<()> {
     let visits = if args.once { Visits::Once } else { Visits::Always };
-    let warn = |error: &CsdError| args.log.warn(&error.to_string());
     let serve = |door: &Door| {
-        let served = door.serve(server, visits, stop, &warn);
+        let tell = |news: News<'_>| args.log.tell(&news, door.address());
+        let served = door.serve(server, visits, stop, &tell);
         if served.is_err() {
             // An address is lost: whoever keeps this program running starts it again.
             stop.store(true, Ordering::Relaxed);

@@ -47,6 +47,8 @@ pub(crate) struct Site<'a> {
 pub(crate) struct Attempt {
     pub(crate) work: SampleWork,
     pub(crate) fault: Option<Fault>,
+    /// It was made in spite of a damaged record.
+    pub(crate) is_damaged: bool,
 }
 
 /// Why a sample was not made.
@@ -108,7 +110,8 @@ impl Bench {
             cpu_ns: (site.clock)().saturating_sub(begun_ns),
             output_bytes: u32::try_from(place.len()).unwrap_or(u32::MAX),
         };
-        Attempt { work, fault }
+        let is_damaged = fault.is_none() && self.scratch.damage().is_some();
+        Attempt { work, fault, is_damaged }
     }
 
     fn make(

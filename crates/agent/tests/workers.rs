@@ -72,6 +72,7 @@ fn a_server_in_this_process_is_a_producer_that_fills_the_hosts_slots() {
                 sample_bytes: exercise.session().sample_bytes as usize,
                 expected: Box::new(expected),
                 samples: (0..5).map(SampleId).collect(),
+                damaged: Vec::new(),
             }
         });
     }

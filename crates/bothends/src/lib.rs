@@ -48,9 +48,9 @@
 
 pub use bothends_core::{digest, ids, objective, plan, recipe, select, tensor};
 pub use bothends_runtime::{
-    BadPolicy, Batch, Card, ConsumerStream, Deal, Dealt, Deliver, DeviceSpec,
-    DeviceStats, Driver, GpuBatch, GpuDeal, GpuError, GpuPath, GpuPolled, GpuTarget,
-    Loader, LoaderStats, Mixed, Notes, PageCacheUse, PathReport, Polled, RankConfig,
-    Ranks, ReadConfig, ReaderKind, Row, RunConfig, RuntimeError, SideIndexUse, Skipped,
-    Stall, options, options_among,
+    Audits, BadPolicy, Batch, Card, ConsumerStream, Damaged, DamagedSample, Deal, Dealt,
+    Deliver, DeviceSpec, DeviceStats, Driver, GpuBatch, GpuDeal, GpuError, GpuPath,
+    GpuPolled, GpuTarget, Loader, LoaderStats, Mixed, Notes, PageCacheUse, PathReport,
+    Polled, RankConfig, Ranks, ReadConfig, ReaderKind, Row, RunConfig, RuntimeError,
+    SideIndexUse, Skipped, Stall, options, options_among,
 };

@@ -345,7 +345,7 @@ impl Source {
                 numbers([("value", normal_quantile(share / 65_536.0))])
             }
             Op::Mixing(_) => self.mixture(sample),
-            Op::Decode
+            Op::Decode(_)
             | Op::Geometry(_)
             | Op::Colour(_)
             | Op::RandomErasing(_)

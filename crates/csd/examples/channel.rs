@@ -167,7 +167,8 @@ impl Serve for Ready {
             return None;
         };
         let checksum = self.checksum.unwrap_or_default();
-        let product = Product { len: BATCH_BYTES, checksum, bad: Vec::new() };
+        let (bad, damaged) = (Vec::new(), Vec::new());
+        let product = Product { len: BATCH_BYTES, checksum, bad, damaged };
         Some(Finished { job, slot, result: Ok(product), device_ns: 0, lateness_ns: 0 })
     }
 

@@ -23,8 +23,8 @@ use crate::words::job::{Inquiry, PROTOCOL_VERSION, RecordDigest, Session};
 use crate::{CsdError, Job, JobId, Serve, Transport};
 
 pub use echo::{
-    BAD_SAMPLE, BUSY_RECIPE, BUSY_RETRY, Control, EchoServe, FATAL_SAMPLE,
-    REFUSED_RECIPE, SLOTS, TWICE_SAMPLE, echo,
+    BAD_SAMPLE, BUSY_RECIPE, BUSY_RETRY, Control, DAMAGED_SAMPLE, EchoServe,
+    FATAL_SAMPLE, REFUSED_RECIPE, SLOTS, TWICE_SAMPLE, echo,
 };
 
 /// Nothing in a check takes longer; what does, hangs.
@@ -162,7 +162,8 @@ pub fn it_is_a_producer(connect: &mut Connect<'_>) {
             capacity: SLOTS,
             sample_bytes: 100,
             expected: Box::new(expected),
-            samples: [5, 6, BAD_SAMPLE.0, 7, 8].map(SampleId).to_vec(),
+            samples: [5, DAMAGED_SAMPLE.0, BAD_SAMPLE.0, 7, 8].map(SampleId).to_vec(),
+            damaged: vec![DAMAGED_SAMPLE],
         }
     });
 }
@@ -390,7 +391,10 @@ fn expect_done(transport: &mut dyn Transport, session: &Session, job: &Job) {
 /// The completion is the job's, and its bytes are the device's.
 fn check_done(session: &Session, job: &Job, completion: Completion) {
     let Completion { job: id, slot, outcome, .. } = completion;
-    assert_eq!((id, outcome), (job.id, Outcome::Made { bad: Vec::new() }));
+    assert_eq!(
+        (id, outcome),
+        (job.id, Outcome::Made { bad: Vec::new(), damaged: Vec::new() })
+    );
     let expected = echo(session, job);
     let slot = slot.host().expect("host memory");
     assert!(slot[..expected.len()] == expected, "the samples of job {}", job.id.0);

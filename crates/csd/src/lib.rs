@@ -268,8 +268,10 @@ pub struct Product {
     pub len: usize,
     /// XXH3-64 of those bytes, taken when they were made.
     pub checksum: u64,
-    /// Rows whose samples could not be made; their bytes are zero.
+    /// Rows whose samples could not be made, rising; their bytes are zero.
     pub bad: Vec<u32>,
+    /// Rows that were made in spite of a damaged record, rising, and none of them bad.
+    pub damaged: Vec<u32>,
 }
 
 /// Why a device did not take a session.

@@ -224,7 +224,8 @@ fn a_result_that_stays_away_is_a_lost_link_in_time() {
         let timeout = Duration::from_millis(300);
         let mut transport =
             Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
-        let ending = Ending::Done { len: 8, checksum: 0, bad: Vec::new() };
+        let ending =
+            Ending::Done { len: 8, checksum: 0, bad: Vec::new(), damaged: Vec::new() };
         let half_done = Answer { job: JobId(0), ending, device_ns: 0, lateness_ns: 0 };
         for message in [
             Message::Challenge { nonce: [0; 32], proof: None },
@@ -259,7 +260,8 @@ fn an_unwanted_result_does_not_stand_in_the_way() {
     let timeout = Duration::from_secs(60);
     let mut transport =
         Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
-    let ending = Ending::Done { len: 8, checksum: 0, bad: Vec::new() };
+    let ending =
+        Ending::Done { len: 8, checksum: 0, bad: Vec::new(), damaged: Vec::new() };
     let done = Answer { job: JobId(0), ending, device_ns: 0, lateness_ns: 0 };
     for message in [
         Message::Challenge { nonce: [0; 32], proof: None },

@@ -121,9 +121,9 @@ fn golden_work() -> Vec<(&'static str, Message)> {
             ),
         ),
         (
-            "42454e44020000000a000000080000008877665544332211070000000000000058020000\
-         00000000be1244d83082b18a0df0fecaefbeaddee8030000000000001400000000000000\
-         000000003744172d0100000003000000",
+            "42454e44020000000a0000000c0000008877665544332211070000000000000058020000\
+             00000000f2889be80a3ca8cf0df0fecaefbeaddee8030000000000001400000000000000\
+             0200000074cd317f010000000300000002000000",
             completed(
                 7,
                 [1000, 20],
@@ -131,6 +131,7 @@ fn golden_work() -> Vec<(&'static str, Message)> {
                     len: 600,
                     checksum: 0xdead_beef_cafe_f00d,
                     bad: vec![1, 3],
+                    damaged: vec![2],
                 },
             ),
         ),
@@ -322,10 +323,11 @@ proptest! {
     fn completions_come_back(
         (job, device_ns, lateness_ns) in any::<(u64, u64, u64)>(),
         (len, checksum) in any::<(u64, u64)>(),
-        rows in proptest::collection::btree_set(0..MAX_JOB_SAMPLES, 0..50),
+        rows in proptest::collection::btree_map(0..MAX_JOB_SAMPLES, any::<bool>(), 0..50),
     ) {
-        let bad = rows.into_iter().collect();
-        let ending = Ending::Done { len, checksum, bad };
+        let of = |is_bad| rows.iter().filter(move |row| *row.1 == is_bad).map(|row| *row.0);
+        let (bad, damaged) = (of(true).collect(), of(false).collect());
+        let ending = Ending::Done { len, checksum, bad, damaged };
         let message = completed(job, [device_ns, lateness_ns], ending);
         prop_assert_eq!(decode(&message.encode()).unwrap(), message);
     }

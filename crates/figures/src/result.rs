@@ -3,6 +3,8 @@
 //! Every figure was measured in this run, unless its own `source` says `modelled(…)`. Emulated
 //! devices are marked as such.
 
+use std::ops::AddAssign;
+
 use bothends_energy::{Figure, Quantities};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -38,6 +40,9 @@ pub struct RunResult {
     pub energy: Energy,
     /// The rate of each prong by itself, if measured.
     pub alone: Alone,
+    /// Samples of all epochs that were decoded in spite of a damage, each once.
+    #[serde(default)]
+    pub damaged: Damaged,
 }
 
 /// One epoch.
@@ -76,15 +81,24 @@ pub struct EpochResult {
     /// Samples to which the bad-sample policy was applied.
     #[serde(default)]
     pub skipped: Vec<Skipped>,
+    /// Samples that were decoded in spite of a damage.
+    #[serde(default)]
+    pub damaged: Damaged,
     /// Seconds in which a finished batch waited for the consumer: the loader was ahead.
     #[serde(default)]
     pub backpressure_s: f64,
-    /// Device batches that the host recomputed, in whole or in part, and found equal.
+    /// Device batches that were audited: the host recomputed them, in whole or in part.
     #[serde(default)]
     pub audited: u64,
     /// Seconds in which finished batches waited for that.
     #[serde(default)]
     pub audit_s: f64,
+    /// Samples that the host recomputed and compared for that.
+    #[serde(default)]
+    pub audit_samples: u64,
+    /// Of these, samples that were not what the host made.
+    #[serde(default)]
+    pub audit_differences: u64,
     /// Claims that were dropped unfinished: 0 in a healthy run.
     #[serde(default)]
     pub returned_claims: u32,
@@ -298,6 +312,54 @@ pub struct Alone {
     pub front_images_per_s: Option<f64>,
     /// All devices together, in images per second.
     pub back_images_per_s: Option<f64>,
+}
+
+/// Samples whose records are damaged and were decoded all the same, with the pixels that Pillow
+/// gives. They are samples like any other: no policy is applied to them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damaged {
+    /// How many, each counted once.
+    pub samples: u64,
+    /// The first of them, at most [`Damaged::MOST_NAMED`], by their numbers.
+    pub named: Vec<DamagedSample>,
+}
+
+impl Damaged {
+    /// The most samples that are named; the others are only counted.
+    pub const MOST_NAMED: usize = 1000;
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedSample {
+    /// The sample.
+    pub sample: u64,
+    /// Its file.
+    pub file: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// What audits of devices came to: the host made samples again and compared them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Audits {
+    /// Device batches that were audited, in whole or in part.
+    pub batches: u64,
+    /// Samples that were compared.
+    pub samples: u64,
+    /// Of these, samples that were not what the host made.
+    pub differences: u64,
+    /// Seconds in which finished batches waited for it.
+    pub seconds: f64,
+}
+
+impl AddAssign for Audits {
+    fn add_assign(&mut self, other: Self) {
+        self.batches += other.batches;
+        self.samples += other.samples;
+        self.differences += other.differences;
+        self.seconds += other.seconds;
+    }
 }
 
 /// A sample to which a policy was applied.

@@ -21,8 +21,9 @@ use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{Numerics, Size};
 use bothends_gpu::GpuError;
 use bothends_gpu::driver::{Address, Driver, EventId, StreamId};
+use bothends_ops::Damage;
 use bothends_slots::{
-    Completion, HostSlot, Job, JobId, Lost, Outcome, Polled, Producer, Rejected,
+    Completion, Damaged, HostSlot, Job, JobId, Lost, Outcome, Polled, Producer, Rejected,
     Rejection, Ring, RingConfig, Slot,
 };
 
@@ -118,6 +119,8 @@ struct UnderWay {
     /// Rows that the host makes, rising until they are begun, and those that it could not.
     left: Vec<u32>,
     bad: Vec<u32>,
+    /// Rows that the host has made in spite of damage.
+    damaged: Vec<Damaged>,
     /// Rows that the host has made for a device slot, in the order in which they lie in the lane.
     made: Vec<u32>,
     began: Instant,
@@ -222,10 +225,17 @@ impl<S: Source> GpuProng<S> {
         {
             let Some((job, target)) = self.waiting.pop_front() else { break };
             lane.batch.clear();
-            let (left, bad, made) = (Vec::new(), Vec::new(), Vec::new());
-            let (stage, began) = (Stage::Reading(0), Instant::now());
-            let begun = UnderWay { job, target, lane, stage, left, bad, made, began };
-            self.under_way.push_back(begun);
+            self.under_way.push_back(UnderWay {
+                job,
+                target,
+                lane,
+                stage: Stage::Reading(0),
+                left: Vec::new(),
+                bad: Vec::new(),
+                damaged: Vec::new(),
+                made: Vec::new(),
+                began: Instant::now(),
+            });
         }
         for nth in 0..self.under_way.len() {
             let Some(mut at) = self.under_way.remove(nth) else { break };
@@ -357,7 +367,7 @@ impl<S: Source> GpuProng<S> {
     fn mend(&mut self, at: &mut UnderWay) -> Result<(), GpuError> {
         let sample_bytes = self.sample_bytes();
         let most = self.status_at() / sample_bytes.max(1);
-        let UnderWay { job, target, lane, left, bad, made, stage, .. } = at;
+        let UnderWay { job, target, lane, left, bad, damaged, made, stage, .. } = at;
         let next = left.last().copied().filter(|_| made.len() < most);
         let Some(row) = next else {
             let Target::Device(_, address) = target else { return Ok(()) };
@@ -379,21 +389,26 @@ impl<S: Source> GpuProng<S> {
             Target::Device(..) => (&mut lane.staging[..], made.len()),
         };
         let place = &mut bytes[nth * sample_bytes..][..sample_bytes];
-        match self.source.make(key, place) {
-            Err(_) => bad.push(row),
-            Ok(()) if matches!(target, Target::Device(..)) => made.push(row),
-            Ok(()) => {}
+        let Ok(damage) = self.source.make(key, place) else {
+            bad.push(row);
+            return Ok(());
+        };
+        let what = damage.map(|Damage { format, what }| format!("{format}: {what}"));
+        damaged.extend(what.map(|what| Damaged { row, what: Some(what) }));
+        if matches!(target, Target::Device(..)) {
+            made.push(row);
         }
         Ok(())
     }
 
     /// The answer to a job that is made.
     fn answer(&mut self, made: UnderWay) -> Completion {
-        let UnderWay { job, target, lane, mut bad, began, .. } = made;
+        let UnderWay { job, target, lane, mut bad, mut damaged, began, .. } = made;
         self.free.push(lane);
         bad.sort_unstable();
+        damaged.sort_unstable_by_key(|it| it.row);
         let work_ns = u64::try_from(began.elapsed().as_nanos()).ok();
-        let outcome = Outcome::Made { bad };
+        let outcome = Outcome::Made { bad, damaged };
         Completion { job: job.id, slot: target.into_slot(), outcome, work_ns }
     }
 }

@@ -15,7 +15,7 @@ use bothends_dataset::Table;
 use bothends_io::{Files, OpenFile, Reader};
 use bothends_ops::jpeg::ScanNote;
 use bothends_ops::resize::Crop;
-use bothends_ops::{Pipeline, Scratch};
+use bothends_ops::{Damage, Pipeline, Scratch};
 use bothends_side_index::{Name, SideIndex};
 
 use crate::{Batch, NotHere};
@@ -53,11 +53,16 @@ pub trait Source: Debug + Send {
     /// One line: it cannot be read. What is in `to` then means nothing.
     fn read(&mut self, reading: &Reading, to: &mut [u8]) -> Result<(), String>;
 
-    /// Makes a sample on the host, wherever the GPU could not, or says that it is bad.
+    /// Makes a sample on the host, wherever the GPU could not, or says that it is bad; with what is
+    /// wrong with its record where it is made all the same.
     ///
     /// # Errors
     /// One line: it cannot be made.
-    fn make(&mut self, key: (EpochIdx, SampleId), out: &mut [u8]) -> Result<(), String>;
+    fn make(
+        &mut self,
+        key: (EpochIdx, SampleId),
+        out: &mut [u8],
+    ) -> Result<Option<Damage>, String>;
 }
 
 /// A data set as its table has it, on storage that this process reads.
@@ -159,7 +164,11 @@ impl Source for TableSource {
         read.map_err(|error| error.to_string())
     }
 
-    fn make(&mut self, key: (EpochIdx, SampleId), out: &mut [u8]) -> Result<(), String> {
+    fn make(
+        &mut self,
+        key: (EpochIdx, SampleId),
+        out: &mut [u8],
+    ) -> Result<Option<Damage>, String> {
         let key = self.key(key);
         let table = Arc::clone(&self.table);
         let pipeline = &self.pipeline;
@@ -186,6 +195,6 @@ impl Source for TableSource {
         {
             index.keep(name, record, new);
         }
-        Ok(())
+        Ok(scratch.damage())
     }
 }

@@ -183,6 +183,7 @@ fn conformance(form: Form, numerics: Numerics) {
         sample_bytes,
         expected: Box::new(data.expected(numerics)),
         samples: (0..data.files.len() as u64).map(SampleId).collect(),
+        damaged: Vec::new(),
     });
 }
 
@@ -223,7 +224,7 @@ fn one_job_in(
     let Polled::Completion(done) = prong.poll(Duration::from_secs(60)).unwrap() else {
         panic!("no answer")
     };
-    let Outcome::Made { bad } = done.outcome else { panic!("{:?}", done.outcome) };
+    let Outcome::Made { bad, .. } = done.outcome else { panic!("{:?}", done.outcome) };
     (done.slot, bad)
 }
 

@@ -546,6 +546,54 @@ def test_pillow_is_told_between_two_epochs(
         assert refuses(made) == (not flag)
 
 
+def test_the_recipe_says_what_becomes_of_truncated_images(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: a device, which has no Pillow, refuses what the host fills in."""
+    made = ours(numbered(small))
+    for flag, decode in [(False, {"op": "decode"}), (True, {"op": "decode", "truncated": "fill"})]:
+        monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", flag)
+        assert made.recipe is not None and made.recipe["ops"][0] == decode
+        assert not refuses(made)
+
+
+def test_a_run_that_a_truncated_image_has_ended_goes_on_with_it_filled_in(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: the state is of another recipe once the flag is set, so the run begins again."""
+    content = WHOLE["jpeg"][: len(WHOLE["jpeg"]) * 6 // 10]
+    dataset = numbered(with_one(small, tmp_path, content))
+    made = ours(dataset, batch_size=4)
+    taken = []
+    with pytest.raises(bothends.BadSampleError):
+        for batch in made:
+            taken.append(batch)
+    state = made.state_dict()
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    again = ours(dataset, batch_size=4)
+    again.load_state_dict(state)
+    assert len(taken) + len(list(again)) == len(again)
+
+
+@pytest.mark.skip(reason="needs the tolerant decoder")
+def test_damaged_images_that_pillow_reads_are_counted_and_named(
+    small: Path, tmp_path: Path
+) -> None:
+    """Symptom: nothing says that photographs are damaged, which libjpeg tells on standard error."""
+    whole = WHOLE["jpeg"]
+    behind = 4 + int.from_bytes(whole[4:6], "big")
+    dataset = numbered(with_one(small, tmp_path, whole[:behind] + b"\0\0" + whole[behind:]))
+    made = ours(dataset)
+    with pytest.warns(UserWarning, match="1 of .* is damaged and was decoded") as told:
+        assert torch.equal(pictures(made), pictures(theirs.DataLoader(dataset)))
+    list(made)
+    assert len(told) == 1
+    damaged = made.stats()["damaged"]
+    (named,) = damaged["named"]
+    assert damaged["samples"] == 1 and named["file"].endswith("zzz.jpg") and named["what"]
+    assert made.stats()["skipped"] == [] and made.stats()["redecoded"] == []
+
+
 def test_on_bad_goes_on_without_it(small: Path, tmp_path: Path) -> None:
     """Symptom: the remedy that the error names does not work here."""
     dataset = numbered(with_one(small, tmp_path, WHOLE["jpeg"][:900]))

@@ -3,7 +3,7 @@
 //! Both the page of a run and the page that is later made from its event file use this, so they are the
 //! same.
 
-use bothends_figures::{Moment, RunResult, What};
+use bothends_figures::{Audits, Damaged, EpochResult, Moment, RunResult, What};
 
 use crate::record::{EpochRecord, Recording};
 use crate::{Alone, Emulated, Event, Prong, ReportInput, StrategyRun, series};
@@ -29,12 +29,32 @@ impl From<&Recording> for ReportInput {
             config: header.config.by_name(),
             alone: run.and_then(|run| alone(run, rate_of_accelerator)),
             energy: run.map(|run| run.energy.clone()).unwrap_or_default(),
+            damaged: damaged(recording),
             runs: recording
                 .epochs
                 .iter()
                 .map(|e| strategy_run(e, recording, drawn))
                 .collect(),
         }
+    }
+}
+
+/// The run's damaged samples; of one that did not end, those of the epoch with the most.
+fn damaged(recording: &Recording) -> Damaged {
+    if let Some(run) = &recording.run {
+        return run.damaged.clone();
+    }
+    let epochs = recording.epochs.iter().filter_map(|epoch| epoch.figures.as_ref());
+    let most = epochs.map(|figures| &figures.damaged).max_by_key(|it| it.samples);
+    most.cloned().unwrap_or_default()
+}
+
+fn audits(figures: &EpochResult) -> Audits {
+    Audits {
+        batches: figures.audited,
+        samples: figures.audit_samples,
+        differences: figures.audit_differences,
+        seconds: figures.audit_s,
     }
 }
 
@@ -173,6 +193,7 @@ fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> Str
         cpu_ms_per_image: figures.and_then(|f| f.cpu_ms_per_image),
         peak_rss_bytes: figures.and_then(|f| f.peak_rss_bytes).or(peak_of_run),
         rescued: figures.map_or_else(rescued, |f| f.rescued.into()),
+        audits: figures.map(audits).unwrap_or_default(),
         stream_digest: digest(figures.and_then(|f| f.stream_digest.as_ref())),
         content_digest: digest(figures.and_then(|f| f.content_digest.as_ref())),
         stall: figures.map(|f| f.accelerator.stall_by),

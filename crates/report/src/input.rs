@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use bothends_figures::{Energy, Stall, What};
+use bothends_figures::{Audits, Damaged, Energy, Stall, What};
 
 use crate::series::{Held, Step, Waiting};
 
@@ -36,6 +36,9 @@ pub struct ReportInput {
     pub alone: Option<Alone>,
     /// Energy of the whole run.
     pub energy: Energy,
+    /// Samples of the whole run that were decoded in spite of a damage, each once.
+    #[serde(default)]
+    pub damaged: Damaged,
     /// One entry per epoch, in the order in which they ran.
     pub runs: Vec<StrategyRun>,
 }
@@ -109,6 +112,9 @@ pub struct StrategyRun {
     pub peak_rss_bytes: Option<u64>,
     /// Late device batches that the host made again.
     pub rescued: u64,
+    /// Device batches of which the host made samples again, and what came of it.
+    #[serde(default)]
+    pub audits: Audits,
     /// The digest of the delivered stream, in order (hex).
     pub stream_digest: String,
     /// The digest of the delivered content, independent of order (hex).

@@ -87,7 +87,8 @@ const TABLE_TEXT: &str = "Front and back count delivered batches by who made the
     a heading says where its figures come from. Peak RSS includes memory that earlier epochs of the \
     same process kept. On a narrow screen the table scrolls sideways.";
 const SAME_TEXT: &str = "Preprocessing images elsewhere must not change them: with checksums \
-    (--digest), epochs of the same samples can be compared byte for byte.";
+    (--digest), epochs of the same samples can be compared byte for byte. With --audit the host \
+    makes samples of device batches again and compares them.";
 
 /// With a sentence on what one epoch leaves to the next, if there are several.
 fn memory_text(input: &ReportInput) -> String {

@@ -83,9 +83,9 @@ pub use threads::{process, shutdown};
 pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_csd::{Insecure, TlsFiles};
 pub use bothends_figures::{
-    AcceleratorResult, Alone, BackResult, Bytes, Counted, Cpu, Energy, EnergyDomain,
-    EpochResult, FrontResult, Memory, Moment, RunResult, Seen, Settings, Skipped, Stall,
-    UsageSample, What,
+    AcceleratorResult, Alone, Audits, BackResult, Bytes, Counted, Cpu, Damaged,
+    DamagedSample, Energy, EnergyDomain, EpochResult, FrontResult, Memory, Moment,
+    RunResult, Seen, Settings, Skipped, Stall, UsageSample, What,
 };
 pub use bothends_gpu::GpuError;
 pub use bothends_gpu::driver::{Card, Driver};

@@ -22,7 +22,7 @@ pub use available::available_bytes;
 pub use heap::Heap;
 pub use memory::{Backing, Kind, Owner, Registration, SLOT_ALIGN};
 pub use produce::{
-    Completion, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection,
+    Completion, Damaged, Job, JobId, Lost, Outcome, Polled, Producer, Rejected, Rejection,
 };
 pub use ring::{Ring, RingConfig};
 pub use slot::{HostSlot, Joiner, Part, Slot};

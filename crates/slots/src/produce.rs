@@ -51,6 +51,9 @@ pub enum Outcome {
     Made {
         /// Rows that could not be made, in ascending order; their bytes are of no use.
         bad: Vec<u32>,
+        /// Rows that were made in spite of a damaged record, in ascending order; none of them
+        /// is among the bad ones.
+        damaged: Vec<Damaged>,
     },
     /// It came to nothing, through the producer's fault.
     Failed {
@@ -60,6 +63,15 @@ pub enum Outcome {
     /// It was not begun, and now never will be: it was revoked in time, or there was no room
     /// after all.
     NotBegun,
+}
+
+/// A row whose record is damaged, made all the same, with the pixels that Pillow gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// The row.
+    pub row: u32,
+    /// What is wrong with its record, for people; `None` where the producer does not say.
+    pub what: Option<String>,
 }
 
 /// What a producer has to say.

@@ -39,7 +39,7 @@ LOADERS = {
     "grain": ("grain", "grain"),
     "opencv": ("opencv", "opencv"),
     "bothends": ("torchvision", "ours"),
-    "bothends-planar": ("torchvision", "ours"),
+    "bothends-loader": ("torchvision", "ours"),
 }
 
 

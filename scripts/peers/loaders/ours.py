@@ -1,8 +1,8 @@
 """bothends, from this checkout.
 
   bothends          bothends.torch.DataLoader over the data set and transforms of `pillow`
-  bothends-planar   bothends.Loader with the built-in recipe imagenet-train (planar numerics),
-                    as NumPy arrays, so that torch is not imported
+  bothends-loader   bothends.Loader with the built-in recipe imagenet-train (exact numerics, as
+                    above), as NumPy arrays, so that torch is not imported
 
 Settings: the defaults, with as many worker threads as asked. From its first epoch on it has a side index of the
 images next to them, which no other loader has a kind of. Both antialias.

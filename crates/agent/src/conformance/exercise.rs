@@ -268,6 +268,21 @@ impl Exercise {
         (bytes, bad)
     }
 
+    /// The rows of a job that `ops` makes in spite of a damaged record.
+    pub(super) fn damaged(&self, job: &Job) -> Vec<u32> {
+        let mut scratch = Scratch::default();
+        let mut place = vec![0; self.sample_bytes()];
+        let mut is_damaged = |sample: SampleId| {
+            let key = SampleKey { seed: SEED, epoch: job.epoch, sample };
+            let Some(record) = self.record(sample) else { return false };
+            let record = Record::new(record, self.kind.encoding());
+            let made = self.pipeline.run(&mut scratch, key, record, &mut place);
+            made.is_ok() && scratch.damage().is_some()
+        };
+        let rows = (0..).zip(&job.samples);
+        rows.filter(|(_, sample)| is_damaged(**sample)).map(|(row, _)| row).collect()
+    }
+
     /// What the device is to say of its records.
     pub(super) fn digests(
         &self,

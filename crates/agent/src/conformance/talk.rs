@@ -15,7 +15,7 @@ use bothends_csd::{
 
 use super::exercise::Exercise;
 use super::fault::{Checked, Fault, broken, ensure};
-use super::visit::{PATIENCE, same};
+use super::visit::{PATIENCE, same, same_damaged};
 
 /// Where a device is, and how it is reached.
 #[derive(Debug, Clone)]
@@ -159,7 +159,8 @@ impl<'a> Talk<'a> {
         })?;
         match answer.ending {
             Ending::Failed { reason } => broken(format!("job {}: {reason}", job.id.0)),
-            Ending::Done { bad, .. } => {
+            Ending::Done { bad, damaged, .. } => {
+                same_damaged(&damaged, &self.exercise.damaged(job))?;
                 let expected = self.exercise.expected(job);
                 same(&(bytes, bad), &expected, self.exercise.sample_bytes())
             }

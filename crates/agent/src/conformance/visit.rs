@@ -96,8 +96,11 @@ impl<'a> Visit<'a> {
     /// The bytes of a job, and its bad rows.
     pub(super) fn done(&mut self, job: Job) -> Checked<(Vec<u8>, Vec<u32>)> {
         let (id, n_samples) = (job.id.0, job.samples.len());
+        let expected = self.exercise.damaged(&job);
         let completion = self.complete(job)?;
-        self.made(completion, n_samples).map_err(|fault| fault.of(&format!("job {id}: ")))
+        let made = check_damaged(&completion.outcome, &expected)
+            .and_then(|()| self.made(completion, n_samples));
+        made.map_err(|fault| fault.of(&format!("job {id}: ")))
     }
 
     /// The bytes of a job that is answered, and its bad rows.
@@ -107,7 +110,7 @@ impl<'a> Visit<'a> {
         n_samples: usize,
     ) -> Checked<(Vec<u8>, Vec<u32>)> {
         let Completion { slot, outcome, .. } = completion;
-        let Outcome::Made { bad } = outcome else {
+        let Outcome::Made { bad, .. } = outcome else {
             return broken(format!("it fails: {}", words(&outcome)));
         };
         let slot = slot.host().or_else(|_| broken("the slot is not the host's"))?;
@@ -130,6 +133,21 @@ impl<'a> Visit<'a> {
         let made = self.done(job)?;
         same(&made, &expected, self.exercise.sample_bytes())
             .map_err(|fault| fault.of(&format!("job {id}: ")))
+    }
+}
+
+/// Whether a job's answer names the rows that it made in spite of damage, and no others.
+fn check_damaged(outcome: &Outcome, expected: &[u32]) -> Checked {
+    let Outcome::Made { damaged, .. } = outcome else { return Ok(()) };
+    let rows: Vec<u32> = damaged.iter().map(|it| it.row).collect();
+    same_damaged(&rows, expected)
+}
+
+/// As [`same`], of the rows that were made in spite of damage.
+pub(super) fn same_damaged(rows: &[u32], expected: &[u32]) -> Checked {
+    match rows == expected {
+        true => Ok(()),
+        false => broken(format!("its damaged rows are {rows:?}, not {expected:?}")),
     }
 }
 

@@ -3,7 +3,10 @@
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bothends_csd::Address;
 use clap::ValueEnum;
+
+use crate::door::News;
 
 /// How a line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,9 +28,21 @@ impl Form {
         self.say("note", message);
     }
 
+    /// What happens at a door. Hosts that come and go are told of in JSON alone, where programs
+    /// look for them: a person sees them in the metrics, and is told of complaints.
+    pub(super) fn tell(self, news: &News<'_>, door: &Address) {
+        match news {
+            News::Complaint(error) => self.warn(&error.to_string()),
+            News::Came { .. } | News::Left { .. } | News::TurnedAway { .. } => {
+                if self == Self::Json {
+                    eprintln!("{}", event(now_s(), news, door));
+                }
+            }
+        }
+    }
+
     fn say(self, level: &str, message: &str) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        eprintln!("{}", self.line(now.as_secs_f64(), level, message));
+        eprintln!("{}", self.line(now_s(), level, message));
     }
 
     fn line(self, time_s: f64, level: &str, message: &str) -> String {
@@ -41,6 +56,33 @@ impl Form {
             }
         }
     }
+}
+
+/// Seconds since 1970.
+fn now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// A line about a host, with its number and the door's address as fields of their own.
+fn event(time_s: f64, news: &News<'_>, door: &Address) -> String {
+    let (event, host, words, served) = match news {
+        News::Came { host } => ("host_came", *host, "came to", None),
+        News::Left { host, after } => ("host_left", *host, "has left", Some(*after)),
+        News::TurnedAway { host } => {
+            ("host_turned_away", *host, "found no room at", None)
+        }
+        News::Complaint(error) => {
+            return Form::Json.line(time_s, "warning", &error.to_string());
+        }
+    };
+    let served = served.map_or_else(String::new, |after| {
+        format!(",\"served_seconds\":{:.3}", after.as_secs_f64())
+    });
+    let door = escaped(&door.to_string());
+    format!(
+        "{{\"time\":{time_s:.3},\"level\":\"note\",\"event\":\"{event}\",\"host\":{host},\
+         \"address\":\"{door}\"{served},\"message\":\"host {host} {words} {door}\"}}"
+    )
 }
 
 /// What may stand between quotes in JSON (RFC 8259 §7).
@@ -58,7 +100,27 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn hosts_that_come_and_go_are_events() {
+        let door: Address = "unix:///run/a\"b".parse().unwrap();
+        let said = |news: News<'_>| event(12.5, &news, &door);
+        assert_eq!(
+            said(News::Came { host: 3 }),
+            r#"{"time":12.500,"level":"note","event":"host_came","host":3,"address":"unix:///run/a\"b","message":"host 3 came to unix:///run/a\"b"}"#
+        );
+        let left = said(News::Left { host: 3, after: Duration::from_millis(1500) });
+        assert!(left.contains(r#""event":"host_left","host":3,"#), "{left}");
+        assert!(
+            left.contains(r#""served_seconds":1.500,"message":"host 3 has left"#),
+            "{left}"
+        );
+        let busy = said(News::TurnedAway { host: 4 });
+        assert!(busy.contains(r#""event":"host_turned_away","host":4,"#), "{busy}");
+    }
 
     #[test]
     fn a_line_is_one_line_whatever_a_stranger_makes_of_it() {

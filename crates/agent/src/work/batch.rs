@@ -120,8 +120,10 @@ impl Batch {
         let slot = progress.joiner.take()?.join().ok()?;
         let attempts = std::mem::take(&mut progress.attempts);
         let result = refuse_if_starved(&attempts).map(|()| {
-            let bad = (0..).zip(&attempts);
-            let bad = bad.filter(|(_, attempt)| attempt.fault.is_some());
+            let rows = |is: fn(&Attempt) -> bool| {
+                let rows = (0..).zip(&attempts).filter(|(_, attempt)| is(attempt));
+                rows.map(|(row, _)| row).collect()
+            };
             Product {
                 len: progress.len,
                 checksum: self
@@ -130,7 +132,8 @@ impl Batch {
                     .unwrap_or_else(PoisonError::into_inner)
                     .0
                     .digest(),
-                bad: bad.map(|(row, _)| row).collect(),
+                bad: rows(|attempt| attempt.fault.is_some()),
+                damaged: rows(|attempt| attempt.is_damaged),
             }
         });
         let works = attempts.iter().map(|attempt| attempt.work);

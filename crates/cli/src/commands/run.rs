@@ -5,8 +5,8 @@ use std::path::Path;
 use bothends_core::tensor::Output;
 use bothends_report::{Header, ReportInput};
 use bothends_runtime::{
-    DriveConfig, EpochResult, Loader, MemoryBudget, RankConfig, ReadConfig, RunConfig,
-    RunResult, Runtime, RuntimeError, StopRequest, drive, rates_folder,
+    Damaged, DriveConfig, EpochResult, Loader, MemoryBudget, RankConfig, ReadConfig,
+    RunConfig, RunResult, Runtime, RuntimeError, StopRequest, drive, rates_folder,
 };
 
 use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, RankArgs, RunArgs};
@@ -215,7 +215,47 @@ fn percent(text: &str) -> Result<u8, Failed> {
     })
 }
 
-/// What a table cannot say: digests, losses, bad samples.
+/// Damaged samples that are named on the terminal; the JSON names more.
+const DAMAGED_NAMED: usize = 10;
+
+/// What was found to be damaged, each sample once for the whole run.
+fn damaged_lines(result: &RunResult) -> Vec<String> {
+    let Damaged { samples, named } = &result.damaged;
+    if *samples == 0 {
+        return Vec::new();
+    }
+    let n_delivered: u64 = result.epochs.iter().map(|epoch| epoch.samples).sum();
+    let (samples_are, were) = match samples {
+        1 => ("sample is", "was"),
+        _ => ("samples are", "were"),
+    };
+    let mut lines = vec![format!(
+        "{samples} {samples_are} damaged and {were} decoded as Pillow decodes them \
+         ({n_delivered} samples delivered):"
+    )];
+    let named = named.iter().take(DAMAGED_NAMED);
+    lines.extend(
+        named.map(|it| format!("  sample {} ({}): {}", it.sample, it.file, it.what)),
+    );
+    let n_left = samples.saturating_sub(lines.len() as u64 - 1);
+    if n_left > 0 {
+        lines.push(format!("  and {n_left} more; `--json FILE` names up to 1,000"));
+    }
+    lines
+}
+
+/// What audits of devices came to.
+fn audit_line(epoch: &EpochResult) -> Option<String> {
+    let EpochResult { epoch: n, audited, audit_samples, audit_differences, .. } = epoch;
+    (*audited > 0).then(|| {
+        format!(
+            "epoch {n}: audited {audited} device batches: {audit_samples} samples compared, \
+             {audit_differences} different"
+        )
+    })
+}
+
+/// What a table cannot say: digests, losses, audits, bad and damaged samples.
 fn remarks(result: &RunResult) -> Vec<String> {
     let mut lines = Vec::new();
     for epoch in &result.epochs {
@@ -236,6 +276,7 @@ fn remarks(result: &RunResult) -> Vec<String> {
                 ));
             }
         }
+        lines.extend(audit_line(epoch));
         for bad in &epoch.skipped {
             lines.push(format!(
                 "epoch {n}: sample {} ({}) {}: {}",
@@ -243,5 +284,49 @@ fn remarks(result: &RunResult) -> Vec<String> {
             ));
         }
     }
+    lines.extend(damaged_lines(result));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_runtime::DamagedSample;
+    use serde_json::json;
+
+    use super::*;
+
+    fn result(damaged: Damaged) -> RunResult {
+        let epoch = json!({
+            "epoch": 1, "strategy": "csd", "samples": 128, "batches": 16, "seconds": 1.0,
+            "images_per_s": 128.0, "front": {"batches": 0}, "back": [], "rescued": 0,
+            "audited": 3, "audit_samples": 24, "audit_differences": 1, "accelerator": {"stall_by": {}},
+        });
+        let result = json!({
+            "epochs": [epoch], "memory": {}, "energy": {"domains": []}, "alone": {},
+            "damaged": damaged,
+        });
+        serde_json::from_value(result).unwrap()
+    }
+
+    #[test]
+    fn audits_and_damaged_samples_are_remarked_upon() {
+        let named = (0..11).map(|sample| DamagedSample {
+            sample,
+            file: format!("{sample}.jpg"),
+            what: "JPEG: stray bytes".to_owned(),
+        });
+        let lines = remarks(&result(Damaged { samples: 12, named: named.collect() }));
+        assert_eq!(
+            lines[..3],
+            [
+                "epoch 1: audited 3 device batches: 24 samples compared, 1 different",
+                "12 samples are damaged and were decoded as Pillow decodes them (128 samples \
+                 delivered):",
+                "  sample 0 (0.jpg): JPEG: stray bytes",
+            ]
+        );
+        assert_eq!(lines.len(), 13);
+        assert_eq!(lines[12], "  and 2 more; `--json FILE` names up to 1,000");
+        assert_eq!(remarks(&result(Damaged::default())).len(), 1);
+    }
 }

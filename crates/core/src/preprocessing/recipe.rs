@@ -28,7 +28,7 @@ pub use super::size::{
 pub use decide::{Decision, Misfit};
 pub use error::{Path, RecipeError};
 pub use mixture::{BatchKey, Mixture, partner};
-pub use op::{Normalise, Op, Truncated};
+pub use op::{Decode, Normalise, Op, Truncated};
 
 use op::{Crops, Feed};
 pub use shape::{RecordShape, SampleCost};
@@ -227,7 +227,19 @@ impl Recipe {
     /// What becomes of images whose files end early.
     #[must_use]
     pub fn truncated(&self) -> Truncated {
-        Truncated::Refuse
+        match self.ops.first() {
+            Some(Op::Decode(op)) => op.truncated,
+            _ => Truncated::Refuse,
+        }
+    }
+
+    /// The same, except for what becomes of such images. Without `decode` there are none.
+    #[must_use]
+    pub fn with_truncated(mut self, truncated: Truncated) -> Self {
+        if let Some(Op::Decode(op)) = self.ops.first_mut() {
+            op.truncated = truncated;
+        }
+        self
     }
 
     /// How pixels are computed.

@@ -20,6 +20,8 @@ use crate::{CsdError, Declined, Finished, Job, JobId, Product, Refused, Serve};
 
 /// A sample that cannot be made.
 pub const BAD_SAMPLE: SampleId = SampleId(1 << 63);
+/// A sample that is made of a damaged record.
+pub const DAMAGED_SAMPLE: SampleId = SampleId(1 << 61);
 /// A sample whose whole job fails.
 pub const FATAL_SAMPLE: SampleId = SampleId(u64::MAX);
 /// A sample whose job is answered twice.
@@ -103,11 +105,14 @@ impl EchoServe {
             return Err("the sample was fatal".to_owned());
         }
         let bytes = echo(session, job);
-        let bad = (0..).zip(&job.samples).filter(|(_, id)| **id == BAD_SAMPLE);
-        let bad = bad.map(|(row, _)| row).collect();
+        let rows_of = |sample| {
+            let rows = (0..).zip(&job.samples).filter(move |(_, id)| **id == sample);
+            rows.map(|(row, _)| row).collect()
+        };
+        let (bad, damaged) = (rows_of(BAD_SAMPLE), rows_of(DAMAGED_SAMPLE));
         let place = slot.get_mut(..bytes.len()).ok_or("the slot is too small")?;
         place.copy_from_slice(&bytes);
-        Ok(Product { len: bytes.len(), checksum: xxh3_64(&bytes), bad })
+        Ok(Product { len: bytes.len(), checksum: xxh3_64(&bytes), bad, damaged })
     }
 }
 

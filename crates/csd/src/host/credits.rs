@@ -9,7 +9,8 @@ use std::collections::HashMap;
 
 use bothends_core::recipe::{Op, Recipe};
 use bothends_slots::{
-    Completion, HostSlot, Job, JobId, Lost, Outcome, Polled, Rejected, Rejection, Slot,
+    Completion, Damaged, HostSlot, Job, JobId, Lost, Outcome, Polled, Rejected,
+    Rejection, Slot,
 };
 
 use crate::words::job::{Answer, Capabilities, Ending, PROTOCOL_VERSION, Session};
@@ -73,10 +74,15 @@ impl Submission {
         let outcome = match ending {
             Ending::Failed { .. } if is_revoked => Outcome::NotBegun,
             Ending::Failed { reason } => Outcome::Failed { reason },
-            Ending::Done { checksum, bad, .. } => {
+            Ending::Done { checksum, bad, damaged, .. } => {
                 match bring(&mut slot[..payload_bytes])? {
                     Err(reason) => Outcome::Failed { reason },
-                    Ok(hash) if hash == checksum => Outcome::Made { bad },
+                    Ok(hash) if hash == checksum => {
+                        // Which damage it is does not travel.
+                        let of = |row| Damaged { row, what: None };
+                        let damaged = damaged.into_iter().map(of).collect();
+                        Outcome::Made { bad, damaged }
+                    }
                     Ok(_) => {
                         let reason = "its bytes do not match their checksum".to_owned();
                         Outcome::Failed { reason }
@@ -279,13 +285,16 @@ impl Credits {
             let is_ours = (self.first_serial..self.next_serial).contains(&serial);
             return Ok(if is_ours { Redeemed::Again } else { Redeemed::Foreign });
         };
-        if let Ending::Done { len, bad, .. } = &answer.ending {
+        if let Ending::Done { len, bad, damaged, .. } = &answer.ending {
             if *len != submission.payload_bytes as u64 {
                 return malformed("a result that is not as long as its job");
             }
             let n_samples = submission.job.samples.len();
             if bad.last().is_some_and(|row| *row as usize >= n_samples) {
                 return malformed("a bad row beyond the job's samples");
+            }
+            if damaged.last().is_some_and(|row| *row as usize >= n_samples) {
+                return malformed("a damaged row beyond the job's samples");
             }
         }
         Ok(Redeemed::Job(submission))
@@ -353,7 +362,8 @@ mod tests {
     }
 
     fn done(serial: JobId, len: u64) -> Answer {
-        let ending = Ending::Done { len, checksum: 0, bad: Vec::new() };
+        let ending =
+            Ending::Done { len, checksum: 0, bad: Vec::new(), damaged: Vec::new() };
         Answer { job: serial, ending, device_ns: 0, lateness_ns: 0 }
     }
 

@@ -186,8 +186,8 @@ impl Finished {
     pub(crate) fn into_answer(self) -> (Answer, HostSlot) {
         let ending = match self.result {
             Err(reason) => Ending::Failed { reason },
-            Ok(Product { len, checksum, bad }) => {
-                Ending::Done { len: len as u64, checksum, bad }
+            Ok(Product { len, checksum, bad, damaged }) => {
+                Ending::Done { len: len as u64, checksum, bad, damaged }
             }
         };
         let (device_ns, lateness_ns) = (self.device_ns, self.lateness_ns);

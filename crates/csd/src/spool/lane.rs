@@ -134,7 +134,8 @@ mod tests {
     use bothends_slots::JobId;
 
     fn done(len: u64) -> Message {
-        let ending = Ending::Done { len, checksum: 1, bad: Vec::new() };
+        let (bad, damaged) = (Vec::new(), Vec::new());
+        let ending = Ending::Done { len, checksum: 1, bad, damaged };
         let answer = Answer { job: JobId(3), ending, device_ns: 0, lateness_ns: 0 };
         Message::Completed(SessionId(1), answer)
     }

@@ -106,6 +106,9 @@ pub enum Ending {
         /// are zero; the host redoes them to apply the bad-sample policy and to say what is
         /// wrong.
         bad: Vec<u32>,
+        /// Rows that were made in spite of a damaged record, rising, and none of them bad: for
+        /// the user to be told of. They are samples like any other.
+        damaged: Vec<u32>,
     },
     /// The device would not or could not do the job; the batch goes back to the plan.
     Failed {

@@ -17,11 +17,11 @@
 //! | 48 | 8 | XXH3-64 of the payload (`Done`), seed of the digests (`Attest`), else 0 |
 //! | 56 | 8 | device time in ns (`Done`, `Failed`); epoch and batch, 4 bytes each (`Job`); time to the next attempt in ns (`Busy`); else 0 |
 //! | 64 | 8 | lateness in ns (`Done`, `Failed`), else 0 |
-//! | 72 | 4 | number of samples (`Job`), else 0 |
+//! | 72 | 4 | number of samples (`Job`), of bad rows (`Done`), else 0 |
 //! | 76 | 4 | low half of the XXH3-64 of bytes 0 to 75 |
 //!
-//! The body is: 8 bytes per sample id (`Job`, `Attest`), 4 bytes per bad row, ascending (`Done`),
-//! 24 bytes per record (`Attested`: its length in 8 bytes, all ones where it cannot be read, and its
+//! The body is: 8 bytes per sample id (`Job`, `Attest`), 4 bytes per bad row and then per damaged one,
+//! both ascending (`Done`), 24 bytes per record (`Attested`: its length in 8 bytes, all ones where it cannot be read, and its
 //! seeded XXH3-128), UTF-8 (`Failed`, `Refused`, `Busy`), JSON (`Welcome`, `Stats`), length of the
 //! JSON in 4 bytes, JSON, manifest (`Open`), nonce and proof (`Greet`, `Challenge`, `Prove`).
 //!
@@ -341,10 +341,15 @@ fn encode_answer(session: SessionId, answer: &Answer) -> Vec<u8> {
     };
     match &answer.ending {
         Ending::Failed { reason } => message(times(Kind::Failed), cut(reason).as_bytes()),
-        Ending::Done { len, checksum, bad } => {
-            let rows: Vec<u8> = bad.iter().flat_map(|row| row.to_le_bytes()).collect();
-            let header =
-                Header { payload_bytes: *len, checksum: *checksum, ..times(Kind::Done) };
+        Ending::Done { len, checksum, bad, damaged } => {
+            let rows = bad.iter().chain(damaged);
+            let rows: Vec<u8> = rows.flat_map(|row| row.to_le_bytes()).collect();
+            let header = Header {
+                payload_bytes: *len,
+                checksum: *checksum,
+                n_samples: count(bad.len()),
+                ..times(Kind::Done)
+            };
             message(header, &rows)
         }
     }
@@ -352,13 +357,26 @@ fn encode_answer(session: SessionId, answer: &Answer) -> Vec<u8> {
 
 fn decode_done(header: &Header, body: &[u8]) -> Result<Ending, CsdError> {
     let (rows, rest) = body.as_chunks::<4>();
-    let bad: Vec<_> = rows.iter().map(|row| u32::from_le_bytes(*row)).collect();
-    let ascending = bad.is_sorted_by(|a, b| a < b);
-    let in_range = bad.last().is_none_or(|last| *last < MAX_JOB_SAMPLES);
-    if !rest.is_empty() || !ascending || !in_range {
+    let mut bad: Vec<_> = rows.iter().map(|row| u32::from_le_bytes(*row)).collect();
+    let n_bad = header.n_samples as usize;
+    if !rest.is_empty() || n_bad > bad.len() {
+        return Err(CsdError::Malformed { what: "the number of bad rows" });
+    }
+    let damaged = bad.split_off(n_bad);
+    if !is_list_of_rows(&bad) {
         return Err(CsdError::Malformed { what: "the list of bad rows" });
     }
-    Ok(Ending::Done { len: header.payload_bytes, checksum: header.checksum, bad })
+    let is_bad = |row: &u32| bad.binary_search(row).is_ok();
+    if !is_list_of_rows(&damaged) || damaged.iter().any(is_bad) {
+        return Err(CsdError::Malformed { what: "the list of damaged rows" });
+    }
+    let (len, checksum) = (header.payload_bytes, header.checksum);
+    Ok(Ending::Done { len, checksum, bad, damaged })
+}
+
+fn is_list_of_rows(rows: &[u32]) -> bool {
+    let in_range = rows.last().is_none_or(|last| *last < MAX_JOB_SAMPLES);
+    in_range && rows.is_sorted_by(|a, b| a < b)
 }
 
 /// A message whose header says no more than its kind.

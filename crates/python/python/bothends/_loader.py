@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import inspect
+import itertools
 import json
 import operator
 import os
@@ -298,7 +299,7 @@ class Loader:
         when it is used again."""
         self._current_rank()
         (consumer,) = self._native.begin(1)
-        return self._shown(map(self._tensors, consumer))
+        return self._shown(self._to_the_end(map(self._tensors, consumer)))
 
     def __len__(self) -> int:
         """The number of batches of this rank in a whole epoch."""
@@ -309,7 +310,7 @@ class Loader:
         """Begins the next epoch, as iterating does, and yields each batch as a `Batch`."""
         self._current_rank()
         (consumer,) = self._native.begin(1)
-        return self._shown(map(self._batch, consumer))
+        return self._shown(self._to_the_end(map(self._batch, consumer)))
 
     def _shown(self, batches: Iterator[T]) -> Iterator[T]:
         if not self._progress:
@@ -325,7 +326,8 @@ class Loader:
         batches round-robin: each gets the same number, and together they get the epoch once. A
         consumer that does not take its batch holds up the others."""
         self._current_rank()
-        return [map(self._tensors, consumer) for consumer in self._native.begin(n)]
+        consumers = self._native.begin(n)
+        return [self._to_the_end(map(self._tensors, consumer)) for consumer in consumers]
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the next epoch; by default it is the one after the last. A position that was
@@ -467,9 +469,19 @@ class Loader:
 
     # ---- one batch ----------------------------------------------------------------------
 
+    def _to_the_end(self, batches: Iterator[T]) -> Iterator[T]:
+        """The same, and behind the last one what the epoch has to say."""
+        return itertools.chain(batches, self._ended())
+
+    def _ended(self) -> Iterator[Any]:
+        # Asking for it ends an epoch of which nothing is left.
+        _ = self._native.epoch
+        self._tell_notes()
+        yield from ()
+
     def _tell_notes(self) -> None:
-        """Warns of what has happened to devices since it was looked last: one is missing, was
-        lost, or is there again."""
+        """Warns of what has happened since it was looked last: a device is missing, was lost, or
+        is there again, or samples are damaged."""
         for note in self._native.notes():
             warnings.warn(f"bothends: {note}", stacklevel=stacklevel_of_caller())
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 
 def as_png(record: bytes) -> bytes:
@@ -20,3 +21,9 @@ def as_png(record: bytes) -> bytes:
         # Compression would only cost time: the PNG is read once.
         image.convert("RGB").save(made, "PNG", compress_level=0)
     return made.getvalue()
+
+
+def fills_truncated() -> bool:
+    """Whether the script has told Pillow to fill in what truncated images lack. Pillow is not
+    imported for that: without it nobody has."""
+    return bool(getattr(sys.modules.get("PIL.ImageFile"), "LOAD_TRUNCATED_IMAGES", False))

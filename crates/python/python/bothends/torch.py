@@ -37,6 +37,7 @@ from ._dataloader.epochs import (
     Progress,
     Python,
     begun,
+    filling,
     summed,
 )
 from ._dataloader.items import Items, ItemsProgress, dealt, resumed, tasks
@@ -45,6 +46,7 @@ from ._dataloader.words import counts_batches, explained, refuse_unknown
 from ._device import named
 from ._errors import OptionsError, StateError
 from ._loader import Loader, load_native
+from ._pillow import fills_truncated
 from ._ranks import ALONE, Ranks, current, known
 from ._sources import HuggingFaceImages, SampleProtocol, Samples
 from ._workers import Setting, Task
@@ -75,6 +77,11 @@ _NATIVE = (
     "side_index",
     "page_cache",
 )
+_NOTHING_YET: dict[str, Any] = {
+    "back": [],
+    "skipped": [],
+    "damaged": {"samples": 0, "named": []},
+}
 _made = itertools.count()
 
 
@@ -430,7 +437,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             "device": self.device if finish.is_nothing else None,
             "pin_memory": self._pins and not in_numpy and not self._is_on_gpu(finish),
         }
-        return Opening(prepared, options)
+        return Opening(prepared, options, fills_truncated())
 
     def _is_on_gpu(self, finish: Finish) -> bool:
         """Whether batches come from the native loader unchanged, and on a GPU."""
@@ -639,7 +646,10 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     @property
     def recipe(self) -> dict[str, Any] | None:
         """The recipe made from the transforms; None if PyTorch's own loader runs."""
-        return None if self.prepared is None else self.prepared.translation.recipe
+        if self.prepared is None:
+            return None
+        recipe = self.prepared.translation.recipe
+        return filling(recipe) if fills_truncated() else recipe
 
     @property
     def words(self) -> list[str]:
@@ -657,10 +667,10 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         if self.prepared is None:
             items = self.own_items
             who, n = ("pytorch", 0) if items is None else ("python", items.n_taken)
-            return {"loader": who, "front_batches": n, "back": [], "skipped": []}
+            return {"loader": who, "front_batches": n, **_NOTHING_YET}
         stats = self._feeds.stats()
         if not stats:
-            return {"loader": "bothends", "front_batches": 0, "back": [], "skipped": []}
+            return {"loader": "bothends", "front_batches": 0, **_NOTHING_YET}
         return {"loader": "bothends", **summed(stats)}
 
     def __getstate__(self) -> dict[str, Any]:

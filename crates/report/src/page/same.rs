@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use bothends_figures::{Audits, Damaged};
+
 use crate::figure::short_digest;
 use crate::page::markup::{escape, origin_tag};
 use crate::{ReportInput, StrategyRun};
@@ -22,7 +24,49 @@ pub(crate) fn verdicts(input: &ReportInput) -> String {
         .flatten()
         .collect(),
     };
-    format!("<ul class=\"verdicts\">\n{}</ul>\n", verdicts.concat())
+    let (audited, damaged) = (audited(input), damaged(input));
+    format!("<ul class=\"verdicts\">\n{}{audited}{damaged}</ul>\n", verdicts.concat())
+}
+
+/// What audits of devices came to; nothing where there were none.
+fn audited(input: &ReportInput) -> String {
+    let mut all = Audits::default();
+    input.runs.iter().for_each(|run| all += run.audits);
+    let Audits { batches, samples, differences, .. } = all;
+    if batches == 0 {
+        return String::new();
+    }
+    let class = if differences == 0 { "yes" } else { "no" };
+    let text = format!(
+        "The host audited {batches} device batches: it compared {samples} samples with its own \
+         and found {differences} different."
+    );
+    format!("<li class=\"{class}\">{} {}</li>\n", escape(&text), origin_tag("measured"))
+}
+
+/// Damaged samples that the page names; the JSON in it names more.
+const NAMED: usize = 20;
+
+/// Samples that were decoded in spite of a damage; nothing where there were none.
+fn damaged(input: &ReportInput) -> String {
+    let Damaged { samples, named } = &input.damaged;
+    if *samples == 0 {
+        return String::new();
+    }
+    let names = named.iter().take(NAMED).map(|it| format!("{} ({})", it.file, it.what));
+    let mut names: Vec<String> = names.collect();
+    let n_left = samples.saturating_sub(names.len() as u64);
+    if n_left > 0 {
+        names.push(format!("and {n_left} more"));
+    }
+    let are = if *samples == 1 {
+        "sample is damaged and was"
+    } else {
+        "samples are damaged and were"
+    };
+    let text =
+        format!("{samples} {are} decoded as Pillow decodes them: {}.", names.join(", "));
+    format!("<li class=\"unknown\">{} {}</li>\n", escape(&text), origin_tag("measured"))
 }
 
 /// Whether digests that must be equal are equal.
@@ -88,4 +132,39 @@ fn alone(input: &ReportInput) -> String {
         ),
     };
     format!("<li class=\"unknown\">{}</li>\n", escape(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_figures::DamagedSample;
+
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn audits_and_damaged_samples_are_told_where_there_are_any() {
+        let mut input = example::input();
+        let nothing = verdicts(&input);
+        assert!(
+            !nothing.contains("audited") && !nothing.contains("damaged"),
+            "{nothing}"
+        );
+        input.runs[1].audits =
+            Audits { batches: 3, samples: 24, differences: 0, seconds: 0.1 };
+        let named = DamagedSample {
+            sample: 7,
+            file: "a<b>.jpg".to_owned(),
+            what: "JPEG: stray bytes".to_owned(),
+        };
+        input.damaged = Damaged { samples: 12, named: vec![named] };
+        let told = verdicts(&input);
+        let audited = "The host audited 3 device batches: it compared 24 samples with its own and \
+                       found 0 different.";
+        assert!(told.contains(&format!("<li class=\"yes\">{audited}")), "{told}");
+        let damaged = "12 samples are damaged and were decoded as Pillow decodes them: \
+                       a&lt;b&gt;.jpg (JPEG: stray bytes), and 11 more.";
+        assert!(told.contains(damaged), "{told}");
+        input.runs[1].audits.differences = 1;
+        assert!(verdicts(&input).contains("<li class=\"no\">The host audited"));
+    }
 }

@@ -15,7 +15,8 @@ use bothends_core::epoch::{Finish, Pick};
 use bothends_core::ids::{BatchIdx, DeviceIdx, Prong};
 use bothends_figures::What;
 use bothends_slots::{
-    Completion, JobId, Outcome, Polled, Producer, Rejected, Rejection, Ring, Slot,
+    Completion, Damaged, JobId, Outcome, Polled, Producer, Rejected, Rejection, Ring,
+    Slot,
 };
 use crossbeam::channel::{Receiver, Sender};
 
@@ -424,9 +425,9 @@ impl Collector {
                 }
                 self.broken(line, (number, claim), reason);
             }
-            Outcome::Made { bad } => {
+            Outcome::Made { bad, damaged } => {
                 let work_ns = self.lines[line].worked(work_ns);
-                self.made(line, (number, claim), (slot, bad), work_ns);
+                self.made(line, (number, claim), (slot, bad, damaged), work_ns);
             }
         }
     }
@@ -435,14 +436,14 @@ impl Collector {
         &mut self,
         line: usize,
         (number, claim): (EpochNumber, Claim),
-        (slot, bad): (Slot, Vec<u32>),
+        (slot, bad, damaged): (Slot, Vec<u32>, Vec<Damaged>),
         work_ns: u64,
     ) {
         let (batch, prong) = (claim.batch(), claim.prong());
         let Some(epoch) = self.work.of(number) else { return };
         let rows: Vec<_> = epoch.plan.samples(batch).collect();
         let n_valid = rows.iter().flatten().count();
-        if let Some(why) = self.not_an_answer(prong, &slot, &bad, n_valid) {
+        if let Some(why) = self.not_an_answer(prong, &slot, (&bad, &damaged), n_valid) {
             return self.broken(line, (number, claim), why.to_owned());
         }
         // A few bad samples are the data's fault; mostly bad ones are the device's.
@@ -463,7 +464,8 @@ impl Collector {
         let Some(epoch) = self.work.of(number) else { return };
         if matches!(epoch.state.finish(claim, work_ns, epoch.now()), Finish::Committed) {
             let lacking = None;
-            epoch.made.insert(batch, Made { batch, prong, rows, slot, bad, lacking });
+            let made = Made { batch, prong, rows, slot, bad, damaged, lacking };
+            epoch.made.insert(batch, made);
             self.revoke(number, batch);
         }
     }
@@ -473,15 +475,22 @@ impl Collector {
         &self,
         prong: Prong,
         slot: &Slot,
-        bad: &[u32],
+        (bad, damaged): (&[u32], &[Damaged]),
         n_valid: usize,
     ) -> Option<&'static str> {
         if slot.len() != self.rings.of(prong).slot_bytes() {
             return Some("it answered with a slot that it was not given");
         }
-        let is_within = bad.last().is_none_or(|row| (*row as usize) < n_valid);
-        let is_ascending = bad.is_sorted_by(|a, b| a < b);
-        (!is_within || !is_ascending).then_some("it named bad rows that there are not")
+        let is_within =
+            |last: Option<u32>| last.is_none_or(|row| (row as usize) < n_valid);
+        if !is_within(bad.last().copied()) || !bad.is_sorted_by(|a, b| a < b) {
+            return Some("it named bad rows that there are not");
+        }
+        let are_rows = is_within(damaged.last().map(|it| it.row))
+            && damaged.is_sorted_by(|a, b| a.row < b.row);
+        let is_bad = |it: &Damaged| bad.binary_search(&it.row).is_ok();
+        (!are_rows || damaged.iter().any(is_bad))
+            .then_some("it named damaged rows that it has not made")
     }
 
     /// A batch is made that others may still be busy with.
@@ -570,7 +579,8 @@ mod tests {
 
     impl Producer for Prompt {
         fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
-            let (job, outcome) = (job.id, Outcome::Made { bad: Vec::new() });
+            let (job, outcome) =
+                (job.id, Outcome::Made { bad: Vec::new(), damaged: Vec::new() });
             self.0.push_back(Completion { job, slot, outcome, work_ns: None });
             Ok(())
         }

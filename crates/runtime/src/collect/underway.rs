@@ -12,7 +12,7 @@ use bothends_core::epoch::{EpochConfig, EpochState, Standing};
 use bothends_core::ids::{BatchIdx, DeviceIdx, EpochIdx, Ns, Prong, SampleId};
 use bothends_core::plan::Plan;
 use bothends_figures::What;
-use bothends_slots::{Job, JobId, Slot};
+use bothends_slots::{Damaged, Job, JobId, Slot};
 use crossbeam::channel::Sender;
 
 use crate::collect::line::{Line, LineReport, place};
@@ -29,6 +29,8 @@ pub(crate) struct Made {
     pub(crate) slot: Slot,
     /// Rows that could not be made.
     pub(crate) bad: Vec<u32>,
+    /// Rows that were made in spite of damage.
+    pub(crate) damaged: Vec<Damaged>,
     /// On its way to a feed that converts it: until it has a slot for that.
     pub(crate) lacking: Option<Lacks>,
 }

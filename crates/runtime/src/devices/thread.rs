@@ -318,7 +318,9 @@ impl ProducerLoop {
 #[cfg(test)]
 mod tests {
     use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
-    use bothends_csd::conformance::{BAD_SAMPLE, EchoServe, SLOTS, echo, session};
+    use bothends_csd::conformance::{
+        BAD_SAMPLE, DAMAGED_SAMPLE, EchoServe, SLOTS, echo, session,
+    };
     use bothends_csd::loopback::Loopback;
     use bothends_slots::conformance::produce;
 
@@ -347,7 +349,8 @@ mod tests {
                 capacity: SLOTS,
                 sample_bytes: 300,
                 expected: Box::new(expected),
-                samples: vec![SampleId(1), SampleId(2), BAD_SAMPLE, SampleId(3)],
+                samples: vec![SampleId(1), DAMAGED_SAMPLE, BAD_SAMPLE, SampleId(3)],
+                damaged: vec![DAMAGED_SAMPLE],
             }
         });
     }

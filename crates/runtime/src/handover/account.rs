@@ -1,7 +1,9 @@
 //! What a feed counts, for the summary of its epoch.
 
 use bothends_core::ids::DeviceIdx;
-use bothends_figures::Skipped;
+use bothends_figures::{Audits, Skipped};
+
+use crate::handover::finish::damages::Damages;
 
 /// What happened to batches on their last way.
 #[derive(Debug, Default)]
@@ -10,10 +12,12 @@ pub(crate) struct FeedAccount {
     pub(crate) backpressure_s: f64,
     pub(crate) skipped: Vec<Skipped>,
     pub(crate) redecoded: Vec<Skipped>,
-    /// Device batches that were made again, in whole or in part, and were equal; and how long
-    /// batches waited for that, in seconds.
-    pub(crate) audited: u64,
-    pub(crate) audit_s: f64,
+    /// Samples that were made in spite of damage.
+    pub(crate) damages: Damages,
+    /// Samples handed over.
+    pub(crate) n_samples: u64,
+    /// Device batches of which the host has made samples again, and what came of it.
+    pub(crate) audits: Audits,
     /// Batches of devices that lied, which the host made again.
     pub(crate) made_again: Vec<DeviceIdx>,
 }

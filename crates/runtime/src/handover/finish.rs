@@ -5,6 +5,7 @@
 //! made again here, and the policy is applied to what that attempt says.
 
 pub(crate) mod audit;
+pub(crate) mod damages;
 pub(crate) mod mix;
 
 use std::io;
@@ -16,8 +17,9 @@ use bothends_core::digest::StreamDigest;
 use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
 use bothends_core::plan::Plan;
 use bothends_core::recipe::{BatchKey, Mixture, partner};
-use bothends_figures::Skipped;
-use bothends_slots::{HostSlot, Ring, Slot};
+use bothends_figures::{DamagedSample, Skipped};
+use bothends_ops::Damage;
+use bothends_slots::{Damaged, HostSlot, Ring, Slot};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::collect::bell::Bell;
@@ -32,11 +34,12 @@ use crate::handover::convert::convert;
 use crate::handover::digest::digest;
 use crate::handover::mend::{Bench, Form, Maker};
 use crate::make::chores::Chores;
+use crate::read::source::damage_words;
 use crate::read::supplied::Unmade;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
-use self::audit::Vouched;
+use self::audit::{Said, Vouched};
 use self::mix::{MixedBy, Mixing, mix};
 
 /// What the feed thread owns for one epoch.
@@ -104,13 +107,18 @@ impl Feed {
         made: Made,
         bench: &mut Bench,
     ) -> Result<Option<Batch>, RuntimeError> {
-        let Made { batch: index, prong, rows, slot, bad, lacking } = made;
+        let Made { batch: index, prong, rows, slot, bad, damaged, lacking } = made;
         let slot = slot.host().map_err(|_| RuntimeError::Thread { thread: "feed" })?;
         let form = self.form(prong);
-        let Some(vouched) = self.vouch((index, prong), (form, slot), &rows, bad)? else {
+        let said = Said { bad, damaged };
+        let Some(vouched) = self.vouch((index, prong), (form, slot), &rows, said)? else {
             return Ok(None);
         };
-        let Vouched { prong, mut slot, bad } = vouched;
+        let Vouched { prong, mut slot, said: Said { bad, damaged } } = vouched;
+        for Damaged { row, what } in damaged {
+            let what = what.unwrap_or_else(|| format!("as {} says", self.name(prong)));
+            self.note_damaged(rows[row as usize], what);
+        }
         let row_bytes = self.maker.row_bytes(form);
         let mut rows: Vec<Row> = rows.iter().map(|sample| self.row(*sample)).collect();
         for (row, out) in rows.iter().zip(slot.chunks_exact_mut(row_bytes)) {
@@ -130,6 +138,8 @@ impl Feed {
             }
         }
         close_gaps(&mut rows, &gone, (&mut slot, row_bytes));
+        let n_samples = rows.iter().filter(|row| row.sample.is_some()).count();
+        self.maker.account().n_samples += n_samples as u64;
         let Some(slot) = self.convert((form, slot), lacking, &rows) else {
             return Ok(None);
         };
@@ -186,7 +196,10 @@ impl Feed {
     ) -> Result<bool, RuntimeError> {
         let Some(sample) = row.sample else { return Ok(false) };
         let why = match self.maker.make(sample, (form, out), bench) {
-            Ok(()) => return Ok(false),
+            Ok(damage) => {
+                self.note_damage(sample, damage);
+                return Ok(false);
+            }
             Err(Unmade::Bad(why)) => why,
             Err(Unmade::Machine { path, source }) => return Err(machine(path, source)),
         };
@@ -199,7 +212,10 @@ impl Feed {
             BadPolicy::Skip => {}
             BadPolicy::Zero => self.maker.zero(Some(sample), (form, out), bench),
             BadPolicy::Replace => match self.maker.replace(sample, (form, out), bench) {
-                Ok(Some(other)) => *row = self.row(Some(other)),
+                Ok(Some((other, damage))) => {
+                    self.note_damage(other, damage);
+                    *row = self.row(Some(other));
+                }
                 Ok(None) | Err(Unmade::Bad(_)) => {
                     self.maker.zero(Some(sample), (form, out), bench);
                 }
@@ -212,6 +228,29 @@ impl Feed {
         let skipped = Skipped { sample: sample.0, file, why, policy };
         self.maker.account().skipped.push(skipped);
         Ok(self.on_bad == BadPolicy::Skip)
+    }
+}
+
+// ---- damaged samples -------------------------------------------------------------------
+
+impl Feed {
+    fn note_damage(&self, sample: SampleId, damage: Option<Damage>) {
+        if let Some(damage) = damage {
+            self.note_damaged(Some(sample), damage_words(damage));
+        }
+    }
+
+    /// Counts a sample that is delivered although its record is damaged, and names its file.
+    fn note_damaged(&self, sample: Option<SampleId>, what: String) {
+        let Some(sample) = sample else { return };
+        let source = &self.maker.source;
+        let record = source.record_of(sample);
+        if self.maker.account().damages.has(record) {
+            return;
+        }
+        let (sample, file) = (record, source.file_name(sample));
+        let name = DamagedSample { sample, file, what };
+        self.maker.account().damages.note(record, || name);
     }
 }
 

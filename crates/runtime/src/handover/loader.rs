@@ -412,7 +412,8 @@ impl Loader {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// What happens to its devices, also while an epoch runs.
+    /// What happens to its devices, also while an epoch runs, and which samples were found to be
+    /// damaged when one is over.
     #[must_use]
     pub fn notes(&self) -> Notes {
         self.runtime().notes()
@@ -424,6 +425,7 @@ impl Loader {
         let runtime = self.runtime();
         let mut stats = LoaderStats {
             epoch,
+            damaged: runtime.damages.figures(),
             storage_read_bytes: runtime.storage_read_bytes(),
             side_index: runtime.source.side_index().map(SideIndex::stats),
             cpu_seconds: process::cpu_seconds(),

@@ -8,7 +8,7 @@ use bothends_core::rng::Draws;
 use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_dataset::Piece;
 use bothends_figures::Skipped;
-use bothends_ops::{Finish, Scratch};
+use bothends_ops::{Damage, Finish, Scratch};
 
 use crate::handover::account::FeedAccount;
 use crate::read::source::Source;
@@ -64,7 +64,8 @@ impl Maker {
         self.source.key(self.epoch, sample)
     }
 
-    /// Makes one sample in that form.
+    /// Makes one sample in that form; what is wrong with its record, where it is made all the
+    /// same.
     ///
     /// # Errors
     /// Why it cannot be made.
@@ -73,15 +74,15 @@ impl Maker {
         sample: SampleId,
         (form, out): (Form, &mut [u8]),
         bench: &mut Bench,
-    ) -> Result<(), Unmade> {
+    ) -> Result<Option<Damage>, Unmade> {
         match form {
             Form::Cut => self.cut(sample, &mut bench.scratch, out),
             Form::Output => {
                 let Bench { scratch, cut } = bench;
                 cut.resize(self.row_bytes(Form::Cut), 0);
-                self.cut(sample, scratch, cut)?;
+                let damage = self.cut(sample, scratch, cut)?;
                 self.finish.run(Some(self.key(sample)), cut, out);
-                Ok(())
+                Ok(damage)
             }
         }
     }
@@ -105,7 +106,8 @@ impl Maker {
     }
 
     /// Fills a bad sample's row with another one, drawn with the bad sample's own numbers, so
-    /// that every prong, rank and rerun takes the same; which one.
+    /// that every prong, rank and rerun takes the same; which one, and what is wrong with its
+    /// record.
     ///
     /// # Errors
     /// The machine fails to read one of them: which it would have been is not known.
@@ -114,7 +116,7 @@ impl Maker {
         bad: SampleId,
         (form, out): (Form, &mut [u8]),
         bench: &mut Bench,
-    ) -> Result<Option<SampleId>, Unmade> {
+    ) -> Result<Option<(SampleId, Option<Damage>)>, Unmade> {
         let key = SampleKey { seed: self.source.seed, epoch: self.epoch, sample: bad };
         let mut draws = Draws::new(key, OP_REPLACE);
         for _ in 0..MOST_REPLACEMENTS {
@@ -122,7 +124,7 @@ impl Maker {
             let scaled = (u128::from(draw) * u128::from(self.source.n_ids())) >> 64;
             let other = SampleId(u64::try_from(scaled).unwrap_or(0));
             match self.make(other, (form, &mut *out), bench) {
-                Ok(()) => return Ok(Some(other)),
+                Ok(damage) => return Ok(Some((other, damage))),
                 Err(Unmade::Bad(_)) => {}
                 Err(unmade @ Unmade::Machine { .. }) => return Err(unmade),
             }
@@ -135,7 +137,7 @@ impl Maker {
         sample: SampleId,
         scratch: &mut Scratch,
         out: &mut [u8],
-    ) -> Result<(), Unmade> {
+    ) -> Result<Option<Damage>, Unmade> {
         let key = self.key(sample);
         let piece = self.source.piece(key);
         let bytes = self.source.read_patiently(sample, piece, &self.stop)?;
@@ -149,11 +151,13 @@ impl Maker {
         key: SampleKey,
         scratch: &mut Scratch,
         out: &mut [u8],
-    ) -> Result<(), String> {
+    ) -> Result<Option<Damage>, String> {
         let record = self.source.record(sample, piece, bytes)?;
         let is_file = record.row_groups.is_none() && record.encoding == Encoding::Image;
         let made = self.source.pipeline.run(scratch, key, record, out);
-        let Err(why) = made.map_err(|e| e.to_string()) else { return Ok(()) };
+        let Err(why) = made.map_err(|e| e.to_string()) else {
+            return Ok(scratch.damage());
+        };
         let Some(redecoder) = self.redecoder.as_ref().filter(|_| is_file) else {
             return Err(why);
         };
@@ -164,7 +168,7 @@ impl Maker {
         let policy = "redecoded".to_owned();
         let redecoded = Skipped { sample: sample.0, file, why, policy };
         self.account().redecoded.push(redecoded);
-        Ok(())
+        Ok(None)
     }
 
     pub(crate) fn account(&self) -> MutexGuard<'_, FeedAccount> {

@@ -1,7 +1,7 @@
 //! What an epoch was: who made what, what was lost, why the consumer waited.
 
 use bothends_core::epoch::Counts;
-use bothends_figures::{Skipped, Stall};
+use bothends_figures::{Audits, Damaged, Skipped, Stall};
 
 use crate::collect::line::LineReport;
 use crate::collect::log::EventLog;
@@ -20,10 +20,10 @@ pub struct EpochReport {
     pub skipped: Vec<Skipped>,
     /// Samples that the caller's decoder decoded, as `ops` refused them.
     pub redecoded: Vec<Skipped>,
-    /// Device batches that the host recomputed, in whole or in part, and found equal.
-    pub audited: u64,
-    /// Seconds in which finished batches waited for that.
-    pub audit_s: f64,
+    /// Samples that were decoded in spite of a damage.
+    pub damaged: Damaged,
+    /// Device batches of which the host recomputed samples, and what came of it.
+    pub audits: Audits,
     /// Why the consumer waited.
     pub stall: Stall,
     /// What the epoch's threads used, prong by prong.
@@ -45,9 +45,10 @@ impl EpochReport {
             backpressure_s,
             skipped,
             redecoded,
-            audited,
-            audit_s,
+            damages,
+            audits,
             made_again,
+            n_samples: _,
         } = account;
         for device in made_again {
             let Some(of) = counts.back.get_mut(usize::from(device.0)) else { continue };
@@ -61,8 +62,8 @@ impl EpochReport {
             back,
             skipped,
             redecoded,
-            audited,
-            audit_s,
+            damaged: damages.figures(),
+            audits,
             stall,
             cpu,
             backpressure_s,

@@ -7,17 +7,19 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_ops::Damage;
 use bothends_slots::{
-    Completion, Job, JobId, Joiner, Lost, Outcome, Part, Polled, Producer, Rejected,
-    Rejection, Slot,
+    Completion, Damaged, Job, JobId, Joiner, Lost, Outcome, Part, Polled, Producer,
+    Rejected, Rejection, Slot,
 };
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::collect::bell::{Bell, receive};
+use crate::read::source::damage_words;
 
 /// The fewest batches under way at once: one being decoded, one being read.
 const LEAST_DEPTH: u32 = 2;
@@ -53,9 +55,16 @@ pub(crate) struct Progress {
     is_revoked: AtomicBool,
     /// A row was left out for that.
     is_cut: AtomicBool,
-    /// Rows that could not be made. The feed tries them again and finds out why.
-    bad: Mutex<Vec<u32>>,
+    odd: Mutex<Odd>,
     done: Done,
+}
+
+/// Rows that there is something to say of, in any order.
+#[derive(Debug, Default)]
+struct Odd {
+    /// They could not be made. The feed tries them again and finds out why.
+    bad: Vec<u32>,
+    damaged: Vec<Damaged>,
 }
 
 /// Where finished batches are reported.
@@ -71,7 +80,7 @@ struct RowsDone {
     id: JobId,
     work_ns: u64,
     /// `None` when some rows were left out.
-    bad: Option<Vec<u32>>,
+    odd: Option<Odd>,
 }
 
 impl Progress {
@@ -87,11 +96,21 @@ impl Progress {
         self.part_done();
     }
 
-    /// One more row is done; the last one reports the batch. The row's part must have been
-    /// dropped before.
-    pub(crate) fn row_done(&self, row: u32, result: Result<(), String>, spent: Duration) {
-        if result.is_err() {
-            self.bad.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+    /// One more row is done, perhaps in spite of a damage; the last one reports the batch. The
+    /// row's part must have been dropped before.
+    pub(crate) fn row_done(
+        &self,
+        row: u32,
+        result: Result<Option<Damage>, String>,
+        spent: Duration,
+    ) {
+        match result {
+            Ok(None) => {}
+            Ok(Some(damage)) => {
+                let what = Some(damage_words(damage));
+                self.odd().damaged.push(Damaged { row, what });
+            }
+            Err(_) => self.odd().bad.push(row),
         }
         let spent_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
         // Read after the AcqRel below, by the last row only.
@@ -104,14 +123,18 @@ impl Progress {
         if self.left.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut bad = std::mem::take(&mut *bad);
-        bad.sort_unstable();
-        let bad = (!self.is_cut.load(Ordering::Relaxed)).then_some(bad);
+        let mut odd = std::mem::take(&mut *self.odd());
+        odd.bad.sort_unstable();
+        odd.damaged.sort_unstable_by_key(|it| it.row);
+        let odd = (!self.is_cut.load(Ordering::Relaxed)).then_some(odd);
         let work_ns = self.work_ns.load(Ordering::Relaxed);
         // A producer that is gone needs no answer.
-        let _ = self.done.tell.send(RowsDone { id: self.id, work_ns, bad });
+        let _ = self.done.tell.send(RowsDone { id: self.id, work_ns, odd });
         self.done.bell.ring();
+    }
+
+    fn odd(&self) -> MutexGuard<'_, Odd> {
+        self.odd.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,12 +176,14 @@ impl Front {
 
     /// The answer that a finished batch is; `None` of one that was abandoned.
     fn completed(&mut self, done: RowsDone) -> Option<Completion> {
-        let RowsDone { id, work_ns, bad } = done;
+        let RowsDone { id, work_ns, odd } = done;
         let (joiner, _) = self.open.remove(&id)?;
         let slot = joiner.join().expect("every part is dropped before its row is done");
         // All workers share a batch.
         let work_ns = Some(work_ns / u64::from(self.n_workers.max(1)));
-        let outcome = bad.map_or(Outcome::NotBegun, |bad| Outcome::Made { bad });
+        let outcome = odd.map_or(Outcome::NotBegun, |Odd { bad, damaged }| {
+            Outcome::Made { bad, damaged }
+        });
         let slot = slot.into_slot();
         Some(Completion { job: id, slot, outcome, work_ns })
     }
@@ -188,7 +213,7 @@ impl Producer for Front {
             work_ns: AtomicU64::new(0),
             is_revoked: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
-            bad: Mutex::new(Vec::new()),
+            odd: Mutex::default(),
             done: self.done.clone(),
         });
         let rows = samples.into_iter().zip(parts).collect();
@@ -314,6 +339,7 @@ mod tests {
             sample_bytes,
             expected: Box::new(expected),
             samples: (0..5).map(SampleId).collect(),
+            damaged: Vec::new(),
         }
     }
 
@@ -329,6 +355,35 @@ mod tests {
             }
         }
         assert_eq!([(2, 256), (64, 64)].map(|(w, b)| front_depth(w, b)), [2, 9]);
+    }
+
+    /// What workers say of their rows, in whatever order they finish them, is in the answer.
+    #[test]
+    fn rows_made_in_spite_of_damage_are_named_with_what_is_wrong() {
+        let (jobs_in, jobs) = bounded(1);
+        let mut front = Front::new(jobs_in, bell().0, 4, 2, LEAST_DEPTH);
+        let ring = bothends_slots::RingConfig { n_slots: 1, slot_bytes: 16 };
+        let ring = bothends_slots::Ring::new(ring).unwrap();
+        let (id, epoch, batch) = (JobId(5), EpochIdx(0), BatchIdx(0));
+        let job = Job { id, epoch, batch, samples: (0..4).map(SampleId).collect() };
+        front.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
+        let FrontJob { progress, rows } = jobs.recv().unwrap();
+        drop(rows);
+        let odd = Damage { format: "JPEG", what: "stray bytes between its segments" };
+        for (row, result) in [
+            (2, Ok(Some(odd))),
+            (3, Ok(None)),
+            (0, Err("gone".to_owned())),
+            (1, Ok(Some(odd))),
+        ] {
+            progress.row_done(row, result, Duration::ZERO);
+        }
+        let Polled::Completion(done) = front.poll(Duration::ZERO).unwrap() else {
+            panic!("no answer");
+        };
+        let what = Some("JPEG: stray bytes between its segments".to_owned());
+        let damaged = [1, 2].map(|row| Damaged { row, what: what.clone() }).to_vec();
+        assert_eq!(done.outcome, Outcome::Made { bad: vec![0], damaged });
     }
 
     #[test]

@@ -9,7 +9,7 @@ use bothends_core::ids::SampleId;
 use bothends_core::sample::SampleKey;
 use bothends_dataset::Piece;
 use bothends_io::Bytes;
-use bothends_ops::{Delivery, Finish, Scratch};
+use bothends_ops::{Damage, Delivery, Finish, Scratch};
 use bothends_side_index::Name;
 use bothends_slots::Part;
 use crossbeam::channel::{Receiver, select_biased};
@@ -143,14 +143,15 @@ impl Worker {
         progress.row_done(row, result, started.elapsed());
     }
 
-    /// Makes one sample, with what is known of its record; keeps what is new.
+    /// Makes one sample, with what is known of its record; keeps what is new. What is wrong with the
+    /// record, where the sample is made all the same.
     fn make(
         &self,
         kept: &mut Kept,
         key: SampleKey,
         (piece, read): (Piece, &Found),
         part: &mut Part,
-    ) -> Result<(), String> {
+    ) -> Result<Option<Damage>, String> {
         let Kept { scratch, note, cut } = kept;
         let Found { bytes, name } = read;
         let mut record = self.source.record(key.sample, piece, bytes)?;
@@ -175,6 +176,6 @@ impl Worker {
         {
             index.keep(*name, bytes, new);
         }
-        Ok(())
+        Ok(scratch.damage())
     }
 }

@@ -17,7 +17,7 @@ use bothends_dataset::store::original_names;
 use bothends_dataset::{Format, Piece, Table};
 use bothends_gpu_decode::{Memory, TableSource};
 use bothends_io::{Direct, Files, Folder, OpenFile, Reader, is_of_machine, open_regular};
-use bothends_ops::Pipeline;
+use bothends_ops::{Damage, Pipeline};
 use bothends_side_index::{Beside, Cache, Name, Place, SideIndex};
 use bothends_slots::available_bytes;
 
@@ -206,6 +206,11 @@ impl Source {
         }
     }
 
+    /// The record of the data set that a sample is made of.
+    pub(crate) fn record_of(&self, sample: SampleId) -> u64 {
+        sample.0 % self.n_samples().max(1)
+    }
+
     /// Who gives the records, where they lie in no file.
     pub(crate) fn records(&self) -> Option<&dyn Records> {
         self.records.as_deref()
@@ -298,6 +303,11 @@ impl Open for Source {
     fn open(&self, file: FileIdx) -> Opened {
         self.files.open(file, || self.table.file_path(file)).map_err(|e| e.to_string())
     }
+}
+
+/// What is wrong with a record that was decoded all the same, for people.
+pub(crate) fn damage_words(Damage { format, what }: Damage) -> String {
+    format!("{format}: {what}")
 }
 
 /// Whether the data are read past the page cache.

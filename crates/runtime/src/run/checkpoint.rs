@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use bothends_core::ids::{BatchIdx, EpochIdx};
 use bothends_core::order::{Order, OrderMark};
+use bothends_core::recipe::Truncated;
 use bothends_core::resume::{Resume, RunIdentity, UNCHECKED_NOTE};
 use bothends_io::{open_regular, replace};
 
@@ -119,7 +120,8 @@ fn identity(runtime: &Runtime) -> Result<RunIdentity, RuntimeError> {
     let plan = runtime.plan(&runtime.options(EpochIdx(0)))?;
     Ok(RunIdentity {
         seed: config.seed,
-        recipe_hash: config.recipe.hash(),
+        // A run that a truncated image has ended may go on with such images filled in.
+        recipe_hash: config.recipe.clone().with_truncated(Truncated::Refuse).hash(),
         manifest_hash: runtime.source.table_hash(),
         n_samples: runtime.source.n_ids(),
         batch_size: config.batch_size,

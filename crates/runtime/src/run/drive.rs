@@ -473,9 +473,12 @@ impl Run<'_> {
             back: self.back_results(report, seconds),
             rescued: counts.rescued,
             skipped: report.skipped.clone(),
+            damaged: report.damaged.clone(),
             backpressure_s: report.backpressure_s,
-            audited: report.audited,
-            audit_s: report.audit_s,
+            audited: report.audits.batches,
+            audit_s: report.audits.seconds,
+            audit_samples: report.audits.samples,
+            audit_differences: report.audits.differences,
             returned_claims: counts.returned,
             peak_waiting_back_batches: counts.peak_waiting,
             efficiency: self.efficiency(images_per_s),
@@ -563,6 +566,7 @@ impl Run<'_> {
             bytes: self.bytes,
             energy,
             alone: self.alone,
+            damaged: runtime.damages.figures(),
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::devices::emulator::DeviceProcess;
 use crate::devices::presence::Presence;
 use crate::devices::reach::{Reach, Try};
 use crate::error::RuntimeError;
+use crate::handover::finish::damages::Damages;
 use crate::read::source::Source;
 use crate::runtime::ends::Ends;
 use crate::runtime::engine::Engine;
@@ -147,6 +148,8 @@ pub struct Runtime {
     pub(crate) read_before: u64,
     pub(crate) devices: Vec<Device>,
     pub(crate) notes: (Sender<String>, Receiver<String>),
+    /// Damaged samples of all epochs that are over.
+    pub(crate) damages: Damages,
     pub(crate) rings: Rings,
     /// The memory of slots that devices fill.
     pub(crate) device_memory: Arc<dyn Kind>,
@@ -199,6 +202,7 @@ impl Runtime {
             read_before: 0,
             devices: Vec::new(),
             notes: bounded(NOTE_ROOM),
+            damages: Damages::default(),
             rings: rings((&Heap, &Heap), sizes, room)?,
             device_memory: Arc::new(Heap),
             sizes,
@@ -232,7 +236,8 @@ impl Runtime {
         self.source.pipeline.sample_bytes()
     }
 
-    /// What happens to devices; what one reader has had no other gets.
+    /// What happens to devices, and what was found in the data; what one reader has had no other
+    /// gets.
     #[must_use]
     pub fn notes(&self) -> Notes {
         Notes(self.notes.1.clone())

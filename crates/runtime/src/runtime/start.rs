@@ -17,6 +17,7 @@ use crate::devices::emulator::DeviceProcess;
 use crate::error::RuntimeError;
 use crate::handover::account::FeedAccount;
 use crate::handover::epoch::{Epoch, Ways};
+use crate::handover::finish::damages::More;
 use crate::handover::finish::mix::{MixedBy, Mixing};
 use crate::handover::finish::{Feed, FeedLinks};
 use crate::handover::mend::Maker;
@@ -150,7 +151,18 @@ impl Runtime {
             let back = back.map(|(device, line)| (device.name.as_str(), line));
             self.rates.keep(&collected.front, back);
         }
+        self.tell_damages(&remains.account);
         EpochReport::new(remains)
+    }
+
+    /// Each damaged sample is told of once, however many epochs there are.
+    fn tell_damages(&mut self, account: &FeedAccount) {
+        let more = if self.damages.n() == 0 { More::First } else { More::Another };
+        let new = self.damages.add(&account.damages);
+        if let Some(line) = new.line(account.n_samples, more) {
+            // Who reads no notes keeps the oldest.
+            let _ = self.notes.0.try_send(line);
+        }
     }
 
     fn epoch_config(&self, plan: &Plan, options: &EpochOptions) -> EpochConfig {

@@ -28,6 +28,8 @@ pub struct Subject {
     pub expected: Box<dyn Fn(EpochIdx, SampleId) -> Option<Vec<u8>>>,
     /// Samples that can be made, and perhaps some that cannot.
     pub samples: Vec<SampleId>,
+    /// Those of them that are made in spite of a damaged record.
+    pub damaged: Vec<SampleId>,
 }
 
 impl std::fmt::Debug for Subject {
@@ -116,18 +118,25 @@ impl Scene {
     fn check(&self, job: &Job, completion: Completion) {
         let Completion { job: id, slot, outcome, .. } = completion;
         assert_eq!(id, job.id, "contract 1: another job's answer");
-        let Outcome::Made { bad } = outcome else { panic!("a job failed: {outcome:?}") };
+        let Outcome::Made { bad, damaged } = outcome else {
+            panic!("a job failed: {outcome:?}")
+        };
         let slot: HostSlot = slot.host().expect("the slot that was submitted");
         let sample_bytes = self.subject.sample_bytes;
-        let mut expected_bad = Vec::new();
+        let (mut expected_bad, mut expected_damaged) = (Vec::new(), Vec::new());
         for (row, sample) in (0_u32..).zip(&job.samples) {
             let bytes = &slot[row as usize * sample_bytes..][..sample_bytes];
             match (self.subject.expected)(job.epoch, *sample) {
                 Some(expected) => assert!(*bytes == expected, "row {row} of {job:?}"),
                 None => expected_bad.push(row),
             }
+            if self.subject.damaged.contains(sample) {
+                expected_damaged.push(row);
+            }
         }
         assert_eq!(bad, expected_bad, "the bad rows of {job:?}");
+        let damaged: Vec<u32> = damaged.iter().map(|it| it.row).collect();
+        assert_eq!(damaged, expected_damaged, "the damaged rows of {job:?}");
         let behind = &slot[job.samples.len() * sample_bytes..];
         assert!(behind.iter().all(|byte| *byte == BEFORE), "contract 2: wrote behind");
     }

@@ -203,7 +203,7 @@ impl Deciding<'_> {
             Op::Control(op) => self.control(op, &mut draws)?,
             Op::Crops(op) => self.crops(op)?,
             // The decode is done before anything is decided, the rest is the feed's.
-            Op::Decode | Op::Feed(_) | Op::Mixing(_) => {}
+            Op::Decode(_) | Op::Feed(_) | Op::Mixing(_) => {}
         }
         Ok(())
     }

@@ -96,7 +96,7 @@ fn decide(op: &Op, key: BatchKey, stream: u32, size: Size) -> Option<Mixture> {
         Op::Control(Control::RandomChoice(op)) => {
             inside(op.choose(draws), &op.transforms)
         }
-        Op::Decode
+        Op::Decode(_)
         | Op::Geometry(_)
         | Op::Colour(_)
         | Op::Policy(_)

@@ -64,8 +64,19 @@ pub use policy::{
     RandomErasing, TimmInterpolation, TimmRandAugment, TrivialAugmentWide,
 };
 
+/// `decode`: a record becomes pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decode {
+    /// What becomes of an image whose file ends early. Not written where it is the default:
+    /// recipes that do not ask keep their hashes.
+    #[serde(default, skip_serializing_if = "Truncated::is_default")]
+    pub truncated: Truncated,
+}
+
 /// What becomes of an image whose file ends early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Truncated {
     /// It is a bad sample, as in Pillow.
     #[default]
@@ -74,11 +85,18 @@ pub enum Truncated {
     Fill,
 }
 
+impl Truncated {
+    /// With a reference, as serde calls it.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// One op with its parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     /// A record becomes pixels: JPEG or PNG to red, green, blue; raw planes interleaved.
-    Decode,
+    Decode(Decode),
     /// Pixels moved.
     Geometry(Geometry),
     /// Values changed.
@@ -125,11 +143,11 @@ impl Serialize for Op {
         #[derive(Serialize)]
         #[serde(tag = "op", rename_all = "snake_case")]
         enum Single<'a> {
-            Decode,
+            Decode(&'a Decode),
             RandomErasing(&'a RandomErasing),
         }
         match self {
-            Self::Decode => Single::Decode.serialize(serializer),
+            Self::Decode(op) => Single::Decode(op).serialize(serializer),
             Self::RandomErasing(op) => Single::RandomErasing(op).serialize(serializer),
             Self::Geometry(op) => op.serialize(serializer),
             Self::Colour(op) => op.serialize(serializer),
@@ -147,7 +165,7 @@ impl Op {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Decode => "decode",
+            Self::Decode(_) => "decode",
             Self::RandomErasing(_) => "random_erasing",
             Self::Geometry(op) => op.name(),
             Self::Colour(op) => op.name(),
@@ -174,7 +192,7 @@ impl Op {
             Self::Control(
                 control @ (Control::RandomApply(_) | Control::RandomChoice(_)),
             ) => control.inside().first().is_some_and(Self::mixes),
-            Self::Decode
+            Self::Decode(_)
             | Self::Geometry(_)
             | Self::Colour(_)
             | Self::Policy(_)

@@ -42,10 +42,6 @@ enum RawNumerics {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawNothing {}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct RawApply {
     transforms: Vec<Map<String, Value>>,
     p: Option<f64>,
@@ -132,7 +128,7 @@ type Read = fn(&Place, Map<String, Value>) -> Result<Op, RecipeError>;
 
 /// Every op, by name.
 const OPS: [(&str, Read); 39] = [
-    ("decode", |at, entry| at.read(entry).map(|RawNothing {}| Op::Decode)),
+    ("decode", |at, entry| at.op(entry, Op::Decode)),
     ("random_resized_crop", |at, entry| at.op(entry, Geometry::RandomResizedCrop)),
     ("resize", |at, entry| at.op(entry, Geometry::Resize)),
     ("center_crop", |at, entry| at.op(entry, Geometry::CenterCrop)),

@@ -76,7 +76,7 @@ impl Recipe {
     }
 
     fn decodes(&self) -> bool {
-        self.ops.first() == Some(&Op::Decode)
+        matches!(self.ops.first(), Some(Op::Decode(_)))
     }
 
     /// Numbers of channels other than three that ops ask for; any other is the same to all ops
@@ -297,7 +297,7 @@ impl Recipe {
             Op::Geometry(op) => self.follow_geometry(image, op),
             Op::Control(control) => self.follow_control(image, control, op),
             Op::Colour(Colour::Grayscale(op)) => self.grayscale(image, op),
-            Op::Decode
+            Op::Decode(_)
             | Op::Colour(_)
             | Op::Policy(_)
             | Op::RandomErasing(_)
@@ -477,7 +477,7 @@ impl Op {
                 Policy::TrivialAugmentWide(op) => op.fill,
                 Policy::Augmix(op) => op.fill,
             }),
-            Self::Decode
+            Self::Decode(_)
             | Self::Colour(_)
             | Self::RandomErasing(_)
             | Self::Control(_)

@@ -165,6 +165,34 @@ fn the_hash_sees_numbers_and_numerics_but_not_spelling() {
     assert_ne!(recipe("[]").hash(), Recipe::from_json(planar).unwrap().hash());
 }
 
+/// A recipe that does not ask for it is the one that it was, whichever way that is spelled.
+#[test]
+fn what_becomes_of_truncated_images_is_part_of_the_recipe_where_it_is_asked_for() {
+    let plain = recipe(r#"[{"op": "decode"}]"#);
+    let refuse = recipe(r#"[{"op": "decode", "truncated": "refuse"}]"#);
+    let fill = recipe(r#"[{"op": "decode", "truncated": "fill"}]"#);
+    assert_eq!(plain.hash(), refuse.hash());
+    assert_ne!(plain.hash(), fill.hash());
+    assert!(fill.to_json().contains(r#"{"op":"decode","truncated":"fill"}"#));
+    assert_eq!(Recipe::from_json(&fill.to_json()).unwrap(), fill);
+    let truncated = [&plain, &refuse, &fill].map(Recipe::truncated);
+    assert_eq!(truncated, [Truncated::Refuse, Truncated::Refuse, Truncated::Fill]);
+    assert_eq!(fill.clone().with_truncated(Truncated::Refuse), plain);
+    assert_eq!(plain.clone().with_truncated(Truncated::Fill), fill);
+    assert_eq!(recipe("[]").with_truncated(Truncated::Fill), recipe("[]"));
+    let [usual, filled] = [plain, fill].map(|recipe| recipe.words()[0].clone());
+    assert_eq!(usual, "decode: the record becomes pixels");
+    assert!(filled.contains("is filled in as Pillow does"), "{filled}");
+    for (parameters, part) in [
+        (r#""truncated": "skip""#, "unknown variant `skip`, expected `refuse` or `fill`"),
+        (r#""truncated": true"#, "op 0 `decode` cannot be read"),
+        (r#""fill": true"#, "unknown field `fill`, expected `truncated`"),
+    ] {
+        let json = with_ops(&format!(r#"[{{"op": "decode", {parameters}}}]"#));
+        assert!(complaint(&json).contains(part), "{}", complaint(&json));
+    }
+}
+
 #[test]
 fn the_cut_stands_before_normalise() {
     let train = Recipe::builtin("imagenet-train").unwrap();

@@ -3,6 +3,7 @@
 use super::op::{
     Augmix, AutoAugment, ColorJitter, Colour, Control, Crops, ErasingValue, Feed,
     Geometry, Mixing, Op, Policy, RandomAffine, RandomErasing, TimmInterpolation,
+    Truncated,
 };
 use super::step::{Adjust, Map, Mix, Step};
 use super::{Interpolation, Recipe, ResizeTo, Size};
@@ -48,7 +49,12 @@ impl Op {
     #[must_use]
     pub fn words(&self) -> String {
         match self {
-            Self::Decode => "the record becomes pixels".into(),
+            Self::Decode(op) => match op.truncated {
+                Truncated::Refuse => "the record becomes pixels".into(),
+                Truncated::Fill => "the record becomes pixels; what a file that ends \
+                                    early lacks is filled in as Pillow does"
+                    .into(),
+            },
             Self::Geometry(op) => geometry(op),
             Self::Colour(op) => colour(op),
             Self::Policy(op) => policy(op),

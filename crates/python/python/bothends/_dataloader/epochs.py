@@ -34,17 +34,28 @@ class Opening:
     Attributes:
         prepared: the data set, and what becomes of its transforms.
         options: keyword arguments of `bothends.Loader`, except data and recipe.
+        fills_truncated: whether Pillow was told to fill in what truncated images lack.
     """
 
     prepared: Prepared
     options: dict[str, Any]
+    fills_truncated: bool
 
     def is_like(self, other: Opening) -> bool:
-        return self.prepared is other.prepared and self.options == other.options
+        return self.prepared is other.prepared and (self.options, self.fills_truncated) == (
+            other.options,
+            other.fills_truncated,
+        )
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What becomes of the transforms, and of truncated images."""
+        recipe = self.prepared.translation.recipe
+        return filling(recipe) if self.fills_truncated else recipe
 
     def open(self) -> Loader:
         """Opens a native loader. Blocks on the file system and on devices."""
-        source, recipe = self.prepared.source, self.prepared.translation.recipe
+        source, recipe = self.prepared.source, self.recipe
         records = source.records
         if isinstance(records, Path):
             return Loader(records.data, recipe, **self.options)
@@ -52,6 +63,13 @@ class Opening:
         samples = _samples(records, labels)
         name = data_name(records)
         return Loader._of_samples(samples, data=name, recipe=recipe, **self.options)
+
+
+def filling(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The same recipe, but what truncated images lack is filled in."""
+    ops = recipe["ops"]
+    ops = [{**op, "truncated": "fill"} if op["op"] == "decode" else op for op in ops]
+    return {**recipe, "ops": ops}
 
 
 def _samples(records: Listing | Fetched, labels: list[int]) -> _native.Samples:
@@ -163,7 +181,7 @@ def begun(feed: Feed, order: Own | Given, rows: list[int] | None) -> Iterator[Ba
         consumer = loader._native.begin_order(
             (records.tobytes(), order.ends.tobytes()), part, order.repeats
         )
-    return map(loader._batch, consumer)
+    return loader._to_the_end(map(loader._batch, consumer))
 
 
 def _mapped(order: Given, rows: list[int]) -> Any:
@@ -387,6 +405,14 @@ class Finishing:
         return Whole(images, labels, samples, (*keys, ids))
 
 
+def _both_damaged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Of two loaders over the same data: what both name counts once."""
+    named = {sample["sample"]: sample for sample in [*one["named"], *other["named"]]}
+    n_twice = len(one["named"]) + len(other["named"]) - len(named)
+    n_samples = one["samples"] + other["samples"] - n_twice
+    return {"samples": n_samples, "named": [named[sample] for sample in sorted(named)]}
+
+
 def summed(stats: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures of several native loaders of one `DataLoader` as one: counts are added."""
     if not stats:
@@ -397,6 +423,8 @@ def summed(stats: list[dict[str, Any]]) -> dict[str, Any]:
             total[name] += other[name]
         for name in ("skipped", "redecoded"):
             total[name] = [*other[name], *total[name]]
+        total["damaged"] = _both_damaged(other["damaged"], total["damaged"])
+        total["audits"] = {k: v + other["audits"][k] for k, v in total["audits"].items()}
         total["stall"] = {k: v + other["stall"][k] for k, v in total["stall"].items()}
         total["back"] = [*other["back"], *total["back"]] if other["back"] else total["back"]
     return total

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bothends_core::ids::{BatchIdx, DeviceIdx, Prong, SampleId};
-use bothends_slots::{HostSlot, Part};
+use bothends_figures::Audits;
+use bothends_ops::Damage;
+use bothends_slots::{Damaged, HostSlot, Part};
 
 use crate::collect::collector::Command;
 use crate::devices::trust::{Audit, Consequence, Verdict};
@@ -17,6 +19,7 @@ use crate::error::RuntimeError;
 use crate::handover::convert::MOST_RUNS;
 use crate::handover::finish::{Feed, machine};
 use crate::handover::mend::{Bench, Form, Maker};
+use crate::read::source::damage_words;
 use crate::read::supplied::Unmade;
 
 /// A batch that may be delivered, and who has made it.
@@ -24,7 +27,29 @@ use crate::read::supplied::Unmade;
 pub(crate) struct Vouched {
     pub(crate) prong: Prong,
     pub(crate) slot: HostSlot,
+    pub(crate) said: Said,
+}
+
+/// What whoever made a batch says of its rows, each list rising.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// They could not be made.
     pub(crate) bad: Vec<u32>,
+    /// They were made in spite of damage.
+    pub(crate) damaged: Vec<Damaged>,
+}
+
+impl Said {
+    /// Adds what the host has found of rows that it made itself.
+    fn add(&mut self, found: Self) {
+        self.bad.extend(found.bad);
+        self.bad.sort_unstable();
+        // The host knows what the damage is.
+        self.damaged.splice(0..0, found.damaged);
+        self.damaged.sort_by_key(|it| it.row);
+        self.damaged.dedup_by_key(|it| it.row);
+        self.damaged.retain(|it| self.bad.binary_search(&it.row).is_err());
+    }
 }
 
 /// A batch of which the host has made rows again.
@@ -32,8 +57,8 @@ pub(crate) struct Vouched {
 struct Audited {
     slot: HostSlot,
     differing: Option<SampleId>,
-    /// Rows that the device has made and the host cannot.
-    unmade: Vec<u32>,
+    /// What the host has found: rows that the device has made and the host cannot are bad.
+    found: Said,
 }
 
 /// What the host does with a row.
@@ -48,8 +73,8 @@ enum How {
 /// What came of it.
 #[derive(Debug)]
 enum Found {
-    /// The same bytes; or it is made.
-    Well,
+    /// The same bytes; or it is made. In spite of that damage, if any.
+    Well(Option<Damage>),
     Differs,
     Unmade(Unmade),
 }
@@ -69,10 +94,10 @@ impl Feed {
         (batch, prong): (BatchIdx, Prong),
         (form, slot): (Form, HostSlot),
         samples: &[Option<SampleId>],
-        mut bad: Vec<u32>,
+        mut said: Said,
     ) -> Result<Option<Vouched>, RuntimeError> {
         let Prong::Back(device) = prong else {
-            return Ok(Some(Vouched { prong, slot, bad }));
+            return Ok(Some(Vouched { prong, slot, said }));
         };
         let rows: Rows =
             (0..).zip(samples).filter_map(|(row, id)| Some((row, (*id)?))).collect();
@@ -81,16 +106,15 @@ impl Feed {
         if !presence.is_expelled() {
             let n_rows = u32::try_from(rows.len()).unwrap_or(u32::MAX);
             let audit = presence.trust().audit(self.maker.epoch, batch, n_rows);
-            let audited = self.audit((form, slot), &audit, &rows, &bad)?;
+            let audited = self.audit((form, slot), &audit, &rows, &said.bad)?;
             let Some(audited) = audited else { return Ok(None) };
             slot = audited.slot;
             match audited.differing {
                 Some(sample) => self.expel(device, batch, sample)?,
                 None if presence.trust().passes(&audit) == Verdict::Deliver => {
                     // They are bad samples for whoever makes them.
-                    bad.extend(audited.unmade);
-                    bad.sort_unstable();
-                    return Ok(Some(Vouched { prong, slot, bad }));
+                    said.add(audited.found);
+                    return Ok(Some(Vouched { prong, slot, said }));
                 }
                 // It has lied in another epoch meanwhile.
                 None => {}
@@ -116,28 +140,34 @@ impl Feed {
         let chosen = |row: &u32| chosen(*row) && bad.binary_search(row).is_err();
         let rows: Rows = rows.iter().copied().filter(|(row, _)| chosen(row)).collect();
         if *audit == Audit::Nothing {
-            return Ok(Some(Audited { slot, differing: None, unmade: Vec::new() }));
+            return Ok(Some(Audited { slot, differing: None, found: Said::default() }));
         }
         let began = Instant::now();
         let Some((slot, found)) = self.again(How::Compares, (form, slot), &rows) else {
             return Ok(None);
         };
-        let (mut differing, mut unmade) = (None, Vec::new());
+        let (mut differing, mut said) = (None, Said::default());
+        let mut audits = Audits { batches: 1, ..Audits::default() };
         for ((row, sample), found) in rows.iter().zip(found) {
             match found {
-                Found::Well => {}
+                Found::Well(damage) => said.damaged.extend(damaged(*row, damage)),
                 Found::Unmade(Unmade::Machine { path, source }) => {
                     return Err(machine(path, source));
                 }
-                Found::Unmade(Unmade::Bad(_)) => unmade.push(*row),
-                Found::Differs => differing = differing.or(Some(*sample)),
+                Found::Unmade(Unmade::Bad(_)) => {
+                    said.bad.push(*row);
+                    continue;
+                }
+                Found::Differs => {
+                    differing = differing.or(Some(*sample));
+                    audits.differences += 1;
+                }
             }
+            audits.samples += 1;
         }
-        let mut account = self.maker.account();
-        account.audit_s += began.elapsed().as_secs_f64();
-        account.audited += u64::from(differing.is_none());
-        drop(account);
-        Ok(Some(Audited { slot, differing, unmade }))
+        audits.seconds = began.elapsed().as_secs_f64();
+        self.maker.account().audits += audits;
+        Ok(Some(Audited { slot, differing, found: said }))
     }
 
     /// A device has lied: it is used no more.
@@ -180,19 +210,19 @@ impl Feed {
         let Some((slot, found)) = self.again(How::Replaces, (form, slot), &rows) else {
             return Ok(None);
         };
-        let mut bad = Vec::new();
+        let mut said = Said::default();
         for ((row, _), found) in rows.iter().zip(found) {
             match found {
-                Found::Well => {}
+                Found::Well(damage) => said.damaged.extend(damaged(*row, damage)),
                 // The policy for bad samples is applied to them.
-                Found::Differs | Found::Unmade(Unmade::Bad(_)) => bad.push(*row),
+                Found::Differs | Found::Unmade(Unmade::Bad(_)) => said.bad.push(*row),
                 Found::Unmade(Unmade::Machine { path, source }) => {
                     return Err(machine(path, source));
                 }
             }
         }
         self.maker.account().made_again.push(device);
-        Ok(Some(Vouched { prong: Prong::Front, slot, bad }))
+        Ok(Some(Vouched { prong: Prong::Front, slot, said }))
     }
 
     /// Has the workers make these rows again: the slot, and what came of each. `None` when the epoch
@@ -251,10 +281,34 @@ fn one(
         How::Compares => {
             let mut own = vec![0; theirs.len()];
             match maker.make(sample, (form, &mut own), bench) {
-                Ok(()) if own != theirs => return Found::Differs,
+                Ok(_) if own != theirs => return Found::Differs,
                 made => made,
             }
         }
     };
-    made.map_or_else(Found::Unmade, |()| Found::Well)
+    made.map_or_else(Found::Unmade, Found::Well)
+}
+
+fn damaged(row: u32, damage: Option<Damage>) -> Option<Damaged> {
+    damage.map(|damage| Damaged { row, what: Some(damage_words(damage)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_damaged_once_and_the_host_says_how() {
+        let odd =
+            |row, what: Option<&str>| Damaged { row, what: what.map(str::to_owned) };
+        let mut said = Said {
+            bad: vec![4],
+            damaged: vec![odd(1, None), odd(2, None), odd(3, None)],
+        };
+        let found =
+            Said { bad: vec![2], damaged: vec![odd(0, Some("a")), odd(3, Some("b"))] };
+        said.add(found);
+        assert_eq!(said.bad, [2, 4]);
+        assert_eq!(said.damaged, [odd(0, Some("a")), odd(1, None), odd(3, Some("b"))]);
+    }
 }

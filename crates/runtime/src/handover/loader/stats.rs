@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use bothends_core::ids::Prong;
-use bothends_figures::{Skipped, Stall};
+use bothends_figures::{Audits, Damaged, Skipped, Stall};
 use bothends_side_index::SideIndexStats;
 use serde::Serialize;
 
@@ -28,6 +28,10 @@ pub struct LoaderStats {
     pub skipped: Vec<Skipped>,
     /// Samples that `ops` refused and the caller's decoder decoded, each once.
     pub redecoded: Vec<Skipped>,
+    /// Samples that were decoded in spite of a damage, each once. They are no bad samples.
+    pub damaged: Damaged,
+    /// Batches of devices of which the host made samples again and compared them.
+    pub audits: Audits,
     /// Seconds for which a consumer waited, by cause.
     pub stall: Stall,
     /// Seconds for which a finished batch waited for a consumer.
@@ -76,7 +80,7 @@ impl LoaderStats {
 
     /// All of an epoch that is over.
     pub(super) fn add(&mut self, devices: &[Device], report: &EpochReport) {
-        let EpochReport { counts, back, skipped, redecoded, .. } = report;
+        let EpochReport { counts, back, skipped, redecoded, audits, .. } = report;
         self.front_batches += u64::from(counts.front.delivered);
         self.rescued += u64::from(counts.rescued);
         let sums = self.of_devices(devices).iter_mut();
@@ -88,6 +92,7 @@ impl LoaderStats {
         }
         add_once(&mut self.skipped, skipped);
         add_once(&mut self.redecoded, redecoded);
+        self.audits += *audits;
         self.stall += report.stall;
         self.backpressure_s += report.backpressure_s;
     }

@@ -25,7 +25,7 @@ const MAX_VIEWS: u32 = 64;
 
 pub(super) fn ranges(place: &Place, op: &Op) -> Checked {
     match op {
-        Op::Decode | Op::Feed(Feed::Layout(_)) => Ok(()),
+        Op::Decode(_) | Op::Feed(Feed::Layout(_)) => Ok(()),
         Op::Geometry(op) => geometry(place, op),
         Op::Colour(op) => colour(place, op),
         Op::Policy(op) => policy(place, op),

@@ -48,14 +48,14 @@ fn at_the_feed(op: &Op, before: &[Op]) -> Option<Complaint> {
 
 /// What is wrong with the place of an op that works on pixels.
 fn on_pixels(op: &Op, before: &[Op]) -> Option<Complaint> {
-    if *op == Op::Decode {
+    if decodes(op) {
         let again = ("behind another op", "`decode` comes first, and once");
         return (!before.is_empty()).then_some(again);
     }
     if matches!(op, Op::Feed(_)) {
         return None;
     }
-    if before.first() != Some(&Op::Decode) {
+    if !before.first().is_some_and(decodes) {
         return Some(("before any pixels", "begin the recipe with `decode`"));
     }
     let is_behind_cut = before.iter().any(Op::is_after_cut);
@@ -149,7 +149,7 @@ fn misplaced(op: &Op, inside: Inside) -> Option<Complaint> {
             "leave it out: samples of several views are not mixed",
         )),
         Inside::Pixels | Inside::View
-            if *op == Op::Decode || op.is_after_cut() || makes_views(op) =>
+            if decodes(op) || op.is_after_cut() || makes_views(op) =>
         {
             Some(("inside another op", "move it to the recipe's own list of ops"))
         }
@@ -158,6 +158,10 @@ fn misplaced(op: &Op, inside: Inside) -> Option<Complaint> {
             erasing.value.as_bytes()
         }
     }
+}
+
+fn decodes(op: &Op) -> bool {
+    matches!(op, Op::Decode(_))
 }
 
 fn makes_views(op: &Op) -> bool {

@@ -64,7 +64,7 @@ impl Walk {
             Op::RandomErasing(_) => self.pass(1),
             Op::Control(op) => self.control(op),
             Op::Crops(op) => self.crops(op),
-            Op::Decode | Op::Feed(_) | Op::Mixing(_) => {}
+            Op::Decode(_) | Op::Feed(_) | Op::Mixing(_) => {}
         }
     }
 
