@@ -5,6 +5,7 @@
 //! is dropped its jobs are gone at once; workers finish the samples that they are at.
 
 use std::sync::{Arc, Condvar, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bothends_core::recipe::Recipe;
@@ -14,8 +15,8 @@ use bothends_csd::{
 };
 use bothends_slots::HostSlot;
 
-use super::Shared;
 use super::seats::{Held, Seat, State};
+use super::{Shared, openings};
 use crate::costs::Costs;
 use crate::cpu;
 use crate::memory::Want;
@@ -36,6 +37,23 @@ impl<C: Costs> Guest<C> {
     pub(super) fn of(shared: &Arc<Shared<C>>) -> Self {
         let (id, bell) = shared.state().enter();
         Self { shared: Arc::clone(shared), id, bell }
+    }
+
+    /// Waits a moment where hosts open sessions all the time while others have work.
+    fn wait_to_open(&self) {
+        let until = Instant::now() + openings::MOST_WAIT;
+        loop {
+            let mut state = self.shared.state();
+            let now_ns = self.shared.now_ns();
+            let wait = state.openings.wait(now_ns);
+            let left = until.saturating_duration_since(Instant::now());
+            let waits = !wait.is_zero() && !left.is_zero() && !state.ending;
+            if !waits || !state.is_anybody_else_busy(self.id) {
+                return state.openings.pay(now_ns, openings::BESIDE_NS);
+            }
+            drop(state);
+            thread::sleep(wait.min(left));
+        }
     }
 
     fn seat<'a>(&self, state: &'a mut State) -> &'a mut Seat {
@@ -66,12 +84,18 @@ impl<C: Costs> Serve for Guest<C> {
 
     fn open(&mut self, session: Session) -> Result<(), Declined> {
         self.close();
+        self.wait_to_open();
         let shared = &self.shared;
+        let begun_ns = shared.now_ns();
         let lists_before = shared.tables.bytes();
-        let agreed = shared.tables.agree(&session, &*shared.store, &shared.room)?;
+        let room = shared.room.with_pixels(shared.state().pixels);
+        let agreed = shared.tables.agree(&session, &*shared.store, &room);
         drop(session);
         let lists_now = shared.tables.bytes();
         let mut state = shared.state();
+        let now_ns = shared.now_ns();
+        state.openings.pay(now_ns, now_ns.saturating_sub(begun_ns));
+        let agreed = agreed?;
         let want = Want {
             batch_bytes: agreed.batch_bytes(),
             list_bytes: lists_now.saturating_sub(lists_before),
