@@ -161,7 +161,7 @@ impl<C: Costs + 'static> Server<C> {
     /// so many jobs are accepted before one is answered.
     #[must_use]
     pub fn with_memory(self, memory: Memory) -> Self {
-        self.shared.state().memory = memory;
+        self.shared.state().set_memory(memory);
         self
     }
 

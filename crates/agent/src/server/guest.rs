@@ -67,7 +67,7 @@ impl<C: Costs> Serve for Guest<C> {
         let known = Recipe::known_before_cut();
         let config = &self.shared.config;
         let mut state = self.shared.state();
-        let memory = state.memory;
+        let max_batch_bytes = state.largest_batch_bytes(self.shared.now_ns());
         let seat = self.seat(&mut state);
         let most = config.n_slots.max(1);
         let slots = seat.agreed.as_ref().map_or(most, |_| seat.n_slots);
@@ -78,7 +78,7 @@ impl<C: Costs> Serve for Guest<C> {
             emulated: config.emulated,
             ops: known.into_iter().map(str::to_owned).collect(),
             slots,
-            max_batch_bytes: memory.largest_batch_bytes(),
+            max_batch_bytes,
         }
     }
 
@@ -101,7 +101,7 @@ impl<C: Costs> Serve for Guest<C> {
             list_bytes: lists_now.saturating_sub(lists_before),
             held_bytes: state.held_bytes().saturating_add(lists_before.min(lists_now)),
         };
-        let n_slots = state.memory.slots_of(want, shared.config.n_slots)?;
+        let n_slots = state.memory().slots_of(want, shared.config.n_slots)?;
         let seat = self.seat(&mut state);
         (seat.agreed, seat.n_slots) = (Some(Arc::new(agreed)), n_slots);
         seat.held_bytes = want.batch_bytes.saturating_mul(n_slots.into());

@@ -21,10 +21,15 @@ use crate::work::shares::{Charge, Next, SeatId, Shares, Spent};
 /// A job answered within this time after its modelled end was on time.
 const ON_TIME_NS: u64 = 200_000;
 
+/// How long what was available for a batch is believed.
+const LARGEST_NS: u64 = 100_000_000;
+
 /// What the lock of a server guards.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) memory: Memory,
+    memory: Memory,
+    /// The largest batch that is made, as it was at this time.
+    largest: Option<(u64, u64)>,
     pub(crate) n_guests_most: u32,
     /// Of the images that sessions may have decoded.
     pub(crate) pixels: PixelLimit,
@@ -115,6 +120,7 @@ impl State {
     pub(crate) fn new(n_workers: u32, n_scouts: u32) -> Self {
         Self {
             memory: Memory::default(),
+            largest: None,
             n_guests_most: SESSIONS,
             pixels: PixelLimit::NONE,
             seats: BTreeMap::new(),
@@ -128,6 +134,25 @@ impl State {
             n_refused: 0,
             ending: false,
         }
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    pub(crate) fn set_memory(&mut self, memory: Memory) {
+        (self.memory, self.largest) = (memory, None);
+    }
+
+    /// The largest batch that is made at `now_ns`, in bytes. Finding that out takes the kernel
+    /// longer than an answer takes otherwise, and hosts may ask without end.
+    pub(crate) fn largest_batch_bytes(&mut self, now_ns: u64) -> u64 {
+        let fresh =
+            self.largest.filter(|(at_ns, _)| now_ns.saturating_sub(*at_ns) < LARGEST_NS);
+        let (_, bytes) =
+            fresh.unwrap_or_else(|| (now_ns, self.memory.largest_batch_bytes()));
+        self.largest = fresh.or(Some((now_ns, bytes)));
+        bytes
     }
 
     pub(crate) fn enter(&mut self) -> (SeatId, Arc<Condvar>) {
