@@ -549,6 +549,29 @@ mod tests {
         assert_eq!(std::fs::read_to_string(theirs).unwrap(), "results");
     }
 
+    /// Each silent connection had a thread, so ten thousand of them cost a quarter of the machine.
+    #[test]
+    fn who_says_nothing_waits_without_a_thread_and_leaves_for_the_next() {
+        use std::io::Write;
+        let (mut lobby, now) = (Lobby::default(), Instant::now());
+        let mut hosts = Vec::new();
+        let mut come = |lobby: &mut Lobby| {
+            let (host, device) = UnixStream::pair().unwrap();
+            hosts.push(host);
+            lobby.enter(device.into(), now)
+        };
+        assert!((0..MOST_SILENT).all(|_| come(&mut lobby).is_none()));
+        assert!(come(&mut lobby).is_some_and(|oldest| !oldest.has_spoken()));
+        assert!(lobby.speaking(now).is_empty());
+        (&hosts[7]).write_all(b"BEND").unwrap();
+        drop(hosts.remove(3));
+        assert!(lobby.speaking(now).is_empty(), "it has just looked");
+        assert_eq!(lobby.speaking(now + GLANCE).len(), 2);
+        assert_eq!(lobby.silent.len(), MOST_SILENT - 2);
+        assert!(lobby.speaking(now + ADMISSION_TIMEOUT).is_empty());
+        assert!(lobby.is_empty(), "they had their time");
+    }
+
     #[test]
     fn a_directory_goes_with_the_door_unless_others_use_it() {
         let dir = tempfile::tempdir().unwrap();

@@ -308,7 +308,7 @@ impl<C: Costs> Shared<C> {
         }
     }
 
-    /// Makes a sample; tells how long it would have taken where it was refused.
+    /// Makes a sample; returns the time that it would have taken if it was refused, else 0.
     fn make(
         &self,
         bench: &mut Bench,

@@ -1,7 +1,7 @@
 //! How fast sessions are opened while others work.
 //!
-//! Opening a session costs the thread that serves its host, beside the workers and outside of their
-//! shares: a list of samples is read, and memory is made. A host that opens nothing but sessions would
+//! Opening a session costs time of the thread that serves its host, which is in nobody's share
+//! of the workers: a list of samples is read, and memory is made. A host that opens nothing but sessions would
 //! take a core from everybody else. Opens are therefore paid for in time. Some are always free; beyond
 //! that they wait until all of them together have taken [`RATE_PARTS`]⁻¹ of the workers' time, and no
 //! longer than [`MOST_WAIT`] each. Where nobody else has work, none waits.

@@ -244,7 +244,7 @@ impl Share {
         self.waits || self.n_at_work > 0 || self.last_ns.is_some_and(is_recent)
     }
 
-    /// Whether its samples are long beside those that take so long; or may be, for nothing of it
+    /// Whether its samples are long compared with those that take so long; or may be, for nothing of it
     /// has been made yet.
     fn is_long(&self, shortest_ns: Option<u64>) -> bool {
         let Some(shortest_ns) = shortest_ns else { return false };
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(shares.next(MS, |_| false), Next::Nothing);
     }
 
-    /// A host of 1-ms samples got 2 % of its rate beside two whose samples took 0.7 s: whenever it
+    /// A host of 1-ms samples got 2 % of its rate next to two whose samples took 0.7 s: whenever it
     /// had nothing to do for a moment, both workers were gone.
     #[test]
     fn a_host_of_short_samples_keeps_half_of_the_workers_beside_those_of_long_ones() {
