@@ -6,10 +6,12 @@
 //!
 //! 1. A connection that has not said who it is occupies one of [`MAX_UNADMITTED`] places, for seconds.
 //!    While they are all taken, a new one takes the place of the oldest: whoever has something to say
-//!    does so within milliseconds.
+//!    does so within milliseconds. Where many have not said a word, the next ones get a thread
+//!    only when they do: one that is closed in silence costs little.
 //! 2. A host that is admitted is served by a guest of [`Hosts`], or told that they are busy.
 //! 3. What one connection does or leaves undone changes nothing for another.
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -20,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use bothends_csd::admission::MAX_UNADMITTED;
+use bothends_csd::admission::{ADMISSION_TIMEOUT, MAX_UNADMITTED};
 use bothends_csd::listen::{Ended, Listener, Socket, Terms, admit, serve_connection};
 use bothends_csd::spool::{prepare_directory, remove_directory, serve_directory};
 use bothends_csd::{Address, Busy, CsdError, Security, Serve};
@@ -31,6 +33,12 @@ use crate::server::Server;
 
 /// How often a door looks whether it shall close.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How often it looks whether somebody in the lobby has begun to speak.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// Connections that may be silent with a thread of their own, and as many without one.
+const MOST_SILENT: usize = MAX_UNADMITTED / 2;
 
 /// How long a device for one host takes to notice that it has left, at most.
 const HANDOVER: Duration = Duration::from_millis(500);
@@ -331,6 +339,48 @@ struct Reception<'a> {
     tell: &'a (dyn Fn(News<'_>) + Sync),
 }
 
+/// Connections that have no thread because they have not said a word, the oldest first.
+#[derive(Debug, Default)]
+struct Lobby {
+    silent: VecDeque<(Socket, Instant)>,
+    looked: Option<Instant>,
+}
+
+impl Lobby {
+    fn is_empty(&self) -> bool {
+        self.silent.is_empty()
+    }
+
+    /// Takes a connection in; the oldest where there are too many.
+    fn enter(&mut self, socket: Socket, now: Instant) -> Option<Socket> {
+        self.silent.push_back((socket, now));
+        let is_full = self.silent.len() > MOST_SILENT;
+        is_full.then(|| self.silent.pop_front()).flatten().map(|(socket, _)| socket)
+    }
+
+    /// Those that have begun to speak, if it is time to look. Some never do, and are closed.
+    fn speaking(&mut self, now: Instant) -> Vec<Socket> {
+        if self.looked.is_some_and(|looked| now.duration_since(looked) < GLANCE) {
+            return Vec::new();
+        }
+        self.looked = Some(now);
+        let mut speaking = Vec::new();
+        for (socket, since) in std::mem::take(&mut self.silent) {
+            if socket.has_spoken() {
+                speaking.push(socket);
+            } else if now.duration_since(since) < ADMISSION_TIMEOUT {
+                self.silent.push_back((socket, since));
+            }
+        }
+        speaking
+    }
+}
+
+/// Whether few enough have not said who they are for one more to get a thread at once.
+fn is_quiet(connections: &[Connection<'_>]) -> bool {
+    connections.iter().filter(|it| !it.is_admitted()).count() < MOST_SILENT
+}
+
 /// A connection, and the thread that has it.
 struct Connection<'scope> {
     thread: ScopedJoinHandle<'scope, ()>,
@@ -346,17 +396,20 @@ impl<'a> Reception<'a> {
     fn receive(self, listener: &'a Listener) -> Result<(), CsdError> {
         thread::scope(|scope| {
             let mut connections: Vec<Connection<'_>> = Vec::new();
+            let mut lobby = Lobby::default();
             let mut n_ever = 0_u64;
             // A flag alone; nothing else is published with it.
             let lost = loop {
                 if self.stop.load(Ordering::Relaxed) {
                     break Ok(());
                 }
-                let accepted = listener.accept(LOOK);
+                let patience = if lobby.is_empty() { LOOK } else { GLANCE };
+                let accepted = listener.accept(patience);
                 self.reap(&mut connections);
-                let socket = match accepted {
-                    Ok(Some(socket)) => socket,
-                    Ok(None) => continue,
+                let come_in = match accepted {
+                    Ok(Some(socket)) if is_quiet(&connections) => Some(socket),
+                    Ok(Some(socket)) => self.wait_in(&mut lobby, socket),
+                    Ok(None) => None,
                     Err(error) if is_short(&error) => {
                         // Until somebody leaves; those who are here are served meanwhile.
                         thread::sleep(LOOK);
@@ -364,11 +417,13 @@ impl<'a> Reception<'a> {
                     }
                     Err(error) => break Err(error),
                 };
-                if !self.make_room(&mut connections) {
-                    continue;
+                let speaking = lobby.speaking(Instant::now());
+                for socket in come_in.into_iter().chain(speaking) {
+                    if self.make_room(&mut connections) {
+                        n_ever += 1;
+                        connections.extend(self.begin(scope, socket, n_ever));
+                    }
                 }
-                n_ever += 1;
-                connections.extend(self.begin(scope, socket, n_ever));
             };
             // Nobody who has not said a word is waited for.
             for silent in connections.iter().filter(|it| !it.is_admitted()) {
@@ -436,6 +491,17 @@ impl<'a> Reception<'a> {
                 }
             }
         });
+    }
+
+    /// Has a connection wait without a thread. Where too many do, the oldest is closed, or comes in
+    /// if it has spoken.
+    fn wait_in(self, lobby: &mut Lobby, socket: Socket) -> Option<Socket> {
+        let oldest = lobby.enter(socket, Instant::now())?;
+        if oldest.has_spoken() {
+            return Some(oldest);
+        }
+        self.door.refusals.crowded.fetch_add(1, Ordering::Relaxed);
+        None
     }
 
     /// Closes the oldest connection that has not said who it is where there are too many of them;
@@ -510,6 +576,29 @@ mod tests {
         std::fs::write(&theirs, "results").unwrap();
         drop(Door::open(&address, Security::default()).unwrap());
         assert_eq!(std::fs::read_to_string(theirs).unwrap(), "results");
+    }
+
+    /// Each silent connection had a thread, so ten thousand of them cost a quarter of the machine.
+    #[test]
+    fn who_says_nothing_waits_without_a_thread_and_leaves_for_the_next() {
+        use std::io::Write;
+        let (mut lobby, now) = (Lobby::default(), Instant::now());
+        let mut hosts = Vec::new();
+        let mut come = |lobby: &mut Lobby| {
+            let (host, device) = UnixStream::pair().unwrap();
+            hosts.push(host);
+            lobby.enter(device.into(), now)
+        };
+        assert!((0..MOST_SILENT).all(|_| come(&mut lobby).is_none()));
+        assert!(come(&mut lobby).is_some_and(|oldest| !oldest.has_spoken()));
+        assert!(lobby.speaking(now).is_empty());
+        (&hosts[7]).write_all(b"BEND").unwrap();
+        drop(hosts.remove(3));
+        assert!(lobby.speaking(now).is_empty(), "it has just looked");
+        assert_eq!(lobby.speaking(now + GLANCE).len(), 2);
+        assert_eq!(lobby.silent.len(), MOST_SILENT - 2);
+        assert!(lobby.speaking(now + ADMISSION_TIMEOUT).is_empty());
+        assert!(lobby.is_empty(), "they had their time");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bothends_core::recipe::MAX_DECODE_BYTES;
 use bothends_csd::{Busy, Declined};
-use bothends_ops::DecodeRoom;
+use bothends_ops::{DecodeRoom, PixelLimit};
 use bothends_slots::available_bytes;
 
 /// The largest batch that is made where nobody says how much memory there is for them, in bytes.
@@ -39,7 +39,8 @@ pub enum Memory {
 /// the host allows it, since whether a sample is bad must not depend on who makes it.
 pub(crate) fn decode_room(available: Option<u64>, n_workers: u32) -> DecodeRoom {
     let together = available.map_or(MAX_DECODE_BYTES, |bytes| bytes / AUTO_PART);
-    DecodeRoom { together_bytes: together, one_bytes: MAX_DECODE_BYTES, n_workers }
+    let (one_bytes, pixels) = (MAX_DECODE_BYTES, PixelLimit::NONE);
+    DecodeRoom { together_bytes: together, one_bytes, n_workers, pixels }
 }
 
 impl FromStr for Memory {

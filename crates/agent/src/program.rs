@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, ensure};
 use bothends_csd::key::Key;
 use bothends_csd::listen::Listener;
-use bothends_csd::{Address, Insecure, Security};
+use bothends_csd::{Address, CsdError, Insecure, Security};
+use bothends_ops::PixelLimit;
 use bothends_scrape::Bound;
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
 use clap::builder::{BoolishValueParser, TypedValueParser};
@@ -31,6 +32,7 @@ use self::log::Form;
 use self::reload::{Proofs, Reload};
 use self::sandbox::{Confined, Places, Sandbox};
 use crate::door::{Door, News, Visits};
+use crate::session::limits;
 use crate::{FileStore, Links, Memory, NoCosts, SESSIONS, Server, ServerConfig, stop};
 
 /// Serves preprocessed batches of the data set next to this program.
@@ -93,6 +95,11 @@ struct Args {
     /// auto is a quarter of what is available on this machine when a host comes, and one batch always
     #[arg(long, value_name = "MIB|auto", default_value = "auto")]
     memory: Memory,
+    /// Most pixels of an image that is decoded here, and at most 512 for each byte of its file if they
+    /// are more than four million; `off`: whatever a host decodes. A host makes larger ones itself
+    #[arg(long, value_name = "N|off", default_value = "64000000",
+          value_parser = limits::pixels)]
+    max_pixels: PixelLimit,
     /// A file with the key that hosts have too, as `keygen` makes one; nobody else may be able
     /// to read it. It is read again on SIGHUP, and so are the certificates
     #[arg(long, value_name = "FILE")]
@@ -195,6 +202,7 @@ fn run(args: &Args) -> Result<()> {
     let server =
         Server::start(config, store, NoCosts).context("cannot start a thread")?;
     let server = server.with_memory(args.memory).with_sessions(args.sessions);
+    let server = server.with_pixels(args.max_pixels);
     let trusts = doors.iter().map(Door::trust).collect();
     let reload = Reload::new(proofs, trusts, signals);
     serve(args, &Arc::new(server), (doors, scrape), reload)

@@ -8,6 +8,7 @@
 //! the server is dropped. Nothing here decodes, models, or knows how hosts connect.
 
 mod guest;
+mod openings;
 mod seats;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ use bothends_csd::{
     Busy, Capabilities, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
     RecordDigest, Refused, Serve, Session,
 };
-use bothends_ops::Room;
+use bothends_ops::{PixelLimit, Room};
 use bothends_slots::{HostSlot, available_bytes};
 
 use crate::costs::{Costs, Hold, ThreadClock, Work};
@@ -28,9 +29,9 @@ use crate::session::Tables;
 use crate::store::Store;
 use crate::work::batch::{Outcome, Row};
 use crate::work::line::{Claim, Learns, Retired, Turn};
-use crate::work::shares::{Charge, SeatId};
+use crate::work::shares::{SeatId, Spent};
 use crate::work::{Bench, Site};
-use seats::{Held, State};
+use seats::{Claimed, Held, State};
 
 pub use guest::Guest;
 
@@ -99,6 +100,8 @@ pub struct Counts {
     pub stats: DeviceStats,
     /// Seconds that workers spent on samples, all together.
     pub worker_seconds: f64,
+    /// Samples that were not made because of this device's limits.
+    pub refused_samples: u64,
 }
 
 impl<C: Costs + 'static> Server<C> {
@@ -158,7 +161,15 @@ impl<C: Costs + 'static> Server<C> {
     /// so many jobs are accepted before one is answered.
     #[must_use]
     pub fn with_memory(self, memory: Memory) -> Self {
-        self.shared.state().memory = memory;
+        self.shared.state().set_memory(memory);
+        self
+    }
+
+    /// Decoding images of so many pixels; larger ones are bad rows, which hosts make themselves.
+    /// Without this, all that a host would decode.
+    #[must_use]
+    pub fn with_pixels(self, pixels: PixelLimit) -> Self {
+        self.shared.state().pixels = pixels;
         self
     }
 
@@ -224,9 +235,10 @@ impl<C: Costs> Shared<C> {
         let (clock, share_clock) = (costs.thread_clock(), costs.share_clock());
         drop(costs);
         let mut last = None;
-        while let Some((seat, charge, claim)) = self.next_claim(last.take()) {
+        while let Some((claimed, claim)) = self.next_claim(last.take()) {
             let began_ns = share_clock();
-            match claim {
+            let seat = claimed.seat;
+            let refused_ns = match claim {
                 Claim::Row(turn) => self.make(&mut bench, (seat, turn), clock),
                 Claim::Publish(begun) => {
                     self.publish();
@@ -236,9 +248,11 @@ impl<C: Costs> Shared<C> {
                     }
                     drop(state);
                     self.work.notify_all();
+                    0
                 }
-            }
-            last = Some((seat, charge, share_clock().saturating_sub(began_ns)));
+            };
+            let took_ns = share_clock().saturating_sub(began_ns);
+            last = Some((claimed, Spent { took_ns, refused_ns }));
         }
     }
 
@@ -248,20 +262,23 @@ impl<C: Costs> Shared<C> {
         let clock = self.costs().thread_clock();
         let mut state = self.state();
         while !state.ending {
-            let Some((seat, charge, (agreed, epoch, sample))) = state.scout() else {
-                state.n_resting_scouts += 1;
-                state = self.ahead.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.n_resting_scouts -= 1;
-                continue;
+            let (claimed, (agreed, epoch, sample)) = match state.scout(self.now_ns()) {
+                Ok(scouted) => scouted,
+                Err(rest) => {
+                    state.n_resting_scouts += 1;
+                    state = rest.on(&self.ahead, state);
+                    state.n_resting_scouts -= 1;
+                    continue;
+                }
             };
             drop(state);
             let began_ns = self.now_ns();
             let site = Site { agreed: &agreed, store: &*self.store, clock };
             site.read_ahead(SampleKey { seed: agreed.seed, epoch, sample });
             drop(agreed);
-            let took_ns = self.now_ns() - began_ns;
+            let now_ns = self.now_ns();
             state = self.state();
-            state.scouts.done(seat, charge, took_ns);
+            state.scouted(claimed, now_ns - began_ns, now_ns);
         }
     }
 
@@ -272,31 +289,37 @@ impl<C: Costs> Shared<C> {
     }
 
     /// Books what was done last and waits for something to do; `None` at the end.
-    fn next_claim(
-        &self,
-        last: Option<(SeatId, Charge, u64)>,
-    ) -> Option<(SeatId, Charge, Claim)> {
+    fn next_claim(&self, last: Option<(Claimed, Spent)>) -> Option<(Claimed, Claim)> {
         let mut state = self.state();
-        if let Some((seat, charge, took_ns)) = last {
-            state.worked(seat, charge, took_ns);
+        if let Some((claimed, spent)) = last {
+            state.worked(claimed, spent, self.now_ns());
         }
         loop {
             if state.ending {
                 return None;
             }
-            if let Some(claim) = state.claim(self.now_ns(), self.learns) {
-                self.wake_scouts(&state);
-                return Some(claim);
+            match state.claim(self.now_ns(), self.learns) {
+                Ok(claim) => {
+                    self.wake_scouts(&state);
+                    return Some(claim);
+                }
+                Err(rest) => state = rest.on(&self.work, state),
             }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn make(&self, bench: &mut Bench, (seat, turn): (SeatId, Turn), clock: ThreadClock) {
+    /// Makes a sample; returns the time that it would have taken if it was refused, else 0.
+    fn make(
+        &self,
+        bench: &mut Bench,
+        (seat, turn): (SeatId, Turn),
+        clock: ThreadClock,
+    ) -> u64 {
         let Turn { batch, agreed, row: Row { row, sample, mut part } } = turn;
         let site = Site { agreed: &agreed, store: &*self.store, clock };
         let key = SampleKey { seed: agreed.seed, epoch: batch.epoch, sample };
         let attempt = bench.attempt(site, key, &mut part);
+        let refused_ns = attempt.refused_ns();
         if let Some(outcome) = batch.row_done(row, part, attempt) {
             let mut state = self.state();
             if let Some(seat) = state.seats.get_mut(&seat) {
@@ -304,6 +327,7 @@ impl<C: Costs> Shared<C> {
             }
             self.retire(&mut state, seat);
         }
+        refused_ns
     }
 
     /// Retires jobs that are done: asks what they cost and leaves their results to `poll`.

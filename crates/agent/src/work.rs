@@ -15,7 +15,7 @@ use bothends_core::one_line;
 use bothends_core::sample::{Encoding, Extent, FileIdx, SampleKey};
 use bothends_csd::is_of_machine;
 use bothends_dataset::{Piece, WrongChecksum};
-use bothends_ops::Scratch;
+use bothends_ops::{OpsError, SampleFault, Scratch};
 use bothends_side_index::Name;
 
 use crate::costs::{SampleWork, ThreadClock};
@@ -62,6 +62,22 @@ pub(crate) enum Fault {
     Broke,
     /// Its bytes are no such sample.
     Bad,
+    /// It has so many pixels, which is more than this device decodes. The host makes it.
+    Beyond(u64),
+}
+
+/// What a pixel counts that was not decoded, in nanoseconds: about what it takes to decode it.
+const PIXEL_NS: u64 = 5;
+
+impl Attempt {
+    /// How long a worker would have been at a sample that was refused; 0 for any other.
+    pub(crate) fn refused_ns(&self) -> u64 {
+        match self.fault {
+            Some(Fault::Beyond(pixels)) => pixels.saturating_mul(PIXEL_NS).max(1),
+            Some(Fault::Unread(_) | Fault::Machine(_) | Fault::Broke | Fault::Bad)
+            | None => 0,
+        }
+    }
 }
 
 impl Site<'_> {
@@ -156,7 +172,13 @@ impl Bench {
         if index.is_some_and(|(index, name)| index.look_up(name, bytes, note)) {
             record.entry_points = note;
         }
-        pipeline.run(scratch, key, record, place).map_err(|_| Fault::Bad)?;
+        pipeline.run(scratch, key, record, place).map_err(|error| {
+            let OpsError::BadSample(SampleFault::BeyondPixels { size, .. }) = error
+            else {
+                return Fault::Bad;
+            };
+            Fault::Beyond(u64::from(size.height) * u64::from(size.width))
+        })?;
         let new = scratch.new_entry_points();
         if let Some((index, name)) = index.filter(|_| !new.is_empty()) {
             index.keep(name, bytes, new);

@@ -25,6 +25,7 @@ use bothends_csd::{
     Serve, Session, Transport, connect,
 };
 use bothends_dataset::TableBuilder;
+use bothends_ops::PixelLimit;
 use bothends_slots::{HostSlot, Polled, Ring, RingConfig};
 
 /// Nothing here takes longer; what does, hangs.
@@ -445,4 +446,32 @@ fn floods_of_hellos_do_not_delay_another_host() {
             over.store(true, Ordering::Relaxed);
         });
     });
+}
+
+/// Decoding them would keep a worker from everybody else for as long as that takes.
+#[test]
+fn images_of_more_pixels_than_the_device_decodes_are_left_to_the_host() {
+    let (_dir, exercise) = exercise();
+    let job = exercise.job(0, &[0, 1, 2]);
+    let (expected, bad) = exercise.expected(&job);
+    assert!(bad.is_empty());
+    for (most, n_refused) in [(1 << 20, 0), (16, 3)] {
+        let store = FileStore::new(exercise.root()).unwrap();
+        let server = Server::start(config(1, 1), store, NoCosts).unwrap();
+        let server = server.with_pixels(PixelLimit { most, per_byte: 512 });
+        let mut guest = server.guest().unwrap();
+        guest.open(exercise.session()).unwrap();
+        guest.submit(job.clone(), slot(&exercise)).unwrap();
+        let finished = guest.poll(PATIENCE).unwrap();
+        let product = finished.result.unwrap();
+        let rows: Vec<u32> = (0..n_refused).collect();
+        assert_eq!(product.bad, rows);
+        let made = &finished.slot[..product.len];
+        assert!(if n_refused == 0 {
+            made == expected
+        } else {
+            made.iter().all(|it| *it == 0)
+        });
+        until(|| server.counts().refused_samples == u64::from(n_refused));
+    }
 }

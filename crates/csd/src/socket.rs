@@ -64,6 +64,13 @@ impl Socket {
         Self { protection: address.protection(), ..self }
     }
 
+    /// Whether something has come from the other side, be it the end. Does not wait.
+    #[must_use]
+    pub fn has_spoken(&self) -> bool {
+        // Of a broken one the next read says what is wrong.
+        self.wait(Readiness::Read, Duration::ZERO).unwrap_or(true)
+    }
+
     pub(crate) fn protection(&self) -> Protection {
         self.protection
     }

@@ -100,6 +100,18 @@ pub enum SampleFault {
         /// What it is allowed.
         most_bytes: u64,
     },
+    /// It has more pixels, or more for each byte, than whoever decodes it for others accepts.
+    #[error(
+        "an image of {}x{} pixels is not decoded here, where one of this length may have at most \
+         {most}; raise the device's --max-pixels, or leave it to the host",
+        size.height, size.width
+    )]
+    BeyondPixels {
+        /// Rows and columns.
+        size: Size,
+        /// Most pixels of one whose file has that length.
+        most: u64,
+    },
     /// A record of fixed size has another size.
     #[error("the record has {got} bytes where its data set promises {need}")]
     RecordLength {

@@ -31,7 +31,7 @@ pub mod pipeline;
 pub mod finish;
 
 pub use decode::Damage;
-pub use decode::room::{DecodeRoom, Room};
+pub use decode::room::{DecodeRoom, PixelLimit, Room};
 pub use error::{OpsError, SampleFault};
 pub use finish::Finish;
 pub use geometry::{crop, flip, resample, resize, warp};

@@ -221,6 +221,9 @@ impl Pipeline {
     ) -> Result<(), OpsError> {
         let picture = Picture::open(record)?;
         let (size, need) = need_bytes(record, picture.as_ref());
+        // A part of a record says nothing of the whole one's length.
+        let is_part = record.row_groups.is_some();
+        self.room.admits(size, (!is_part).then_some(record.bytes.len()))?;
         let turn = self.room.take(size, need)?;
         let done = work(scratch, picture);
         scratch.release_above(self.room.keep_bytes());

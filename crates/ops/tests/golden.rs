@@ -229,7 +229,7 @@ fn real_images_are_pillows() {
     let files = archive::files(&tar);
     let mut resizer = Resizer::default();
     let real = cases("real");
-    for case in &real {
+    for case in real.iter().step_by(every_nth()) {
         let name = case["file"].as_str().unwrap();
         let (_, bytes) = files.iter().find(|(file, _)| file == name).unwrap();
         let image = decoded(bytes).unwrap_or_else(|e| panic!("{name}: {e}"));

@@ -58,6 +58,8 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
     put("held_bytes", "gauge", help, &[("", float(counts.held_bytes))]);
     put("jobs_total", "counter", "Jobs answered.", &[("", float(stats.jobs))]);
     put("samples_total", "counter", "Samples made.", &[("", float(stats.samples))]);
+    let help = "Samples left to the host because of --max-pixels.";
+    put("refused_samples_total", "counter", help, &[("", float(counts.refused_samples))]);
     let help = "Bytes of records read.";
     put("read_bytes_total", "counter", help, &[("", float(stats.media_read_bytes))]);
     let help = "Seconds that workers were at samples, all workers together.";

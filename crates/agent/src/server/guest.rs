@@ -5,6 +5,7 @@
 //! is dropped its jobs are gone at once; workers finish the samples that they are at.
 
 use std::sync::{Arc, Condvar, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bothends_core::recipe::Recipe;
@@ -14,8 +15,8 @@ use bothends_csd::{
 };
 use bothends_slots::HostSlot;
 
-use super::Shared;
 use super::seats::{Held, Seat, State};
+use super::{Shared, openings};
 use crate::costs::Costs;
 use crate::cpu;
 use crate::memory::Want;
@@ -38,6 +39,23 @@ impl<C: Costs> Guest<C> {
         Self { shared: Arc::clone(shared), id, bell }
     }
 
+    /// Waits a moment where hosts open sessions all the time while others have work.
+    fn wait_to_open(&self) {
+        let until = Instant::now() + openings::MOST_WAIT;
+        loop {
+            let mut state = self.shared.state();
+            let now_ns = self.shared.now_ns();
+            let wait = state.openings.wait(now_ns);
+            let left = until.saturating_duration_since(Instant::now());
+            let waits = !wait.is_zero() && !left.is_zero() && !state.ending;
+            if !waits || !state.is_anybody_else_busy(self.id) {
+                return state.openings.pay(now_ns, openings::BESIDE_NS);
+            }
+            drop(state);
+            thread::sleep(wait.min(left));
+        }
+    }
+
     fn seat<'a>(&self, state: &'a mut State) -> &'a mut Seat {
         // It is taken out when this is dropped.
         state.seats.entry(self.id).or_default()
@@ -49,7 +67,7 @@ impl<C: Costs> Serve for Guest<C> {
         let known = Recipe::known_before_cut();
         let config = &self.shared.config;
         let mut state = self.shared.state();
-        let memory = state.memory;
+        let max_batch_bytes = state.largest_batch_bytes(self.shared.now_ns());
         let seat = self.seat(&mut state);
         let most = config.n_slots.max(1);
         let slots = seat.agreed.as_ref().map_or(most, |_| seat.n_slots);
@@ -60,24 +78,30 @@ impl<C: Costs> Serve for Guest<C> {
             emulated: config.emulated,
             ops: known.into_iter().map(str::to_owned).collect(),
             slots,
-            max_batch_bytes: memory.largest_batch_bytes(),
+            max_batch_bytes,
         }
     }
 
     fn open(&mut self, session: Session) -> Result<(), Declined> {
         self.close();
+        self.wait_to_open();
         let shared = &self.shared;
+        let begun_ns = shared.now_ns();
         let lists_before = shared.tables.bytes();
-        let agreed = shared.tables.agree(&session, &*shared.store, &shared.room)?;
+        let room = shared.room.with_pixels(shared.state().pixels);
+        let agreed = shared.tables.agree(&session, &*shared.store, &room);
         drop(session);
         let lists_now = shared.tables.bytes();
         let mut state = shared.state();
+        let now_ns = shared.now_ns();
+        state.openings.pay(now_ns, now_ns.saturating_sub(begun_ns));
+        let agreed = agreed?;
         let want = Want {
             batch_bytes: agreed.batch_bytes(),
             list_bytes: lists_now.saturating_sub(lists_before),
             held_bytes: state.held_bytes().saturating_add(lists_before.min(lists_now)),
         };
-        let n_slots = state.memory.slots_of(want, shared.config.n_slots)?;
+        let n_slots = state.memory().slots_of(want, shared.config.n_slots)?;
         let seat = self.seat(&mut state);
         (seat.agreed, seat.n_slots) = (Some(Arc::new(agreed)), n_slots);
         seat.held_bytes = want.batch_bytes.saturating_mul(n_slots.into());

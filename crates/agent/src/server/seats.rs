@@ -4,35 +4,90 @@
 //! decides and makes nothing; whoever calls holds the lock.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bothends_csd::{DeviceStats, Finished, JobId, Product};
+use bothends_ops::PixelLimit;
 use bothends_slots::HostSlot;
 
+use super::openings::Openings;
 use super::{Counts, SESSIONS};
 use crate::memory::Memory;
 use crate::session::Agreed;
 use crate::work::line::{Claim, Learns, Line, Upcoming};
-use crate::work::shares::{Charge, SeatId, Shares};
+use crate::work::shares::{Charge, Next, SeatId, Shares, Spent};
 
 /// A job answered within this time after its modelled end was on time.
 const ON_TIME_NS: u64 = 200_000;
 
+/// How long what was available for a batch is believed.
+const LARGEST_NS: u64 = 100_000_000;
+
 /// What the lock of a server guards.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) memory: Memory,
+    memory: Memory,
+    /// The largest batch that is made, as it was at this time.
+    largest: Option<(u64, u64)>,
     pub(crate) n_guests_most: u32,
+    /// Of the images that sessions may have decoded.
+    pub(crate) pixels: PixelLimit,
     pub(crate) seats: BTreeMap<SeatId, Seat>,
     n_seats_ever: SeatId,
+    pub(crate) openings: Openings,
     workers: Shares,
-    pub(crate) scouts: Shares,
+    scouts: Shares,
     pub(crate) n_resting_scouts: u32,
     /// Of hosts that have left.
     left: DeviceStats,
     worked_ns: u64,
+    /// Samples that this device does not make.
+    n_refused: u64,
     pub(crate) ending: bool,
+}
+
+/// For whom a thread works, and what that session was charged in advance.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claimed {
+    pub(crate) seat: SeatId,
+    charge: Charge,
+}
+
+impl Claimed {
+    fn of(next: Next) -> Result<Self, Rest> {
+        match next {
+            Next::Serve(seat, charge) => Ok(Self { seat, charge }),
+            Next::Hold(ns) => Err(Rest::For(Duration::from_nanos(ns))),
+            Next::Nothing => Err(Rest::UntilNews),
+        }
+    }
+}
+
+/// How long a thread without work rests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rest {
+    /// Until there is something new.
+    UntilNews,
+    /// Or so much time has passed.
+    For(Duration),
+}
+
+impl Rest {
+    /// Rests until `news` comes or the time is over.
+    pub(crate) fn on<'a>(
+        self,
+        news: &Condvar,
+        state: MutexGuard<'a, State>,
+    ) -> MutexGuard<'a, State> {
+        match self {
+            Self::UntilNews => news.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Self::For(time) => {
+                let woken = news.wait_timeout(state, time);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
 }
 
 /// A host's place.
@@ -65,16 +120,39 @@ impl State {
     pub(crate) fn new(n_workers: u32, n_scouts: u32) -> Self {
         Self {
             memory: Memory::default(),
+            largest: None,
             n_guests_most: SESSIONS,
+            pixels: PixelLimit::NONE,
             seats: BTreeMap::new(),
             n_seats_ever: 0,
+            openings: Openings::of(n_workers),
             workers: Shares::of(n_workers as usize),
             scouts: Shares::of(n_scouts as usize),
             n_resting_scouts: 0,
             left: DeviceStats::default(),
             worked_ns: 0,
+            n_refused: 0,
             ending: false,
         }
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    pub(crate) fn set_memory(&mut self, memory: Memory) {
+        (self.memory, self.largest) = (memory, None);
+    }
+
+    /// The largest batch that is made at `now_ns`, in bytes. Finding that out takes the kernel
+    /// longer than an answer takes otherwise, and hosts may ask without end.
+    pub(crate) fn largest_batch_bytes(&mut self, now_ns: u64) -> u64 {
+        let fresh =
+            self.largest.filter(|(at_ns, _)| now_ns.saturating_sub(*at_ns) < LARGEST_NS);
+        let (_, bytes) =
+            fresh.unwrap_or_else(|| (now_ns, self.memory.largest_batch_bytes()));
+        self.largest = fresh.or(Some((now_ns, bytes)));
+        bytes
     }
 
     pub(crate) fn enter(&mut self) -> (SeatId, Arc<Condvar>) {
@@ -94,38 +172,57 @@ impl State {
         }
     }
 
-    /// What the next worker does, and for whom; `None` where there is nothing to do now.
+    /// What the next worker does, and for whom.
+    ///
+    /// # Errors
+    /// There is nothing to do now: for how long, unless something changes before.
     pub(crate) fn claim(
         &mut self,
         now_ns: u64,
         learns: Learns,
-    ) -> Option<(SeatId, Charge, Claim)> {
+    ) -> Result<(Claimed, Claim), Rest> {
         let seats = &mut self.seats;
         let wants = |id| seats.get(&id).is_some_and(|seat| seat.line.has_claim(learns));
-        let (id, charge) = self.workers.next(wants)?;
-        let claim =
-            seats.get_mut(&id).and_then(|seat| seat.line.claim(now_ns, learns))?;
-        Some((id, charge, claim))
+        let claimed = Claimed::of(self.workers.next(now_ns, wants))?;
+        let seat = seats.get_mut(&claimed.seat);
+        let claim = seat.and_then(|seat| seat.line.claim(now_ns, learns));
+        claim.map(|claim| (claimed, claim)).ok_or(Rest::UntilNews)
     }
 
-    /// A worker was at what it claimed for so long.
-    pub(crate) fn worked(&mut self, seat: SeatId, charge: Charge, took_ns: u64) {
-        self.worked_ns = self.worked_ns.saturating_add(took_ns);
-        self.workers.done(seat, charge, took_ns);
+    /// A worker has done what it claimed.
+    pub(crate) fn worked(&mut self, claimed: Claimed, spent: Spent, now_ns: u64) {
+        let Claimed { seat, charge } = claimed;
+        self.worked_ns = self.worked_ns.saturating_add(spent.took_ns);
+        self.n_refused += u64::from(spent.refused_ns > 0);
+        self.workers.done(seat, charge, spent, now_ns);
     }
 
     /// The record that the next scout prefetches.
-    pub(crate) fn scout(&mut self) -> Option<(SeatId, Charge, Upcoming)> {
+    ///
+    /// # Errors
+    /// As [`Self::claim`].
+    pub(crate) fn scout(&mut self, now_ns: u64) -> Result<(Claimed, Upcoming), Rest> {
         let seats = &mut self.seats;
         let wants = |id| seats.get(&id).is_some_and(|seat| seat.line.has_scout());
-        let (id, charge) = self.scouts.next(wants)?;
-        let record = seats.get_mut(&id).and_then(|seat| seat.line.scout())?;
-        Some((id, charge, record))
+        let claimed = Claimed::of(self.scouts.next(now_ns, wants))?;
+        let record = seats.get_mut(&claimed.seat).and_then(|seat| seat.line.scout());
+        record.map(|record| (claimed, record)).ok_or(Rest::UntilNews)
+    }
+
+    /// A scout has prefetched what it claimed.
+    pub(crate) fn scouted(&mut self, claimed: Claimed, took_ns: u64, now_ns: u64) {
+        let Claimed { seat, charge } = claimed;
+        self.scouts.done(seat, charge, Spent { took_ns, refused_ns: 0 }, now_ns);
     }
 
     /// Whether resting scouts should resume.
     pub(crate) fn is_unscouted(&self) -> bool {
         self.seats.values().any(|seat| seat.line.is_unscouted())
+    }
+
+    /// Whether another host has jobs here.
+    pub(crate) fn is_anybody_else_busy(&self, seat: SeatId) -> bool {
+        self.seats.iter().any(|(id, other)| *id != seat && other.line.len() > 0)
     }
 
     /// What the slots of all sessions take, in bytes.
@@ -150,6 +247,7 @@ impl State {
             held_bytes: self.held_bytes(),
             stats,
             worker_seconds: Duration::from_nanos(self.worked_ns).as_secs_f64(),
+            refused_samples: self.n_refused,
         }
     }
 }

@@ -6,7 +6,7 @@
 use bothends_core::ids::SampleId;
 use bothends_core::recipe::{MAX_DECODE_BYTES, Recipe, RecordShape, SampleCost};
 use bothends_dataset::Table;
-use bothends_ops::DecodeRoom;
+use bothends_ops::{DecodeRoom, PixelLimit};
 
 /// Most pixels of an image on its way through a recipe, the decoded one left out: 8192 x 8192, with
 /// which a worker takes some 200 MB.
@@ -15,6 +15,23 @@ pub(crate) const MOST_PIXELS: u64 = 1 << 26;
 /// Most pixels that are computed for a sample, each as often as it is: some seconds of one core. The
 /// built-in recipes stay below a twentieth.
 pub(crate) const MOST_PASSES: u64 = 1 << 30;
+
+/// Most pixels of an image for each byte of its file. Photographs have 4 to 20, drawings and pages in
+/// two colours a few hundred; a file that says nothing but how large it is has a thousand and more.
+const MOST_PIXELS_PER_BYTE: u64 = 512;
+
+/// Reads `--max-pixels`.
+///
+/// # Errors
+/// What to give.
+pub(crate) fn pixels(text: &str) -> Result<PixelLimit, String> {
+    if text == "off" {
+        return Ok(PixelLimit::NONE);
+    }
+    let most = text.parse().ok().filter(|most| *most > 0);
+    let most = most.ok_or_else(|| "give pixels, 1 or more, or off".to_owned())?;
+    Ok(PixelLimit { most, per_byte: MOST_PIXELS_PER_BYTE })
+}
 
 /// A record of this length is taken however little memory there is.
 const LEAST_RECORD_BYTES: u64 = 64 << 20;
@@ -69,8 +86,12 @@ mod tests {
 
     use super::*;
 
-    const ROOM: DecodeRoom =
-        DecodeRoom { together_bytes: 8 << 30, one_bytes: MAX_DECODE_BYTES, n_workers: 2 };
+    const ROOM: DecodeRoom = DecodeRoom {
+        together_bytes: 8 << 30,
+        one_bytes: MAX_DECODE_BYTES,
+        n_workers: 2,
+        pixels: PixelLimit::NONE,
+    };
 
     fn table(len: u32) -> Table {
         let mut table = TableBuilder::new(Encoding::Image);
@@ -88,6 +109,16 @@ mod tests {
         );
         let recipe = Recipe::from_json(&json).unwrap();
         check(&recipe, (&table(len), RecordShape::Image), room).err()
+    }
+
+    #[test]
+    fn pixels_are_a_number_or_off() {
+        let limit = pixels("64000000").unwrap();
+        assert_eq!((limit.most, limit.per_byte), (64_000_000, MOST_PIXELS_PER_BYTE));
+        assert_eq!(pixels("off"), Ok(PixelLimit::NONE));
+        for wrong in ["", "0", "-1", "64M", "none"] {
+            assert!(pixels(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

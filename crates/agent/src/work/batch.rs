@@ -166,14 +166,16 @@ fn refuse_if_starved(attempts: &[Attempt]) -> Result<(), String> {
     let failed = attempts.iter().find_map(|attempt| match &attempt.fault {
         Some(Fault::Broke) => Some(BROKE),
         Some(Fault::Machine(reason)) => Some(reason.as_str()),
-        Some(Fault::Unread(_) | Fault::Bad) | None => None,
+        Some(Fault::Unread(_) | Fault::Bad | Fault::Beyond(_)) | None => None,
     });
     if let Some(reason) = failed {
         return Err(reason.to_owned());
     }
     let mut reasons = attempts.iter().map(|attempt| match &attempt.fault {
         Some(Fault::Unread(reason)) => Some(reason),
-        Some(Fault::Machine(_) | Fault::Broke | Fault::Bad) | None => None,
+        Some(Fault::Machine(_) | Fault::Broke | Fault::Bad | Fault::Beyond(_)) | None => {
+            None
+        }
     });
     match reasons.next() {
         Some(Some(reason)) if reasons.all(|reason| reason.is_some()) => {

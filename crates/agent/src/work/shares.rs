@@ -9,6 +9,13 @@
 //! neither catches up nor is punished. While others wait, a session has no more workers at once
 //! than its part, rounded up: one whose samples take forever leaves the rest to the others.
 //!
+//! A sample that was begun is finished, so one of a second holds up everybody whose samples take a
+//! millisecond, as soon as their queues have been empty for a moment. Sessions of *long* samples
+//! therefore get at most half of the workers, rounded up, while one of much shorter samples is
+//! present (`Shares::blocked_ns`). A single worker waits a few milliseconds for the session of short
+//! samples before it begins a long one, if that session has had less than its share (`Shares::grace_ns`).
+//! Both leave workers idle that somebody wants: half of them, or a fifth of the one, at most.
+//!
 //! It decides and knows neither jobs nor threads; whoever calls holds the lock. Scouts are shared
 //! in the same way as workers.
 
@@ -23,79 +30,244 @@ const FIRST_GUESS_NS: u64 = 1_000_000;
 /// The guess follows what samples take by one part in so many.
 const GUESS_PARTS: u64 = 8;
 
+/// Samples that take less hold nobody up for long.
+const LONG_NS: u64 = 50_000_000;
+
+/// How much longer than the shortest a session's samples are that are long.
+const LONG_TIMES: u64 = 10;
+
+/// A session is present for so long after its last sample: one that asks for four batches a second
+/// always is.
+const PRESENT_NS: u64 = 250_000_000;
+
+/// How long the only worker waits for a session to come back: a host that has just got a batch asks
+/// for the next one within a round trip.
+const GRACE_NS: u64 = 10_000_000;
+
+/// A long sample is held back for one part in so many of what it takes, at most.
+const GRACE_PARTS: u64 = 4;
+
 /// The clocks of all sessions that share some workers.
 #[derive(Debug)]
 pub(crate) struct Shares {
     n_workers: usize,
     /// The clock of the session that was served last, when it was.
-    now_ns: u64,
+    served_ns: u64,
     seats: BTreeMap<SeatId, Share>,
+    /// Workers at samples of sessions that have left.
+    n_left: usize,
+    /// The session that the only worker holds back, and since when.
+    held: Option<(SeatId, u64)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Share {
     clock_ns: u64,
     guess_ns: u64,
+    lengths: Lengths,
     /// Workers that are at its samples.
     n_at_work: usize,
     /// Whether it wanted a worker at the last choice.
     waits: bool,
+    /// When its last sample was done.
+    last_ns: Option<u64>,
+    /// For how long a worker was idle in front of its next sample.
+    held_ns: u64,
+}
+
+/// How long the samples of a session take that workers are found at: each counts by the time it
+/// takes. A session with one long sample among a hundred short ones is one of long samples.
+#[derive(Debug, Default)]
+struct Lengths {
+    sum_ns: u128,
+    sum_of_squares: u128,
 }
 
 /// What a session's clock ran on by when a sample was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Charge(u64);
 
+/// What came of a sample that was begun.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spent {
+    /// For how long the worker was at it.
+    pub(crate) took_ns: u64,
+    /// What else it counts as: one that was refused counts as if it had been made, so asking for
+    /// more of them gains nothing.
+    pub(crate) refused_ns: u64,
+}
+
+/// Whom a worker is to serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// This session, which counts as served.
+    Serve(SeatId, Charge),
+    /// Nobody for so many nanoseconds, unless something changes before.
+    Hold(u64),
+    /// Nobody wants anything.
+    Nothing,
+}
+
 impl Shares {
     pub(crate) fn of(n_workers: usize) -> Self {
-        Self { n_workers, now_ns: 0, seats: BTreeMap::new() }
+        let (seats, held) = (BTreeMap::new(), None);
+        Self { n_workers, served_ns: 0, seats, n_left: 0, held }
     }
 
     pub(crate) fn enter(&mut self, seat: SeatId) {
-        let (clock_ns, guess_ns) = (self.now_ns, FIRST_GUESS_NS);
-        let share = Share { clock_ns, guess_ns, n_at_work: 0, waits: false };
-        self.seats.insert(seat, share);
+        let (clock_ns, guess_ns) = (self.served_ns, FIRST_GUESS_NS);
+        self.seats.insert(seat, Share { clock_ns, guess_ns, ..Share::default() });
     }
 
     pub(crate) fn leave(&mut self, seat: SeatId) {
-        self.seats.remove(&seat);
+        let gone = self.seats.remove(&seat);
+        self.n_left += gone.map_or(0, |share| share.n_at_work);
     }
 
-    /// The session that is served next, of those that want it; it counts as served.
-    pub(crate) fn next(
-        &mut self,
-        wants: impl Fn(SeatId) -> bool,
-    ) -> Option<(SeatId, Charge)> {
-        let mut n_waiting = 0;
+    /// The session that is served next, at `now_ns`, of those that want it.
+    pub(crate) fn next(&mut self, now_ns: u64, wants: impl Fn(SeatId) -> bool) -> Next {
+        self.book_hold(now_ns);
         for (seat, share) in &mut self.seats {
             let waits = wants(*seat);
             if waits && !share.waits {
-                share.clock_ns = share.clock_ns.max(self.now_ns);
+                share.clock_ns = share.clock_ns.max(self.served_ns);
             }
             share.waits = waits;
-            n_waiting += usize::from(waits);
         }
+        let blocked_ns = self.blocked_ns(now_ns);
+        let shortest_ns = self.shortest_ns(now_ns);
+        let may = |share: &Share| blocked_ns.is_none() || !share.is_long(shortest_ns);
+        let waiting = || self.seats.iter().filter(|(_, share)| share.waits);
+        let allowed = || waiting().filter(|(_, share)| may(share));
         // The workers of those that wait are fewer than all, so one of them has less than its part.
-        let part = self.n_workers.div_ceil(n_waiting.max(1));
-        let waiting = self.seats.iter_mut().filter(|(_, share)| share.waits);
-        let within = waiting.filter(|(_, share)| share.n_at_work < part);
-        let (seat, share) =
-            within.min_by_key(|(seat, share)| (share.clock_ns, **seat))?;
-        self.now_ns = self.now_ns.max(share.clock_ns);
-        share.n_at_work += 1;
-        let charge = Charge(share.guess_ns);
-        share.clock_ns = share.clock_ns.saturating_add(charge.0);
-        Some((*seat, charge))
+        let part = self.n_workers.div_ceil(allowed().count().max(1));
+        let within = allowed().filter(|(_, share)| share.n_at_work < part);
+        let first = within.min_by_key(|(seat, share)| (share.clock_ns, **seat));
+        let Some(seat) = first.map(|(seat, _)| *seat) else {
+            return match blocked_ns {
+                Some(ns) if waiting().next().is_some() => Next::Hold(ns),
+                Some(_) | None => Next::Nothing,
+            };
+        };
+        if let Some(ns) = self.grace_ns(seat, now_ns) {
+            self.held = Some((seat, now_ns));
+            return Next::Hold(ns);
+        }
+        self.begin(seat)
     }
 
-    /// What was begun for a session is done, or came to nothing, and took so long.
-    pub(crate) fn done(&mut self, seat: SeatId, charge: Charge, took_ns: u64) {
-        let Some(share) = self.seats.get_mut(&seat) else { return };
+    fn begin(&mut self, seat: SeatId) -> Next {
+        let Some(share) = self.seats.get_mut(&seat) else { return Next::Nothing };
+        self.served_ns = self.served_ns.max(share.clock_ns);
+        share.n_at_work += 1;
+        share.held_ns = 0;
+        let charge = Charge(share.guess_ns);
+        share.clock_ns = share.clock_ns.saturating_add(charge.0);
+        Next::Serve(seat, charge)
+    }
+
+    /// What was begun for a session is done, or came to nothing, at `now_ns`.
+    pub(crate) fn done(
+        &mut self,
+        seat: SeatId,
+        charge: Charge,
+        spent: Spent,
+        now_ns: u64,
+    ) {
+        let Some(share) = self.seats.get_mut(&seat) else {
+            self.n_left = self.n_left.saturating_sub(1);
+            return;
+        };
+        let Spent { took_ns, refused_ns } = spent;
         share.n_at_work = share.n_at_work.saturating_sub(1);
         let clock_ns = share.clock_ns.saturating_sub(charge.0);
-        share.clock_ns = clock_ns.saturating_add(took_ns);
+        share.clock_ns = clock_ns.saturating_add(took_ns).saturating_add(refused_ns);
         let older = share.guess_ns - share.guess_ns / GUESS_PARTS;
         share.guess_ns = older.saturating_add(took_ns / GUESS_PARTS);
+        share.lengths.add(took_ns);
+        share.last_ns = Some(now_ns);
+    }
+
+    /// The shortest samples of the sessions that are present, if any are known.
+    fn shortest_ns(&self, now_ns: u64) -> Option<u64> {
+        let present = self.seats.values().filter(|share| share.is_present(now_ns));
+        present.filter_map(|share| share.lengths.typical_ns()).min()
+    }
+
+    /// For how long sessions of long samples get no further worker; `None` where they may have one.
+    fn blocked_ns(&self, now_ns: u64) -> Option<u64> {
+        let shortest_ns = self.shortest_ns(now_ns)?;
+        let long = self.seats.values().filter(|share| share.is_long(Some(shortest_ns)));
+        let n_at_work: usize = long.map(|share| share.n_at_work).sum();
+        if n_at_work + self.n_left < self.n_workers.div_ceil(2) {
+            return None;
+        }
+        let short = self.seats.values().filter(|share| {
+            share.lengths.typical_ns() == Some(shortest_ns) && share.is_present(now_ns)
+        });
+        short.filter_map(|share| share.last_ns).max().map(|last_ns| {
+            // One that waits or is at work stays present; then whoever is done asks again.
+            PRESENT_NS.saturating_sub(now_ns.saturating_sub(last_ns)).max(GRACE_NS)
+        })
+    }
+
+    /// For how long the only worker waits before it begins a long sample of `seat`: for a session
+    /// of shorter ones that has just been served, and has had less.
+    fn grace_ns(&self, seat: SeatId, now_ns: u64) -> Option<u64> {
+        let long = self.seats.get(&seat).filter(|_| self.n_workers == 1)?;
+        let long_ns = long.lengths.typical_ns()?;
+        let left_ns = (long_ns / GRACE_PARTS).checked_sub(long.held_ns)?;
+        let away_ns = |share: &Share| {
+            let is_owed = !share.waits && share.clock_ns < long.clock_ns;
+            let is_shorter = long.is_long(Some(share.lengths.typical_ns()?));
+            let away_ns = now_ns.saturating_sub(share.last_ns?);
+            (is_owed && is_shorter).then_some(away_ns)
+        };
+        let away_ns = self.seats.values().filter_map(away_ns).min()?;
+        let wait_ns = GRACE_NS.saturating_sub(away_ns).min(left_ns);
+        (wait_ns > 0).then_some(wait_ns)
+    }
+
+    /// Notes for how long a session was held back until now.
+    fn book_hold(&mut self, now_ns: u64) {
+        let Some((seat, since_ns)) = self.held.take() else { return };
+        if let Some(share) = self.seats.get_mut(&seat) {
+            let held_ns = now_ns.saturating_sub(since_ns);
+            share.held_ns = share.held_ns.saturating_add(held_ns);
+        }
+    }
+}
+
+impl Share {
+    fn is_present(&self, now_ns: u64) -> bool {
+        let is_recent = |last_ns| now_ns.saturating_sub(last_ns) < PRESENT_NS;
+        self.waits || self.n_at_work > 0 || self.last_ns.is_some_and(is_recent)
+    }
+
+    /// Whether its samples are long compared with those that take so long; or may be, for nothing of it
+    /// has been made yet.
+    fn is_long(&self, shortest_ns: Option<u64>) -> bool {
+        let Some(shortest_ns) = shortest_ns else { return false };
+        let least_ns = shortest_ns.saturating_mul(LONG_TIMES).max(LONG_NS);
+        self.lengths.typical_ns().is_none_or(|ns| ns >= least_ns)
+    }
+}
+
+impl Lengths {
+    /// Older samples count less: one of 32 samples ago a third of what it did.
+    const PARTS: u128 = 32;
+
+    fn add(&mut self, took_ns: u64) {
+        // A year at most, so that squares stay within range.
+        let took_ns = u128::from(took_ns.clamp(1, 1 << 55));
+        self.sum_ns = self.sum_ns - self.sum_ns / Self::PARTS + took_ns;
+        let older = self.sum_of_squares - self.sum_of_squares / Self::PARTS;
+        self.sum_of_squares = older.saturating_add(took_ns * took_ns);
+    }
+
+    fn typical_ns(&self) -> Option<u64> {
+        let typical = self.sum_of_squares.checked_div(self.sum_ns)?;
+        Some(u64::try_from(typical).unwrap_or(u64::MAX))
     }
 }
 
@@ -115,6 +287,17 @@ mod tests {
         busy: Vec<(u64, u64, SeatId, Charge)>,
         used_ns: BTreeMap<SeatId, u64>,
         n_done: BTreeMap<SeatId, u64>,
+        /// For how long workers were idle while somebody wanted them, all together.
+        held_ns: u64,
+    }
+
+    /// When hosts ask for samples: all the time, or so many and then nothing for a while.
+    #[derive(Debug, Clone, Copy)]
+    enum Asks {
+        Always,
+        Never,
+        /// So many at a time, and the next so many nanoseconds after the last one was made.
+        InTurn(u64, u64),
     }
 
     impl World {
@@ -122,7 +305,7 @@ mod tests {
             let mut shares = Shares::of(n_workers);
             (0..n_seats).for_each(|seat| shares.enter(seat));
             let (used_ns, n_done) = (BTreeMap::new(), BTreeMap::new());
-            Self { shares, now_ns: 0, busy: Vec::new(), used_ns, n_done }
+            Self { shares, now_ns: 0, busy: Vec::new(), used_ns, n_done, held_ns: 0 }
         }
 
         /// Goes on until `until_ns`, with sessions that want as said and samples that take as said.
@@ -132,23 +315,77 @@ mod tests {
             wants: impl Fn(SeatId) -> bool,
             cost_ns: impl Fn(SeatId, u64) -> u64,
         ) {
+            let asks = |seat| if wants(seat) { Asks::Always } else { Asks::Never };
+            self.run_as(until_ns, asks, cost_ns);
+        }
+
+        /// The same, with sessions that ask as said.
+        fn run_as(
+            &mut self,
+            until_ns: u64,
+            asks: impl Fn(SeatId) -> Asks,
+            cost_ns: impl Fn(SeatId, u64) -> u64,
+        ) {
+            // What is left of the samples that each has asked for, and when it asks again.
+            let seats: Vec<SeatId> = self.shares.seats.keys().copied().collect();
+            let mut left: BTreeMap<SeatId, u64> = BTreeMap::new();
+            let in_turn = |seat: &&SeatId| matches!(asks(**seat), Asks::InTurn(..));
+            let mut again: BTreeMap<SeatId, u64> =
+                seats.iter().filter(in_turn).map(|seat| (*seat, self.now_ns)).collect();
             while self.now_ns < until_ns {
+                for seat in &seats {
+                    if let Asks::InTurn(n, _) = asks(*seat)
+                        && again.get(seat).is_some_and(|at| *at <= self.now_ns)
+                    {
+                        again.remove(seat);
+                        left.insert(*seat, n);
+                    }
+                }
+                let mut hold_ns = u64::MAX;
                 while self.busy.len() < self.shares.n_workers {
-                    let Some((seat, charge)) = self.shares.next(&wants) else { break };
+                    let wants = |seat| match asks(seat) {
+                        Asks::Always => true,
+                        Asks::Never => false,
+                        Asks::InTurn(..) => left.get(&seat).is_some_and(|n| *n > 0),
+                    };
+                    let (seat, charge) = match self.shares.next(self.now_ns, wants) {
+                        Next::Serve(seat, charge) => (seat, charge),
+                        Next::Hold(ns) => {
+                            assert!(ns > 0, "a wait that is none is repeated for ever");
+                            hold_ns = ns;
+                            break;
+                        }
+                        Next::Nothing => break,
+                    };
+                    left.entry(seat).and_modify(|n| *n -= 1);
                     let n_done = self.n_done.entry(seat).or_default();
                     let ends_ns = self.now_ns + cost_ns(seat, *n_done);
                     *n_done += 1;
                     self.busy.push((ends_ns, self.now_ns, seat, charge));
                 }
-                let Some(first) = (0..self.busy.len()).min_by_key(|i| self.busy[*i].0)
-                else {
-                    self.now_ns = until_ns;
-                    break;
-                };
-                let (ends_ns, began_ns, seat, charge) = self.busy.swap_remove(first);
-                self.now_ns = ends_ns;
-                self.shares.done(seat, charge, ends_ns - began_ns);
-                *self.used_ns.entry(seat).or_default() += ends_ns - began_ns;
+                let ends = self.busy.iter().map(|busy| busy.0).min();
+                let asked = again.values().copied().min();
+                let holds = self.now_ns.saturating_add(hold_ns);
+                let next_ns = [ends, asked, Some(holds), Some(until_ns)];
+                let next_ns = next_ns.into_iter().flatten().min().unwrap();
+                if hold_ns < u64::MAX {
+                    let n_idle = self.shares.n_workers - self.busy.len();
+                    self.held_ns += (next_ns - self.now_ns) * n_idle as u64;
+                }
+                self.now_ns = next_ns;
+                let over = |busy: &mut (u64, u64, SeatId, Charge)| busy.0 <= next_ns;
+                let ended: Vec<_> = self.busy.extract_if(.., over).collect();
+                for (ends_ns, began_ns, seat, charge) in ended {
+                    let spent = Spent { took_ns: ends_ns - began_ns, refused_ns: 0 };
+                    self.shares.done(seat, charge, spent, next_ns);
+                    *self.used_ns.entry(seat).or_default() += ends_ns - began_ns;
+                    if let Asks::InTurn(_, pause_ns) = asks(seat)
+                        && left.get(&seat) == Some(&0)
+                        && self.shares.seats[&seat].n_at_work == 0
+                    {
+                        again.insert(seat, next_ns + pause_ns);
+                    }
+                }
             }
         }
 
@@ -221,10 +458,116 @@ mod tests {
         let mut shares = Shares::of(1);
         shares.enter(1);
         shares.enter(2);
-        let (seat, charge) = shares.next(|_| true).unwrap();
+        let Next::Serve(seat, charge) = shares.next(0, |_| true) else { panic!() };
         shares.leave(seat);
-        shares.done(seat, charge, MS);
-        assert_eq!(shares.next(|_| true).map(|(seat, _)| seat), Some(2));
-        assert_eq!(shares.next(|_| false), None);
+        assert_eq!(shares.n_left, 1);
+        shares.done(seat, charge, Spent { took_ns: MS, refused_ns: 0 }, MS);
+        assert_eq!(shares.n_left, 0);
+        assert!(matches!(shares.next(MS, |_| true), Next::Serve(2, _)));
+        assert_eq!(shares.next(MS, |_| false), Next::Nothing);
+    }
+
+    /// A host of 1-ms samples got 2 % of its rate next to two whose samples took 0.7 s: whenever it
+    /// had nothing to do for a moment, both workers were gone.
+    #[test]
+    fn a_host_of_short_samples_keeps_half_of_the_workers_beside_those_of_long_ones() {
+        for (n_workers, n_long) in [(2, 2), (2, 6), (3, 1), (8, 3), (16, 20)] {
+            let asks = |seat| match seat {
+                0 => Asks::InTurn(64, MS / 5),
+                _ => Asks::Always,
+            };
+            let cost = |seat, _| if seat == 0 { MS } else { 700 * MS };
+            let mut alone = World::new(n_workers, 1);
+            alone.run_as(20_000 * MS, asks, cost);
+            let mut world = World::new(n_workers, 1 + n_long);
+            world.run_as(20_000 * MS, asks, cost);
+            let (had, has) = (alone.n_done[&0] as f64, world.n_done[&0] as f64);
+            // Half of the workers, and all but what the first long samples took.
+            let half = (n_workers / 2) as f64 / n_workers as f64;
+            assert!(has >= 0.9 * half * had, "{has} of {had}, {n_workers} workers");
+            let long_ns: u64 = (1..=n_long).map(|seat| world.used_ns[&seat]).sum();
+            assert!(long_ns >= 9_000 * MS * n_workers as u64, "{long_ns}");
+        }
+    }
+
+    /// With one worker there is nothing to set aside; a host that is back within a round trip still
+    /// has its share.
+    #[test]
+    fn the_only_worker_waits_for_the_session_that_has_had_less() {
+        let asks = |seat| match seat {
+            0 => Asks::InTurn(16, MS),
+            _ => Asks::Always,
+        };
+        let cost = |seat, _| if seat == 0 { MS } else { 700 * MS };
+        let mut world = World::new(1, 2);
+        world.run_as(60_000 * MS, asks, cost);
+        let (short, long) = (world.used_ns[&0], world.used_ns[&1]);
+        assert!(short * 10 >= long * 9, "{short} and {long}");
+        assert!(world.held_ns * 10 <= short, "{} idle", world.held_ns);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn what_is_held_back_is_bounded_and_nobody_starves(
+            n_workers in 1_usize..=9,
+            n_asked in 1_u64..=64,
+            pause_ms in 0_u64..=2_000,
+            long_ms in 50_u64..=2_000,
+            n_long in 1_u64..=12,
+        ) {
+            let mut world = World::new(n_workers, 1 + n_long);
+            let asks = |seat| match seat {
+                0 => Asks::InTurn(n_asked, pause_ms * MS),
+                _ => Asks::Always,
+            };
+            let cost = |seat, _| if seat == 0 { MS } else { long_ms * MS };
+            let until_ns = 60_000 * MS;
+            world.run_as(until_ns, asks, cost);
+            let all_ns = until_ns * n_workers as u64;
+            // Half of them, rounded down, or a fifth of the only one.
+            let idle_ns = match n_workers {
+                1 => all_ns / 5,
+                n => all_ns / n as u64 * (n / 2) as u64,
+            };
+            prop_assert!(world.held_ns <= idle_ns + all_ns / 100, "{}", world.held_ns);
+            for seat in 0..=n_long {
+                prop_assert!(world.n_done[&seat] > 0, "{seat}: {:?}", world.n_done);
+            }
+        }
+    }
+
+    #[test]
+    fn one_long_sample_among_many_makes_a_session_one_of_long_samples() {
+        let mut lengths = Lengths::default();
+        assert_eq!(lengths.typical_ns(), None);
+        (0..1000).for_each(|_| lengths.add(MS));
+        assert!(lengths.typical_ns().unwrap().abs_diff(MS) < MS / 50);
+        lengths.add(700 * MS);
+        (0..100).for_each(|_| lengths.add(MS));
+        assert!(lengths.typical_ns().unwrap() > LONG_NS, "{lengths:?}");
+        (0..1000).for_each(|_| lengths.add(MS));
+        assert!(lengths.typical_ns().unwrap() < 2 * MS, "{lengths:?}");
+        (0..1000).for_each(|_| lengths.add(u64::MAX));
+        lengths.add(0);
+    }
+
+    #[test]
+    fn samples_that_are_refused_count_as_if_they_were_made() {
+        let mut shares = Shares::of(1);
+        (0..2).for_each(|seat| shares.enter(seat));
+        let mut n_served = [0; 2];
+        for n in 0..1000 {
+            let now_ns = n * MS;
+            let Next::Serve(seat, charge) = shares.next(now_ns, |_| true) else {
+                panic!("both want it")
+            };
+            let refused_ns = if seat == 1 { 700 * MS } else { 0 };
+            let spent = Spent { took_ns: MS / 10, refused_ns };
+            shares.done(seat, charge, spent, now_ns + MS / 10);
+            n_served[usize::try_from(seat).unwrap()] += 1;
+        }
+        assert!(n_served[1] <= 3, "{n_served:?}");
     }
 }

@@ -284,7 +284,8 @@ impl Serving<'_> {
     /// Waits a little, on the side where something is more likely, for a finished job.
     fn finished(&mut self) -> Result<Option<Finished>, CsdError> {
         if self.link.is_sending() {
-            self.link.wait(TICK)?;
+            // Nothing can finish of a host that has all its slots full and does not read.
+            self.link.wait(if self.running.is_empty() { IDLE } else { TICK })?;
             Ok(self.serve.poll(Duration::ZERO))
         } else if self.running.is_empty() && self.waiting.is_empty() {
             self.link.wait(IDLE)?;

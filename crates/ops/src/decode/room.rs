@@ -38,6 +38,44 @@ pub struct DecodeRoom {
     pub one_bytes: u64,
     /// Workers that share it. Each has a part of it, 16 MiB at most, for which it need not ask.
     pub n_workers: u32,
+    /// Pixels of one image; one of more is refused before it is decoded.
+    pub pixels: PixelLimit,
+}
+
+/// How many pixels an image may have that is decoded for others. Whoever asked for it can decode it
+/// themselves, so this may differ from one device to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PixelLimit {
+    /// Rows times columns.
+    pub most: u64,
+    /// Of an image of more than [`Self::FREE`] pixels, those for each byte of its file.
+    pub per_byte: u64,
+}
+
+impl Default for PixelLimit {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl PixelLimit {
+    /// Whatever any decoder here accepts.
+    pub const NONE: Self = Self { most: u64::MAX, per_byte: u64::MAX };
+
+    /// Whatever its file's length, an image of four megapixels takes no longer than others.
+    pub const FREE: u64 = 1 << 22;
+
+    fn check(self, size: Size, file_bytes: Option<usize>) -> Result<(), SampleFault> {
+        let pixels = u64::from(size.height).saturating_mul(size.width.into());
+        let by_length = file_bytes.map_or(u64::MAX, |bytes| {
+            self.per_byte.saturating_mul(bytes as u64).max(Self::FREE)
+        });
+        let most = self.most.min(by_length);
+        match pixels > most {
+            true => Err(SampleFault::BeyondPixels { size, most }),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Default for DecodeRoom {
@@ -47,6 +85,7 @@ impl Default for DecodeRoom {
             together_bytes: MAX_DECODE_BYTES,
             one_bytes: MAX_DECODE_BYTES,
             n_workers: 1,
+            pixels: PixelLimit::NONE,
         }
     }
 }
@@ -104,6 +143,22 @@ impl Room {
         self.limits.keep_bytes()
     }
 
+    /// The same room, for images of so many pixels.
+    #[must_use]
+    pub fn with_pixels(&self, pixels: PixelLimit) -> Self {
+        let limits = DecodeRoom { pixels, ..self.limits };
+        Self { limits, shared: Arc::clone(&self.shared) }
+    }
+
+    /// Whether an image of that size is decoded at all, from a file of that length if it is known.
+    pub(crate) fn admits(
+        &self,
+        size: Size,
+        file_bytes: Option<usize>,
+    ) -> Result<(), SampleFault> {
+        self.limits.pixels.check(size, file_bytes)
+    }
+
     /// Waits until so much is free, which is as long as other images are being decoded; one
     /// that needs more than there is gets it when nobody else has any. `None` for what a worker
     /// need not ask for.
@@ -159,7 +214,34 @@ mod tests {
     const SIZE: Size = Size { height: 1, width: 1 };
 
     fn limits(together: u64, one: u64, n_workers: u32) -> DecodeRoom {
-        DecodeRoom { together_bytes: together << 20, one_bytes: one << 20, n_workers }
+        let (together_bytes, one_bytes) = (together << 20, one << 20);
+        DecodeRoom { together_bytes, one_bytes, n_workers, ..DecodeRoom::default() }
+    }
+
+    /// A device's: 64 megapixels, and 512 for each byte.
+    const PIXELS: PixelLimit = PixelLimit { most: 64_000_000, per_byte: 512 };
+
+    #[test]
+    fn photographs_and_scans_are_decoded_and_bombs_are_not() {
+        let check = |height, width, file_bytes| {
+            PIXELS.check(Size { height, width }, Some(file_bytes))
+        };
+        // Of a phone, of a camera, and a page in two colours at 600 dpi.
+        check(3000, 4000, 2_000_000).unwrap();
+        check(6336, 9504, 30_000_000).unwrap();
+        check(7016, 4960, 70_000).unwrap();
+        // A drawing in one colour is small enough whatever its length.
+        check(2048, 2048, 100).unwrap();
+        let large = check(12_000, 12_000, 10_000_000).unwrap_err().to_string();
+        assert!(large.contains("12000x12000 pixels is not decoded here"), "{large}");
+        assert!(large.contains("at most 64000000"), "{large}");
+        let folded = check(5000, 5000, 24_000).unwrap_err().to_string();
+        assert!(folded.contains("at most 12288000"), "{folded}");
+        check(u32::MAX, u32::MAX, usize::MAX).unwrap_err();
+        let none = PixelLimit::NONE;
+        none.check(Size { height: u32::MAX, width: u32::MAX }, Some(1)).unwrap();
+        // A part of a store's record.
+        PIXELS.check(Size { height: 7000, width: 9000 }, None).unwrap();
     }
 
     #[test]

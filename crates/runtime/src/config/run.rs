@@ -12,7 +12,7 @@ use bothends_core::select::StrategyConfig;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::{Insecure, TlsFiles};
 use bothends_io::ReaderKind;
-use bothends_ops::DecodeRoom;
+use bothends_ops::{DecodeRoom, PixelLimit};
 
 use crate::config::deliver::Deliver;
 use crate::config::gpus::Gpus;
@@ -267,6 +267,8 @@ impl RunConfig {
                 .filter(|_| self.devices.is_empty())
                 .map_or(MAX_DECODE_BYTES, |bytes| bytes.min(MAX_DECODE_BYTES)),
             n_workers,
+            // The host makes what devices leave.
+            pixels: PixelLimit::NONE,
         }
     }
 }
