@@ -19,8 +19,8 @@ use crate::jpeg::file::code::{Class, Code};
 /// photographs, for the cache's sake; `scripts/bench-engine`, 2026-11-21, Zen 5.)
 pub(crate) const LOOKUP_BITS: u32 = 10;
 
-/// Longest code and value that a table entry stands for: four of them are decoded between
-/// two looks at the data.
+/// Longest code and value that a table entry stands for: three of them are decoded between
+/// two looks at the data, and there is room for one more (`sequential.rs`).
 pub(crate) const ENTRY_BITS: u32 = 14;
 
 /// What the next bits mean.
@@ -190,8 +190,8 @@ impl Lookup {
                 let (own, later) = rest.split_at_mut(1 << (LOOKUP_BITS - length));
                 let size = u32::from(symbol & 15);
                 // The first bit of the value belongs to the index.
-                let is_long = length + size > ENTRY_BITS
-                    || (size > 0 && length == LOOKUP_BITS);
+                let is_long =
+                    length + size > ENTRY_BITS || (size > 0 && length == LOOKUP_BITS);
                 let entry = |sign: u64| match class {
                     Class::Progressive => Entry(length | u32::from(symbol) << 8),
                     Class::Dc | Class::Ac if is_long => Entry::known(symbol, length),
@@ -213,15 +213,20 @@ impl Lookup {
 
     /// The slow way: the entry for the bits at the left end of `bits`, of which 31 or more
     /// are valid; `None` when they are no code.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn long(&self, bits: u64) -> Option<Entry> {
         let entry = self.entries[(bits >> (64 - LOOKUP_BITS)) as usize];
         let (symbol, length) = match entry.0 >> 16 {
-            0 => self.long_symbol(bits)?,
-            known => (known as u8, known >> 8),
+            known if known > 0 && entry.is_long() => (known as u8, known >> 8),
+            _ => self.searched(bits)?,
         };
         Some(Entry::new(self.class, symbol, length, bits))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn searched(&self, bits: u64) -> Option<(u8, u32)> {
+        self.long_symbol(bits)
     }
 
     /// The symbol at the left end of `bits`, and the length of its code; `None` when it is
@@ -264,9 +269,9 @@ mod tests {
             (0x7fff, 15, 32_767),
         ] {
             for length in [1, 7, 16] {
-                let entry = Entry::new(Class::Dc, size, length);
                 let code = (1_u64 << length) - 1;
                 let left = (code << size | bits) << (64 - length - u32::from(size));
+                let entry = Entry::new(Class::Dc, size, length, left);
                 assert_eq!(entry.value(left), value, "{bits:b} of {size}");
                 assert_eq!(entry.value(left | 3), value, "{bits:b} of {size}");
             }
@@ -282,10 +287,14 @@ mod tests {
             lookup.set(class, &Code::standard(class, slot)).unwrap();
             let mut n_short = 0;
             for (idx, &entry) in (0_u64..).zip(lookup.entries.iter()) {
-                if entry != Entry::LONG {
+                let bits = idx << (64 - LOOKUP_BITS);
+                let slow = lookup.long_symbol(bits);
+                let made =
+                    slow.map(|(symbol, length)| Entry::new(class, symbol, length, bits));
+                assert_eq!(lookup.long(bits), made, "{idx:b}");
+                if !entry.is_long() {
                     n_short += 1;
-                    let slow = lookup.long(idx << (64 - LOOKUP_BITS));
-                    assert_eq!(slow, Some(entry), "{idx:b}");
+                    assert_eq!(made, Some(entry), "{idx:b}");
                 }
             }
             assert!(n_short > 900, "{class:?} {slot}: {n_short}");

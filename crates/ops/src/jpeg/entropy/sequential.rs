@@ -11,8 +11,10 @@
 //!   run that leads out of the block all lie at or beyond [`END`];
 //! * storing before testing: a block is written through a window as long as a place can
 //!   be large, and what is written behind the block is zeroed when the next one begins;
-//! * looking at the data once per four symbols (`ENTRY_BITS`), at the end of the data once
-//!   per MCU (`ScanData` is padded for it).
+//! * looking at the data once per three symbols (`ENTRY_BITS`), at the end of the data once
+//!   per MCU (`ScanData` is padded for it);
+//! * looking ahead of the third symbol, not behind it ([`Reader::last_step`]): the load is
+//!   done when the symbol's length is known.
 //!
 //! Coefficients go to their natural places (row by row). Read `entry_points.rs` next.
 #![allow(
@@ -21,7 +23,7 @@
 )]
 
 use super::bits::Restart;
-use super::lookup::{Entry, LOOKUP_BITS, Lookup, Table};
+use super::lookup::{ENTRY_BITS, Entry, LOOKUP_BITS, Lookup, Table};
 use crate::jpeg::Broken;
 use crate::jpeg::block::{RowBlocks, WINDOW};
 use crate::jpeg::file::frame::MAX_MCU_BLOCKS;
@@ -44,6 +46,10 @@ const FIRST_LONG: Progress = Entry::LONG_ADVANCE << 8;
 const FULL: u32 = 64;
 const FIRST_ENDED: u32 = Entry::END_OF_BLOCK + 1;
 const LAST_ENDED: u32 = Entry::END_OF_BLOCK + 63;
+
+// A byte is begun, and four entries are taken, between two looks; the shift by all of it is
+// below 64.
+const _: () = assert!(7 + 4 * ENTRY_BITS < 64);
 
 /// The codes of one block of an MCU, and the component whose DC it continues.
 #[derive(Debug, Clone, Copy)]
@@ -75,13 +81,17 @@ pub(crate) struct EntryPoint {
     pub(crate) dc: [i32; 4],
 }
 
-/// A place in the data and in a block. Copied into variables where it is worked with, so that
-/// it stays in registers.
+/// A place in the data and in a block. Passed by value and kept in variables, so that it stays
+/// in registers: what goes through memory waits for the store on every turn.
+///
+/// 43 or more bits of `next` are valid when a block's coefficients begin, and after
+/// [`Self::last_step`]: enough for two entries, and 15 are left for a third one or a DC.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reader {
-    /// The next bits, left-aligned; 57 or more of them are valid after [`Self::refill`].
+    /// The next bits, left-aligned; zeros behind those that are valid.
     next: u64,
-    /// The byte from which the bits in `progress` count.
+    /// The byte from which the bits in `progress` count. The blocks of the largest image take
+    /// less than 4 GiB.
     at: u32,
     progress: Progress,
 }
@@ -93,7 +103,7 @@ impl Reader {
         Self { next: 0, at, progress }.refill(padded)
     }
 
-    /// Looks at the data again. The caller stays within the padding.
+    /// Looks at the data again: 57 or more bits are valid. The caller stays within the padding.
     #[inline(always)]
     fn refill(mut self, padded: &[u8]) -> Self {
         let word = self.look(padded);
@@ -243,10 +253,9 @@ impl Lane {
     fn begin_block(
         &mut self,
         scan: &Scan<'_>,
-        reader: Reader,
+        mut reader: Reader,
     ) -> Result<Reader, Broken> {
         let codes = &scan.blocks[self.in_mcu];
-        let mut reader = reader;
         reader.progress &= 0xff;
         let mut difference = reader.last_step(&codes.dc.entries, scan.padded);
         if reader.progress >= FIRST_LONG {
@@ -267,11 +276,7 @@ impl Lane {
     /// Handles whatever led to [`END`]: a long code, or the end of the block and the
     /// beginning of the next.
     #[inline(always)]
-    fn turn(
-        &mut self,
-        scan: &Scan<'_>,
-        mut reader: Reader,
-    ) -> Result<Reader, Broken> {
+    fn turn(&mut self, scan: &Scan<'_>, mut reader: Reader) -> Result<Reader, Broken> {
         if reader.progress >= FIRST_LONG {
             reader = self.long_symbol(scan, reader)?;
             if reader.progress < END {
@@ -295,11 +300,7 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn end_mcu(
-        &mut self,
-        scan: &Scan<'_>,
-        reader: Reader,
-    ) -> Result<Reader, Broken> {
+    fn end_mcu(&mut self, scan: &Scan<'_>, reader: Reader) -> Result<Reader, Broken> {
         if reader.position() > self.end {
             return Err(Broken);
         }
@@ -316,11 +317,7 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn long_symbol(
-        &mut self,
-        scan: &Scan<'_>,
-        reader: Reader,
-    ) -> Result<Reader, Broken> {
+    fn long_symbol(&mut self, scan: &Scan<'_>, reader: Reader) -> Result<Reader, Broken> {
         let mut reader = reader.refill(scan.padded);
         let next = reader.next;
         let entry = scan.blocks[self.in_mcu].ac.long(next).ok_or(Broken)?;
