@@ -49,9 +49,9 @@ def cpuinfo():
     return {name.strip(): value.strip() for name, value in pairs}
 
 
-def kernel_level(info):
-    """The level's name."""
-    if platform.machine() == "aarch64":
+def kernel_level(info, architecture, wanted):
+    """The level's name: the best, or the one wanted if it is there."""
+    if architecture == "aarch64":
         levels = ["scalar", "neon"]
     else:
         features, levels = set(info.get("flags", "").split()), ["scalar"]
@@ -59,7 +59,6 @@ def kernel_level(info):
             if not set(needed.split()) <= features:
                 break
             levels.append(name)
-    wanted = os.environ.get("BOTHENDS_KERNELS")
     return wanted if wanted in levels else levels[-1]
 
 
@@ -92,7 +91,7 @@ def machine():
         "stepping": info.get("stepping"),
         "microcode": info.get("microcode"),
         "is_virtual": "hypervisor" in info.get("flags", "").split(),
-        "kernels": kernel_level(info),
+        "kernels": kernel_level(info, platform.machine(), os.environ.get("BOTHENDS_KERNELS", "")),
         "clock_ghz": clock_ghz(),
         "cores": len(os.sched_getaffinity(0)),
         "linux": platform.release(),
@@ -127,7 +126,8 @@ def ranges(folder):
             known = [value for value in values if value is not None]
             if known:
                 cells = ["–" if value is None else f"{value:.2f}" for value in values]
-                cells.append(f"{min(known):.2f} to {max(known):.2f}")
+                span = f"{min(known):.2f} to {max(known):.2f}"
+                cells.append(span if len(known) > 1 else "–")
                 print(f"| {numerics}, {name} | " + " | ".join(cells) + " |")
 
 
