@@ -120,6 +120,15 @@ fn sealed_index(shard: &[u8]) -> Option<(&[u8], store::Header)> {
     Some((index, store::Header::new(start, index).ok()?))
 }
 
+/// An image file of another format than JPEG: what is accepted has as many pixels as its shape says.
+pub fn image(bytes: &[u8]) {
+    let mut image = Image::default();
+    if decode(Record::new(bytes, Encoding::Image), &mut image).is_ok() {
+        assert_eq!(image.pixels().len(), image.shape().len());
+        assert!(!image.pixels().is_empty());
+    }
+}
+
 /// An image file: what is accepted has as many pixels as its shape says, the same ones with
 /// every kernel, and a part of it is a part of the whole, with entry points and without.
 pub fn jpeg(bytes: &[u8]) {

@@ -36,6 +36,11 @@ fn jpeg() {
 }
 
 #[test]
+fn image() {
+    replay("image", bothends_fuzz::image);
+}
+
+#[test]
 fn store() {
     replay("store", bothends_fuzz::store);
 }

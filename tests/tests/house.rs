@@ -98,7 +98,11 @@ const HOMES: &[(&str, &[&str])] = &[
     ("memchr", &["ops"]),
     ("nix", &["io", "csd", "energy", "runtime", "slots", "gpu", "firmware-sim"]),
     ("nvml-wrapper", &["energy"]),
-    ("png", &["ops", "report"]),
+    ("crc32fast", &["ops"]),
+    ("fdeflate", &["ops"]),
+    ("image-webp", &["ops"]),
+    ("png", &["ops", "report"]), // in ops in tests
+    ("weezl", &["ops"]),
     ("pyo3", &["python"]),
     (
         "serde_json",

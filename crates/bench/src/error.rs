@@ -38,7 +38,7 @@ pub enum BenchError {
     #[error("the recipe does not begin with a decode and a resize, so it draws no boxes")]
     NoBoxes,
     /// An image that ops were to be measured on.
-    #[error("the image cannot be used; give `--image` a JPEG or PNG file")]
+    #[error("the image cannot be used; give `--image` an image file that `decode` reads")]
     Image {
         /// Why.
         source: OpsError,

@@ -1,6 +1,6 @@
 //! What our resizes make of images, for `scripts/compare-resize`.
 //!
-//! Reads jobs, one a line: the path of a JPEG or PNG, the recipe version whose exact numerics are
+//! Reads jobs, one a line: the path of an image, the recipe version whose exact numerics are
 //! meant, a filter, the box (top, left, height, width) and the size (height, width), with spaces
 //! between. Prints the CRC-32 of each result's bytes, one a line, in the same order.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]

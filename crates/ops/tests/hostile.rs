@@ -38,16 +38,59 @@ const BAD_JPEGS: [(&str, &str); 18] = [
     ("zero-width.jpg", "no pixels"),
 ];
 
+/// Every file of tests/bad/image, and a part of what is said about it.
+const BAD_IMAGES: [(&str, &str); 29] = [
+    ("bmp-claims-65500x65500.bmp", "too large"),
+    ("bmp-cut-short.bmp", "BMP image is damaged: it ends before its last row"),
+    ("bmp-jpeg.bmp", "JPEG- or PNG-compressed BMP images are not supported"),
+    ("bmp-runs-cut-short.bmp", "damaged: it ends before its last row"),
+    ("bmp-unknown-header.bmp", "damaged: a header of an unknown length"),
+    ("gif-claims-65535x65535.gif", "too large"),
+    ("gif-cut-short.gif", "GIF image is damaged: it ends before the end"),
+    ("gif-no-image.gif", "damaged: it has no image"),
+    ("gif-zero-width.gif", "damaged: its image has no pixels"),
+    ("png-claims-65500x65500.png", "too large"),
+    ("png-header-only.png", "PNG image is damaged: what follows is not a chunk"),
+    ("png-no-data.png", "damaged: it has no image data"),
+    ("png-unknown-depth.png", "damaged: a colour type or depth"),
+    ("png-wrong-header-crc.png", "damaged: a chunk has a wrong checksum"),
+    ("pnm-claims-65500x65500.ppm", "too large"),
+    ("pnm-long-word.ppm", "PNM image is damaged: a word of its header"),
+    ("pnm-negative.pgm", "damaged: a number of its header is negative"),
+    ("pnm-zero-width.ppm", "no pixels"),
+    ("tif-claims-65500x65500.tif", "too large"),
+    ("tif-cut-short.tif", "TIFF image is damaged: it ends before its last row"),
+    ("tif-jpeg.tif", "JPEG-compressed TIFF images are not supported"),
+    ("tif-no-rows-per-strip.tif", "damaged: its strips have no rows"),
+    ("tif-no-tags.tif", "damaged: its dimensions are missing"),
+    ("tif-wrong-lzw.tif", "damaged: its LZW codes are wrong"),
+    ("tif-zstd.tif", "Zstandard-compressed TIFF images are not supported"),
+    ("webp-cut-short.webp", "WebP image is damaged: it ends before the length"),
+    ("webp-empty.webp", "damaged: a chunk that does not belong"),
+    ("webp-inter-frame.webp", "damaged: the head of its image is wrong"),
+    ("webp-lossless-claims-16384x16384.webp", "too large"),
+];
+
 #[test]
 fn every_bad_jpeg_is_refused_in_words() {
-    let folder = in_repository("tests/bad/jpeg");
+    refused_in_words("tests/bad/jpeg", &BAD_JPEGS);
+}
+
+#[test]
+fn every_bad_image_is_refused_in_words() {
+    refused_in_words("tests/bad/image", &BAD_IMAGES);
+}
+
+fn refused_in_words(folder: &str, files: &[(&str, &str)]) {
+    let folder = in_repository(folder);
     let mut names: Vec<String> = std::fs::read_dir(&folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, BAD_JPEGS.map(|(name, _)| name), "one line per file, sorted");
-    for (name, words) in BAD_JPEGS {
+    let expected: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, expected, "one line per file, sorted");
+    for (name, words) in files {
         let outcome = decoded(&std::fs::read(folder.join(name)).unwrap());
         let Err(fault) = outcome else { panic!("{name} was accepted") };
         assert!(matches!(fault, OpsError::BadSample(_)), "{name}: {fault:?}");

@@ -191,11 +191,14 @@ def test_code_of_the_users_own_is_not_skipped(
     assert_same(dataset)
 
 
-def test_files_that_are_not_decoded_are_refused(small: Path, tmp_path: Path) -> None:
+def test_every_format_of_an_image_folder_is_read(small: Path, tmp_path: Path) -> None:
     root = Path(shutil.copytree(small, tmp_path / "root"))
-    photo(1, 20, 20).save(root / "class0" / "z.webp")
-    reason = refused(vision.ImageFolder(root))
-    assert "1 of 24 files are neither JPEG nor PNG, such as class0/z.webp" in reason
+    for ending in vision.folder.IMG_EXTENSIONS:
+        image = photo(1, 40, 41)
+        (image.convert("L") if ending == ".pgm" else image).save(root / "class0" / f"z{ending}")
+    dataset = vision.ImageFolder(root, CROP)
+    assert len(dataset) == 23 + len(vision.folder.IMG_EXTENSIONS)
+    assert_same(dataset)
 
 
 def test_paths_below_a_root(small: Path, tmp_path: Path, monkeypatch: Any) -> None:

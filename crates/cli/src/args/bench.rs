@@ -55,7 +55,7 @@ pub(crate) struct OpsAloneArgs {
     /// Only ops of these names: torchvision's functional ones, or as in recipes
     #[arg(value_name = "OP", conflicts_with = "data")]
     pub(crate) ops: Vec<String>,
-    /// A JPEG or PNG file to work on; by default one is generated
+    /// An image file to work on; by default one is generated
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     pub(crate) image: Option<PathBuf>,
     /// How often everything is measured, in turns

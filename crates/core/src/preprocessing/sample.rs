@@ -28,7 +28,7 @@ pub struct Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Encoding {
-    /// An image file: JPEG or PNG, told apart by its first bytes.
+    /// An image file: JPEG, PNG, BMP, PNM, GIF, WebP or TIFF, told apart by its first bytes.
     Image,
     /// Unsigned bytes, planar (channel, row, column), of a known size.
     Planar {

@@ -47,6 +47,12 @@ pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     check_room(size, need_bytes(bytes).1)?;
     let pieces = chunks.pieces();
     let pixels = Pixels::of(&chunks).map_err(damaged)?;
+    // Before memory is taken: deflate packs at most 1,032 bytes into one.
+    let n_packed =
+        pieces.iter().fold(0, |n: u64, piece| n.saturating_add(piece.bytes.len() as u64));
+    if n_packed.saturating_mul(1032) < pixels.n_bytes() {
+        return Err(damaged("it is too short for its size").into());
+    }
     let last = match whole(&pieces, &pixels, out.reshape(size, 3)) {
         Some(last) => last,
         None => partly(&pieces, &pixels, out).map_err(damaged)?,

@@ -34,6 +34,10 @@ pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     let size = check_size(height, width)?;
     check_room(size, need_bytes(bytes).1)?;
     let data = bytes.get(header.at..).unwrap_or_default();
+    // Before memory is taken: a sample takes a byte at least, but a bit in P4.
+    if header.kind != b'4' && data.len() < width.saturating_mul(height) {
+        return Err(damaged(SHORT).into());
+    }
     let (samples, order) = match (header.kind, header.most) {
         (b'4', _) => (Samples::inverted(1), Order::Down),
         (b'f', _) => {
@@ -244,7 +248,7 @@ fn plain(data: &[u8], scaling: Scaling, out: &mut [u8]) -> Result<(), &'static s
 fn plain_bits(data: &[u8], out: &mut [u8]) -> Result<(), &'static str> {
     let text = without_comments(data);
     let bits: Vec<u8> = text.into_iter().filter(|byte| !is_space(byte)).collect();
-    // Pillow looks at all of a small file, also at what stands behind the last pixel.
+    // Pillow looks at all of a small file, also at what comes after the last pixel.
     if bits.iter().any(|bit| !b"01".contains(bit)) {
         return Err("a bit is neither 0 nor 1");
     }

@@ -108,7 +108,7 @@ impl<'a> Container<'a> {
     fn open(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let len = u32_le(bytes, 4).and_then(|len| usize::try_from(len).ok());
         let end = len.and_then(|len| len.checked_add(8)).ok_or(TRUNCATED)?;
-        // What stands behind the length does not count.
+        // What comes after that length does not count.
         let bytes = bytes.get(..end).ok_or(TRUNCATED)?;
         let (canvas, first) = ([0; 2], None);
         let mut file = Self { bytes, at: 12, flags: 0, canvas, first, n_frames: 0 };

@@ -95,7 +95,7 @@ impl Truncated {
 /// One op with its parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// A record becomes pixels: JPEG or PNG to red, green, blue; raw planes interleaved.
+    /// A record becomes pixels: an image to red, green, blue; raw planes interleaved.
     Decode(Decode),
     /// Pixels moved.
     Geometry(Geometry),

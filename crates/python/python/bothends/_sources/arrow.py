@@ -16,7 +16,12 @@ from .records import Unknown
 
 # Samples that are read from the files and compared with the table.
 _COMPARED = 16
-_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
+_SIGNATURES = (
+    b"\xff\xd8\xff",
+    b"\x89PNG\r\n\x1a\n",
+    *(b"BM", b"P1", b"P2", b"P3", b"P4", b"P5", b"P6", b"Pf", b"GIF87a", b"GIF89a", b"RIFF"),
+    *(b"II\x2a\0", b"MM\0\x2a", b"II\x2b\0"),
+)
 
 
 @dataclass(frozen=True)
@@ -166,5 +171,5 @@ def _is_true(pieces: Pieces, binary: Any, rows: Any) -> bool:
         if content != binary[row].as_py():
             return False
         if not content.startswith(_SIGNATURES):
-            raise Unknown(f"the image of row {i} is neither JPEG nor PNG", "convert it to PNG")
+            raise Unknown(f"row {i} has a format that is not read", "convert it to PNG")
     return True

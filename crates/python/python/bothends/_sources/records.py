@@ -148,7 +148,6 @@ def listing(
     if any(path[:1] == "/" for path in below):
         below = [path.lstrip("/") for path in below]
     _refuse_paths(below)
-    if extents is None:
     absolute = os.path.join(os.getcwd(), prefix)
     return Listing(absolute.rstrip("/") or "/", below, extents, labels)
 
