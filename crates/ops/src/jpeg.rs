@@ -40,6 +40,8 @@ mod decoder;
 
 mod rows;
 
+pub(crate) mod lenient;
+
 pub use self::coefficients::Coefficients;
 pub use self::decoder::{Decoder, Stage};
 pub use self::entropy::entry_points::EntryPoints;

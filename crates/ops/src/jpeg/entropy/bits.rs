@@ -91,8 +91,12 @@ impl ScanData {
             self.bytes.extend_from_slice(&rest[..run]);
             rest = &rest[run..];
             let n_ff = rest.iter().take_while(|&&byte| byte == 0xff).count();
-            if matches!(rest.get(n_ff), None | Some(0)) {
-                self.bytes.push(0xff);
+            match rest.get(n_ff) {
+                None | Some(0) => self.bytes.push(0xff),
+                Some(&marker) => {
+                    let restart = Restart { at: self.bytes.len(), number: marker & 7 };
+                    self.restarts.push(restart);
+                }
             }
             rest = rest.get(n_ff + 1..).unwrap_or_default();
         }
