@@ -192,7 +192,8 @@ impl ImageDecoder {
         let pixels = out.reshape(size, 3);
         pixels.fill(background);
         self.write_rows(&region, pixels);
-        let what = lenient.damage.or((!is_odd).then_some("it is not as the standard says"));
+        let what =
+            lenient.damage.or((!is_odd).then_some("it is not as the standard says"));
         self.damage = what.map(|what| Damage { format: "JPEG", what });
         Ok(())
     }

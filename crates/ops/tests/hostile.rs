@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use bothends_core::recipe::Size;
 use bothends_core::recipe::draw::CropBox;
 use bothends_core::sample::{Encoding, Record};
-use bothends_ops::decode::decode;
+use bothends_ops::decode::{ImageDecoder, decode};
 use bothends_ops::image::Image;
 use bothends_ops::kernels::Level;
 use bothends_ops::resize::Resizer;
@@ -17,12 +17,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Every file of tests/bad/jpeg, and a part of what is said about it.
-const BAD_JPEGS: [(&str, &str); 18] = [
-    ("arithmetic.jpg", "arithmetic-coded JPEG images are not supported"),
+const BAD_JPEGS: [(&str, &str); 15] = [
     ("claims-65500x65500.jpg", "too large"),
     ("claims-65535x65535.jpg", "too large"),
     ("empty.jpg", "neither a JPEG nor a PNG"),
-    ("entropy-data-all-ones.jpg", "damaged: its entropy-coded data"),
     ("header-only.jpg", "damaged: it ends before its end of image"),
     ("hierarchical.jpg", "hierarchical JPEG images are not supported"),
     ("lossless.jpg", "lossless JPEG images are not supported"),
@@ -30,12 +28,18 @@ const BAD_JPEGS: [(&str, &str); 18] = [
     ("no-quantisation-table.jpg", "damaged: quantisation table 0"),
     ("no-such-huffman-table.jpg", "damaged: Huffman table 3"),
     ("only-start-of-image.jpg", "damaged: it ends before its end of image"),
-    ("stray-bytes-before-end.jpg", "damaged: stray bytes"),
     ("truncated.jpg", "damaged: it ends in the middle"),
     ("twelve-bit.jpg", "12-bit JPEG images are not supported"),
     ("two-components.jpg", "two-component JPEG images are not"),
     ("zero-height.jpg", "no pixels"),
     ("zero-width.jpg", "no pixels"),
+];
+
+/// Those that are decoded all the same, as Pillow does, and what is said to be wrong with them.
+const ODD_JPEGS: [(&str, Option<&str>); 3] = [
+    ("arithmetic.jpg", None),
+    ("entropy-data-all-ones.jpg", Some("a Huffman code that is not in its table")),
+    ("stray-bytes-before-end.jpg", Some("stray bytes between its segments")),
 ];
 
 #[test]
@@ -46,7 +50,17 @@ fn every_bad_jpeg_is_refused_in_words() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, BAD_JPEGS.map(|(name, _)| name), "one line per file, sorted");
+    let mut known: Vec<_> = BAD_JPEGS.iter().map(|(name, _)| *name).collect();
+    known.extend(ODD_JPEGS.iter().map(|(name, _)| *name));
+    known.sort_unstable();
+    assert_eq!(names, known, "one line per file");
+    for (name, what) in ODD_JPEGS {
+        let file = std::fs::read(folder.join(name)).unwrap();
+        let mut decoder = ImageDecoder::default();
+        let record = Record::new(&file, Encoding::Image);
+        decoder.decode(record, &mut Image::default()).unwrap();
+        assert_eq!(decoder.damage().map(|damage| damage.what), what, "{name}");
+    }
     for (name, words) in BAD_JPEGS {
         let outcome = decoded(&std::fs::read(folder.join(name)).unwrap());
         let Err(fault) = outcome else { panic!("{name} was accepted") };

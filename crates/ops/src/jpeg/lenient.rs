@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Refused where Pillow goes on, by name: lossless files, and files whose scans are too many for
-//! their size ([`MOST_BLOCKS`]; libjpeg has no bound). See `opening.rs` for the reverse.
+//! their size ([`MOST_MCUS`]; libjpeg has no bound). See `opening.rs` for the reverse.
 //! Coefficients of the whole image are held, whatever the kind of file: within what
 //! [`Frame::need_bytes`] counts.
 
@@ -44,10 +44,10 @@ use super::planes::{Chroma, McuBox, Region};
 use super::transform::idct::Steps;
 use crate::error::SampleFault;
 
-/// Most blocks that the scans of a file may visit, and the fewest that one is counted for. A
-/// second's work.
-const MOST_BLOCKS: usize = 1 << 28;
-const FEWEST_BLOCKS: usize = 1 << 8;
+/// Most MCUs that the scans of a file may visit, and the fewest that one is counted for: seconds
+/// of work. The largest image may have fifteen scans of all its blocks, any image 32,768.
+const MOST_MCUS: usize = 1 << 27;
+const FEWEST_MCUS: usize = 1 << 12;
 
 /// What came of a file.
 #[derive(Debug)]
@@ -89,7 +89,9 @@ impl Decoder {
 /// where its first bytes say nothing.
 pub(crate) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
     let frame = opened(bytes).and_then(|opening| opening.frame());
-    frame.map_or((Size { height: 0, width: 0 }, 0), |frame| (frame.size, frame.need_bytes()))
+    frame.map_or((Size { height: 0, width: 0 }, 0), |frame| {
+        (frame.size, frame.need_bytes())
+    })
 }
 
 /// Decodes a file into coefficients.
@@ -99,14 +101,13 @@ fn decode(
     coefficients: &mut Coefficients,
 ) -> Result<Lenient, SampleFault> {
     let opening = opened(bytes)?;
-    let frame = opening.frame()?;
     let mut run = Run {
         stream: Stream::new(bytes, truncated),
         headers: Headers::default(),
         coefficients,
         steps: Vec::new(),
         n_rows: 0,
-        n_blocks_left: MOST_BLOCKS,
+        n_mcus_left: MOST_MCUS,
     };
     match (run.decode(&opening), truncated) {
         (Ok(lenient), _) => Ok(lenient),
@@ -114,7 +115,7 @@ fn decode(
         (Err(Stop::Ended), Truncated::Refuse) => {
             Err(damaged("it ends before its end of image"))
         }
-        (Err(_), Truncated::Fill) => Ok(run.blank(frame)),
+        (Err(_), Truncated::Fill) => run.blank(&opening),
     }
 }
 
@@ -126,7 +127,7 @@ struct Run<'a, 'c> {
     /// For each component the table that was valid when its first scan began.
     steps: Vec<Option<Quantisation>>,
     n_rows: usize,
-    n_blocks_left: usize,
+    n_mcus_left: usize,
 }
 
 /// What is known once the first scan has been reached.
@@ -182,8 +183,7 @@ impl Run<'_, '_> {
             return Err(fault("a scan without a frame"));
         };
         let found = (header.height, header.width, header.components.len());
-        let Opening { height, width, components } = opening;
-        if found != (*height, *width, components.len()) {
+        if found != (opening.height, opening.width, opening.n_components.into()) {
             return Err(fault("a second frame"));
         }
         let mut frame = opening.frame()?;
@@ -228,9 +228,8 @@ impl Run<'_, '_> {
             Coding::Arithmetic => Entropy::Arithmetic(Arithmetic::new(headers, spread)?),
         };
         let [across, down] = layout.mcus;
-        let n_blocks = (across * down).max(FEWEST_BLOCKS);
-        let left = self.n_blocks_left.checked_sub(n_blocks);
-        self.n_blocks_left =
+        let left = self.n_mcus_left.checked_sub((across * down).max(FEWEST_MCUS));
+        self.n_mcus_left =
             left.ok_or_else(|| fault("it has too many scans for its size"))?;
         for y in 0..down {
             let mcu_row = y / layout.rows_per_row;
@@ -288,16 +287,16 @@ impl Run<'_, '_> {
 
     /// What Pillow makes of an image that cannot be decoded if it is to be filled up: the rows that
     /// were decoded before.
-    fn blank(&mut self, mut frame: Frame) -> Lenient {
+    fn blank(&mut self, opening: &Opening) -> Result<Lenient, SampleFault> {
         self.stream.warn("it cannot be decoded");
-        let markers = (self.headers.jfif, self.headers.adobe_transform);
-        if let Ok(model) = colour_model(frame.components(), markers) {
-            frame.model = model;
+        let known = if self.n_rows > 0 { self.known(opening) } else { Err(Stop::Ended) };
+        if let Ok(known) = known {
+            return Ok(self.lenient(known.frame));
         }
-        if self.n_rows == 0 {
-            self.coefficients.reset(&frame);
-        }
-        self.lenient(frame)
+        let frame = opening.blank_frame()?;
+        self.n_rows = 0;
+        self.coefficients.reset(&frame);
+        Ok(self.lenient(frame))
     }
 }
 

@@ -23,10 +23,10 @@
 use super::bits::{Bits, Restart};
 use super::lookup::{Entry, LOOKUP_BITS, Lookup};
 use crate::error::SampleFault;
-use crate::jpeg::{Broken, damaged};
 use crate::jpeg::block::RowBlocks;
 use crate::jpeg::file::frame::MAX_MCU_BLOCKS;
 use crate::jpeg::zigzag::AFTER;
+use crate::jpeg::{Broken, damaged};
 use crate::kernels::{Level, avx2_kernel};
 
 #[cfg(target_arch = "x86_64")]

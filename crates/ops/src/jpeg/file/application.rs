@@ -10,11 +10,17 @@ pub(crate) fn check_application(marker: u8, contents: &[u8]) -> Result<(), Sampl
     let is_cut_short = match marker {
         0xe0 if contents.starts_with(b"JFIF") => contents.len() < 7,
         0xe2 if contents.starts_with(b"ICC_PROFILE\0") => contents.len() < 14,
-        0xed => contents.strip_prefix(PHOTOSHOP).is_some_and(|_| ends_in_a_name(contents)),
+        0xed => {
+            contents.strip_prefix(PHOTOSHOP).is_some_and(|_| ends_in_a_name(contents))
+        }
         0xee if contents.starts_with(b"Adobe") => contents.len() < 7,
         _ => false,
     };
-    if is_cut_short { Err(damaged("an application's segment is cut short")) } else { Ok(()) }
+    if is_cut_short {
+        Err(damaged("an application's segment is cut short"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether the resources of Photoshop end where the length of a name should be. Pillow gets over
@@ -33,7 +39,8 @@ fn ends_in_a_name(contents: &[u8]) -> bool {
         let Some(size) = size else { return false };
         let size = usize::try_from(u32::from_be_bytes(*size)).unwrap_or(usize::MAX);
         let data = behind_name.saturating_add(4);
-        let code = [contents.get(at.saturating_add(4)), contents.get(at.saturating_add(5))];
+        let code =
+            [contents.get(at.saturating_add(4)), contents.get(at.saturating_add(5))];
         let resolution = contents.get(data..).unwrap_or_default().len().min(size);
         if code == [Some(&0x03), Some(&0xed)] && resolution < 14 {
             return false;

@@ -405,4 +405,3 @@ fn cannot_wait(stream: &Stream<'_>) -> Stop {
         unsupported("long arithmetic-coded").into()
     }
 }
-

@@ -7,7 +7,8 @@
 //! Read `huffman.rs` next.
 #![allow(
     clippy::cast_possible_truncation,
-    reason = "codes have at most 17 bits, values 15"
+    clippy::cast_sign_loss,
+    reason = "codes have at most 17 bits, values 15; none is negative"
 )]
 
 use super::stream::{Stop, Stream, fault};

@@ -319,7 +319,11 @@ fn table(tables: &[Option<Table>], place: usize) -> Result<&Table, Stop> {
 }
 
 /// The code in `slot`. A sequential file that brings none means the standard one.
-fn code(codes: &[Option<Code>; 4], class: Class, (slot, pass): (usize, Pass)) -> Option<Code> {
+fn code(
+    codes: &[Option<Code>; 4],
+    class: Class,
+    (slot, pass): (usize, Pass),
+) -> Option<Code> {
     let own = codes.get(slot)?.clone();
     let has_standard = pass == Pass::Whole && slot < 2;
     own.or_else(|| has_standard.then(|| Code::standard(class, slot)))

@@ -172,21 +172,21 @@ impl Headers {
         if self.frame.is_some() {
             return Err(fault("a second frame"));
         }
-        stream.segment(&mut self.contents)?;
-        let &[precision, h1, h0, w1, w0, n, ref components @ ..] = &*self.contents else {
-            return Err(fault("its frame header is cut short"));
-        };
-        let [height, width] = [[h1, h0], [w1, w0]].map(u16::from_be_bytes);
+        let length = usize::from(stream.word()?);
+        let precision = stream.byte()?;
+        let [height, width] = [stream.word()?, stream.word()?];
+        let n = stream.byte()?;
         if height == 0 || width == 0 || n == 0 {
             return Err(SampleFault::NoPixels.into());
         }
-        if components.len() != usize::from(n) * 3 {
+        if length != usize::from(n) * 3 + 8 {
             return Err(fault("its frame header has the wrong length"));
         }
         if precision != 8 {
             return Err(unsupported("not 8-bit").into());
         }
-        let components = components.chunks_exact(3).map(component).collect();
+        stream.take(usize::from(n) * 3, &mut self.contents)?;
+        let components = self.contents.chunks_exact(3).map(component).collect();
         self.frame = Some(FrameHeader { coding, spread, height, width, components });
         Ok(())
     }
@@ -195,20 +195,15 @@ impl Headers {
         let Some(frame) = &self.frame else {
             return Err(fault("a scan without a frame"));
         };
-        stream.segment(&mut self.contents)?;
-        let Some((&n, rest)) = self.contents.split_first() else {
+        let length = usize::from(stream.word()?);
+        let n = usize::from(stream.byte()?);
+        if length != 2 * n + 6 || !(1..=4).contains(&n) {
             return Err(fault("its scan header has the wrong length"));
-        };
-        let n = usize::from(n);
-        let (selectors, rest) = match rest.split_at_checked(2 * n) {
-            Some((selectors, &[first, last, bits])) if (1..=4).contains(&n) => {
-                (selectors, [first, last, bits])
-            }
-            _ => return Err(fault("its scan header has the wrong length")),
-        };
-        self.scan.selected = selected(selectors, &frame.components)
+        }
+        stream.take(2 * n, &mut self.contents)?;
+        self.scan.selected = selected(&self.contents, &frame.components)
             .ok_or_else(|| fault("a scan names a component that is not there"))?;
-        let [first, last, bits] = rest;
+        let [first, last, bits] = [stream.byte()?, stream.byte()?, stream.byte()?];
         self.scan.band = [first, last].map(usize::from);
         (self.scan.before, self.scan.now) = (u32::from(bits >> 4), u32::from(bits & 15));
         self.n_scans += 1;
@@ -217,11 +212,10 @@ impl Headers {
     }
 
     fn conditioning(&mut self, stream: &mut Stream<'_>) -> Result<(), Stop> {
-        stream.segment(&mut self.contents)?;
-        let (pairs, []) = self.contents.as_chunks::<2>() else {
-            return Err(fault("arithmetic conditioning of the wrong length"));
-        };
-        for &[slot, value] in pairs {
+        let mut left = i32::from(stream.word()?) - 2;
+        while left > 0 {
+            let [slot, value] = [stream.byte()?, stream.byte()?];
+            left -= 2;
             let own = &mut self.conditioning;
             let place = usize::from(slot & 15);
             match slot {
@@ -235,49 +229,57 @@ impl Headers {
                 _ => return Err(fault("an arithmetic table beyond the 16th")),
             }
         }
-        Ok(())
+        check_used_up(left)
     }
 
     fn huffman(&mut self, stream: &mut Stream<'_>) -> Result<(), Stop> {
-        stream.segment(&mut self.contents)?;
-        let mut rest = &*self.contents;
-        while let Some((&head, values)) = rest.split_first() {
-            let (code, later) = Code::read(values)?;
+        let mut left = i32::from(stream.word()?) - 2;
+        while left > 16 {
+            let head = stream.byte()?;
+            let mut code = Code { counts: [0; 16], symbols: [0; 256] };
+            for n in &mut code.counts {
+                *n = stream.byte()?;
+            }
+            left -= 17;
+            let n_codes: u16 = code.counts.iter().map(|&n| u16::from(n)).sum();
+            if n_codes > 256 || i32::from(n_codes) > left {
+                return Err(fault("a Huffman table is cut short"));
+            }
+            for symbol in &mut code.symbols[..usize::from(n_codes)] {
+                *symbol = stream.byte()?;
+            }
+            left -= i32::from(n_codes);
             let class = if head & 0x10 == 0 { &mut self.dc } else { &mut self.ac };
             let slot = class.get_mut(usize::from(head & !0x10));
             *slot.ok_or_else(|| fault("a Huffman table beyond the 4th"))? = Some(code);
-            rest = later;
         }
-        Ok(())
+        check_used_up(left)
     }
 
     fn quantisation(&mut self, stream: &mut Stream<'_>) -> Result<(), Stop> {
-        stream.segment(&mut self.contents)?;
-        let mut rest = &*self.contents;
-        while let Some((&head, values)) = rest.split_first() {
-            let width = if head >> 4 == 0 { 1 } else { 2 };
+        let mut left = i32::from(stream.word()?) - 2;
+        while left > 0 {
+            let head = stream.byte()?;
+            let is_wide = head >> 4 != 0;
             let slot = self.quantisation.get_mut(usize::from(head & 15));
-            let slot = slot.ok_or_else(|| fault("a quantisation table beyond the 4th"))?;
-            let (values, later) = values
-                .split_at_checked(64 * width)
-                .ok_or_else(|| fault("a quantisation table is cut short"))?;
+            let slot =
+                slot.ok_or_else(|| fault("a quantisation table beyond the 4th"))?;
             let mut table = [0; 64];
-            for (zigzag, step) in values.chunks_exact(width).enumerate() {
-                let step = step.iter().fold(0, |step, &byte| step << 8 | u16::from(byte));
-                table[natural(zigzag)] = step;
+            for zigzag in 0..64 {
+                let high = if is_wide { stream.byte()? } else { 0 };
+                table[natural(zigzag)] = u16::from_be_bytes([high, stream.byte()?]);
             }
             *slot = Some(table);
-            rest = later;
+            left -= if is_wide { 129 } else { 65 };
         }
-        Ok(())
+        check_used_up(left)
     }
 
     fn restart_interval(&mut self, stream: &mut Stream<'_>) -> Result<(), Stop> {
-        stream.segment(&mut self.contents)?;
-        let &[high, low] = &*self.contents else {
+        if stream.word()? != 4 {
             return Err(fault("a restart interval of the wrong length"));
-        };
-        self.restart_interval = u16::from_be_bytes([high, low]);
+        }
+        self.restart_interval = stream.word()?;
         Ok(())
     }
 
@@ -285,10 +287,7 @@ impl Headers {
         /// What libjpeg looks at; the rest it leaves out, even where the file ends before.
         const LOOKED_AT: usize = 14;
         let length = usize::from(stream.length()?);
-        self.contents.clear();
-        for _ in 0..length.min(LOOKED_AT) {
-            self.contents.push(stream.byte()?);
-        }
+        stream.take(length.min(LOOKED_AT), &mut self.contents)?;
         stream.at += length - self.contents.len();
         let contents = &*self.contents;
         if marker == 0xe0 && contents.len() >= 14 && contents.starts_with(b"JFIF\0") {
@@ -298,6 +297,15 @@ impl Headers {
             self.adobe_transform = Some(contents[11]);
         }
         Ok(())
+    }
+}
+
+/// Tables must end where their segment does, of which so much is left.
+fn check_used_up(left: i32) -> Result<(), Stop> {
+    if left == 0 {
+        Ok(())
+    } else {
+        Err(fault("a segment of tables has the wrong length"))
     }
 }
 
@@ -314,9 +322,10 @@ fn first_marker(stream: &mut Stream<'_>) -> Result<u8, Stop> {
 fn selected(selectors: &[u8], components: &[Component]) -> Option<Vec<Selected>> {
     let mut found: Vec<Selected> = Vec::new();
     for selector in selectors.chunks_exact(2) {
-        let component = components.iter().enumerate().position(|(place, component)| {
-            component.id == selector[0] && place >= found.len()
-        })?;
+        let component =
+            components.iter().enumerate().position(|(place, component)| {
+                component.id == selector[0] && place >= found.len()
+            })?;
         if found.iter().any(|other| other.component == component) {
             return None;
         }

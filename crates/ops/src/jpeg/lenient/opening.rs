@@ -20,18 +20,31 @@ use crate::jpeg::{damaged, unsupported};
 pub(super) struct Opening {
     pub(super) height: u16,
     pub(super) width: u16,
-    pub(super) components: Vec<Component>,
+    pub(super) n_components: u8,
+    components: Vec<Component>,
 }
 
 impl Opening {
     /// The frame, its colours and process not yet known.
     pub(super) fn frame(&self) -> Result<Frame, SampleFault> {
         let size = check_size(self.height.into(), self.width.into())?;
+        if self.components.len() != usize::from(self.n_components) {
+            return Err(damaged("its frame header has the wrong length"));
+        }
         let is_factor = |factor: usize| (1..=4).contains(&factor);
         if !self.components.iter().all(|c| is_factor(c.h) && is_factor(c.v)) {
             return Err(damaged("a sampling factor outside 1 to 4"));
         }
         Frame::new(size, Process::Sequential, &self.components)
+    }
+
+    /// A frame of the same size, for an image of which nothing can be decoded.
+    pub(super) fn blank_frame(&self) -> Result<Frame, SampleFault> {
+        let size = check_size(self.height.into(), self.width.into())?;
+        let component = Component { h: 1, v: 1, ..Component::default() };
+        let components = [component; 4];
+        let n_components = usize::from(self.n_components).clamp(1, 4);
+        Frame::new(size, Process::Sequential, &components[..n_components])
     }
 }
 
@@ -109,11 +122,11 @@ impl<'a> Walk<'a> {
             (12, _) => return Err(unsupported("12-bit")),
             (_, _) => return Err(unsupported("not 8-bit")),
         }
-        if components.len() != usize::from(n_components).saturating_mul(3) {
-            return Err(damaged("its frame header has the wrong length"));
+        if !components.len().is_multiple_of(3) {
+            return Err(damaged("its frame header is cut short"));
         }
         let components = components.chunks_exact(3).map(component).collect();
-        self.opening = Some(Opening { height, width, components });
+        self.opening = Some(Opening { height, width, n_components, components });
         Ok(())
     }
 }

@@ -159,7 +159,8 @@ struct Image<'g> {
 impl Image<'_> {
     fn dc(coefficients: &Coefficients, component: usize) -> Vec<Vec<i16>> {
         let [_, down] = coefficients.sizes()[component];
-        let row = |y| coefficients.row(component, y).iter().map(|block| block[0]).collect();
+        let row =
+            |y| coefficients.row(component, y).iter().map(|block| block[0]).collect();
         (0..down).map(row).collect()
     }
 

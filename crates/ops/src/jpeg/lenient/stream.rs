@@ -132,12 +132,10 @@ impl<'a> Stream<'a> {
         Ok(u16::from_be_bytes([self.byte()?, self.byte()?]))
     }
 
-    /// The contents of a segment that is read.
-    pub(super) fn segment(&mut self, into: &mut Vec<u8>) -> Result<(), Stop> {
+    /// The next `n` bytes.
+    pub(super) fn take(&mut self, n: usize, into: &mut Vec<u8>) -> Result<(), Stop> {
         into.clear();
-        let length = self.word()?;
-        let short = || fault("a segment shorter than its own length field");
-        for _ in 0..length.checked_sub(2).ok_or_else(short)? {
+        for _ in 0..n {
             into.push(self.byte()?);
         }
         Ok(())
