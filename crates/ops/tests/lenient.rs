@@ -132,11 +132,12 @@ fn a_stray_restart_marker_is_never_passed_over() {
             if good[at - 1] == 0xff {
                 continue;
             }
+            let marker = [0xff, 0xd0 + u8::try_from(at & 7).unwrap()];
             let mut bytes = good.clone();
-            bytes.splice(at..at, [0xff, 0xd0 + (at & 7) as u8]);
+            bytes.splice(at..at, marker);
             // The side index knows the file by its length: the marker takes the place of two bytes.
             let mut replaced = good.clone();
-            replaced[at..at + 2].copy_from_slice(&[0xff, 0xd0 + (at & 7) as u8]);
+            replaced[at..at + 2].copy_from_slice(&marker);
             for (bytes, points) in
                 [(&bytes, None), (&replaced, None), (&replaced, EntryPoints::new(&note))]
             {

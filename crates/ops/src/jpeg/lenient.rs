@@ -151,7 +151,7 @@ impl Run<'_, '_> {
             if self.headers.frame.is_some() {
                 return Err(fault("there is no image in it"));
             }
-            self.headers.begin_anew();
+            self.headers.begin_again();
         }
         let mut known = self.known(opening)?;
         self.coefficients.reset_sizes(&known.grid.padded());

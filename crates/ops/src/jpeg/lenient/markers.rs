@@ -1,5 +1,5 @@
 //! The segments of a file as libjpeg reads them (jdmarker.c): stray bytes are skipped, lengths of
-//! what is left out are believed, and tables may be defined anew between scans.
+//! what is left out are believed, and tables may be defined again between scans.
 //!
 //! What a scan is to be decoded with is in [`Headers`] once [`Headers::read`] has come to it.
 
@@ -76,7 +76,7 @@ impl Default for Conditioning {
     }
 }
 
-/// All that markers have said so far.
+/// All that markers have defined so far.
 #[derive(Debug, Default)]
 pub(super) struct Headers {
     pub(super) quantisation: [Option<Quantisation>; 4],
@@ -95,7 +95,7 @@ pub(super) struct Headers {
 
 impl Headers {
     /// What is kept when a file of tables ends and another begins behind it.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn begin_again(&mut self) {
         self.soi = None;
         self.n_scans = 0;
     }

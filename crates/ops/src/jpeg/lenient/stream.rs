@@ -14,7 +14,7 @@ use crate::jpeg::damaged;
 /// What Pillow reads at once (`ImageFile.MAXBLOCK`).
 const PIECE: usize = 1 << 16;
 
-/// What stands behind the last byte of a file that is to be filled up.
+/// What comes after the last byte of a file that is to be filled up.
 const END_OF_IMAGE: [u8; 2] = [0xff, 0xd9];
 
 const RST0: u8 = 0xd0;
