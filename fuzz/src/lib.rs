@@ -14,14 +14,14 @@ use bothends_core::blocks::{
     Blocks, Colour, Component, GroupLengths, Head, Profile, RowLengths, write_profile,
 };
 use bothends_core::ids::{EpochIdx, SampleId};
-use bothends_core::recipe::{BatchKey, Recipe, RecordShape, Size};
+use bothends_core::recipe::{BatchKey, Recipe, RecordShape, Size, Truncated};
 use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::wire::{Header, Message};
 use bothends_dataset::conformance::{self, MemoryStorage};
 use bothends_dataset::store::{self, Index, Manifest, RecordKind};
 use bothends_dataset::{Table, side_index};
-use bothends_ops::decode::decode;
+use bothends_ops::decode::{ImageDecoder, decode};
 use bothends_ops::image::Image;
 use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
 use bothends_ops::jpeg::{
@@ -130,12 +130,19 @@ pub fn image(bytes: &[u8]) {
 }
 
 /// An image file: what is accepted has as many pixels as its shape says, the same ones with
-/// every kernel, and a part of it is a part of the whole, with entry points and without.
+/// every kernel, and a part of it is a part of the whole, with entry points and without. A file
+/// that the fast path refuses goes through the slow one, and once more to be filled up.
 pub fn jpeg(bytes: &[u8]) {
     let mut image = Image::default();
-    if decode(Record::new(bytes, Encoding::Image), &mut image).is_err() {
+    let record = Record::new(bytes, Encoding::Image);
+    let is_accepted = decode(record, &mut image).is_ok();
+    let mut filling = ImageDecoder::default().with_truncated(Truncated::Fill);
+    let mut filled = Image::default();
+    let is_filled = filling.decode(record, &mut filled).is_ok();
+    if !is_accepted {
         return;
     }
+    assert!(is_filled && image.pixels() == filled.pixels());
     assert_eq!(image.pixels().len(), image.shape().len());
     assert!(!image.pixels().is_empty());
     let (Ok(file), Ok(again)) = (Opened::new(bytes), Opened::new(bytes)) else { return };
@@ -151,7 +158,12 @@ pub fn jpeg(bytes: &[u8]) {
     let rows = range(size.height, choice & 0xffff_ffff);
     let region = Region { rows, columns: range(size.width, choice >> 32) };
     let mut straight = Decoder::new(Level::Scalar);
-    straight.decode(file, &region, Chroma::Upsampled, None).expect("as the whole was");
+    let decoded = straight.decode(file, &region, Chroma::Upsampled, None);
+    if filling.damage().is_some() || decoded.is_err() {
+        // The slow path made it, which knows no parts.
+        assert!(decoded.is_err());
+        return;
+    }
     let points = EntryPoints::new(straight.entry_points());
     let mut parts = Decoder::default();
     parts.decode(again, &region, Chroma::Upsampled, points).expect("as the whole was");

@@ -2,7 +2,8 @@
 //!
 //! Reads paths, one a line, and prints a line for each, with tabs between the columns: path,
 //! width, height, digests of the RGB bytes and of the planes, whether a store would have it
-//! `packed` or `kept` as it is; or path, `error` and the fault. Decodes some regions of each
+//! `packed` or `kept` as it is; of a file that only the slow path takes, `slow` instead of the planes'
+//! digest, and what was wrong with it; or path, `error` and the fault. Decodes some regions of each
 //! file as well, with entry points and without, and from what a store has of it; what is not as
 //! it is in the whole image is told in one more column, and also a file that does not come back
 //! from the store. Run it by `scripts/compare-jpeg`.
@@ -75,6 +76,12 @@ impl Side {
     fn told(&mut self, bytes: &[u8]) -> Result<String, OpsError> {
         self.images.decode(Record::new(bytes, Encoding::Image), &mut self.image)?;
         let size = self.image.size();
+        let pixels = digest(EMPTY, self.image.pixels());
+        if self.is_slow(bytes) {
+            let Size { height, width } = size;
+            let what = self.images.damage().map_or("", |damage| damage.what);
+            return Ok(format!("{width}\t{height}\t{pixels:016x}\tslow\t{what}"));
+        }
         let whole = Region::whole(size);
         self.planes.decode(Opened::new(bytes)?, &whole, Chroma::AsStored, None)?;
         let planes: Vec<_> = self.planes.planes().iter().map(samples).collect();
@@ -94,7 +101,6 @@ impl Side {
                 wrong = format!("\tthe crop of seed {seed} differs");
             }
         }
-        let pixels = digest(EMPTY, self.image.pixels());
         let form = match self.stored(bytes, sum, &planes)? {
             None => "kept",
             Some(None) => "packed",
@@ -105,6 +111,13 @@ impl Side {
         };
         let Size { height, width } = size;
         Ok(format!("{width}\t{height}\t{pixels:016x}\t{sum:016x}\t{form}{wrong}"))
+    }
+
+    /// Whether the fast path does not take the file.
+    fn is_slow(&mut self, bytes: &[u8]) -> bool {
+        let Ok(opened) = Opened::new(bytes) else { return true };
+        let whole = Region::whole(opened.size());
+        self.planes.decode(opened, &whole, Chroma::AsStored, None).is_err()
     }
 
     /// What is not from a store as it is from the file; `None` if no store would pack it.

@@ -24,7 +24,7 @@ mod samples;
 mod tiff;
 mod webp;
 
-use bothends_core::recipe::Size;
+use bothends_core::recipe::{Size, Truncated};
 use bothends_core::sample::{Encoding, Record};
 
 pub(crate) use self::format::Format;
@@ -32,7 +32,7 @@ use self::picture::Picture;
 use crate::colour;
 use crate::error::{OpsError, SampleFault};
 use crate::image::{Image, check_size};
-use crate::jpeg::{Chroma, Decoder, PixelRows, Region};
+use crate::jpeg::{Chroma, Decoder, PixelRows, Region, lenient};
 use crate::kernels::Level;
 
 /// A damage that a record was decoded in spite of, with the pixels that Pillow gives.
@@ -59,19 +59,46 @@ pub(crate) fn need_bytes(
     }
 }
 
+/// Whether the slow path may take a record that the fast one found to have `fault`.
+pub(crate) fn is_recoverable(record: &Record<'_>, fault: &SampleFault) -> bool {
+    record.encoding == Encoding::Image
+        && record.row_groups.is_none()
+        && matches!(
+            fault,
+            SampleFault::Damaged { format: "JPEG", .. }
+                | SampleFault::Unsupported { format: "JPEG", .. }
+        )
+}
+
 /// Decodes records, one after the other; keeps its memory. Nothing is remembered from one
 /// image to the next: the pixels depend on the record alone.
 #[derive(Debug, Default)]
 pub struct ImageDecoder {
     pub(crate) jpeg: Decoder,
     pub(crate) rows: PixelRows,
+    /// What becomes of images whose files end early.
+    pub(crate) truncated: Truncated,
+    damage: Option<Damage>,
 }
 
 impl ImageDecoder {
     /// A decoder that uses the kernels of `level`.
     #[must_use]
     pub fn new(level: Level) -> Self {
-        Self { jpeg: Decoder::new(level), rows: PixelRows::default() }
+        Self { jpeg: Decoder::new(level), ..Self::default() }
+    }
+
+    /// The same, with another rule for images whose files end early; by default they are refused.
+    #[must_use]
+    pub fn with_truncated(self, truncated: Truncated) -> Self {
+        Self { truncated, ..self }
+    }
+
+    /// What was wrong with the last record, where it was decoded all the same; `None` for one
+    /// that was intact, and after an error.
+    #[must_use]
+    pub fn damage(&self) -> Option<Damage> {
+        self.damage
     }
 
     /// Decodes `record` into `out`: RGB for images, the data set's own channels for planar
@@ -85,8 +112,15 @@ impl ImageDecoder {
         record: Record<'_>,
         out: &mut Image,
     ) -> Result<(), OpsError> {
-        if let Some(picture) = Picture::open(record)? {
-            return Ok(self.decode_picture(picture, out)?);
+        self.damage = None;
+        let decoded = Picture::open(record).and_then(|picture| match picture {
+            Some(picture) => self.decode_picture(picture, out).map(Some),
+            None => Ok(None),
+        });
+        match decoded {
+            Ok(Some(())) => return Ok(()),
+            Ok(None) => {}
+            Err(fault) => return Ok(self.recover(record, fault, out)?),
         }
         match record.encoding {
             Encoding::Image => Format::of(record.bytes)?.decode(record.bytes, out),
@@ -116,13 +150,49 @@ impl ImageDecoder {
         let size = picture.frame().size;
         let whole = Region::whole(size);
         picture.decode(&mut self.jpeg, &whole, Chroma::Upsampled)?;
-        let row_bytes = whole.columns.len().saturating_mul(3);
-        let pixels = out.reshape(size, 3).chunks_exact_mut(row_bytes);
-        for (y, pixels) in pixels.enumerate() {
-            let rgb = self.rows.row(&self.jpeg, y, &whole.columns);
+        self.write_rows(&whole, out.reshape(size, 3));
+        Ok(())
+    }
+
+    /// Decodes a record that was found to have `fault` by the slow path, which gives the pixels
+    /// that Pillow gives; the fault again where Pillow refuses the record, too.
+    pub(crate) fn recover(
+        &mut self,
+        record: Record<'_>,
+        fault: SampleFault,
+        out: &mut Image,
+    ) -> Result<(), SampleFault> {
+        self.damage = None;
+        if !is_recoverable(&record, &fault) {
+            return Err(fault);
+        }
+        let is_odd = matches!(fault, SampleFault::Unsupported { .. });
+        let decoded = self.jpeg.decode_leniently(record.bytes, self.truncated);
+        let lenient = match decoded {
+            Err(SampleFault::Damaged { .. }) if !is_odd => return Err(fault),
+            decoded => decoded?,
+        };
+        let size = lenient.frame.size;
+        let rows = 0..lenient.n_rows.min(size.height as usize);
+        let region = Region { rows, ..Region::whole(size) };
+        let background = if lenient.frame.components().len() == 4 { 255 } else { 0 };
+        let pixels = out.reshape(size, 3);
+        pixels.fill(background);
+        self.write_rows(&region, pixels);
+        let what =
+            lenient.damage.or((!is_odd).then_some("it is not as the standard says"));
+        self.damage = what.map(|what| Damage { format: "JPEG", what });
+        Ok(())
+    }
+
+    /// Writes rows of pixels that were decoded, the first at the beginning of `pixels`.
+    fn write_rows(&mut self, region: &Region, pixels: &mut [u8]) {
+        let row_bytes = region.columns.len().saturating_mul(3);
+        let pixels = pixels.chunks_exact_mut(row_bytes);
+        for (y, pixels) in region.rows.clone().zip(pixels) {
+            let rgb = self.rows.row(&self.jpeg, y, &region.columns);
             colour::interleave(self.jpeg.level(), rgb, pixels);
         }
-        Ok(())
     }
 
     /// Gives back every buffer of more than `keep_bytes`.

@@ -11,11 +11,12 @@
 //! `decoder.rs` knows the order; `store` keeps coefficients and goes back from them to the file;
 //! `entropy/entry_points.rs` holds what a later visit needs to begin in the middle of the scan.
 //! Baseline, extended and progressive Huffman files of 8 bits; 1, 3 or 4 components of any
-//! sampling that divides. Refused by name: 12-bit, lossless, hierarchical and arithmetic-coded
-//! files, two components, progressive files that end too soon. Does not read EXIF or apply colour
-//! profiles. **Every libjpeg warning is an error here** (premature
-//! end, damaged data, stray bytes between segments): Pillow lets some of these pass with
-//! guessed pixels, and guessed pixels must not enter a training run in silence.
+//! sampling that divides. Does not read EXIF or apply colour profiles. **Every libjpeg warning is
+//! an error of this fast path** (premature end, damaged data, stray bytes between segments), and so
+//! is what it does not know: arithmetic coding, progressive files that end too soon. Such a file
+//! goes to `lenient.rs`, which gives libjpeg's pixels and says what was wrong: guessed pixels must
+//! not enter a training run in silence. Refused by name there: 12-bit, lossless and hierarchical
+//! files, two components.
 //!
 //! Hostile bytes: the folder is safe code except for loops compiled for a processor's
 //! instructions, whose loads and stores take slices of the register's length.
@@ -39,6 +40,8 @@ mod store;
 mod decoder;
 
 mod rows;
+
+pub(crate) mod lenient;
 
 pub use self::coefficients::Coefficients;
 pub use self::decoder::{Decoder, Stage};

@@ -20,10 +20,9 @@ use bothends_core::tensor::{SampleShape, Views};
 
 use self::fused::{crop_picture, crop_rows};
 use self::steps::{Lead, rgb};
-use crate::decode::need_bytes;
 use crate::decode::picture::Picture;
 use crate::decode::room::{DecodeRoom, Room};
-use crate::decode::{Damage, ImageDecoder};
+use crate::decode::{Damage, ImageDecoder, is_recoverable, need_bytes};
 use crate::error::{OpsError, SampleFault};
 use crate::finish::Finish;
 use crate::geometry::resample::TakesRows;
@@ -219,7 +218,11 @@ impl Pipeline {
         record: Record<'r>,
         work: impl FnOnce(&mut Scratch, Option<Picture<'r>>) -> Result<(), OpsError>,
     ) -> Result<(), OpsError> {
-        let picture = Picture::open(record)?;
+        let picture = match Picture::open(record) {
+            // The decoder will find the same fault, and take the slow path.
+            Err(fault) if is_recoverable(&record, &fault) => None,
+            opened => opened?,
+        };
         let (size, need) = need_bytes(record, picture.as_ref());
         // A part of a record says nothing of the whole one's length.
         let is_part = record.row_groups.is_some();
@@ -269,11 +272,13 @@ impl Pipeline {
         if self.recipe.before_cut().is_empty() {
             return Ok(decision);
         }
-        let shape = match Picture::open(record)? {
-            Some(picture) => rgb(picture.frame().size),
-            None => {
+        let shape = match Picture::open(record) {
+            Ok(Some(picture)) => rgb(picture.frame().size),
+            Ok(None) | Err(_) => {
                 let mut image = Image::default();
-                ImageDecoder::default().decode(record, &mut image)?;
+                let decoder = ImageDecoder::default();
+                let mut decoder = decoder.with_truncated(self.recipe.truncated());
+                decoder.decode(record, &mut image)?;
                 image.shape()
             }
         };
@@ -388,19 +393,49 @@ impl Pipeline {
         (record, picture): (Record<'_>, Option<Picture<'_>>),
         to: To<'_>,
     ) -> Result<Begun, OpsError> {
-        let Scratch { decoder, bench, decision, .. } = scratch;
+        scratch.decoder.truncated = self.recipe.truncated();
         let Some(picture) = picture else {
-            decoder.decode(record, &mut bench.image)?;
-            scratch.source_pixels = pixels(bench.image.size());
-            self.decide(key, bench.image.shape(), decision)?;
-            return Ok(Begun::Image { n_steps: 0 });
+            scratch.decoder.decode(record, &mut scratch.bench.image)?;
+            return self.begin_image(scratch, key);
         };
+        match self.begin_picture(scratch, key, (record, picture), to) {
+            Err(OpsError::BadSample(fault)) if is_recoverable(&record, &fault) => {
+                scratch.decoder.recover(record, fault, &mut scratch.bench.image)?;
+                self.begin_image(scratch, key)
+            }
+            begun => begun,
+        }
+    }
+
+    /// What becomes of an image that was decoded as a whole.
+    fn begin_image(
+        &self,
+        scratch: &mut Scratch,
+        key: SampleKey,
+    ) -> Result<Begun, OpsError> {
+        let Scratch { decoder, bench, decision, .. } = scratch;
+        scratch.damage = decoder.damage();
+        scratch.is_first_visit = false;
+        scratch.source_pixels = pixels(bench.image.size());
+        self.decide(key, bench.image.shape(), decision)?;
+        Ok(Begun::Image { n_steps: 0 })
+    }
+
+    fn begin_picture(
+        &self,
+        scratch: &mut Scratch,
+        key: SampleKey,
+        (record, picture): (Record<'_>, Picture<'_>),
+        to: To<'_>,
+    ) -> Result<Begun, OpsError> {
+        let Scratch { decoder, bench, decision, .. } = scratch;
         let size = picture.frame().size;
         self.decide(key, rgb(size), decision)?;
         scratch.source_pixels = pixels(size);
         let steps = decision.shared();
         let Some((crop, rest)) = self.first_crop(steps) else {
             decoder.decode(record, &mut bench.image)?;
+            scratch.damage = decoder.damage();
             return Ok(Begun::Image { n_steps: 0 });
         };
         scratch.is_first_visit = picture.is_first_visit();

@@ -5,6 +5,7 @@ use bothends_core::recipe::Size;
 use super::{bmp, gif, png, pnm, tiff, webp};
 use crate::error::{OpsError, SampleFault};
 use crate::image::Image;
+use crate::jpeg::lenient;
 
 /// A format of encoded images, told by the first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +47,8 @@ impl Format {
             Ok(Self::Gif) => gif::need_bytes(bytes),
             Ok(Self::WebP) => webp::need_bytes(bytes),
             Ok(Self::Tiff) => tiff::need_bytes(bytes),
-            Ok(Self::Jpeg) | Err(_) => (Size { height: 0, width: 0 }, 0),
+            Ok(Self::Jpeg) => lenient::need_bytes(bytes),
+            Err(_) => (Size { height: 0, width: 0 }, 0),
         }
     }
 

@@ -56,8 +56,13 @@ impl Coefficients {
     /// Makes room for the blocks of `frame`, and zeroes them.
     pub(super) fn reset(&mut self, frame: &Frame) {
         let (sizes, n) = sizes(frame);
-        self.set_sizes(&sizes[..n]);
-        for (plane, [across, down]) in self.planes.iter_mut().zip(&sizes[..n]) {
+        self.reset_sizes(&sizes[..n]);
+    }
+
+    /// Makes room for components of these sizes, in blocks across and down, and zeroes them.
+    pub(super) fn reset_sizes(&mut self, sizes: &[[usize; 2]]) {
+        self.set_sizes(sizes);
+        for (plane, [across, down]) in self.planes.iter_mut().zip(sizes) {
             plane.reset(across * down);
         }
     }

@@ -31,10 +31,6 @@ use super::{Broken, damaged, unreadable};
 use crate::error::SampleFault;
 use crate::kernels::Level;
 
-/// Bytes behind the last MCU that are let pass: libjpeg's bit buffer swallows as many
-/// without a word.
-const STRAY_BYTES: u64 = 7;
-
 /// How far a sample is made. Only benchmarks stop early: what a stage takes is the difference
 /// of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,12 +56,12 @@ pub struct Decoder {
     pub(super) codes: [[Lookup; 2]; 4],
     pub(super) lanes: [Lane; 2],
     /// Memory for progressive files, as soon as there was one.
-    scans: Option<Scans>,
+    pub(super) scans: Option<Scans>,
     planes: [Plane; 4],
     n_planes: usize,
     /// What the planes of the last image are.
     pub(super) model: ColourModel,
-    points: Builder,
+    pub(super) points: Builder,
     spans: Vec<Span>,
 }
 
@@ -252,6 +248,12 @@ impl Decoder {
         Ok(())
     }
 
+    /// Planes of `frame` are to be made, as far as `mcus` go.
+    pub(super) fn begin(&mut self, frame: &Frame, mcus: &McuBox) {
+        (self.n_planes, self.model) = (frame.components().len(), frame.model);
+        self.set_planes(frame, mcus);
+    }
+
     fn set_planes(&mut self, frame: &Frame, mcus: &McuBox) {
         for (component, plane) in self.planes[..self.n_planes].iter_mut().enumerate() {
             plane.set(frame, component, mcus);
@@ -274,7 +276,7 @@ impl Decoder {
             padded: self.data.padded(),
             blocks: &blocks[..kind.n_blocks],
             restart_interval,
-            restarts: Some(self.data.restarts()),
+            restarts: self.data.restarts(),
         };
         let [lane, _] = &mut self.lanes;
         lane.enter(&scan, EntryPoint::default(), 0, 8 * self.data.len() as u64);
@@ -295,7 +297,7 @@ impl Decoder {
             }
         }
         self.points.push(lane.place());
-        check_end(lane)?;
+        lane.check_end(&scan)?;
         self.note_points(file, kind, restart_interval);
         Ok(())
     }
@@ -367,7 +369,7 @@ impl Decoder {
             padded: self.data.padded(),
             blocks: &blocks[..kind.n_blocks],
             restart_interval: file.segments.tables.restart_interval,
-            restarts: None,
+            restarts: self.data.restarts(),
         };
         let first = mcus.across.start % points.step();
         let n_mcus = first + mcus.across.len();
@@ -379,6 +381,7 @@ impl Decoder {
                     && let Some(next) = waiting.next()
                 {
                     lane.enter(&scan, next.from, next.mcu, next.end);
+                    lane.pass_restarts(next.restarts);
                     lane.begin_row(&scan, n_mcus);
                     lane.begin(&scan, n_mcus)?;
                     *span = Some(next);
@@ -394,6 +397,9 @@ impl Decoder {
             for (lane, at_work) in self.lanes.iter().zip(&mut at_work) {
                 if let Some(span) = at_work.take_if(|_| lane.is_done()) {
                     span.check(lane.place())?;
+                    if lane.has_stray_restart(&scan) {
+                        return Err(Broken);
+                    }
                     if self.until == Stage::Entropy {
                         continue;
                     }
@@ -428,6 +434,7 @@ impl Decoder {
             let to = points.get(y * per_row + last).ok_or(Broken)?;
             let range = data.get(from.byte..to.byte + usize::from(to.bit > 0));
             let range = range.ok_or(Broken)?;
+            let restarts = self.data.restarts().len();
             // Without its stuffing, which the file's own length counts.
             let range = self.data.push_range(range);
             // Points that run backwards by a byte still make an empty range.
@@ -444,6 +451,7 @@ impl Decoder {
                 mcu: (y * across + first * step) as u64,
                 from: point(from, range.start as u64 * 8 + u64::from(from.bit)),
                 end,
+                restarts,
                 to: is_exact.then(|| point(to, end)),
             });
         }
@@ -451,7 +459,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn transform_all(
+    pub(super) fn transform_all(
         &mut self,
         coefficients: &Coefficients,
         frame: &Frame,
@@ -472,14 +480,6 @@ impl Decoder {
     }
 }
 
-/// Whether the last block is where the data end, or nearly.
-pub(super) fn check_end(lane: &Lane) -> Result<(), SampleFault> {
-    if lane.bytes_left() > STRAY_BYTES {
-        return Err(damaged("stray bytes behind its last block"));
-    }
-    Ok(())
-}
-
 fn point(point: FilePoint, position: u64) -> EntryPoint {
     let [a, b, c] = point.dc;
     EntryPoint { position, dc: [a, b, c, 0] }
@@ -495,6 +495,8 @@ struct Span {
     from: EntryPoint,
     /// The first bit behind.
     end: u64,
+    /// Restart markers before it, among those of the data.
+    restarts: usize,
     /// Where decoding must have led to, if that is known.
     to: Option<EntryPoint>,
 }

@@ -14,6 +14,8 @@ pub(crate) mod header;
 pub(crate) mod code;
 mod standard;
 
+pub(crate) mod application;
+
 use bothends_core::recipe::Size;
 
 use self::frame::Frame;

@@ -60,10 +60,12 @@ impl ScanData {
             })?;
             self.bytes.extend_from_slice(&rest[..run]);
             at += run;
-            // Several FF are one (libjpeg), or fill bytes before a marker (§B.1.1.2).
+            // Fill bytes before a marker (§B.1.1.2). Before a zero they are a damage: libjpeg
+            // takes them for one FF, or for a marker, depending on how far it reads ahead.
             let n_ff = file[at..].iter().take_while(|&&byte| byte == 0xff).count();
             match file.get(at + n_ff) {
-                Some(0) => self.bytes.push(0xff),
+                Some(0) if n_ff == 1 => self.bytes.push(0xff),
+                Some(0) => return Err(damaged("stray bytes in its entropy-coded data")),
                 Some(&marker @ 0xd0..=0xd7) => {
                     self.restarts
                         .push(Restart { at: self.bytes.len(), number: marker & 7 });
@@ -91,8 +93,12 @@ impl ScanData {
             self.bytes.extend_from_slice(&rest[..run]);
             rest = &rest[run..];
             let n_ff = rest.iter().take_while(|&&byte| byte == 0xff).count();
-            if matches!(rest.get(n_ff), None | Some(0)) {
-                self.bytes.push(0xff);
+            match rest.get(n_ff) {
+                None | Some(0) => self.bytes.push(0xff),
+                Some(&marker) => {
+                    let restart = Restart { at: self.bytes.len(), number: marker & 7 };
+                    self.restarts.push(restart);
+                }
             }
             rest = rest.get(n_ff + 1..).unwrap_or_default();
         }
@@ -199,15 +205,21 @@ mod tests {
 
     #[test]
     fn stuffing_and_restarts_are_dropped_and_found_again() {
-        let file = [9, 1, 0xff, 0, 2, 0xff, 0xd3, 3, 0xff, 0xff, 0, 4, 0xff, 0xd9];
+        let file = [9, 1, 0xff, 0, 2, 0xff, 0xd3, 3, 0xff, 0, 4, 0xff, 0xff, 0xd9];
         let mut data = ScanData::default();
-        assert_eq!(data.set(&file, 1).unwrap(), 12);
+        assert_eq!(data.set(&file, 1).unwrap(), 11);
         assert_eq!(data.padded()[..data.len()], [1, 0xff, 2, 3, 0xff, 4]);
         assert!(data.padded()[data.len()..].iter().all(|&byte| byte == 0));
         assert_eq!(data.restarts(), [Restart { at: 3, number: 3 }]);
         let mut place = data.places();
         let places: Vec<usize> = (0..6).map(&mut place).collect();
-        assert_eq!(places, [1, 2, 4, 7, 8, 11]);
+        assert_eq!(places, [1, 2, 4, 7, 8, 10]);
+    }
+
+    /// What libjpeg makes of them depends on how far it reads ahead.
+    #[test]
+    fn several_ff_before_a_zero_are_damaged() {
+        assert!(ScanData::default().set(&[1, 0xff, 0xff, 0, 2, 0xff, 0xd9], 0).is_err());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::jpeg::coefficients::Coefficients;
 use crate::jpeg::file::Opened;
 use crate::jpeg::file::code::Class;
 use crate::jpeg::file::frame::{BLOCK, Component, Frame, MAX_MCU_BLOCKS, Process};
-use crate::jpeg::file::header::{self, Next};
+use crate::jpeg::file::header::{self, Next, Tables};
 use crate::jpeg::transform::idct::Steps;
 use crate::jpeg::zigzag::natural;
 use crate::jpeg::{Broken, damaged, unreadable, unsupported};
@@ -126,13 +126,14 @@ impl Scans {
     fn scan(&mut self, frame: &Frame, file: &Opened<'_>) -> Result<usize, SampleFault> {
         let pass = self.begin_pass(frame, &file.scan)?;
         let tables = &file.segments.tables;
+        let code = if pass == Pass::Whole { Tables::code } else { Tables::own_code };
         for (place, selected) in file.scan.components().iter().enumerate() {
             if matches!(pass, Pass::Whole | Pass::DcFirst) {
-                self.dc[place]
-                    .set(Class::Dc, &tables.code(Class::Dc, selected.dc_table)?)?;
+                let code = code(tables, Class::Dc, selected.dc_table)?;
+                self.dc[place].set(Class::Dc, &code)?;
             }
             if matches!(pass, Pass::Whole | Pass::AcFirst | Pass::AcRefine) {
-                let code = tables.code(Class::Progressive, selected.ac_table)?;
+                let code = code(tables, Class::Progressive, selected.ac_table)?;
                 self.ac[place].set(Class::Progressive, &code)?;
             }
         }
@@ -220,7 +221,7 @@ impl Scans {
             }
             reader.check()?;
         }
-        Ok(())
+        reader.check_restarts(data.restarts())
     }
 }
 
@@ -274,6 +275,15 @@ impl<'a> Reader<'a> {
 
     fn check(&self) -> Result<(), Broken> {
         if self.bits.position() > self.end { Err(Broken) } else { Ok(()) }
+    }
+
+    /// No restart marker may be left over in the data that were read.
+    fn check_restarts(&self, restarts: &[Restart]) -> Result<(), Broken> {
+        let end = self.bits.position().div_ceil(8);
+        match restarts.get(self.restarts_seen) {
+            Some(next) if (next.at as u64) < end => Err(Broken),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Goes on behind a restart marker (T.81 §F.2.1.3.1).

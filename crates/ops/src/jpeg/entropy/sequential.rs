@@ -24,14 +24,19 @@
 
 use super::bits::Restart;
 use super::lookup::{ENTRY_BITS, Entry, LOOKUP_BITS, Lookup, Table};
-use crate::jpeg::Broken;
+use crate::error::SampleFault;
 use crate::jpeg::block::{RowBlocks, WINDOW};
 use crate::jpeg::file::frame::MAX_MCU_BLOCKS;
 use crate::jpeg::zigzag::AFTER;
+use crate::jpeg::{Broken, damaged};
 use crate::kernels::{Level, avx2_kernel};
 
 #[cfg(target_arch = "x86_64")]
 mod bmi;
+
+/// Bytes behind the last MCU that are let pass: libjpeg's bit buffer swallows as many
+/// without a word.
+const STRAY_BYTES: u64 = 7;
 
 /// A block being decoded: bits taken of the data from the byte last looked at on in the low
 /// byte, the number of the next coefficient above it.
@@ -68,8 +73,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) blocks: &'a [BlockCodes<'a>],
     /// MCUs between restarts; 0: none.
     pub(crate) restart_interval: u32,
-    /// Where restart markers were, if they are to be held against the data.
-    pub(crate) restarts: Option<&'a [Restart]>,
+    /// Where restart markers were.
+    pub(crate) restarts: &'a [Restart],
 }
 
 /// A place between two MCUs from where decoding can go on.
@@ -169,7 +174,9 @@ pub(crate) struct Lane {
     mcus_left: usize,
     /// MCUs until the next restart; 0: it is due, or there is none.
     until_restart: u32,
-    restarts_seen: usize,
+    /// The next restart marker's place among those of the data, and the number it must have.
+    next_restart: usize,
+    restart_number: u8,
     pub(crate) row: RowBlocks,
 }
 
@@ -185,10 +192,34 @@ impl Lane {
         self.reader = Reader::new(scan.padded, from.position);
         self.dc = from.dc;
         self.end = end;
-        self.restarts_seen = 0;
+        self.next_restart = 0;
         let interval = u64::from(scan.restart_interval);
+        self.restart_number = (mcu.checked_div(interval).unwrap_or(0) & 7) as u8;
         let done = mcu.checked_rem(interval).unwrap_or(0);
         self.until_restart = u32::try_from(interval - done).unwrap_or(0);
+    }
+
+    /// Leaves out `n` restart markers of the data: this lane's lie behind them.
+    pub(crate) fn pass_restarts(&mut self, n: usize) {
+        self.next_restart = n;
+    }
+
+    /// Whether there was a restart marker where none belongs.
+    pub(crate) fn has_stray_restart(&self, scan: &Scan<'_>) -> bool {
+        let next = scan.restarts.get(self.next_restart);
+        next.is_some_and(|next| (next.at as u64) < self.reader.position().div_ceil(8))
+    }
+
+    /// Whether the last MCU is where the data end, or nearly.
+    pub(crate) fn check_end(&self, scan: &Scan<'_>) -> Result<(), SampleFault> {
+        let bytes_taken = self.reader.position().div_ceil(8);
+        if (self.end / 8).saturating_sub(bytes_taken) > STRAY_BYTES {
+            return Err(damaged("stray bytes behind its last block"));
+        }
+        if self.has_stray_restart(scan) {
+            return Err(damaged("a restart marker where none belongs"));
+        }
+        Ok(())
     }
 
     /// Begins a new row of blocks, of at most `n_mcus` MCUs.
@@ -223,23 +254,16 @@ impl Lane {
         EntryPoint { position: self.reader.position(), dc: self.dc }
     }
 
-    /// Bytes of the data that no MCU has taken, once all are done.
-    pub(crate) fn bytes_left(&self) -> u64 {
-        (self.end / 8).saturating_sub(self.reader.position().div_ceil(8))
-    }
-
     /// Goes on behind a restart marker (T.81 §F.2.1.3.1).
     #[cold]
     fn restart(&mut self, scan: &Scan<'_>) -> Result<(), Broken> {
         let at = self.reader.position().div_ceil(8);
-        if let Some(restarts) = scan.restarts {
-            let found = restarts.get(self.restarts_seen).ok_or(Broken)?;
-            let number = self.restarts_seen & 7;
-            if found.at as u64 != at || usize::from(found.number) != number {
-                return Err(Broken);
-            }
+        let found = scan.restarts.get(self.next_restart).ok_or(Broken)?;
+        if found.at as u64 != at || found.number != self.restart_number {
+            return Err(Broken);
         }
-        self.restarts_seen += 1;
+        self.next_restart += 1;
+        self.restart_number = (self.restart_number + 1) & 7;
         self.until_restart = scan.restart_interval;
         self.dc = [0; 4];
         if at * 8 > self.end {

@@ -5,6 +5,7 @@
 //! data. Whatever libjpeg would warn of is a fault here: half an image is worse than none.
 //! Read `code.rs` next.
 
+use super::application::check_application;
 use super::code::{Class, Code};
 use super::frame::{ColourModel, Component, Frame, Process};
 use crate::error::SampleFault;
@@ -32,7 +33,6 @@ mod marker {
     pub(crate) const APP14: u8 = 0xee;
     pub(crate) const APP15: u8 = 0xef;
     pub(crate) const COM: u8 = 0xfe;
-    pub(crate) const TEM: u8 = 0x01;
 }
 
 /// Quantisation steps of one table, in natural order (row by row).
@@ -84,6 +84,10 @@ pub(crate) enum Next {
     End,
 }
 
+/// The file says that it is JFIF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Jfif;
+
 /// The segments of one file, one after the other.
 #[derive(Debug)]
 pub(crate) struct Segments<'a> {
@@ -92,7 +96,7 @@ pub(crate) struct Segments<'a> {
     pub(crate) at: usize,
     pub(crate) tables: Tables,
     pub(crate) frame: Option<Frame>,
-    saw_jfif: bool,
+    jfif: Option<Jfif>,
     adobe_transform: Option<u8>,
 }
 
@@ -107,7 +111,7 @@ impl<'a> Segments<'a> {
             at: 2,
             tables: Tables::default(),
             frame: None,
-            saw_jfif: false,
+            jfif: None,
             adobe_transform: None,
         })
     }
@@ -121,12 +125,9 @@ impl<'a> Segments<'a> {
                 marker::DQT => self.quantisation()?,
                 marker::DHT => self.huffman()?,
                 marker::DRI => self.restart_interval()?,
-                marker::APP0 => self.jfif()?,
-                marker::APP14 => self.adobe()?,
-                marker::APP0..=marker::APP15 | marker::COM | marker::DNL => {
-                    self.segment()?;
-                }
-                marker::TEM | marker::RST0..=marker::RST7 => {}
+                marker @ marker::APP0..=marker::APP15 => self.application(marker)?,
+                marker::COM | marker::DNL => drop(self.segment()?),
+                marker::RST0..=marker::RST7 => {}
                 marker::DAC => return Err(unsupported("arithmetic-coded")),
                 marker @ marker::SOF0..=marker::SOF15 if marker != marker::JPG => {
                     self.frame(marker)?;
@@ -143,25 +144,9 @@ impl<'a> Segments<'a> {
         let frame =
             self.frame.as_ref().ok_or_else(|| damaged("a scan without a frame"))?;
         let mut frame = frame.clone();
-        frame.model = self.colour_model(frame.components())?;
+        let markers = (self.jfif, self.adobe_transform);
+        frame.model = colour_model(frame.components(), markers)?;
         Ok(frame)
-    }
-
-    /// What the components are: libjpeg's rule (`default_decompress_parms` of jdapimin.c).
-    fn colour_model(&self, components: &[Component]) -> Result<ColourModel, SampleFault> {
-        let has_ids =
-            |ids: &[u8]| components.iter().map(|c| c.id).eq(ids.iter().copied());
-        match (components.len(), self.adobe_transform) {
-            (1, _) => Ok(ColourModel::Grey),
-            (3, _) if self.saw_jfif => Ok(ColourModel::YCbCr),
-            (3, Some(0)) => Ok(ColourModel::Rgb),
-            (3, Some(_)) => Ok(ColourModel::YCbCr),
-            (3, None) if has_ids(b"RGB") => Ok(ColourModel::Rgb),
-            (3, None) => Ok(ColourModel::YCbCr),
-            (4, Some(0) | None) => Ok(ColourModel::Cmyk),
-            (4, Some(_)) => Ok(ColourModel::Ycck),
-            (n, _) => Err(damaged(format_args!("it has {n} components"))),
-        }
     }
 
     fn marker(&mut self) -> Result<u8, SampleFault> {
@@ -241,15 +226,14 @@ impl<'a> Segments<'a> {
         Ok(())
     }
 
-    fn jfif(&mut self) -> Result<(), SampleFault> {
+    fn application(&mut self, marker: u8) -> Result<(), SampleFault> {
         let contents = self.segment()?;
-        self.saw_jfif |= contents.len() >= 14 && contents.starts_with(b"JFIF\0");
-        Ok(())
-    }
-
-    fn adobe(&mut self) -> Result<(), SampleFault> {
-        let contents = self.segment()?;
-        if contents.len() >= 12 && contents.starts_with(b"Adobe") {
+        check_application(marker, contents)?;
+        let len = contents.len();
+        if marker == marker::APP0 && len >= 14 && contents.starts_with(b"JFIF\0") {
+            self.jfif = Some(Jfif);
+        }
+        if marker == marker::APP14 && len >= 12 && contents.starts_with(b"Adobe") {
             self.adobe_transform = Some(contents[11]);
         }
         Ok(())
@@ -317,12 +301,14 @@ impl<'a> Segments<'a> {
             ..Scan::default()
         };
         for (place, selector) in selectors.chunks_exact(2).enumerate() {
-            let taken = |component| {
-                scan.components[..place].iter().any(|other| other.component == component)
+            let taken = |component: &usize| {
+                scan.components[..place].iter().any(|other| other.component == *component)
             };
-            // Components may share an id: each is then taken once, in order.
-            let component = (0..frame.components().len())
-                .find(|&i| frame.components()[i].id == selector[0] && !taken(i))
+            // Components may share an id. libjpeg passes over as many of the frame's components
+            // as the scan has named, and takes none twice.
+            let component = (place..frame.components().len())
+                .find(|&i| frame.components()[i].id == selector[0])
+                .filter(|component| !taken(component))
                 .ok_or_else(|| damaged("a scan names a component that is not there"))?;
             scan.components[place] = ScanComponent {
                 component,
@@ -335,20 +321,27 @@ impl<'a> Segments<'a> {
 }
 
 impl Tables {
-    /// The code of a scan's table. A sequential file that brings none means the standard
-    /// one (Motion JPEG; libjpeg-turbo does the same).
+    /// The code of a sequential scan's table. A file that brings none means the standard one
+    /// (Motion JPEG; libjpeg-turbo does the same).
     pub(crate) fn code(&self, class: Class, slot: usize) -> Result<Code, SampleFault> {
+        match self.own_code(class, slot) {
+            Err(_) if slot < 2 => Ok(Code::standard(class, slot)),
+            own => own,
+        }
+    }
+
+    /// The code of a scan's table, which the file must bring.
+    pub(crate) fn own_code(
+        &self,
+        class: Class,
+        slot: usize,
+    ) -> Result<Code, SampleFault> {
         let slots = match class {
             Class::Dc => &self.dc,
             Class::Ac | Class::Progressive => &self.ac,
         };
-        match slots.get(slot) {
-            Some(Some(code)) => Ok(code.clone()),
-            Some(None) if slot < 2 => Ok(Code::standard(class, slot)),
-            Some(None) | None => {
-                Err(damaged(format_args!("Huffman table {slot} is not defined")))
-            }
-        }
+        let own = slots.get(slot).cloned().flatten();
+        own.ok_or_else(|| damaged(format_args!("Huffman table {slot} is not defined")))
     }
 
     /// The quantisation table of a component.
@@ -357,6 +350,26 @@ impl Tables {
         defined.ok_or_else(|| {
             damaged(format_args!("quantisation table {slot} is not defined"))
         })
+    }
+}
+
+/// What the components are: libjpeg's rule (`default_decompress_parms` of jdapimin.c), by the
+/// markers of JFIF and Adobe.
+pub(crate) fn colour_model(
+    components: &[Component],
+    markers: (Option<Jfif>, Option<u8>),
+) -> Result<ColourModel, SampleFault> {
+    let has_ids = |ids: &[u8]| components.iter().map(|c| c.id).eq(ids.iter().copied());
+    match (components.len(), markers) {
+        (1, _) => Ok(ColourModel::Grey),
+        (3, (Some(Jfif), _)) => Ok(ColourModel::YCbCr),
+        (3, (None, Some(0))) => Ok(ColourModel::Rgb),
+        (3, (None, Some(_))) => Ok(ColourModel::YCbCr),
+        (3, (None, None)) if has_ids(b"RGB") => Ok(ColourModel::Rgb),
+        (3, (None, None)) => Ok(ColourModel::YCbCr),
+        (4, (_, Some(0) | None)) => Ok(ColourModel::Cmyk),
+        (4, (_, Some(_))) => Ok(ColourModel::Ycck),
+        (n, _) => Err(damaged(format_args!("it has {n} components"))),
     }
 }
 

@@ -17,7 +17,7 @@ use super::short_checksum;
 use crate::error::SampleFault;
 use crate::jpeg::block::{Block, RowBlocks};
 use crate::jpeg::coefficients::{self, Coefficients};
-use crate::jpeg::decoder::{Decoder, Part, ScanKind, check_end};
+use crate::jpeg::decoder::{Decoder, Part, ScanKind};
 use crate::jpeg::entropy::bits::ScanData;
 use crate::jpeg::entropy::sequential::{EntryPoint, Scan, run_one};
 use crate::jpeg::file::Opened;
@@ -170,7 +170,7 @@ fn undo(
         padded: decoder.data.padded(),
         blocks: &blocks[..kind.n_blocks],
         restart_interval,
-        restarts: Some(decoder.data.restarts()),
+        restarts: decoder.data.restarts(),
     };
     let level = decoder.level();
     let [lane, _] = &mut decoder.lanes;
@@ -181,7 +181,7 @@ fn undo(
         run_one(level, &scan, lane).map_err(unreadable)?;
         take(&McuRow { frame: &file.frame, y, kind: &kind, blocks: &lane.row })?;
     }
-    check_end(lane)?;
+    lane.check_end(&scan)?;
     Ok(DataEnd::new(&decoder.data, lane.place().position))
 }
 
