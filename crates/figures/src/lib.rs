@@ -11,8 +11,8 @@ mod stall;
 
 pub use moment::{Counted, Moment, UsageSample, What};
 pub use result::{
-    AcceleratorResult, Alone, BackResult, Bytes, Cpu, Energy, EnergyDomain, EpochResult,
-    FrontResult, Memory, RunResult, Seen, Skipped,
+    AcceleratorResult, Alone, BackResult, BlockCacheUse, Bytes, Cpu, Energy,
+    EnergyDomain, EpochResult, FrontResult, Memory, RunResult, Seen, Skipped,
 };
 pub use settings::Settings;
 pub use stall::Stall;

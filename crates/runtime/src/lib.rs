@@ -38,6 +38,7 @@ mod threads;
 
 pub use collect::line::LineReport;
 pub use collect::log::{EventLog, MOST_MOMENTS};
+pub use config::cache::CacheSize;
 pub use config::deliver::Deliver;
 pub use config::drive::{CheckpointEvery, DriveConfig, EnergyConfig, StopRequest};
 pub use config::gpus::Gpus;
@@ -83,13 +84,13 @@ pub use threads::{process, shutdown};
 pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_csd::{Insecure, TlsFiles};
 pub use bothends_figures::{
-    AcceleratorResult, Alone, BackResult, Bytes, Counted, Cpu, Energy, EnergyDomain,
-    EpochResult, FrontResult, Memory, Moment, RunResult, Seen, Settings, Skipped, Stall,
-    UsageSample, What,
+    AcceleratorResult, Alone, BackResult, BlockCacheUse, Bytes, Counted, Cpu, Energy,
+    EnergyDomain, EpochResult, FrontResult, Memory, Moment, RunResult, Seen, Settings,
+    Skipped, Stall, UsageSample, What,
 };
 pub use bothends_gpu::GpuError;
 pub use bothends_gpu::driver::{Card, Driver};
 pub use bothends_gpu::owners::ConsumerStream;
 pub use bothends_gpu::path::{Path as GpuPath, Report as PathReport};
 pub use bothends_io::{ReaderKind, replace};
-pub use bothends_side_index::SideIndexStats;
+pub use bothends_side_index::{BlockCacheStats, SideIndexStats};
