@@ -88,7 +88,8 @@ impl Place {
         let folders = std::fs::read_dir(root).into_iter().flatten().flatten();
         let files = folders.flat_map(|folder| std::fs::read_dir(folder.path()).unwrap());
         let paths = files.map(|file| file.unwrap().path());
-        let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        let name =
+            |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
         let mut paths: Vec<_> = paths.filter(|path| is_segment(&name(path))).collect();
         paths.sort();
         paths
@@ -281,10 +282,8 @@ fn on_a_full_disk_it_says_so_and_the_run_goes_on() -> Result<()> {
 #[test]
 fn a_size_that_is_none_is_refused() -> Result<()> {
     let place = Place::new()?;
-    let output = place
-        .command(&["--cache-size", "much"])?
-        .stderr(Stdio::piped())
-        .output()?;
+    let output =
+        place.command(&["--cache-size", "much"])?.stderr(Stdio::piped()).output()?;
     let said = String::from_utf8(output.stderr)?;
     ensure!(output.status.code() == Some(2) && said.contains("such as 50G"), "{said}");
     Ok(())

@@ -113,8 +113,7 @@ impl BlockSource {
 
     /// A turn for the record on this row of the table, if nobody has had one.
     pub(crate) fn turn(&self, row: u64) -> Option<Turn> {
-        let settled = Arc::clone(&self.settled);
-        settled.set(row).then_some(Turn { settled, row, is_settled: false })
+        Turn::take(&self.settled, row)
     }
 
     /// What was read of the cache was not what it should have been.
@@ -177,6 +176,15 @@ impl CachedPiece {
 }
 
 impl Turn {
+    fn take(settled: &Arc<Settled>, row: u64) -> Option<Self> {
+        // Made only where it is taken: one that is dropped goes back.
+        settled.set(row).then(|| Self {
+            settled: Arc::clone(settled),
+            row,
+            is_settled: false,
+        })
+    }
+
     /// The record needs no other turn in this run.
     pub(crate) fn settle(mut self) {
         self.is_settled = true;
@@ -221,10 +229,7 @@ mod tests {
     #[test]
     fn a_record_has_one_turn_until_it_is_dropped() {
         let settled = Arc::new(Settled(vec![AtomicU64::new(0), AtomicU64::new(0)]));
-        let turn = |row| {
-            let settled = Arc::clone(&settled);
-            settled.set(row).then_some(Turn { settled, row, is_settled: false })
-        };
+        let turn = |row| Turn::take(&settled, row);
         let first = turn(70).unwrap();
         assert!(turn(70).is_none());
         drop(first);
