@@ -20,7 +20,7 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::wire::{Header, Message};
 use bothends_dataset::conformance::{self, MemoryStorage};
 use bothends_dataset::store::{self, Index, Manifest, RecordKind};
-use bothends_dataset::{Table, side_index};
+use bothends_dataset::{Table, block_cache, side_index};
 use bothends_ops::decode::{ImageDecoder, decode};
 use bothends_ops::image::Image;
 use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
@@ -174,6 +174,29 @@ pub fn jpeg(bytes: &[u8]) {
             assert_eq!(a.row(y, columns.clone()), b.row(y, columns.clone()));
         }
     }
+}
+
+/// A segment of the block cache. Nothing panics; what is accepted stays inside it, and every record has an
+/// outline.
+pub fn block_cache(bytes: &[u8]) {
+    let Some((header, _)) = bytes.split_first_chunk() else { return };
+    let Ok(range) = block_cache::directory_range(header, bytes.len() as u64) else {
+        return;
+    };
+    let Some(part) = bytes.get(range.start as usize..range.end as usize) else { return };
+    // Checksums would keep nearly all inputs out: this one is made to fit.
+    let mut header = *header;
+    header[24..32].copy_from_slice(&xxh3_64(part).to_le_bytes());
+    let Ok(directory) = block_cache::directory(&header, part, |_, _| true) else {
+        return;
+    };
+    for (number, line) in directory.lines().iter().enumerate() {
+        assert!(line.offset + u64::from(line.len) <= range.start);
+        let outline = directory.outline(number).expect("it was checked");
+        assert!(outline.blocks().is_some_and(|blocks| blocks.head().lies_in(line.len)));
+    }
+    let again = directory.encode();
+    assert_eq!(again.len(), directory.n_bytes());
 }
 
 /// The side index of a data set: the bytes as a segment, as the note of an image, and as a mask that is

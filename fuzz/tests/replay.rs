@@ -73,6 +73,11 @@ fn pickle() {
 }
 
 #[test]
+fn block_cache() {
+    replay("block_cache", bothends_fuzz::block_cache);
+}
+
+#[test]
 fn side_index() {
     replay("side_index", bothends_fuzz::side_index);
 }

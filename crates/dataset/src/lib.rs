@@ -8,7 +8,7 @@
 //! be called. `table` is the product, with its columns and its bytes, the manifest. `store` has the parts
 //! of a packed data set, and `formats` the ways in which samples are stored in files, one file each.
 //! `conformance` has what every format must guarantee. `side_index` is the form of what an earlier epoch
-//! learned about the images.
+//! learned about the images, and `block_cache` the form of what was transcoded while a host was idle.
 //!
 //! A new format needs one file with a `parse` function, one variant of [`Format`], and one call of
 //! `conformance::check`.
@@ -20,6 +20,7 @@ mod storage;
 mod formats;
 mod table;
 
+pub mod block_cache;
 pub mod conformance;
 pub mod side_index;
 pub mod store;

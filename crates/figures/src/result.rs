@@ -36,6 +36,9 @@ pub struct RunResult {
     /// Bytes moved.
     #[serde(default)]
     pub bytes: Bytes,
+    /// Images transcoded while the host was idle; `None` where there is no such cache.
+    #[serde(default)]
+    pub block_cache: Option<BlockCacheUse>,
     /// Energy.
     pub energy: Energy,
     /// The rate of each prong by itself, if measured.
@@ -244,6 +247,27 @@ pub struct Bytes {
     pub device_to_host: u64,
     /// Delivered to the accelerator.
     pub host_to_accelerator: u64,
+}
+
+/// What the block cache has, and has done in the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BlockCacheUse {
+    /// Records that can be read, and bytes of their segments.
+    pub records: u64,
+    /// Bytes of the data set's segments.
+    pub bytes: u64,
+    /// The most bytes of all data sets.
+    pub limit_bytes: u64,
+    /// Images transcoded.
+    pub transcoded: u64,
+    /// Records read from it.
+    pub read: u64,
+    /// Bytes of these.
+    pub read_bytes: u64,
+    /// Records that were damaged: their images were decoded from their files.
+    pub damaged: u64,
+    /// Why nothing is transcoded; `None` while images are.
+    pub off: Option<String>,
 }
 
 /// Energy of the run by domain, and what can be counted without a meter.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::unistd::linkat;
 
-use crate::IoError;
+use crate::{Direct, IoError, OpenFile};
 
 /// A file being written.
 #[derive(Debug)]
@@ -63,6 +63,22 @@ impl Draft {
         self.file
             .write_all_at(bytes, offset)
             .map_err(|e| IoError::at(&self.folder, "write in", e))
+    }
+
+    /// What is written so far, to be read while it is unfinished and afterwards. Needs `/proc`.
+    ///
+    /// # Errors
+    /// As [`OpenFile::open`].
+    pub fn reading(&self, direct: Direct) -> Result<OpenFile, IoError> {
+        OpenFile::again(&self.file, direct)
+    }
+
+    /// Ends the file at byte `len`.
+    ///
+    /// # Errors
+    /// [`IoError::Failed`].
+    pub fn cut(&self, len: u64) -> Result<(), IoError> {
+        self.file.set_len(len).map_err(|e| IoError::at(&self.folder, "write in", e))
     }
 
     /// Gives the file a name that no other process chooses, beginning with `prefix` and ending

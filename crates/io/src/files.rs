@@ -4,10 +4,12 @@
 
 pub(crate) mod beneath;
 pub(crate) mod regular;
+pub(crate) mod space;
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -37,6 +39,8 @@ pub struct OpenFile {
     path: PathBuf,
     /// Length in bytes and time of the last change in nanoseconds since 1970, when opened.
     age: (u64, i128),
+    /// When its inode was last changed, in nanoseconds since 1970, when opened.
+    changed_ns: i128,
     /// What reads begin and end at multiples of, in bytes; 1 without O_DIRECT. Stands alone:
     /// no other memory is published through it.
     block: AtomicUsize,
@@ -70,15 +74,16 @@ impl OpenFile {
         if !metadata.is_file() {
             return Err(IoError::NotAFile { path: path.to_owned() });
         }
-        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000
-            + i128::from(metadata.mtime_nsec());
-        let age = (metadata.len(), modified_ns);
+        let ns =
+            |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+        let age = (metadata.len(), ns(metadata.mtime(), metadata.mtime_nsec()));
+        let changed_ns = ns(metadata.ctime(), metadata.ctime_nsec());
         let block = match direct {
             Direct::Auto => direct_block(&file),
             Direct::Off => 1,
         };
         let block = AtomicUsize::new(block);
-        Ok(Self { file, path: path.to_owned(), age, block })
+        Ok(Self { file, path: path.to_owned(), age, changed_ns, block })
     }
 
     /// Whether reads go past the page cache now.
@@ -97,6 +102,23 @@ impl OpenFile {
     #[must_use]
     pub fn age(&self) -> (u64, i128) {
         self.age
+    }
+
+    /// When its inode was last changed, in nanoseconds since 1970, as it was when it was opened: at
+    /// each change of its contents, and no program can set it back.
+    #[must_use]
+    pub fn changed_ns(&self) -> i128 {
+        self.changed_ns
+    }
+
+    /// The file that is open as `file`, opened once more, whether or not it has a name. Needs
+    /// `/proc`.
+    ///
+    /// # Errors
+    /// As [`OpenFile::open`].
+    pub fn again(file: &File, direct: Direct) -> Result<Self, IoError> {
+        let number = file.as_raw_fd();
+        Self::open(Path::new(&format!("/proc/self/fd/{number}")), direct)
     }
 
     /// The path it was opened by.

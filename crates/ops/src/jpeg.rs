@@ -49,6 +49,7 @@ pub use self::entropy::entry_points::EntryPoints;
 pub use self::entropy::note::{ScanBlock, ScanCode, ScanNote, ScanPoint};
 pub use self::file::Opened;
 pub use self::planes::{Chroma, Plane, Region};
+pub use self::store::exact::{Exact, ExactPacker};
 pub use self::store::packer::{Packed, Packer};
 pub use self::store::rebuild;
 pub use self::store::stored::{Stored, unpack};

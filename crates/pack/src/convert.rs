@@ -8,7 +8,7 @@ use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::sample::Encoding;
 use bothends_dataset::store::{Index, RecordKind};
 use bothends_ops::jpeg::rebuild::put_together;
-use bothends_ops::jpeg::{self, Coefficients, Decoder, Packer};
+use bothends_ops::jpeg::{self, Coefficients, Exact, ExactPacker};
 use bothends_ops::kernels::Level;
 
 use crate::record::{Item, Made};
@@ -17,24 +17,15 @@ use crate::record::{Item, Made};
 #[derive(Debug)]
 pub struct Converter {
     level: Level,
-    decoder: Decoder,
-    remainder: Vec<u8>,
-    packer: Packer,
+    packer: ExactPacker,
     coefficients: Coefficients,
-    again: Vec<u8>,
 }
 
 impl Default for Converter {
     fn default() -> Self {
         let level = Level::of_process();
-        Self {
-            level,
-            decoder: Decoder::new(level),
-            remainder: Vec::new(),
-            packer: Packer::default(),
-            coefficients: Coefficients::default(),
-            again: Vec::new(),
-        }
+        let packer = ExactPacker::new(level);
+        Self { level, packer, coefficients: Coefficients::default() }
     }
 }
 
@@ -72,28 +63,17 @@ impl Converter {
 
     /// The record of blocks of a JPEG; `None` if none can be converted back to `file`.
     fn blocks(&mut self, item: &Item, file: &[u8]) -> Option<Made> {
-        let packed = self.packer.pack(&mut self.decoder, file, &mut self.remainder)?;
-        let head = packed.lengths.head(packed.size, 0, packed.row_lengths)?;
-        let mut stored = packed.groups;
-        stored.extend_from_slice(&self.remainder);
-        let made = Made {
+        let Exact { profile, head, groups } = self.packer.pack(file)?;
+        let mut stored = groups;
+        stored.extend_from_slice(self.packer.remainder());
+        Some(Made {
             item: item.clone(),
             kind: RecordKind::Blocks,
             stored,
             metadata: String::new(),
             head,
-            profile: packed.profile,
-        };
-        let mut again = std::mem::take(&mut self.again);
-        let kept = Kept {
-            kind: made.kind,
-            stored: &made.stored,
-            head: &made.head,
-            profile: &made.profile,
-        };
-        let is_same = self.restore(kept, &mut again).is_ok() && again == file;
-        self.again = again;
-        is_same.then_some(made)
+            profile,
+        })
     }
 
     /// Writes the original bytes of a record to `out`, replacing its contents.

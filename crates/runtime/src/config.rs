@@ -1,7 +1,8 @@
 //! What a run is told: `run` of its data and resources, `drive` of its epochs and meters;
 //! `options` reads the same from names and values. `deliver` is where batches go; `gpus` where GPUs come
-//! from; `share` what a process takes of a machine that others use.
+//! from; `cache` how large the block cache may be; `share` what a process takes of a machine that others use.
 
+pub(crate) mod cache;
 pub(crate) mod deliver;
 pub(crate) mod drive;
 pub(crate) mod gpus;

@@ -38,6 +38,7 @@ mod threads;
 
 pub use collect::line::LineReport;
 pub use collect::log::{EventLog, MOST_MOMENTS};
+pub use config::cache::CacheSize;
 pub use config::deliver::Deliver;
 pub use config::drive::{CheckpointEvery, DriveConfig, EnergyConfig, StopRequest};
 pub use config::gpus::Gpus;
@@ -83,8 +84,8 @@ pub use threads::{process, shutdown};
 pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_csd::{Insecure, TlsFiles};
 pub use bothends_figures::{
-    AcceleratorResult, Alone, Audits, BackResult, Bytes, Counted, Cpu, Damaged,
-    DamagedSample, Energy, EnergyDomain, EpochResult, FrontResult, Memory, Moment,
+    AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Counted, Cpu,
+    Damaged, DamagedSample, Energy, EnergyDomain, EpochResult, FrontResult, Memory, Moment,
     RunResult, Seen, Settings, Skipped, Stall, UsageSample, What,
 };
 pub use bothends_gpu::GpuError;
@@ -92,4 +93,4 @@ pub use bothends_gpu::driver::{Card, Driver};
 pub use bothends_gpu::owners::ConsumerStream;
 pub use bothends_gpu::path::{Path as GpuPath, Report as PathReport};
 pub use bothends_io::{ReaderKind, replace};
-pub use bothends_side_index::SideIndexStats;
+pub use bothends_side_index::{BlockCacheStats, SideIndexStats};

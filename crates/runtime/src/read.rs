@@ -1,6 +1,7 @@
 //! What is read, and how: `source` is a run's data, found or as the caller lists them
-//! (`supplied`); `reader` is the thread that brings records, and `opener` opens files for it.
+//! (`supplied`); `blocks` is its block cache; `reader` is the thread that brings records, and `opener` opens files for it.
 
+pub(crate) mod blocks;
 pub(crate) mod opener;
 pub(crate) mod reader;
 pub(crate) mod source;

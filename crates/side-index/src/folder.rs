@@ -1,5 +1,6 @@
-//! Where segments are kept: in the user's cache directory, with a folder for each data set, or next
-//! to the data on request. Nothing is written into a user's folder without being asked.
+//! Where segments of the side index are kept: in the user's cache directory, with a folder for each data
+//! set, or next to the data on request. Those of the block cache are kept likewise in a directory of their
+//! own, and never next to the data. Nothing is written into a user's folder without being asked.
 //!
 //! They are believed only if this user's key has sealed them, wherever they are (`key`).
 //!
@@ -10,13 +11,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use bothends_dataset::side_index::{content, is_segment};
-use bothends_io::{Draft, read_regular};
+use bothends_dataset::side_index::content;
+use bothends_dataset::{block_cache, side_index};
+use bothends_io::{Draft, IoError, read_regular};
 
 use crate::key::Key;
 
-/// The folder in [`user_cache`] that has the data sets' folders.
+/// The folders in [`user_cache`] that have the data sets' folders: of the side index, of the block cache.
 const CACHE: &str = "index";
+const BLOCKS: &str = "blocks";
 
 /// The most bytes of all data sets together: seven times ImageNet (2.4 kB for each image).
 pub const CACHE_LIMIT_BYTES: u64 = 20 << 30;
@@ -69,6 +72,12 @@ impl Cache {
         let root = user_cache()?.join(CACHE);
         Some(Self { root, limit_bytes: CACHE_LIMIT_BYTES })
     }
+
+    /// `bothends/blocks` there, for at most so many bytes of blocks of all data sets.
+    #[must_use]
+    pub fn of_blocks(limit_bytes: u64) -> Option<Self> {
+        Some(Self { root: user_cache()?.join(BLOCKS), limit_bytes })
+    }
 }
 
 /// `bothends` in the user's cache directory (XDG Base Directory Specification), the folder for
@@ -80,6 +89,50 @@ pub fn user_cache() -> Option<PathBuf> {
         None => Path::new(&std::env::var_os("HOME")?).join(".cache"),
     };
     cache.is_absolute().then(|| cache.join("bothends"))
+}
+
+/// Whether a file of this name is a segment, of the side index or of the block cache.
+type IsSegment = fn(&str) -> bool;
+
+/// The folder of one data set's blocks.
+#[derive(Debug)]
+pub(crate) struct BlocksFolder {
+    pub(crate) path: PathBuf,
+    limit_bytes: u64,
+    owner: Vec<u8>,
+    /// What segments are sealed with.
+    pub(crate) key: Key,
+}
+
+impl BlocksFolder {
+    /// For the data whose root is the folder `data`; `None` where nothing can be kept.
+    pub(crate) fn of(data: &Path, cache: Cache) -> Option<Self> {
+        let owner = data.canonicalize().ok()?.as_os_str().as_encoded_bytes().to_vec();
+        let path = cache.root.join(folder_name(&owner));
+        let key = Key::of_user(Some(&cache.root))?;
+        Some(Self { path, limit_bytes: cache.limit_bytes, owner, key })
+    }
+
+    /// The most bytes of all data sets.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// How many more bytes fit here, after what is stale, or of other data sets, has made room.
+    pub(crate) fn make_room(&self) -> u64 {
+        let root = self.path.parent().unwrap_or(Path::new("/"));
+        make_room(root, &self.path, self.limit_bytes, block_cache::is_segment)
+    }
+
+    /// A new segment.
+    pub(crate) fn begin(&self) -> Result<Draft, IoError> {
+        // What is wrong shows when the draft is made.
+        let _ = self.path.parent().map(fs::create_dir_all);
+        let draft = Draft::new(&self.path)?;
+        // Without it, the folder is never recognised as stale.
+        let _ = fs::write(self.path.join(OWNER), &self.owner);
+        Ok(draft)
+    }
 }
 
 /// The folders of one data set's segments.
@@ -142,7 +195,7 @@ impl Folders {
         let (folder, limit_bytes) = self.cache.as_ref()?;
         let root = folder.parent()?;
         fs::create_dir_all(root).ok()?;
-        let room_bytes = make_room(root, folder, *limit_bytes);
+        let room_bytes = make_room(root, folder, *limit_bytes, side_index::is_segment);
         let draft = Draft::new(folder).ok()?;
         // Without it, the folder is never recognised as stale.
         let _ = fs::write(folder.join(OWNER), &self.owner);
@@ -181,7 +234,7 @@ struct Kept {
 
 /// Removes other data sets' segments until the rest take three quarters of the limit. Returns how
 /// many more bytes `own` may take.
-fn make_room(root: &Path, own: &Path, limit_bytes: u64) -> u64 {
+fn make_room(root: &Path, own: &Path, limit_bytes: u64, is_segment: IsSegment) -> u64 {
     let mut kept: Vec<Kept> = fs::read_dir(root)
         .into_iter()
         .flatten()
@@ -190,21 +243,21 @@ fn make_room(root: &Path, own: &Path, limit_bytes: u64) -> u64 {
             let is_ours = entry.file_name().to_str().is_some_and(is_folder_name);
             // A link is not ours, and what it leads to even less.
             let is_folder = entry.file_type().ok()?.is_dir();
-            look(&entry.path()).filter(|_| is_ours && is_folder)
+            look(&entry.path(), is_segment).filter(|_| is_ours && is_folder)
         })
         .collect();
     kept.sort_by_key(|kept| (!kept.is_stale, kept.written));
     let mut total: u64 = kept.iter().map(|kept| kept.len_bytes).sum();
     for kept in kept.iter().filter(|kept| kept.folder != own) {
         if kept.is_stale || total > limit_bytes / 4 * 3 {
-            remove(&kept.folder);
+            remove(&kept.folder, is_segment);
             total = total.saturating_sub(kept.len_bytes);
         }
     }
     limit_bytes.saturating_sub(total)
 }
 
-fn look(folder: &Path) -> Option<Kept> {
+fn look(folder: &Path, is_segment: IsSegment) -> Option<Kept> {
     let mut kept = Kept {
         folder: folder.to_owned(),
         len_bytes: 0,
@@ -233,7 +286,7 @@ fn is_gone(folder: &Path) -> bool {
 
 /// Removes segments and the owner file, but not what others may have put there. The folder stays if
 /// it has anything else in it.
-fn remove(folder: &Path) {
+fn remove(folder: &Path, is_segment: IsSegment) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let is_ours = name.to_str().is_some_and(|name| is_segment(name) || name == OWNER);
@@ -247,7 +300,7 @@ fn remove(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bothends_dataset::side_index::{EXTENSION, PREFIX};
+    use bothends_dataset::side_index::{EXTENSION, PREFIX, is_segment};
 
     fn keep(root: &Path, name: &str, len: usize, age: Duration, owner: &str) -> PathBuf {
         let folder = root.join(folder_name(name.as_bytes()));
@@ -267,10 +320,10 @@ mod tests {
         let old = keep(root, "a", 400, 9 * hour, "/");
         let newer = keep(root, "b", 400, hour, "/");
         let own = keep(root, "c", 100, 99 * hour, "/");
-        assert_eq!(make_room(root, &own, 1000), 500);
+        assert_eq!(make_room(root, &own, 1000, is_segment), 500);
         assert!(!old.exists() && newer.exists() && own.exists());
-        assert_eq!(make_room(root, &own, 1000), 500, "there is room now");
-        assert_eq!(make_room(root, &own, 50), 0);
+        assert_eq!(make_room(root, &own, 1000, is_segment), 500, "there is room now");
+        assert_eq!(make_room(root, &own, 50, is_segment), 0);
         assert!(own.exists(), "its own are not removed");
     }
 
@@ -288,10 +341,10 @@ mod tests {
         let theirs = root.join("results");
         fs::rename(keep(root, "theirs", 10, AWAY * 2, "/no/such/folder"), &theirs)
             .unwrap();
-        make_room(root, &root.join("own"), 1 << 20);
+        make_room(root, &root.join("own"), 1 << 20, is_segment);
         assert!(!gone.exists() && away.exists() && there.exists() && named.exists());
         assert_eq!(fs::read_dir(mixed).unwrap().count(), 1);
-        make_room(root, &root.join("own"), 0);
+        make_room(root, &root.join("own"), 0, is_segment);
         assert!(!there.exists());
         assert_eq!(fs::read_dir(theirs).unwrap().count(), 2);
     }

@@ -12,15 +12,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use bothends_dataset::Kind;
 use bothends_dataset::side_index::{
     self as form, EXTENSION, HEADER_BYTES, Line, PREFIX, Unreadable, is_segment, stamp,
 };
+use bothends_dataset::{Kind, block_cache};
 use bothends_io::{Draft, open_own};
 use serde::Serialize;
 
 use crate::folder::{Folders, Place};
-use crate::key::Key;
+use crate::key::{Key, Use};
 
 /// The most segments that are read: a folder with more should be deleted.
 const MAX_SEGMENTS: usize = 1024;
@@ -41,6 +41,17 @@ impl Name {
     #[must_use]
     pub fn new(key: u64, (len, modified_ns): (u64, i128)) -> Self {
         Self { key, stamp: stamp(len, modified_ns) }
+    }
+
+    /// As [`Self::new`], and the file's inode was last changed at `changed_ns`: for what is believed
+    /// without the record's bytes, as in the block cache.
+    #[must_use]
+    pub fn exactly(key: u64, (len, modified_ns): (u64, i128), changed_ns: i128) -> Self {
+        Self { key, stamp: block_cache::stamp(len, modified_ns, changed_ns) }
+    }
+
+    pub(crate) fn parts(self) -> [u64; 2] {
+        [self.key, self.stamp]
     }
 
     /// For a record that is not in a file: its bytes are compared anyway.
@@ -229,7 +240,7 @@ impl Writing {
     fn publish(mut self, key: &Key) -> Option<Segment> {
         self.flush().ok()?;
         let (directory, header) =
-            form::seal(&mut self.lines, self.offset, |parts| key.seal(parts));
+            form::seal(&mut self.lines, self.offset, |parts| key.seal(Use::Notes, parts));
         self.draft.write_at(&directory, self.offset).ok()?;
         self.draft.write_at(&header, 0).ok()?;
         let path = self.draft.publish(PREFIX, EXTENSION).ok()?;
@@ -263,7 +274,9 @@ fn read(path: &Path, key: &Key) -> io::Result<Segment> {
     let n_bytes = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
     let mut directory = vec![0; n_bytes];
     file.read_exact_at(&mut directory, range.start)?;
-    let lines = form::directory(&header, &directory, |parts, seal| key.fits(parts, seal));
+    let lines = form::directory(&header, &directory, |parts, seal| {
+        key.fits(Use::Notes, parts, seal)
+    });
     let lines = lines.map_err(unreadable)?;
     Ok(Segment { file, lines, len_bytes: len })
 }
@@ -354,7 +367,8 @@ mod tests {
         let theirs = Key::at(&root.path().join("theirs")).unwrap();
         let mut lines =
             vec![Line::new([7, 8, form::content(b"image")], 64, b"evil").unwrap()];
-        let (directory, header) = form::seal(&mut lines, 68, |parts| theirs.seal(parts));
+        let (directory, header) =
+            form::seal(&mut lines, 68, |parts| theirs.seal(Use::Notes, parts));
         let planted = [&header[..], b"evil", &directory].concat();
         std::fs::write(path.path(), planted).unwrap();
         assert!(!known(), "another's key");

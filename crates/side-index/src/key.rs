@@ -22,6 +22,15 @@ const HIDDEN: &str = ".index.key";
 
 const KEY_BYTES: usize = 32;
 
+/// What a seal is for: one of notes is none of blocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Use {
+    /// A segment of the side index.
+    Notes,
+    /// A segment of the block cache.
+    Blocks,
+}
+
 /// What seals segments. Its `Debug` does not show it.
 #[derive(Clone)]
 pub(crate) struct Key([u8; KEY_BYTES]);
@@ -81,20 +90,23 @@ impl Key {
         }
     }
 
-    /// What only an owner of the key can say of these bytes.
-    pub(crate) fn seal(&self, parts: [&[u8]; 2]) -> [u8; 32] {
-        self.mac(parts).finalize().into_bytes().into()
+    /// What only an owner of the key can say of these bytes, for this use of it.
+    pub(crate) fn seal(&self, sealed: Use, parts: [&[u8]; 2]) -> [u8; 32] {
+        self.mac(sealed, parts).finalize().into_bytes().into()
     }
 
     /// Whether `seal` is this key's of these bytes; takes the same time for every wrong one.
-    pub(crate) fn fits(&self, parts: [&[u8]; 2], seal: &[u8; 32]) -> bool {
-        self.mac(parts).verify_slice(seal).is_ok()
+    pub(crate) fn fits(&self, sealed: Use, parts: [&[u8]; 2], seal: &[u8; 32]) -> bool {
+        self.mac(sealed, parts).verify_slice(seal).is_ok()
     }
 
-    fn mac(&self, parts: [&[u8]; 2]) -> Hmac<Sha256> {
+    fn mac(&self, sealed: Use, parts: [&[u8]; 2]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0)
             .expect("HMAC takes a key of any length");
-        mac.update(b"bothends side index 2\0");
+        mac.update(match sealed {
+            Use::Notes => &b"bothends side index 2\0"[..],
+            Use::Blocks => b"bothends block cache 1\0",
+        });
         parts.iter().for_each(|part| mac.update(part));
         mac
     }
@@ -124,11 +136,12 @@ mod tests {
         assert_eq!((mode(&path), mode(&dir.path().join("a/b"))), (0o600, 0o700));
         assert_eq!(fs::read_dir(dir.path().join("a/b")).unwrap().count(), 1);
         let parts: [&[u8]; 2] = [b"header", b"lines"];
-        let seal = key.seal(parts);
-        assert!(Key::at(&path).unwrap().fits(parts, &seal));
-        assert!(!key.fits([b"header", b"line"], &seal));
+        let seal = key.seal(Use::Notes, parts);
+        assert!(Key::at(&path).unwrap().fits(Use::Notes, parts, &seal));
+        assert!(!key.fits(Use::Notes, [b"header", b"line"], &seal));
+        assert!(!key.fits(Use::Blocks, parts, &seal), "of another use");
         let other = Key::at(&dir.path().join("other")).unwrap();
-        assert!(!other.fits(parts, &seal));
+        assert!(!other.fits(Use::Notes, parts, &seal));
         assert!(!format!("{key:?}").contains(&key.0[0].to_string()));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         Key::at(&path).unwrap_err();

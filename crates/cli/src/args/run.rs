@@ -117,6 +117,19 @@ pub(crate) struct HostArgs {
     /// Whether data are read through the page cache
     #[arg(long, value_parser = one_of(PAGE_CACHES), default_value = "auto", hide_short_help = true)]
     pub(crate) page_cache: PageCacheUse,
+    /// Most bytes of JPEGs that are transcoded while the host is idle: auto, off, or such as 50G
+    ///
+    /// Workers without work make of each JPEG what a store has: a crop of it is then decoded in half the
+    /// time. It is kept in the cache directory ($XDG_CACHE_HOME/bothends) and takes 1.4 times the room of
+    /// the files. Nothing is written where the disk has not twice that room. With auto it grows for data
+    /// on other machines only, up to 64 GiB; what there is is read in any case.
+    #[arg(
+        long,
+        value_name = "auto|off|SIZE",
+        default_value = "auto",
+        hide_short_help = true
+    )]
+    pub(crate) cache_size: String,
     /// Most memory that batches may take on the host, in MiB
     ///
     /// It covers batches that are being made, wait or are with the consumer, their copies in the

@@ -148,6 +148,7 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
             kind: host.reader,
             side_index: host.side_index,
             page_cache: host.page_cache,
+            cache_size: host.cache_size.parse().map_err(wrong)?,
             ..ReadConfig::default()
         },
         rates: rates_folder(host.side_index),

@@ -3,7 +3,7 @@
 //!
 //! Where records lie in a store is `dataset`'s to know. Reading order: `blocks` is a block's
 //! form, `stored` a record that is read, `rebuild` undoes Huffman coding and does it again,
-//! `packer` makes a record.
+//! `packer` makes a record, `exact` one that is known to hold the whole file.
 
 pub(crate) mod blocks;
 pub(crate) mod stored;
@@ -11,6 +11,8 @@ pub(crate) mod stored;
 pub mod rebuild;
 
 pub(crate) mod packer;
+
+pub(crate) mod exact;
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -132,6 +132,8 @@ class Loader:
         limit, repeat: only the first samples of the data; how often they are repeated per epoch.
         num_classes: columns of mixed labels, if the data do not name their classes.
         reader, side_index, page_cache: see `bothends run --help`.
+        cache_size: most bytes of JPEGs that are transcoded while the host is idle, such as "50G";
+            "auto" transcodes data on other machines only; "off".
         framework: "torch", "numpy", "jax", "cupy" or "dlpack" (objects with `__dlpack__`); "auto"
             is PyTorch if it is installed, otherwise NumPy, or on a GPU JAX or CuPy.
         sharding: a `jax.sharding.Sharding`, for `framework="jax"`: batches are global arrays
@@ -181,6 +183,7 @@ class Loader:
         reader: str = "auto",
         side_index: str = "auto",
         page_cache: str = "auto",
+        cache_size: int | str = "auto",
         framework: str = "auto",
         sharding: Any = None,
         progress: bool = False,
@@ -219,6 +222,7 @@ class Loader:
             "reader": reader,
             "side_index": side_index,
             "page_cache": page_cache,
+            "cache_size": cache_size,
         }
         self._num_classes = num_classes
         self._framework = framework

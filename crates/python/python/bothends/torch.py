@@ -76,6 +76,7 @@ _NATIVE = (
     "reader",
     "side_index",
     "page_cache",
+    "cache_size",
 )
 _NOTHING_YET: dict[str, Any] = {
     "back": [],
@@ -115,8 +116,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             "cuda:N" or N for a GPU; "cuda" for PyTorch's current GPU or this rank's GPU on its
             machine. A transform or `collate_fn` in Python sees host memory, as in PyTorch.
         csds, require_devices, key_file, tls_ca, tls_cert, tls_key, insecure, strategy, objective,
-            output, layout, on_bad, audit, memory, held_batches, reader, side_index, page_cache: as in
-            `bothends.Loader`.
+            output, layout, on_bad, audit, memory, held_batches, reader, side_index, page_cache,
+            cache_size: as in `bothends.Loader`.
         others: as in `torch.utils.data.DataLoader`.
 
     Raises:
@@ -168,6 +169,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         reader: str = "auto",
         side_index: str = "auto",
         page_cache: str = "auto",
+        cache_size: int | str = "auto",
         **unknown: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in self.OPTIONS}

@@ -98,6 +98,11 @@ impl WaitClock {
         done
     }
 
+    /// How many workers are decoding.
+    pub(crate) fn n_busy(&self) -> u32 {
+        self.busy_workers.load(Ordering::Relaxed)
+    }
+
     /// Where the feed of an epoch says what it is at.
     pub(crate) fn feed(self: &Arc<Self>, number: EpochNumber) -> FeedClock {
         FeedClock { clock: Arc::clone(self), number }

@@ -31,6 +31,7 @@
 //! | `reader` | `auto`, `uring`, `pread` | `auto` |
 //! | `side_index` | `auto` (kept in the cache directory), `beside` (the data), `off`: nothing is kept, the prongs' rates neither | `auto` |
 //! | `page_cache` | `auto`, `through`, `past` | `auto` |
+//! | `cache_size` | most bytes of the block cache, a number or a text such as `50G`; `auto`: it grows for data on other machines only; `off` | `auto` |
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,6 +47,7 @@ use bothends_io::ReaderKind;
 use bothends_side_index::user_cache;
 use serde_json::{Map, Value};
 
+use crate::config::cache::CacheSize;
 use crate::config::deliver::Deliver;
 use crate::config::run::{
     MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
@@ -225,12 +227,23 @@ fn read(keys: &mut Keys, defaults: ReadConfig) -> Result<ReadConfig, String> {
     let kind = keys.choice("reader", &READERS)?;
     let side_index = keys.choice("side_index", &SIDE_INDEXES)?;
     let page_cache = keys.choice("page_cache", &PAGE_CACHES)?;
+    let cache_size = cache_size(keys.take("cache_size"))?;
     Ok(ReadConfig {
         kind: kind.unwrap_or(defaults.kind),
         side_index: side_index.unwrap_or(defaults.side_index),
         page_cache: page_cache.unwrap_or(defaults.page_cache),
+        cache_size: cache_size.unwrap_or(defaults.cache_size),
         ..defaults
     })
+}
+
+fn cache_size(value: Option<Value>) -> Result<Option<CacheSize>, String> {
+    let size = match value {
+        None => return Ok(None),
+        Some(Value::String(text)) => text.parse(),
+        Some(other) => other.to_string().parse(),
+    };
+    size.map(Some).map_err(|why| format!("`cache_size`: {why}"))
 }
 
 fn deliver(keys: &mut Keys, share: Share) -> Result<Deliver, String> {

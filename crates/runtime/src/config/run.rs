@@ -14,6 +14,7 @@ use bothends_csd::{Insecure, TlsFiles};
 use bothends_io::ReaderKind;
 use bothends_ops::{DecodeRoom, PixelLimit};
 
+use crate::config::cache::CacheSize;
 use crate::config::deliver::Deliver;
 use crate::config::gpus::Gpus;
 use crate::config::share::{Ranks, Share};
@@ -81,6 +82,8 @@ pub struct ReadConfig {
     pub side_index: SideIndexUse,
     /// Whether the host reads through the page cache.
     pub page_cache: PageCacheUse,
+    /// How large the block cache may be.
+    pub cache_size: CacheSize,
 }
 
 /// Whether the host reads through the page cache. The bytes are the same.
@@ -116,6 +119,7 @@ impl Default for ReadConfig {
             buffer_bytes: 256 << 10,
             side_index: SideIndexUse::Auto,
             page_cache: PageCacheUse::Auto,
+            cache_size: CacheSize::Auto,
         }
     }
 }

@@ -43,6 +43,7 @@ use crate::handover::epoch::Epoch;
 use crate::handover::gpu::feed::GpuFeed;
 use crate::handover::gpu::target::GpuTarget;
 use crate::handover::report::EpochReport;
+use crate::read::blocks::BlockSource;
 use crate::read::supplied::Supplied;
 use crate::run::checkpoint::{self, Consumed, Loaded, Place};
 use crate::run::digests::Digests;
@@ -428,6 +429,7 @@ impl Loader {
             damaged: runtime.damages.figures(),
             storage_read_bytes: runtime.storage_read_bytes(),
             side_index: runtime.source.side_index().map(SideIndex::stats),
+            block_cache: runtime.source.blocks().map(BlockSource::stats),
             cpu_seconds: process::cpu_seconds(),
             peak_rss_bytes: process::peak_rss_bytes(),
             path: Some(self.path().to_string()),

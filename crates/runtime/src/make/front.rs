@@ -313,6 +313,7 @@ mod tests {
                 finish: None,
                 tasks: tasks.clone(),
                 chores: Chores::default(),
+                transcoding: None,
                 kept: Kept::default(),
                 waits: Arc::default(),
                 meter: times.meter(Ends::Front),

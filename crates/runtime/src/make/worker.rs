@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bothends_core::ids::SampleId;
-use bothends_core::sample::SampleKey;
+use bothends_core::sample::{Record, SampleKey};
 use bothends_dataset::Piece;
 use bothends_io::Bytes;
 use bothends_ops::{Damage, Delivery, Finish, Scratch};
@@ -17,6 +17,8 @@ use crossbeam::channel::{Receiver, select_biased};
 use crate::collect::stall::WaitClock;
 use crate::make::chores::Chores;
 use crate::make::front::Progress;
+use crate::make::transcode::{Decoded, Transcoding};
+use crate::read::blocks::CachedPiece;
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
@@ -46,6 +48,18 @@ pub(crate) enum Arrival {
 pub(crate) struct Found {
     pub(crate) bytes: RecordBytes,
     pub(crate) name: Name,
+    pub(crate) form: Form,
+}
+
+/// What a record's bytes are.
+#[derive(Debug)]
+pub(crate) enum Form {
+    /// Those of its file.
+    File,
+    /// Those of its file, which the block cache would know by this name.
+    Cacheable(Name),
+    /// Row groups of the block cache.
+    Blocks(Box<CachedPiece>),
 }
 
 /// A record's bytes.
@@ -79,6 +93,8 @@ pub(crate) struct Worker {
     pub(crate) finish: Option<Arc<Finish>>,
     pub(crate) tasks: Receiver<Task>,
     pub(crate) chores: Chores,
+    /// Where the block cache grows.
+    pub(crate) transcoding: Option<Transcoding>,
     pub(crate) kept: Kept,
     pub(crate) waits: Arc<WaitClock>,
     pub(crate) meter: Meter,
@@ -100,6 +116,11 @@ impl Worker {
     pub(crate) fn run(mut self) -> Kept {
         let mut kept = std::mem::take(&mut self.kept);
         while !self.stop.is_set() {
+            if let Some(transcoding) = &self.transcoding
+                && self.tasks.is_empty()
+            {
+                transcoding.idles();
+            }
             // A chore holds up a batch that is made: it comes first.
             select_biased! {
                 recv(self.chores.waiting()) -> chore => match chore {
@@ -130,6 +151,7 @@ impl Worker {
                 Ok(bytes) => Ok(Found {
                     bytes: RecordBytes::Given(bytes),
                     name: self.source.name_of_supplied(sample),
+                    form: Form::File,
                 }),
                 Err(unmade) => Err(unmade.to_string()),
             },
@@ -152,13 +174,91 @@ impl Worker {
         (piece, read): (Piece, &Found),
         part: &mut Part,
     ) -> Result<Option<Damage>, String> {
-        let Kept { scratch, note, cut } = kept;
-        let Found { bytes, name } = read;
+        if let Form::Blocks(blocks) = &read.form {
+            let made = match blocks.record(&read.bytes) {
+                Some(record) => self.run_recipe(kept, key, record, part),
+                None => Err("its outline is broken".to_owned()),
+            };
+            return match made {
+                Ok(()) => {
+                    self.was_cached(&read.bytes);
+                    Ok(None)
+                }
+                Err(_) => {
+                    self.make_from_file(kept, key, (piece, read.name, blocks), part)
+                }
+            };
+        }
+        self.make_from_bytes(kept, key, (piece, read), part)
+    }
+
+    fn was_cached(&self, bytes: &[u8]) {
+        if let Some(blocks) = self.source.blocks() {
+            blocks.cache.was_read(bytes.len() as u64);
+        }
+    }
+
+    /// Makes a sample whose blocks are of no use from its file, read on this thread.
+    fn make_from_file(
+        &self,
+        kept: &mut Kept,
+        key: SampleKey,
+        (piece, name, blocks): (Piece, Name, &CachedPiece),
+        part: &mut Part,
+    ) -> Result<Option<Damage>, String> {
+        let bytes = self.source.read(key.sample, piece).map_err(|e| e.to_string())?;
+        let read = Found { bytes: RecordBytes::Given(bytes), name, form: Form::File };
+        let damage = self.make_from_bytes(kept, key, (piece, &read), part)?;
+        // Else it is not the blocks that are to blame.
+        if let Some(of_run) = self.source.blocks() {
+            of_run.was_damaged(blocks, key.sample.0 % self.source.n_samples());
+        }
+        Ok(damage)
+    }
+
+    fn make_from_bytes(
+        &self,
+        kept: &mut Kept,
+        key: SampleKey,
+        (piece, read): (Piece, &Found),
+        part: &mut Part,
+    ) -> Result<Option<Damage>, String> {
+        let Found { bytes, name, form } = read;
+        let mut note = std::mem::take(&mut kept.note);
         let mut record = self.source.record(key.sample, piece, bytes)?;
         let index = self.source.side_index();
-        if index.is_some_and(|index| index.look_up(*name, bytes, note)) {
-            record.entry_points = note;
+        if index.is_some_and(|index| index.look_up(*name, bytes, &mut note)) {
+            record.entry_points = &note;
         }
+        let made = self.run_recipe(kept, key, record, part);
+        kept.note = note;
+        made?;
+        let scratch = &kept.scratch;
+        let new = scratch.new_entry_points();
+        if let Some(index) = index
+            && !new.is_empty()
+        {
+            index.keep(*name, bytes, new);
+        }
+        if let Some(transcoding) = &self.transcoding
+            && let Form::Cacheable(name) = *form
+            && scratch.damage().is_none()
+        {
+            let (sample, pixels) = (key.sample, scratch.source_pixels());
+            transcoding.offer(&Decoded { sample, name, bytes, pixels });
+        }
+        Ok(scratch.damage())
+    }
+
+    /// From a record to its sample's place in the slot.
+    fn run_recipe(
+        &self,
+        kept: &mut Kept,
+        key: SampleKey,
+        record: Record<'_>,
+        part: &mut Part,
+    ) -> Result<(), String> {
+        let Kept { scratch, cut, .. } = kept;
         let pipeline = &self.source.pipeline;
         match &self.finish {
             None => {
@@ -170,12 +270,6 @@ impl Worker {
                 made.map_err(|e| e.to_string())?;
             }
         }
-        let new = scratch.new_entry_points();
-        if let Some(index) = index
-            && !new.is_empty()
-        {
-            index.keep(*name, bytes, new);
-        }
-        Ok(scratch.damage())
+        Ok(())
     }
 }

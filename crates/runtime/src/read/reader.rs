@@ -16,7 +16,8 @@ use bothends_slots::Part;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::make::front::{FrontJob, Progress};
-use crate::make::worker::{Arrival, Found, RecordBytes, Task};
+use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
+use crate::read::blocks::{CachedPiece, is_at_rest};
 use crate::read::opener::{Open, Opened, Opener};
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
@@ -83,6 +84,8 @@ impl Together {
 struct InFlight {
     rows: Together,
     file: Arc<OpenFile>,
+    /// Where it brings row groups of the block cache in place of the only row's record.
+    cached: Option<Box<CachedPiece>>,
 }
 
 /// What is between jobs and records.
@@ -201,15 +204,50 @@ impl ReadStage {
                     continue;
                 }
             };
-            let (offset, tag) = (rows.offset(), way.next_tag);
-            let len = u32::try_from(rows.end() - offset).unwrap_or(u32::MAX);
-            let request = ReadRequest { file: Arc::clone(&file), offset, len, tag };
+            let tag = way.next_tag;
+            let cached = self.cached(&rows, &file);
+            let request = match cached.as_deref() {
+                Some(CachedPiece { file, offset, len, .. }) => ReadRequest {
+                    file: Arc::clone(file),
+                    offset: *offset,
+                    len: *len,
+                    tag,
+                },
+                None => {
+                    let offset = rows.offset();
+                    let len = u32::try_from(rows.end() - offset).unwrap_or(u32::MAX);
+                    ReadRequest { file: Arc::clone(&file), offset, len, tag }
+                }
+            };
             if self.reader.submit(request).is_err() {
                 way.opener.put_back(rows, Ok(file));
                 return;
             }
             way.next_tag += 1;
-            way.in_flight.insert(tag, InFlight { rows, file });
+            way.in_flight.insert(tag, InFlight { rows, file, cached });
+        }
+    }
+
+    /// What the block cache has for these rows; it has nothing for several together.
+    fn cached(&self, rows: &Together, file: &OpenFile) -> Option<Box<CachedPiece>> {
+        self.source.blocks().filter(|_| rows.others.is_empty())?;
+        let key = self.source.key(rows.first.progress.epoch, rows.first.sample);
+        self.source.cached(key, file).map(Box::new)
+    }
+
+    /// What a record is that was read alone.
+    fn form(
+        &self,
+        row: &Waiting,
+        file: &OpenFile,
+        cached: Option<Box<CachedPiece>>,
+    ) -> Form {
+        match cached {
+            Some(piece) => Form::Blocks(piece),
+            None if self.source.blocks().is_some() && is_at_rest(file.changed_ns()) => {
+                Form::Cacheable(self.source.exact_name(row.sample, file))
+            }
+            None => Form::File,
         }
     }
 
@@ -239,11 +277,12 @@ impl ReadStage {
     }
 
     /// Passes on what a read brought.
-    fn arrived(&self, InFlight { rows, file }: InFlight, bytes: Bytes) {
+    fn arrived(&self, InFlight { rows, file, cached }: InFlight, bytes: Bytes) {
         let name = |row: &Waiting| self.source.name(row.sample, &file);
         if rows.others.is_empty() {
             let (row, bytes) = (rows.first, RecordBytes::Own(bytes));
-            let found = Found { bytes, name: name(&row) };
+            let form = self.form(&row, &file, cached);
+            let found = Found { bytes, name: name(&row), form };
             return self.pass_on(row, Arrival::Read(Ok(found)));
         }
         let (offset, bytes) = (rows.offset(), Arc::new(bytes));
@@ -252,15 +291,18 @@ impl ReadStage {
             let start = usize::try_from(extent.offset - offset).unwrap_or(0);
             let range = start..start + extent.len as usize;
             let bytes = RecordBytes::Part(Arc::clone(&bytes), range);
-            let found = Found { bytes, name: name(&row) };
+            let found = Found { bytes, name: name(&row), form: Form::File };
             self.pass_on(row, Arrival::Read(Ok(found)));
         }
     }
 
     /// Of records that were read together nobody knows which is to blame: each is read once
-    /// more, alone.
-    fn failed(&self, InFlight { rows, file }: InFlight, why: &str) {
-        let is_one = rows.others.is_empty();
+    /// more, alone. So is one that was looked for in the block cache, which is damaged then.
+    fn failed(&self, InFlight { rows, file, cached }: InFlight, why: &str) {
+        let is_one = rows.others.is_empty() && cached.is_none();
+        if let Some((piece, blocks)) = cached.zip(self.source.blocks()) {
+            blocks.was_damaged(&piece, rows.first.sample.0 % self.source.n_samples());
+        }
         for row in rows.members() {
             let again = match is_one {
                 true => Err(why.to_owned()),
@@ -270,8 +312,11 @@ impl ReadStage {
                 }
             };
             let name = self.source.name(row.sample, &file);
-            let found =
-                again.map(|bytes| Found { bytes: RecordBytes::Given(bytes), name });
+            let found = again.map(|bytes| Found {
+                bytes: RecordBytes::Given(bytes),
+                name,
+                form: Form::File,
+            });
             self.pass_on(row, Arrival::Read(found));
         }
     }

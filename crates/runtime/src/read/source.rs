@@ -23,6 +23,7 @@ use bothends_slots::available_bytes;
 
 use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
+use crate::read::blocks::{BlockSource, CachedPiece};
 use crate::read::opener::{Open, Opened};
 use crate::read::supplied::{self, Records, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
@@ -49,6 +50,7 @@ pub struct Source {
     pub(crate) pipeline: Pipeline,
     pub(crate) seed: u64,
     side_index: Option<Arc<SideIndex>>,
+    blocks: Option<BlockSource>,
     format: Format,
     /// The shard that was asked about last, and the original files of its samples.
     names: Mutex<Option<(FileIdx, Names)>>,
@@ -82,21 +84,26 @@ impl Source {
             },
             cache: Cache::of_user(),
         };
-        let is_indexed = config.read.side_index != SideIndexUse::Off
-            && table.encoding() == Encoding::Image
-            && format != Format::Store;
+        let are_files = table.encoding() == Encoding::Image && format != Format::Store;
+        let is_indexed = config.read.side_index != SideIndexUse::Off && are_files;
+        let direct = direct(config.read.page_cache, &table);
+        let (blocks, blocks_note) = match records {
+            None if are_files => {
+                BlockSource::open(config.read.cache_size, &root, &table, direct)
+            }
+            None | Some(_) => (None, None),
+        };
+        let notes = note.map(str::to_owned).into_iter().chain(kept_open.note);
         Ok(Self {
             side_index: is_indexed.then(|| Arc::new(SideIndex::open(side_index_place))),
+            blocks,
             records,
             most_opening: kept_open.n_opening,
-            files: {
-                let direct = direct(config.read.page_cache, &table);
-                Arc::new(Files::new(&root, kept_open.n, direct))
-            },
+            files: Arc::new(Files::new(&root, kept_open.n, direct)),
             root,
             format,
             names: Mutex::default(),
-            notes: note.map(str::to_owned).into_iter().chain(kept_open.note).collect(),
+            notes: notes.chain(blocks_note).collect(),
             table,
             table_hash: OnceLock::new(),
             pipeline,
@@ -156,6 +163,24 @@ impl Source {
     /// What is known about the images, if that is to be used.
     pub(crate) fn side_index(&self) -> Option<&SideIndex> {
         self.side_index.as_deref()
+    }
+
+    /// The block cache, if these data have one.
+    pub(crate) fn blocks(&self) -> Option<&BlockSource> {
+        self.blocks.as_ref()
+    }
+
+    /// What the block cache knows a record by, if it lies in `file`.
+    pub(crate) fn exact_name(&self, sample: SampleId, file: &OpenFile) -> Name {
+        Name::exactly(self.table.index_key(sample), file.age(), file.changed_ns())
+    }
+
+    /// What the block cache has for the sample of `key`, if its record lies in `file`.
+    pub(crate) fn cached(&self, key: SampleKey, file: &OpenFile) -> Option<CachedPiece> {
+        let name = self.exact_name(key.sample, file);
+        self.blocks
+            .as_ref()?
+            .find(name, |blocks| self.pipeline.groups_for(key, blocks).ok())
     }
 
     /// What the side index knows a record by; `file` is the one it lies in.

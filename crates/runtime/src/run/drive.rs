@@ -23,6 +23,7 @@ use crate::handover::deal::Deal;
 use crate::handover::epoch::Polled;
 use crate::handover::loader::Loader;
 use crate::handover::report::EpochReport;
+use crate::read::blocks::BlockSource;
 use crate::run::checkpoint::{self, Loaded, NextSave, Place};
 use crate::run::digests::Digests;
 use crate::run::energy::{Amounts, Lap, Metering, Meters, Used, devices_say};
@@ -545,6 +546,7 @@ impl Run<'_> {
         let device_process_seconds = used.device_process_seconds(runtime);
         self.bytes.storage_read = runtime.storage_read_bytes();
         self.bytes.page_cache = runtime.source().goes_through_page_cache();
+        let block_cache = runtime.source().blocks().map(BlockSource::used);
         let counted = Amounts {
             samples,
             bytes: &self.bytes,
@@ -564,6 +566,7 @@ impl Run<'_> {
             },
             memory: self.memory,
             bytes: self.bytes,
+            block_cache,
             energy,
             alone: self.alone,
             damaged: runtime.damages.figures(),

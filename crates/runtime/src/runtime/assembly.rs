@@ -20,9 +20,12 @@ use crate::devices::reach::Awaiting;
 use crate::devices::thread::threaded;
 use crate::error::RuntimeError;
 use crate::make::front::{Front, FrontJob, front_depth};
+use crate::make::transcode::{Transcoding, n_threads};
 use crate::make::worker::{Kept, Worker};
 use crate::read::reader::ReadStage;
-use crate::runtime::engine::{DeviceBody, Engine, Shared, Threads, spawn, spawn_urgent};
+use crate::runtime::engine::{
+    DeviceBody, Engine, Shared, Threads, spawn, spawn_idle, spawn_urgent,
+};
 use crate::runtime::host::Runtime;
 use crate::threads::home::Home;
 use crate::threads::pin::Pins;
@@ -112,6 +115,13 @@ impl Runtime {
     ) -> Result<(), RuntimeError> {
         let n_workers = self.config.workers;
         let (tasks_in, tasks) = bounded((TASK_ROOM * n_workers) as usize);
+        let transcoding = Transcoding::new(&self.source, &shared.waits, n_workers);
+        for _ in 0..transcoding.as_ref().map_or(0, |_| n_threads(n_workers)) {
+            let (transcoding, stop) = (transcoding.clone(), shared.stop.clone());
+            let body = move || transcoding.into_iter().for_each(|it| it.run(&stop));
+            threads.transcoding.push(spawn_idle(&shared.stop, "transcode", body)?);
+        }
+        threads.desk.clone_from(&transcoding);
         let stage = ReadStage {
             source: Arc::clone(&self.source),
             reader: self.open_reader()?,
@@ -136,6 +146,7 @@ impl Runtime {
                 finish: (!is_identity).then(|| Arc::clone(&self.finish)),
                 tasks: tasks.clone(),
                 chores: shared.chores.clone(),
+                transcoding: transcoding.clone(),
                 kept: Kept::default(),
                 waits: Arc::clone(&shared.waits),
                 meter: shared.times.meter(Ends::Front),

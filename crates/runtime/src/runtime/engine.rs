@@ -22,16 +22,20 @@ use crate::devices::presence::Presence;
 use crate::devices::thread::Counter;
 use crate::error::RuntimeError;
 use crate::make::chores::Chores;
+use crate::make::transcode::Transcoding;
 use crate::make::worker::Kept;
 use crate::threads::home::Home;
 use crate::threads::join::{LEAVE_AFTER, join_by, note_left};
-use crate::threads::make_way::make_way;
+use crate::threads::make_way::{make_way, stand_back};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::ThreadTimes;
 
 /// How long a device's thread may take to hand its transport back: it looks at the stop flag
 /// once in [`PATIENCE`], unless an answer keeps it.
 const RETURN_TIMEOUT: Duration = PATIENCE.saturating_mul(5);
+
+/// How long threads that run only where no other wants to may take to end.
+const IDLE_LEAVE_AFTER: Duration = Duration::from_secs(1);
 
 /// How long all devices together may take to say what they have counted.
 const STATS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -83,6 +87,18 @@ pub(crate) fn spawn<T: Send + 'static>(
     })
 }
 
+/// Starts a thread that runs only where no other wants to.
+pub(crate) fn spawn_idle<T: Send + 'static>(
+    stop: &Stop,
+    name: &'static str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<Lent<T>, RuntimeError> {
+    spawn_urgent(stop, name, move || {
+        stand_back();
+        body()
+    })
+}
+
 /// Starts a thread: it has a name, and its panic becomes an error of what `stop` ends instead of
 /// a hang. It keeps the policy of the process, so that it runs as soon as it is woken: for
 /// threads that drain a socket, whose sender stands still once a buffer is full.
@@ -120,6 +136,9 @@ pub(crate) struct Engine {
 pub(crate) struct Threads {
     pub(crate) front: Vec<Lent<()>>,
     pub(crate) workers: Vec<Lent<Kept>>,
+    pub(crate) transcoding: Vec<Lent<()>>,
+    /// What those and the workers share.
+    pub(crate) desk: Option<Transcoding>,
     pub(crate) devices: Vec<Option<DeviceThread>>,
     pub(crate) collector: Option<Lent<()>>,
 }
@@ -157,9 +176,15 @@ impl Engine {
         self.shared.stop.set();
         self.shared.bell.ring();
         let by = Instant::now() + LEAVE_AFTER;
+        if let Some(desk) = &threads.desk {
+            desk.wake_all();
+        }
         self.join("collector", threads.collector, by);
         self.join("reader", threads.front, by);
         self.join("worker", threads.workers, by);
+        // On a busy machine one may not get to its end for long; it holds nothing of an epoch.
+        let by = Instant::now() + IDLE_LEAVE_AFTER;
+        threads.transcoding.into_iter().for_each(|thread| drop(join_by(thread, by)));
         let devices = threads.devices.into_iter();
         devices.map(|thread| thread.and_then(returned)).collect()
     }

@@ -10,24 +10,36 @@
 //! stands still until its reader has run, so these run as soon as they are woken
 //! (`runtime/engine.rs`).
 //!
+//! Threads that transcode go further (`SCHED_IDLE`): they run where nobody else would.
+//!
 //! A wish, as pins are: where the kernel refuses it, nothing changes; whoever gave the whole
 //! process another policy keeps it.
 
 #![allow(unsafe_code, reason = "two system calls that no library here has")]
 
 use nix::libc::{
-    SCHED_BATCH, SCHED_OTHER, sched_getscheduler, sched_param, sched_setscheduler,
+    SCHED_BATCH, SCHED_IDLE, SCHED_OTHER, sched_getscheduler, sched_param,
+    sched_setscheduler,
 };
 
 /// The calling thread makes way from now on.
 pub(crate) fn make_way() {
+    take(SCHED_BATCH);
+}
+
+/// The calling thread runs only where no other wants to, from now on.
+pub(crate) fn stand_back() {
+    take(SCHED_IDLE);
+}
+
+fn take(wanted: i32) {
     // SAFETY: 0 is the calling thread; no memory is involved.
     let policy = unsafe { sched_getscheduler(0) };
     if policy == SCHED_OTHER {
         let priority = sched_param { sched_priority: 0 };
         // SAFETY: 0 is the calling thread, and the kernel only reads `priority`, which
         // outlives the call.
-        unsafe { sched_setscheduler(0, SCHED_BATCH, &raw const priority) };
+        unsafe { sched_setscheduler(0, wanted, &raw const priority) };
     }
 }
 
@@ -40,12 +52,16 @@ mod tests {
         // SAFETY: 0 is the calling thread; no memory is involved.
         let policy = || unsafe { sched_getscheduler(0) };
         let before = policy();
-        let after = std::thread::spawn(move || {
-            make_way();
-            policy()
-        });
-        let expected = if before == SCHED_OTHER { SCHED_BATCH } else { before };
-        assert_eq!(after.join().unwrap(), expected);
-        assert_eq!(policy(), before);
+        for (take, policy_after) in
+            [(make_way as fn(), SCHED_BATCH), (stand_back, SCHED_IDLE)]
+        {
+            let after = std::thread::spawn(move || {
+                take();
+                policy()
+            });
+            let expected = if before == SCHED_OTHER { policy_after } else { before };
+            assert_eq!(after.join().unwrap(), expected);
+            assert_eq!(policy(), before);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use bothends_core::ids::Prong;
 use bothends_figures::{Audits, Damaged, Skipped, Stall};
-use bothends_side_index::SideIndexStats;
+use bothends_side_index::{BlockCacheStats, SideIndexStats};
 use serde::Serialize;
 
 use crate::collect::line::device_idx;
@@ -40,6 +40,8 @@ pub struct LoaderStats {
     pub storage_read_bytes: u64,
     /// Where what is known about the images is kept; `None` where nothing is.
     pub side_index: Option<SideIndexStats>,
+    /// Images transcoded while the host was idle; `None` where the data are no image files, or it is off.
+    pub block_cache: Option<BlockCacheStats>,
     /// CPU seconds of this process.
     pub cpu_seconds: Option<f64>,
     /// The most memory this process had resident, in bytes.
