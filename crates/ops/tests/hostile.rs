@@ -92,8 +92,10 @@ fn refused_in_words(folder: &str, files: &[(&str, &str)]) {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let odd = ODD_JPEGS.iter().filter(|_| folder.ends_with("jpeg")).map(|(name, _)| *name);
-    let mut expected: Vec<&str> = files.iter().map(|(name, _)| *name).chain(odd).collect();
+    let odd =
+        ODD_JPEGS.iter().filter(|_| folder.ends_with("jpeg")).map(|(name, _)| *name);
+    let mut expected: Vec<&str> =
+        files.iter().map(|(name, _)| *name).chain(odd).collect();
     expected.sort_unstable();
     assert_eq!(names, expected, "one line per file");
     for (name, words) in files {

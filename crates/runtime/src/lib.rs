@@ -85,8 +85,8 @@ pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_csd::{Insecure, TlsFiles};
 pub use bothends_figures::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Counted, Cpu,
-    Damaged, DamagedSample, Energy, EnergyDomain, EpochResult, FrontResult, Memory, Moment,
-    RunResult, Seen, Settings, Skipped, Stall, UsageSample, What,
+    Damaged, DamagedSample, Energy, EnergyDomain, EpochResult, FrontResult, Memory,
+    Moment, RunResult, Seen, Settings, Skipped, Stall, UsageSample, What,
 };
 pub use bothends_gpu::GpuError;
 pub use bothends_gpu::driver::{Card, Driver};
