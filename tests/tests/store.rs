@@ -94,7 +94,7 @@ fn the_stream_from_shards_is_that_from_files() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let shards =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/shards").canonicalize()?;
-    let from_files = Setup::new(&shards.join("folder"));
+    let from_files = Setup { batch_size: 2, ..Setup::new(&shards.join("folder")) };
     let expected = from_files.run()?;
     ensure!(expected.samples > 0 && expected.stream_digest.is_some());
     for name in ["tar", "mds", "tfrecord"] {

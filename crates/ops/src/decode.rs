@@ -32,7 +32,7 @@ use self::picture::Picture;
 use crate::colour;
 use crate::error::{OpsError, SampleFault};
 use crate::image::{Image, check_size};
-use crate::jpeg::{Chroma, Decoder, PixelRows, Region, lenient};
+use crate::jpeg::{Chroma, Decoder, PixelRows, Region};
 use crate::kernels::Level;
 
 /// A damage that a record was decoded in spite of, with the pixels that Pillow gives.

@@ -3,7 +3,7 @@
 //! Decides, and asks nobody: `read/blocks.rs` looks at the disk.
 //!
 //! What the cache saves is decoding, not reading: with the side index, a crop of a photograph takes twice
-//! the processor time that it takes from blocks. It fills only while the host has time to spare, and a
+//! the CPU time that it takes from blocks. It fills only while the host has time to spare, and a
 //! host that has can do without it; it pays for later epochs that are paced otherwise, for other runs
 //! over the same data, and for whoever else needs the processors. For data on a disk of this machine that
 //! is no reason to take the room of the data once more, unasked. For data on another machine it is

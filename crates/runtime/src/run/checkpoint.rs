@@ -120,7 +120,7 @@ fn identity(runtime: &Runtime) -> Result<RunIdentity, RuntimeError> {
     let plan = runtime.plan(&runtime.options(EpochIdx(0)))?;
     Ok(RunIdentity {
         seed: config.seed,
-        // A run that a truncated image has ended may go on with such images filled in.
+        // A run that a truncated image has ended may continue, with such images filled in.
         recipe_hash: config.recipe.clone().with_truncated(Truncated::Refuse).hash(),
         manifest_hash: runtime.source.table_hash(),
         n_samples: runtime.source.n_ids(),
