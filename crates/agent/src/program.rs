@@ -1,4 +1,4 @@
-//! `bothends-agent`: serves batches of the data set next to it to any number of hosts.
+//! `bothends-agent`: serves batches of the data set beside it to any number of hosts.
 //!
 //! Only arguments and exit status are here; the rest of this crate does the work, and the package
 //! `bothends` has the program. Exit status: 0 after an
@@ -33,7 +33,7 @@ use self::sandbox::{Confined, Places, Sandbox};
 use crate::door::{Door, Visits};
 use crate::{FileStore, Links, Memory, NoCosts, SESSIONS, Server, ServerConfig, stop};
 
-/// Serves preprocessed batches of the data set next to this program.
+/// Serves preprocessed batches of the data set beside this program.
 #[derive(Debug, Parser)]
 #[command(
     name = "bothends-agent",
@@ -218,7 +218,7 @@ fn serve(
         println!("listening on {}", door.address());
     }
     let served = serve_at(&doors, server, args, &stop);
-    // With `--once` nobody else has set it.
+    // With `--once` nobody else has said so.
     stop.store(true, Ordering::Relaxed);
     let _ = reloading.join();
     served?;

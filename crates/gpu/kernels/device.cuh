@@ -2,7 +2,7 @@
 //
 // The same sources are compiled twice: by NVRTC for GPUs, and by a C++ compiler as a CPU
 // program (`cpu/gpu.h`), which is how they are tested on machines without a GPU. What
-// the two need said differently is said here. README.md explains how to add a kernel.
+// the two need said differently is said here. README.md tells how to add a kernel.
 #pragma once
 
 typedef unsigned char u8;

@@ -177,7 +177,7 @@ pub fn too_much_memory_is_refused(driver: &dyn Driver) {
     unsafe { driver.free(at) };
 }
 
-/// Contract 2: copies up, across and down again, one after the other.
+/// Contract 2: copies up, across and down again, one behind the other.
 pub fn a_stream_runs_in_order(driver: &dyn Driver) {
     let mut scene = Scene::new(driver);
     for byte in [1, 2, 3] {
@@ -245,7 +245,7 @@ pub fn time_passes_between_timed_events(driver: &dyn Driver) {
         assert!(scene.received(byte));
         // SAFETY: both are reached.
         let took = unsafe { driver.elapsed(first, second) }.expect("a time");
-        // The two clocks need not tick at the same rate.
+        // The two clocks need not tick alike.
         let most = began.elapsed() + Duration::from_millis(1);
         assert!(took <= most, "{took:?} on the device, {most:?} on the host");
     }

@@ -1,7 +1,7 @@
 //! The kinds of memory that a GPU adds to `slots`: page-locked host memory, and the device's.
 //!
 //! Both are made once, by a ring, and reused for its life. It does not decide which kind a run
-//! uses: a registration that fails is an error with its reason, and the caller continues with
+//! uses: a registration that fails is an error with its reason, and the caller goes on with
 //! plain memory if it likes (`path` says so). One that always fails: where pages are larger than
 //! a slot's alignment of 4 KiB (some Arm servers), neighbours share a page, which is locked once.
 #![allow(unsafe_code, reason = "tells a driver of memory that it will copy from")]

@@ -18,7 +18,7 @@
 //! a better one.
 //!
 //! This crate does not choose what is delivered, does not know JPEG or any storage format
-//! (`gpu-decode` does), and starts no thread that outlives a call, except for one that opens a
+//! (`gpu-decode` does), and starts no thread that outlives a call, but for one that opens a
 //! library which never returns. Read `driver.rs` first, then `staging.rs`.
 //!
 //! # A second backend
@@ -26,11 +26,11 @@
 //! HIP has each of the calls that the trait asks for, with the same meaning: `hipInit`, the
 //! primary context, `hipMalloc`, `hipHostRegister` (portable), non-blocking streams, events
 //! without timing, `hipMemcpy…Async`, `hipModuleLoadData`, `hipModuleLaunchKernel`. A backend is a
-//! file next to `driver/cuda.rs` with its table of functions of `libamdhip64.so`, held by
+//! file beside `driver/cuda.rs` with its table of functions of `libamdhip64.so`, held by
 //! [`conformance`] over a stub like the one in `tests/stub`. What else it takes: kernels
 //! compiled for each architecture (there is no PTX that serves all, so code objects of a fat
 //! binary), warps of 64 threads where kernels assume 32, DLPack's device type 10, and
-//! `hipFile` in place of cuFile in `path`. Nothing above the driver names CUDA, except for the
+//! `hipFile` in place of cuFile in `path`. Nothing above the driver names CUDA, but for the
 //! handles of default streams in [`owners::ConsumerStream`].
 //!
 //! # What is untested without a GPU

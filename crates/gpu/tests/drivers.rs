@@ -99,7 +99,7 @@ impl Kind for Watched {
     }
 }
 
-/// Registrations kept next to the slots, as a script does that registers a loader's memory: they go
+/// Registrations kept beside the slots, as a script does that registers a loader's memory: they go
 /// after it.
 struct Naive {
     slots: Vec<Backing>,

@@ -27,7 +27,7 @@ const LAYOUTS: [Layout; 2] = [Layout::Nhwc, Layout::Nchw];
 struct Case {
     shape: SampleShape,
     output: Output,
-    /// The recipe's ops after the cut, as JSON.
+    /// The recipe's ops behind the cut, as JSON.
     ops: String,
     repeated: u32,
     n_rows: usize,

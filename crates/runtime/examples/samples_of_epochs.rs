@@ -1,5 +1,5 @@
 //! The samples of some epochs on standard output, for a program in another language that
-//! trains on them. They are a run's: its order, boxes and bytes; what is after the cut
+//! trains on them. They are a run's: its order, boxes and bytes; what is behind the cut
 //! (normalise, cast) is left to the reader. Starts one worker and no device.
 //!
 //!   cargo run --release -p bothends-runtime --example samples_of_epochs -- \
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut config = RunConfig::new(data.into(), recipe.with_numerics(numerics));
     config.seed = seed.parse()?;
-    // What others keep next to their data is not this program's to write.
+    // What others keep beside their data is not this program's to write.
     config.read.side_index = SideIndexUse::Off;
     let mut runtime = Runtime::open(config)?;
     let first: u32 = first.parse()?;

@@ -1,7 +1,7 @@
 //! Devices: how one is named (`spec`), an emulated one's process (`emulator`), the thread that waits for
 //! it (`thread`), how one is reached, again and again where it is missing (`reach`), whether its data are
 //! the host's (`attest`), how far it is believed (`trust`), what is said of that (`presence`), a GPU of
-//! this machine as one (`gpu`), and a producer of the caller's in place of one (`plain`).
+//! this machine as one (`gpu`), and a producer of the caller's in the place of one (`plain`).
 
 pub(crate) mod attest;
 pub(crate) mod emulator;

@@ -284,7 +284,7 @@ impl RuntimeError {
     }
 }
 
-/// An error and its causes in one line, with the names that a binding or program uses for the settings.
+/// An error and its causes in one line, with a front door's names of the settings.
 #[must_use]
 pub fn one_line_with(error: &(dyn Error + 'static), name: Names) -> String {
     one_line_by(error, |error| match error.downcast_ref::<RuntimeError>() {

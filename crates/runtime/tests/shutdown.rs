@@ -411,7 +411,7 @@ fn n7_n9_a_device_in_the_middle_of_an_answer_holds_nobody_up() {
     }
 }
 
-/// What each strategy does next to a device whose thread is in an answer that does not come. In the
+/// What each strategy does beside a device whose thread is in an answer that does not come. In the
 /// first epoch all find it out in two seconds at most: its batch is overdue, the host makes it, and
 /// nothing else is claimed for a device that is silent. In the next ones it has no room for a job;
 /// whatever is free the host makes at once, but under `csd`, where a device that is thought to be well

@@ -63,7 +63,7 @@ struct Block {
 
 inline thread_local Block* block = nullptr;
 
-// Ends the kernel with a message; the block does not finish what it began.
+// Ends the kernel with a message; what the block has begun is not gone on with.
 [[noreturn]] inline void fault(const char* format, ...) {
   Block& b = *block;
   int n = snprintf(b.message, sizeof b.message, "%s, block (%u, %u, %u), thread %u: ", b.kernel,

@@ -303,7 +303,7 @@ KERNEL(LANE_TILE, decode_jpeg_entropy, DecodeArgs a) {
     }
   }
   if (here && is_whole) {
-    // It must lead to the next entry point, which lies behind a restart that is due, except for the
+    // It must lead to the next entry point, which lies behind a restart that is due, but for the
     // scan's end.
     bool is_end = y + 1 == c.mcus_down && row_end == c.mcus_across;
     u64 to = points[1];

@@ -189,7 +189,7 @@ KERNEL_CAPPED(48, decode_rows_exact, DecodeArgs a) {
   }
 }
 
-// Boxes too wide for shared memory: four rows, each pixel made again for each output.
+// Boxes too wide for shared memory: four rows, each pixel made anew for each output.
 KERNEL(256, decode_rows_wide, DecodeArgs a) {
   const DecodeCrop& c = nth<DecodeCrop>(a.input, a.crops, nth<u32>(a.input, a.wide_tiles, blockIdx.x));
   const DecodeComponent& m = c.components[0];

@@ -1,4 +1,4 @@
-// What the host tells the decoding kernels: plain words, with the same layout on both sides. The
+// What the host tells the decoding kernels: plain words, laid out alike on both sides. The
 // host's side is `crates/gpu-decode/src/words.rs`; what the fields mean is said here.
 //
 // A *piece* is 16 bytes. Places in `input` (what was uploaded) are bytes where a name says so,

@@ -1,6 +1,6 @@
 //! NVIDIA's driver, loaded when a GPU is opened: the same program runs with and without it.
 //!
-//! Three layers: cudarc's raw declarations; `calls`, where they return `Result`s; and
+//! Three storeys: cudarc's raw declarations; `calls`, where they return `Result`s; and
 //! [`Cuda`], which knows which device and context it is about. Nothing of CUDA's runtime library,
 //! toolkit or compiler is needed, and no file of NVIDIA's is linked or shipped.
 //!

@@ -119,10 +119,10 @@ fn bytes_out(plan: &FinishPlan) -> usize {
     plan.shape.len() * plan.output.dtype.size()
 }
 
-/// A batch at the cut: its samples lie one after the other from the slot's beginning.
+/// A batch at the cut: its samples lie one behind the other from the slot's beginning.
 #[derive(Debug, Clone, Copy)]
 pub struct CutBatch<'a> {
-    /// Each row's numbers; `None` for a row without a sample, where nothing is erased.
+    /// Each row's numbers; `None` of what is no sample, where nothing is erased.
     pub keys: &'a [Option<SampleKey>],
     /// How the first so many rows are mixed with each other; the others stay as they are.
     pub mixture: Option<(Mixture, usize)>,

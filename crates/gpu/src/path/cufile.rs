@@ -1,6 +1,6 @@
 //! The guard before cuFile: what must hold before NVIDIA's library is opened, in this order.
 //!
-//! cuFile spins forever where `/proc/modules` does not exist (kernels without loadable modules, as
+//! cuFile spins for ever where `/proc/modules` does not exist (kernels without loadable modules, as
 //! in small virtual machines), refuses files where udev's database is missing (containers), and
 //! otherwise falls back to a mode that copies through the host, slower than our own. So it is
 //! opened only behind these checks, on a thread that is left behind if it does not return, and

@@ -69,7 +69,7 @@ fn compile(path: &Path) -> Result<(), GpuError> {
     fs::rename(&made, path).map_err(|error| failed(&error))
 }
 
-/// A folder next to the running program, which Cargo put into `deps` or `examples` of its
+/// A folder beside the running program, which Cargo put into `deps` or `examples` of its
 /// target folder's profile, or one up.
 fn build_folder() -> io::Result<PathBuf> {
     let program = env::current_exe()?;

@@ -14,7 +14,7 @@ pub fn folder() -> PathBuf {
 /// Who the sources are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum For {
-    /// What GPUs run: `*.cu` and `*.cuh`, except for the folder `cpu`.
+    /// What GPUs run: `*.cu` and `*.cuh`, but for the folder `cpu`.
     Gpu,
     /// All of that, and the folder `cpu`, which makes a program of the CPU of it.
     Cpu,

@@ -39,7 +39,7 @@ pub(crate) enum Maker {
     Feed,
     /// The feed and kernels on a stream of their own, in turns, in the same slots.
     FeedAndKernels,
-    /// The feed into slots of its own, from which a kernel makes the batches that are lent.
+    /// The feed into slots of its own, out of which a kernel makes the batches that are lent.
     Finished,
     /// A ring that is wrong.
     Naive(Fault),

@@ -37,7 +37,7 @@ impl Ear {
 }
 
 /// What is in a queue, or comes within `patience`. Without patience it only looks: a wait of no
-/// time gives the processor away before it ends, which next to busy workers is a time slice.
+/// time gives the processor away before it ends, which beside busy workers is a time slice.
 pub(crate) fn receive<T>(
     from: &Receiver<T>,
     patience: Duration,

@@ -4,7 +4,7 @@
 //! everything that happens is heard from a producer. In between this module only carries
 //! things: claims to the producers, made batches to the feed. It never waits for anybody but
 //! its own bell, so no producer can hold it up. It outlives epochs: when all of one is being
-//! made, producers start the next, in slots that the first cannot need any more. How it
+//! made, producers go on with the next, in slots that the first cannot need any more. How it
 //! ends is in `threads/shutdown.rs`.
 
 use std::sync::Arc;

@@ -252,7 +252,7 @@ mod tests {
         assert!(!clock.is_starved());
     }
 
-    /// An epoch's last batch is being repaired, and the next epoch, prefetched, has all other slots:
+    /// An epoch's last batch is being mended, and the next epoch, prefetched, has all other slots:
     /// its consumers wait for the mending, whatever the feed of the next one does.
     #[test]
     fn a_feed_of_the_next_epoch_hides_no_cause() {

@@ -132,7 +132,7 @@ fn tls(keys: &mut Keys) -> Result<Option<TlsFiles>, String> {
     TlsFiles::of(ca, cert, key)
 }
 
-/// Where rates are remembered from run to run for a user with this side index: next to it, in the
+/// Where rates are remembered from run to run for a user with this side index: beside it, in the
 /// cache directory; nowhere where nothing is to be kept, or there is no such directory.
 #[must_use]
 pub fn rates_folder(side_index: SideIndexUse) -> Option<PathBuf> {

@@ -1,6 +1,6 @@
 //! What a run is told: complete, in range, no defaults hidden further down.
 //!
-//! Text (flags, JSON) is turned into these values by the bindings and programs; nothing here reads an
+//! Text (flags, JSON) is turned into these values by the front doors; nothing here reads an
 //! environment variable or a file.
 
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ pub enum PageCacheUse {
 pub enum SideIndexUse {
     /// In the user's cache directory, within a limit.
     Auto,
-    /// Next to the data, for storage that several machines share; in the cache directory where
+    /// Beside the data, for storage that several machines share; in the cache directory where
     /// that may not be written.
     Beside,
     /// Neither read nor written.
@@ -127,13 +127,13 @@ impl Default for ReadConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryBudget {
     /// What the machine can spare, an eighth of what is available to this process, for slots
-    /// that prongs can use; 160 MiB at least, and a quarter at most, unless nobody could
+    /// that prongs have a use for; 160 MiB at least, and a quarter at most, unless nobody could
     /// make progress with that.
     Auto,
     /// So much for slots that prongs fill, and more where they could make no progress with
     /// that; the rest as is needed.
     Slots(usize),
-    /// So much for all; a run that needs more is refused.
+    /// So much for all; a run that cannot do with it is refused.
     Total(usize),
 }
 
@@ -250,7 +250,7 @@ impl RunConfig {
         }
     }
 
-    /// What decoding may take besides batches; where nobody says, of the `available` bytes that are
+    /// What decoding may take beside batches; where nobody says, of the `available` bytes that are
     /// this process's part of the machine's memory. Then it bounds what is decoded at the same
     /// time, and not what one image may take: whether a sample is bad must not depend on how much
     /// memory happened to be free, nor on who makes it, so not where a device may.

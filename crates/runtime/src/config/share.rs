@@ -1,8 +1,8 @@
 //! What of a machine one process takes when it is left to choose: its part of the processors and
-//! of the memory, besides the other ranks that train there.
+//! of the memory, beside the other ranks that train there.
 //!
 //! Pure: `threads/limits.rs` asks the kernel, `threads/registration.rs` counts processes where no
-//! launcher does, and the bindings and programs pass on what launchers' variables say. Numbers that the user
+//! launcher does, and the front doors hand over what launchers' variables say. Numbers that the user
 //! gives are never divided.
 
 /// Where launchers say how many of their processes run on one machine.
@@ -16,7 +16,7 @@ const VARIABLES: [(&str, Launcher); 7] = [
     ("MV2_COMM_WORLD_LOCAL_SIZE", Launcher::Mpi),
 ];
 
-/// DeepSpeed's launcher, and only where its own second variable is set, too: the name is
+/// DeepSpeed's launcher, and only where its own second variable stands beside it: the name is
 /// anybody's.
 const DEEPSPEED: [&str; 2] = ["LOCAL_SIZE", "CROSS_SIZE"];
 
@@ -103,7 +103,7 @@ impl Ranks {
         self.gpu
     }
 
-    /// Whether somebody stated it.
+    /// Whether somebody said so.
     pub(crate) fn are_told(self) -> bool {
         self.told_by.is_some()
     }

@@ -26,7 +26,7 @@ use crate::error::RuntimeError;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What an emulated device is told besides its specification.
+/// What an emulated device is told beside its specification.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting<'a> {
     /// The run.
@@ -123,7 +123,7 @@ impl Drop for DeviceProcess {
     }
 }
 
-/// The binary next to the running one (or one folder up, where test binaries live), else the
+/// The binary beside the running one (or one folder up, where test binaries live), else the
 /// one that the environment names, else the one on the PATH.
 pub(crate) fn firmware_sim() -> Result<PathBuf, String> {
     let beside = std::env::current_exe().ok().and_then(|exe| {

@@ -150,7 +150,7 @@ pub(crate) struct Try {
     reached: Receiver<Result<Reached, CsdError>>,
 }
 
-/// What has come of a try that is not waited for forever.
+/// What has come of a try that is not waited for for ever.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Ended(Box<Result<Reached, CsdError>>),

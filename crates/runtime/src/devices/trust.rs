@@ -267,7 +267,7 @@ mod tests {
                 n_doubtful => Consequence::EndRun { n_doubtful },
             };
             prop_assert_eq!(trust.lies(), expected);
-            // A connection that is made again makes nobody honest.
+            // A connection that is made anew makes nobody honest.
             trust.is_connected(Reads::ItsCopy);
             prop_assert!(trust.has_lied());
         }

@@ -59,7 +59,7 @@ pub struct Batch {
 /// What is left to be done to a batch whose samples are as they are at the cut.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// Each row's numbers; `None` for a row without a sample.
+    /// Each row's numbers; `None` of what is no sample.
     pub(crate) keys: Vec<Option<SampleKey>>,
     /// How the first so many rows, those that hold samples, are mixed.
     pub(crate) mixture: Option<(Mixture, usize)>,
@@ -119,7 +119,7 @@ impl Batch {
     }
 
     /// The bytes of view `view` of row `i`; empty when there is no such view or row. A
-    /// sample's views lie one after the other, so view v of all rows is every
+    /// sample's views lie one behind the other, so view v of all rows is every
     /// [`Self::sample_bytes`] from where it is in the first.
     #[must_use]
     pub fn view(&self, i: usize, view: usize) -> &[u8] {
@@ -166,7 +166,7 @@ impl Batch {
         &self.view_bytes
     }
 
-    /// All rows' bytes, one after the other.
+    /// All rows' bytes, one behind the other.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.slot[..self.rows.len() * self.sample_bytes]

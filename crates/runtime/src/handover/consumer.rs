@@ -1,4 +1,4 @@
-//! The consumer interface: whoever takes batches, one after another.
+//! The consumer seam: whoever takes batches, one after another.
 //!
 //! A training step, an accelerator that batches are copied to, or one that only takes its time
 //! ([`Timed`]). A loop that pulls (`Deal::batches`) needs none of it; a consumer is for loops

@@ -16,8 +16,8 @@ const RUN_BYTES: usize = 256 << 10;
 /// The most runs of rows that a batch is mixed in at once.
 pub(crate) const MOST_RUNS: usize = 16;
 
-/// Brings the samples of `from` to `to`, sample by sample with its key; `None` is the key of a row
-/// without a sample. Blocks until it is done; `None` where a thread panicked over it.
+/// Brings the samples of `from` to `to`, sample by sample with its key; `None` is the key of what
+/// is no sample. Blocks until it is done; `None` where a thread panicked over it.
 pub(crate) fn convert(
     finish: &Arc<Finish>,
     chores: &Chores,

@@ -156,7 +156,7 @@ impl Deal {
     }
 
     /// As [`Self::poll`], for one who has something to do with the batch before its consumer gets it: it
-    /// counts as taken once [`Self::mark`] has been called.
+    /// counts as taken once [`Self::mark`] has said so.
     pub(crate) fn poll_ahead(
         &self,
         consumer: u32,

@@ -1,5 +1,5 @@
 //! The digests of a finished batch, ahead of the consumer: each sample's own by the workers, a few at
-//! a time, and next to them the stream's, which by its definition takes one byte after the other.
+//! a time, and beside them the stream's, which by its definition takes one byte after the other.
 //!
 //! What a digest is over is `core`'s (`digest.rs` there); the sums of an epoch are its consumer's
 //! (`run/digests.rs`).

@@ -99,7 +99,7 @@ impl Epoch {
     }
 
     /// Waits for the next batch; `None` at the end, after an error, and ever after. Blocks
-    /// until a batch is there; a prong that fails is replaced, so it does not block forever.
+    /// until a batch is there; a prong that fails is replaced, so it does not block for ever.
     ///
     /// # Errors
     /// What no policy covers, once, after the batches that were ready before it.

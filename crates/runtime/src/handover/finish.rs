@@ -258,7 +258,7 @@ impl Feed {
             self.waits.finisher(Finisher::LacksSlot);
         };
         self.waits.finisher(Finisher::Converts);
-        // The collector may use the slots that are left.
+        // The collector may go on with the slots that are left.
         drop(lacking);
         self.links.bell.ring();
         let keys = rows.iter().map(|row| row.sample.map(|id| self.maker.key(id)));

@@ -1,7 +1,7 @@
 //! A loader: epochs one after another, as a training loop asks for them.
 //!
 //! It owns the runtime, the epoch that runs, and where the next one begins; what a training
-//! script does to it (break off, start again, save, load, ask for another epoch) has one
+//! script does to it (break off, start anew, save, load, ask for another epoch) has one
 //! meaning, whatever language it is written in:
 //!
 //! 1. [`Loader::begin`] starts the next epoch: the one that [`Loader::set_epoch`] named, else

@@ -26,7 +26,7 @@ const LEAST_DEPTH: u32 = 2;
 /// has eight times the pixels of ImageNet's mean.
 const STRAGGLER: u32 = 8;
 
-/// Batches under way at once: besides one that its slowest sample holds up there are samples for all
+/// Batches under way at once: beside one that its slowest sample holds up there are samples for all
 /// workers until that is made. With 2 workers and 256 samples a batch that is the batch behind it;
 /// with 64 and 64, eight.
 pub(crate) fn front_depth(n_workers: u32, batch_size: u32) -> u32 {

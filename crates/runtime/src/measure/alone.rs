@@ -99,7 +99,7 @@ impl Runtime {
     }
 
     /// Measures all connected devices together without the host, for about `lasting`; `None`
-    /// when too little came. CPU time is that of the threads that receive their batches:
+    /// when too little came. Processor time is that of the threads that receive their batches:
     /// what the host makes again because a device is late is not in it.
     ///
     /// # Errors

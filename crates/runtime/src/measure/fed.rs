@@ -36,7 +36,7 @@ pub struct Connected {
 struct Taken {
     step: Step,
     n_samples: u32,
-    /// When it was over, and the CPU seconds of this process until then.
+    /// When it was over, and the processor seconds of this process until then.
     end: Instant,
     cpu_s: Option<f64>,
 }

@@ -59,7 +59,7 @@ impl LoadWatch {
         Self { began: Instant::now(), before: Look::now() }
     }
 
-    /// Looks again. CPU time of devices that were emulated meanwhile counts as other
+    /// Looks again. Processor time of devices that were emulated meanwhile counts as other
     /// programs'.
     #[must_use]
     pub fn end(self) -> Load {

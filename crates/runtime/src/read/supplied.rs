@@ -1,4 +1,4 @@
-//! Samples that the caller lists, in place of a data set that is found at a path: files,
+//! Samples that the caller lists, in the place of a data set that is found at a path: files,
 //! parts of files, or bytes that it gives when asked; and its decoder for records that `ops`
 //! refuses, damaged images and formats that it does not read.
 //!
@@ -66,7 +66,7 @@ impl From<String> for Unread {
     }
 }
 
-/// Why a sample is missing.
+/// Why there is no sample.
 #[derive(Debug)]
 pub(crate) enum Unmade {
     /// It cannot be read or decoded, whoever tries: the bad-sample policy says what to do.
@@ -122,7 +122,7 @@ impl Supplied {
     /// Samples in files below `root`. Asks for the length of each whole file.
     ///
     /// # Errors
-    /// [`RuntimeError::Data`] names the file that does not exist or is not a regular file.
+    /// [`RuntimeError::Data`] names the file that is not there, or is no file.
     pub fn files<'a>(
         root: &Path,
         files: impl Iterator<Item = SuppliedFile<'a>>,

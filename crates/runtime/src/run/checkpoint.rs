@@ -167,7 +167,7 @@ pub(crate) fn at(
     })
 }
 
-/// Writes a state next to its place and renames it, so that a reader sees the old state or
+/// Writes a state beside its place and renames it, so that a reader sees the old state or
 /// the new one.
 pub(crate) fn save(path: &Path, resume: &Resume) -> Result<(), RuntimeError> {
     replace(path, |mut file| {

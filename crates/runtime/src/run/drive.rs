@@ -155,7 +155,7 @@ struct Seen {
     first_batch_s: f64,
     /// From the last step of the epoch before to the first batch.
     gap_s: Option<f64>,
-    /// CPU seconds of the process when it began, and at its end.
+    /// Processor seconds of the process when it began, and at its end.
     cpu_s: [Option<f64>; 2],
     went: Went,
     /// Made by the host, made by devices.
@@ -166,7 +166,7 @@ struct Seen {
     shares: Shares,
 }
 
-/// Whose time an epoch is, besides the loader's, which has a clock of its own
+/// Whose time an epoch is, beside the loader's, which has a clock of its own
 /// (`collect/stall.rs`). The shares begin where others end: nothing lies between them.
 struct Shares {
     since: Instant,

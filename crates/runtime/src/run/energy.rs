@@ -101,7 +101,7 @@ impl Used {
         }
     }
 
-    /// CPU seconds of device processes of this run, since they started.
+    /// Processor seconds of device processes of this run, since they started.
     pub(crate) fn device_process_seconds(&self, runtime: &Runtime) -> f64 {
         let devices = runtime.devices.iter().zip(&self.devices);
         let ours = devices.filter(|(device, _)| device.process.is_some());

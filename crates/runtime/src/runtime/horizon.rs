@@ -1,8 +1,8 @@
-//! What devices' working horizons get: the slots that each device has, those that it can use
+//! What devices' working horizons get: the slots that each device has, those that it has a use for
 //! at the rates known by now, and where memory is what is missing, the limit that would do.
 //!
 //! Says it, and changes nothing: who gets how many slots is `runtime/memory.rs`'s, how many a
-//! strategy can use `core`'s.
+//! strategy has a use for `core`'s.
 
 use bothends_core::setting::{Names, Setting};
 
@@ -12,7 +12,7 @@ use crate::runtime::memory::MOST_PER_DEVICE;
 const MIB: usize = 1 << 20;
 
 impl Runtime {
-    /// How many slots the device can use; `None` while it or the host has never been timed,
+    /// How many slots the device has a use for; `None` while it or the host has never been timed,
     /// and for a strategy in which nothing that is ready waits for its turn.
     pub(crate) fn slots_needed(&self, device: &Device) -> Option<u32> {
         let (host_ns, own_ns) = self.front_prior_ns.zip(device.prior_ns)?;
@@ -22,7 +22,7 @@ impl Runtime {
     }
 
     /// What the horizons of the devices that are there get, in one line; `None` without devices,
-    /// or without horizons. The setting that it names is called as the binding or program calls it.
+    /// or without horizons. The setting that it names is called as the front door calls it.
     pub(crate) fn horizon_note(&self, name: Names) -> Option<String> {
         if !self.config.strategy.has_horizon() {
             return None;
@@ -40,7 +40,7 @@ impl Runtime {
     }
 }
 
-/// What one device can use.
+/// What one device has a use for.
 #[derive(Debug, Clone, Copy)]
 struct Use<'a> {
     device: &'a str,

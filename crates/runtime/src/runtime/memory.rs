@@ -24,7 +24,7 @@ const OUTSIDE_AT_LEAST: u32 = 2;
 /// A device's batch that is being converted, and the next.
 const CONVERTED: u32 = 2;
 
-/// The fewest slots that the front works well with, and the most that it can use.
+/// The fewest slots that the front works well with, and the most that it has a use for.
 const FRONT: (u32, u32) = (3, 16);
 
 /// Samples of each worker that wait, where nobody says how much memory there is and no device takes
@@ -48,7 +48,7 @@ const DEFAULT_LEAST: usize = 160 << 20;
 /// ranks that share a machine leave it three quarters together.
 const DEFAULT_MOST_PART: u64 = 4;
 
-/// The most slots that a device can use.
+/// The most slots that a device has a use for.
 pub(crate) const MOST_PER_DEVICE: u32 = 64;
 
 /// What batches take, in bytes.
@@ -65,7 +65,7 @@ pub(crate) struct Sizes {
     is_identity: bool,
     /// Bytes behind the samples of a slot that is finished elsewhere: what is to be done to them.
     description: usize,
-    /// What mixing keeps besides the batch it mixes.
+    /// What mixing keeps beside the batch it mixes.
     kept: usize,
     /// The most slots that the front takes where nobody says how much memory there is, and it is alone.
     front_by_default: u32,
@@ -75,7 +75,7 @@ pub(crate) struct Sizes {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Devices {
     pub(crate) n: u32,
-    /// Slots that the one with the longest horizon can use, as far as rates are known.
+    /// Slots that the one with the longest horizon has a use for, as far as rates are known.
     pub(crate) needed: u32,
 }
 
@@ -161,7 +161,7 @@ impl Sizes {
         let least = self.slots(FRONT.0, DEVICE_DEPTH.saturating_mul(n_devices));
         let more = per_device.saturating_sub(DEVICE_DEPTH).saturating_mul(n_devices);
         let more = self.back_slot().saturating_mul(more as usize);
-        // The front takes a third of what is spare, and no more than it can use.
+        // The front takes a third of what is spare, and no more than it has a use for.
         let most = self.front_slot().saturating_mul((FRONT.1 - FRONT.0) as usize);
         let for_front = more.div_ceil(2).min(most);
         self.total(least).saturating_add(more).saturating_add(for_front)
@@ -228,11 +228,11 @@ impl Room {
             }
             MemoryBudget::Total(bytes) => bytes,
         };
-        // Of what is left above the least, a third is the front's, and the devices' the rest.
+        // Of what is left beside the least a third is the front's, and the devices' the rest.
         let spare = bytes.saturating_sub(sizes.total(least));
         let for_front = if n_devices > 0 { spare / 3 } else { spare };
         let most = match budget {
-            // With devices, what the host has made may wait for a batch of theirs, too.
+            // Beside devices what the host has made may wait for a batch of theirs, too.
             MemoryBudget::Auto if n_devices == 0 => sizes.front_by_default,
             MemoryBudget::Auto | MemoryBudget::Slots(_) | MemoryBudget::Total(_) => {
                 FRONT.1

@@ -1,7 +1,7 @@
 //! What a batch takes each prong, remembered from run to run: the first epoch of a run begins with
 //! what the last epoch of the run before showed, as later epochs begin with the one before them.
 //!
-//! **Where.** In a folder next to the side index (`bothends/rates` in the user's cache directory), one
+//! **Where.** In a folder beside the side index (`bothends/rates` in the user's cache directory), one
 //! small JSON file for each kind of run. What a host's batch takes depends on all that [`Kind`]
 //! names; its hash is the file's name, and all of it is in the file. What a device's batch takes is
 //! in the same file, under the name that the device was given by (`--csd`). Nothing is kept where
@@ -60,7 +60,7 @@ const MOST_BYTES: u64 = 64 << 10;
 /// Most files in the folder.
 const MOST_FILES: usize = 256;
 
-/// Samples by which a data set is recognised, besides its name and its length.
+/// Samples by which a data set is known again, beside its name and its length.
 const PROBES: u64 = 64;
 
 const EXTENSION: &str = "json";
@@ -83,7 +83,7 @@ struct Kind {
     workers: u32,
     /// Processes that share the machine.
     ranks: u32,
-    /// Emulated devices compute next to the workers.
+    /// Emulated devices compute beside the workers.
     emulated: usize,
     reader: String,
     page_cache: bool,

@@ -1,7 +1,7 @@
 //! Turning a run to another end: what slots are made of, and what of the finish is the host's part.
 //!
 //! Batches are made for one end at a time (`runtime/ends.rs`); turning to another ends the threads and makes the
-//! slots again. How batches get to a GPU is `handover/gpu.rs`'s.
+//! slots anew. How batches get to a GPU is `handover/gpu.rs`'s.
 
 use std::mem;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::runtime::ends::{End, Ends};
 use crate::runtime::host::{Runtime, rings};
 use crate::runtime::memory::{Room, Sizes};
 
-/// Batches besides those that a consumer may hold for which the device has slots, for each consumer: the one
+/// Batches beside those that a consumer may hold for which the device has slots, for each consumer: the one
 /// that it is being given, and the one behind it.
 const UPLOADED: u32 = 2;
 
@@ -34,7 +34,7 @@ impl Runtime {
         self.ends.on_host.clone()
     }
 
-    /// Has them go there from now on: ends the threads, and makes the slots again.
+    /// Has them go there from now on: ends the threads, and makes the slots anew.
     pub(crate) fn turn_to(&mut self, end: End) -> Result<(), RuntimeError> {
         self.stop_engine();
         let left = match &end {

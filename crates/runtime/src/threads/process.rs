@@ -6,7 +6,7 @@ use std::fs;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Seconds of CPU time of this process, user and system, ended threads included.
+/// Seconds of processor time of this process, user and system, ended threads included.
 #[must_use]
 pub fn cpu_seconds() -> Option<f64> {
     // proc_pid_stat(5): after the name in parentheses, fields 14 and 15 (utime, stime) in
@@ -17,13 +17,13 @@ pub fn cpu_seconds() -> Option<f64> {
     Some((ticks(14)? + ticks(15)?) / 100.0)
 }
 
-/// Nanoseconds of CPU time of the calling thread. One system call.
+/// Nanoseconds of processor time of the calling thread. One system call.
 pub(crate) fn thread_cpu_ns() -> Option<u64> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
     u64::try_from(std::time::Duration::from(time).as_nanos()).ok()
 }
 
-/// Seconds of CPU time of everything on this machine, since it started.
+/// Seconds of processor time of everything on this machine, since it started.
 #[must_use]
 pub fn machine_cpu_seconds() -> Option<f64> {
     machine_seconds(&fs::read_to_string("/proc/stat").ok()?)
@@ -36,7 +36,7 @@ fn machine_seconds(stat: &str) -> Option<f64> {
     Some([0, 1, 2, 5, 6].into_iter().map(|i| fields[i]).sum::<f64>() / 100.0)
 }
 
-/// Seconds of CPU time that the hypervisor gave to other machines, since this one started.
+/// Seconds of processor time that the hypervisor gave to other machines, since this one started.
 pub(crate) fn stolen_cpu_seconds() -> Option<f64> {
     let fields = machine_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
     fields.get(7).map(|ticks| ticks / 100.0)

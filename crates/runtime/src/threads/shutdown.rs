@@ -6,7 +6,7 @@
 //!
 //! **End.** 1. When the last batch of the plan has been handed to the feed, the collector
 //! closes the feed's queue; the consumer receives every batch, then `None`, and `None` again
-//! forever. 2. Results that are still under way are given up: their claims end, their jobs are
+//! for ever. 2. Results that are still under way are given up: their claims end, their jobs are
 //! revoked, and their slots go back when they are answered.
 //!
 //! **Failure of a prong.** 3. A lost device gives its claims back and is named in the summary;
@@ -27,7 +27,7 @@
 //!
 //! **The engine's end.** 9. Closing the loader, or a panic in one of the engine's threads, ends
 //! them all: every thread is joined and every slot is back; nothing waits longer than
-//! [`PATIENCE`], except for threads in a call that does not return. A device's thread in the middle of
+//! [`PATIENCE`], but for threads in a call that does not return. A device's thread in the middle of
 //! an answer, or that reaches a device which says nothing, is left alone and ends by the
 //! transport's deadline. One in a call of the file system or of the caller's (a server that is
 //! gone) is waited for five seconds (`threads/join.rs`); then a note says so, and it ends with that

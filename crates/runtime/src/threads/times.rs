@@ -1,4 +1,4 @@
-//! CPU time of the threads, prong by prong: what making batches costs the host, and what
+//! Processor time of the threads, prong by prong: what making batches costs the host, and what
 //! receiving those of devices costs it.
 //!
 //! A thread notes what it has used whenever it has done a piece of work. The rest of the process
@@ -20,7 +20,7 @@ pub(crate) enum Ends {
     Both,
 }
 
-/// CPU seconds of threads; `None` where the kernel does not say.
+/// Processor seconds of threads; `None` where the kernel does not say.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ThreadSeconds {
     /// Of the host's reader, those that open files for it, and workers.

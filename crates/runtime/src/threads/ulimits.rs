@@ -18,10 +18,10 @@ const MOST_OPEN: u64 = 64;
 const OF_A_DEVICE: u64 = 8;
 
 /// Descriptors for all else: the ring, a listing, the side index, a checkpoint, what the caller
-/// opens besides.
+/// opens beside us.
 const SPARE: u64 = 16;
 
-/// What a worker takes besides slots: its stack, and what it keeps from sample to sample.
+/// What a worker takes beside slots: its stack, and what it keeps from sample to sample.
 const OF_A_WORKER_BYTES: u64 = 24 << 20;
 
 /// What all else takes: the reader's buffers, the other threads, the list of samples.
@@ -53,12 +53,12 @@ pub(crate) struct KeptOpen {
     pub(crate) n: usize,
     /// How many may be on their way besides: being opened, or open and waiting for the reader.
     pub(crate) n_opening: usize,
-    /// One line for the user, where they are fewer than the data can use.
+    /// One line for the user, where they are fewer than the data have a use for.
     pub(crate) note: Option<String>,
 }
 
 /// How many of the data's `n_files` may stay open, and how many may be on their way to the reader,
-/// besides `depth` that are read from and what devices need. Raises the limit of this process as far as that takes, and no further than it may.
+/// beside `depth` that are read from and what devices need. Raises the limit of this process as far as that takes, and no further than it may.
 ///
 /// # Errors
 /// [`RuntimeError::OpenFiles`] when not even one may.

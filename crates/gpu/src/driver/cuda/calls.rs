@@ -3,7 +3,7 @@
 //!
 //! [`Api`] is the proof that the library is there and has every function below: cudarc would
 //! panic where it is not. The functions take handles as numbers, check nothing about
-//! them, and keep no state; `cuda.rs` does. `sys` is the raw layer.
+//! them, and keep no state; `cuda.rs` does. `sys` is the raw storey.
 #![allow(unsafe_code, reason = "calls functions of a foreign library with addresses")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};

@@ -19,15 +19,15 @@ use crate::jpeg::file::code::{Class, Code};
 /// photographs, for the cache's sake; `scripts/bench-engine`, 2026-11-21, Zen 5.)
 pub(crate) const LOOKUP_BITS: u32 = 10;
 
-/// Longest code and value that a table entry stands for: four of them are decoded between
-/// two looks at the data.
+/// Longest code and value that a table entry stands for: three of them are decoded between
+/// two looks at the data, and there is room for one more (`sequential.rs`).
 pub(crate) const ENTRY_BITS: u32 = 14;
 
 /// What the next bits mean.
 ///
 /// Bits 0–7: how many code and value take together. Bits 8–15: by how much the number of
-/// the next coefficient grows. Bits 16–23: how many of the bits are the code. Bits 24–31:
-/// 64 less the size of the value.
+/// the next coefficient grows. Bits 16–31: what makes the value out of these bits, when added
+/// to them ([`Self::value`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry(pub(crate) u32);
 
@@ -42,8 +42,10 @@ impl Entry {
     /// The advance of [`Self::LONG`].
     pub(crate) const LONG_ADVANCE: u32 = 192;
 
-    /// `symbol`, whose code has `length` bits.
-    fn new(class: Class, symbol: u8, length: u32) -> Self {
+    /// `symbol`, whose code has `length` bits; it stands at the left end of `bits`, and the
+    /// first bit of the value behind it.
+    #[inline(always)]
+    fn new(class: Class, symbol: u8, length: u32, bits: u64) -> Self {
         let size = u32::from(symbol & 15);
         let advance = match (class, symbol >> 4, size) {
             (Class::Dc | Class::Progressive, _, _) => 1,
@@ -52,7 +54,23 @@ impl Entry {
             (Class::Ac, _, 0) => Self::END_OF_BLOCK,
             (Class::Ac, run, _) => u32::from(run) + 1,
         };
-        Self((length + size) | advance << 8 | length << 16 | (64 - size) << 24)
+        // A value whose first bit is 0 is negative (T.81 §F.2.2.1, figure F.12).
+        let is_negative = (bits << length).cast_signed() >= 0;
+        let below = if is_negative { (1 << size) - 1 } else { 0 };
+        let code = (bits >> (64 - length)) as u32;
+        let to_value = (code << size).wrapping_add(below).wrapping_neg();
+        Self((length + size) | advance << 8 | to_value << 16)
+    }
+
+    /// In the table's place for codes that it knows, but cannot answer for.
+    fn known(symbol: u8, length: u32) -> Self {
+        Self(Self::LONG.0 | (length << 8 | u32::from(symbol)) << 16)
+    }
+
+    /// Whether this stands for something that is not in the table.
+    #[inline(always)]
+    pub(crate) fn is_long(self) -> bool {
+        self.step() == Self::LONG.0
     }
 
     /// How many bits code and value take.
@@ -67,29 +85,24 @@ impl Entry {
         self.0 & 0xffff
     }
 
-    /// Whether a value follows the code.
-    #[inline(always)]
-    pub(crate) fn has_value(self) -> bool {
-        self.0 >> 24 != 64
-    }
-
-    /// The value behind the code at the left end of `bits` (T.81 §F.2.2.1, figure F.12: one
-    /// whose first bit is 0 is negative). Not for entries without a value.
+    /// The value behind the code at the left end of `bits`; 0 where there is none.
+    ///
+    /// Code and value are one number. What the code is in it, and what a negative value
+    /// lacks, is known to the table, whose index holds the code and the value's first bit.
     #[inline(always)]
     pub(crate) fn value(self, bits: u64) -> i16 {
-        let bits = bits << ((self.0 >> 16) & 63);
-        let behind = (self.0 >> 24) & 63;
-        let is_negative = !(bits.cast_signed() >> 63).cast_unsigned();
-        let value = (bits >> behind).wrapping_sub(is_negative >> behind);
-        // At most 15 bits and a sign are left of it.
-        (value as u16).cast_signed()
+        let number = bits.wrapping_shr(self.0.wrapping_neg());
+        (number as u16).wrapping_add((self.0 >> 16) as u16).cast_signed()
     }
 }
+
+/// The entries for all that the next bits can be.
+pub(crate) type Table = [Entry; 1 << LOOKUP_BITS];
 
 /// A code made ready for decoding.
 #[derive(Debug, Clone)]
 pub(crate) struct Lookup {
-    pub(crate) entries: Box<[Entry; 1 << LOOKUP_BITS]>,
+    pub(crate) entries: Box<Table>,
     /// For each length: the end of its codes, left-aligned in 16 bits, and what leads from a
     /// code to its place among the symbols.
     limits: [u32; 17],
@@ -171,31 +184,49 @@ impl Lookup {
     fn fill(&mut self, class: Class, code: &Code) {
         let mut rest = &mut self.entries[..];
         let mut symbols = code.symbols.iter();
+        let mut next = 0_u64;
         for (length, &n) in (1..=LOOKUP_BITS).zip(&code.counts) {
             for &symbol in symbols.by_ref().take(usize::from(n)) {
                 let (own, later) = rest.split_at_mut(1 << (LOOKUP_BITS - length));
                 let size = u32::from(symbol & 15);
-                // Sixteen zeros have no value to store, and are rare.
-                let is_zeros = class == Class::Ac && symbol == 0xf0;
-                let is_long = length + size > ENTRY_BITS || is_zeros;
-                own.fill(match class {
+                // The first bit of the value belongs to the index.
+                let is_long =
+                    length + size > ENTRY_BITS || (size > 0 && length == LOOKUP_BITS);
+                let entry = |sign: u64| match class {
                     Class::Progressive => Entry(length | u32::from(symbol) << 8),
-                    Class::Dc | Class::Ac if is_long => Entry::LONG,
-                    Class::Dc | Class::Ac => Entry::new(class, symbol, length),
-                });
+                    Class::Dc | Class::Ac if is_long => Entry::known(symbol, length),
+                    Class::Dc | Class::Ac => {
+                        let bits = next << (64 - length) | sign << (63 - length);
+                        Entry::new(class, symbol, length, bits)
+                    }
+                };
+                let (negative, positive) = own.split_at_mut(own.len() / 2);
+                negative.fill(entry(0));
+                positive.fill(entry(1));
                 rest = later;
+                next += 1;
             }
+            next <<= 1;
         }
         rest.fill(Entry::LONG);
     }
 
     /// The slow way: the entry for the bits at the left end of `bits`, of which 31 or more
     /// are valid; `None` when they are no code.
+    #[inline(always)]
+    pub(crate) fn long(&self, bits: u64) -> Option<Entry> {
+        let entry = self.entries[(bits >> (64 - LOOKUP_BITS)) as usize];
+        let (symbol, length) = match entry.0 >> 16 {
+            known if known > 0 && entry.is_long() => (known as u8, known >> 8),
+            _ => self.searched(bits)?,
+        };
+        Some(Entry::new(self.class, symbol, length, bits))
+    }
+
     #[cold]
     #[inline(never)]
-    pub(crate) fn long(&self, bits: u64) -> Option<Entry> {
-        let (symbol, length) = self.long_symbol(bits)?;
-        Some(Entry::new(self.class, symbol, length))
+    fn searched(&self, bits: u64) -> Option<(u8, u32)> {
+        self.long_symbol(bits)
     }
 
     /// The symbol at the left end of `bits`, and the length of its code; `None` when it is
@@ -211,8 +242,11 @@ impl Lookup {
 
     fn long_symbol(&self, bits: u64) -> Option<(u8, u32)> {
         let peek = (bits >> 48) as u32;
-        let length = (1..=16).find(|&length| peek < self.limits[length])?;
-        let idx = (peek >> (16 - length)).wrapping_add(self.offsets[length]);
+        // Limits never fall; the lengths of the codes that end before this one are counted.
+        let n_before = self.limits[1..].iter().filter(|&&limit| limit <= peek).count();
+        let length = n_before + 1;
+        let offset = self.offsets.get(length)?;
+        let idx = (peek >> (16 - length)).wrapping_add(*offset);
         Some((self.code.symbols[idx as usize & 255], length as u32))
     }
 }
@@ -235,9 +269,9 @@ mod tests {
             (0x7fff, 15, 32_767),
         ] {
             for length in [1, 7, 16] {
-                let entry = Entry::new(Class::Dc, size, length);
                 let code = (1_u64 << length) - 1;
                 let left = (code << size | bits) << (64 - length - u32::from(size));
+                let entry = Entry::new(Class::Dc, size, length, left);
                 assert_eq!(entry.value(left), value, "{bits:b} of {size}");
                 assert_eq!(entry.value(left | 3), value, "{bits:b} of {size}");
             }
@@ -253,10 +287,17 @@ mod tests {
             lookup.set(class, &Code::standard(class, slot)).unwrap();
             let mut n_short = 0;
             for (idx, &entry) in (0_u64..).zip(lookup.entries.iter()) {
-                if entry != Entry::LONG {
+                let bits = idx << (64 - LOOKUP_BITS);
+                let slow = lookup.long_symbol(bits);
+                let made =
+                    slow.map(|(symbol, length)| Entry::new(class, symbol, length, bits));
+                assert_eq!(lookup.long(bits), made, "{idx:b}");
+                if slow.is_some_and(|(symbol, _)| symbol & 15 == 0) {
+                    assert_eq!(made.map(|entry| entry.value(bits)), Some(0));
+                }
+                if !entry.is_long() {
                     n_short += 1;
-                    let slow = lookup.long(idx << (64 - LOOKUP_BITS));
-                    assert_eq!(slow, Some(entry), "{idx:b}");
+                    assert_eq!(made, Some(entry), "{idx:b}");
                 }
             }
             assert!(n_short > 900, "{class:?} {slot}: {n_short}");

@@ -11,8 +11,10 @@
 //!   run that leads out of the block all lie at or beyond [`END`];
 //! * storing before testing: a block is written through a window as long as a place can
 //!   be large, and what is written behind the block is zeroed when the next one begins;
-//! * looking at the data once per four symbols (`ENTRY_BITS`), at the end of the data once
-//!   per MCU (`ScanData` is padded for it).
+//! * looking at the data once per three symbols (`ENTRY_BITS`), at the end of the data once
+//!   per MCU (`ScanData` is padded for it);
+//! * looking ahead of the third symbol, not behind it ([`Reader::last_step`]): the load is
+//!   done when the symbol's length is known.
 //!
 //! Coefficients go to their natural places (row by row). Read `entry_points.rs` next.
 #![allow(
@@ -20,10 +22,10 @@
     reason = "counts and values are kept in as many bits as they need; the rest is cut off on purpose"
 )]
 
-use super::bits::{Bits, Restart};
-use super::lookup::{Entry, LOOKUP_BITS, Lookup};
+use super::bits::Restart;
+use super::lookup::{ENTRY_BITS, Entry, LOOKUP_BITS, Lookup, Table};
 use crate::jpeg::Broken;
-use crate::jpeg::block::RowBlocks;
+use crate::jpeg::block::{RowBlocks, WINDOW};
 use crate::jpeg::file::frame::MAX_MCU_BLOCKS;
 use crate::jpeg::zigzag::AFTER;
 use crate::kernels::{Level, avx2_kernel};
@@ -31,8 +33,8 @@ use crate::kernels::{Level, avx2_kernel};
 #[cfg(target_arch = "x86_64")]
 mod bmi;
 
-/// A block being decoded: bits taken since the last look at the data in the low byte, the
-/// number of the next coefficient above it.
+/// A block being decoded: bits taken of the data from the byte last looked at on in the low
+/// byte, the number of the next coefficient above it.
 type Progress = u32;
 
 /// From here on a block is at its end, or the symbol is a long one.
@@ -44,6 +46,10 @@ const FIRST_LONG: Progress = Entry::LONG_ADVANCE << 8;
 const FULL: u32 = 64;
 const FIRST_ENDED: u32 = Entry::END_OF_BLOCK + 1;
 const LAST_ENDED: u32 = Entry::END_OF_BLOCK + 63;
+
+// A byte is begun, and four entries are taken, between two looks; the shift by all of it is
+// below 64.
+const _: () = assert!(7 + 4 * ENTRY_BITS < 64);
 
 /// The codes of one block of an MCU, and the component whose DC it continues.
 #[derive(Debug, Clone, Copy)]
@@ -75,11 +81,84 @@ pub(crate) struct EntryPoint {
     pub(crate) dc: [i32; 4],
 }
 
+/// A place in the data and in a block. Passed by value and kept in variables, so that it stays
+/// in registers: what goes through memory waits for the store on every turn.
+///
+/// 43 or more bits of `next` are valid when a block's coefficients begin, and after
+/// [`Self::last_step`]: enough for two entries, and 15 are left for a third one or a DC.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reader {
+    /// The next bits, left-aligned; zeros behind those that are valid.
+    next: u64,
+    /// The byte from which the bits in `progress` count. The blocks of the largest image take
+    /// less than 4 GiB.
+    at: u32,
+    progress: Progress,
+}
+
+impl Reader {
+    /// Begins at bit `position`.
+    fn new(padded: &[u8], position: u64) -> Self {
+        let (at, progress) = ((position >> 3) as u32, (position & 7) as Progress);
+        Self { next: 0, at, progress }.refill(padded)
+    }
+
+    /// Looks at the data again: 57 or more bits are valid. The caller stays within the padding.
+    #[inline(always)]
+    fn refill(mut self, padded: &[u8]) -> Self {
+        let word = self.look(padded);
+        self.next = word << (self.progress & 63);
+        self
+    }
+
+    /// Bytes from the next one on; `progress` counts from there.
+    #[inline(always)]
+    fn look(&mut self, padded: &[u8]) -> u64 {
+        self.at += u32::from(self.progress as u8 >> 3);
+        self.progress &= !0xf8;
+        let at = self.at as usize;
+        u64::from_be_bytes(padded[at..at + 8].try_into().expect("eight bytes"))
+    }
+
+    /// One coefficient: what it moves on by, and its value.
+    #[inline(always)]
+    fn step(&mut self, table: &Table) -> i16 {
+        let entry = table[(self.next >> (64 - LOOKUP_BITS)) as usize];
+        self.progress += entry.step();
+        let value = entry.value(self.next);
+        self.next <<= entry.n_bits() & 63;
+        value
+    }
+
+    /// [`Self::step`] and [`Self::refill`]: data are looked at before it is known where the
+    /// coefficient ends, which takes the reading off the chain.
+    #[inline(always)]
+    fn last_step(&mut self, table: &Table, padded: &[u8]) -> i16 {
+        let word = self.look(padded);
+        let entry = table[(self.next >> (64 - LOOKUP_BITS)) as usize];
+        self.progress += entry.step();
+        let value = entry.value(self.next);
+        self.next = word << (self.progress & 63);
+        value
+    }
+
+    /// The place of the last coefficient in its window.
+    #[inline(always)]
+    fn place(self) -> usize {
+        usize::from(AFTER[usize::from((self.progress >> 8) as u8)])
+    }
+
+    /// The number of the next bit.
+    #[inline(always)]
+    fn position(self) -> u64 {
+        8 * u64::from(self.at) + u64::from(self.progress & 0xff)
+    }
+}
+
 /// One row of MCUs being decoded.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
-    bits: Bits,
-    progress: Progress,
+    reader: Reader,
     dc: [i32; 4],
     /// The first bit that is not this lane's.
     end: u64,
@@ -103,7 +182,7 @@ impl Lane {
         mcu: u64,
         end: u64,
     ) {
-        self.bits = Bits::new(scan.padded, from.position);
+        self.reader = Reader::new(scan.padded, from.position);
         self.dc = from.dc;
         self.end = end;
         self.restarts_seen = 0;
@@ -123,7 +202,7 @@ impl Lane {
         if scan.restart_interval > 0 && self.until_restart == 0 {
             self.restart(scan)?;
         }
-        Ok(EntryPoint { position: self.bits.position(), dc: self.dc })
+        Ok(EntryPoint { position: self.reader.position(), dc: self.dc })
     }
 
     /// Sets out for the next `n_mcus` MCUs, at least 1.
@@ -131,7 +210,8 @@ impl Lane {
         self.entry_point(scan)?;
         self.mcus_left = n_mcus;
         self.in_mcu = 0;
-        self.begin_block(scan)
+        self.reader = self.begin_block(scan, self.reader)?;
+        Ok(())
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -140,18 +220,18 @@ impl Lane {
 
     /// Where the last MCU ended.
     pub(crate) fn place(&self) -> EntryPoint {
-        EntryPoint { position: self.bits.position(), dc: self.dc }
+        EntryPoint { position: self.reader.position(), dc: self.dc }
     }
 
     /// Bytes of the data that no MCU has taken, once all are done.
     pub(crate) fn bytes_left(&self) -> u64 {
-        (self.end / 8).saturating_sub(self.bits.position().div_ceil(8))
+        (self.end / 8).saturating_sub(self.reader.position().div_ceil(8))
     }
 
     /// Goes on behind a restart marker (T.81 §F.2.1.3.1).
     #[cold]
     fn restart(&mut self, scan: &Scan<'_>) -> Result<(), Broken> {
-        let at = self.bits.position().div_ceil(8);
+        let at = self.reader.position().div_ceil(8);
         if let Some(restarts) = scan.restarts {
             let found = restarts.get(self.restarts_seen).ok_or(Broken)?;
             let number = self.restarts_seen & 7;
@@ -165,50 +245,45 @@ impl Lane {
         if at * 8 > self.end {
             return Err(Broken);
         }
-        self.bits = Bits::new(scan.padded, at * 8);
+        self.reader = Reader::new(scan.padded, at * 8);
         Ok(())
     }
 
     #[inline(always)]
-    fn begin_block(&mut self, scan: &Scan<'_>) -> Result<(), Broken> {
+    fn begin_block(
+        &mut self,
+        scan: &Scan<'_>,
+        mut reader: Reader,
+    ) -> Result<Reader, Broken> {
         let codes = &scan.blocks[self.in_mcu];
-        self.bits = self.bits.refill(scan.padded);
-        let next = self.bits.next;
-        let mut entry = codes.dc.entries[(next >> (64 - LOOKUP_BITS)) as usize];
-        if entry == Entry::LONG {
-            entry = codes.dc.long(next).ok_or(Broken)?;
+        reader.progress &= 0xff;
+        let mut difference = reader.last_step(&codes.dc.entries, scan.padded);
+        if reader.progress >= FIRST_LONG {
+            let entry = codes.dc.long(reader.next).ok_or(Broken)?;
+            difference = entry.value(reader.next);
+            reader.progress = (reader.progress & 0xff) + entry.step();
+            reader = reader.refill(scan.padded);
         }
-        let difference = if entry.has_value() { entry.value(next) } else { 0 };
-        self.bits.next <<= entry.n_bits() & 63;
-        self.progress = entry.step();
         let sum = &mut self.dc[codes.component & 3];
         *sum = sum.wrapping_add(i32::from(difference));
         let dc = *sum as i16;
-        let block = self.row.block_mut(self.in_row);
-        *block = [0; 64];
-        block[0] = dc;
-        Ok(())
-    }
-
-    /// Takes the bits counted in `progress` off those that are valid.
-    #[inline(always)]
-    fn settle(&mut self) {
-        self.bits.n_valid -= self.progress & 0xff;
-        self.progress &= !0xff;
+        let window = self.row.window(self.in_row);
+        window[1..=64].fill(0);
+        window[1] = dc;
+        Ok(reader)
     }
 
     /// Handles whatever led to [`END`]: a long code, or the end of the block and the
     /// beginning of the next.
     #[inline(always)]
-    fn turn(&mut self, scan: &Scan<'_>) -> Result<(), Broken> {
-        self.settle();
-        if self.progress >= FIRST_LONG {
-            self.long_symbol(scan)?;
-            if self.progress < END {
-                return Ok(());
+    fn turn(&mut self, scan: &Scan<'_>, mut reader: Reader) -> Result<Reader, Broken> {
+        if reader.progress >= FIRST_LONG {
+            reader = self.long_symbol(scan, reader)?;
+            if reader.progress < END {
+                return Ok(reader);
             }
         }
-        match self.progress >> 8 {
+        match reader.progress >> 8 {
             FULL | FIRST_ENDED..=LAST_ENDED => {}
             _ => return Err(Broken),
         }
@@ -216,53 +291,48 @@ impl Lane {
         self.in_mcu += 1;
         if self.in_mcu == scan.blocks.len() {
             self.in_mcu = 0;
-            self.end_mcu(scan)?;
+            reader = self.end_mcu(scan, reader)?;
             if self.mcus_left == 0 {
-                return Ok(());
+                return Ok(reader);
             }
         }
-        self.begin_block(scan)
+        self.begin_block(scan, reader)
     }
 
     #[inline(always)]
-    fn end_mcu(&mut self, scan: &Scan<'_>) -> Result<(), Broken> {
-        if self.bits.position() > self.end {
+    fn end_mcu(&mut self, scan: &Scan<'_>, reader: Reader) -> Result<Reader, Broken> {
+        if reader.position() > self.end {
             return Err(Broken);
         }
         self.mcus_left -= 1;
         if scan.restart_interval > 0 {
             self.until_restart -= 1;
             if self.until_restart == 0 && self.mcus_left > 0 {
+                self.reader = reader;
                 self.restart(scan)?;
+                return Ok(self.reader);
             }
         }
-        Ok(())
+        Ok(reader)
     }
 
     #[inline(always)]
-    fn long_symbol(&mut self, scan: &Scan<'_>) -> Result<(), Broken> {
-        self.bits = self.bits.refill(scan.padded);
-        let next = self.bits.next;
+    fn long_symbol(&mut self, scan: &Scan<'_>, reader: Reader) -> Result<Reader, Broken> {
+        let mut reader = reader.refill(scan.padded);
+        let next = reader.next;
         let entry = scan.blocks[self.in_mcu].ac.long(next).ok_or(Broken)?;
-        self.bits.take(entry.n_bits());
-        self.progress = self.progress - FIRST_LONG + (entry.step() & !0xff);
-        if entry.has_value() {
-            let place = AFTER[usize::from((self.progress >> 8) as u8)];
-            self.row.window(self.in_row)[usize::from(place)] = entry.value(next);
-        }
-        Ok(())
+        reader.next <<= entry.n_bits() & 63;
+        reader.progress = reader.progress - FIRST_LONG + entry.step();
+        let place = AFTER[usize::from((reader.progress >> 8) as u8)];
+        self.row.window(self.in_row)[usize::from(place)] = entry.value(next);
+        Ok(reader.refill(scan.padded))
     }
-}
 
-/// One coefficient: `$progress` and `$next` move on, the value goes to its place.
-macro_rules! coefficient {
-    ($next:expr, $progress:expr, $entries:expr, $window:expr) => {
-        let entry = $entries[($next >> (64 - LOOKUP_BITS)) as usize];
-        $progress += entry.step();
-        $window[usize::from(AFTER[usize::from(($progress >> 8) as u8)])] =
-            entry.value($next);
-        $next <<= entry.n_bits() & 63;
-    };
+    /// What the block at hand is decoded with: the table and the place.
+    #[inline(always)]
+    fn block<'a>(&mut self, scan: &Scan<'a>) -> (&'a Table, &mut [i16; WINDOW]) {
+        (&scan.blocks[self.in_mcu].ac.entries, self.row.window(self.in_row))
+    }
 }
 
 /// Decodes the MCUs that `lane` has set out for.
@@ -286,70 +356,85 @@ pub(crate) fn run_two(
 
 #[inline(always)]
 fn one(scan: &Scan<'_>, lane: &mut Lane) -> Result<(), Broken> {
+    let mut reader = lane.reader.refill(scan.padded);
     while lane.mcus_left > 0 {
-        let entries = &*scan.blocks[lane.in_mcu].ac.entries;
-        let window = lane.row.window(lane.in_row);
-        let (mut bits, mut progress) = (lane.bits, lane.progress);
+        let (table, window) = lane.block(scan);
         'block: loop {
-            bits.n_valid -= progress & 0xff;
-            progress &= !0xff;
-            bits = bits.refill(scan.padded);
-            for _ in 0..4 {
-                coefficient!(bits.next, progress, entries, window);
-                if progress >= END {
+            for _ in 0..2 {
+                let value = reader.step(table);
+                window[reader.place()] = value;
+                if reader.progress >= END {
                     break 'block;
                 }
             }
+            let value = reader.last_step(table, scan.padded);
+            window[reader.place()] = value;
+            if reader.progress >= END {
+                break 'block;
+            }
         }
-        (lane.bits, lane.progress) = (bits, progress);
-        lane.turn(scan)?;
+        reader = lane.turn(scan, reader)?;
     }
+    lane.reader = reader;
     Ok(())
 }
 
 #[inline(always)]
 fn two(scan: &Scan<'_>, [a, b]: [&mut Lane; 2]) -> Result<(), Broken> {
-    'turns: while a.mcus_left > 0 && b.mcus_left > 0 {
-        let entries_a = &*scan.blocks[a.in_mcu].ac.entries;
-        let entries_b = &*scan.blocks[b.in_mcu].ac.entries;
-        let window_a = a.row.window(a.in_row);
-        let window_b = b.row.window(b.in_row);
-        let (mut bits_a, mut progress_a) = (a.bits, a.progress);
-        let (mut bits_b, mut progress_b) = (b.bits, b.progress);
+    let mut reader_a = a.reader.refill(scan.padded);
+    let mut reader_b = b.reader.refill(scan.padded);
+    let (mut table_a, mut window_a) = a.block(scan);
+    let (mut table_b, mut window_b) = b.block(scan);
+    'turns: loop {
         // Whose turn it is has a branch of its own: a shared one would be guessed wrong
         // every other time.
         'a: {
             'b: {
                 loop {
-                    bits_a.n_valid -= progress_a & 0xff;
-                    progress_a &= !0xff;
-                    bits_a = bits_a.refill(scan.padded);
-                    bits_b.n_valid -= progress_b & 0xff;
-                    progress_b &= !0xff;
-                    bits_b = bits_b.refill(scan.padded);
-                    for _ in 0..4 {
-                        coefficient!(bits_a.next, progress_a, entries_a, window_a);
-                        coefficient!(bits_b.next, progress_b, entries_b, window_b);
-                        if progress_a >= END {
+                    for _ in 0..2 {
+                        let value_a = reader_a.step(table_a);
+                        window_a[reader_a.place()] = value_a;
+                        let value_b = reader_b.step(table_b);
+                        window_b[reader_b.place()] = value_b;
+                        if reader_a.progress >= END {
                             break 'a;
                         }
-                        if progress_b >= END {
+                        if reader_b.progress >= END {
                             break 'b;
                         }
                     }
+                    let value_a = reader_a.last_step(table_a, scan.padded);
+                    window_a[reader_a.place()] = value_a;
+                    let value_b = reader_b.last_step(table_b, scan.padded);
+                    window_b[reader_b.place()] = value_b;
+                    if reader_a.progress >= END {
+                        break 'a;
+                    }
+                    if reader_b.progress >= END {
+                        break 'b;
+                    }
                 }
             }
-            (a.bits, a.progress) = (bits_a, progress_a);
-            (b.bits, b.progress) = (bits_b, progress_b);
-            b.turn(scan)?;
+            reader_b = b.turn(scan, reader_b)?;
+            reader_a = reader_a.refill(scan.padded);
+            if b.mcus_left == 0 {
+                break 'turns;
+            }
+            (table_b, window_b) = b.block(scan);
             continue 'turns;
         }
-        (a.bits, a.progress) = (bits_a, progress_a);
-        (b.bits, b.progress) = (bits_b, progress_b);
-        a.turn(scan)?;
-        if progress_b >= END {
-            b.turn(scan)?;
+        reader_a = a.turn(scan, reader_a)?;
+        if reader_b.progress >= END {
+            reader_b = b.turn(scan, reader_b)?;
+        } else {
+            reader_b = reader_b.refill(scan.padded);
         }
+        if a.mcus_left == 0 || b.mcus_left == 0 {
+            break 'turns;
+        }
+        (table_a, window_a) = a.block(scan);
+        (table_b, window_b) = b.block(scan);
     }
+    (a.reader, b.reader) = (reader_a, reader_b);
     Ok(())
 }

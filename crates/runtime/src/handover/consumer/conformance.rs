@@ -36,7 +36,7 @@ pub fn all(make: Make<'_>) {
     a_batch_without_samples_takes_no_time(make);
 }
 
-/// Contract 1: a ring of one slot is reused.
+/// Contract 1: a ring of one slot goes round.
 pub fn the_slot_is_back_when_take_returns(make: Make<'_>) {
     let (mut consumer, ring) = (make(), ring(1));
     for nth in 0..3 {

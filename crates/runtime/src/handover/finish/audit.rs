@@ -39,9 +39,9 @@ struct Audited {
 /// What the host does with a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// It makes the row, too, and compares them.
+    /// It makes the row beside the device's, and compares them.
     Compares,
-    /// It makes the row in place of the device's.
+    /// It makes the row in the place of the device's.
     Replaces,
 }
 
@@ -170,7 +170,7 @@ impl Feed {
         }
     }
 
-    /// Makes a whole batch in place of a device; `None` when the epoch is cancelled.
+    /// Makes a whole batch in the place of a device; `None` when the epoch is cancelled.
     fn made_again(
         &self,
         device: DeviceIdx,

@@ -55,7 +55,7 @@ impl GpuBatch {
         self.view_bytes.len()
     }
 
-    /// Bytes of each view of a sample, in order; a sample's views lie one after the other. Shapes,
+    /// Bytes of each view of a sample, in order; a sample's views lie one behind the other. Shapes,
     /// element type and layout are the loader's ([`crate::Loader::views`], [`crate::Loader::output`]).
     #[must_use]
     pub fn view_bytes(&self) -> &[usize] {

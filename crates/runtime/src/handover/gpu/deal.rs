@@ -217,7 +217,7 @@ impl GpuDeal {
 impl Drop for GpuDeal {
     fn drop(&mut self) {
         if self.deal.check().is_err() {
-            // In a fork the slots are the parent's, and a lock of theirs may be held forever.
+            // In a fork the slots are the parent's, and a lock of theirs may be held for ever.
             let _ = ManuallyDrop::new((mem::take(&mut self.seats), self.feed.clone()));
         }
     }

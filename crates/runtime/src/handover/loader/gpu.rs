@@ -2,7 +2,7 @@
 //! of a GPU.
 //!
 //! The runtime makes batches for one end at a time (`runtime/ends.rs`); where an epoch is begun for
-//! another than the last one was, its threads begin again. How batches get to a GPU is
+//! another than the last one was, its threads begin anew. How batches get to a GPU is
 //! `handover/gpu.rs`'s.
 
 use std::sync::Arc;

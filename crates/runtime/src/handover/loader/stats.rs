@@ -36,7 +36,7 @@ pub struct LoaderStats {
     pub storage_read_bytes: u64,
     /// Where what is known about the images is kept; `None` where nothing is.
     pub side_index: Option<SideIndexStats>,
-    /// CPU seconds of this process.
+    /// Processor seconds of this process.
     pub cpu_seconds: Option<f64>,
     /// The most memory this process had resident, in bytes.
     pub peak_rss_bytes: Option<u64>,
@@ -59,7 +59,7 @@ pub struct DeviceStats {
     pub failure: Option<String>,
     /// Batches that it may be making or have ready at once.
     pub slots: u32,
-    /// Of these, how many it can use at the rates of the last epoch, also of a run before;
+    /// Of these, how many it has a use for at the rates of the last epoch, also of a run before;
     /// `None` while they are not known, and for a strategy that lets nothing wait for its turn.
     pub slots_needed: Option<u32>,
 }
