@@ -9,7 +9,6 @@ import datetime
 import fcntl
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -18,6 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import matrix
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from machine import head  # noqa: E402
+from machine import machine as here  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ORDER = ["baseline", "cell", "cell", "baseline"]
@@ -62,9 +65,7 @@ def commit():
 
 
 def machine():
-    names = [line for line in open("/proc/cpuinfo") if line.startswith("model name")]
-    name = names[0].split(":", 1)[1].strip() if names else platform.machine()
-    return f"{name}, {os.cpu_count()} processors, Linux {platform.release()}"
+    return head(here())
 
 
 def host(cell):
