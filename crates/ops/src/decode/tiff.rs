@@ -11,7 +11,7 @@ mod kinds;
 use bothends_core::recipe::Size;
 
 use self::codecs::Codec;
-use self::directory::{Directory, tag};
+use self::directory::{Directory, SHORT, damaged, tag, unsupported};
 use self::kinds::{Bits, Kind};
 use crate::decode::room::check_room;
 use crate::error::{OpsError, SampleFault};
@@ -37,7 +37,7 @@ pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
 /// Decodes the first image of `bytes` into `out`.
 pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     let directory = Directory::open(bytes);
-    if directory.is_odd {
+    if directory.odd.is_some() {
         return Err(unsupported("unusually tagged").into());
     }
     let side = |tag| directory.one(tag).map(|side| side as usize);
@@ -61,16 +61,6 @@ pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     turn(directory.orientation(), size, out);
     Ok(())
 }
-
-fn damaged(why: &'static str) -> SampleFault {
-    SampleFault::Damaged { format: "TIFF", why: why.to_owned() }
-}
-
-fn unsupported(feature: &'static str) -> SampleFault {
-    SampleFault::Unsupported { format: "TIFF", feature }
-}
-
-const SHORT: &str = "it ends before its last row";
 
 /// How an image is cut into strips or tiles.
 struct Layout<'a> {
@@ -200,7 +190,7 @@ impl Layout<'_> {
                     codec
                         .unpack(packed.ok_or(damaged(SHORT))?, &mut data)
                         .map_err(damaged)?;
-                    codec.undo_predictor(&mut data, stride, &self.kind)?;
+                    codec.undo_predictor(&mut data, stride, self.kind.sample)?;
                     self.place(&data, stride, part, out);
                 }
             }

@@ -4,9 +4,7 @@ use fdeflate::Decompressor;
 use weezl::{BitOrder, LzwStatus};
 
 use super::super::inflate::{End, Sink, inflate};
-use super::directory::{Bytes, Directory, tag};
-use super::kinds::Kind;
-use super::{SHORT, damaged, unsupported};
+use super::directory::{Bytes, Directory, SHORT, damaged, tag, unsupported};
 use crate::error::SampleFault;
 
 /// How strips and tiles are compressed.
@@ -81,15 +79,14 @@ impl Codec {
         }
     }
 
-    /// Takes a predictor back, and brings samples into little-endian order.
+    /// Takes a predictor back where samples have so many bits and pixels so many samples, and brings samples into little-endian order.
     pub(super) fn undo_predictor(
         &self,
         data: &mut [u8],
         stride: usize,
-        kind: &Kind,
+        [bits, n]: [usize; 2],
     ) -> Result<(), SampleFault> {
         let Self::Packed(packed) = self else { return Ok(()) };
-        let (bits, n) = (kind.sample_bits, kind.n_samples);
         let bytes = bits / 8;
         if packed.predictor != 3 && packed.order == Bytes::Big && bytes > 1 {
             data.chunks_exact_mut(bytes).for_each(<[u8]>::reverse);

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use memchr::memmem;
 
+use crate::error::SampleFault;
+
 /// Tags that pixels depend on.
 pub(super) mod tag {
     pub(in super::super) const WIDTH: u16 = 256;
@@ -56,6 +58,17 @@ pub(super) mod tag {
     ];
 }
 
+pub(super) fn damaged(why: &'static str) -> SampleFault {
+    SampleFault::Damaged { format: "TIFF", why: why.to_owned() }
+}
+
+pub(super) fn unsupported(feature: &'static str) -> SampleFault {
+    SampleFault::Unsupported { format: "TIFF", feature }
+}
+
+/// What a file says that is cut short.
+pub(super) const SHORT: &str = "it ends before its last row";
+
 /// An order of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bytes {
@@ -67,8 +80,8 @@ pub(super) enum Bytes {
 #[derive(Debug)]
 pub(super) struct Directory<'a> {
     pub(super) order: Bytes,
-    /// Whether a tag that pixels depend on is of a type that it should not have.
-    pub(super) is_odd: bool,
+    /// A tag that pixels depend on, of a type that it should not have.
+    pub(super) odd: Option<u16>,
     /// Whether no tag lies behind the end of the file.
     pub(super) is_whole: bool,
     values: BTreeMap<u16, Vec<u64>>,
@@ -78,13 +91,8 @@ pub(super) struct Directory<'a> {
 impl<'a> Directory<'a> {
     pub(super) fn open(bytes: &'a [u8]) -> Self {
         let order = if bytes.starts_with(b"II") { Bytes::Little } else { Bytes::Big };
-        let mut directory = Self {
-            order,
-            is_odd: false,
-            is_whole: false,
-            values: BTreeMap::new(),
-            xmp: &[],
-        };
+        let mut directory =
+            Self { order, odd: None, is_whole: false, values: BTreeMap::new(), xmp: &[] };
         // Lengths of offsets, of the count of tags, of a tag.
         let is_big = bytes.get(2) == Some(&43);
         let lengths = if is_big { [8, 8, 20] } else { [4, 2, 12] };
@@ -129,7 +137,9 @@ impl<'a> Directory<'a> {
                 self.xmp = value;
             }
             let is_number = matches!(kind, 1 | 3 | 4 | 13 | 16);
-            self.is_odd |= !is_number && tag::ALL.contains(&number);
+            if !is_number && tag::ALL.contains(&number) {
+                self.odd = Some(number);
+            }
             if is_number && !value.is_empty() && !self.values.contains_key(&number) {
                 let numbers = value.chunks_exact(len).map(|value| reader.value(value));
                 self.values.insert(number, numbers.collect());

@@ -2,8 +2,7 @@
 
 use super::super::samples::{Number, Samples};
 use super::codecs::Codec;
-use super::directory::{Bytes, Directory, tag};
-use super::{damaged, unsupported};
+use super::directory::{Bytes, Directory, damaged, tag, unsupported};
 use crate::error::SampleFault;
 
 /// Samples of a pixel at most.
@@ -22,8 +21,7 @@ pub(super) struct Kind {
     /// The order of bits in every byte.
     pub(super) bits_order: Bits,
     /// Bits of a sample, and samples of a pixel of one plane.
-    pub(super) sample_bits: usize,
-    pub(super) n_samples: usize,
+    pub(super) sample: [usize; 2],
 }
 
 /// An order of bits ("FillOrder").
@@ -130,8 +128,7 @@ impl Kind {
             plane_bytes: None,
             // libtiff has turned them.
             bits_order: if is_raw { key.fill } else { Bits::HighFirst },
-            sample_bits,
-            n_samples: if is_planar { 1 } else { n },
+            sample: [sample_bits, if is_planar { 1 } else { n }],
         };
         match (is_planar, n) {
             (true, 2..) => kind.in_planes(n, codec)?,
@@ -151,7 +148,7 @@ impl Kind {
         let is_raw = matches!(codec, Codec::None);
         let is_colour =
             matches!(self.samples, Samples::Bytes { at: [0, 1, 2] | [1, 3, 5], .. });
-        let bytes = self.sample_bits / 8;
+        let bytes = self.sample[0] / 8;
         if !is_colour || n < 3 || is_raw && (bytes != 1 || n > 3) {
             return Err(unsupported("planar grey, premultiplied or CMYK"));
         }
