@@ -99,7 +99,6 @@ const CASES: [(&str, &[&str]); 5] = [
 /// Over two epochs, each is counted once and told of once, and the samples are those of the files
 /// without the stray bytes.
 #[test]
-#[ignore = "needs the tolerant decoder"]
 fn damaged_files_are_counted_and_named_whoever_decodes_them() -> Result<()> {
     programs::program("firmware-sim")?;
     let images = Images::new()?;
@@ -132,7 +131,6 @@ fn damaged_files_are_counted_and_named_whoever_decodes_them() -> Result<()> {
 
 /// What the command line says of them behind the table.
 #[test]
-#[ignore = "needs the tolerant decoder"]
 fn the_command_line_names_damaged_files() -> Result<()> {
     let images = Images::new()?;
     let output = Command::new(programs::program("bothends")?)

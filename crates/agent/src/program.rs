@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, ensure};
 use bothends_csd::key::Key;
 use bothends_csd::listen::Listener;
-use bothends_csd::{Address, CsdError, Insecure, Security};
+use bothends_csd::{Address, Insecure, Security};
 use bothends_ops::PixelLimit;
 use bothends_scrape::Bound;
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
