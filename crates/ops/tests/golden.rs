@@ -152,45 +152,41 @@ fn decodes_as_pillow(kind: &str) {
     }
 }
 
-/// Not once may we deliver what Pillow refuses. We may refuse more, and of flipped bits we
-/// do: every warning of libjpeg is a fault here.
 #[test]
-fn a_file_cut_short_anywhere_is_refused() {
+fn a_file_cut_short_anywhere_is_refused_where_pillow_refuses_it() {
     for case in cases("damage") {
         let file = fixture(case["file"].as_str().unwrap());
         assert!(decoded(&file).is_ok(), "{}", case["file"]);
+        let accepted = case["cuts_pillow_accepts"].as_array().unwrap();
         for end in 0..file.len() {
-            let outcome = decoded(&file[..end]);
-            assert!(
-                matches!(outcome, Err(OpsError::BadSample(_))),
-                "{}: the first {end} of {} bytes were accepted",
-                case["file"],
-                file.len()
-            );
+            let by_pillow = accepted.contains(&end.into());
+            let by_us = match decoded(&file[..end]) {
+                Ok(_) => true,
+                Err(OpsError::BadSample(_)) => false,
+                Err(other) => panic!("{}: {other}", case["file"]),
+            };
+            assert_eq!(by_us, by_pillow, "{}: its first {end} bytes", case["file"]);
         }
     }
 }
 
 #[test]
-fn a_flipped_bit_is_refused_or_read_as_pillow_reads_it() {
-    let (mut same, mut refused) = (0, 0);
+fn a_flipped_bit_means_what_it_means_to_pillow() {
+    let (mut read, mut refused) = (0, 0);
     for case in cases("damage") {
         let file = fixture(case["file"].as_str().unwrap());
         for flip in case["flips"].as_array().unwrap() {
             let bit = flip[0].as_u64().unwrap() as usize;
             let mut damaged = file.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let Ok(image) = decoded(&damaged) else {
-                refused += 1;
-                continue;
-            };
-            let pillow = flip[1].as_u64();
-            let ours = u64::from(crc32(image.pixels()));
-            assert_eq!(Some(ours), pillow, "{} with bit {bit} flipped", case["file"]);
-            same += 1;
+            let ours = decoded(&damaged).map(|image| u64::from(crc32(image.pixels())));
+            let (ours, pillow) = (ours.ok(), flip[1].as_u64());
+            assert_eq!(ours, pillow, "{} with bit {bit} flipped", case["file"]);
+            read += u32::from(ours.is_some());
+            refused += u32::from(ours.is_none());
         }
     }
-    assert!(same > 100 && refused > 100, "{same} read, {refused} refused");
+    assert!(read > 100 && refused > 50, "{read} read, {refused} refused");
 }
 
 #[test]

@@ -192,8 +192,7 @@ fn what_no_encoder_does_is_refused_and_not_made_up() {
     let stuffed = file_with_ff.windows(2).rposition(|pair| pair == [0xff, 0]).unwrap();
     let mut doubled = file_with_ff.clone();
     doubled.insert(stuffed, 0xff);
-    let fault = together(&apart(&doubled).unwrap()).unwrap_err();
-    assert!(fault.to_string().contains("another file than the original"), "{fault}");
+    assert!(apart(&doubled).is_none());
     // A second scan, a scan of too little, no JPEG at all.
     for file in [&file[..file.len() - 2], &file[..100], b"", b"\xff\xd8"] {
         assert!(apart(file).is_none());

@@ -575,7 +575,6 @@ def test_a_run_that_a_truncated_image_has_ended_goes_on_with_it_filled_in(
     assert len(taken) + len(list(again)) == len(again)
 
 
-@pytest.mark.skip(reason="needs the tolerant decoder")
 def test_damaged_images_that_pillow_reads_are_counted_and_named(
     small: Path, tmp_path: Path
 ) -> None:
