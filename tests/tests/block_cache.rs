@@ -103,7 +103,7 @@ impl Place {
 }
 
 /// The program, whose threads keep the policy of the process: those that fill the cache would otherwise run
-/// only where nobody else wants to, which may take for ever on a machine that is busy with tests.
+/// only where nobody else wants to, which may take forever on a machine that is busy with tests.
 fn at_its_own_priority(program: &Path) -> Command {
     let has_chrt = Command::new("chrt").arg("--version").output().is_ok();
     let mut command = Command::new(if has_chrt { Path::new("chrt") } else { program });
