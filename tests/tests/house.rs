@@ -26,7 +26,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("dataset", &["core"]),
     ("ops", &["core"]),
     ("io", &["core", "dataset"]),
-    ("side-index", &["dataset", "io"]),
+    ("side-index", &["core", "dataset", "io"]),
     ("energy", &[]),
     ("figures", &["energy"]),
     ("scrape", &[]),

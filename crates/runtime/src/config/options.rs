@@ -372,7 +372,7 @@ mod tests {
             "tls_ca": "a", "tls_cert": "c", "tls_key": "p", "strategy": "relaxed", "objective": "energy", "output": "f32",
             "layout": "nchw", "rank": 1, "world_size": 2, "last": "wrap", "on_bad": "skip",
             "audit": 5, "memory": 64, "held_batches": 3, "reader": "pread",
-            "side_index": "off", "page_cache": "past", "device": "cuda:1", "pin_memory": true}}"#
+            "side_index": "off", "page_cache": "past", "cache_size": "50G", "device": "cuda:1", "pin_memory": true}}"#
         );
         let config = options(&json).unwrap();
         assert_eq!((config.batch_size, config.seed, config.limit), (7, 8, Some(9)));
