@@ -28,14 +28,27 @@ pub(super) fn recognises(bytes: &[u8]) -> bool {
 
 /// The size of an image, and the bytes that its pixels take. 0 where there is no header (§11.2.1).
 pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
-    let header = bytes.get(16..24).and_then(|ihdr| ihdr.first_chunk::<8>());
-    let Some(&[w0, w1, w2, w3, h0, h1, h2, h3]) = header else {
+    let Some([w0, w1, w2, w3, h0, h1, h2, h3]) = header(bytes) else {
         return (Size { height: 0, width: 0 }, 0);
     };
     let width = u32::from_be_bytes([w0, w1, w2, w3]);
     let height = u32::from_be_bytes([h0, h1, h2, h3]);
     let n_pixels = u64::from(height).saturating_mul(u64::from(width));
     (Size { height, width }, n_pixels.saturating_mul(3))
+}
+
+/// The dimensions in the first `IHDR`: chunks that stand before it are passed over, as in Pillow.
+fn header(bytes: &[u8]) -> Option<[u8; 8]> {
+    let mut rest = bytes.get(SIGNATURE.len()..)?;
+    loop {
+        let (len, body) = rest.split_first_chunk::<4>()?;
+        if let Some(dimensions) = body.strip_prefix(b"IHDR") {
+            return dimensions.first_chunk().copied();
+        }
+        // The name before the body, and the checksum behind it.
+        let next = usize::try_from(u32::from_be_bytes(*len)).ok()?.checked_add(8)?;
+        rest = body.get(next..)?;
+    }
 }
 
 /// Decodes all of `bytes` into `out`.
