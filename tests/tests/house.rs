@@ -99,6 +99,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("nix", &["io", "csd", "energy", "runtime", "slots", "gpu", "firmware-sim"]),
     ("nvml-wrapper", &["energy"]),
     ("crc32fast", &["ops"]),
+    ("crc32c", &["dataset"]),
     ("fdeflate", &["ops"]),
     ("image-webp", &["ops"]),
     ("png", &["ops", "report"]), // in ops in tests

@@ -1,3 +1,5 @@
+//! Shards made by hand, good and bad.
+
 use bothends_core::ids::SampleId;
 
 use super::*;

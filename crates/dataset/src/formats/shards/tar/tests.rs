@@ -1,3 +1,5 @@
+//! Archives made by hand: WebDataset's names, the extensions of tar, damage.
+
 use bothends_core::ids::SampleId;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Examples encoded by hand, good and bad.
+
 use bothends_core::ids::SampleId;
 
 use super::*;
