@@ -372,7 +372,9 @@ fn audits_of_an_honest_device_are_counted_and_change_nothing() -> Result<()> {
         ensure!(epoch.audited == 0 || epoch.audit_s > 0.0, "{epoch:?}");
         let n_compared = epoch.audited..=epoch.samples;
         ensure!(n_compared.contains(&epoch.audit_samples), "{audit_percent}: {epoch:?}");
-        ensure!(audit_percent < 100 || epoch.audit_samples == epoch.samples, "{epoch:?}");
+        // What the host made in place of a late device is not audited.
+        let are_all = audit_percent == 100 && epoch.front.batches == 0;
+        ensure!(!are_all || epoch.audit_samples == epoch.samples, "{epoch:?}");
         ensure!(epoch.audit_differences == 0, "{epoch:?}");
         assert_same(&setup, &epoch)?;
     }
