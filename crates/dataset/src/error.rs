@@ -29,9 +29,8 @@ pub enum DatasetError {
     },
     /// No format fits.
     #[error(
-        "cannot tell what data `{path}` holds; give a folder of class folders with \
-         .jpg, .jpeg or .png files, shards (.tar, .mds, .tfrecord), CIFAR-10's .bin batches, \
-         or a .jsonl list"
+        "cannot tell what data `{path}` holds; give a folder of class folders with images, \
+         shards (.tar, .mds, .tfrecord), CIFAR-10's .bin batches, or a .jsonl list"
     )]
     Unrecognised {
         /// The file or folder.
@@ -39,7 +38,8 @@ pub enum DatasetError {
     },
     /// Class folders without one image.
     #[error(
-        "no image in `{path}` ({n_ignored} other files); images end in .jpg, .jpeg or .png"
+        "no image in `{path}` ({n_ignored} other files); images end in .jpg, .jpeg, .png, .bmp, \
+         .ppm, .pgm, .tif, .tiff or .webp"
     )]
     NoImages {
         /// The folder.
