@@ -9,7 +9,7 @@
 )]
 
 use super::markers::{Conditioning, Headers, Selected, Spread};
-use super::scan::{Mcu, natural};
+use super::scan::{Mcu, Pass, natural};
 use super::states::{FIXED, STATES, SWITCH};
 use super::stream::{Pieces, Stop, Stream};
 use crate::jpeg::block::Block;
@@ -27,16 +27,6 @@ const FIRST_AC: usize = N_TABLES * DC_BINS;
 const FIXED_BIN: usize = FIRST_AC + N_TABLES * AC_BINS;
 
 const BAD_CODE: &str = "an arithmetic code that cannot be";
-
-/// What a scan brings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pass {
-    Whole,
-    DcFirst,
-    DcRefine,
-    AcFirst,
-    AcRefine,
-}
 
 /// The decoder of one scan.
 #[derive(Debug)]
@@ -77,13 +67,7 @@ struct Lost;
 impl Arithmetic {
     pub(super) fn new(headers: &Headers, spread: Spread) -> Result<Self, Stop> {
         let scan = &headers.scan;
-        let pass = match (spread, scan.band[0], scan.before) {
-            (Spread::Sequential, _, _) => Pass::Whole,
-            (Spread::Progressive, 0, 0) => Pass::DcFirst,
-            (Spread::Progressive, 0, _) => Pass::DcRefine,
-            (Spread::Progressive, _, 0) => Pass::AcFirst,
-            (Spread::Progressive, _, _) => Pass::AcRefine,
-        };
+        let pass = Pass::of(spread, scan);
         let mut bins = vec![0; FIXED_BIN + 1];
         bins[FIXED_BIN] = FIXED;
         Ok(Self {

@@ -9,23 +9,13 @@
 
 use super::bits::{Ahead, Buffer, Careful, ReadBits, Table};
 use super::markers::{Headers, ScanHeader, Spread};
-use super::scan::{Mcu, natural};
+use super::scan::{Mcu, Pass, natural};
 use super::stream::{Stop, Stream, fault};
 use crate::jpeg::block::Block;
 use crate::jpeg::file::code::{Class, Code};
 
 /// So many bytes must be at hand for each block of an MCU that is read without looking for an end.
 const BYTES_PER_BLOCK: usize = 512;
-
-/// What a scan brings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pass {
-    Whole,
-    DcFirst,
-    DcRefine,
-    AcFirst,
-    AcRefine,
-}
 
 /// The decoder of one scan.
 #[derive(Debug)]
@@ -50,13 +40,7 @@ pub(super) struct Huffman {
 impl Huffman {
     pub(super) fn new(headers: &Headers, spread: Spread) -> Result<Self, Stop> {
         let scan = &headers.scan;
-        let pass = match (spread, scan.band[0], scan.before) {
-            (Spread::Sequential, _, _) => Pass::Whole,
-            (Spread::Progressive, 0, 0) => Pass::DcFirst,
-            (Spread::Progressive, 0, _) => Pass::DcRefine,
-            (Spread::Progressive, _, 0) => Pass::AcFirst,
-            (Spread::Progressive, _, _) => Pass::AcRefine,
-        };
+        let pass = Pass::of(spread, scan);
         let [mut dc, mut ac] = [Vec::new(), Vec::new()];
         for selected in &scan.selected {
             let has_dc = matches!(pass, Pass::Whole | Pass::DcFirst);

@@ -1,8 +1,8 @@
-//! Where the blocks of a scan lie: components, MCUs and their coefficients (T.81 §A.2).
+//! What a scan brings, and where its blocks lie: components, MCUs and their coefficients (T.81 §A.2).
 //!
 //! Memory and numbers only. Read `huffman.rs` next.
 
-use super::markers::{FrameHeader, ScanHeader};
+use super::markers::{FrameHeader, ScanHeader, Spread};
 use super::stream::{Stop, fault};
 use crate::jpeg::block::Block;
 use crate::jpeg::coefficients::Coefficients;
@@ -48,6 +48,28 @@ impl Grid {
     pub(super) fn padded(&self) -> Vec<[usize; 2]> {
         let [across, down] = self.mcus;
         self.components.iter().map(|c| [across * c.h, down * c.v]).collect()
+    }
+}
+
+/// What a scan brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pass {
+    Whole,
+    DcFirst,
+    DcRefine,
+    AcFirst,
+    AcRefine,
+}
+
+impl Pass {
+    pub(super) fn of(spread: Spread, scan: &ScanHeader) -> Self {
+        match (spread, scan.band[0], scan.before) {
+            (Spread::Sequential, _, _) => Self::Whole,
+            (Spread::Progressive, 0, 0) => Self::DcFirst,
+            (Spread::Progressive, 0, _) => Self::DcRefine,
+            (Spread::Progressive, _, 0) => Self::AcFirst,
+            (Spread::Progressive, _, _) => Self::AcRefine,
+        }
     }
 }
 
