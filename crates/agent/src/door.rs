@@ -413,7 +413,7 @@ impl<'a> Reception<'a> {
                     Err(error) if is_short(&error) => {
                         // Until somebody leaves; those who are here are served meanwhile.
                         thread::sleep(LOOK);
-                        continue;
+                        None
                     }
                     Err(error) => break Err(error),
                 };

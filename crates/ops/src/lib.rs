@@ -5,12 +5,12 @@
 //! recipe does, keyed by the sample).
 //!
 //! ```text
-//! record ─► decode (jpeg, png) ─► image ─► geometry, adjust ─► sample ─► finish ─► batch
-//!           └────────────── pipeline: up to the cut ──────────────┘
+//! record ─► decode ─► image ─► geometry, adjust ─► sample ─► finish ─► batch
+//!           └──────── pipeline: up to the cut ────────┘
 //! ```
 //!
-//! Reading order: `image` is the image being worked on; `decode` makes it from a record, with `jpeg`;
-//! `geometry` moves its pixels and `adjust` changes their values; `pipeline` runs a recipe up to the cut,
+//! Reading order: `image` is the image being worked on; `decode` makes it from a record, JPEGs with
+//! `jpeg`; `geometry` moves its pixels and `adjust` changes their values; `pipeline` runs a recipe up to the cut,
 //! fusing steps where it can; `finish` does what comes after it. `colour` and `kernels` serve them all.
 
 pub mod error;

@@ -119,10 +119,11 @@ pub(crate) struct HostArgs {
     pub(crate) page_cache: PageCacheUse,
     /// Most bytes of JPEGs that are transcoded while the host is idle: auto, off, or such as 50G
     ///
-    /// Workers without work make of each JPEG what a store has: a crop of it is then decoded in half the
-    /// time. It is kept in the cache directory ($XDG_CACHE_HOME/bothends) and takes 1.4 times the room of
-    /// the files. Nothing is written where the disk has not twice that room. With auto it grows for data
-    /// on other machines only, up to 64 GiB; what there is is read in any case.
+    /// Workers without work make of each JPEG what a store has: a crop of it is then decoded in little more
+    /// than half the time. It is kept in the cache directory ($XDG_CACHE_HOME/bothends) and takes 1.35 times
+    /// the room of the files. Nothing is written where the disk has not twice that room. With auto it grows
+    /// only for data on other machines that fit in as a whole, within 64 GiB and on a disk of this machine.
+    /// What is in it is read in any case.
     #[arg(
         long,
         value_name = "auto|off|SIZE",
