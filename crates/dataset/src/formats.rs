@@ -86,18 +86,16 @@ impl Format {
             Kind::File { .. } => Err(unrecognised()),
             Kind::Folder => {
                 let entries = storage::list(storage, target)?;
-                if let Some(compressed) = compressed(&entries) {
-                    let path = path::join(target, compressed);
-                    return Err(DatasetError::CompressedShard {
-                        path: storage.shown(&path),
-                    });
-                }
-                match Self::of_folder(&entries) {
-                    Some(format) => Ok(format),
-                    None if entries.is_empty() => {
+                match (Self::of_folder(&entries), compressed(&entries)) {
+                    (Some(format), _) => Ok(format),
+                    (None, Some(name)) => {
+                        let path = storage.shown(&path::join(target, name));
+                        Err(DatasetError::CompressedShard { path })
+                    }
+                    (None, None) if entries.is_empty() => {
                         Err(DatasetError::Empty { path: storage.shown(target) })
                     }
-                    None => Err(unrecognised()),
+                    (None, None) => Err(unrecognised()),
                 }
             }
         }
@@ -144,15 +142,9 @@ impl Format {
     }
 }
 
-/// A compressed archive in a folder that has no other: mixed with others it is no shard.
+/// A compressed archive in a folder: where nothing else can be read, it was meant.
 fn compressed(entries: &[Entry]) -> Option<&str> {
-    let is_shard = |entry: &&Entry| shards::is_shard_in(entry, shards::tar::is_archive);
-    if entries.iter().any(|entry| is_shard(&entry)) {
-        return None;
-    }
     let is_compressed =
         |entry: &&Entry| shards::is_shard_in(entry, shards::tar::is_compressed);
-    let others = entries.iter().filter(|entry| entry.kind == Kind::Folder).count();
-    let found = entries.iter().find(is_compressed)?;
-    (others == 0).then_some(found.name.as_str())
+    entries.iter().find(is_compressed).map(|entry| entry.name.as_str())
 }

@@ -3,8 +3,8 @@
 //! Encoded images always become 8-bit RGB, exactly as Pillow's `Image.open(..).convert("RGB")` returns
 //! them. EXIF orientation is ignored, as in Pillow and torchvision. Nothing here crops or resizes; if a
 //! recipe does, `pipeline/fused.rs` decodes no more than it needs. JPEG is our own (`jpeg.rs`;
-//! `picture.rs` is a file or a record of a store), and PNG uses a library (`png.rs`). Read `geometry.rs`
-//! next.
+//! `picture.rs` is a file or a record of a store). So are the others (`format.rs` lists them), with libraries
+//! for inflating, LZW and WebP. Read `geometry.rs` next.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -142,7 +142,7 @@ impl ImageDecoder {
         }
     }
 
-    fn decode_picture(
+    pub(crate) fn decode_picture(
         &mut self,
         picture: Picture<'_>,
         out: &mut Image,

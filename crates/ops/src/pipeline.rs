@@ -66,7 +66,7 @@ impl Scratch {
     }
 
     /// What was wrong with the last sample's record, where it was decoded all the same; `None`
-    /// for a record that was intact, and after an error.
+    /// for a record that was intact.
     #[must_use]
     pub fn damage(&self) -> Option<Damage> {
         self.damage
@@ -398,7 +398,7 @@ impl Pipeline {
             scratch.decoder.decode(record, &mut scratch.bench.image)?;
             return self.begin_image(scratch, key);
         };
-        match self.begin_picture(scratch, key, (record, picture), to) {
+        match self.begin_picture(scratch, key, picture, to) {
             Err(OpsError::BadSample(fault)) if is_recoverable(&record, &fault) => {
                 scratch.decoder.recover(record, fault, &mut scratch.bench.image)?;
                 self.begin_image(scratch, key)
@@ -425,7 +425,7 @@ impl Pipeline {
         &self,
         scratch: &mut Scratch,
         key: SampleKey,
-        (record, picture): (Record<'_>, Picture<'_>),
+        picture: Picture<'_>,
         to: To<'_>,
     ) -> Result<Begun, OpsError> {
         let Scratch { decoder, bench, decision, .. } = scratch;
@@ -434,8 +434,7 @@ impl Pipeline {
         scratch.source_pixels = pixels(size);
         let steps = decision.shared();
         let Some((crop, rest)) = self.first_crop(steps) else {
-            decoder.decode(record, &mut bench.image)?;
-            scratch.damage = decoder.damage();
+            decoder.decode_picture(picture, &mut bench.image)?;
             return Ok(Begun::Image { n_steps: 0 });
         };
         scratch.is_first_visit = picture.is_first_visit();

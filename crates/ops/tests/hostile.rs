@@ -117,6 +117,90 @@ fn odd_jpegs_are_decoded_and_what_is_wrong_is_told() {
     }
 }
 
+/// A PNG of these chunks.
+fn png(chunks: &[(&[u8; 4], Vec<u8>)]) -> Vec<u8> {
+    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+    for (name, body) in chunks {
+        let named = [&name[..], body].concat();
+        file.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
+        file.extend(&named);
+        file.extend(crc32fast::hash(&named).to_be_bytes());
+    }
+    file
+}
+
+/// The header of 8 bits of grey, this wide and high.
+fn png_header(side: u32) -> (&'static [u8; 4], Vec<u8>) {
+    let sides = [side.to_be_bytes(), side.to_be_bytes()].concat();
+    (b"IHDR", [&sides[..], &[8, 0, 0, 0, 0]].concat())
+}
+
+/// A later header may make the image smaller than its frame, or larger than what there is room for.
+#[test]
+fn a_png_with_headers_of_two_sizes_is_refused() {
+    let rows = fdeflate::compress_to_vec(&[0; 101 * 100]);
+    let frame: Vec<u8> =
+        [0, 100, 100, 0, 0].iter().flat_map(|n: &u32| n.to_be_bytes()).collect();
+    let frame = (b"fcTL", [&frame[..], &[0; 6]].concat());
+    let animation = (b"acTL", vec![0, 0, 0, 1, 0, 0, 0, 0]);
+    let data = (b"IDAT", rows);
+    let end = (b"IEND", Vec::new());
+    for sides in [&[10, 100][..], &[100, 10], &[10, 100, 10]] {
+        let [first, .., last] = sides else { panic!("two headers") };
+        let middle = sides.get(1).filter(|_| sides.len() == 3);
+        let mut chunks = vec![png_header(*first)];
+        chunks.extend(middle.map(|side| png_header(*side)));
+        chunks.extend([animation.clone(), frame.clone(), png_header(*last)]);
+        chunks.extend([data.clone(), end.clone()]);
+        let fault = decoded(&png(&chunks)).unwrap_err();
+        assert!(matches!(fault, OpsError::BadSample(_)), "{sides:?}: {fault:?}");
+    }
+}
+
+/// A little-endian TIFF with these tags of 32-bit numbers, whose values follow the directory.
+fn tiff(tags: &[(u16, Vec<u32>)]) -> Vec<u8> {
+    let mut file = b"II\x2a\0\x08\0\0\0".to_vec();
+    file.extend(u16::try_from(tags.len()).unwrap().to_le_bytes());
+    let mut place = u32::try_from(10 + 12 * tags.len() + 4).unwrap();
+    let mut values = Vec::new();
+    for (tag, numbers) in tags {
+        file.extend(tag.to_le_bytes());
+        file.extend(4_u16.to_le_bytes());
+        file.extend(u32::try_from(numbers.len()).unwrap().to_le_bytes());
+        if let [number] = numbers[..] {
+            file.extend(number.to_le_bytes());
+        } else {
+            file.extend(place.to_le_bytes());
+            place += u32::try_from(4 * numbers.len()).unwrap();
+            values.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        }
+    }
+    file.extend([0; 4]);
+    file.extend(values);
+    file
+}
+
+/// Strips may lie at the same place, and a tile may be larger than any image: neither time nor memory is
+/// that of what a file claims.
+#[test]
+fn a_tiff_of_overlapping_strips_or_of_a_huge_tile_is_refused() {
+    let sides = |side: u32| [(256, vec![side]), (257, vec![side]), (258, vec![8])];
+    let grey = [(259, vec![1]), (262, vec![1])];
+    let strips = [(273, vec![0; 4000]), (278, vec![999]), (279, vec![0; 4000])];
+    let mut overlapping = tiff(&[&sides(1000)[..], &grey, &strips].concat());
+    overlapping.resize(1 << 20, 0);
+    let fault = decoded(&overlapping).unwrap_err().to_string();
+    assert!(fault.contains("overlap too often"), "{fault}");
+    let grey = [(259, vec![8]), (262, vec![1])];
+    let tile = [(322, vec![60_000]), (323, vec![60_000]), (324, vec![8]), (325, vec![8])];
+    let huge = tiff(&[&sides(1)[..], &grey, &tile].concat());
+    let fault = decoded(&huge).unwrap_err();
+    assert!(
+        matches!(fault, OpsError::BadSample(SampleFault::TooMuchMemory { .. })),
+        "{fault:?}"
+    );
+}
+
 /// A worker goes on after any sample, good or bad, and every file is read as if it were the
 /// first: nothing of the library's state (tables, open headers) outlives a file.
 #[test]

@@ -11,10 +11,11 @@
 //! record once, in another order, so the record that was used last is the one that is needed last, and any
 //! record that is evicted is worth as much as the one that replaces it. A segment goes as a whole if most
 //! of its records are of no use any more (their files have changed, or newer segments have them), or if
-//! one of its records turns out to be damaged. Other data sets' segments go if there is no room, those
-//! that were not written to for the longest time first.
+//! one of its records turns out to be damaged. If there is no room, the segments go of data that no run
+//! has opened for two weeks.
 //!
-//! **Bound.** Segments with names stay within the limit, whoever writes them. One without a name, of each
+//! **Bound.** Segments with names stay within the limit, whoever writes them, except for those that get
+//! their names at the same moment. One without a name, of each
 //! process that writes, may come on top while it grows: a 64th of the limit, or 16 MiB if that is more.
 //!
 //! Threads of the lowest priority write here, so one that reads never waits for a lock: what is locked
@@ -26,7 +27,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard,
+};
 
 use bothends_dataset::block_cache::{
     self as form, Directory, EXTENSION, HEADER_BYTES, NewRecord, Outline, PREFIX,
@@ -40,7 +43,8 @@ use crate::folder::{BlocksFolder, Cache};
 use crate::index::Name;
 use crate::key::Use;
 
-/// A segment ends at this part of the limit, within these bytes: a run that is killed loses no more.
+/// A segment ends at this part of the limit, within these bytes: a run that is killed loses no more. Under
+/// large limits it is longer, so that segments stay few.
 const SEGMENT_PART: u64 = 64;
 const LEAST_SEGMENT_BYTES: u64 = 16 << 20;
 const MOST_SEGMENT_BYTES: u64 = 1 << 30;
@@ -48,8 +52,9 @@ const MOST_SEGMENT_BYTES: u64 = 1 << 30;
 /// At the end of an epoch, a segment of at least this part of its size gets its name.
 const WORTH_A_NAME: u64 = 16;
 
-/// The most segments that are kept: each is an open file.
-const MAX_SEGMENTS: usize = 512;
+/// The most segments that are kept: each is an open file. A limit that is reached makes half as many.
+const MAX_SEGMENTS: usize = 256;
+const FEW_SEGMENTS: u64 = 128;
 
 /// Images as a store has them.
 #[derive(Debug)]
@@ -60,6 +65,8 @@ pub struct BlockCache {
     growing: Mutex<Growing>,
     /// Whether more may be kept. Stands alone: no other memory is published through it.
     takes_more: AtomicBool,
+    /// Why not: apart from `growing`, which is locked while somebody writes.
+    off: OnceLock<String>,
     counts: Counts,
 }
 
@@ -77,8 +84,8 @@ struct Counts {
 enum Growing {
     Nothing,
     Segment(Writing),
-    /// Why nothing more is written.
-    Stopped(String),
+    /// Nothing more is written.
+    Stopped,
 }
 
 #[derive(Debug)]
@@ -150,7 +157,7 @@ pub struct BlockCacheStats {
 
 impl BlockCache {
     /// What there is for the data whose root is the folder `data`. Blocks on the file system; creates
-    /// nothing. `None` for a user who has no key, and cannot get one.
+    /// nothing but the user's key. `None` for a user who has no key, and cannot get one.
     #[must_use]
     pub fn open(data: &Path, cache: Cache, direct: Direct) -> Option<Self> {
         let folder = BlocksFolder::of(data, cache)?;
@@ -160,6 +167,7 @@ impl BlockCache {
             known: RwLock::default(),
             growing: Mutex::new(Growing::Nothing),
             takes_more: AtomicBool::new(true),
+            off: OnceLock::new(),
             counts: Counts::default(),
         };
         cache.look();
@@ -210,11 +218,17 @@ impl BlockCache {
 
     /// Keeps nothing more, and says why; what there is can still be read.
     pub fn stop(&self, why: String) {
-        self.takes_more.store(false, Ordering::Relaxed);
         let mut growing = self.growing();
         if matches!(*growing, Growing::Nothing) {
-            *growing = Growing::Stopped(why);
+            *growing = self.stopped(why);
         }
+    }
+
+    /// What takes the place of a segment that is not written on, for this reason; the first is told.
+    fn stopped(&self, why: String) -> Growing {
+        self.takes_more.store(false, Ordering::Relaxed);
+        let _ = self.off.set(why);
+        Growing::Stopped
     }
 
     /// Keeps a transcoded image; blocks on the disk.
@@ -227,12 +241,11 @@ impl BlockCache {
         match self.write(&mut growing, &record, blocks.groups) {
             Ok(keeping) => keeping,
             Err(why) => {
-                self.takes_more.store(false, Ordering::Relaxed);
                 // On a full disk, others need the room more.
                 if let Growing::Segment(writing) = &*growing {
                     self.known_mut().give_up(writing.segment as usize);
                 }
-                *growing = Growing::Stopped(why);
+                *growing = self.stopped(why);
                 Keeping::Stopped
             }
         }
@@ -243,21 +256,22 @@ impl BlockCache {
     pub fn forget(&self, name: Name) {
         self.counts.damaged.fetch_add(1, Ordering::Relaxed);
         let [key, _] = name.parts();
-        let mut known = self.known_mut();
+        // Locked: whoever reads the record next finds the damage again.
+        let Ok(mut known) = self.known.try_write() else { return };
         let Some(place) = known.places.remove(&key) else { return };
         let Some(segment) = known.segments.get_mut(place.segment as usize) else {
             return;
         };
         segment.n_live = segment.n_live.saturating_sub(1);
-        if let Some(path) = segment.path.take() {
-            // If it cannot be removed, the next process finds the damage again.
-            let _ = std::fs::remove_file(path);
-        }
+        let path = segment.path.take();
+        drop(known);
+        // If it cannot be removed, the next process finds the damage again.
+        let _ = path.map(std::fs::remove_file);
     }
 
     /// At the end of an epoch: a segment that is worth it gets its name, others' new segments are
     /// looked at, and those go that are of no use any more. Blocks on the disk.
-    pub fn settle(&self) {
+    pub fn tidy(&self) {
         let least = segment_bytes(self.folder.limit_bytes()) / WORTH_A_NAME;
         let mut growing = self.growing();
         if matches!(&*growing, Growing::Segment(writing) if writing.offset >= least) {
@@ -276,10 +290,6 @@ impl BlockCache {
             let open = known.segments.iter().filter(|segment| segment.file.is_some());
             (open.map(|s| s.len_bytes).sum(), known.places.len() as u64)
         };
-        let off = match &*self.growing() {
-            Growing::Stopped(why) => Some(why.clone()),
-            Growing::Nothing | Growing::Segment(_) => None,
-        };
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         BlockCacheStats {
             folder: self.folder.path.display().to_string(),
@@ -290,7 +300,7 @@ impl BlockCache {
             read: count(&self.counts.read),
             read_bytes: count(&self.counts.read_bytes),
             damaged: count(&self.counts.damaged),
-            off,
+            off: self.off.get().cloned(),
         }
     }
 
@@ -390,10 +400,9 @@ impl BlockCache {
                 }
             }
             Err(error) => {
-                self.takes_more.store(false, Ordering::Relaxed);
                 self.known_mut().give_up(number);
                 let why = format!("the cache cannot be written ({})", whole(&error));
-                *growing = Growing::Stopped(why);
+                *growing = self.stopped(why);
             }
         }
     }
@@ -472,16 +481,18 @@ impl BlockCache {
 
     /// Gives up segments that are of no use any more.
     fn prune(&self) {
+        let mut paths = Vec::new();
         let mut known = self.known_mut();
         for number in 0..known.segments.len() {
             let segment = &mut known.segments[number];
-            if !segment.is_useless() {
-                continue;
+            if segment.is_useless() {
+                paths.extend(segment.path.take());
+                known.give_up(number);
             }
-            if let Some(path) = segment.path.take() {
-                let _ = std::fs::remove_file(path);
-            }
-            known.give_up(number);
+        }
+        drop(known);
+        for path in paths {
+            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -496,7 +507,8 @@ impl Drop for BlockCache {
 
 /// How long a segment may be where so many bytes are the limit of all.
 fn segment_bytes(limit_bytes: u64) -> u64 {
-    (limit_bytes / SEGMENT_PART).clamp(LEAST_SEGMENT_BYTES, MOST_SEGMENT_BYTES)
+    let most = MOST_SEGMENT_BYTES.max(limit_bytes / FEW_SEGMENTS);
+    (limit_bytes / SEGMENT_PART).clamp(LEAST_SEGMENT_BYTES, most)
 }
 
 /// Bytes that a record adds to its segment, at most.
@@ -519,179 +531,4 @@ fn whole(error: &IoError) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use bothends_core::blocks::{
-        Colour, Component, GroupLengths, RowLengths, write_profile,
-    };
-    use bothends_core::recipe::Size;
-
-    use super::known::MANY_STALE;
-    use super::*;
-
-    /// A cache of at most so many bytes of the data at `root`.
-    fn cache(root: &Path, limit_bytes: u64) -> BlockCache {
-        let data = root.join("data");
-        std::fs::create_dir_all(&data).unwrap();
-        let cache = Cache { root: root.join("blocks"), limit_bytes };
-        BlockCache::open(&data, cache, Direct::Off).unwrap()
-    }
-
-    fn name(n: u64) -> Name {
-        Name::exactly(n, (n, 5), 6)
-    }
-
-    /// Keeps record `n`: one row group of so many bytes.
-    fn keep(cache: &BlockCache, n: u64, n_bytes: usize) -> Keeping {
-        let mut profile = Vec::new();
-        let component = Component { h: 1, v: 1, table: 0 };
-        write_profile(Colour::Grey, &[component], &[[3; 64]], &mut profile);
-        let lengths = GroupLengths::new(&[n_bytes]).unwrap();
-        let size = Size { height: 16, width: 8 };
-        let head = lengths.head(size, 0, RowLengths::Narrow).unwrap();
-        let groups = vec![u8::try_from(n % 251).unwrap(); n_bytes];
-        let blocks = NewBlocks { profile: &profile, head: &head, groups: &groups };
-        cache.keep(name(n), &blocks)
-    }
-
-    /// Whether record `n` is found, as it was kept.
-    fn is_found(cache: &BlockCache, n: u64) -> bool {
-        let Some(found) = cache.find(name(n)) else { return false };
-        let blocks = found.outline.blocks().unwrap();
-        assert_eq!(blocks.head().n_groups(), 1);
-        let n_bytes = usize::try_from(blocks.head().bytes_of(0..1).end).unwrap();
-        // Opened by its number: the file may have no name.
-        let mut bytes = vec![0; n_bytes];
-        let file = std::fs::File::open(found.file.path()).unwrap();
-        file.read_exact_at(&mut bytes, found.offset).unwrap();
-        bytes.iter().all(|&byte| u64::from(byte) == n % 251)
-    }
-
-    fn segments(cache: &BlockCache) -> Vec<PathBuf> {
-        let listed = std::fs::read_dir(&cache.folder.path).into_iter().flatten();
-        let paths = listed.map(|entry| entry.unwrap().path());
-        let mut paths: Vec<_> =
-            paths.filter(|path| is_segment(&name_of(path).unwrap())).collect();
-        paths.sort();
-        paths
-    }
-
-    #[test]
-    fn what_is_kept_is_found_at_once_and_by_the_next_process() {
-        let root = tempfile::tempdir().unwrap();
-        let first = cache(root.path(), 1 << 30);
-        assert!(!is_found(&first, 7));
-        assert_eq!(keep(&first, 7, 510), Keeping::Kept);
-        assert_eq!(keep(&first, 8, 255), Keeping::Kept);
-        assert!(first.has(name(7)) && first.find(name(7)).is_some());
-        assert!(segments(&first).is_empty(), "it grows without a name");
-        drop(first);
-        let next = cache(root.path(), 1 << 30);
-        assert!(next.has(name(7)) && next.has(name(8)) && !next.has(name(9)));
-        assert!(next.find(Name::exactly(7, (7, 5), 7)).is_none(), "changed since");
-        assert_eq!((next.stats().records, segments(&next).len()), (2, 1));
-    }
-
-    #[test]
-    fn two_processes_add_to_one_cache_and_neither_removes_what_both_have() {
-        let root = tempfile::tempdir().unwrap();
-        let [a, b] = [cache(root.path(), 1 << 30), cache(root.path(), 1 << 30)];
-        for n in 0..40 {
-            keep(&a, n, 255);
-            keep(&b, n + 20, 255);
-        }
-        for cache in [a, b] {
-            cache.publish(&mut cache.growing());
-            for _ in 0..3 {
-                cache.settle();
-            }
-            assert!(cache.has(name(1)) || cache.has(name(59)));
-        }
-        let third = cache(root.path(), 1 << 30);
-        assert!((0..60).all(|n| third.has(name(n))), "{:?}", third.stats());
-    }
-
-    #[test]
-    fn the_bound_holds_and_a_full_cache_takes_no_more() {
-        let root = tempfile::tempdir().unwrap();
-        let limit = 200_000;
-        let caches = [cache(root.path(), limit), cache(root.path(), limit)];
-        let kept = (0..100).filter(|n| keep(&caches[0], *n, 10_200) == Keeping::Kept);
-        assert!((10..20).contains(&kept.count()));
-        assert!(caches[0].stats().off.unwrap().contains("full"));
-        assert!(!caches[0].takes_more());
-        // Another one that began before that was there.
-        for n in 0..100 {
-            keep(&caches[1], n + 1000, 10_200);
-        }
-        drop(caches);
-        let after = cache(root.path(), limit);
-        let on_disk: u64 =
-            segments(&after).iter().map(|path| path.metadata().unwrap().len()).sum();
-        assert!(on_disk <= limit && on_disk > limit / 2, "{on_disk}");
-        assert!((0..10).all(|n| after.has(name(n))));
-    }
-
-    #[test]
-    fn a_damaged_record_is_forgotten_and_its_segment_removed() {
-        let root = tempfile::tempdir().unwrap();
-        let first = cache(root.path(), 1 << 30);
-        keep(&first, 1, 255);
-        keep(&first, 2, 255);
-        drop(first);
-        let second = cache(root.path(), 1 << 30);
-        second.forget(name(1));
-        assert!(!second.has(name(1)) && second.has(name(2)));
-        assert!(segments(&second).is_empty());
-        keep(&second, 1, 255);
-        drop(second);
-        let third = cache(root.path(), 1 << 30);
-        assert!(third.has(name(1)) && !third.has(name(2)));
-        assert_eq!(third.stats().damaged, 0);
-    }
-
-    #[test]
-    fn a_segment_of_outdated_records_goes() {
-        let root = tempfile::tempdir().unwrap();
-        let first = cache(root.path(), 1 << 30);
-        for n in 0..2 * MANY_STALE {
-            keep(&first, n, 255);
-        }
-        drop(first);
-        let second = cache(root.path(), 1 << 30);
-        (0..2 * MANY_STALE).for_each(|n| drop(second.find(Name::exactly(n, (n, 6), 6))));
-        second.settle();
-        assert!(segments(&second).is_empty());
-        assert_eq!((second.stats().records, second.stats().bytes), (0, 0));
-    }
-
-    #[test]
-    fn a_broken_segment_and_those_of_others_are_not_read() {
-        let root = tempfile::tempdir().unwrap();
-        let first = cache(root.path(), 1 << 30);
-        keep(&first, 1, 255);
-        drop(first);
-        let known = || cache(root.path(), 1 << 30).has(name(1));
-        let path = segments(&cache(root.path(), 1 << 30)).pop().unwrap();
-        let whole = std::fs::read(&path).unwrap();
-        for end in [0, 10, 64, 200, whole.len() - 1] {
-            std::fs::write(&path, &whole[..end]).unwrap();
-            assert!(!known(), "{end} bytes");
-        }
-        std::fs::write(&path, &whole).unwrap();
-        assert!(known());
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-        std::fs::set_permissions(&path, mode).unwrap();
-        assert!(!known(), "others may write it");
-    }
-
-    #[test]
-    fn where_nothing_can_be_written_a_reason_is_given() {
-        let root = tempfile::tempdir().unwrap();
-        let cache = cache(root.path(), 1 << 30);
-        std::fs::write(root.path().join("blocks"), "a file, no folder").unwrap();
-        assert_eq!(keep(&cache, 1, 255), Keeping::Stopped);
-        let why = cache.stats().off.unwrap();
-        assert!(why.contains("cannot be written") && !why.contains('\n'), "{why}");
-        assert!(!cache.has(name(1)));
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@
 //! The cache directory is bounded. Before a segment is begun, segments of data sets that no longer
 //! exist, and of those not written to for the longest time, make room for it.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -110,6 +111,9 @@ impl BlocksFolder {
         let owner = data.canonicalize().ok()?.as_os_str().as_encoded_bytes().to_vec();
         let path = cache.root.join(folder_name(&owner));
         let key = Key::of_user(Some(&cache.root))?;
+        // Data that a run opens are in use, also where nothing is written.
+        let mark = fs::File::options().write(true).open(path.join(OWNER));
+        let _ = mark.and_then(|mark| mark.set_modified(SystemTime::now()));
         Some(Self { path, limit_bytes: cache.limit_bytes, owner, key })
     }
 
@@ -118,20 +122,18 @@ impl BlocksFolder {
         self.limit_bytes
     }
 
-    /// How many more bytes fit here, after what is stale, or of other data sets, has made room.
+    /// How many more bytes fit here, after what is stale, or of data sets that nobody has used for two
+    /// weeks, has made room. Blocks take an epoch to make, so those in use stay.
     pub(crate) fn make_room(&self) -> u64 {
         let root = self.path.parent().unwrap_or(Path::new("/"));
-        make_room(root, &self.path, self.limit_bytes, block_cache::is_segment)
+        make_room(root, &self.path, (self.limit_bytes, AWAY), block_cache::is_segment)
     }
 
     /// A new segment.
     pub(crate) fn begin(&self) -> Result<Draft, IoError> {
         // What is wrong shows when the draft is made.
         let _ = self.path.parent().map(fs::create_dir_all);
-        let draft = Draft::new(&self.path)?;
-        // Without it, the folder is never recognised as stale.
-        let _ = fs::write(self.path.join(OWNER), &self.owner);
-        Ok(draft)
+        draft_in(&self.path, &self.owner)
     }
 }
 
@@ -195,11 +197,10 @@ impl Folders {
         let (folder, limit_bytes) = self.cache.as_ref()?;
         let root = folder.parent()?;
         fs::create_dir_all(root).ok()?;
-        let room_bytes = make_room(root, folder, *limit_bytes, side_index::is_segment);
-        let draft = Draft::new(folder).ok()?;
-        // Without it, the folder is never recognised as stale.
-        let _ = fs::write(folder.join(OWNER), &self.owner);
-        Some((draft, room_bytes))
+        // An index is made again in an epoch that nobody waits longer for.
+        let bounds = (*limit_bytes, Duration::ZERO);
+        let room_bytes = make_room(root, folder, bounds, side_index::is_segment);
+        Some((draft_in(folder, &self.owner).ok()?, room_bytes))
     }
 
     /// Where new segments are written if possible, for people.
@@ -212,6 +213,14 @@ impl Folders {
     pub(crate) fn limit_bytes(&self) -> u64 {
         self.cache.as_ref().map_or(CACHE_LIMIT_BYTES, |(_, limit_bytes)| *limit_bytes)
     }
+}
+
+/// A new segment in a folder of the cache directory.
+fn draft_in(folder: &Path, owner: &[u8]) -> Result<Draft, IoError> {
+    let draft = Draft::new(folder)?;
+    // Without it, the folder is never recognised as stale.
+    let _ = fs::write(folder.join(OWNER), owner);
+    Ok(draft)
 }
 
 /// The name of a data set's folder in the cache directory.
@@ -228,13 +237,19 @@ fn is_folder_name(name: &str) -> bool {
 struct Kept {
     folder: PathBuf,
     len_bytes: u64,
-    written: SystemTime,
+    /// Since it was written to, or its data were opened.
+    unused: Duration,
     is_stale: bool,
 }
 
-/// Removes other data sets' segments until the rest take three quarters of the limit. Returns how
-/// many more bytes `own` may take.
-fn make_room(root: &Path, own: &Path, limit_bytes: u64, is_segment: IsSegment) -> u64 {
+/// Removes other data sets' segments, of those that were unused for so long, until the rest take three
+/// quarters of the limit. Returns how many more bytes `own` may take.
+fn make_room(
+    root: &Path,
+    own: &Path,
+    (limit_bytes, unused): (u64, Duration),
+    is_segment: IsSegment,
+) -> u64 {
     let mut kept: Vec<Kept> = fs::read_dir(root)
         .into_iter()
         .flatten()
@@ -246,10 +261,10 @@ fn make_room(root: &Path, own: &Path, limit_bytes: u64, is_segment: IsSegment) -
             look(&entry.path(), is_segment).filter(|_| is_ours && is_folder)
         })
         .collect();
-    kept.sort_by_key(|kept| (!kept.is_stale, kept.written));
+    kept.sort_by_key(|kept| (!kept.is_stale, Reverse(kept.unused)));
     let mut total: u64 = kept.iter().map(|kept| kept.len_bytes).sum();
     for kept in kept.iter().filter(|kept| kept.folder != own) {
-        if kept.is_stale || total > limit_bytes / 4 * 3 {
+        if kept.is_stale || total > limit_bytes / 4 * 3 && kept.unused >= unused {
             remove(&kept.folder, is_segment);
             total = total.saturating_sub(kept.len_bytes);
         }
@@ -258,21 +273,18 @@ fn make_room(root: &Path, own: &Path, limit_bytes: u64, is_segment: IsSegment) -
 }
 
 fn look(folder: &Path, is_segment: IsSegment) -> Option<Kept> {
-    let mut kept = Kept {
-        folder: folder.to_owned(),
-        len_bytes: 0,
-        written: SystemTime::UNIX_EPOCH,
-        is_stale: false,
-    };
+    let (mut len_bytes, mut used) = (0, SystemTime::UNIX_EPOCH);
     for entry in fs::read_dir(folder).ok()?.flatten() {
-        let is_ours = entry.file_name().to_str().is_some_and(is_segment);
+        let name = entry.file_name();
+        let is_segment = name.to_str().is_some_and(is_segment);
+        let is_ours = is_segment || name == OWNER;
         let Some(metadata) = entry.metadata().ok().filter(|_| is_ours) else { continue };
-        kept.len_bytes += metadata.len();
-        kept.written = kept.written.max(metadata.modified().unwrap_or(kept.written));
+        len_bytes += if is_segment { metadata.len() } else { 0 };
+        used = used.max(metadata.modified().unwrap_or(used));
     }
-    let age = SystemTime::now().duration_since(kept.written).unwrap_or_default();
-    kept.is_stale = age > AWAY && is_gone(folder);
-    Some(kept)
+    let unused = SystemTime::now().duration_since(used).unwrap_or_default();
+    let is_stale = unused > AWAY && is_gone(folder);
+    Some(Kept { folder: folder.to_owned(), len_bytes, unused, is_stale })
 }
 
 /// Whether the folder is for data in a folder that no longer exists.
@@ -310,6 +322,8 @@ mod tests {
         fs::write(&segment, vec![0; len]).unwrap();
         let file = fs::File::options().write(true).open(&segment).unwrap();
         file.set_modified(SystemTime::now() - age).unwrap();
+        let mark = fs::File::options().write(true).open(folder.join(OWNER)).unwrap();
+        mark.set_modified(SystemTime::now() - age).unwrap();
         folder
     }
 
@@ -320,11 +334,31 @@ mod tests {
         let old = keep(root, "a", 400, 9 * hour, "/");
         let newer = keep(root, "b", 400, hour, "/");
         let own = keep(root, "c", 100, 99 * hour, "/");
-        assert_eq!(make_room(root, &own, 1000, is_segment), 500);
+        assert_eq!(make_room(root, &own, (1000, Duration::ZERO), is_segment), 500);
         assert!(!old.exists() && newer.exists() && own.exists());
-        assert_eq!(make_room(root, &own, 1000, is_segment), 500, "there is room now");
-        assert_eq!(make_room(root, &own, 50, is_segment), 0);
+        assert_eq!(
+            make_room(root, &own, (1000, Duration::ZERO), is_segment),
+            500,
+            "there is room now"
+        );
+        assert_eq!(make_room(root, &own, (50, Duration::ZERO), is_segment), 0);
         assert!(own.exists(), "its own are not removed");
+    }
+
+    /// Another data set's segments that a run has used lately stay, however full the cache is; opening the
+    /// data is a use.
+    #[test]
+    fn what_is_in_use_makes_no_room() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let used = keep(root, "used", 400, AWAY / 2, "/");
+        let unused = keep(root, "unused", 400, AWAY * 2, "/");
+        let opened = keep(root, "opened", 400, AWAY * 2, "/");
+        let mark = fs::File::options().write(true).open(opened.join(OWNER)).unwrap();
+        mark.set_modified(SystemTime::now()).unwrap();
+        let left = make_room(root, &root.join("own"), (1000, AWAY), is_segment);
+        assert!(used.exists() && opened.exists() && !unused.exists());
+        assert_eq!(left, 200);
     }
 
     #[test]
@@ -341,10 +375,10 @@ mod tests {
         let theirs = root.join("results");
         fs::rename(keep(root, "theirs", 10, AWAY * 2, "/no/such/folder"), &theirs)
             .unwrap();
-        make_room(root, &root.join("own"), 1 << 20, is_segment);
+        make_room(root, &root.join("own"), (1 << 20, Duration::ZERO), is_segment);
         assert!(!gone.exists() && away.exists() && there.exists() && named.exists());
         assert_eq!(fs::read_dir(mixed).unwrap().count(), 1);
-        make_room(root, &root.join("own"), 0, is_segment);
+        make_room(root, &root.join("own"), (0, Duration::ZERO), is_segment);
         assert!(!there.exists());
         assert_eq!(fs::read_dir(theirs).unwrap().count(), 2);
     }

@@ -166,6 +166,7 @@ impl<S: Sink> Reader<'_, S> {
         self.n_taken = self.window.len();
         self.sink.take(fresh).map_err(Stop::Damaged)
     }
+
     fn stream(&mut self) -> Result<(), Stop> {
         let head = self.bits(16)?;
         let (method, flags) = (head & 0xff, head >> 8);
@@ -178,14 +179,12 @@ impl<S: Sink> Reader<'_, S> {
         if flags & 0x20 != 0 {
             return Err(Stop::Damaged("a dictionary that nobody has"));
         }
+        let (literals, distances) = fixed();
         loop {
             let is_last = self.bits(1)? == 1;
             match self.bits(2)? {
                 0 => self.stored()?,
-                1 => {
-                    let (literals, distances) = fixed();
-                    self.block(&literals, &distances)?;
-                }
+                1 => self.block(&literals, &distances)?,
                 2 => {
                     let (literals, distances) = self.tables()?;
                     self.block(&literals, &distances)?;

@@ -57,7 +57,12 @@ pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     let mut chunks = chunks.map_err(damaged)?;
     let [width, height] = chunks.size();
     let size = check_size(height as usize, width as usize)?;
-    check_room(size, need_bytes(bytes).1)?;
+    // Whoever gave it room has looked at the first header, and the last one counts.
+    let (first, need) = need_bytes(bytes);
+    if first != size {
+        return Err(damaged("it has headers of two sizes").into());
+    }
+    check_room(size, need)?;
     let pieces = chunks.pieces();
     let pixels = Pixels::of(&chunks).map_err(damaged)?;
     // Before memory is taken: deflate packs at most 1,032 bytes into one.

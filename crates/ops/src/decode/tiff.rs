@@ -24,14 +24,17 @@ pub(super) fn recognises(bytes: &[u8]) -> bool {
     known.iter().any(|known| bytes.starts_with(known))
 }
 
-/// The size of an image, and the bytes that decoding it takes: one strip or tile, and two images, of which
-/// the second is the one that was turned.
+/// The size of an image, and the bytes that decoding it takes: two images, of which the second is the one
+/// that was turned, and a strip or tile, which may be larger than the image.
 pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
     let directory = Directory::open(bytes);
     let side = |tag| directory.one(tag).unwrap_or(0);
     let (height, width) = (side(tag::HEIGHT), side(tag::WIDTH));
     let n_pixels = u64::from(height).saturating_mul(width.into());
-    (Size { height, width }, n_pixels.saturating_mul(3 + 12))
+    let tile =
+        u64::from(side(tag::TILE_WIDTH)).saturating_mul(side(tag::TILE_HEIGHT).into());
+    let with_tile = n_pixels.saturating_mul(6).saturating_add(tile.saturating_mul(16));
+    (Size { height, width }, n_pixels.saturating_mul(3 + 12).max(with_tile))
 }
 
 /// Decodes the first image of `bytes` into `out`.
@@ -130,6 +133,7 @@ impl Layout<'_> {
             }
         }
         parts.sort_by_key(|(offset, _)| *offset);
+        let mut work = self.work(bytes);
         for (offset, part) in parts {
             let data = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
             let row_bytes = self.kind.row_bytes(part.width);
@@ -138,6 +142,7 @@ impl Layout<'_> {
                 if part.width < width { self.kind.row_bytes(width) } else { row_bytes };
             let need = part.height.saturating_sub(1).saturating_mul(stride);
             let need = need.saturating_add(row_bytes);
+            work.take(need)?;
             let data = data.and_then(|data| data.get(..need)).ok_or(damaged(SHORT))?;
             self.place(data, stride, part, out);
         }
@@ -165,7 +170,7 @@ impl Layout<'_> {
         let counts = self.directory.all(counts).unwrap_or_default();
         let stride = self.kind.row_bytes(width);
         check_room_of_part(stride, height)?;
-        let mut data = Vec::new();
+        let (mut data, mut work) = (Vec::new(), self.work(bytes));
         let mut places = offsets.iter().zip(counts);
         for plane in 0..self.kind.n_planes {
             for y in (0..self.height).step_by(height) {
@@ -186,6 +191,7 @@ impl Layout<'_> {
                     };
                     let packed = bytes.get(at..).and_then(|rest| rest.get(..len));
                     let rows = if is_tiled { height } else { part.height };
+                    work.take(len.saturating_add(stride.saturating_mul(rows)))?;
                     data.resize(stride.saturating_mul(rows), 0);
                     codec
                         .unpack(packed.ok_or(damaged(SHORT))?, &mut data)
@@ -196,6 +202,14 @@ impl Layout<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What reading the parts may take. Several may lie at the same place, and tiles may be larger than
+    /// the image: without a bound, the time is that of the file's size squared.
+    fn work(&self, bytes: &[u8]) -> Work {
+        let of_file = (bytes.len().saturating_add(1 << 20)).saturating_mul(64);
+        let n_pixels = self.width.saturating_mul(self.height);
+        Work { left: of_file.saturating_add(n_pixels.saturating_mul(32)) }
     }
 
     /// Makes RGB of the rows of a part.
@@ -228,6 +242,19 @@ impl Layout<'_> {
                 }
             }
         }
+    }
+}
+
+/// Bytes that may still be read and unpacked.
+struct Work {
+    left: usize,
+}
+
+impl Work {
+    fn take(&mut self, n_bytes: usize) -> Result<(), SampleFault> {
+        let left = self.left.checked_sub(n_bytes);
+        self.left = left.ok_or(damaged("its strips or tiles overlap too often"))?;
+        Ok(())
     }
 }
 

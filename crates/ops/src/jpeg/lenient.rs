@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Refused where Pillow goes on, by name: lossless files, and files whose scans are too many for
-//! their size ([`MOST_MCUS`]; libjpeg has no bound). See `opening.rs` for the reverse.
+//! their size ([`MOST_BLOCKS`]; libjpeg has no bound). See `opening.rs` for the reverse.
 //! Coefficients of the whole image are held, whatever the kind of file: within what
 //! [`Frame::need_bytes`] counts.
 
@@ -44,10 +44,13 @@ use super::planes::{Chroma, McuBox, Region};
 use super::transform::idct::Steps;
 use crate::error::SampleFault;
 
-/// Most MCUs that the scans of a file may visit, and the fewest that one is counted for: seconds
-/// of work. The largest image may have fifteen scans of all its blocks, any image 32,768.
-const MOST_MCUS: usize = 1 << 27;
-const FEWEST_MCUS: usize = 1 << 12;
+/// Most blocks that the scans of a file may visit, and the fewest that one is counted for: seconds
+/// of work. The largest image may have thirty scans of all its blocks, any image 32,768.
+const MOST_BLOCKS: usize = 1 << 27;
+const FEWEST_BLOCKS: usize = 1 << 12;
+
+/// What a block counts for in later arithmetic-coded scans, which cost time without taking a byte.
+const ARITHMETIC_PARTS: usize = 16;
 
 /// What came of a file.
 #[derive(Debug)]
@@ -107,7 +110,7 @@ fn decode(
         coefficients,
         steps: Vec::new(),
         n_rows: 0,
-        n_mcus_left: MOST_MCUS,
+        n_blocks_left: MOST_BLOCKS,
     };
     match (run.decode(&opening), truncated) {
         (Ok(lenient), _) => Ok(lenient),
@@ -127,7 +130,7 @@ struct Run<'a, 'c> {
     /// For each component the table that was valid when its first scan began.
     steps: Vec<Option<Quantisation>>,
     n_rows: usize,
-    n_mcus_left: usize,
+    n_blocks_left: usize,
 }
 
 /// What is known once the first scan has been reached.
@@ -228,8 +231,13 @@ impl Run<'_, '_> {
             Coding::Arithmetic => Entropy::Arithmetic(Arithmetic::new(headers, spread)?),
         };
         let [across, down] = layout.mcus;
-        let left = self.n_mcus_left.checked_sub((across * down).max(FEWEST_MCUS));
-        self.n_mcus_left =
+        let parts = match known.header.coding {
+            Coding::Arithmetic if headers.n_scans > 1 => ARITHMETIC_PARTS,
+            Coding::Arithmetic | Coding::Huffman => 1,
+        };
+        let n_blocks = across * down * layout.n_blocks() * parts;
+        let left = self.n_blocks_left.checked_sub(n_blocks.max(FEWEST_BLOCKS));
+        self.n_blocks_left =
             left.ok_or_else(|| fault("it has too many scans for its size"))?;
         for y in 0..down {
             let mcu_row = y / layout.rows_per_row;

@@ -29,7 +29,7 @@
 //! | `memory` | MiB that batches may take on the host, a limit | an eighth of what is available |
 //! | `held_batches` | batches the consumer may hold at once | 1 |
 //! | `reader` | `auto`, `uring`, `pread` | `auto` |
-//! | `side_index` | `auto` (kept in the cache directory), `beside` (the data), `off`: nothing is kept, the prongs' rates neither | `auto` |
+//! | `side_index` | `auto` (kept in the cache directory), `beside` (the data), `off`: nothing is kept, the prongs' rates neither; `cache_size` is apart | `auto` |
 //! | `page_cache` | `auto`, `through`, `past` | `auto` |
 //! | `cache_size` | most bytes of the block cache, a number or a text such as `50G`; `auto`: it grows for data on other machines only; `off` | `auto` |
 

@@ -28,8 +28,8 @@ use crate::threads::shutdown::{PATIENCE, Stop};
 /// The most threads: each may have a large image in memory.
 const MOST_THREADS: u32 = 16;
 
-/// The largest image: its coefficients take 96 MB at most.
-const MOST_PIXELS: u64 = 16 << 20;
+/// The largest image: its coefficients take 24 MB at most, of each thread and rank.
+const MOST_PIXELS: u64 = 4 << 20;
 
 /// What a thread keeps from image to image.
 const KEPT_BYTES: usize = 16 << 20;
@@ -112,7 +112,7 @@ impl Transcoding {
         if !blocks.cache.takes_more() {
             return;
         }
-        let Some(turn) = blocks.turn(sample.0 % source.n_samples()) else { return };
+        let Some(turn) = blocks.turn(source.record_of(sample)) else { return };
         if counts.take_room(bytes.len() as u64) {
             // The receiver is here, too.
             let _ = offers.0.send(Offer { turn, name, bytes: bytes.into() });
@@ -125,7 +125,7 @@ impl Transcoding {
         let Some(blocks) = source.blocks() else { return };
         let mut packer = ExactPacker::new(Level::of_process());
         while !stop.is_set() {
-            blocks.settle();
+            blocks.tidy();
             if offers.1.is_empty() {
                 let _ = wake.1.recv_timeout(PATIENCE);
                 continue;

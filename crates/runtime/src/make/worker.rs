@@ -211,7 +211,7 @@ impl Worker {
         let damage = self.make_from_bytes(kept, key, (piece, &read), part)?;
         // Else it is not the blocks that are to blame.
         if let Some(of_run) = self.source.blocks() {
-            of_run.was_damaged(blocks, key.sample.0 % self.source.n_samples());
+            of_run.was_damaged(blocks, self.source.record_of(key.sample));
         }
         Ok(damage)
     }

@@ -127,10 +127,10 @@ impl BlockSource {
         self.is_epoch_over.store(true, Ordering::Relaxed);
     }
 
-    /// Sees to the end of an epoch, if there was one; blocks on the disk.
-    pub(crate) fn settle(&self) {
+    /// Tidies up behind an epoch, if one has ended; blocks on the disk.
+    pub(crate) fn tidy(&self) {
         if self.is_epoch_over.swap(false, Ordering::Relaxed) {
-            self.cache.settle();
+            self.cache.tidy();
         }
     }
 

@@ -301,7 +301,7 @@ impl ReadStage {
     fn failed(&self, InFlight { rows, file, cached }: InFlight, why: &str) {
         let is_one = rows.others.is_empty() && cached.is_none();
         if let Some((piece, blocks)) = cached.zip(self.source.blocks()) {
-            blocks.was_damaged(&piece, rows.first.sample.0 % self.source.n_samples());
+            blocks.was_damaged(&piece, self.source.record_of(rows.first.sample));
         }
         for row in rows.members() {
             let again = match is_one {

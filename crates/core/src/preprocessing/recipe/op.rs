@@ -81,7 +81,8 @@ pub enum Truncated {
     /// It is a bad sample, as in Pillow.
     #[default]
     Refuse,
-    /// What is missing is filled in as Pillow does with `ImageFile.LOAD_TRUNCATED_IMAGES`.
+    /// What a JPEG lacks is filled in as Pillow does with `ImageFile.LOAD_TRUNCATED_IMAGES`. Other formats
+    /// are refused all the same.
     Fill,
 }
 

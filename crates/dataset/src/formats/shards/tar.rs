@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use bothends_core::sample::{Encoding, Extent, FileIdx};
-use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::{Labels, Window, find, found};
 use crate::error::DatasetError;
@@ -176,20 +176,15 @@ fn class_in_json(
     archive: &mut Window<'_>,
     member: &Member,
 ) -> Result<Option<u32>, DatasetError> {
-    #[derive(Deserialize)]
-    struct Fields {
-        #[serde(alias = "cls")]
-        label: Option<serde_json::Value>,
-    }
     let text = text(archive, member.data, member.len)?;
-    let fields =
-        serde_json::from_slice::<Fields>(text).map_err(|error| error.to_string());
-    let fields = fields.map_err(|why| {
-        archive
-            .broken(member.data, format!("`{}` is not a JSON object: {why}", member.name))
+    let fields = serde_json::from_slice::<Map<String, Value>>(text);
+    let fields = fields.map_err(|error| {
+        let why = format!("`{}` is not a JSON object: {error}", member.name);
+        archive.broken(member.data, why)
     })?;
+    let label = fields.get("label").or_else(|| fields.get("cls"));
     // A label that is no number (a word, a list of boxes) is not a class.
-    Ok(fields.label.and_then(|label| label.as_u64()).and_then(|n| u32::try_from(n).ok()))
+    Ok(label.and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()))
 }
 
 /// The whole payload of a member that is read as text.

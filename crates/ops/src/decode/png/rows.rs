@@ -50,6 +50,12 @@ impl Pixels {
         if frame[2] == 0 || frame[3] == 0 {
             return Err("a frame without pixels");
         }
+        // A header behind the frame's may have made the image smaller.
+        let [width, height] = chunks.size().map(|pixels| pixels as usize);
+        let [left, top, across, down] = frame;
+        if left.saturating_add(across) > width || top.saturating_add(down) > height {
+            return Err("a frame lies outside the image");
+        }
         let mut passes = vec![[0, 0, 1, 1]];
         if chunks.is_interlaced() {
             // Pillow does not move an interlaced frame to its place.
@@ -57,7 +63,7 @@ impl Pixels {
             passes = ADAM7.to_vec();
             passes.retain(|pass| pass[0] < frame[2] && pass[1] < frame[3]);
         }
-        Ok(Self { samples, stride: chunks.size()[0] as usize, frame, passes })
+        Ok(Self { samples, stride: width, frame, passes })
     }
 
     /// Bytes of all rows, each with its filter.

@@ -140,7 +140,9 @@ impl<'a> Directory<'a> {
             if !is_number && tag::ALL.contains(&number) {
                 self.odd = Some(number);
             }
-            if is_number && !value.is_empty() && !self.values.contains_key(&number) {
+            // Tags may overlap: none is taken that nobody asks for.
+            let is_wanted = is_number && tag::ALL.contains(&number);
+            if is_wanted && !value.is_empty() && !self.values.contains_key(&number) {
                 let numbers = value.chunks_exact(len).map(|value| reader.value(value));
                 self.values.insert(number, numbers.collect());
             }

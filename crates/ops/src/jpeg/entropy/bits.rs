@@ -94,10 +94,13 @@ impl ScanData {
             rest = &rest[run..];
             let n_ff = rest.iter().take_while(|&&byte| byte == 0xff).count();
             match rest.get(n_ff) {
-                None | Some(0) => self.bytes.push(0xff),
+                None => self.bytes.push(0xff),
+                Some(0) if n_ff == 1 => self.bytes.push(0xff),
+                // No restart has the number 8: what the whole file is refused for is found here, too.
                 Some(&marker) => {
-                    let restart = Restart { at: self.bytes.len(), number: marker & 7 };
-                    self.restarts.push(restart);
+                    let number =
+                        if matches!(marker, 0xd0..=0xd7) { marker & 7 } else { 8 };
+                    self.restarts.push(Restart { at: self.bytes.len(), number });
                 }
             }
             rest = rest.get(n_ff + 1..).unwrap_or_default();

@@ -113,6 +113,11 @@ impl Layout {
         Ok(Self { parts, mcus: grid.mcus, rows_per_row: 1 })
     }
 
+    /// Blocks of an MCU.
+    pub(super) fn n_blocks(&self) -> usize {
+        self.parts.iter().map(|part| part.h * part.v).sum()
+    }
+
     /// The blocks of the MCU in column `x` and row `y`.
     pub(super) fn mcu<'c>(
         &self,

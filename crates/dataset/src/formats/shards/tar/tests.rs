@@ -67,8 +67,11 @@ fn members_of_one_name_are_a_sample_and_classes_come_from_cls_or_json() {
         ("2.txt", b"no image"),
         ("3.png", b""),
         ("3.json", br#"{"cls": 9}"#),
+        ("4.png", b""),
+        ("4.json", br#"{"cls": 8, "label": 5}"#),
     ]);
-    let expected = [(b"zero".to_vec(), 7), (vec![1; 600], 3), (Vec::new(), 9)];
+    let expected =
+        [(b"zero".to_vec(), 7), (vec![1; 600], 3), (Vec::new(), 9), (Vec::new(), 5)];
     assert_eq!(samples(&bytes), expected);
     let found = found(&bytes).unwrap();
     assert_eq!(found.format, Format::WebDataset);
@@ -148,6 +151,10 @@ fn what_cannot_be_read_is_named_with_its_place() {
     assert!(refusal(&member("pax", b'x', b"99 a=b\n")).contains("extended header"));
     assert!(refusal(&archive(&[("0.txt", b"")])).starts_with("no image in `/data/s`"));
     assert!(refusal(&[0; 1024]).starts_with("no image"));
+    // Next to data that can be read, an archive of them is one file more.
+    let storage =
+        MemoryStorage::new().with("s/0.tar.gz", &good).with("s/a.jpg", b"image");
+    assert_eq!(crate::find(&storage, "s").unwrap().n_ignored, 1);
     let storage = MemoryStorage::new().with("s/0.tar.gz", &good);
     for target in ["s", "s/0.tar.gz"] {
         let error = crate::find(&storage, target).unwrap_err().to_string();
