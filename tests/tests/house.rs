@@ -100,6 +100,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("nvml-wrapper", &["energy"]),
     ("crc32fast", &["ops"]),
     ("crc32c", &["dataset"]),
+    ("fax", &["ops"]),
     ("fdeflate", &["ops"]),
     ("image-webp", &["ops"]),
     ("png", &["ops", "report"]), // in ops in tests

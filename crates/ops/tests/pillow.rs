@@ -30,11 +30,10 @@ fn folder() -> PathBuf {
 
 /// Kinds of files that are refused by name, where Pillow reads them, and how it is said: docs/numerics.md
 /// gives the reasons.
-const REFUSED: [(&str, &str); 5] = [
+const REFUSED: [(&str, &str); 4] = [
     ("tiff-trailing-0.tif", "Lab TIFF images are not supported"),
     ("tiff-whole1-0.tif", "YCbCr TIFF images are not supported"),
     ("tiff-whole2-0.tif", "Zstandard-compressed TIFF images are not supported"),
-    ("tiff-whole5-0.tif", "fax-compressed TIFF images are not supported"),
     ("tiff-whole9-0.tif", "Lab TIFF images are not supported"),
 ];
 

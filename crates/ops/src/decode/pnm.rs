@@ -226,9 +226,17 @@ fn fill(
     Ok(())
 }
 
+/// Bytes that Pillow reads at a time (`ImageFile.SAFEBLOCK`).
+const PILLOW_READS: usize = 1 << 20;
+
 /// Numbers in words.
 fn plain(data: &[u8], scaling: Scaling, out: &mut [u8]) -> Result<(), &'static str> {
     let text = without_comments(data);
+    // Pillow reads a small file at once, and looks at a last word without an end also where no pixel needs it.
+    let last = text.rsplit(is_space).next().unwrap_or_default();
+    if data.len() <= PILLOW_READS && last.len() > 10 {
+        return Err("a number is too long");
+    }
     let mut words = text.split(is_space).filter(|word| !word.is_empty());
     fill(out, scaling.bands, || {
         let word = words.next().ok_or(SHORT)?;
@@ -269,4 +277,25 @@ fn without_comments(data: &[u8]) -> Vec<u8> {
     }
     text.extend_from_slice(rest);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Pillow 12.3 and 13.0 do.
+    #[test]
+    fn a_long_word_behind_the_last_number_counts_where_it_has_no_end() {
+        let decoded = |bytes: &[u8]| {
+            let mut out = Image::default();
+            decode(bytes, &mut out).map(|()| out.pixels().to_vec())
+        };
+        let pixels = [1, 1, 1, 2, 2, 2];
+        for end in ["12345678901\n", "1234567890", "# 12345678901"] {
+            let file = format!("P2 2 1 255\n1 2\n{end}");
+            assert_eq!(decoded(file.as_bytes()).unwrap(), pixels, "{end}");
+        }
+        let fault = decoded(b"P2 2 1 255\n1 2\n12345678901").unwrap_err();
+        assert!(fault.to_string().contains("a number is too long"), "{fault}");
+    }
 }

@@ -1,17 +1,19 @@
 //! The first image of a TIFF as Pillow reads it (`TiffImagePlugin.py`, `TiffDecode.c`), upright.
 //!
-//! Strips and tiles; uncompressed, PackBits, LZW and deflate, with predictors; grey, palettes, RGB and
-//! CMYK of up to 32 bits. Other compressions and colours are refused by name. Pillow reads uncompressed
+//! Strips and tiles; uncompressed, PackBits, LZW and deflate with predictors, JPEG, fax (group 4); grey,
+//! palettes, RGB and CMYK of up to 32 bits. Other compressions and colours are refused by name. Pillow reads uncompressed
 //! files itself and gives all others to libtiff, and some details differ between the two; so they do here.
 
 mod codecs;
 mod directory;
+mod jpeg;
 mod kinds;
 
 use bothends_core::recipe::Size;
 
 use self::codecs::Codec;
 use self::directory::{Directory, SHORT, damaged, tag, unsupported};
+use self::jpeg::Expected;
 use self::kinds::{Bits, Kind};
 use crate::decode::room::check_room;
 use crate::error::{OpsError, SampleFault};
@@ -33,7 +35,13 @@ pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
     let n_pixels = u64::from(height).saturating_mul(width.into());
     let tile =
         u64::from(side(tag::TILE_WIDTH)).saturating_mul(side(tag::TILE_HEIGHT).into());
-    let with_tile = n_pixels.saturating_mul(6).saturating_add(tile.saturating_mul(16));
+    let mut with_tile =
+        n_pixels.saturating_mul(6).saturating_add(tile.saturating_mul(16));
+    if directory.one(tag::COMPRESSION) == Some(7) {
+        // Four components' samples and coefficients, RGB twice, and the last strip may have more rows.
+        let part = tile.max(n_pixels).saturating_mul(4 * 3 + 6);
+        with_tile = with_tile.saturating_add(part);
+    }
     (Size { height, width }, n_pixels.saturating_mul(3 + 12).max(with_tile))
 }
 
@@ -59,7 +67,7 @@ pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     let layout = Layout { directory: &directory, kind, width, height };
     match codec {
         Codec::None => layout.uncompressed(bytes, out)?,
-        codec => layout.compressed(bytes, codec, out)?,
+        Codec::Packed(_) | Codec::Jpeg(_) => layout.compressed(bytes, codec, out)?,
     }
     turn(directory.orientation(), size, out);
     Ok(())
@@ -153,7 +161,7 @@ impl Layout<'_> {
     fn compressed(
         &self,
         bytes: &[u8],
-        codec: Codec,
+        codec: Codec<'_>,
         out: &mut Image,
     ) -> Result<(), SampleFault> {
         let ([width, height], offsets) = self.parts()?;
@@ -193,9 +201,8 @@ impl Layout<'_> {
                     let rows = if is_tiled { height } else { part.height };
                     work.take(len.saturating_add(stride.saturating_mul(rows)))?;
                     data.resize(stride.saturating_mul(rows), 0);
-                    codec
-                        .unpack(packed.ok_or(damaged(SHORT))?, &mut data)
-                        .map_err(damaged)?;
+                    let expected = Expected { width, height: rows, most_height: height };
+                    codec.unpack(packed.ok_or(damaged(SHORT))?, expected, &mut data)?;
                     codec.undo_predictor(&mut data, stride, self.kind.sample)?;
                     self.place(&data, stride, part, out);
                 }

@@ -1,19 +1,23 @@
 //! Compressions of strips and tiles, and predictors (TIFF 6.0 §9, §13, §14), with libtiff's verdicts.
 
+use fax::decoder::decode_g4;
 use fdeflate::Decompressor;
 use weezl::{BitOrder, LzwStatus};
 
 use super::super::inflate::{End, Sink, inflate};
 use super::directory::{Bytes, Directory, SHORT, damaged, tag, unsupported};
+use super::jpeg::{Expected, Jpeg};
 use crate::error::SampleFault;
 
 /// How strips and tiles are compressed.
 #[derive(Debug)]
-pub(super) enum Codec {
+pub(super) enum Codec<'a> {
     /// Not at all: then Pillow reads them itself.
     None,
     /// In some way that libtiff reads.
     Packed(Packed),
+    /// Each strip or tile is a JPEG, which gives RGB.
+    Jpeg(Jpeg<'a>),
 }
 
 /// A compression, and what comes around it.
@@ -32,22 +36,26 @@ enum Method {
     PackBits,
     Lzw,
     Deflate,
+    /// Facsimile of group 4 (ITU-T T.6), black as ones.
+    Fax4,
 }
 
-impl Codec {
-    pub(super) fn of(directory: &Directory<'_>) -> Result<Self, SampleFault> {
+impl<'a> Codec<'a> {
+    pub(super) fn of(directory: &Directory<'a>) -> Result<Self, SampleFault> {
         let method = match directory.one(tag::COMPRESSION).unwrap_or(1) {
             1 => return Ok(Self::None),
-            2..=4 => return Err(unsupported("fax-compressed")),
+            2 | 3 => return Err(unsupported("fax-compressed (group 3)")),
+            4 => Method::Fax4,
             5 => Method::Lzw,
-            6 | 7 => return Err(unsupported("JPEG-compressed")),
+            6 => return Err(unsupported("old-style JPEG-compressed")),
+            7 => return Jpeg::of(directory).map(Self::Jpeg),
             8 | 32_946 => Method::Deflate,
             32_773 => Method::PackBits,
             34_925 => return Err(unsupported("LZMA-compressed")),
             50_000 => return Err(unsupported("Zstandard-compressed")),
             _ => return Err(unsupported("unusually compressed")),
         };
-        let has_predictor = method != Method::PackBits;
+        let has_predictor = matches!(method, Method::Lzw | Method::Deflate);
         Ok(Self::Packed(Packed {
             method,
             is_reversed: directory.one(tag::FILL_ORDER) == Some(2),
@@ -63,19 +71,13 @@ impl Codec {
     pub(super) fn unpack(
         &self,
         bytes: &[u8],
+        expected: Expected,
         out: &mut [u8],
-    ) -> Result<(), &'static str> {
-        let Self::Packed(packed) = self else { return Ok(()) };
-        let reversed: Vec<u8>;
-        let mut bytes = bytes;
-        if packed.is_reversed {
-            reversed = bytes.iter().map(|byte| byte.reverse_bits()).collect();
-            bytes = &reversed;
-        }
-        match packed.method {
-            Method::PackBits => pack_bits(bytes, out),
-            Method::Lzw => lzw(bytes, out),
-            Method::Deflate => deflate(bytes, out),
+    ) -> Result<(), SampleFault> {
+        match self {
+            Self::None => Ok(()),
+            Self::Packed(packed) => packed.unpack(bytes, expected, out).map_err(damaged),
+            Self::Jpeg(jpeg) => jpeg.unpack(bytes, expected, out),
         }
     }
 
@@ -107,6 +109,60 @@ impl Codec {
             _ => return Err(damaged("an unknown predictor")),
         }
         Ok(())
+    }
+}
+
+impl Packed {
+    fn unpack(
+        &self,
+        bytes: &[u8],
+        expected: Expected,
+        out: &mut [u8],
+    ) -> Result<(), &'static str> {
+        let reversed: Vec<u8>;
+        let mut bytes = bytes;
+        if self.is_reversed {
+            reversed = bytes.iter().map(|byte| byte.reverse_bits()).collect();
+            bytes = &reversed;
+        }
+        match self.method {
+            Method::PackBits => pack_bits(bytes, out),
+            Method::Lzw => lzw(bytes, out),
+            Method::Deflate => deflate(bytes, out),
+            Method::Fax4 => fax4(bytes, expected.width, out),
+        }
+    }
+}
+
+/// Rows of bits, a one where a pixel is black.
+fn fax4(bytes: &[u8], width: usize, out: &mut [u8]) -> Result<(), &'static str> {
+    out.fill(0);
+    let stride = width.div_ceil(8);
+    let n_rows = out.len().checked_div(stride).unwrap_or(0);
+    let mut rows = out.chunks_exact_mut(stride.max(1));
+    let decoded = decode_g4(
+        bytes.iter().copied(),
+        u32::try_from(width).map_err(|_| SHORT)?,
+        u32::try_from(n_rows).ok(),
+        |edges| {
+            if let Some(row) = rows.next() {
+                fill_black(edges, width, row);
+            }
+        },
+    );
+    decoded.ok_or("its fax codes are wrong")
+}
+
+/// Every second stretch between `edges` is black.
+fn fill_black(edges: &[u32], width: usize, row: &mut [u8]) {
+    for stretch in edges.chunks(2) {
+        let first = stretch[0] as usize;
+        let end = stretch.get(1).map_or(width, |end| (*end as usize).min(width));
+        for x in first..end {
+            if let Some(byte) = row.get_mut(x / 8) {
+                *byte |= 0x80 >> (x % 8);
+            }
+        }
     }
 }
 

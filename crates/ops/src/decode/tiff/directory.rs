@@ -30,11 +30,13 @@ pub(super) mod tag {
     pub(in super::super) const TILE_OFFSETS: u16 = 324;
     pub(in super::super) const TILE_BYTE_COUNTS: u16 = 325;
     pub(in super::super) const EXTRA_SAMPLES: u16 = 338;
+    pub(in super::super) const JPEG_TABLES: u16 = 347;
     pub(in super::super) const SAMPLE_FORMAT: u16 = 339;
+    pub(in super::super) const SUBSAMPLING: u16 = 530;
     pub(in super::super) const XMP: u16 = 700;
 
-    /// All of them but the packet, which is text.
-    pub(in super::super) const ALL: [u16; 20] = [
+    /// All of them but the packet, which is text, and the tables, which are bytes.
+    pub(in super::super) const ALL: [u16; 21] = [
         WIDTH,
         HEIGHT,
         BITS,
@@ -55,6 +57,7 @@ pub(super) mod tag {
         TILE_BYTE_COUNTS,
         EXTRA_SAMPLES,
         SAMPLE_FORMAT,
+        SUBSAMPLING,
     ];
 }
 
@@ -86,13 +89,21 @@ pub(super) struct Directory<'a> {
     pub(super) is_whole: bool,
     values: BTreeMap<u16, Vec<u64>>,
     xmp: &'a [u8],
+    /// What JPEG-compressed strips have in common; empty where they have nothing.
+    pub(super) jpeg_tables: &'a [u8],
 }
 
 impl<'a> Directory<'a> {
     pub(super) fn open(bytes: &'a [u8]) -> Self {
         let order = if bytes.starts_with(b"II") { Bytes::Little } else { Bytes::Big };
-        let mut directory =
-            Self { order, odd: None, is_whole: false, values: BTreeMap::new(), xmp: &[] };
+        let mut directory = Self {
+            order,
+            odd: None,
+            is_whole: false,
+            values: BTreeMap::new(),
+            xmp: &[],
+            jpeg_tables: &[],
+        };
         // Lengths of offsets, of the count of tags, of a tag.
         let is_big = bytes.get(2) == Some(&43);
         let lengths = if is_big { [8, 8, 20] } else { [4, 2, 12] };
@@ -135,6 +146,9 @@ impl<'a> Directory<'a> {
             let value = reader.bytes.get(place?..)?.get(..n_bytes)?;
             if number == tag::XMP {
                 self.xmp = value;
+            }
+            if number == tag::JPEG_TABLES {
+                self.jpeg_tables = value;
             }
             let is_number = matches!(kind, 1 | 3 | 4 | 13 | 16);
             if !is_number && tag::ALL.contains(&number) {

@@ -96,8 +96,11 @@ struct Key<'a> {
 impl Kind {
     pub(super) fn of(
         directory: &Directory<'_>,
-        codec: &Codec,
+        codec: &Codec<'_>,
     ) -> Result<Self, SampleFault> {
+        if matches!(codec, Codec::Jpeg(_)) {
+            return Ok(Self::rgb());
+        }
         let one = |tag, default| directory.one(tag).unwrap_or(default);
         let Values { format, bits, extra, is_planar } = Values::of(directory)?;
         let n = bits.len();
@@ -144,7 +147,7 @@ impl Kind {
         Ok(kind)
     }
 
-    fn in_planes(&mut self, n: usize, codec: &Codec) -> Result<(), SampleFault> {
+    fn in_planes(&mut self, n: usize, codec: &Codec<'_>) -> Result<(), SampleFault> {
         let is_raw = matches!(codec, Codec::None);
         let is_colour =
             matches!(self.samples, Samples::Bytes { at: [0, 1, 2] | [1, 3, 5], .. });
@@ -156,6 +159,18 @@ impl Kind {
         self.plane_bytes = Some(bytes);
         self.samples = Samples::Bytes { step: 3, at: [0, 1, 2] };
         Ok(())
+    }
+
+    /// What JPEG-compressed strips and tiles are decoded to.
+    fn rgb() -> Self {
+        Self {
+            samples: Samples::Bytes { step: 3, at: [0, 1, 2] },
+            n_planes: 1,
+            is_planar: false,
+            plane_bytes: None,
+            bits_order: Bits::HighFirst,
+            sample: [8, 3],
+        }
     }
 
     /// Bytes of a row of so many pixels, in one plane.

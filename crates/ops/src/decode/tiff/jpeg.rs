@@ -1,0 +1,162 @@
+//! JPEG-compressed strips and tiles (TIFF Technical Note 2), as libtiff reads them for Pillow.
+//!
+//! Tables lie in a tag of their own, and the colours are those of the directory, not of markers. So a strip
+//! is made into a file of its own, with the marker that says the same, which the fast path for JPEG takes.
+//! What it does not take is refused: a strip that is damaged, arithmetic-coded or progressive.
+
+use bothends_core::sample::{Encoding, Record};
+
+use super::super::ImageDecoder;
+use super::super::picture::Picture;
+use super::directory::{Directory, damaged, tag, unsupported};
+use crate::error::SampleFault;
+use crate::image::Image;
+use crate::jpeg::file::frame::{Frame, Process};
+
+const SOI: [u8; 2] = [0xff, 0xd8];
+
+/// How all strips or tiles of an image are to be decoded.
+#[derive(Debug)]
+pub(super) struct Jpeg<'a> {
+    tables: &'a [u8],
+    /// What stands in for the marker that says what the colours are; none for grey.
+    colours: &'static [u8],
+    n_components: usize,
+    /// The factors of the first component at most; nothing where the file does not say.
+    most_factors: Option<[usize; 2]>,
+}
+
+/// Width and height that a strip or tile must have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expected {
+    pub(super) width: usize,
+    pub(super) height: usize,
+    /// The last strip is not always cut.
+    pub(super) most_height: usize,
+}
+
+impl<'a> Jpeg<'a> {
+    pub(super) fn of(directory: &Directory<'a>) -> Result<Self, SampleFault> {
+        // Adobe's marker, with and without a transform to YCbCr (its version is 100).
+        const RGB: &[u8] = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0";
+        const YCBCR: &[u8] = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\x01";
+        let one = |tag, default| directory.one(tag).unwrap_or(default);
+        let bits = directory.all(tag::BITS).unwrap_or_default();
+        if bits.iter().any(|bits| *bits != 8) || one(tag::SAMPLE_FORMAT, 1) != 1 {
+            return Err(unsupported("unusually deep JPEG-compressed"));
+        }
+        let n_samples = one(tag::SAMPLES, 1);
+        let is_plain = one(tag::PLANAR, 1) == 1
+            && one(tag::FILL_ORDER, 1) == 1
+            && directory.all(tag::EXTRA_SAMPLES).is_none();
+        let (colours, n_components): (&[u8], usize) =
+            match (one(tag::PHOTOMETRIC, 0), n_samples) {
+                _ if !is_plain => {
+                    return Err(unsupported("unusually stored JPEG-compressed"));
+                }
+                (1, 1) => (&[], 1),
+                (2, 3) => (RGB, 3),
+                (6, 3) => (YCBCR, 3),
+                _ => return Err(unsupported("unusually coloured JPEG-compressed")),
+            };
+        let factors = directory.all(tag::SUBSAMPLING).unwrap_or_default();
+        let most_factors = match (one(tag::PHOTOMETRIC, 0), factors) {
+            (6, &[h, v, ..]) => {
+                Some([h, v].map(|factor| usize::try_from(factor).unwrap_or(usize::MAX)))
+            }
+            (6, _) => None,
+            (_, _) => Some([1, 1]),
+        };
+        Ok(Self { tables: directory.jpeg_tables, colours, n_components, most_factors })
+    }
+
+    /// Decodes a strip or tile into `out`, as RGB.
+    pub(super) fn unpack(
+        &self,
+        strip: &[u8],
+        expected: Expected,
+        out: &mut [u8],
+    ) -> Result<(), SampleFault> {
+        let mut file = SOI.to_vec();
+        file.extend_from_slice(self.colours);
+        if !self.tables.is_empty() {
+            copy_segments(self.tables, &mut file)?;
+        }
+        let rest = copy_segments(strip, &mut file)?;
+        file.extend_from_slice(rest);
+        let record = Record::new(&file, Encoding::Image);
+        let picture = Picture::open(record).map_err(in_strip)?;
+        let picture = picture.ok_or(damaged("a strip or tile is no JPEG"))?;
+        self.check(picture.frame(), expected)?;
+        let mut image = Image::default();
+        let mut decoder = ImageDecoder::default();
+        decoder.decode_picture(picture, &mut image).map_err(in_strip)?;
+        let rows = image.pixels().get(..out.len());
+        out.copy_from_slice(rows.ok_or(damaged("a strip or tile has too few rows"))?);
+        Ok(())
+    }
+
+    /// As `JPEGPreDecode` of libtiff, but that nothing may be missing.
+    fn check(&self, frame: &Frame, expected: Expected) -> Result<(), SampleFault> {
+        let (height, width) = (frame.height(), frame.width());
+        let heights = expected.height..=expected.most_height.max(expected.height);
+        if width != expected.width || !heights.contains(&height) {
+            return Err(damaged("a strip or tile has a JPEG of another size"));
+        }
+        if frame.process == Process::Progressive {
+            return Err(unsupported("progressive JPEG-compressed"));
+        }
+        let components = frame.components();
+        if components.len() != self.n_components {
+            return Err(damaged("a strip or tile has a JPEG of other colours"));
+        }
+        let [h, v] = self.most_factors.unwrap_or([4, 4]);
+        let is_beyond = components.first().is_some_and(|it| it.h > h || it.v > v);
+        if is_beyond || components.iter().skip(1).any(|it| (it.h, it.v) != (1, 1)) {
+            return Err(damaged("a strip or tile has other sampling factors"));
+        }
+        Ok(())
+    }
+}
+
+/// Copies the segments of a stream from its start of image to its first scan, or its end, without those
+/// of applications and without comments; gives what follows.
+fn copy_segments<'a>(
+    stream: &'a [u8],
+    out: &mut Vec<u8>,
+) -> Result<&'a [u8], SampleFault> {
+    const WRONG: &str = "its JPEG tables or strips have no segments";
+    let mut rest = stream.strip_prefix(&SOI).ok_or(damaged(WRONG))?;
+    loop {
+        let (&[first, marker], _) = rest.split_first_chunk().ok_or(damaged(WRONG))?;
+        match (first, marker) {
+            // Fill bytes.
+            (0xff, 0xff) => rest = rest.get(1..).unwrap_or_default(),
+            // The first scan's header goes with its data.
+            (0xff, 0xda | 0xd9) => return Ok(rest),
+            (0xff, 0xc0..=0xfe) => {
+                let length = rest.get(2..4).and_then(|it| it.first_chunk());
+                let length = length.map(|it| usize::from(u16::from_be_bytes(*it)));
+                let end = length.map(|length| length.saturating_add(2));
+                let segment = end.and_then(|end| rest.split_at_checked(end));
+                let (segment, later) = segment.ok_or(damaged(WRONG))?;
+                if !matches!(marker, 0xe0..=0xef | 0xfe) {
+                    out.extend_from_slice(segment);
+                }
+                rest = later;
+            }
+            _ => return Err(damaged(WRONG)),
+        }
+    }
+}
+
+/// What is wrong with a strip or tile.
+fn in_strip(fault: SampleFault) -> SampleFault {
+    if matches!(fault, SampleFault::TooMuchMemory { .. }) {
+        fault
+    } else if matches!(fault, SampleFault::Unsupported { .. }) {
+        unsupported("arithmetic-coded or lossless JPEG-compressed")
+    } else {
+        damaged("a JPEG-compressed strip or tile is damaged")
+    }
+}
