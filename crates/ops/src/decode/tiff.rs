@@ -6,6 +6,7 @@
 
 mod codecs;
 mod directory;
+mod fax;
 mod jpeg;
 mod kinds;
 

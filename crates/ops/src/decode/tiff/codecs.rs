@@ -1,11 +1,11 @@
 //! Compressions of strips and tiles, and predictors (TIFF 6.0 §9, §13, §14), with libtiff's verdicts.
 
-use fax::decoder::decode_g4;
 use fdeflate::Decompressor;
 use weezl::{BitOrder, LzwStatus};
 
 use super::super::inflate::{End, Sink, inflate};
 use super::directory::{Bytes, Directory, SHORT, damaged, tag, unsupported};
+use super::fax::fax4;
 use super::jpeg::{Expected, Jpeg};
 use crate::error::SampleFault;
 
@@ -130,38 +130,6 @@ impl Packed {
             Method::Lzw => lzw(bytes, out),
             Method::Deflate => deflate(bytes, out),
             Method::Fax4 => fax4(bytes, expected.width, out),
-        }
-    }
-}
-
-/// Rows of bits, a one where a pixel is black.
-fn fax4(bytes: &[u8], width: usize, out: &mut [u8]) -> Result<(), &'static str> {
-    out.fill(0);
-    let stride = width.div_ceil(8);
-    let n_rows = out.len().checked_div(stride).unwrap_or(0);
-    let mut rows = out.chunks_exact_mut(stride.max(1));
-    let decoded = decode_g4(
-        bytes.iter().copied(),
-        u32::try_from(width).map_err(|_| SHORT)?,
-        u32::try_from(n_rows).ok(),
-        |edges| {
-            if let Some(row) = rows.next() {
-                fill_black(edges, width, row);
-            }
-        },
-    );
-    decoded.ok_or("its fax codes are wrong")
-}
-
-/// Every second stretch between `edges` is black.
-fn fill_black(edges: &[u32], width: usize, row: &mut [u8]) {
-    for stretch in edges.chunks(2) {
-        let first = stretch[0] as usize;
-        let end = stretch.get(1).map_or(width, |end| (*end as usize).min(width));
-        for x in first..end {
-            if let Some(byte) = row.get_mut(x / 8) {
-                *byte |= 0x80 >> (x % 8);
-            }
         }
     }
 }
