@@ -21,6 +21,7 @@ use crate::config::run::RunConfig;
 use crate::devices::emulator::DeviceProcess;
 use crate::devices::presence::Presence;
 use crate::devices::reach::{Reach, Try};
+use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
 use crate::handover::finish::damages::Damages;
 use crate::read::source::Source;
@@ -154,6 +155,8 @@ pub struct Runtime {
     /// The memory of slots that devices fill.
     pub(crate) device_memory: Arc<dyn Kind>,
     pub(crate) sizes: Sizes,
+    /// Bytes that may be fetched ahead of remote data.
+    pub(crate) fetched: usize,
     /// This process's part of the machine's memory, in bytes, as it was when it was opened.
     pub(crate) available: Option<u64>,
     pub(crate) room: Room,
@@ -182,6 +185,9 @@ impl Runtime {
             return Err(RuntimeError::Options(line.to_owned()));
         }
         let source = Arc::new(Source::open(&config)?);
+        if source.remote().is_some() {
+            devices_of_remote(&config.devices)?;
+        }
         // Refuses impossible batch sizes and ranks before memory is taken for them.
         plan(&config, &source, &options(&config, EpochIdx(0)))?;
         let views = source.pipeline.views();
@@ -189,6 +195,11 @@ impl Runtime {
         let sizes = Sizes::new(&config, views.len(), &finish);
         let n_devices = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
         let available = config.share.memory_bytes();
+        let fetched = match source.remote() {
+            Some(_) => sizes.fetched_within(config.memory, available, n_devices),
+            None => 0,
+        };
+        let sizes = sizes.with_fetched(fetched);
         let room = Room::divide(config.memory, available, sizes, n_devices)?;
         let rates = RememberedRates::of(&config, &source);
         check_addresses(slot_bytes(sizes, room), config.workers)?;
@@ -207,6 +218,7 @@ impl Runtime {
             device_memory: Arc::new(Heap),
             sizes,
             available,
+            fetched,
             room,
             front_prior_ns: rates.front_ns(),
             rates,
@@ -247,6 +259,21 @@ impl Runtime {
     pub fn next_note(&self) -> Option<String> {
         self.notes().next()
     }
+}
+
+/// Devices of this machine read files of this machine.
+fn devices_of_remote(devices: &[DeviceSpec]) -> Result<(), RuntimeError> {
+    let who = devices.iter().find_map(|device| match device {
+        DeviceSpec::At { .. } => None,
+        DeviceSpec::Gpu { .. } => Some("a GPU decodes files of this machine"),
+        DeviceSpec::Sim(_) => Some("an emulated device reads files of this machine"),
+    });
+    who.map_or(Ok(()), |who| {
+        Err(RuntimeError::Options(format!(
+            "csds: {who}, and the data are in a remote store; give the path of a copy, or the \
+             address of an agent that has one"
+        )))
+    })
 }
 
 /// Bytes of all slots.

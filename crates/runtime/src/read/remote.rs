@@ -1,0 +1,320 @@
+//! Data that lie in a remote store: where they are, what each object was when it was listed, and
+//! single reads of them.
+//!
+//! Records are brought by `fetching.rs`, far ahead and out of order. What is here is for the rest:
+//! finding the data set, and reading one record on the calling thread where a row is made again. Who
+//! speaks to a store is `storage`.
+
+use std::error::Error as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bothends_core::sample::{Extent, FileIdx};
+use bothends_dataset::{DatasetError, Found, Kind, Storage as _, Table};
+use bothends_side_index::Name;
+use bothends_storage::{
+    Bytes, Fetch, Fetcher, Identity, Location, Objects, Options, StorageError, View,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::config::cache::CacheSize;
+use crate::config::run::{ReadConfig, SideIndexUse};
+use crate::read::supplied::{Failure, Unmade};
+use crate::threads::shutdown::{PATIENCE, Stop};
+
+/// How long one attempt at a single read may take, and all of them together.
+const ATTEMPT: Duration = Duration::from_secs(5);
+const ATTEMPTS: Duration = Duration::from_secs(10);
+
+/// The pause behind the first attempt that fails; each later one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+/// The objects of a data set in a remote store.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    objects: Arc<dyn Objects>,
+    /// What the files of the table were when they were listed, by their numbers, as far as the store
+    /// tells.
+    identities: Vec<Option<Identity>>,
+    /// For single reads: each thread takes one, and puts it back.
+    fetchers: Mutex<Vec<Fetcher>>,
+}
+
+/// Where a data set was found.
+#[derive(Debug)]
+pub(crate) struct Place {
+    view: View,
+    objects: Arc<dyn Objects>,
+}
+
+impl Place {
+    /// The objects of `table`, which was made of what was found here.
+    pub(crate) fn of_table(self, table: &Table) -> Result<Remote, String> {
+        let n_files = u32::try_from(table.n_files()).unwrap_or(u32::MAX);
+        let paths = (0..n_files).map(|file| table.file_path(FileIdx(file)));
+        let identities = self.view.identities(paths).map_err(|error| error.to_string())?;
+        let (objects, fetchers) = (self.objects, Mutex::default());
+        Ok(Remote { objects, identities, fetchers })
+    }
+}
+
+/// Whether the data are named by a URL, and not by a path of this machine.
+pub(crate) fn is_url(data: &Path) -> bool {
+    data.to_str().is_some_and(|text| {
+        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+        !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+/// The path or URL for messages and for what is written down: without a user and a password.
+pub(crate) fn without_secrets(data: &Path) -> PathBuf {
+    let Some((scheme, rest)) = data.to_str().and_then(|text| text.split_once("://"))
+    else {
+        return data.to_owned();
+    };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let host = rest[..end].rfind('@').map_or(0, |at| at + 1);
+    format!("{scheme}://{}", &rest[host..]).into()
+}
+
+/// Lists the data set in `objects`, or at the URL `data`; `None` where that is none. Blocks on the
+/// network.
+///
+/// # Errors
+/// One line: what is wrong, where, and what helps.
+pub(crate) fn find(
+    data: &Path,
+    objects: Option<&Arc<dyn Objects>>,
+) -> Result<Option<(Found, Place)>, String> {
+    let (objects, target) = match objects {
+        Some(objects) => (Arc::clone(objects), String::new()),
+        None if is_url(data) => {
+            located(data.to_str().unwrap_or_default()).map_err(|e| e.to_string())?
+        }
+        None => return Ok(None),
+    };
+    let view = View::new(Arc::clone(&objects)).map_err(|error| error.to_string())?;
+    let found = bothends_dataset::find(&view, &target).map_err(|error| said(&error))?;
+    Ok(Some((found, Place { view, objects })))
+}
+
+/// The objects at a URL, and which of them is meant where that is one file.
+fn located(url: &str) -> Result<(Arc<dyn Objects>, String), StorageError> {
+    let options = Options::default();
+    let at = Location::parse(url, &options)?.open()?;
+    let Some((folder, file)) = folder_and_file(url) else {
+        return Ok((at, String::new()));
+    };
+    // What has an extension is most often a file, but a folder may have one.
+    let around = Location::parse(folder, &options)?.open()?;
+    let view = View::new(Arc::clone(&around)).map_err(|error| StorageError::Refused {
+        place: around.shown(file),
+        why: error.to_string(),
+    })?;
+    match view.kind(file) {
+        Ok(Kind::File { .. }) => Ok((around, file.to_owned())),
+        Ok(Kind::Folder) | Err(_) => Ok((at, String::new())),
+    }
+}
+
+/// The folder of a URL whose last part has an extension, and that part.
+fn folder_and_file(url: &str) -> Option<(&str, &str)> {
+    let (_, rest) = url.split_once("://")?;
+    let (folder, file) = url.rsplit_once('/')?;
+    let is_below_host = rest.trim_end_matches('/').contains('/');
+    let is_file = file.contains('.') && !file.contains(['?', '#']);
+    (is_below_host && is_file).then_some((folder, file))
+}
+
+/// What the store said where it is the store that failed: it names the place itself.
+fn said(error: &DatasetError) -> String {
+    let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    let of_store = source.and_then(|source| source.get_ref());
+    match of_store.and_then(|source| source.downcast_ref::<StorageError>()) {
+        Some(error) => error.to_string(),
+        None => error.to_string(),
+    }
+}
+
+/// What of the settings for reading remote data do without, in one line, where it was asked for.
+pub(crate) fn note(read: &ReadConfig) -> Option<String> {
+    let cache = match matches!(read.cache_size, CacheSize::Bytes(_)) {
+        true => Some("there is no block cache for remote data"),
+        false => None,
+    };
+    let index = match read.side_index {
+        SideIndexUse::Beside => Some(
+            "the side index of remote data is kept in the cache directory, and not next to them",
+        ),
+        SideIndexUse::Auto | SideIndexUse::Off => None,
+    };
+    match (cache, index) {
+        (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+        (one, other) => one.or(other).map(str::to_owned),
+    }
+}
+
+impl Remote {
+    /// Who speaks to the store.
+    pub(crate) fn objects(&self) -> &Arc<dyn Objects> {
+        &self.objects
+    }
+
+    /// The object as the user would write it.
+    pub(crate) fn shown(&self, object: &str) -> String {
+        self.objects.shown(object)
+    }
+
+    /// What the file was when it was listed.
+    pub(crate) fn identity(&self, file: FileIdx) -> Option<&Identity> {
+        self.identities.get(file.0 as usize)?.as_ref()
+    }
+
+    /// What the side index knows a record by that has this key and lies in `file`.
+    pub(crate) fn name(&self, key: u64, file: FileIdx) -> Name {
+        let Some(Identity { len, modified, etag }) = self.identity(file) else {
+            return Name::without_file(key);
+        };
+        let mark = match (etag, modified) {
+            (Some(etag), _) => i128::from(xxh3_64(etag.as_bytes())),
+            (None, Some(modified)) => {
+                i128::try_from(modified.as_nanos()).unwrap_or(i128::MAX)
+            }
+            (None, None) => return Name::without_file(key),
+        };
+        Name::new(key, (*len, mark))
+    }
+
+    /// Reads a part of an object on the calling thread, with more attempts while it is the network
+    /// that fails, unless `stop` is set.
+    ///
+    /// # Errors
+    /// [`Unmade`], after ten seconds at most.
+    pub(crate) fn read(
+        &self,
+        object: &str,
+        extent: Extent,
+        stop: Option<&Stop>,
+    ) -> Result<Vec<u8>, Unmade> {
+        let deadline = Instant::now() + ATTEMPTS;
+        let is_over = || stop.is_some_and(Stop::is_set) || Instant::now() >= deadline;
+        let mut pause = FIRST_PAUSE;
+        let mut fetcher = match self.fetcher() {
+            Ok(fetcher) => fetcher,
+            Err(source) => {
+                let path = self.shown(object).into();
+                return Err(Unmade::Machine(Failure::Local { path, source }));
+            }
+        };
+        let end = loop {
+            match self.attempt(&mut fetcher, object, extent, &is_over) {
+                Ok(bytes) => break Ok(bytes.to_vec()),
+                Err(error) if error.is_transient() && !is_over() => {
+                    thread::sleep(pause);
+                    pause = PATIENCE.min(pause * 2);
+                }
+                Err(error) => break Err(unmade(&error)),
+            }
+        };
+        let mut fetchers = self.fetchers.lock().unwrap_or_else(PoisonError::into_inner);
+        fetchers.push(fetcher);
+        end
+    }
+
+    fn fetcher(&self) -> std::io::Result<Fetcher> {
+        let mut fetchers = self.fetchers.lock().unwrap_or_else(PoisonError::into_inner);
+        match fetchers.pop() {
+            Some(fetcher) => Ok(fetcher),
+            None => Fetcher::start(Arc::clone(&self.objects)),
+        }
+    }
+
+    fn attempt(
+        &self,
+        fetcher: &mut Fetcher,
+        object: &str,
+        Extent { file, offset, len }: Extent,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Bytes, StorageError> {
+        let tag = 0;
+        fetcher.submit(Fetch {
+            tag,
+            object: object.into(),
+            range: offset..offset.saturating_add(u64::from(len)),
+            expected: self.identity(file).cloned(),
+            timeout: ATTEMPT,
+        });
+        loop {
+            if let Some(fetched) = fetcher.poll(PATIENCE) {
+                return fetched.result;
+            }
+            if is_over() {
+                fetcher.cancel(tag);
+                return Err(StorageError::TimedOut {
+                    place: self.shown(object),
+                    after: ATTEMPTS,
+                });
+            }
+        }
+    }
+}
+
+/// What a record is whose bytes the store does not give: one that is not there, or ends too soon, is
+/// bad; whatever else fails tells nothing about it.
+fn unmade(error: &StorageError) -> Unmade {
+    let is_of_object =
+        matches!(error, StorageError::NotFound { .. } | StorageError::TooShort { .. });
+    match is_of_object {
+        true => Unmade::Bad(error.to_string()),
+        false => Unmade::Machine(Failure::Remote(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_told_from_paths() {
+        for (text, is) in [
+            ("s3://bucket/prefix", true),
+            ("file:///data", true),
+            ("redis://h:1/0?prefix=a", true),
+            ("/data/s3://x", false),
+            ("data", false),
+            ("://x", false),
+            ("C:/x", false),
+        ] {
+            assert_eq!(is_url(Path::new(text)), is, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        for (text, shown) in [
+            ("redis://me:secret@host:6379/0", "redis://host:6379/0"),
+            ("s3://bucket/a@b", "s3://bucket/a@b"),
+            ("https://u:p@w@host", "https://host"),
+            ("/home/me@work/data", "/home/me@work/data"),
+        ] {
+            assert_eq!(without_secrets(Path::new(text)), Path::new(shown));
+        }
+    }
+
+    #[test]
+    fn a_url_of_a_file_names_its_folder() {
+        let cases = [
+            ("s3://b/sets/list.jsonl", Some(("s3://b/sets", "list.jsonl"))),
+            ("s3://b/a.tar", Some(("s3://b", "a.tar"))),
+            ("s3://bucket.with.dots", None),
+            ("s3://b/sets/train", None),
+            ("s3://b/sets.v2/", None),
+            ("redis://h/0?prefix=a.b", None),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(folder_and_file(url), expected, "{url}");
+        }
+    }
+}
