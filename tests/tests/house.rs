@@ -26,6 +26,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("dataset", &["core"]),
     ("ops", &["core"]),
     ("io", &["core", "dataset"]),
+    ("storage", &["dataset", "io"]),
     ("side-index", &["core", "dataset", "io"]),
     ("energy", &[]),
     ("figures", &["energy"]),
@@ -81,6 +82,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("clap_complete", &["cli"]),
     ("clap_mangen", &["cli"]),
     ("allocation-counter", &["gpu", "ops"]), // in tests
+    ("bytes", &["storage"]),
     ("cap", &["runtime", "tests"]),          // in tests
     ("cbindgen", &["capi"]),                 // in tests
     ("crossbeam", &["runtime"]),
@@ -101,6 +103,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("crc32fast", &["ops"]),
     ("crc32c", &["dataset"]),
     ("fdeflate", &["ops"]),
+    ("futures-util", &["storage"]),
     ("image-webp", &["ops"]),
     ("png", &["ops", "report"]), // in ops in tests
     ("weezl", &["ops"]),
@@ -133,6 +136,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("snow", &["csd"]),
     ("strsim", &["bench", "core"]),
     ("terminal_size", &["cli"]),
+    ("tokio", &["storage"]),
     (
         "xxhash-rust",
         &["core", "dataset", "ops", "csd", "agent", "runtime", "pack", "firmware-sim"],

@@ -1,0 +1,4 @@
+//! The implementations of `Objects`, one file each.
+
+pub(crate) mod double;
+pub(crate) mod folder;
