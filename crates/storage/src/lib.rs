@@ -13,6 +13,7 @@ mod objects;
 
 mod fetcher;
 mod location;
+mod noted;
 mod stores;
 
 pub use bytes::Bytes;
@@ -21,6 +22,7 @@ pub use fetcher::{Fetch, Fetched, Fetcher};
 pub use futures_util::future::BoxFuture;
 pub use futures_util::stream::BoxStream;
 pub use location::{Location, Options};
+pub use noted::Noted;
 pub use objects::{Arrivals, Identity, Listed, Objects};
 pub use stores::double::{Answer, Asked, Double};
 pub use stores::folder::Folder;

@@ -15,7 +15,7 @@ use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::{DatasetError, Found, Kind, Storage as _, Table};
 use bothends_side_index::Name;
 use bothends_storage::{
-    Bytes, Fetch, Fetcher, Identity, Location, Objects, Options, StorageError, View,
+    Bytes, Fetch, Fetcher, Identity, Location, Noted, Objects, Options, StorageError, View,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -45,18 +45,18 @@ pub(crate) struct Remote {
 /// Where a data set was found.
 #[derive(Debug)]
 pub(crate) struct Place {
-    view: View,
+    noted: Arc<Noted>,
     objects: Arc<dyn Objects>,
 }
 
 impl Place {
     /// The objects of `table`, which was made of what was found here.
-    pub(crate) fn of_table(self, table: &Table) -> Result<Remote, String> {
+    pub(crate) fn of_table(self, table: &Table) -> Remote {
         let n_files = u32::try_from(table.n_files()).unwrap_or(u32::MAX);
         let paths = (0..n_files).map(|file| table.file_path(FileIdx(file)));
-        let identities = self.view.identities(paths).map_err(|error| error.to_string())?;
+        let identities = self.noted.take(paths);
         let (objects, fetchers) = (self.objects, Mutex::default());
-        Ok(Remote { objects, identities, fetchers })
+        Remote { objects, identities, fetchers }
     }
 }
 
@@ -95,14 +95,16 @@ pub(crate) fn find(
         }
         None => return Ok(None),
     };
-    let view = View::new(Arc::clone(&objects)).map_err(|error| error.to_string())?;
+    let noted = Arc::new(Noted::new(Arc::clone(&objects)));
+    let view = View::new(Arc::clone(&noted) as Arc<dyn Objects>);
+    let view = view.map_err(|error| error.to_string())?;
     let found = bothends_dataset::find(&view, &target).map_err(|error| said(&error))?;
-    Ok(Some((found, Place { view, objects })))
+    Ok(Some((found, Place { noted, objects })))
 }
 
 /// The objects at a URL, and which of them is meant where that is one file.
 fn located(url: &str) -> Result<(Arc<dyn Objects>, String), StorageError> {
-    let options = Options::default();
+    let options = Options::from_environment();
     let at = Location::parse(url, &options)?.open()?;
     let Some((folder, file)) = folder_and_file(url) else {
         return Ok((at, String::new()));

@@ -24,6 +24,7 @@ use crate::devices::reach::{Reach, Try};
 use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
 use crate::handover::finish::damages::Damages;
+use crate::read::fetching::FetchWatch;
 use crate::read::source::Source;
 use crate::runtime::ends::Ends;
 use crate::runtime::engine::Engine;
@@ -157,6 +158,8 @@ pub struct Runtime {
     pub(crate) sizes: Sizes,
     /// Bytes that may be fetched ahead of remote data.
     pub(crate) fetched: usize,
+    /// What was fetched of them, as of a moment ago.
+    pub(crate) fetches: FetchWatch,
     /// This process's part of the machine's memory, in bytes, as it was when it was opened.
     pub(crate) available: Option<u64>,
     pub(crate) room: Room,
@@ -219,6 +222,7 @@ impl Runtime {
             sizes,
             available,
             fetched,
+            fetches: FetchWatch::default(),
             room,
             front_prior_ns: rates.front_ns(),
             rates,
