@@ -14,6 +14,7 @@ mod objects;
 mod fetcher;
 mod location;
 mod stores;
+mod view;
 
 pub use bytes::Bytes;
 pub use error::StorageError;
@@ -24,3 +25,4 @@ pub use location::{Location, Options};
 pub use objects::{Arrivals, Identity, Listed, Objects};
 pub use stores::double::{Answer, Asked, Double};
 pub use stores::folder::Folder;
+pub use view::View;
