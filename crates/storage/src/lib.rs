@@ -15,6 +15,7 @@ mod fetcher;
 mod location;
 mod noted;
 mod stores;
+mod view;
 
 pub use bytes::Bytes;
 pub use error::StorageError;
@@ -26,3 +27,4 @@ pub use noted::Noted;
 pub use objects::{Arrivals, Identity, Listed, Objects};
 pub use stores::double::{Answer, Asked, Double};
 pub use stores::folder::Folder;
+pub use view::View;
