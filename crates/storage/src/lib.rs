@@ -13,7 +13,6 @@ mod objects;
 
 mod fetcher;
 mod location;
-mod noted;
 mod stores;
 mod view;
 
@@ -23,7 +22,6 @@ pub use fetcher::{Fetch, Fetched, Fetcher};
 pub use futures_util::future::BoxFuture;
 pub use futures_util::stream::BoxStream;
 pub use location::{Location, Options};
-pub use noted::Noted;
 pub use objects::{Arrivals, Identity, Listed, Objects};
 pub use stores::double::{Answer, Asked, Double};
 pub use stores::folder::Folder;

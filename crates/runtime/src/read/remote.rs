@@ -15,7 +15,7 @@ use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::{DatasetError, Found, Kind, Storage as _, Table};
 use bothends_side_index::Name;
 use bothends_storage::{
-    Bytes, Fetch, Fetcher, Identity, Location, Noted, Objects, Options, StorageError, View,
+    Bytes, Fetch, Fetcher, Identity, Location, Objects, Options, StorageError, View,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -35,9 +35,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Remote {
     objects: Arc<dyn Objects>,
-    /// What the files of the table were when they were listed, by their numbers, as far as the store
-    /// tells.
-    identities: Vec<Option<Identity>>,
+    /// What the files of the table were when they were listed, by their numbers.
+    identities: Vec<Identity>,
     /// For single reads: each thread takes one, and puts it back.
     fetchers: Mutex<Vec<Fetcher>>,
 }
@@ -45,18 +44,23 @@ pub(crate) struct Remote {
 /// Where a data set was found.
 #[derive(Debug)]
 pub(crate) struct Place {
-    noted: Arc<Noted>,
+    view: View,
     objects: Arc<dyn Objects>,
 }
 
 impl Place {
     /// The objects of `table`, which was made of what was found here.
-    pub(crate) fn of_table(self, table: &Table) -> Remote {
+    ///
+    /// # Errors
+    /// One line: what the store says of one that was not listed.
+    pub(crate) fn of_table(self, table: &Table) -> Result<Remote, String> {
         let n_files = u32::try_from(table.n_files()).unwrap_or(u32::MAX);
         let paths = (0..n_files).map(|file| table.file_path(FileIdx(file)));
-        let identities = self.noted.take(paths);
+        let identities = paths.map(|path| self.view.identity(&path));
+        let identities = identities.collect::<Result<_, _>>();
+        let identities = identities.map_err(|error: StorageError| error.to_string())?;
         let (objects, fetchers) = (self.objects, Mutex::default());
-        Remote { objects, identities, fetchers }
+        Ok(Remote { objects, identities, fetchers })
     }
 }
 
@@ -95,11 +99,9 @@ pub(crate) fn find(
         }
         None => return Ok(None),
     };
-    let noted = Arc::new(Noted::new(Arc::clone(&objects)));
-    let view = View::new(Arc::clone(&noted) as Arc<dyn Objects>);
-    let view = view.map_err(|error| error.to_string())?;
+    let view = View::start(Arc::clone(&objects)).map_err(|error| error.to_string())?;
     let found = bothends_dataset::find(&view, &target).map_err(|error| said(&error))?;
-    Ok(Some((found, Place { noted, objects })))
+    Ok(Some((found, Place { view, objects })))
 }
 
 /// The objects at a URL, and which of them is meant where that is one file.
@@ -111,7 +113,7 @@ fn located(url: &str) -> Result<(Arc<dyn Objects>, String), StorageError> {
     };
     // What has an extension is most often a file, but a folder may have one.
     let around = Location::parse(folder, &options)?.open()?;
-    let view = View::new(Arc::clone(&around)).map_err(|error| StorageError::Refused {
+    let view = View::start(Arc::clone(&around)).map_err(|error| StorageError::Refused {
         place: around.shown(file),
         why: error.to_string(),
     })?;
@@ -171,7 +173,7 @@ impl Remote {
 
     /// What the file was when it was listed.
     pub(crate) fn identity(&self, file: FileIdx) -> Option<&Identity> {
-        self.identities.get(file.0 as usize)?.as_ref()
+        self.identities.get(file.0 as usize)
     }
 
     /// What the side index knows a record by that has this key and lies in `file`.

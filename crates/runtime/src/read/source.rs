@@ -416,7 +416,7 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
     if let Some(remote) = remote::find(&config.data, config.objects.as_ref())? {
         let (Found { table, format, note, .. }, place) = remote;
         let (root, table) = (remote::without_secrets(&config.data), first(table));
-        let remote = Some(place.of_table(&table));
+        let remote = Some(place.of_table(&table)?);
         return Ok(Listed { root, table, format, note, remote });
     }
     let (root, target) = root_and_target(&config.data)?;
