@@ -153,7 +153,7 @@ impl Window {
                     self.n_flat += 1;
                 }
                 if self.n_flat >= FLAT_ROUNDS {
-                    self.limit = at.saturating_add(at / 4).clamp(1, self.most);
+                    self.limit = at.clamp(1, self.most);
                     self.phase = Phase::Hold(0);
                 }
             }
