@@ -8,6 +8,7 @@
 //! objects, and `stores` has the implementations, one file each. `fetcher` is the face for threads and
 //! `view` the one for formats. `conformance` has what every implementation must guarantee.
 
+mod around;
 mod error;
 mod objects;
 
@@ -16,6 +17,7 @@ mod location;
 mod stores;
 mod view;
 
+pub use around::{around, is_url, without_secrets};
 pub use bytes::Bytes;
 pub use error::StorageError;
 pub use fetcher::{Fetch, Fetched, Fetcher};

@@ -78,8 +78,9 @@ impl Work {
     pub(super) fn soon(&mut self, n: u32) -> Vec<Soon> {
         let mut soon = Vec::new();
         let mut left = n as usize;
-        for epoch in self.epochs.iter().filter(|epoch| !epoch.has_ended()) {
-            let batches = epoch.state.upcoming(left);
+        for epoch in self.epochs.iter_mut().filter(|epoch| !epoch.has_ended()) {
+            let now = epoch.now();
+            let batches = epoch.state.upcoming(left, now);
             left = left.saturating_sub(batches.len());
             soon.push(Soon { epoch: epoch.epoch(), plan: epoch.plan.clone(), batches });
         }

@@ -21,8 +21,11 @@ use bothends_core::fetch::{
 use bothends_core::ids::{EpochIdx, Ns, SampleId};
 use bothends_core::sample::FileIdx;
 use bothends_dataset::Piece;
+use bothends_figures::{FetchWaits, Fetches};
 use bothends_storage::{Bytes, Fetch, Fetched, Fetcher, StorageError};
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
+use crossbeam::channel::{
+    Receiver, RecvTimeoutError, Sender, TryRecvError, TrySendError,
+};
 
 use crate::make::front::FrontJob;
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
@@ -47,9 +50,34 @@ const MOST_AHEAD: u64 = 4096;
 pub(crate) struct FetchWatch(Arc<Mutex<FetchFigures>>);
 
 impl FetchWatch {
-    /// As of a moment ago.
-    pub(crate) fn figures(&self) -> FetchFigures {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// As of a moment ago, for people.
+    pub(crate) fn figures(&self) -> Fetches {
+        let figures = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let FetchFigures { counts, waits, .. } = figures;
+        let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
+        Fetches {
+            requests: counts.requested,
+            bytes: counts.bytes,
+            joined: counts.joined,
+            hedged: counts.hedged,
+            hedges_won: counts.hedges_won,
+            retried: counts.retried,
+            throttled: counts.throttled,
+            timed_out: counts.timed_out,
+            failed: counts.failed,
+            withdrawn: counts.withdrawn,
+            in_flight: figures.in_flight,
+            window: figures.window,
+            reordered_bytes: figures.reordered_bytes,
+            p99_ms: 1e3 * seconds(figures.p99_ns),
+            waits: FetchWaits {
+                requests_s: seconds(waits.requests_ns),
+                bytes_s: seconds(waits.bytes_ns),
+                reorder_s: seconds(waits.reorder_ns),
+                retry_s: seconds(waits.retry_ns),
+                ahead_s: seconds(waits.offer_ns),
+            },
+        }
     }
 
     fn set(&self, figures: FetchFigures) {
@@ -145,7 +173,8 @@ impl FetchStage {
     /// Waits for an answer, a job or room at the workers', and takes all answers that are there.
     fn wait(&mut self, wake: Option<Ns>, way: &mut Way) {
         if self.fetcher.in_flight() == 0 {
-            let until = wake.map_or(PATIENCE, |at| Duration::from_nanos(at.since(way.now())));
+            let until =
+                wake.map_or(PATIENCE, |at| Duration::from_nanos(at.since(way.now())));
             let most = if way.ready.is_empty() { PATIENCE } else { LOOK_ROUND };
             match self.jobs.recv_timeout(until.min(most)) {
                 Ok(job) => self.take(job, way),
@@ -153,7 +182,8 @@ impl FetchStage {
             }
             return;
         }
-        let until = wake.map_or(LOOK_ROUND, |at| Duration::from_nanos(at.since(way.now())));
+        let until =
+            wake.map_or(LOOK_ROUND, |at| Duration::from_nanos(at.since(way.now())));
         let mut fetched = self.fetcher.poll(until.min(LOOK_ROUND));
         while let Some(one) = fetched {
             self.ended(one, way);
@@ -166,10 +196,8 @@ impl FetchStage {
         loop {
             match self.jobs.try_recv() {
                 Ok(job) => self.take(job, way),
-                Err(crossbeam::channel::TryRecvError::Empty) => return true,
-                Err(crossbeam::channel::TryRecvError::Disconnected) => {
-                    return !way.books.is_empty() || !way.ready.is_empty();
-                }
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
             }
         }
     }
@@ -263,7 +291,8 @@ impl FetchStage {
                 }
                 FetchStep::GiveUp { position } => {
                     let why = way.last_failure.clone();
-                    let why = why.unwrap_or_else(|| "the store does not answer".to_owned());
+                    let why =
+                        why.unwrap_or_else(|| "the store does not answer".to_owned());
                     self.fetched(position, Err(why), way);
                 }
                 FetchStep::WakeAt(at) => return Some(at),
@@ -292,7 +321,8 @@ impl FetchStage {
         match result {
             Ok(bytes) => {
                 self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                for Part { position, bytes: part } in way.queue.arrived(request, now).to_vec()
+                for Part { position, bytes: part } in
+                    way.queue.arrived(request, now).to_vec()
                 {
                     let record = cut(&bytes, &part);
                     self.fetched(position, record, way);
@@ -360,13 +390,18 @@ fn cut(bytes: &Bytes, part: &Range<u64>) -> Result<(Bytes, Range<usize>), String
 
 /// What the queue is told of a request that failed.
 fn failure(error: &StorageError) -> Failure {
-    let retry_after_ns =
-        error.retry_after().map(|after| u64::try_from(after.as_nanos()).unwrap_or(u64::MAX));
-    match error {
-        StorageError::Throttled { .. } => Failure::Throttled { retry_after_ns },
-        StorageError::TimedOut { .. } => Failure::Timeout,
-        StorageError::Unreachable { .. } => Failure::Refused,
-        error if error.is_transient() => Failure::Reset,
-        _ => Failure::Final,
+    let retry_after_ns = error
+        .retry_after()
+        .map(|after| u64::try_from(after.as_nanos()).unwrap_or(u64::MAX));
+    if matches!(error, StorageError::Throttled { .. }) {
+        Failure::Throttled { retry_after_ns }
+    } else if matches!(error, StorageError::TimedOut { .. }) {
+        Failure::Timeout
+    } else if matches!(error, StorageError::Unreachable { .. }) {
+        Failure::Refused
+    } else if error.is_transient() {
+        Failure::Reset
+    } else {
+        Failure::Final
     }
 }

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bothends_core::sample::{Extent, FileIdx};
-use bothends_dataset::{DatasetError, Found, Kind, Storage as _, Table};
+use bothends_dataset::{DatasetError, Found, Table};
 use bothends_side_index::Name;
 use bothends_storage::{
-    Bytes, Fetch, Fetcher, Identity, Location, Objects, Options, StorageError, View,
+    Bytes, Fetch, Fetcher, Identity, Objects, Options, StorageError, View, around, is_url,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -43,10 +43,7 @@ pub(crate) struct Remote {
 
 /// Where a data set was found.
 #[derive(Debug)]
-pub(crate) struct Place {
-    view: View,
-    objects: Arc<dyn Objects>,
-}
+pub(crate) struct Place(View);
 
 impl Place {
     /// The objects of `table`, which was made of what was found here.
@@ -56,31 +53,20 @@ impl Place {
     pub(crate) fn of_table(self, table: &Table) -> Result<Remote, String> {
         let n_files = u32::try_from(table.n_files()).unwrap_or(u32::MAX);
         let paths = (0..n_files).map(|file| table.file_path(FileIdx(file)));
-        let identities = paths.map(|path| self.view.identity(&path));
+        let identities = paths.map(|path| self.0.identity(&path));
         let identities = identities.collect::<Result<_, _>>();
         let identities = identities.map_err(|error: StorageError| error.to_string())?;
-        let (objects, fetchers) = (self.objects, Mutex::default());
+        let (objects, fetchers) = (Arc::clone(self.0.objects()), Mutex::default());
         Ok(Remote { objects, identities, fetchers })
     }
 }
 
-/// Whether the data are named by a URL, and not by a path of this machine.
-pub(crate) fn is_url(data: &Path) -> bool {
-    data.to_str().is_some_and(|text| {
-        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-        !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
-    })
-}
-
 /// The path or URL for messages and for what is written down: without a user and a password.
 pub(crate) fn without_secrets(data: &Path) -> PathBuf {
-    let Some((scheme, rest)) = data.to_str().and_then(|text| text.split_once("://"))
-    else {
-        return data.to_owned();
-    };
-    let end = rest.find('/').unwrap_or(rest.len());
-    let host = rest[..end].rfind('@').map_or(0, |at| at + 1);
-    format!("{scheme}://{}", &rest[host..]).into()
+    data.to_str().map_or_else(
+        || data.to_owned(),
+        |text| bothends_storage::without_secrets(text).into(),
+    )
 }
 
 /// Lists the data set in `objects`, or at the URL `data`; `None` where that is none. Blocks on the
@@ -92,51 +78,26 @@ pub(crate) fn find(
     data: &Path,
     objects: Option<&Arc<dyn Objects>>,
 ) -> Result<Option<(Found, Place)>, String> {
-    let (objects, target) = match objects {
-        Some(objects) => (Arc::clone(objects), String::new()),
-        None if is_url(data) => {
-            located(data.to_str().unwrap_or_default()).map_err(|e| e.to_string())?
+    let url = data.to_str().filter(|text| is_url(text));
+    let (view, target) = match (objects, url) {
+        (Some(objects), _) => {
+            let view = View::start(Arc::clone(objects)).map_err(|e| e.to_string())?;
+            (view, String::new())
         }
-        None => return Ok(None),
+        (None, Some(url)) => {
+            around(url, &Options::from_environment()).map_err(|e| e.to_string())?
+        }
+        (None, None) => return Ok(None),
     };
-    let view = View::start(Arc::clone(&objects)).map_err(|error| error.to_string())?;
     let found = bothends_dataset::find(&view, &target).map_err(|error| said(&error))?;
-    Ok(Some((found, Place { view, objects })))
-}
-
-/// The objects at a URL, and which of them is meant where that is one file.
-fn located(url: &str) -> Result<(Arc<dyn Objects>, String), StorageError> {
-    let options = Options::from_environment();
-    let at = Location::parse(url, &options)?.open()?;
-    let Some((folder, file)) = folder_and_file(url) else {
-        return Ok((at, String::new()));
-    };
-    // What has an extension is most often a file, but a folder may have one.
-    let around = Location::parse(folder, &options)?.open()?;
-    let view = View::start(Arc::clone(&around)).map_err(|error| StorageError::Refused {
-        place: around.shown(file),
-        why: error.to_string(),
-    })?;
-    match view.kind(file) {
-        Ok(Kind::File { .. }) => Ok((around, file.to_owned())),
-        Ok(Kind::Folder) | Err(_) => Ok((at, String::new())),
-    }
-}
-
-/// The folder of a URL whose last part has an extension, and that part.
-fn folder_and_file(url: &str) -> Option<(&str, &str)> {
-    let (_, rest) = url.split_once("://")?;
-    let (folder, file) = url.rsplit_once('/')?;
-    let is_below_host = rest.trim_end_matches('/').contains('/');
-    let is_file = file.contains('.') && !file.contains(['?', '#']);
-    (is_below_host && is_file).then_some((folder, file))
+    Ok(Some((found, Place(view))))
 }
 
 /// What the store said where it is the store that failed: it names the place itself.
 fn said(error: &DatasetError) -> String {
-    let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
-    let of_store = source.and_then(|source| source.get_ref());
-    match of_store.and_then(|source| source.downcast_ref::<StorageError>()) {
+    let source =
+        error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    match source.and_then(StorageError::of) {
         Some(error) => error.to_string(),
         None => error.to_string(),
     }
@@ -273,52 +234,5 @@ fn unmade(error: &StorageError) -> Unmade {
     match is_of_object {
         true => Unmade::Bad(error.to_string()),
         false => Unmade::Machine(Failure::Remote(error.to_string())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_are_told_from_paths() {
-        for (text, is) in [
-            ("s3://bucket/prefix", true),
-            ("file:///data", true),
-            ("redis://h:1/0?prefix=a", true),
-            ("/data/s3://x", false),
-            ("data", false),
-            ("://x", false),
-            ("C:/x", false),
-        ] {
-            assert_eq!(is_url(Path::new(text)), is, "{text}");
-        }
-    }
-
-    #[test]
-    fn no_password_is_shown() {
-        for (text, shown) in [
-            ("redis://me:secret@host:6379/0", "redis://host:6379/0"),
-            ("s3://bucket/a@b", "s3://bucket/a@b"),
-            ("https://u:p@w@host", "https://host"),
-            ("/home/me@work/data", "/home/me@work/data"),
-        ] {
-            assert_eq!(without_secrets(Path::new(text)), Path::new(shown));
-        }
-    }
-
-    #[test]
-    fn a_url_of_a_file_names_its_folder() {
-        let cases = [
-            ("s3://b/sets/list.jsonl", Some(("s3://b/sets", "list.jsonl"))),
-            ("s3://b/a.tar", Some(("s3://b", "a.tar"))),
-            ("s3://bucket.with.dots", None),
-            ("s3://b/sets/train", None),
-            ("s3://b/sets.v2/", None),
-            ("redis://h/0?prefix=a.b", None),
-        ];
-        for (url, expected) in cases {
-            assert_eq!(folder_and_file(url), expected, "{url}");
-        }
     }
 }

@@ -411,8 +411,7 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
         let (root, format) = (config.data.clone(), Format::List);
         return Ok(Listed { root, table, format, note: None, remote: None });
     }
-    let first =
-        |table: Table| Arc::new(table.first(config.limit.unwrap_or(u64::MAX)));
+    let first = |table: Table| Arc::new(table.first(config.limit.unwrap_or(u64::MAX)));
     if let Some(remote) = remote::find(&config.data, config.objects.as_ref())? {
         let (Found { table, format, note, .. }, place) = remote;
         let (root, table) = (remote::without_secrets(&config.data), first(table));

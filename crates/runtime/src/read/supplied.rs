@@ -48,9 +48,7 @@ impl Unread {
     pub(crate) fn unmade(self, name: String) -> Unmade {
         let source = self.errno.map(io::Error::from_raw_os_error);
         match source.filter(is_of_machine) {
-            Some(source) => {
-                Unmade::Machine(Failure::Local { path: name.into(), source })
-            }
+            Some(source) => Unmade::Machine(Failure::Local { path: name.into(), source }),
             None => Unmade::Bad(self.why),
         }
     }

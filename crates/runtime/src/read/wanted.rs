@@ -73,11 +73,6 @@ pub(crate) struct Complete {
 }
 
 impl Books {
-    /// Whether there is nothing in them.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     pub(crate) fn has(&self, batch: BatchKey) -> bool {
         self.batches.contains_key(&batch)
     }
@@ -231,5 +226,75 @@ impl Books {
             None => !is_wanted(**key),
         });
         batches.map(|(key, _)| *key).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_core::sample::{Encoding, Extent};
+    use bothends_dataset::TableBuilder;
+
+    use super::*;
+
+    fn key(batch: u32) -> BatchKey {
+        (EpochIdx(0), BatchIdx(batch))
+    }
+
+    /// Samples at these offsets of one file.
+    fn rows(offsets: &[u64]) -> Vec<(SampleId, Piece)> {
+        let mut table = TableBuilder::new(Encoding::Opaque);
+        let file = table.file("shard").unwrap();
+        for &offset in offsets {
+            table.sample(Extent { file, offset, len: 10 }, 0);
+        }
+        let table = table.build().unwrap();
+        let ids = (0..table.n_samples()).map(SampleId);
+        ids.map(|id| (id, table.piece(id, |_| None))).collect()
+    }
+
+    fn offsets(books: &Books, positions: &[u64]) -> Vec<u64> {
+        let offset = |&at: &u64| books.piece(at).unwrap().extent.offset;
+        positions.iter().map(offset).collect()
+    }
+
+    #[test]
+    fn rows_are_offered_in_the_order_of_their_places() {
+        let mut books = Books::default();
+        let first = books.foretold(key(0), rows(&[30, 10, 20]));
+        assert!(first.is_sorted());
+        assert_eq!(offsets(&books, &first), [10, 20, 30]);
+        let second = books.foretold(key(1), rows(&[5]));
+        assert!(second[0] > first[2]);
+    }
+
+    #[test]
+    fn what_nobody_foretold_comes_before_what_somebody_did() {
+        let mut books = Books::default();
+        let ahead = books.foretold(key(7), rows(&[1, 2]));
+        let urgent = books.urgent(key(3), rows(&[3, 4]));
+        let next = books.urgent(key(4), rows(&[5, 6]));
+        let all: Vec<u64> = urgent.into_iter().chain(next).chain(ahead).collect();
+        assert!(all.is_sorted(), "{all:?}");
+        // However many there are, no two rows have one position.
+        let mut books = Books::default();
+        books.foretold(key(0), rows(&[0]));
+        for batch in 1..400 {
+            books.urgent(key(batch), rows(&[1, 2]));
+        }
+        assert_eq!(books.rows.len(), 1 + 2 * 399);
+    }
+
+    #[test]
+    fn a_batch_that_is_no_longer_foretold_is_withdrawn_whole() {
+        let mut books = Books::default();
+        let kept = books.foretold(key(0), rows(&[0, 1]));
+        let gone = books.foretold(key(1), rows(&[2, 3]));
+        // One has come already.
+        assert!(books.fetched(gone[0], Err("gone".to_owned())).is_none());
+        assert_eq!(books.unwanted(|batch| batch == key(0)), [key(1)]);
+        assert_eq!(books.withdraw(key(1)), gone);
+        assert!(books.withdraw(key(1)).is_empty());
+        assert!(books.has(key(0)) && !books.has(key(1)));
+        assert!(books.piece(kept[1]).is_some() && books.piece(gone[1]).is_none());
     }
 }

@@ -167,10 +167,8 @@ impl Runtime {
         let stop = shared.stop.clone();
         if let Some(remote) = self.source.remote() {
             let fetcher = Fetcher::start(Arc::clone(remote.objects()));
-            let fetcher = fetcher.map_err(|source| RuntimeError::Spawning {
-                thread: "fetch",
-                source,
-            })?;
+            let fetcher = fetcher
+                .map_err(|source| RuntimeError::Spawning { thread: "fetch", source })?;
             let n_batches = batches_ahead(&source, self.config.batch_size, self.fetched);
             shared.ahead.ask_for(n_batches);
             let stage = FetchStage {

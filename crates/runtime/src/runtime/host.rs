@@ -12,6 +12,7 @@ use bothends_core::order::Order;
 use bothends_core::plan::{LastPolicy, Plan, PlanConfig, Shuffle};
 use bothends_core::select::StrategyConfig;
 use bothends_csd::{DeviceStats, Transport};
+use bothends_figures::Fetches;
 use bothends_ops::Finish;
 use bothends_slots::{Heap, Kind, Ring, RingConfig, SlotError};
 use crossbeam::channel::{Receiver, Sender, bounded};
@@ -372,6 +373,12 @@ impl Runtime {
             devices.map(|device| device.read_bytes.load(Ordering::Relaxed)).sum();
         let by_engine = self.engine.as_ref().map_or(0, Engine::read_bytes);
         self.read_before + by_engine + by_devices
+    }
+
+    /// What was fetched from a remote store, as of a moment ago; `None` where the data are in none.
+    #[must_use]
+    pub fn fetched(&self) -> Option<Fetches> {
+        self.source.remote().map(|_| self.fetches.figures())
     }
 
     /// What this run reads, and how.

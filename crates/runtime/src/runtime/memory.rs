@@ -138,11 +138,10 @@ impl Sizes {
                 let slots = self.total(self.fewest_slots(for_devices));
                 (limit / of_limit).min(limit.saturating_sub(slots))
             }
-            MemoryBudget::Auto | MemoryBudget::Slots(_) => {
-                available.map_or(FETCHED_MOST, |bytes| {
+            MemoryBudget::Auto | MemoryBudget::Slots(_) => available
+                .map_or(FETCHED_MOST, |bytes| {
                     usize::try_from(bytes / of_available).unwrap_or(usize::MAX)
-                })
-            }
+                }),
         };
         bytes.clamp(FETCHED_LEAST, FETCHED_MOST)
     }
@@ -441,7 +440,7 @@ mod tests {
                 is_identity,
                 description: 0,
                 kept: 0,
-        fetched: 0,
+                fetched: 0,
                 front_by_default: FRONT.1,
             })
         });
@@ -511,6 +510,7 @@ mod tests {
                 is_identity,
                 description: 0,
                 kept: 77,
+                fetched: 0,
                 front_by_default: FRONT.1,
             };
             for (needs, n_devices) in
@@ -537,6 +537,7 @@ mod tests {
             is_identity,
             description: 0,
             kept,
+            fetched: 0,
             front_by_default: FRONT.1,
         });
         for (sizes, n_devices) in
@@ -559,5 +560,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_is_within_the_limit() {
+        for limit in [64_usize << 20, 400 << 20, 8 << 30] {
+            for sizes in [DINO, Sizes { batch_size: 16, ..DINO }] {
+                let budget = MemoryBudget::Total(limit);
+                let fetched = sizes.fetched_within(budget, None, 1);
+                assert!((FETCHED_LEAST..=FETCHED_MOST).contains(&fetched));
+                let with = sizes.with_fetched(fetched);
+                match Room::divide(budget, None, with, 1) {
+                    Ok(room) => {
+                        assert!(with.total((room.front_slots, room.back_slots)) <= limit);
+                    }
+                    Err(RuntimeError::Memory { least_bytes, .. }) => {
+                        let enough = MemoryBudget::Total(least_bytes);
+                        let fetched = sizes.fetched_within(enough, None, 1);
+                        let with = sizes.with_fetched(fetched);
+                        assert!(Room::divide(enough, None, with, 1).is_ok());
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+        let unasked = |available| DINO.fetched_within(MemoryBudget::Auto, available, 0);
+        assert_eq!(unasked(None), FETCHED_MOST);
+        assert_eq!(unasked(Some(1 << 30)), 32 << 20);
+        assert_eq!(unasked(Some(1 << 20)), FETCHED_LEAST);
     }
 }
