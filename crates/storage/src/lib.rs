@@ -11,10 +11,15 @@
 mod error;
 mod objects;
 
+mod client;
+mod retry;
+
 mod fetcher;
 mod location;
 mod stores;
 mod view;
+
+pub mod conformance;
 
 pub use bytes::Bytes;
 pub use error::StorageError;
