@@ -105,6 +105,9 @@ const HOMES: &[(&str, &[&str])] = &[
     ("crc32c", &["dataset"]),
     ("fdeflate", &["ops"]),
     ("futures-util", &["storage"]),
+    ("http-body-util", &["storage"]),
+    ("hyper", &["storage"]),
+    ("hyper-util", &["storage"]),
     ("image-webp", &["ops"]),
     ("png", &["ops", "report"]), // in ops in tests
     ("weezl", &["ops"]),
@@ -130,7 +133,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     ("rcgen", &["csd", "tests"]), // in tests
     ("rustix", &["io"]),
-    ("rustls", &["csd"]),
+    ("object_store", &["storage"]),
+    ("redis", &["storage"]),
+    ("rustls", &["csd", "storage"]),
+    ("rustls-native-certs", &["storage"]),
     ("seccompiler", &["agent"]),
     ("sha2", &["csd", "side-index"]),
     ("signal-hook", &["agent", "cli"]),
@@ -138,6 +144,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("strsim", &["bench", "core"]),
     ("terminal_size", &["cli"]),
     ("tokio", &["storage"]),
+    ("tokio-rustls", &["storage"]),
     (
         "xxhash-rust",
         &["core", "dataset", "ops", "csd", "agent", "runtime", "pack", "firmware-sim"],

@@ -12,10 +12,15 @@ mod around;
 mod error;
 mod objects;
 
+mod client;
+mod retry;
+
 mod fetcher;
 mod location;
 mod stores;
 mod view;
+
+pub mod conformance;
 
 pub use around::{around, is_url, without_secrets};
 pub use bytes::Bytes;

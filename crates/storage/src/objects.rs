@@ -99,6 +99,12 @@ pub(crate) fn is_plain(name: &str) -> bool {
     !name.contains('\0') && name.split('/').all(is_part)
 }
 
+/// An etag without its quotes, which some stores leave out in some answers.
+pub(crate) fn unquoted(etag: &str) -> &str {
+    let bare = etag.strip_prefix('"').and_then(|etag| etag.strip_suffix('"'));
+    bare.unwrap_or(etag)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
