@@ -15,7 +15,7 @@ pub mod proxy;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, bail, ensure};
 use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
@@ -31,6 +31,7 @@ use bothends_runtime::{
     Runtime, SideIndexUse, StopRequest, drive,
 };
 use bothends_samples::GenerateConfig;
+use bothends_storage::Objects;
 
 /// Generated images: enough for a dozen batches of eight.
 pub const N_GENERATED: u32 = 100;
@@ -99,6 +100,8 @@ impl FileLock {
 pub struct Setup {
     /// The data.
     pub data: PathBuf,
+    /// The store that the host fetches them from; devices have a copy in `data`.
+    pub objects: Option<Arc<dyn Objects>>,
     /// A built-in recipe's name.
     pub recipe: String,
     /// How pixels are computed.
@@ -166,6 +169,7 @@ impl Setup {
     pub fn new(data: &Path) -> Self {
         Self {
             data: data.to_owned(),
+            objects: None,
             recipe: "imagenet-train".to_owned(),
             numerics: Numerics::Exact,
             seed: 11,
@@ -192,13 +196,15 @@ impl Setup {
         }
     }
 
-    fn config(&self) -> Result<RunConfig> {
+    /// The configuration that it is.
+    pub fn config(&self) -> Result<RunConfig> {
         let specs = self.devices.iter().filter(|spec| *spec != "loopback");
         let recipe = Recipe::builtin(&self.recipe).context("a built-in recipe")?;
         let recipe = recipe.with_numerics(self.numerics);
         let plain = RunConfig::new(self.data.clone(), recipe);
         let [rank, world] = self.rank;
         Ok(RunConfig {
+            objects: self.objects.clone(),
             rank: RankConfig { rank, world, ..plain.rank },
             batch_size: self.batch_size,
             seed: self.seed,

@@ -26,6 +26,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("dataset", &["core"]),
     ("ops", &["core"]),
     ("io", &["core", "dataset"]),
+    ("storage", &["dataset", "io"]),
     ("side-index", &["core", "dataset", "io"]),
     ("energy", &[]),
     ("figures", &["energy"]),
@@ -51,12 +52,13 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "figures",
             "gpu",
             "gpu-decode",
+            "storage",
         ],
     ),
     ("simulate", &["core"]),
     ("report", &["core", "figures"]),
     ("samples", &["core"]),
-    ("pack", &["core", "dataset", "ops", "io"]),
+    ("pack", &["core", "dataset", "ops", "io", "storage"]),
     ("bench", &["core", "dataset", "ops", "io", "figures"]),
     ("firmware-sim", &["core", "slots", "csd", "agent"]),
     (
@@ -81,8 +83,9 @@ const HOMES: &[(&str, &[&str])] = &[
     ("clap_complete", &["cli"]),
     ("clap_mangen", &["cli"]),
     ("allocation-counter", &["gpu", "ops"]), // in tests
-    ("cap", &["runtime", "tests"]),          // in tests
-    ("cbindgen", &["capi"]),                 // in tests
+    ("bytes", &["storage"]),
+    ("cap", &["runtime", "tests"]), // in tests
+    ("cbindgen", &["capi"]),        // in tests
     ("crossbeam", &["runtime"]),
     ("cudarc", &["gpu"]),
     ("dashmap", &["agent"]),
@@ -102,6 +105,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ("crc32c", &["dataset"]),
     ("fax", &["ops"]),
     ("fdeflate", &["ops"]),
+    ("futures-util", &["storage"]),
+    ("http-body-util", &["storage"]),
+    ("hyper", &["storage"]),
+    ("hyper-util", &["storage"]),
     ("image-webp", &["ops"]),
     ("png", &["ops", "report"]), // in ops in tests
     ("weezl", &["ops"]),
@@ -127,13 +134,18 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     ("rcgen", &["csd", "tests"]), // in tests
     ("rustix", &["io"]),
-    ("rustls", &["csd"]),
+    ("object_store", &["storage"]),
+    ("redis", &["storage"]),
+    ("rustls", &["csd", "storage"]),
+    ("rustls-native-certs", &["storage"]),
     ("seccompiler", &["agent"]),
     ("sha2", &["csd", "side-index"]),
     ("signal-hook", &["agent", "cli"]),
     ("snow", &["csd"]),
     ("strsim", &["bench", "core"]),
     ("terminal_size", &["cli"]),
+    ("tokio", &["storage"]),
+    ("tokio-rustls", &["storage"]),
     (
         "xxhash-rust",
         &["core", "dataset", "ops", "csd", "agent", "runtime", "pack", "firmware-sim"],

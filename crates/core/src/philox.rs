@@ -5,6 +5,9 @@
 
 /// First counter word of everything that is not an op's stream (an op's is below it).
 pub(crate) const PERMUTATION_DOMAIN: u32 = 0xFFFF_0000;
+/// The same of the waits before retries. The shuffle's rounds are added to its word, so this one is
+/// far from it.
+pub(crate) const FETCH_DOMAIN: u32 = 0xFFFF_8000;
 
 /// The Philox4x32-10 block function (Salmon et al., "Parallel random numbers: as easy as
 /// 1, 2, 3", SC 2011): four words of output for a 128-bit counter and a 64-bit key.

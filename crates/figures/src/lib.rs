@@ -12,8 +12,8 @@ mod stall;
 pub use moment::{Counted, Moment, UsageSample, What};
 pub use result::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Cpu, Damaged,
-    DamagedSample, Energy, EnergyDomain, EpochResult, FrontResult, Memory, RunResult,
-    Seen, Skipped,
+    DamagedSample, Energy, EnergyDomain, EpochResult, FetchWaits, Fetches, FrontResult,
+    Memory, RunResult, Seen, Skipped,
 };
 pub use settings::Settings;
 pub use stall::Stall;

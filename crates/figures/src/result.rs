@@ -39,6 +39,9 @@ pub struct RunResult {
     /// Images transcoded while the host was idle; `None` where there is no such cache.
     #[serde(default)]
     pub block_cache: Option<BlockCacheUse>,
+    /// What was fetched; `None` where the data are in no remote store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetches: Option<Fetches>,
     /// Energy.
     pub energy: Energy,
     /// The rate of each prong by itself, if measured.
@@ -247,6 +250,71 @@ pub struct Bytes {
     pub device_to_host: u64,
     /// Delivered to the accelerator.
     pub host_to_accelerator: u64,
+}
+
+/// What was fetched from a remote store, as of a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fetches {
+    /// Requests sent, hedges and retries included.
+    pub requests: u64,
+    /// Bytes that answers brought.
+    pub bytes: u64,
+    /// Records that came with the request of a neighbour.
+    pub joined: u64,
+    /// Second requests for records that were late.
+    pub hedged: u64,
+    /// Of these, requests that were answered first.
+    pub hedges_won: u64,
+    /// Requests sent again after a failure.
+    pub retried: u64,
+    /// Answers of a store that was asked too much.
+    pub throttled: u64,
+    /// Requests that nothing answered in time.
+    pub timed_out: u64,
+    /// Records that could not be had by any attempt.
+    pub failed: u64,
+    /// Records that a device took, or an epoch that was ended, before they were used.
+    pub withdrawn: u64,
+    /// Requests in flight now.
+    pub in_flight: u32,
+    /// Requests that may be in flight now.
+    pub window: u32,
+    /// Bytes that have come and wait for their turn now.
+    pub reordered_bytes: u64,
+    /// The time in milliseconds that few of the latest answers exceeded; 0 while there are few.
+    pub p99_ms: f64,
+    /// Seconds in which nothing more could be requested, by cause.
+    pub waits: FetchWaits,
+}
+
+/// Seconds in which nothing more could be requested of a store, by what was waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct FetchWaits {
+    /// As many requests as may be are in flight: latency is the limit.
+    pub requests_s: f64,
+    /// As many bytes as may be are in flight: the link is the limit.
+    pub bytes_s: f64,
+    /// What has come fills its memory: the consumer, or a late record, is the limit.
+    pub reorder_s: f64,
+    /// Requests that failed wait to be sent again.
+    pub retry_s: f64,
+    /// All that is known to be needed is requested: the host is the limit.
+    pub ahead_s: f64,
+}
+
+impl FetchWaits {
+    /// Each cause with its name.
+    #[must_use]
+    pub fn by_cause(&self) -> [(&'static str, f64); 5] {
+        let Self { requests_s, bytes_s, reorder_s, retry_s, ahead_s } = *self;
+        [
+            ("requests", requests_s),
+            ("bytes", bytes_s),
+            ("reorder", reorder_s),
+            ("retry", retry_s),
+            ("ahead", ahead_s),
+        ]
+    }
 }
 
 /// What the block cache has, and has done in the run.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bothends_dataset::DatasetError;
 use bothends_dataset::store::Refusal;
+use bothends_storage::StorageError;
 
 /// What can go wrong with packing and unpacking.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,9 @@ pub enum PackError {
     /// The path is not a data set, or is a store that cannot be read.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+    /// A remote store.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     /// A file or folder.
     #[error("cannot {doing} `{}`", path.display())]
     Failed {

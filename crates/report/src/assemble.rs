@@ -30,6 +30,7 @@ impl From<&Recording> for ReportInput {
             alone: run.and_then(|run| alone(run, rate_of_accelerator)),
             energy: run.map(|run| run.energy.clone()).unwrap_or_default(),
             damaged: damaged(recording),
+            fetches: recording.run.as_ref().and_then(|run| run.fetches),
             runs: recording
                 .epochs
                 .iter()

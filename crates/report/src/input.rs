@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use bothends_figures::{Audits, Damaged, Energy, Stall, What};
+use bothends_figures::{Audits, Damaged, Energy, Fetches, Stall, What};
 
 use crate::series::{Held, Step, Waiting};
 
@@ -39,6 +39,9 @@ pub struct ReportInput {
     /// Samples of the whole run that were decoded in spite of a damage, each once.
     #[serde(default)]
     pub damaged: Damaged,
+    /// What the whole run fetched from a remote store, if its data are in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetches: Option<Fetches>,
     /// One entry per epoch, in the order in which they ran.
     pub runs: Vec<StrategyRun>,
 }

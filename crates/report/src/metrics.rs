@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use bothends_figures::{Counted, EnergyDomain, Moment, What};
+use bothends_figures::{Counted, EnergyDomain, Fetches, Moment, What};
 
 use crate::series::Queue;
 
@@ -54,6 +54,7 @@ pub struct Metrics {
     ends: [Option<u32>; 2],
     /// By path.
     bytes: Vec<(&'static str, u64)>,
+    fetches: Option<Fetches>,
     energy: Vec<EnergyDomain>,
 }
 
@@ -107,6 +108,11 @@ impl Metrics {
         self.bytes = bytes.to_vec();
     }
 
+    /// What the run has fetched from a remote store so far, if its data are in one.
+    pub fn fetches(&mut self, fetches: Option<Fetches>) {
+        self.fetches = fetches;
+    }
+
     /// The run's energy so far, by domain.
     pub fn energy(&mut self, figures: Vec<EnergyDomain>) {
         self.energy = figures;
@@ -120,6 +126,7 @@ impl Metrics {
         text.family("build_info", "gauge", "The program's release.");
         text.sample("build_info", &[version], 1.0);
         self.counters(&mut text);
+        self.fetching(&mut text);
         self.histogram(&mut text);
         self.gauges(&mut text);
         self.joules(&mut text);
@@ -147,6 +154,43 @@ impl Metrics {
         }
         for (path, n) in &self.bytes {
             text.sample("bytes_total", &[("path", path)], count(*n));
+        }
+    }
+
+    /// Of data in a remote store.
+    fn fetching(&self, text: &mut Text<'_>) {
+        let Some(fetches) = &self.fetches else { return };
+        let help = "Requests to the remote store, by what became of them.";
+        text.family("fetch_requests_total", "counter", help);
+        for (what, n) in [
+            ("sent", fetches.requests),
+            ("hedged", fetches.hedged),
+            ("retried", fetches.retried),
+            ("throttled", fetches.throttled),
+            ("timed_out", fetches.timed_out),
+        ] {
+            text.sample("fetch_requests_total", &[("what", what)], count(n));
+        }
+        let help = "Seconds in which nothing more could be requested, by cause.";
+        text.family("fetch_wait_seconds_total", "counter", help);
+        for (cause, seconds) in fetches.waits.by_cause() {
+            text.sample("fetch_wait_seconds_total", &[("cause", cause)], seconds);
+        }
+        for (name, help, value) in [
+            ("fetch_in_flight", "Requests in flight.", count(fetches.in_flight.into())),
+            (
+                "fetch_window",
+                "Requests that may be in flight.",
+                count(fetches.window.into()),
+            ),
+            (
+                "fetch_reordered_bytes",
+                "Bytes that have come and wait for their turn.",
+                count(fetches.reordered_bytes),
+            ),
+        ] {
+            text.family(name, "gauge", help);
+            text.sample(name, &[], value);
         }
     }
 
@@ -340,6 +384,25 @@ mod tests {
             for label in by.unwrap_or_default().split(", ").filter(|l| !l.is_empty()) {
                 assert!(sample.contains(&format!("{label}=\"")), "{label} of {sample}");
             }
+        }
+    }
+
+    #[test]
+    fn fetches_are_there_where_the_data_are_remote() {
+        let fetches =
+            Fetches { requests: 9, retried: 2, window: 5, ..Fetches::default() };
+        let mut metrics = metrics();
+        assert!(!metrics.text().contains("fetch_"));
+        metrics.fetches(Some(fetches));
+        let text = metrics.text();
+        for (sample, value) in [
+            ("fetch_requests_total{what=\"sent\",", 9.0),
+            ("fetch_requests_total{what=\"retried\",", 2.0),
+            ("fetch_wait_seconds_total{cause=\"reorder\",", 0.0),
+            ("fetch_window{", 5.0),
+        ] {
+            let line = format!("bothends_{sample}rank=\"2\",run=\"job-7\"}} {value}");
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
     }
 

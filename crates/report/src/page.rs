@@ -4,6 +4,7 @@
 
 mod ends;
 mod energy;
+mod fetches;
 mod frame;
 mod glossary;
 mod horizon;
@@ -40,6 +41,7 @@ pub fn html(input: &ReportInput) -> String {
         section("Host CPU", CORES_TEXT, &strips::CORES.draw(input)),
         section("Host memory", &memory_text(input), &strips::MEMORY.draw(input)),
         section("Energy", ENERGY_TEXT, &energy::charts(input)),
+        plots("Fetched from the store", FETCHES_TEXT, fetches::list(input)),
         section("All figures", TABLE_TEXT, &columns::html_table(input)),
         section("The same data?", SAME_TEXT, &same::verdicts(input)),
         section("Glossary", "", &glossary::list(input)),
@@ -81,6 +83,10 @@ const ONE_PROCESS_TEXT: &str = " These epochs ran one after another in one proce
 const ENERGY_TEXT: &str = "Measured and modelled joules are never added up. A modelled figure is as \
     good as its coefficients: whiskers show its range. Epochs under one profile share its errors, \
     so their ratio is worth more than their ranges side by side.";
+const FETCHES_TEXT: &str = "Records of the whole run that were requested of the remote store, and \
+    for how long nothing more could be requested: as many requests or bytes as may be were in \
+    flight, what had come filled its memory, failed requests waited, or all that was known to be \
+    needed was requested.";
 const SETTINGS_TEXT: &str =
     "The same settings, data and release reproduce the same stream.";
 const TABLE_TEXT: &str = "Front and back count delivered batches by who made them. The label under \

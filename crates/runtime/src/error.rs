@@ -107,6 +107,12 @@ pub enum RuntimeError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A store that the data are in fails, or an object in it is not what it was.
+    #[error("{why}")]
+    Remote {
+        /// One line that names the object, the place and the remedy.
+        why: String,
+    },
     /// Fewer files may be open than the run needs.
     #[error(
         "at most {limit} files may be open, and this run needs {need}; raise the limit \
@@ -262,7 +268,10 @@ impl RuntimeError {
             | Self::Recipe(_)
             | Self::Ops(_)
             | Self::DeviceSpec { .. } => ErrorKind::Options,
-            Self::Data { .. } | Self::Io(_) | Self::Unreadable { .. } => ErrorKind::Data,
+            Self::Data { .. }
+            | Self::Io(_)
+            | Self::Unreadable { .. }
+            | Self::Remote { .. } => ErrorKind::Data,
             Self::BadSample { .. } => ErrorKind::Sample,
             Self::Device { .. }
             | Self::Spawn { .. }

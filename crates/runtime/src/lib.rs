@@ -85,8 +85,9 @@ pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_csd::{Insecure, TlsFiles};
 pub use bothends_figures::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Counted, Cpu,
-    Damaged, DamagedSample, Energy, EnergyDomain, EpochResult, FrontResult, Memory,
-    Moment, RunResult, Seen, Settings, Skipped, Stall, UsageSample, What,
+    Damaged, DamagedSample, Energy, EnergyDomain, EpochResult, FetchWaits, Fetches,
+    FrontResult, Memory, Moment, RunResult, Seen, Settings, Skipped, Stall, UsageSample,
+    What,
 };
 pub use bothends_gpu::GpuError;
 pub use bothends_gpu::driver::{Card, Driver};
@@ -94,3 +95,4 @@ pub use bothends_gpu::owners::ConsumerStream;
 pub use bothends_gpu::path::{Path as GpuPath, Report as PathReport};
 pub use bothends_io::{ReaderKind, replace};
 pub use bothends_side_index::{BlockCacheStats, SideIndexStats};
+pub use bothends_storage::{Objects, is_url};

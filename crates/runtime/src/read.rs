@@ -1,8 +1,12 @@
 //! What is read, and how: `source` is a run's data, found or as the caller lists them
 //! (`supplied`); `blocks` is its block cache; `reader` is the thread that brings records, and `opener` opens files for it.
 
+pub(crate) mod ahead;
 pub(crate) mod blocks;
+pub(crate) mod fetching;
 pub(crate) mod opener;
 pub(crate) mod reader;
+pub(crate) mod remote;
 pub(crate) mod source;
 pub(crate) mod supplied;
+pub(crate) mod wanted;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bothends_core::recipe::Recipe;
 use bothends_core::select::StrategyConfig;
-use bothends_runtime::{BadPolicy, RunConfig};
+use bothends_runtime::{BadPolicy, RunConfig, is_url};
 
 use super::pack;
 use crate::args::InspectArgs;
@@ -20,7 +20,8 @@ const HEAD_BYTES: u64 = 4096;
 /// Prints what lies at a path, or what a recipe does.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failed> {
     let path = Path::new(&args.path);
-    if is_recipe(path) { recipe(args) } else { data(args, path) }
+    let is_data = is_url(&args.path) || !is_recipe(path);
+    if is_data { data(args, path) } else { recipe(args) }
 }
 
 /// A name that is no path is a recipe's; so is a file of JSON, whatever it is called. A list
@@ -61,6 +62,12 @@ fn data(args: &InspectArgs, path: &Path) -> Result<(), Failed> {
         return Err(wrong(format!(
             "`--sheet` shows what a recipe makes, and `{0}` is none; give a recipe, and \
              `--data {0}`",
+            args.path
+        )));
+    }
+    if args.verify && is_url(&args.path) {
+        return Err(wrong(format!(
+            "`--verify` reads a store on this machine, and `{}` is a URL; copy the store here",
             args.path
         )));
     }

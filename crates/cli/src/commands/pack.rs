@@ -7,6 +7,7 @@ use bothends_pack::{
     Destination, Files, OpenStore, PackConfig, Progress, Source, Stored, check_outside,
     is_store,
 };
+use bothends_runtime::is_url;
 
 use crate::args::{PackArgs, UnpackArgs};
 use crate::failed::{Failed, wrong};
@@ -24,7 +25,15 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Failed> {
         shard_bytes: args.shard_bytes,
         n_threads: args.threads.map_or(default.n_threads, usize::from),
     };
-    for source in &args.sources {
+    if is_url(&args.store.to_string_lossy()) {
+        return Err(wrong(format!(
+            "`{}` is a URL, and stores are written on this machine; name a folder, and copy \
+             the store from there",
+            args.store.display()
+        )));
+    }
+    for source in args.sources.iter().filter(|source| !is_url(&source.to_string_lossy()))
+    {
         check_outside(&args.store, source)?;
     }
     if args.sources.iter().all(|source| is_store(source)) {

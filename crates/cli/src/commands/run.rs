@@ -5,8 +5,9 @@ use std::path::Path;
 use bothends_core::tensor::Output;
 use bothends_report::{Header, ReportInput};
 use bothends_runtime::{
-    Damaged, DriveConfig, EpochResult, Loader, MemoryBudget, RankConfig, ReadConfig,
-    RunConfig, RunResult, Runtime, RuntimeError, StopRequest, drive, rates_folder,
+    Damaged, DriveConfig, EpochResult, Fetches, Loader, MemoryBudget, RankConfig,
+    ReadConfig, RunConfig, RunResult, Runtime, RuntimeError, StopRequest, drive,
+    rates_folder,
 };
 
 use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, RankArgs, RunArgs};
@@ -286,7 +287,27 @@ fn remarks(result: &RunResult) -> Vec<String> {
         }
     }
     lines.extend(damaged_lines(result));
+    lines.extend(result.fetches.as_ref().map(fetch_line));
     lines
+}
+
+/// What was fetched from a remote store, and what held it up.
+fn fetch_line(fetches: &Fetches) -> String {
+    let Fetches { requests, bytes, hedged, retried, throttled, timed_out, .. } = *fetches;
+    let waits = fetches.waits.by_cause();
+    let waits: Vec<String> = waits
+        .into_iter()
+        .filter(|(_, seconds)| *seconds >= 0.05)
+        .map(|(cause, seconds)| format!("{cause} {seconds:.1} s"))
+        .collect();
+    let waits = match waits.is_empty() {
+        true => String::new(),
+        false => format!("; nothing more could be requested for: {}", waits.join(", ")),
+    };
+    format!(
+        "fetched {bytes} bytes in {requests} requests: {hedged} hedged, {retried} retried, \
+         {throttled} throttled, {timed_out} timed out{waits}"
+    )
 }
 
 #[cfg(test)]

@@ -235,6 +235,7 @@ mod tests {
             stalled: 0.031,
             counted: Counted::default(),
             bytes: Bytes::default(),
+            fetches: None,
         }
     }
 

@@ -56,6 +56,7 @@ impl Observer for MetricsServer {
         self.tell(|metrics| {
             metrics.counted(progress.counted);
             metrics.bytes(&by_path(progress.bytes));
+            metrics.fetches(progress.fetches);
         });
     }
 
@@ -73,6 +74,7 @@ impl Observer for MetricsServer {
         self.tell(|metrics| {
             metrics.counted(ended.counted);
             metrics.bytes(&by_path(ended.bytes));
+            metrics.fetches(ended.fetches);
             metrics.energy(ended.energy.to_vec());
         });
     }

@@ -194,6 +194,23 @@ impl EpochState {
         })
     }
 
+    /// The next `n` batches that the host would claim if nothing came between, in this order: what is
+    /// worth fetching ahead. It claims nothing. Neither the quota nor the host's allowance count, as
+    /// both come free in time; a rescue is not foreseen.
+    #[must_use]
+    pub fn upcoming(&self, n: usize, now: Ns) -> Vec<BatchIdx> {
+        let view = self.books.view(now);
+        let is_needed = |batch: &BatchIdx| {
+            self.objective != Objective::Energy
+                || is_needed_of_host(&view, self.strategy.before(&view, *batch))
+        };
+        let first = self.strategy.front_after(&view, None);
+        let all = std::iter::successors(first, |batch| {
+            self.strategy.front_after(&view, Some(*batch))
+        });
+        all.take_while(is_needed).take(n).collect()
+    }
+
     /// A device has a free job slot: what it makes next.
     pub fn next_back(&mut self, device: DeviceIdx, now: Ns) -> Option<Claim> {
         self.catch_up(now);

@@ -49,6 +49,12 @@ pub trait Strategy: fmt::Debug + Send {
         view.lowest_free()
     }
 
+    /// What `front` would name after `after`, or first of all, if the host claimed what it names and
+    /// nothing else happened. A guess for those who fetch data ahead: nothing is claimed by it.
+    fn front_after(&self, view: &View<'_>, after: Option<BatchIdx>) -> Option<BatchIdx> {
+        view.lowest_free_from(follower(after))
+    }
+
     /// What the host redoes because a device may be late with it.
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx>;
 
@@ -103,6 +109,11 @@ pub trait Strategy: fmt::Debug + Send {
     fn observe(&mut self, prong: Prong, work_ns: u64) {
         let _ = (prong, work_ns);
     }
+}
+
+/// The first batch that may come after another, or of all.
+fn follower(after: Option<BatchIdx>) -> BatchIdx {
+    after.map_or(BatchIdx(0), |after| BatchIdx(after.0.saturating_add(1)))
 }
 
 /// A strategy, with what it can be told.

@@ -15,9 +15,10 @@ use std::time::SystemTime;
 
 use bothends_core::ids::SampleId;
 use bothends_core::sample::Encoding;
-use bothends_dataset::Kind;
+use bothends_dataset::{Entry, Found, Kind, Storage as _};
 use bothends_dataset::{Format, Table, side_index};
 use bothends_io::{Folder, list, open_regular};
+use bothends_storage::{Options, StorageError, View, around, is_url};
 
 use crate::record::{Item, Made};
 use crate::source::Source;
@@ -29,12 +30,44 @@ const MAX_REST_BYTES: u64 = 64 << 20;
 /// A data set in files.
 #[derive(Debug)]
 pub struct Files {
-    root: PathBuf,
+    place: Place,
     target: String,
     table: Table,
     /// The length of each file of the table.
     file_bytes: Vec<u64>,
     rests: Vec<Rest>,
+}
+
+/// Where the files are.
+#[derive(Debug)]
+enum Place {
+    /// In this folder.
+    Folder(PathBuf),
+    /// In a remote store.
+    Remote(View),
+}
+
+impl Place {
+    /// The file as the user would write it.
+    fn path(&self, path: &str) -> PathBuf {
+        match self {
+            Self::Folder(root) => root.join(path),
+            Self::Remote(view) => view.shown(path).into(),
+        }
+    }
+
+    fn len(&self, path: &str) -> Result<u64, PackError> {
+        let at = self.path(path);
+        let failed = PackError::at("open", &at);
+        match self {
+            Self::Folder(_) => fs::metadata(&at).map(|found| found.len()),
+            Self::Remote(view) => view.kind(path).and_then(|kind| match kind {
+                Kind::File { len } => Ok(len),
+                Kind::Folder => Err(io::ErrorKind::IsADirectory.into()),
+            }),
+        }
+        .map_err(failed)
+    }
 }
 
 /// Bytes of a file that do not belong to a sample.
@@ -53,21 +86,32 @@ impl Rest {
 }
 
 impl Files {
-    /// Finds the data set at `path` and everything besides its samples. Blocks on the file system:
-    /// every folder is listed.
+    /// Finds the data set at `path`, which may be the URL of a remote store, and everything besides its
+    /// samples. Blocks on the storage: every folder is listed.
     ///
     /// # Errors
-    /// [`PackError::Dataset`], [`PackError::Failed`].
+    /// [`PackError::Dataset`], [`PackError::Failed`], [`PackError::Storage`].
     pub fn open(path: &Path) -> Result<Self, PackError> {
+        if let Some(url) = path.to_str().filter(|text| is_url(text)) {
+            let (view, target) = around(url, &Options::from_environment())?;
+            let found = bothends_dataset::find(&view, &target)?;
+            return Self::of(Place::Remote(view), target, found);
+        }
         let failed = PackError::at("open", path);
         let (folder, target) = Folder::around(path).map_err(failed)?;
         let found = bothends_dataset::find(&folder, &target)?;
-        let root = folder.0;
+        Self::of(Place::Folder(folder.0), target, found)
+    }
+
+    fn of(place: Place, target: String, found: Found) -> Result<Self, PackError> {
         let table = found.table;
         let mut files = Vec::new();
         let mut empty_folders = Vec::new();
         if target.is_empty() {
-            walk(&root, "", &mut files, &mut empty_folders)?;
+            match &place {
+                Place::Folder(root) => walk(root, "", &mut files, &mut empty_folders)?,
+                Place::Remote(view) => walk_objects(view, "", &mut files)?,
+            }
         }
         let n_files = u32::try_from(table.n_files()).unwrap_or(u32::MAX);
         let paths = (0..n_files)
@@ -78,10 +122,9 @@ impl Files {
             // A list is not part of any sample itself; the files that it names are its data.
             let own = (found.format == Format::List).then_some(&target);
             for path in paths.iter().chain(own) {
-                let at = root.join(path);
-                let found = fs::metadata(&at).map_err(PackError::at("open", &at))?;
-                if listed.insert(path.clone(), found.len()).is_none() {
-                    files.push((path.clone(), found.len()));
+                let len = place.len(path)?;
+                if listed.insert(path.clone(), len).is_none() {
+                    files.push((path.clone(), len));
                 }
             }
         }
@@ -94,44 +137,65 @@ impl Files {
             parts: Vec::new(),
             is_folder: true,
         }));
-        Ok(Self { root, target, table, file_bytes, rests })
+        Ok(Self { place, target, table, file_bytes, rests })
     }
 
     fn n_samples(&self) -> usize {
         usize::try_from(self.table.n_samples()).unwrap_or(usize::MAX)
     }
 
-    /// Opens a file that must still have the `len` bytes that it had when it was listed.
-    fn file(&self, path: &str, len: u64) -> Result<File, PackError> {
-        let path = self.root.join(path);
-        let file = open_regular(&path).map_err(PackError::at("open", &path))?;
-        let found = file.metadata().map_err(PackError::at("open", &path))?;
-        if found.len() == len { Ok(file) } else { Err(PackError::Changed { path }) }
-    }
-
+    /// Adds parts of a file to `out`; it must still have the `len` bytes that it had when it was
+    /// listed.
     fn read(
         &self,
-        path: &str,
-        file: &File,
-        part: &Range<u64>,
+        (path, len): (&str, u64),
+        parts: &[Range<u64>],
         out: &mut Vec<u8>,
     ) -> Result<(), PackError> {
-        let before = out.len();
-        let n = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
-        out.resize(before.saturating_add(n), 0);
-        file.read_exact_at(&mut out[before..], part.start).map_err(|source| {
-            let path = self.root.join(path);
-            match source.kind() == io::ErrorKind::UnexpectedEof {
-                true => PackError::Changed { path },
-                false => PackError::Failed { doing: "read", path, source },
-            }
-        })
+        let at = self.place.path(path);
+        let file = match &self.place {
+            Place::Folder(_) => Some(opened(&at, len)?),
+            Place::Remote(_) => None,
+        };
+        for part in parts {
+            let before = out.len();
+            let n = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
+            out.resize(before.saturating_add(n), 0);
+            let dst = &mut out[before..];
+            let read = match (&self.place, &file) {
+                (Place::Remote(view), _) => view.read(path, part.start, dst),
+                (Place::Folder(_), Some(file)) => file.read_exact_at(dst, part.start),
+                (Place::Folder(_), None) => Ok(()),
+            };
+            read.map_err(|source| not_read(at.clone(), source))?;
+        }
+        Ok(())
+    }
+}
+
+/// The file, if it still has so many bytes.
+fn opened(path: &Path, len: u64) -> Result<File, PackError> {
+    let file = open_regular(path).map_err(PackError::at("open", path))?;
+    let found = file.metadata().map_err(PackError::at("open", path))?;
+    match found.len() == len {
+        true => Ok(file),
+        false => Err(PackError::Changed { path: path.to_owned() }),
+    }
+}
+
+fn not_read(path: PathBuf, source: io::Error) -> PackError {
+    match StorageError::of(&source) {
+        Some(error) => error.into(),
+        None if source.kind() == io::ErrorKind::UnexpectedEof => {
+            PackError::Changed { path }
+        }
+        None => PackError::Failed { doing: "read", path, source },
     }
 }
 
 impl Source for Files {
     fn name(&self) -> String {
-        format!("`{}`", self.root.join(&self.target).display())
+        format!("`{}`", self.place.path(&self.target).display())
     }
 
     fn encoding(&self) -> Encoding {
@@ -173,7 +237,13 @@ impl Source for Files {
         number: usize,
         time: SystemTime,
     ) -> Result<bool, PackError> {
-        let path = self.root.join(self.item(number).path);
+        let path = self.item(number).path;
+        if let Place::Remote(view) = &self.place {
+            let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let modified = view.identity(&path)?.modified;
+            return Ok(modified.is_some_and(|modified| modified > since));
+        }
+        let path = self.place.path(&path);
         let found = fs::metadata(&path).map_err(PackError::at("open", &path))?;
         // A folder's time reflects what was put into it, which is listed anyway.
         Ok(found.is_file() && found.modified().is_ok_and(|modified| modified > time))
@@ -184,17 +254,14 @@ impl Source for Files {
         let mut bytes = Vec::new();
         if item.is_sample {
             let extent = self.table.extent(SampleId(number as u64));
-            let file = self.file(&item.path, self.file_bytes[extent.file.0 as usize])?;
+            let len = self.file_bytes[extent.file.0 as usize];
             let part = item.at..item.at + u64::from(item.len);
-            self.read(&item.path, &file, &part, &mut bytes)?;
+            self.read((&item.path, len), &[part], &mut bytes)?;
             return Ok(converter.convert(item, bytes, self.encoding()));
         }
         let rest = &self.rests[number - self.n_samples()];
         if !rest.is_folder {
-            let file = self.file(&item.path, rest.file_bytes)?;
-            for part in &rest.parts {
-                self.read(&item.path, &file, part, &mut bytes)?;
-            }
+            self.read((&item.path, rest.file_bytes), &rest.parts, &mut bytes)?;
         }
         Ok(Made::bytes(item, bytes))
     }
@@ -224,6 +291,25 @@ fn walk(
         };
         match listed.kind {
             Kind::Folder => walk(root, &path, files, empty_folders)?,
+            Kind::File { len } => files.push((path, len)),
+        }
+    }
+    Ok(())
+}
+
+/// Every object below `folder` with its length; a remote store has no empty folders.
+fn walk_objects(
+    view: &View,
+    folder: &str,
+    files: &mut Vec<(String, u64)>,
+) -> Result<(), PackError> {
+    let failed = |source| not_read(view.shown(folder).into(), source);
+    let mut entries = view.list(folder).map_err(failed)?;
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    for Entry { name, kind } in entries {
+        let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+        match kind {
+            Kind::Folder => walk_objects(view, &path, files)?,
             Kind::File { len } => files.push((path, len)),
         }
     }

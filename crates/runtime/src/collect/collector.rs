@@ -26,6 +26,7 @@ use crate::collect::stall::{Awaited, WaitClock};
 use crate::collect::underway::{Brief, Collected, EpochNumber, Made, Underway};
 use crate::collect::work::Work;
 use crate::error::RuntimeError;
+use crate::read::ahead::Ahead;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -82,6 +83,8 @@ pub(crate) struct Collector {
     pub(crate) lines: Vec<Line>,
     pub(crate) ear: Ear,
     pub(crate) waits: Arc<WaitClock>,
+    /// Where it is said what the front makes next.
+    pub(crate) ahead: Ahead,
     pub(crate) meter: Meter,
     pub(crate) stop: Stop,
     pub(crate) work: Work,
@@ -96,6 +99,7 @@ impl Collector {
             }
             self.hear();
             self.pump();
+            self.foretell();
             self.meter.note();
             let wake = self.work.epochs.iter_mut().filter(|epoch| !epoch.has_ended());
             let wake_ns = wake.filter_map(|epoch| {
@@ -208,6 +212,15 @@ impl Collector {
                 self.work.joined(self.lines[line].prong());
             }
             while self.start(line) {}
+        }
+    }
+
+    /// Says what the front makes next, behind the jobs that it has by now.
+    fn foretell(&mut self) {
+        let n = self.ahead.n_batches();
+        if n > 0 {
+            let soon = self.work.soon(n);
+            self.ahead.say(soon);
         }
     }
 
@@ -608,6 +621,7 @@ mod tests {
             lines: vec![line(Prong::Front), line(Prong::Back(device_idx(0)))],
             ear: bell().1,
             waits: Arc::default(),
+            ahead: Ahead::default(),
             meter: ThreadTimes::new(1).meter(Ends::Both),
             stop: Stop::default(),
             work: Work::default(),

@@ -171,6 +171,11 @@ impl Underway {
         self.log.add(nanoseconds(since), batch, prong, what);
     }
 
+    /// Which epoch of the run it is.
+    pub(crate) fn epoch(&self) -> EpochIdx {
+        self.epoch
+    }
+
     /// The job of making a batch. Masked rows are at the end; a producer makes the rows before
     /// them.
     pub(crate) fn job(&self, id: JobId, batch: BatchIdx) -> Job {

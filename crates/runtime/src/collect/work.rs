@@ -6,11 +6,12 @@
 use std::collections::{HashMap, VecDeque};
 
 use bothends_core::claim::Claim;
-use bothends_core::ids::Prong;
+use bothends_core::ids::{BatchIdx, Prong};
 use bothends_slots::JobId;
 
 use crate::collect::line::LineReport;
 use crate::collect::underway::{Brief, EpochNumber, Underway};
+use crate::read::ahead::Soon;
 
 /// What is under way.
 #[derive(Debug, Default)]
@@ -70,6 +71,31 @@ impl Work {
     pub(super) fn n_claims(&self, number: EpochNumber) -> u32 {
         let n = self.claims.values().filter(|(of, _)| *of == number).count();
         u32::try_from(n).unwrap_or(u32::MAX)
+    }
+
+    /// The next `n` batches that the front would claim if nobody came between, the first epoch's
+    /// first. Of an epoch that has not begun they are guessed from its plan.
+    pub(super) fn soon(&mut self, n: u32) -> Vec<Soon> {
+        let mut soon = Vec::new();
+        let mut left = n as usize;
+        for epoch in self.epochs.iter_mut().filter(|epoch| !epoch.has_ended()) {
+            let now = epoch.now();
+            let batches = epoch.state.upcoming(left, now);
+            left = left.saturating_sub(batches.len());
+            soon.push(Soon { epoch: epoch.epoch(), plan: epoch.plan.clone(), batches });
+        }
+        for brief in &self.briefs {
+            let is_done = |batch: &u32| {
+                brief.config.done.iter().any(|(from, to)| (from..to).contains(&batch))
+            };
+            let batches = 0..brief.config.n_batches;
+            let batches = batches.filter(|batch| !is_done(batch)).map(BatchIdx);
+            let batches: Vec<_> = batches.take(left).collect();
+            left = left.saturating_sub(batches.len());
+            soon.push(Soon { epoch: brief.epoch, plan: brief.plan.clone(), batches });
+        }
+        soon.retain(|soon| !soon.batches.is_empty());
+        soon
     }
 
     /// Takes the claims that fit, each with its job.

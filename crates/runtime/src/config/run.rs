@@ -4,6 +4,7 @@
 //! environment variable or a file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bothends_core::objective::Objective;
 use bothends_core::plan::{LastPolicy, Shuffle};
@@ -13,6 +14,7 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::{Insecure, TlsFiles};
 use bothends_io::ReaderKind;
 use bothends_ops::{DecodeRoom, PixelLimit};
+use bothends_storage::Objects;
 
 use crate::config::cache::CacheSize;
 use crate::config::deliver::Deliver;
@@ -126,8 +128,8 @@ impl Default for ReadConfig {
 
 /// Memory that batches may take on the host, in bytes: slots that prongs fill, batches in the
 /// output's form, and what mixing keeps. Decoding may take as much again, all workers together
-/// ([`RunConfig`] without devices: an image that alone needs more is a bad sample). The reader's
-/// buffers and the table of the data set come on top.
+/// ([`RunConfig`] without devices: an image that alone needs more is a bad sample). So is what is
+/// fetched ahead of remote data. The reader's buffers and the table of the data set come on top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryBudget {
     /// What the machine can spare, an eighth of what is available to this process, for slots
@@ -156,8 +158,12 @@ pub struct RankConfig {
 #[derive(Debug, Clone)]
 pub struct RunConfig {
     /// A folder of class folders, a folder of CIFAR-10 binary batches, or a list; the root
-    /// of `supplied` files, or what supplied records are called.
+    /// of `supplied` files, or what supplied records are called. Or the URL of such data in a
+    /// remote store: `s3://bucket/prefix`.
     pub data: PathBuf,
+    /// The objects that the data are in, where the caller brings them; `data` is then what they are
+    /// called.
+    pub objects: Option<Arc<dyn Objects>>,
     /// The samples, where the caller lists them itself.
     pub supplied: Option<Supplied>,
     /// What is done to every sample.
@@ -224,6 +230,7 @@ impl RunConfig {
     pub fn new(data: PathBuf, recipe: Recipe) -> Self {
         Self {
             data,
+            objects: None,
             supplied: None,
             recipe,
             batch_size: 16,

@@ -8,8 +8,6 @@ pub(crate) mod audit;
 pub(crate) mod damages;
 pub(crate) mod mix;
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -201,7 +199,7 @@ impl Feed {
                 return Ok(false);
             }
             Err(Unmade::Bad(why)) => why,
-            Err(Unmade::Machine { path, source }) => return Err(machine(path, source)),
+            Err(Unmade::Machine(failure)) => return Err(failure.into_error()),
         };
         let file = self.maker.source.file_name(sample);
         match self.on_bad {
@@ -219,9 +217,7 @@ impl Feed {
                 Ok(None) | Err(Unmade::Bad(_)) => {
                     self.maker.zero(Some(sample), (form, out), bench);
                 }
-                Err(Unmade::Machine { path, source }) => {
-                    return Err(machine(path, source));
-                }
+                Err(Unmade::Machine(failure)) => return Err(failure.into_error()),
             },
         }
         let policy = self.on_bad.name().to_owned();
@@ -252,11 +248,6 @@ impl Feed {
         let name = DamagedSample { sample, file, what };
         self.maker.account().damages.note(record, || name);
     }
-}
-
-/// What ends the run whatever the policy.
-fn machine(path: PathBuf, source: io::Error) -> RuntimeError {
-    RuntimeError::Unreadable { path, source }
 }
 
 /// Moves the rows behind a skipped one forward: rows stay contiguous.

@@ -126,7 +126,7 @@ impl Maker {
             match self.make(other, (form, &mut *out), bench) {
                 Ok(damage) => return Ok(Some((other, damage))),
                 Err(Unmade::Bad(_)) => {}
-                Err(unmade @ Unmade::Machine { .. }) => return Err(unmade),
+                Err(unmade @ Unmade::Machine(_)) => return Err(unmade),
             }
         }
         Ok(None)

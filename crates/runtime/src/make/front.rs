@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_ops::Damage;
 use bothends_slots::{
     Completion, Damaged, Job, JobId, Joiner, Lost, Outcome, Part, Polled, Producer,
@@ -49,6 +49,7 @@ pub(crate) struct FrontJob {
 pub(crate) struct Progress {
     id: JobId,
     pub(crate) epoch: EpochIdx,
+    pub(crate) batch: BatchIdx,
     left: AtomicU32,
     work_ns: AtomicU64,
     /// Nobody wants the batch any more: rows that are not begun need not be.
@@ -202,12 +203,13 @@ impl Producer for Front {
                 return Err(Box::new(Rejected { job, slot, why }));
             }
         };
-        let Job { id, epoch, samples, .. } = job;
+        let Job { id, epoch, batch, samples } = job;
         let n_rows = u32::try_from(samples.len()).unwrap_or(u32::MAX);
         let (joiner, parts) = slot.into_parts(self.sample_bytes, samples.len());
         let progress = Arc::new(Progress {
             id,
             epoch,
+            batch,
             // One more than the rows: an empty batch is reported too, and none too early.
             left: AtomicU32::new(n_rows.saturating_add(1)),
             work_ns: AtomicU64::new(0),
@@ -263,7 +265,6 @@ mod tests {
     use std::rc::Rc;
 
     use bothends_agent::conformance::Exercise;
-    use bothends_core::ids::BatchIdx;
     use bothends_core::recipe::Recipe;
     use bothends_slots::conformance::produce;
     use crossbeam::channel::bounded;

@@ -71,6 +71,8 @@ pub(crate) enum RecordBytes {
     Part(Arc<Bytes>, Range<usize>),
     /// Read once more, or given by the caller.
     Given(Vec<u8>),
+    /// A part of what a request to a remote store brought.
+    Fetched(bothends_storage::Bytes, Range<usize>),
 }
 
 impl Deref for RecordBytes {
@@ -81,6 +83,7 @@ impl Deref for RecordBytes {
             Self::Own(bytes) => bytes,
             Self::Part(bytes, range) => &bytes[range.clone()],
             Self::Given(bytes) => bytes,
+            Self::Fetched(bytes, range) => &bytes[range.clone()],
         }
     }
 }

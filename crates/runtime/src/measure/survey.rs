@@ -2,21 +2,20 @@
 
 use std::path::Path;
 
-use bothends_dataset::Format;
+use bothends_dataset::{Format, Found};
 use bothends_io::Folder;
 
 use crate::error::RuntimeError;
+use crate::read::remote;
 use crate::read::source::{lens, root_and_target};
 
-/// Describes a data set, one finding per line. Lists it; reads no sample.
+/// Describes a data set at a path or a URL, one finding per line. Lists it; reads no sample.
 ///
 /// # Errors
 /// [`RuntimeError::Data`] when nothing readable lies there.
 pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
-    let failed = |why: String| RuntimeError::Data { path: path.to_owned(), why };
-    let (root, target) = root_and_target(path).map_err(failed)?;
-    let found = bothends_dataset::find(&Folder(root), &target)
-        .map_err(|e| failed(e.to_string()))?;
+    let shown = remote::without_secrets(path);
+    let found = found(path).map_err(|why| RuntimeError::Data { path: shown, why })?;
     let table = &found.table;
     let n = table.n_samples();
     let total: u64 = lens(table).sum();
@@ -53,4 +52,12 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
     }
     lines.extend(found.note.map(str::to_owned));
     Ok(lines)
+}
+
+fn found(path: &Path) -> Result<Found, String> {
+    if let Some((found, _)) = remote::find(path, None)? {
+        return Ok(found);
+    }
+    let (root, target) = root_and_target(path)?;
+    bothends_dataset::find(&Folder(root), &target).map_err(|e| e.to_string())
 }

@@ -14,7 +14,7 @@ use bothends_core::blocks::Blocks;
 use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::store::original_names;
-use bothends_dataset::{Format, Piece, Table};
+use bothends_dataset::{Format, Found, Piece, Table};
 use bothends_gpu_decode::{Memory, TableSource};
 use bothends_io::{Direct, Files, Folder, OpenFile, Reader, is_of_machine, open_regular};
 use bothends_ops::{Damage, Pipeline};
@@ -25,7 +25,8 @@ use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
 use crate::read::blocks::{BlockSource, CachedPiece};
 use crate::read::opener::{Open, Opened};
-use crate::read::supplied::{self, Records, Unmade};
+use crate::read::remote::{self, Remote};
+use crate::read::supplied::{self, Failure, Records, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::ulimits::files_to_keep_open;
 
@@ -45,6 +46,8 @@ pub struct Source {
     table_hash: OnceLock<u128>,
     /// Who gives the records, where they lie in no file.
     records: Option<Arc<dyn Records>>,
+    /// The store that the records are fetched from, where they lie in no file of this machine.
+    remote: Option<Arc<Remote>>,
     /// One line for the user for each way in which the data are read that may surprise.
     notes: Vec<String>,
     pub(crate) pipeline: Pipeline,
@@ -63,21 +66,24 @@ pub struct Source {
 impl Source {
     /// Lists the data and fits the recipe to it. Blocks on the file system.
     pub(crate) fn open(config: &RunConfig) -> Result<Self, RuntimeError> {
-        let failed = |why: String| RuntimeError::Data { path: config.data.clone(), why };
-        let (root, table, format, note) = find(config).map_err(failed)?;
+        let path = remote::without_secrets(&config.data);
+        let failed = |why: String| RuntimeError::Data { path: path.clone(), why };
+        let Listed { root, table, format, note, remote } =
+            find(config).map_err(failed)?;
         let shape = table.record_shape().map_err(|e| failed(e.to_string()))?;
         let views = config.recipe.views(shape)?;
         let pipeline = Pipeline::new(&config.recipe, views)
             .with_decode_room(config.decode_room(config.share.memory_bytes()));
         let records = config.supplied.as_ref().and_then(|given| given.records.clone());
         let n_samples = table.n_samples();
-        // What the caller gives lies in no file.
-        let n_files = if records.is_none() { table.n_files() } else { 0 };
+        let are_local = records.is_none() && remote.is_none();
+        // What the caller gives lies in no file, and what is fetched in none of this machine.
+        let n_files = if are_local { table.n_files() } else { 0 };
         let (depth, n_devices) = (config.read.depth, config.devices.len());
         let kept_open = files_to_keep_open(n_files, depth, n_devices)?;
         let side_index_place = Place {
             data: &root,
-            is_folder: records.is_none(),
+            is_folder: are_local,
             beside: match config.read.side_index {
                 SideIndexUse::Beside => Beside::Written,
                 SideIndexUse::Auto | SideIndexUse::Off => Beside::Read,
@@ -87,23 +93,23 @@ impl Source {
         let are_files = table.encoding() == Encoding::Image && format != Format::Store;
         let is_indexed = config.read.side_index != SideIndexUse::Off && are_files;
         let direct = direct(config.read.page_cache, &table);
-        let (blocks, blocks_note) = match records {
-            None if are_files => {
-                BlockSource::open(config.read.cache_size, &root, &table, direct)
-            }
-            None | Some(_) => (None, None),
+        let (blocks, blocks_note) = match are_local && are_files {
+            true => BlockSource::open(config.read.cache_size, &root, &table, direct),
+            false => (None, None),
         };
+        let remote_note = remote.as_ref().and_then(|_| remote::note(&config.read));
         let notes = note.map(str::to_owned).into_iter().chain(kept_open.note);
         Ok(Self {
             side_index: is_indexed.then(|| Arc::new(SideIndex::open(side_index_place))),
             blocks,
             records,
+            remote: remote.map(Arc::new),
             most_opening: kept_open.n_opening,
             files: Arc::new(Files::new(&root, kept_open.n, direct)),
             root,
             format,
             names: Mutex::default(),
-            notes: notes.chain(blocks_note).collect(),
+            notes: notes.chain(blocks_note).chain(remote_note).collect(),
             table,
             table_hash: OnceLock::new(),
             pipeline,
@@ -205,7 +211,18 @@ impl Source {
     /// Whether the host reads through the page cache.
     #[must_use]
     pub fn goes_through_page_cache(&self) -> bool {
-        !self.files.is_direct()
+        self.remote.is_none() && !self.files.is_direct()
+    }
+
+    /// The store that the records are fetched from, if it is a remote one.
+    pub(crate) fn remote(&self) -> Option<&Arc<Remote>> {
+        self.remote.as_ref()
+    }
+
+    /// What the side index knows a record by that was fetched from that store.
+    pub(crate) fn name_of_fetched(&self, remote: &Remote, sample: SampleId) -> Name {
+        let file = self.table.extent(sample).file;
+        remote.name(self.table.index_key(sample), file)
     }
 
     /// The sample's file, for messages; of a sample in a store its original file and the
@@ -218,6 +235,9 @@ impl Source {
         let path = self.table.file_path(extent.file);
         if self.format != Format::Store {
             return path;
+        }
+        if let Some(remote) = &self.remote {
+            return remote.shown(&path);
         }
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.as_ref().is_none_or(|(shard, _)| *shard != extent.file) {
@@ -252,12 +272,22 @@ impl Source {
     /// # Errors
     /// [`Unmade`]; whatever it is, it is told at once.
     pub(crate) fn read(&self, sample: SampleId, piece: Piece) -> Result<Vec<u8>, Unmade> {
+        self.read_until(sample, piece, None)
+    }
+
+    /// The same; it ends early once `stop` is set, where reading takes long.
+    fn read_until(
+        &self,
+        sample: SampleId,
+        piece: Piece,
+        stop: Option<&Stop>,
+    ) -> Result<Vec<u8>, Unmade> {
         match &self.records {
             Some(records) => {
                 let read = records.read(sample.0 % self.n_samples());
                 read.map_err(|unread| unread.unmade(self.file_name(sample)))
             }
-            None => self.read_extent(piece.extent),
+            None => self.read_extent(piece.extent, stop),
         }
     }
 
@@ -275,8 +305,8 @@ impl Source {
         let deadline = Instant::now() + MACHINE_PATIENCE;
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.read(sample, piece) {
-                Err(Unmade::Machine { .. })
+            match self.read_until(sample, piece, Some(stop)) {
+                Err(Unmade::Machine(Failure::Local { .. }))
                     if !stop.is_set() && Instant::now() + pause < deadline =>
                 {
                     // Should it be open files that are missing: these are ours.
@@ -295,10 +325,17 @@ impl Source {
     /// # Errors
     /// [`Unmade`], at once.
     pub(crate) fn whole_record(&self, sample: SampleId) -> Result<Vec<u8>, Unmade> {
-        self.read_extent(self.table.extent(sample))
+        self.read_extent(self.table.extent(sample), None)
     }
 
-    fn read_extent(&self, extent: Extent) -> Result<Vec<u8>, Unmade> {
+    fn read_extent(
+        &self,
+        extent: Extent,
+        stop: Option<&Stop>,
+    ) -> Result<Vec<u8>, Unmade> {
+        if let Some(remote) = &self.remote {
+            return remote.read(&self.table.file_path(extent.file), extent, stop);
+        }
         let path = self.root.join(self.table.file_path(extent.file));
         let mut bytes = vec![0; extent.len as usize];
         let read = open_regular(&path)
@@ -306,7 +343,7 @@ impl Source {
         match read {
             Ok(()) => Ok(bytes),
             Err(source) if is_of_machine(&source) => {
-                Err(Unmade::Machine { path, source })
+                Err(Unmade::Machine(Failure::Local { path, source }))
             }
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 Err(Unmade::Bad("its file ends before it does".to_owned()))
@@ -353,6 +390,16 @@ fn direct(wanted: PageCacheUse, table: &Table) -> Direct {
     if goes_through { Direct::Off } else { Direct::Auto }
 }
 
+/// The samples of a run, as they were found.
+struct Listed {
+    root: PathBuf,
+    table: Arc<Table>,
+    format: Format,
+    /// One line where the format may surprise.
+    note: Option<&'static str>,
+    remote: Option<Remote>,
+}
+
 /// The samples of a run: the folder that their files lie in, and what was found there. What
 /// devices are told is limited too: an id means the same record everywhere.
 fn find(config: &RunConfig) -> Result<Listed, String> {
@@ -361,17 +408,22 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
             None => Arc::clone(&supplied.table),
             Some(limit) => Arc::new(Table::clone(&supplied.table).first(limit)),
         };
-        return Ok((config.data.clone(), table, Format::List, None));
+        let (root, format) = (config.data.clone(), Format::List);
+        return Ok(Listed { root, table, format, note: None, remote: None });
+    }
+    let first = |table: Table| Arc::new(table.first(config.limit.unwrap_or(u64::MAX)));
+    if let Some(remote) = remote::find(&config.data, config.objects.as_ref())? {
+        let (Found { table, format, note, .. }, place) = remote;
+        let (root, table) = (remote::without_secrets(&config.data), first(table));
+        let remote = Some(place.of_table(&table)?);
+        return Ok(Listed { root, table, format, note, remote });
     }
     let (root, target) = root_and_target(&config.data)?;
-    let found = bothends_dataset::find(&Folder(root.clone()), &target)
-        .map_err(|e| e.to_string())?;
-    let table = Arc::new(found.table.first(config.limit.unwrap_or(u64::MAX)));
-    Ok((root, table, found.format, found.note))
+    let Found { table, format, note, .. } =
+        bothends_dataset::find(&Folder(root.clone()), &target)
+            .map_err(|e| e.to_string())?;
+    Ok(Listed { root, table: first(table), format, note, remote: None })
 }
-
-/// Root, table, format, and one line where the format may surprise.
-type Listed = (PathBuf, Arc<Table>, Format, Option<&'static str>);
 
 /// Bytes of each sample as they lie in storage.
 pub(crate) fn lens(table: &Table) -> impl Iterator<Item = u64> + '_ {

@@ -48,7 +48,7 @@ impl Unread {
     pub(crate) fn unmade(self, name: String) -> Unmade {
         let source = self.errno.map(io::Error::from_raw_os_error);
         match source.filter(is_of_machine) {
-            Some(source) => Unmade::Machine { path: name.into(), source },
+            Some(source) => Unmade::Machine(Failure::Local { path: name.into(), source }),
             None => Unmade::Bad(self.why),
         }
     }
@@ -72,7 +72,26 @@ pub(crate) enum Unmade {
     /// It cannot be read or decoded, whoever tries: the bad-sample policy says what to do.
     Bad(String),
     /// The machine failed: nothing is known of the sample, and no policy makes up for it.
-    Machine { path: PathBuf, source: io::Error },
+    Machine(Failure),
+}
+
+/// What failed, other than the sample.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// This machine, at a file.
+    Local { path: PathBuf, source: io::Error },
+    /// The store that the data are in, or the way to it: one line with the remedy.
+    Remote(String),
+}
+
+impl Failure {
+    /// What ends the run, whatever the policy.
+    pub(crate) fn into_error(self) -> RuntimeError {
+        match self {
+            Self::Local { path, source } => RuntimeError::Unreadable { path, source },
+            Self::Remote(why) => RuntimeError::Remote { why },
+        }
+    }
 }
 
 /// One line, for a worker whose row is made again.
@@ -80,9 +99,10 @@ impl fmt::Display for Unmade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bad(why) => f.write_str(why),
-            Self::Machine { path, source } => {
+            Self::Machine(Failure::Local { path, source }) => {
                 write!(f, "`{}` cannot be read ({source})", path.display())
             }
+            Self::Machine(Failure::Remote(why)) => f.write_str(why),
         }
     }
 }

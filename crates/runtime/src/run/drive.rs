@@ -386,6 +386,7 @@ impl Run<'_> {
             stalled: (stall.waited() / seconds).min(1.0),
             counted: seen.counted(stall),
             bytes: self.bytes,
+            fetches: self.loader.runtime().fetched(),
         }
     }
 
@@ -417,7 +418,8 @@ impl Run<'_> {
         };
         let (counted, bytes, log) = (seen.counted(report.stall), self.bytes, &report.log);
         let (result, energy) = (&result, &energy[..]);
-        observer.end(Ended { result, counted, log, usage, energy, bytes });
+        let fetches = self.loader.runtime().fetched();
+        observer.end(Ended { result, counted, log, usage, energy, bytes, fetches });
         self.epochs.push(result.clone());
     }
 }
@@ -547,6 +549,7 @@ impl Run<'_> {
         self.bytes.storage_read = runtime.storage_read_bytes();
         self.bytes.page_cache = runtime.source().goes_through_page_cache();
         let block_cache = runtime.source().blocks().map(BlockSource::used);
+        let fetches = runtime.fetched();
         let counted = Amounts {
             samples,
             bytes: &self.bytes,
@@ -567,6 +570,7 @@ impl Run<'_> {
             memory: self.memory,
             bytes: self.bytes,
             block_cache,
+            fetches,
             energy,
             alone: self.alone,
             damaged: runtime.damages.figures(),

@@ -1,7 +1,9 @@
 //! Who watches a run, and what is told.
 
 use bothends_core::setting::{Names, Setting};
-use bothends_figures::{Bytes, Counted, EnergyDomain, EpochResult, Moment, UsageSample};
+use bothends_figures::{
+    Bytes, Counted, EnergyDomain, EpochResult, Fetches, Moment, UsageSample,
+};
 
 use crate::collect::log::EventLog;
 
@@ -26,6 +28,8 @@ pub struct Progress {
     pub counted: Counted,
     /// Bytes moved in the whole run; those of storage until the epoch before.
     pub bytes: Bytes,
+    /// What was fetched from a remote store in the whole run; `None` where the data are in none.
+    pub fetches: Option<Fetches>,
 }
 
 /// An epoch that is over.
@@ -43,6 +47,8 @@ pub struct Ended<'a> {
     pub energy: &'a [EnergyDomain],
     /// Bytes moved in the run so far.
     pub bytes: Bytes,
+    /// What was fetched from a remote store in the run so far; `None` where the data are in none.
+    pub fetches: Option<Fetches>,
 }
 
 /// Who watches a run.

@@ -5,13 +5,14 @@ use serde_json::json;
 
 use crate::config::drive::DriveConfig;
 use crate::config::run::RunConfig;
+use crate::read::remote::without_secrets;
 
 /// Every setting under its flag's name: the result's `config`.
 #[must_use]
 pub fn settings(run: &RunConfig, how: &DriveConfig) -> Settings {
     let energy: Vec<String> = how.energy.meters.iter().map(ToString::to_string).collect();
     let others = [
-        ("data", json!(run.data.display().to_string())),
+        ("data", json!(without_secrets(&run.data).display().to_string())),
         ("recipe", json!(run.recipe.name())),
         ("recipe_hash", json!(format!("{:032x}", run.recipe.hash()))),
         ("epochs", json!(how.epochs)),

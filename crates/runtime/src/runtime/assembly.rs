@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use bothends_core::ids::Prong;
 use bothends_io::{Reader, ReaderConfig};
 use bothends_slots::Producer;
+use bothends_storage::Fetcher;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::collect::bell::bell;
@@ -21,10 +22,11 @@ use crate::devices::thread::threaded;
 use crate::error::RuntimeError;
 use crate::make::front::{Front, FrontJob, front_depth};
 use crate::make::transcode::{Transcoding, n_threads};
-use crate::make::worker::{Kept, Worker};
+use crate::make::worker::{Kept, Task, Worker};
+use crate::read::fetching::{FetchStage, batches_ahead};
 use crate::read::reader::ReadStage;
 use crate::runtime::engine::{
-    DeviceBody, Engine, Shared, Threads, spawn, spawn_idle, spawn_urgent,
+    DeviceBody, Engine, Lent, Shared, Threads, spawn, spawn_idle, spawn_urgent,
 };
 use crate::runtime::host::Runtime;
 use crate::threads::home::Home;
@@ -97,6 +99,7 @@ impl Runtime {
             lines,
             ear,
             waits: Arc::clone(&shared.waits),
+            ahead: shared.ahead.clone(),
             meter: shared.times.meter(Ends::Both),
             stop: shared.stop.clone(),
             work: Work::after(self.n_engines << 40),
@@ -122,17 +125,8 @@ impl Runtime {
             threads.transcoding.push(spawn_idle(&shared.stop, "transcode", body)?);
         }
         threads.desk.clone_from(&transcoding);
-        let stage = ReadStage {
-            source: Arc::clone(&self.source),
-            reader: self.open_reader()?,
-            jobs,
-            tasks: tasks_in,
-            read_bytes: Arc::clone(read_bytes),
-            meter: shared.times.meter(Ends::Front),
-            notes: shared.notes.clone(),
-            stop: shared.stop.clone(),
-        };
-        threads.front.push(spawn(&shared.stop, "reader", move || stage.run())?);
+        let reader = self.spawn_reader((jobs, tasks_in), shared, read_bytes)?;
+        threads.front.push(reader);
         // Emulators choose their own, and other ranks would choose the same.
         let is_alone = self.devices.is_empty()
             && self.config.devices.is_empty()
@@ -159,6 +153,43 @@ impl Runtime {
             threads.workers.push(worker?);
         }
         Ok(())
+    }
+
+    /// The thread that brings records, from where they are.
+    fn spawn_reader(
+        &self,
+        (jobs, tasks): (Receiver<FrontJob>, Sender<Task>),
+        shared: &Shared,
+        read_bytes: &Arc<AtomicU64>,
+    ) -> Result<Lent<()>, RuntimeError> {
+        let (source, read_bytes) = (Arc::clone(&self.source), Arc::clone(read_bytes));
+        let meter = shared.times.meter(Ends::Front);
+        let stop = shared.stop.clone();
+        if let Some(remote) = self.source.remote() {
+            let fetcher = Fetcher::start(Arc::clone(remote.objects()));
+            let fetcher = fetcher
+                .map_err(|source| RuntimeError::Spawning { thread: "fetch", source })?;
+            let n_batches = batches_ahead(&source, self.config.batch_size, self.fetched);
+            shared.ahead.ask_for(n_batches);
+            let stage = FetchStage {
+                source,
+                remote: Arc::clone(remote),
+                fetcher,
+                room_bytes: self.fetched,
+                ahead: shared.ahead.clone(),
+                jobs,
+                tasks,
+                read_bytes,
+                watch: self.fetches.clone(),
+                meter,
+                stop,
+            };
+            return spawn(&shared.stop, "reader", move || stage.run());
+        }
+        let (reader, notes) = (self.open_reader()?, shared.notes.clone());
+        let stage =
+            ReadStage { source, reader, jobs, tasks, read_bytes, meter, notes, stop };
+        spawn(&shared.stop, "reader", move || stage.run())
     }
 
     fn open_reader(&self) -> Result<Box<dyn Reader>, RuntimeError> {

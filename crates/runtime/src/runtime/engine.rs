@@ -24,6 +24,7 @@ use crate::error::RuntimeError;
 use crate::make::chores::Chores;
 use crate::make::transcode::Transcoding;
 use crate::make::worker::Kept;
+use crate::read::ahead::Ahead;
 use crate::threads::home::Home;
 use crate::threads::join::{LEAVE_AFTER, join_by, note_left};
 use crate::threads::make_way::{make_way, stand_back};
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) times: ThreadTimes,
     pub(crate) waits: Arc<WaitClock>,
     pub(crate) chores: Chores,
+    /// What the front makes next, for a reader that fetches far ahead.
+    pub(crate) ahead: Ahead,
     /// What the user should know.
     pub(crate) notes: Sender<String>,
 }
@@ -70,6 +73,7 @@ impl Shared {
             times: ThreadTimes::new(n_devices),
             waits: Arc::default(),
             chores: Chores::default(),
+            ahead: Ahead::default(),
             notes,
         }
     }

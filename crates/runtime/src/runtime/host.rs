@@ -12,6 +12,7 @@ use bothends_core::order::Order;
 use bothends_core::plan::{LastPolicy, Plan, PlanConfig, Shuffle};
 use bothends_core::select::StrategyConfig;
 use bothends_csd::{DeviceStats, Transport};
+use bothends_figures::Fetches;
 use bothends_ops::Finish;
 use bothends_slots::{Heap, Kind, Ring, RingConfig, SlotError};
 use crossbeam::channel::{Receiver, Sender, bounded};
@@ -21,8 +22,10 @@ use crate::config::run::RunConfig;
 use crate::devices::emulator::DeviceProcess;
 use crate::devices::presence::Presence;
 use crate::devices::reach::{Reach, Try};
+use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
 use crate::handover::finish::damages::Damages;
+use crate::read::fetching::FetchWatch;
 use crate::read::source::Source;
 use crate::runtime::ends::Ends;
 use crate::runtime::engine::Engine;
@@ -154,6 +157,10 @@ pub struct Runtime {
     /// The memory of slots that devices fill.
     pub(crate) device_memory: Arc<dyn Kind>,
     pub(crate) sizes: Sizes,
+    /// Bytes that may be fetched ahead of remote data.
+    pub(crate) fetched: usize,
+    /// What was fetched of them, as of a moment ago.
+    pub(crate) fetches: FetchWatch,
     /// This process's part of the machine's memory, in bytes, as it was when it was opened.
     pub(crate) available: Option<u64>,
     pub(crate) room: Room,
@@ -182,6 +189,9 @@ impl Runtime {
             return Err(RuntimeError::Options(line.to_owned()));
         }
         let source = Arc::new(Source::open(&config)?);
+        if source.remote().is_some() {
+            devices_of_remote(&config.devices)?;
+        }
         // Refuses impossible batch sizes and ranks before memory is taken for them.
         plan(&config, &source, &options(&config, EpochIdx(0)))?;
         let views = source.pipeline.views();
@@ -189,6 +199,11 @@ impl Runtime {
         let sizes = Sizes::new(&config, views.len(), &finish);
         let n_devices = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
         let available = config.share.memory_bytes();
+        let fetched = match source.remote() {
+            Some(_) => sizes.fetched_within(config.memory, available, n_devices),
+            None => 0,
+        };
+        let sizes = sizes.with_fetched(fetched);
         let room = Room::divide(config.memory, available, sizes, n_devices)?;
         let rates = RememberedRates::of(&config, &source);
         check_addresses(slot_bytes(sizes, room), config.workers)?;
@@ -207,6 +222,8 @@ impl Runtime {
             device_memory: Arc::new(Heap),
             sizes,
             available,
+            fetched,
+            fetches: FetchWatch::default(),
             room,
             front_prior_ns: rates.front_ns(),
             rates,
@@ -247,6 +264,21 @@ impl Runtime {
     pub fn next_note(&self) -> Option<String> {
         self.notes().next()
     }
+}
+
+/// Devices of this machine read files of this machine.
+fn devices_of_remote(devices: &[DeviceSpec]) -> Result<(), RuntimeError> {
+    let who = devices.iter().find_map(|device| match device {
+        DeviceSpec::At { .. } => None,
+        DeviceSpec::Gpu { .. } => Some("a GPU decodes files of this machine"),
+        DeviceSpec::Sim(_) => Some("an emulated device reads files of this machine"),
+    });
+    who.map_or(Ok(()), |who| {
+        Err(RuntimeError::Options(format!(
+            "csds: {who}, and the data are in a remote store; give the path of a copy, or the \
+             address of an agent that has one"
+        )))
+    })
 }
 
 /// Bytes of all slots.
@@ -341,6 +373,12 @@ impl Runtime {
             devices.map(|device| device.read_bytes.load(Ordering::Relaxed)).sum();
         let by_engine = self.engine.as_ref().map_or(0, Engine::read_bytes);
         self.read_before + by_engine + by_devices
+    }
+
+    /// What was fetched from a remote store, as of a moment ago; `None` where the data are in none.
+    #[must_use]
+    pub fn fetched(&self) -> Option<Fetches> {
+        self.source.remote().map(|_| self.fetches.figures())
     }
 
     /// What this run reads, and how.

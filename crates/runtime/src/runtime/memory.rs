@@ -51,6 +51,15 @@ const DEFAULT_MOST_PART: u64 = 4;
 /// The most slots that a device can use.
 pub(crate) const MOST_PER_DEVICE: u32 = 64;
 
+/// The least that is fetched ahead of remote data: a batch of photographs, or one large record.
+const FETCHED_LEAST: usize = 8 << 20;
+
+/// The most, where nobody says how much memory there is: a gigabit over 300 ms four times over.
+const FETCHED_MOST: usize = 128 << 20;
+
+/// The part of a limit, and of the memory that is available, that fetches may take: one in so many.
+const FETCHED_PART: (usize, u64) = (4, 32);
+
 /// What batches take, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizes {
@@ -67,6 +76,8 @@ pub(crate) struct Sizes {
     description: usize,
     /// What mixing keeps besides the batch it mixes.
     kept: usize,
+    /// What is fetched ahead of remote data.
+    fetched: usize,
     /// The most slots that the front takes where nobody says how much memory there is, and it is alone.
     front_by_default: u32,
 }
@@ -102,8 +113,37 @@ impl Sizes {
             } else {
                 0
             },
+            fetched: 0,
             front_by_default: front_by_default(config.workers, config.batch_size),
         }
+    }
+
+    /// The same with so many bytes for what is fetched ahead.
+    pub(crate) fn with_fetched(self, bytes: usize) -> Self {
+        Self { fetched: bytes, ..self }
+    }
+
+    /// The bytes that may be fetched ahead of remote data within the budget, beside the slots that
+    /// `n_devices` devices and the front need at least.
+    pub(crate) fn fetched_within(
+        self,
+        budget: MemoryBudget,
+        available: Option<u64>,
+        n_devices: u32,
+    ) -> usize {
+        let (of_limit, of_available) = FETCHED_PART;
+        let bytes = match budget {
+            MemoryBudget::Total(limit) => {
+                let for_devices = DEVICE_DEPTH.saturating_mul(n_devices);
+                let slots = self.total(self.fewest_slots(for_devices));
+                (limit / of_limit).min(limit.saturating_sub(slots))
+            }
+            MemoryBudget::Auto | MemoryBudget::Slots(_) => available
+                .map_or(FETCHED_MOST, |bytes| {
+                    usize::try_from(bytes / of_available).unwrap_or(usize::MAX)
+                }),
+        };
+        bytes.clamp(FETCHED_LEAST, FETCHED_MOST)
     }
 
     /// The same with so many bytes behind the samples of a slot of the output's form.
@@ -152,7 +192,8 @@ impl Sizes {
     fn total(self, (front, back): (u32, u32)) -> usize {
         let front = self.front_slot().saturating_mul(front as usize);
         let back = self.cut_slot().saturating_mul(back as usize);
-        front.saturating_add(back).saturating_add(self.kept)
+        let beside = self.kept.saturating_add(self.fetched);
+        front.saturating_add(back).saturating_add(beside)
     }
 
     /// The least limit with which each of `n_devices` devices has `per_device` slots, whatever
@@ -172,7 +213,8 @@ impl Sizes {
     fn largest_batch(self, (front, back): (u32, u32), budget: usize) -> u32 {
         let front = self.output.saturating_mul(front as usize);
         let sample = front.saturating_add(self.cut.saturating_mul(back as usize));
-        let fits = budget.saturating_sub(self.kept) / sample.max(1);
+        let beside = self.kept.saturating_add(self.fetched);
+        let fits = budget.saturating_sub(beside) / sample.max(1);
         u32::try_from(fits).unwrap_or(u32::MAX)
     }
 }
@@ -300,6 +342,7 @@ mod tests {
         is_identity: false,
         description: 0,
         kept: 0,
+        fetched: 0,
         front_by_default: FRONT.1,
     };
 
@@ -397,6 +440,7 @@ mod tests {
                 is_identity,
                 description: 0,
                 kept: 0,
+                fetched: 0,
                 front_by_default: FRONT.1,
             })
         });
@@ -466,6 +510,7 @@ mod tests {
                 is_identity,
                 description: 0,
                 kept: 77,
+                fetched: 0,
                 front_by_default: FRONT.1,
             };
             for (needs, n_devices) in
@@ -492,6 +537,7 @@ mod tests {
             is_identity,
             description: 0,
             kept,
+            fetched: 0,
             front_by_default: FRONT.1,
         });
         for (sizes, n_devices) in
@@ -514,5 +560,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_is_within_the_limit() {
+        for limit in [64_usize << 20, 400 << 20, 8 << 30] {
+            for sizes in [DINO, Sizes { batch_size: 16, ..DINO }] {
+                let budget = MemoryBudget::Total(limit);
+                let fetched = sizes.fetched_within(budget, None, 1);
+                assert!((FETCHED_LEAST..=FETCHED_MOST).contains(&fetched));
+                let with = sizes.with_fetched(fetched);
+                match Room::divide(budget, None, with, 1) {
+                    Ok(room) => {
+                        assert!(with.total((room.front_slots, room.back_slots)) <= limit);
+                    }
+                    Err(RuntimeError::Memory { least_bytes, .. }) => {
+                        let enough = MemoryBudget::Total(least_bytes);
+                        let fetched = sizes.fetched_within(enough, None, 1);
+                        let with = sizes.with_fetched(fetched);
+                        assert!(Room::divide(enough, None, with, 1).is_ok());
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+        let unasked = |available| DINO.fetched_within(MemoryBudget::Auto, available, 0);
+        assert_eq!(unasked(None), FETCHED_MOST);
+        assert_eq!(unasked(Some(1 << 30)), 32 << 20);
+        assert_eq!(unasked(Some(1 << 20)), FETCHED_LEAST);
     }
 }

@@ -39,6 +39,7 @@ use crate::collect::line::LineReport;
 use crate::config::run::RunConfig;
 use crate::config::share::Processors;
 use crate::devices::spec::DeviceSpec;
+use crate::read::remote::without_secrets;
 use crate::read::source::Source;
 use crate::threads::process;
 
@@ -92,7 +93,7 @@ struct Kind {
 impl Kind {
     fn of(config: &RunConfig, source: &Source) -> Self {
         let data = config.data.canonicalize();
-        let data = data.unwrap_or_else(|_| config.data.clone());
+        let data = data.unwrap_or_else(|_| without_secrets(&config.data));
         let is_emulated = |spec: &&DeviceSpec| matches!(spec, DeviceSpec::Sim(_));
         Self {
             program: env!("CARGO_PKG_VERSION").to_owned(),

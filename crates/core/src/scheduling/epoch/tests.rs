@@ -1,5 +1,8 @@
 //! Single rules of an epoch. `tests/schedules.rs` tests the promises under everything that can happen.
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::*;
 use crate::objective::Objective;
 use crate::select::MteConfig;
@@ -463,4 +466,54 @@ fn names_of_strategies_are_read_back() {
     }
     let error = "fast".parse::<StrategyConfig>().unwrap_err();
     assert!(error.to_string().contains("`fast` is no strategy; use cpu"));
+}
+
+proptest! {
+    /// Devices hold batches, give some back and fail on others: then what the host is foreseen to
+    /// claim is what it claims, up to its first rescue.
+    #[test]
+    fn what_is_upcoming_is_what_the_host_claims_next(
+        n_batches in 1_u32..80,
+        n_before in 0_usize..12,
+        turns in vec(0_u8..5, 0..20),
+    ) {
+        for (name, strategy) in StrategyConfig::all() {
+            let mut config = config(strategy, n_batches);
+            config.front.quota = u32::MAX;
+            let mut epoch = EpochState::new(config);
+            let mut held: Vec<Claim> = Vec::new();
+            held.extend((0..n_before).map_while(|_| epoch.next_front(at(0))));
+            for turn in &turns {
+                match turn {
+                    0 => held.pop().map(|claim| epoch.give_back(claim, at(0))),
+                    1 => held.pop().map(|claim| epoch.refused(claim, at(0))),
+                    _ => epoch.next_back(D0, at(0)).map(|claim| held.push(claim)),
+                };
+            }
+            let foreseen = epoch.upcoming(30, at(0));
+            prop_assert_eq!(&foreseen, &epoch.upcoming(30, at(0)), "it claims nothing");
+            for batch in foreseen {
+                match epoch.next_front(at(0)) {
+                    Some(claim) if claim.kind() == ClaimKind::First => {
+                        prop_assert_eq!(claim.batch(), batch, "{}", name);
+                        held.push(claim);
+                    }
+                    // A rescue is not foreseen.
+                    Some(claim) => { held.push(claim); break; }
+                    None => prop_assert!(false, "{name} does not claim {batch:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn all_that_is_free_is_upcoming_to_a_host_alone_whatever_its_quota_is() {
+    let mut alone = config(StrategyConfig::Ordered, 6);
+    alone.devices.clear();
+    let mut epoch = EpochState::new(alone);
+    let _held = [epoch.next_front(at(0)), epoch.next_front(at(0))];
+    let upcoming = epoch.upcoming(10, at(0));
+    assert_eq!(upcoming, [2, 3, 4, 5].map(BatchIdx));
+    assert_eq!(epoch.upcoming(2, at(0)), upcoming[..2]);
 }

@@ -10,7 +10,7 @@
 
 use crate::ids::{BatchIdx, DeviceIdx, Prong};
 use crate::select::view::{batches, float};
-use crate::select::{Strategy, View};
+use crate::select::{Strategy, View, follower};
 
 /// What `mte` can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +143,12 @@ impl Strategy for Mte {
             self.split = Some(BatchIdx(lowest.0 + 1));
         }
         Some(orphan)
+    }
+
+    fn front_after(&self, view: &View<'_>, after: Option<BatchIdx>) -> Option<BatchIdx> {
+        let split = self.split.or_else(|| self.split_now(view));
+        let next = view.lowest_free_from(follower(after));
+        next.filter(|batch| split.is_none_or(|split| *batch < split))
     }
 
     fn rescue(&mut self, view: &View<'_>) -> Option<BatchIdx> {

@@ -17,7 +17,7 @@ mod stake;
 use crate::ids::{BatchIdx, DeviceIdx};
 use crate::ledger::Open;
 use crate::select::view::{Back, BackClaim, Pace, batches, float, redo_ns};
-use crate::select::{Strategy, View};
+use crate::select::{Strategy, View, follower};
 use latency::{MARGIN, in_line, latency_ns, mean_ns};
 use lead::Lead;
 
@@ -42,6 +42,14 @@ impl Strategy for Ordered {
     fn front(&mut self, view: &View<'_>) -> Option<BatchIdx> {
         let free = Lead::of(view).behind(view);
         [view.ledger.host_only().first(), free].into_iter().flatten().min()
+    }
+
+    fn front_after(&self, view: &View<'_>, after: Option<BatchIdx>) -> Option<BatchIdx> {
+        let from = follower(after);
+        let behind = Lead::of(view).behind(view);
+        let free = behind.and_then(|it| view.ledger.free().first_from(it.max(from)));
+        let failed = view.ledger.host_only().first_from(from);
+        [failed, free].into_iter().flatten().min()
     }
 
     /// The lowest of what nobody makes any more; of what is free only where it is left to nobody. In

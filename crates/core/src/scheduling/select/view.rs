@@ -185,6 +185,13 @@ impl<'a> View<'a> {
         sets.into_iter().filter_map(BatchSet::first).min()
     }
 
+    /// The lowest batch from this one on that nobody makes: for the host.
+    #[must_use]
+    pub fn lowest_free_from(&self, from: BatchIdx) -> Option<BatchIdx> {
+        let sets = [self.ledger.free(), self.ledger.host_only()];
+        sets.into_iter().filter_map(|set| set.first_from(from)).min()
+    }
+
     /// The batches for a device: nobody makes them, no device has failed on them, and it has
     /// their data.
     #[must_use]

@@ -17,7 +17,7 @@ use crate::collect::collector::Command;
 use crate::devices::trust::{Audit, Consequence, Verdict};
 use crate::error::RuntimeError;
 use crate::handover::convert::MOST_RUNS;
-use crate::handover::finish::{Feed, machine};
+use crate::handover::finish::Feed;
 use crate::handover::mend::{Bench, Form, Maker};
 use crate::read::source::damage_words;
 use crate::read::supplied::Unmade;
@@ -151,8 +151,8 @@ impl Feed {
         for ((row, sample), found) in rows.iter().zip(found) {
             match found {
                 Found::Well(damage) => said.damaged.extend(damaged(*row, damage)),
-                Found::Unmade(Unmade::Machine { path, source }) => {
-                    return Err(machine(path, source));
+                Found::Unmade(Unmade::Machine(failure)) => {
+                    return Err(failure.into_error());
                 }
                 Found::Unmade(Unmade::Bad(_)) => {
                     said.bad.push(*row);
@@ -216,8 +216,8 @@ impl Feed {
                 Found::Well(damage) => said.damaged.extend(damaged(*row, damage)),
                 // The policy for bad samples is applied to them.
                 Found::Differs | Found::Unmade(Unmade::Bad(_)) => said.bad.push(*row),
-                Found::Unmade(Unmade::Machine { path, source }) => {
-                    return Err(machine(path, source));
+                Found::Unmade(Unmade::Machine(failure)) => {
+                    return Err(failure.into_error());
                 }
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use bothends_core::ids::Prong;
-use bothends_figures::{Audits, Damaged, Skipped, Stall};
+use bothends_figures::{Audits, Damaged, Fetches, Skipped, Stall};
 use bothends_side_index::{BlockCacheStats, SideIndexStats};
 use serde::Serialize;
 
@@ -42,6 +42,8 @@ pub struct LoaderStats {
     pub side_index: Option<SideIndexStats>,
     /// Images transcoded while the host was idle; `None` where the data are no image files, or it is off.
     pub block_cache: Option<BlockCacheStats>,
+    /// What was fetched from a remote store; `None` where the data are in none.
+    pub fetches: Option<Fetches>,
     /// CPU seconds of this process.
     pub cpu_seconds: Option<f64>,
     /// The most memory this process had resident, in bytes.

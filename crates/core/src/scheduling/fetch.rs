@@ -1,0 +1,684 @@
+//! Which ranges of remote objects are requested, when, and what is done about those that do not come.
+//!
+//! The plan of an epoch is known, so ranges are requested far ahead, in order of need, and may arrive in
+//! any order: they wait in a reorder buffer that is bounded by bytes. Then the plan's order costs
+//! almost nothing, even over a long link. The caller offers positions ([`FetchQueue::offer`]), carries
+//! out the steps of [`FetchQueue::next`], says what came of them ([`FetchQueue::arrived`],
+//! [`FetchQueue::failed`]), and takes positions in the order in which it needs them.
+//!
+//! Nothing here opens, waits or reads a clock; times are the caller's. The bytes themselves are the
+//! caller's, too. Rules, each in its own file: `window` (how many requests), `pending` (joining of
+//! neighbours), `recent` (when an answer is late), `retry` (waits after failures).
+
+mod config;
+mod figures;
+mod group;
+mod pending;
+mod recent;
+mod retry;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+pub use config::{FetchConfig, Growth, Hedge};
+use figures::{Cause, Waiting};
+pub use figures::{FetchCounts, FetchFigures, FetchWaits};
+use group::{Group, GroupId, Phase, Sent};
+use pending::{Pending, Reach};
+use recent::Recent;
+use window::Window;
+
+use crate::ids::Ns;
+
+/// A range that is needed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its place in the order of need; no two are equal.
+    pub position: u64,
+    /// The caller's number of the object.
+    pub object: u32,
+    /// Its bytes of the object.
+    pub range: Range<u64>,
+}
+
+/// A request: never used twice by one queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What the caller does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FetchStep {
+    /// Request this range, and say what came of it.
+    Request {
+        /// The name under which to say it.
+        request: RequestId,
+        /// The caller's number of the object.
+        object: u32,
+        /// The bytes of the object.
+        range: Range<u64>,
+        /// The queue cancels it after so long.
+        timeout_ns: u64,
+    },
+    /// Nobody waits for this request any more; an answer to it is thrown away.
+    Cancel {
+        /// The request.
+        request: RequestId,
+    },
+    /// Nothing answered in time, and the deadline has passed: the position has failed finally, and
+    /// is not known any more.
+    GiveUp {
+        /// The position.
+        position: u64,
+    },
+    /// Nothing to do before this time, or the next event.
+    WakeAt(Ns),
+    /// Nothing to do before the next event.
+    Idle,
+}
+
+/// Why a request failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The connection broke.
+    Reset,
+    /// The transport saw no answer in time.
+    Timeout,
+    /// The server is asked too much.
+    Throttled {
+        /// How long it wants to be left alone, if it says so.
+        retry_after_ns: Option<u64>,
+    },
+    /// The server closed the connection before it looked at the request.
+    GoAway,
+    /// Nobody listens there, or the server has an internal error.
+    Refused,
+    /// It would fail again: not found, denied, changed.
+    Final,
+}
+
+/// A position's part of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The position.
+    pub position: u64,
+    /// Its bytes, counted from the first byte of the answer.
+    pub bytes: Range<u64>,
+}
+
+/// The fetches of one epoch of one rank. Takes events and questions with the caller's time, which
+/// never goes back; never blocks.
+///
+/// # Contract
+///
+/// 1. Every offered position arrives once ([`Self::arrived`]), fails finally once ([`Self::failed`],
+///    [`FetchStep::GiveUp`]), or is withdrawn.
+/// 2. At most `max_requests` are in flight and `max_bytes` of them, and at most `reorder_bytes` are
+///    held. Only the position that delivery waits for exceeds a bound, by itself: the lowest one
+///    that has not been taken, and the one named with [`Self::awaits`]. So no bound can lock up.
+///    A hedge is one request more.
+/// 3. A request without an answer is cancelled in time: nothing hangs.
+#[derive(Debug)]
+pub struct FetchQueue {
+    config: FetchConfig,
+    /// Offered, and neither taken, withdrawn nor failed.
+    items: BTreeMap<u64, Item>,
+    pending: Pending,
+    /// Those of the items that have not arrived.
+    missing: BTreeSet<u64>,
+    awaited: Option<u64>,
+    groups: BTreeMap<GroupId, Group>,
+    sent: BTreeMap<RequestId, Sent>,
+    timeouts: BTreeSet<(Ns, RequestId)>,
+    retries: BTreeSet<(Ns, GroupId)>,
+    cancels: VecDeque<RequestId>,
+    gave_up: VecDeque<u64>,
+    window: Window,
+    recent: Recent,
+    /// Answers that pay for hedges.
+    hedge_credit: u32,
+    throttled_at: Option<Ns>,
+    in_flight_bytes: u64,
+    waiting_bytes: u64,
+    reordered_bytes: u64,
+    held_bytes: u64,
+    /// Number and bytes of all that was offered.
+    offered: (u64, u64),
+    next_id: u64,
+    counts: FetchCounts,
+    waiting: Waiting,
+    pieces: Vec<Piece>,
+    failed: Vec<u64>,
+}
+
+/// An offered position.
+#[derive(Debug, Clone)]
+struct Item {
+    object: u32,
+    range: Range<u64>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Pending,
+    Asked(GroupId),
+    Here(GroupId),
+}
+
+/// Why a request is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    First,
+    Again,
+    Hedge,
+}
+
+/// A hedge is paid for by so many answers: two requests in a hundred at most are hedges.
+const HEDGE_COST: u32 = 50;
+/// So many hedges may be saved up.
+const MOST_HEDGES: u32 = 8;
+
+impl FetchQueue {
+    /// A queue to which nothing has been offered.
+    #[must_use]
+    pub fn new(config: FetchConfig) -> Self {
+        Self {
+            config,
+            items: BTreeMap::new(),
+            pending: Pending::default(),
+            missing: BTreeSet::new(),
+            awaited: None,
+            groups: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            timeouts: BTreeSet::new(),
+            retries: BTreeSet::new(),
+            cancels: VecDeque::new(),
+            gave_up: VecDeque::new(),
+            window: Window::new(&config),
+            recent: Recent::new(),
+            hedge_credit: HEDGE_COST * MOST_HEDGES,
+            throttled_at: None,
+            in_flight_bytes: 0,
+            waiting_bytes: 0,
+            reordered_bytes: 0,
+            held_bytes: 0,
+            offered: (0, 0),
+            next_id: 0,
+            counts: FetchCounts::default(),
+            waiting: Waiting::default(),
+            pieces: Vec::new(),
+            failed: Vec::new(),
+        }
+    }
+}
+
+// ---- what is wanted -----------------------------------------------------------------------
+
+impl FetchQueue {
+    /// A range is needed. Offer far ahead and in order of need; a position that is known already is
+    /// ignored. A lower position than those offered before is requested before them.
+    pub fn offer(&mut self, wanted: Wanted) {
+        let Wanted { position, object, range } = wanted;
+        if self.items.contains_key(&position) {
+            return;
+        }
+        let range = range.start..range.end.max(range.start);
+        self.offered.0 += 1;
+        self.offered.1 = self.offered.1.saturating_add(range.end - range.start);
+        self.pending.insert(position, object, &range);
+        self.missing.insert(position);
+        self.items.insert(position, Item { object, range, state: State::Pending });
+    }
+
+    /// A position is not needed any more, as a device makes its batch: its request is cancelled, or
+    /// what has come is to be dropped. It may be offered again.
+    pub fn withdraw(&mut self, position: u64) {
+        let Some(item) = self.items.remove(&position) else { return };
+        self.counts.withdrawn += 1;
+        self.missing.remove(&position);
+        match item.state {
+            State::Pending => {
+                self.pending.remove(position, item.object, item.range.start);
+            }
+            State::Asked(group) | State::Here(group) => self.leave(group),
+        }
+    }
+
+    /// Withdraws all positions.
+    pub fn withdraw_all(&mut self) {
+        while let Some((position, _)) = self.items.first_key_value() {
+            self.withdraw(*position);
+        }
+    }
+
+    /// The caller can do nothing before it has this position: it is requested next, beyond the
+    /// bounds if it must. Needed only by a caller that does not take the lowest position first.
+    pub fn awaits(&mut self, position: u64) {
+        self.awaited = Some(position);
+    }
+
+    /// The bytes of a position that has arrived leave the reorder buffer. The bytes of ranges that
+    /// were joined are counted until the last of them is taken: they are one buffer.
+    pub fn taken(&mut self, position: u64) {
+        let Some(Item { state: State::Here(group), .. }) = self.items.get(&position)
+        else {
+            return;
+        };
+        let group = *group;
+        self.items.remove(&position);
+        self.leave(group);
+    }
+
+    /// Whether a position is offered and has neither arrived, failed nor been withdrawn.
+    #[must_use]
+    pub fn is_missing(&self, position: u64) -> bool {
+        self.missing.contains(&position)
+    }
+
+    /// The state, what has happened, and what was waited for.
+    #[must_use]
+    pub fn figures(&self) -> FetchFigures {
+        FetchFigures {
+            in_flight: count(self.sent.len()),
+            in_flight_bytes: self.in_flight_bytes,
+            waiting: count(self.retries.len()),
+            window: self.window.limit(),
+            reordered_bytes: self.reordered_bytes,
+            held_bytes: self.held_bytes,
+            offered: self.items.len() as u64,
+            p99_ns: self.recent.p99_ns().unwrap_or(0),
+            counts: self.counts,
+            waits: self.waiting.waits,
+        }
+    }
+
+    /// A member of a group is taken or withdrawn; the last one ends the group.
+    fn leave(&mut self, id: GroupId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.live = group.live.saturating_sub(1);
+        if group.live == 0 {
+            self.end(id);
+        }
+    }
+
+    /// Forgets a group, and what is on its way for it.
+    fn end(&mut self, id: GroupId) {
+        let Some(group) = self.groups.remove(&id) else { return };
+        self.held_bytes -= group.len();
+        for request in group.requests() {
+            self.forget(request);
+            self.cancels.push_back(request);
+            self.counts.cancelled += 1;
+        }
+        match group.phase {
+            Phase::Sent(..) => {}
+            Phase::Waiting(at) => {
+                self.retries.remove(&(at, id));
+                self.waiting_bytes -= group.len();
+            }
+            Phase::Here => self.reordered_bytes -= group.len(),
+        }
+    }
+
+    /// A request is no longer in flight; its group may be gone already.
+    fn forget(&mut self, request: RequestId) -> Option<Sent> {
+        let sent = self.sent.remove(&request)?;
+        self.timeouts.remove(&(sent.times_out, request));
+        self.in_flight_bytes -= sent.len;
+        Some(sent)
+    }
+}
+
+// ---- what to do ---------------------------------------------------------------------------
+
+impl FetchQueue {
+    /// What to do next. Ask until it is [`FetchStep::WakeAt`] or [`FetchStep::Idle`], and again after
+    /// each event.
+    pub fn next(&mut self, now: Ns) -> FetchStep {
+        self.waiting.end(now);
+        self.expire(now);
+        if let Some(request) = self.cancels.pop_front() {
+            return FetchStep::Cancel { request };
+        }
+        if let Some(position) = self.gave_up.pop_front() {
+            return FetchStep::GiveUp { position };
+        }
+        if let Some(group) = self.due(now) {
+            return self.send(group, Why::Again, now);
+        }
+        if let Some(group) = self.late(now) {
+            return self.send(group, Why::Hedge, now);
+        }
+        match self.begin(now) {
+            Ok(group) => self.send(group, Why::First, now),
+            Err(cause) => {
+                if cause == Cause::Requests {
+                    self.window.limits();
+                }
+                self.waiting.begin(cause, now);
+                self.wake_at(now).map_or(FetchStep::Idle, FetchStep::WakeAt)
+            }
+        }
+    }
+
+    /// Gives up requests that nothing answered in time.
+    fn expire(&mut self, now: Ns) {
+        while let Some((_, request)) =
+            self.timeouts.first().copied().filter(|(at, _)| *at <= now)
+        {
+            self.counts.timed_out += 1;
+            self.cancels.push_back(request);
+            self.failed.clear();
+            self.fail(request, Failure::Timeout, now);
+            self.gave_up.extend(&self.failed);
+        }
+    }
+
+    /// The position that everything waits for.
+    fn oldest(&self) -> Option<u64> {
+        let awaited = self.awaited.filter(|position| self.missing.contains(position));
+        awaited.or_else(|| self.missing.first().copied())
+    }
+
+    /// The group of the oldest missing position, if that is requested.
+    fn oldest_group(&self) -> Option<(GroupId, &Group)> {
+        let item = self.items.get(&self.oldest()?)?;
+        let State::Asked(id) = item.state else { return None };
+        Some((id, self.groups.get(&id)?))
+    }
+
+    /// A failed group whose wait is over, and for which there is room.
+    fn due(&self, now: Ns) -> Option<GroupId> {
+        let (_, first) = *self.retries.first().filter(|(at, _)| *at <= now)?;
+        let group = self.groups.get(&first)?;
+        let has_room = count(self.sent.len()) < self.window.limit()
+            && self.in_flight_bytes.saturating_add(group.len()) <= self.config.max_bytes;
+        if has_room {
+            return Some(first);
+        }
+        let is_due =
+            |group: &Group| matches!(group.phase, Phase::Waiting(at) if at <= now);
+        self.oldest_group().filter(|(_, group)| is_due(group)).map(|(id, _)| id)
+    }
+
+    /// The group of the oldest missing position, if its answer is late and a second request may
+    /// be sent.
+    fn late(&self, now: Ns) -> Option<GroupId> {
+        let (id, at) = self.hedge_at()?;
+        (at <= now).then_some(id)
+    }
+
+    /// When the oldest missing position is requested a second time.
+    fn hedge_at(&self) -> Option<(GroupId, Ns)> {
+        if self.config.hedge == Hedge::Off || self.hedge_credit < HEDGE_COST {
+            return None;
+        }
+        let p99_ns = self.recent.p99_ns()?;
+        let (id, group) = self.oldest_group()?;
+        let Phase::Sent(Some(request), None) = group.phase else { return None };
+        let sent = self.sent.get(&request).filter(|_| !group.was_hedged)?;
+        // Equal latencies are no reason: a little later than almost all.
+        let late = sent.at.plus(p99_ns.saturating_add(p99_ns / 8).saturating_add(1));
+        // A server that is asked too much is not asked twice.
+        let calm = self.throttled_at.map(|at| at.plus(self.config.timeout_ns));
+        Some((id, calm.map_or(late, |calm| calm.max(late))))
+    }
+
+    /// Begins a group with the position that is needed first, and its neighbours.
+    fn begin(&mut self, now: Ns) -> Result<GroupId, Cause> {
+        let awaited = self.awaited.filter(|position| self.pending.contains(*position));
+        let position = awaited.or_else(|| self.pending.first()).ok_or(Cause::Offer)?;
+        let is_urgent = awaited.is_some() || self.items.keys().next() == Some(&position);
+        let item = self.items.get(&position).ok_or(Cause::Offer)?;
+        let (object, mut range) = (item.object, item.range.clone());
+        let blocked = self.blocks(range.end - range.start);
+        if let Some(cause) = blocked {
+            if !is_urgent {
+                return Err(cause);
+            }
+            self.counts.urgent += 1;
+        }
+        self.pending.remove(position, object, range.start);
+        let mut members = vec![position];
+        if blocked.is_none() && self.config.most_joined_bytes > 0 {
+            let reach = self.reach(position);
+            self.pending.take_neighbours(object, &mut range, reach, &mut members);
+        }
+        let id = GroupId(self.new_id());
+        for member in &members {
+            if let Some(item) = self.items.get_mut(member) {
+                item.state = State::Asked(id);
+            }
+        }
+        self.counts.joined += members.len() as u64 - 1;
+        self.held_bytes += range.end - range.start;
+        let group = Group {
+            object,
+            range,
+            live: members.len(),
+            members,
+            phase: Phase::Sent(None, None),
+            failures: 0,
+            gone_away: 0,
+            was_hedged: false,
+            began: now,
+            deadline: now.plus(self.config.deadline_ns),
+        };
+        self.groups.insert(id, group);
+        Ok(id)
+    }
+
+    /// What keeps so many bytes from being requested.
+    fn blocks(&self, len: u64) -> Option<Cause> {
+        let in_flight = count(self.sent.len());
+        let limit = self.window.limit();
+        // What failed keeps its place: a server that is gone is not asked for ever more.
+        if in_flight.saturating_add(count(self.retries.len())) >= limit {
+            return Some(if in_flight < limit { Cause::Retry } else { Cause::Requests });
+        }
+        if len > self.room_in_flight() {
+            return Some(Cause::Bytes);
+        }
+        (len > self.room_held()).then_some(Cause::Reorder)
+    }
+
+    fn room_in_flight(&self) -> u64 {
+        let placed = self.in_flight_bytes.saturating_add(self.waiting_bytes);
+        self.config.max_bytes.max(1).saturating_sub(placed)
+    }
+
+    fn room_held(&self) -> u64 {
+        self.config.reorder_bytes.max(1).saturating_sub(self.held_bytes)
+    }
+
+    /// What may come with a position: what is needed before the reorder buffer would be full.
+    fn reach(&self, position: u64) -> Reach {
+        let room = self.room_in_flight().min(self.room_held());
+        let mean = self.offered.1 / self.offered.0.max(1);
+        let ahead = self.config.reorder_bytes / mean.max(1);
+        Reach {
+            most_bytes: self.config.most_joined_bytes.min(room),
+            max_gap_bytes: self.config.max_gap_bytes,
+            last: position.saturating_add(ahead),
+        }
+    }
+
+    fn send(&mut self, id: GroupId, why: Why, now: Ns) -> FetchStep {
+        let request = RequestId(self.new_id());
+        let is_first = self.sent.is_empty();
+        let Some(group) = self.groups.get_mut(&id) else { return FetchStep::Idle };
+        match (why, group.phase) {
+            (Why::Hedge, Phase::Sent(first, _)) => {
+                group.phase = Phase::Sent(first, Some(request));
+                group.was_hedged = true;
+                self.hedge_credit -= HEDGE_COST;
+                self.counts.hedged += 1;
+            }
+            (_, Phase::Waiting(at)) => {
+                self.retries.remove(&(at, id));
+                self.waiting_bytes -= group.len();
+                group.phase = Phase::Sent(Some(request), None);
+                self.counts.retried += 1;
+            }
+            (_, _) => group.phase = Phase::Sent(Some(request), None),
+        }
+        let timeout_ns = self.config.timeout_ns.min(group.deadline.since(now)).max(1);
+        let (object, range, len) = (group.object, group.range.clone(), group.len());
+        let times_out = now.plus(timeout_ns);
+        let is_hedge = why == Why::Hedge;
+        let sent = Sent { group: id, at: now, len, times_out, is_hedge };
+        self.sent.insert(request, sent);
+        self.timeouts.insert((times_out, request));
+        self.in_flight_bytes += len;
+        self.counts.requested += 1;
+        if is_first {
+            self.window.begins(now);
+        }
+        FetchStep::Request { request, object, range, timeout_ns }
+    }
+
+    /// When to ask again though nothing happened.
+    fn wake_at(&self, now: Ns) -> Option<Ns> {
+        let times_out = self.timeouts.first().map(|(at, _)| *at);
+        // One that is due already has no room, and gets it with an event.
+        let retry =
+            self.retries.range((now.plus(1), GroupId(0))..).next().map(|(at, _)| *at);
+        let hedge = self.hedge_at().map(|(_, at)| at).filter(|at| *at > now);
+        [times_out, retry, hedge].into_iter().flatten().min()
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+}
+
+// ---- what came ----------------------------------------------------------------------------
+
+impl FetchQueue {
+    /// A request was answered in full. Which position has which part of the bytes; nobody has any of
+    /// them where this is empty, as another request was first or the positions were withdrawn.
+    pub fn arrived(&mut self, request: RequestId, now: Ns) -> &[Piece] {
+        self.pieces.clear();
+        let Some(sent) = self.forget(request) else { return &self.pieces };
+        let Some(group) = self.groups.get_mut(&sent.group) else { return &self.pieces };
+        group.forget(request);
+        let others = group.requests();
+        group.phase = Phase::Here;
+        for member in &group.members {
+            let Some(item) = self.items.get_mut(member) else { continue };
+            if item.state == State::Asked(sent.group) {
+                item.state = State::Here(sent.group);
+                self.missing.remove(member);
+                let start = item.range.start - group.range.start;
+                let bytes = start..item.range.end - group.range.start;
+                self.pieces.push(Piece { position: *member, bytes });
+            }
+        }
+        let latency_ns = now.since(sent.at);
+        self.recent.push(latency_ns);
+        self.window.answered(sent.len, latency_ns, now);
+        self.hedge_credit = (self.hedge_credit + 1).min(HEDGE_COST * MOST_HEDGES);
+        self.reordered_bytes += sent.len;
+        self.counts.answered += 1;
+        self.counts.bytes = self.counts.bytes.saturating_add(sent.len);
+        self.counts.hedges_won += u64::from(sent.is_hedge);
+        for other in others {
+            if let Some(overtaken) = self.forget(other).filter(|_| sent.is_hedge) {
+                self.recent.push(now.since(overtaken.at));
+            }
+            self.cancels.push_back(other);
+            self.counts.cancelled += 1;
+        }
+        &self.pieces
+    }
+
+    /// A request failed. The positions that have failed finally with it; they are not known any
+    /// more. All others are retried.
+    pub fn failed(&mut self, request: RequestId, failure: Failure, now: Ns) -> &[u64] {
+        self.failed.clear();
+        self.fail(request, failure, now);
+        &self.failed
+    }
+
+    /// Plans a retry, or adds to `failed`.
+    fn fail(&mut self, request: RequestId, failure: Failure, now: Ns) {
+        let Some(sent) = self.forget(request) else { return };
+        if matches!(failure, Failure::Throttled { .. }) {
+            self.counts.throttled += 1;
+            self.throttled_at = Some(now);
+            self.window.throttled(sent.at, now);
+        }
+        let Some(group) = self.groups.get_mut(&sent.group) else { return };
+        group.forget(request);
+        if failure == Failure::Final {
+            return self.give_up(sent.group);
+        }
+        if group.requests().next().is_some() {
+            return;
+        }
+        match retry_at(&self.config, group, failure, now) {
+            Some(at) => {
+                group.phase = Phase::Waiting(at);
+                self.waiting_bytes += group.len();
+                self.retries.insert((at, sent.group));
+            }
+            None => self.give_up(sent.group),
+        }
+    }
+
+    /// All that is left of a group fails finally.
+    fn give_up(&mut self, id: GroupId) {
+        let Some(group) = self.groups.get(&id) else { return };
+        for member in &group.members {
+            let asked = |item: &Item| item.state == State::Asked(id);
+            if self.items.get(member).is_some_and(asked) {
+                self.items.remove(member);
+                self.missing.remove(member);
+                self.failed.push(*member);
+            }
+        }
+        self.counts.failed += self.failed.len() as u64;
+        self.end(id);
+    }
+}
+
+/// When a group is sent again; `None` if its deadline passes before.
+fn retry_at(
+    config: &FetchConfig,
+    group: &mut Group,
+    failure: Failure,
+    now: Ns,
+) -> Option<Ns> {
+    let mut least_ns = 0;
+    match failure {
+        // The server never looked at it: no reason to wait, unless that becomes a habit.
+        Failure::GoAway if group.gone_away == 0 => {
+            group.gone_away = 1;
+            return (now < group.deadline).then_some(now);
+        }
+        Failure::Throttled { retry_after_ns } => {
+            let most = group.began.plus(config.throttled_deadline_ns);
+            let later = now.plus(config.deadline_ns).min(most);
+            group.deadline = group.deadline.max(later);
+            least_ns = retry_after_ns.unwrap_or(0);
+        }
+        Failure::GoAway
+        | Failure::Reset
+        | Failure::Timeout
+        | Failure::Refused
+        | Failure::Final => {}
+    }
+    group.failures = group.failures.saturating_add(1);
+    let position = group.members.first().copied().unwrap_or(0);
+    let wait_ns = retry::wait_ns(config, position, group.failures);
+    let at = now.plus(least_ns.saturating_add(wait_ns));
+    (at < group.deadline).then_some(at)
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}

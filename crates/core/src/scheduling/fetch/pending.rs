@@ -1,0 +1,136 @@
+//! Positions that have been offered and not been requested, in order of need and by their place.
+//!
+//! The place finds neighbours: records that lie next to each other in one object come in one request.
+//! Whether there is room for them is decided in `fetch.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// The offered positions that have not been requested.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    positions: BTreeSet<u64>,
+    /// Object, start and position; the value is the end.
+    places: BTreeMap<(u32, u64, u64), u64>,
+}
+
+/// What may be joined.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reach {
+    /// The bytes of a request, gaps included.
+    pub(super) most_bytes: u64,
+    /// The bytes between neighbours.
+    pub(super) max_gap_bytes: u64,
+    /// The last position that is not too far ahead to take up room.
+    pub(super) last: u64,
+}
+
+impl Pending {
+    pub(super) fn insert(&mut self, position: u64, object: u32, range: &Range<u64>) {
+        self.positions.insert(position);
+        self.places.insert((object, range.start, position), range.end);
+    }
+
+    pub(super) fn remove(&mut self, position: u64, object: u32, start: u64) {
+        self.positions.remove(&position);
+        self.places.remove(&(object, start, position));
+    }
+
+    pub(super) fn contains(&self, position: u64) -> bool {
+        self.positions.contains(&position)
+    }
+
+    /// The position that is needed first.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.positions.first().copied()
+    }
+
+    /// Takes the neighbours of a range out, on both sides, as far as `reach` allows: the range
+    /// grows, and their positions are added to `members`.
+    pub(super) fn take_neighbours(
+        &mut self,
+        object: u32,
+        range: &mut Range<u64>,
+        reach: Reach,
+        members: &mut Vec<u64>,
+    ) {
+        while let Some((start, position, end)) = self.neighbour(object, range, reach) {
+            self.remove(position, object, start);
+            members.push(position);
+            *range = range.start.min(start)..range.end.max(end);
+        }
+    }
+
+    /// Start, position and end of the next range behind or before this one.
+    fn neighbour(
+        &self,
+        object: u32,
+        range: &Range<u64>,
+        reach: Reach,
+    ) -> Option<(u64, u64, u64)> {
+        let here = (object, range.start, 0);
+        let behind = self.places.range(here..).next();
+        let before = self.places.range(..here).next_back();
+        let found = [behind, before].into_iter().flatten().find(|(place, end)| {
+            let (other, start, position) = **place;
+            let joined = range.end.max(**end) - range.start.min(start);
+            other == object
+                && position <= reach.last
+                && start.saturating_sub(range.end) <= reach.max_gap_bytes
+                && range.start.saturating_sub(**end) <= reach.max_gap_bytes
+                && joined <= reach.most_bytes
+        });
+        found.map(|(place, end)| (place.1, place.2, *end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REACH: Reach = Reach { most_bytes: 1_000, max_gap_bytes: 10, last: 100 };
+
+    /// Ranges in object 0, at the positions 1, 2, ...
+    fn pending(ranges: &[Range<u64>]) -> Pending {
+        let mut pending = Pending::default();
+        (1..).zip(ranges).for_each(|(at, range)| pending.insert(at, 0, range));
+        pending
+    }
+
+    fn joined(ranges: &[Range<u64>], reach: Reach) -> (Range<u64>, Vec<u64>) {
+        let (mut range, mut members) = (500..600, Vec::new());
+        pending(ranges).take_neighbours(0, &mut range, reach, &mut members);
+        members.sort_unstable();
+        (range, members)
+    }
+
+    #[test]
+    fn neighbours_on_both_sides_are_joined_across_small_gaps() {
+        let ranges = [605..700, 700..710, 480..495, 400..480, 721..800, 300..389];
+        assert_eq!(joined(&ranges, REACH), (400..710, vec![1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn equal_and_overlapping_ranges_are_joined() {
+        assert_eq!(joined(&[500..600, 550..620], REACH), (500..620, vec![1, 2]));
+    }
+
+    #[test]
+    fn nothing_is_joined_beyond_the_most_bytes_nor_what_is_needed_much_later() {
+        let reach = Reach { most_bytes: 150, ..REACH };
+        assert_eq!(joined(&[600..650, 650..700], reach), (500..650, vec![1]));
+        let reach = Reach { last: 0, ..REACH };
+        assert_eq!(joined(&[600..650, 650..700], reach), (500..600, vec![]));
+    }
+
+    #[test]
+    fn other_objects_are_left_alone() {
+        let mut pending = Pending::default();
+        pending.insert(1, 1, &(600..700));
+        pending.insert(2, 7, &(0..100));
+        let (mut range, mut members) = (500..600, Vec::new());
+        pending.take_neighbours(0, &mut range, REACH, &mut members);
+        assert_eq!((range, members), (500..600, vec![]));
+        assert_eq!(pending.first(), Some(1));
+    }
+}

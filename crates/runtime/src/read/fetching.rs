@@ -1,0 +1,407 @@
+//! The thread that brings the records of remote data: the counterpart of `reader.rs`, with the same
+//! jobs in and the same tasks out.
+//!
+//! Jobs hold slots, and there are few of them; a long link wants far more requests on their way than
+//! they have rows. So batches are fetched from when the collector foretells them (`ahead.rs`), which
+//! takes memory for records only. `core::fetch` decides what is requested when, `storage` carries it
+//! out, and `wanted.rs` keeps the books. What a device claims is no longer foretold, and is withdrawn.
+//!
+//! The thread never waits for workers: it must hear of failures and answer them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bothends_core::fetch::{
+    Failure, FetchConfig, FetchFigures, FetchQueue, FetchStep, Piece as Part, RequestId,
+    Wanted,
+};
+use bothends_core::ids::{EpochIdx, Ns, SampleId};
+use bothends_core::sample::FileIdx;
+use bothends_dataset::Piece;
+use bothends_figures::{FetchWaits, Fetches};
+use bothends_storage::{Bytes, Fetch, Fetched, Fetcher, StorageError};
+use crossbeam::channel::{
+    Receiver, RecvTimeoutError, Sender, TryRecvError, TrySendError,
+};
+
+use crate::make::front::FrontJob;
+use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
+use crate::read::ahead::{Ahead, Soon};
+use crate::read::remote::Remote;
+use crate::read::source::{Source, lens};
+use crate::read::wanted::{BatchKey, Books, Complete};
+use crate::threads::shutdown::{PATIENCE, Stop};
+use crate::threads::times::Meter;
+
+/// The longest wait for an answer while a job may come or workers may have room.
+const LOOK_ROUND: Duration = Duration::from_millis(2);
+
+/// Names of objects that are kept: those of shards come up again and again.
+const MOST_NAMES: usize = 1024;
+
+/// Most batches that are asked for ahead of the jobs.
+const MOST_AHEAD: u64 = 4096;
+
+/// What the thread has done, for stats, metrics and reports. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FetchWatch(Arc<Mutex<FetchFigures>>);
+
+impl FetchWatch {
+    /// As of a moment ago, for people.
+    pub(crate) fn figures(&self) -> Fetches {
+        let figures = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let FetchFigures { counts, waits, .. } = figures;
+        let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
+        Fetches {
+            requests: counts.requested,
+            bytes: counts.bytes,
+            joined: counts.joined,
+            hedged: counts.hedged,
+            hedges_won: counts.hedges_won,
+            retried: counts.retried,
+            throttled: counts.throttled,
+            timed_out: counts.timed_out,
+            failed: counts.failed,
+            withdrawn: counts.withdrawn,
+            in_flight: figures.in_flight,
+            window: figures.window,
+            reordered_bytes: figures.reordered_bytes,
+            p99_ms: 1e3 * seconds(figures.p99_ns),
+            waits: FetchWaits {
+                requests_s: seconds(waits.requests_ns),
+                bytes_s: seconds(waits.bytes_ns),
+                reorder_s: seconds(waits.reorder_ns),
+                retry_s: seconds(waits.retry_ns),
+                ahead_s: seconds(waits.offer_ns),
+            },
+        }
+    }
+
+    fn set(&self, figures: FetchFigures) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+    }
+}
+
+/// What the thread owns.
+#[derive(Debug)]
+pub(crate) struct FetchStage {
+    pub(crate) source: Arc<Source>,
+    pub(crate) remote: Arc<Remote>,
+    pub(crate) fetcher: Fetcher,
+    /// Bytes that may be fetched and not yet be with the workers.
+    pub(crate) room_bytes: usize,
+    pub(crate) ahead: Ahead,
+    pub(crate) jobs: Receiver<FrontJob>,
+    pub(crate) tasks: Sender<Task>,
+    /// Bytes read from storage, for whoever asks.
+    pub(crate) read_bytes: Arc<AtomicU64>,
+    pub(crate) watch: FetchWatch,
+    pub(crate) meter: Meter,
+    pub(crate) stop: Stop,
+}
+
+/// What is under way.
+#[derive(Debug)]
+struct Way {
+    began: Instant,
+    queue: FetchQueue,
+    books: Books,
+    /// Objects and first bytes of the requests in flight.
+    in_flight: HashMap<RequestId, (FileIdx, Range<u64>)>,
+    /// Complete, and to be handed to the workers.
+    ready: VecDeque<(u64, Task)>,
+    names: HashMap<FileIdx, Arc<str>>,
+    /// What the store said last where it failed.
+    last_failure: Option<String>,
+}
+
+impl Way {
+    fn now(&self) -> Ns {
+        Ns(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// How many batches are to be foretold so that `room_bytes` of records are known: twice that, as the
+/// sizes of records vary, and two at least.
+pub(crate) fn batches_ahead(source: &Source, batch_size: u32, room_bytes: usize) -> u32 {
+    let n = source.n_samples().max(1);
+    let mean = (lens(&source.table).sum::<u64>() / n).max(1);
+    let batch = mean.saturating_mul(u64::from(batch_size.max(1)));
+    let batches = (room_bytes as u64).saturating_mul(2).div_ceil(batch);
+    u32::try_from(batches.clamp(2, MOST_AHEAD)).unwrap_or(2)
+}
+
+impl FetchStage {
+    /// The loop of the thread.
+    pub(crate) fn run(mut self) {
+        let config = FetchConfig::within(self.room_bytes as u64);
+        let config = FetchConfig { seed: self.source.seed, ..config };
+        let mut way = Way {
+            began: Instant::now(),
+            queue: FetchQueue::new(config),
+            books: Books::default(),
+            in_flight: HashMap::new(),
+            ready: VecDeque::new(),
+            names: HashMap::new(),
+            last_failure: None,
+        };
+        let mut seen = 0;
+        while !self.stop.is_set() {
+            // What is foretold is read before the jobs: whoever foretold it had handed out the jobs
+            // of what is not in it any more.
+            let news = self.ahead.news(&mut seen);
+            if !self.take_jobs(&mut way) {
+                break;
+            }
+            if let Some(soon) = news {
+                self.foretold(&soon, &mut way);
+            }
+            self.leave_out_revoked(&mut way);
+            self.hand_on(&mut way);
+            let wake = self.carry_out(&mut way);
+            self.watch.set(way.queue.figures());
+            self.meter.note();
+            self.wait(wake, &mut way);
+        }
+        // What is on its way ends with the fetcher, which waits for no answer.
+        drop(self.fetcher);
+    }
+
+    /// Waits for an answer, a job or room at the workers', and takes all answers that are there.
+    fn wait(&mut self, wake: Option<Ns>, way: &mut Way) {
+        if self.fetcher.in_flight() == 0 {
+            let until =
+                wake.map_or(PATIENCE, |at| Duration::from_nanos(at.since(way.now())));
+            let most = if way.ready.is_empty() { PATIENCE } else { LOOK_ROUND };
+            match self.jobs.recv_timeout(until.min(most)) {
+                Ok(job) => self.take(job, way),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            return;
+        }
+        let until =
+            wake.map_or(LOOK_ROUND, |at| Duration::from_nanos(at.since(way.now())));
+        let mut fetched = self.fetcher.poll(until.min(LOOK_ROUND));
+        while let Some(one) = fetched {
+            self.ended(one, way);
+            fetched = self.fetcher.poll(Duration::ZERO);
+        }
+    }
+
+    /// Takes the jobs that wait; false when nobody is left to give one.
+    fn take_jobs(&self, way: &mut Way) -> bool {
+        loop {
+            match self.jobs.try_recv() {
+                Ok(job) => self.take(job, way),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn take(&self, job: FrontJob, way: &mut Way) {
+        let key = (job.progress.epoch, job.progress.batch);
+        if !way.books.is(key, &job.rows) {
+            self.withdraw(key, way);
+            let rows = job.rows.iter().map(|(sample, _)| *sample);
+            let rows = self.pieces(key.0, rows);
+            let positions = way.books.urgent(key, rows);
+            self.offer(&positions, way);
+        }
+        for complete in way.books.job(key, job) {
+            self.complete(complete, way);
+        }
+    }
+
+    fn pieces(
+        &self,
+        epoch: EpochIdx,
+        samples: impl Iterator<Item = SampleId>,
+    ) -> Vec<(SampleId, Piece)> {
+        let piece = |sample| self.source.piece(self.source.key(epoch, sample));
+        samples.map(|sample| (sample, piece(sample))).collect()
+    }
+
+    /// Enters what is foretold, and withdraws what no longer is: a device has claimed it, or its epoch
+    /// is over.
+    fn foretold(&self, soon: &[Soon], way: &mut Way) {
+        let keys = |soon: &Soon| {
+            let epoch = soon.epoch;
+            soon.batches.clone().into_iter().map(move |batch| (epoch, batch))
+        };
+        let wanted: HashSet<BatchKey> = soon.iter().flat_map(keys).collect();
+        for key in way.books.unwanted(|key| wanted.contains(&key)) {
+            self.withdraw(key, way);
+        }
+        for Soon { epoch, plan, batches } in soon {
+            for &batch in batches {
+                let key = (*epoch, batch);
+                if !way.books.has(key) {
+                    let rows = self.pieces(*epoch, plan.samples(batch).flatten());
+                    let positions = way.books.foretold(key, rows);
+                    self.offer(&positions, way);
+                }
+            }
+        }
+    }
+
+    fn leave_out_revoked(&self, way: &mut Way) {
+        for key in way.books.unwanted(|_| true) {
+            self.withdraw(key, way);
+        }
+    }
+
+    fn withdraw(&self, key: BatchKey, way: &mut Way) {
+        for position in way.books.withdraw(key) {
+            way.queue.withdraw(position);
+        }
+    }
+
+    fn offer(&self, positions: &[u64], way: &mut Way) {
+        for &position in positions {
+            let Some(Piece { extent, .. }) = way.books.piece(position) else { continue };
+            let end = extent.offset.saturating_add(u64::from(extent.len));
+            let range = extent.offset..end;
+            way.queue.offer(Wanted { position, object: extent.file.0, range });
+        }
+    }
+
+    /// Does what the queue says; when it wants to be asked again.
+    fn carry_out(&mut self, way: &mut Way) -> Option<Ns> {
+        loop {
+            match way.queue.next(way.now()) {
+                FetchStep::Request { request, object, range, timeout_ns } => {
+                    let file = FileIdx(object);
+                    self.fetcher.submit(Fetch {
+                        tag: request.0,
+                        object: self.name(file, way),
+                        range: range.clone(),
+                        expected: self.remote.identity(file).cloned(),
+                        // The queue cancels it before: this is for a queue that is not asked.
+                        timeout: Duration::from_nanos(timeout_ns).saturating_mul(2),
+                    });
+                    way.in_flight.insert(request, (file, range));
+                }
+                FetchStep::Cancel { request } => {
+                    way.in_flight.remove(&request);
+                    self.fetcher.cancel(request.0);
+                }
+                FetchStep::GiveUp { position } => {
+                    let why = way.last_failure.clone();
+                    let why =
+                        why.unwrap_or_else(|| "the store does not answer".to_owned());
+                    self.fetched(position, Err(why), way);
+                }
+                FetchStep::WakeAt(at) => return Some(at),
+                FetchStep::Idle => return None,
+            }
+        }
+    }
+
+    fn name(&self, file: FileIdx, way: &mut Way) -> Arc<str> {
+        if let Some(name) = way.names.get(&file) {
+            return Arc::clone(name);
+        }
+        if way.names.len() >= MOST_NAMES {
+            way.names.clear();
+        }
+        let name: Arc<str> = self.source.table.file_path(file).into();
+        way.names.insert(file, Arc::clone(&name));
+        name
+    }
+
+    /// A request has ended.
+    fn ended(&self, Fetched { tag, result }: Fetched, way: &mut Way) {
+        let request = RequestId(tag);
+        way.in_flight.remove(&request);
+        let now = way.now();
+        match result {
+            Ok(bytes) => {
+                self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                for Part { position, bytes: part } in
+                    way.queue.arrived(request, now).to_vec()
+                {
+                    let record = cut(&bytes, &part);
+                    self.fetched(position, record, way);
+                }
+            }
+            Err(error) => {
+                way.last_failure = Some(error.to_string());
+                let failed = way.queue.failed(request, failure(&error), now).to_vec();
+                for position in failed {
+                    self.fetched(position, Err(error.to_string()), way);
+                }
+            }
+        }
+    }
+
+    fn fetched(
+        &self,
+        position: u64,
+        record: Result<(Bytes, Range<usize>), String>,
+        way: &mut Way,
+    ) {
+        if let Some(complete) = way.books.fetched(position, record) {
+            self.complete(complete, way);
+        }
+    }
+
+    /// A row has its record and its part of a slot.
+    fn complete(&self, complete: Complete, way: &mut Way) {
+        let Complete { position, progress, row, sample, part, piece, record } = complete;
+        let found = record.map(|(bytes, range)| Found {
+            bytes: RecordBytes::Fetched(bytes, range),
+            name: self.source.name_of_fetched(&self.remote, sample),
+            form: Form::File,
+        });
+        let record = Arrival::Read(found);
+        let task = Task { progress, row, sample, part, piece, record };
+        way.ready.push_back((position, task));
+    }
+
+    /// Hands rows to the workers as far as they have room.
+    fn hand_on(&self, way: &mut Way) {
+        while let Some((position, task)) = way.ready.pop_front() {
+            match self.tasks.try_send(task) {
+                Ok(()) => way.queue.taken(position),
+                Err(TrySendError::Full(task)) => {
+                    way.ready.push_front((position, task));
+                    return;
+                }
+                // Nobody makes anything any more.
+                Err(TrySendError::Disconnected(_)) => {}
+            }
+        }
+    }
+}
+
+/// A part of what a request brought.
+fn cut(bytes: &Bytes, part: &Range<u64>) -> Result<(Bytes, Range<usize>), String> {
+    let at = |offset: u64| usize::try_from(offset).ok();
+    let range = at(part.start).zip(at(part.end)).map(|(start, end)| start..end);
+    match range.filter(|range| range.start <= range.end && range.end <= bytes.len()) {
+        Some(range) => Ok((bytes.clone(), range)),
+        None => Err("the store sent fewer bytes than were asked for".to_owned()),
+    }
+}
+
+/// What the queue is told of a request that failed.
+fn failure(error: &StorageError) -> Failure {
+    let retry_after_ns = error
+        .retry_after()
+        .map(|after| u64::try_from(after.as_nanos()).unwrap_or(u64::MAX));
+    if matches!(error, StorageError::Throttled { .. }) {
+        Failure::Throttled { retry_after_ns }
+    } else if matches!(error, StorageError::TimedOut { .. }) {
+        Failure::Timeout
+    } else if matches!(error, StorageError::Unreachable { .. }) {
+        Failure::Refused
+    } else if error.is_transient() {
+        Failure::Reset
+    } else {
+        Failure::Final
+    }
+}

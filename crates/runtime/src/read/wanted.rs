@@ -1,0 +1,300 @@
+//! Which records are wanted of a remote store, and what has become of each: the books of the thread
+//! that fetches (`fetching.rs`).
+//!
+//! A batch is wanted from when the collector foretells it, or else from when its job comes. Its rows
+//! have positions, which say in what order they are needed. A row leaves the books as soon as its bytes
+//! and its job's part of a slot are both there. Nothing here does I/O or decides when to fetch.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_dataset::Piece;
+use bothends_slots::Part;
+use bothends_storage::Bytes;
+
+use crate::make::front::{FrontJob, Progress};
+
+/// A batch by its epoch and its place in the plan.
+pub(crate) type BatchKey = (EpochIdx, BatchIdx);
+
+/// Positions between the first rows of two batches that follow each other.
+const STRIDE: u64 = 1 << 32;
+
+/// Positions for a batch that nobody foretold, and how many such batches fit before one that was.
+const URGENT_STRIDE: u64 = 1 << 24;
+const MOST_URGENT: u64 = STRIDE / URGENT_STRIDE / 2;
+
+/// The rows that are wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Books {
+    rows: BTreeMap<u64, Row>,
+    batches: HashMap<BatchKey, Batch>,
+    next: u64,
+    n_urgent: u64,
+}
+
+/// A batch with rows that are wanted, or have been.
+#[derive(Debug)]
+struct Batch {
+    /// Position of each row, by its number.
+    positions: Vec<u64>,
+    /// Rows that are still in the books.
+    left: usize,
+    /// `None` as long as it is only foretold.
+    progress: Option<Arc<Progress>>,
+}
+
+/// A wanted row.
+#[derive(Debug)]
+struct Row {
+    batch: BatchKey,
+    sample: SampleId,
+    piece: Piece,
+    /// Its number in the job and its part of the job's slot.
+    part: Option<(u32, Part)>,
+    record: Option<Fetched>,
+}
+
+/// What a fetch brought for a row, or why it brought nothing.
+pub(crate) type Fetched = Result<(Bytes, Range<usize>), String>;
+
+/// A row with all that it needs.
+#[derive(Debug)]
+pub(crate) struct Complete {
+    pub(crate) position: u64,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) row: u32,
+    pub(crate) sample: SampleId,
+    pub(crate) part: Part,
+    pub(crate) piece: Piece,
+    pub(crate) record: Fetched,
+}
+
+impl Books {
+    pub(crate) fn has(&self, batch: BatchKey) -> bool {
+        self.batches.contains_key(&batch)
+    }
+
+    /// Enters a batch that is foretold, behind all others. Its rows' positions, in the order in which
+    /// they are to be fetched.
+    pub(crate) fn foretold(
+        &mut self,
+        batch: BatchKey,
+        rows: Vec<(SampleId, Piece)>,
+    ) -> Vec<u64> {
+        let first = self.end();
+        self.enter(batch, rows, first)
+    }
+
+    /// Enters a batch that nobody foretold, before those that are only foretold.
+    pub(crate) fn urgent(
+        &mut self,
+        batch: BatchKey,
+        rows: Vec<(SampleId, Piece)>,
+    ) -> Vec<u64> {
+        let is_ahead = |row: &Row| {
+            self.batches.get(&row.batch).is_some_and(|batch| batch.progress.is_none())
+        };
+        let before = self.rows.iter().find(|(_, row)| is_ahead(row)).map(|(at, _)| *at);
+        let fits = rows.len() as u64 <= URGENT_STRIDE && self.n_urgent < MOST_URGENT;
+        let first = match before.map(|at| at - at % STRIDE) {
+            Some(at) if at > 0 && fits => {
+                self.n_urgent += 1;
+                at - STRIDE / 2 + (self.n_urgent - 1) * URGENT_STRIDE
+            }
+            Some(_) | None => self.end(),
+        };
+        self.enter(batch, rows, first)
+    }
+
+    /// The position of the next batch, behind all others.
+    fn end(&mut self) -> u64 {
+        self.next += STRIDE;
+        self.n_urgent = 0;
+        self.next
+    }
+
+    fn enter(
+        &mut self,
+        batch: BatchKey,
+        rows: Vec<(SampleId, Piece)>,
+        first: u64,
+    ) -> Vec<u64> {
+        // In the order of their places, so that neighbours meet; rows keep their numbers.
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_by_key(|&number| {
+            let extent = rows[number].1.extent;
+            (extent.file, extent.offset)
+        });
+        let mut positions = vec![0; rows.len()];
+        for (position, number) in (first..).zip(&order) {
+            positions[*number] = position;
+        }
+        for (&position, (sample, piece)) in positions.iter().zip(rows) {
+            let row = Row { batch, sample, piece, part: None, record: None };
+            self.rows.insert(position, row);
+        }
+        let in_order = order.iter().map(|&number| positions[number]).collect();
+        let left = positions.len();
+        self.batches.insert(batch, Batch { positions, left, progress: None });
+        in_order
+    }
+
+    /// The piece that is wanted at a position.
+    pub(crate) fn piece(&self, position: u64) -> Option<Piece> {
+        self.rows.get(&position).map(|row| row.piece)
+    }
+
+    /// Whether the batch has these samples, as an epoch that is run again may not.
+    pub(crate) fn is(&self, batch: BatchKey, samples: &[(SampleId, Part)]) -> bool {
+        self.batches.get(&batch).is_some_and(|batch| {
+            let own = batch.positions.iter().map(|at| self.rows.get(at));
+            batch.progress.is_none()
+                && batch.positions.len() == samples.len()
+                && own.zip(samples).all(|(row, (sample, _))| {
+                    row.is_some_and(|row| row.sample == *sample)
+                })
+        })
+    }
+
+    /// The job of a batch that is in the books. Its rows that are complete by that.
+    pub(crate) fn job(&mut self, batch: BatchKey, job: FrontJob) -> Vec<Complete> {
+        let Some(entered) = self.batches.get_mut(&batch) else { return Vec::new() };
+        entered.progress = Some(job.progress);
+        let positions = entered.positions.clone();
+        for ((number, (_, part)), at) in (0..).zip(job.rows).zip(&positions) {
+            if let Some(row) = self.rows.get_mut(at) {
+                row.part = Some((number, part));
+            }
+        }
+        positions.into_iter().filter_map(|at| self.complete(at)).collect()
+    }
+
+    /// A fetch has ended. The row, if it is complete by that.
+    pub(crate) fn fetched(&mut self, position: u64, record: Fetched) -> Option<Complete> {
+        self.rows.get_mut(&position)?.record = Some(record);
+        self.complete(position)
+    }
+
+    fn complete(&mut self, position: u64) -> Option<Complete> {
+        let row = self.rows.get(&position)?;
+        row.record.as_ref()?;
+        row.part.as_ref()?;
+        let batch = row.batch;
+        let progress = self.batches.get(&batch)?.progress.clone()?;
+        let Row { sample, piece, part, record, .. } = self.remove(position)?;
+        let ((row, part), record) = part.zip(record)?;
+        Some(Complete { position, progress, row, sample, part, piece, record })
+    }
+
+    fn remove(&mut self, position: u64) -> Option<Row> {
+        let row = self.rows.remove(&position)?;
+        if let Some(batch) = self.batches.get_mut(&row.batch) {
+            batch.left -= 1;
+            if batch.left == 0 {
+                self.batches.remove(&row.batch);
+            }
+        }
+        Some(row)
+    }
+
+    /// Takes out a batch that nobody wants any more. The positions that were left of it.
+    pub(crate) fn withdraw(&mut self, batch: BatchKey) -> Vec<u64> {
+        let Some(Batch { positions, progress, .. }) = self.batches.remove(&batch) else {
+            return Vec::new();
+        };
+        let mut left = Vec::new();
+        for position in positions {
+            let Some(row) = self.rows.remove(&position) else { continue };
+            left.push(position);
+            if let Some((progress, (_, part))) = progress.as_ref().zip(row.part) {
+                // The joiner can only put the slot together once the part is gone.
+                drop(part);
+                progress.row_left_out();
+            }
+        }
+        left
+    }
+
+    /// Batches that are only foretold and that `is_wanted` says no longer are, and those whose job
+    /// was revoked.
+    pub(crate) fn unwanted(&self, is_wanted: impl Fn(BatchKey) -> bool) -> Vec<BatchKey> {
+        let batches = self.batches.iter().filter(|(key, batch)| match &batch.progress {
+            Some(progress) => progress.is_revoked(),
+            None => !is_wanted(**key),
+        });
+        batches.map(|(key, _)| *key).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_core::sample::{Encoding, Extent};
+    use bothends_dataset::TableBuilder;
+
+    use super::*;
+
+    fn key(batch: u32) -> BatchKey {
+        (EpochIdx(0), BatchIdx(batch))
+    }
+
+    /// Samples at these offsets of one file.
+    fn rows(offsets: &[u64]) -> Vec<(SampleId, Piece)> {
+        let mut table = TableBuilder::new(Encoding::Opaque);
+        let file = table.file("shard").unwrap();
+        for &offset in offsets {
+            table.sample(Extent { file, offset, len: 10 }, 0);
+        }
+        let table = table.build().unwrap();
+        let ids = (0..table.n_samples()).map(SampleId);
+        ids.map(|id| (id, table.piece(id, |_| None))).collect()
+    }
+
+    fn offsets(books: &Books, positions: &[u64]) -> Vec<u64> {
+        let offset = |&at: &u64| books.piece(at).unwrap().extent.offset;
+        positions.iter().map(offset).collect()
+    }
+
+    #[test]
+    fn rows_are_offered_in_the_order_of_their_places() {
+        let mut books = Books::default();
+        let first = books.foretold(key(0), rows(&[30, 10, 20]));
+        assert!(first.is_sorted());
+        assert_eq!(offsets(&books, &first), [10, 20, 30]);
+        let second = books.foretold(key(1), rows(&[5]));
+        assert!(second[0] > first[2]);
+    }
+
+    #[test]
+    fn what_nobody_foretold_comes_before_what_somebody_did() {
+        let mut books = Books::default();
+        let ahead = books.foretold(key(7), rows(&[1, 2]));
+        let urgent = books.urgent(key(3), rows(&[3, 4]));
+        let next = books.urgent(key(4), rows(&[5, 6]));
+        let all: Vec<u64> = urgent.into_iter().chain(next).chain(ahead).collect();
+        assert!(all.is_sorted(), "{all:?}");
+        // However many there are, no two rows have one position.
+        let mut books = Books::default();
+        books.foretold(key(0), rows(&[0]));
+        for batch in 1..400 {
+            books.urgent(key(batch), rows(&[1, 2]));
+        }
+        assert_eq!(books.rows.len(), 1 + 2 * 399);
+    }
+
+    #[test]
+    fn a_batch_that_is_no_longer_foretold_is_withdrawn_whole() {
+        let mut books = Books::default();
+        let kept = books.foretold(key(0), rows(&[0, 1]));
+        let gone = books.foretold(key(1), rows(&[2, 3]));
+        // One has come already.
+        assert!(books.fetched(gone[0], Err("gone".to_owned())).is_none());
+        assert_eq!(books.unwanted(|batch| batch == key(0)), [key(1)]);
+        assert_eq!(books.withdraw(key(1)), gone);
+        assert!(books.withdraw(key(1)).is_empty());
+        assert!(books.has(key(0)) && !books.has(key(1)));
+        assert!(books.piece(kept[1]).is_some() && books.piece(gone[1]).is_none());
+    }
+}

@@ -1,0 +1,241 @@
+//! HTTP/1.1 for stores in a cloud and for plain servers: connections that are kept, answers classified.
+//!
+//! A request with a `Range` is one attempt: its caller decides what follows. All others (listings, identities,
+//! tokens) are small, and are tried again for a while. Read `client/failure.rs` and
+//! `client/pool.rs` first.
+
+pub(crate) mod failure;
+mod pool;
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{HOST, HeaderName, HeaderValue, RANGE};
+use hyper::{Method, Request, Response};
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
+};
+
+use crate::retry::{self, Pauses};
+use failure::Failure;
+use pool::{Pool, Sender};
+
+/// The longest answer that is read as a whole; a page of a listing has some 500 kB.
+const LONGEST_ANSWER: usize = 64 << 20;
+/// As much of an error's text as is looked at.
+const LONGEST_ERROR: usize = 64 << 10;
+
+/// A client; its clones share their connections.
+#[derive(Debug, Clone)]
+pub(crate) struct Client(Arc<Pool>);
+
+/// A request whose body is whole.
+pub(crate) type Whole = Request<Full<Bytes>>;
+
+impl Client {
+    /// A client that trusts the system's certificates and those in `ca_file`, which is read when the first
+    /// connection needs it.
+    pub(crate) fn new(ca_file: Option<&Path>) -> Self {
+        Self(Arc::new(Pool::new(ca_file)))
+    }
+
+    /// One attempt. An answer other than 2xx is a failure.
+    pub(crate) async fn once(&self, request: &Whole) -> Result<Response<Kept>, Failure> {
+        let (parts, sender) = self.send(request).await?;
+        let status = parts.status();
+        let is_head = request.method() == Method::HEAD;
+        let (head, body) = parts.into_parts();
+        // Whoever takes the rest of a body gives the connection back.
+        let kept = Kept { body, home: Some((Arc::clone(&self.0), sender)) };
+        if status.is_success() {
+            return Ok(Response::from_parts(head, kept));
+        }
+        let text = if is_head { Bytes::new() } else { kept.start(LONGEST_ERROR).await };
+        Err(Failure::of_status(status.as_u16(), &head.headers, &text))
+    }
+
+    /// On a connection that was kept, or on a new one. A server may close a kept one at any time, so
+    /// what fails on it before an answer is sent again.
+    async fn send(
+        &self,
+        request: &Whole,
+    ) -> Result<(Response<Incoming>, Sender), Failure> {
+        if let Some(mut sender) = self.0.kept(request.uri()).await
+            && let Ok(answer) = sender.send(origin_form(request)?).await
+        {
+            return Ok((answer, sender));
+        }
+        let mut sender = self.0.connect(request.uri()).await?;
+        let answer = sender.send(origin_form(request)?).await;
+        answer.map(|answer| (answer, sender)).map_err(|error| Failure::broken(&error))
+    }
+
+    /// The whole answer, tried again as long as that may help and there is time.
+    pub(crate) async fn again(
+        &self,
+        request: &Whole,
+    ) -> Result<Response<Bytes>, Failure> {
+        let mut pauses = Pauses::new();
+        loop {
+            let attempt = async {
+                let (head, body) = self.once(request).await?.into_parts();
+                let whole = body.whole(LONGEST_ANSWER).await?;
+                Ok::<_, Failure>(Response::from_parts(head, whole))
+            };
+            let failure = match tokio::time::timeout(pauses.left(), attempt).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(failure)) => failure,
+                Err(_) => return Err(Failure::TimedOut(retry::WITHIN)),
+            };
+            let is_final = !failure.is_transient() || is_of_machine(request);
+            if is_final || !pauses.wait(failure.retry_after()).await {
+                return Err(failure);
+            }
+        }
+    }
+}
+
+/// Whether it asks the cloud's own address in a virtual machine, where none but its own answers: elsewhere
+/// it is not there, and nobody should wait for it.
+fn is_of_machine(request: &Whole) -> bool {
+    request.uri().host().is_some_and(failure::is_of_machine)
+}
+
+/// As HTTP/1.1 sends it to a server.
+fn origin_form(request: &Whole) -> Result<Whole, Failure> {
+    let no_request = || Failure::Unusable("the address cannot be requested".to_owned());
+    let mut request = request.clone();
+    let authority = request.uri().authority().ok_or_else(no_request)?.as_str();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = HeaderValue::from_str(host).map_err(|_| no_request())?;
+    request.headers_mut().entry(HOST).or_insert(host);
+    let agent = HeaderValue::from_static(concat!("bothends/", env!("CARGO_PKG_VERSION")));
+    request.headers_mut().insert(HeaderName::from_static("user-agent"), agent);
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = path.parse().map_err(|_| no_request())?;
+    Ok(request)
+}
+
+/// A body that gives its connection back when it has been read.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    body: Incoming,
+    home: Option<(Arc<Pool>, Sender)>,
+}
+
+impl Kept {
+    /// All of it, if that is at most `most` bytes.
+    pub(crate) async fn whole(mut self, most: usize) -> Result<Bytes, Failure> {
+        let expected = self.body.size_hint().exact().and_then(|len| len.try_into().ok());
+        let mut whole = BytesMut::with_capacity(expected.unwrap_or(0).min(most));
+        while let Some(frame) = self.frame().await {
+            let frame = frame.map_err(|error| Failure::broken(&error))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if whole.len() + data.len() > most {
+                return Err(Failure::Unusable(format!(
+                    "the answer has more than {most} bytes"
+                )));
+            }
+            whole.extend_from_slice(&data);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// The first bytes, as far as they come; for the texts of errors.
+    async fn start(mut self, most: usize) -> Bytes {
+        let mut start = BytesMut::new();
+        while start.len() < most {
+            let Some(Ok(frame)) = self.frame().await else { break };
+            if let Ok(data) = frame.into_data() {
+                start.extend_from_slice(&data);
+            }
+        }
+        start.freeze()
+    }
+}
+
+impl Body for Kept {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let is_read = match &polled {
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(_))) => self.body.is_end_stream(),
+            Poll::Ready(Some(Err(_))) | Poll::Pending => false,
+        };
+        if is_read && let Some((pool, sender)) = self.home.take() {
+            pool.keep(sender);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl HttpService for Client {
+    // Written out, as the trait's attribute macro would.
+    fn call<'s, 'f>(
+        &'s self,
+        request: HttpRequest,
+    ) -> BoxFuture<'f, Result<HttpResponse, HttpError>>
+    where
+        's: 'f,
+    {
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let body = body.as_bytes().cloned().unwrap_or_default();
+            let request = Request::from_parts(head, Full::new(body));
+            if request.headers().contains_key(RANGE) {
+                let answer = self.once(&request).await.map_err(into_http)?;
+                return Ok(answer.map(|body| {
+                    let failed = |error| into_http(Failure::broken(&error));
+                    HttpResponseBody::new(body.map_err(failed))
+                }));
+            }
+            let answer = self.again(&request).await.map_err(into_http)?;
+            Ok(answer.map(HttpResponseBody::from))
+        })
+    }
+}
+
+/// Never a kind that `object_store` would try again.
+fn into_http(failure: Failure) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, failure)
+}
+
+impl HttpConnector for Client {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+/// The failure inside an error of `object_store`, or its text without what lies below.
+pub(crate) fn failure_in(error: &object_store::Error) -> Option<&Failure> {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if let Some(failure) = error.downcast_ref::<Failure>() {
+            return Some(failure);
+        }
+        next = error.source();
+    }
+    None
+}

@@ -1,0 +1,199 @@
+//! Connections: opened within a deadline, kept while they are idle.
+//!
+//! A connection is driven by a task of the runtime that opened it, so another runtime does not use it.
+
+use std::collections::HashMap;
+use std::fmt::{self, Debug, Formatter};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::runtime::{Handle, Id};
+use tokio_rustls::TlsConnector;
+
+use super::failure::{Failure, is_of_machine, no_connection};
+
+/// How long a connection may take, with all its addresses.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// The same to a cloud's own address, which is next to the machine or nowhere.
+const CONNECT_TO_MACHINE_WITHIN: Duration = Duration::from_secs(1);
+/// A connection that was idle for longer is not used: servers close them.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Scheme, host and port, and the runtime that drives the connection.
+type Key = (String, Id);
+
+/// The connections of a client.
+#[derive(Debug)]
+pub(super) struct Pool {
+    idle: Mutex<HashMap<Key, Vec<(Instant, Sender)>>>,
+    ca_file: Option<PathBuf>,
+    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+}
+
+/// An open connection.
+pub(super) struct Sender {
+    key: Key,
+    sender: SendRequest<Full<Bytes>>,
+}
+
+impl Debug for Sender {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("to", &self.key.0).finish_non_exhaustive()
+    }
+}
+
+impl Sender {
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> hyper::Result<Response<Incoming>> {
+        self.sender.send_request(request).await
+    }
+}
+
+impl Pool {
+    pub(super) fn new(ca_file: Option<&Path>) -> Self {
+        let ca_file = ca_file.map(Path::to_owned);
+        Self { idle: Mutex::default(), ca_file, tls: OnceLock::new() }
+    }
+
+    /// An idle connection to the server of `uri`.
+    pub(super) async fn kept(&self, uri: &Uri) -> Option<Sender> {
+        let key = key(uri)?;
+        loop {
+            let (since, mut sender) = {
+                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+                idle.get_mut(&key)?.pop()?
+            };
+            // The last one put back is the first one taken: behind an old one are only older ones.
+            if since.elapsed() > IDLE {
+                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+                idle.remove(&key);
+                return None;
+            }
+            if sender.sender.ready().await.is_ok() {
+                return Some(sender);
+            }
+        }
+    }
+
+    pub(super) fn keep(&self, sender: Sender) {
+        if sender.sender.is_closed() {
+            return;
+        }
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.entry(sender.key.clone()).or_default().push((Instant::now(), sender));
+    }
+
+    /// A new connection to the server of `uri`.
+    pub(super) async fn connect(&self, uri: &Uri) -> Result<Sender, Failure> {
+        let no_host = || Failure::Unusable("the address has no host".to_owned());
+        let host = uri.host().ok_or_else(no_host)?;
+        let within =
+            if is_of_machine(host) { CONNECT_TO_MACHINE_WITHIN } else { CONNECT_WITHIN };
+        let key = key(uri).ok_or_else(no_host)?;
+        let is_tls = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let shown = format!("{host}:{port}");
+        let opening = async {
+            let bare = host.trim_start_matches('[').trim_end_matches(']');
+            let stream = TcpStream::connect((bare, port)).await;
+            let stream = stream.map_err(|error| no_connection(shown.clone(), &error))?;
+            // Requests are small and never wait for more.
+            let _ = stream.set_nodelay(true);
+            if is_tls {
+                self.secured(bare, &shown, stream, key).await
+            } else {
+                driven(stream, key).await
+            }
+        };
+        let late = |_| Failure::Unreachable {
+            host: shown.clone(),
+            why: format!("no answer within {} s", within.as_secs()),
+        };
+        tokio::time::timeout(within, opening).await.map_err(late)?
+    }
+
+    async fn secured(
+        &self,
+        host: &str,
+        shown: &str,
+        stream: TcpStream,
+        key: Key,
+    ) -> Result<Sender, Failure> {
+        let failed = |why: String| Failure::Tls { host: shown.to_owned(), why };
+        let config = self.tls.get_or_init(|| config(self.ca_file.as_deref()));
+        let config = config.clone().map_err(failed)?;
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|_| failed("the host has no valid name".to_owned()))?;
+        let secured = TlsConnector::from(config).connect(name, stream).await;
+        let secured = secured.map_err(|error| failed(handshake_failure(&error)))?;
+        driven(secured, key).await
+    }
+}
+
+/// An HTTP connection over `stream`, driven by a task.
+async fn driven<S>(stream: S, key: Key) -> Result<Sender, Failure>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let opened = handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = opened.map_err(|error| Failure::broken(&error))?;
+    tokio::spawn(async move {
+        // Whoever waits for an answer on it hears of a failure.
+        let _ = connection.await;
+    });
+    Ok(Sender { key, sender })
+}
+
+fn key(uri: &Uri) -> Option<Key> {
+    let server = format!("{}://{}", uri.scheme_str()?, uri.authority()?);
+    Some((server, Handle::current().id()))
+}
+
+/// What is wrong with the certificate, if it is that.
+fn handshake_failure(error: &io::Error) -> String {
+    let below = error.get_ref().and_then(|below| below.downcast_ref::<rustls::Error>());
+    below.map_or_else(|| error.kind().to_string(), ToString::to_string)
+}
+
+/// What is trusted: the system's certificates (or those that SSL_CERT_FILE names), and the user's own.
+fn config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+    let mut roots = RootCertStore::empty();
+    let system = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(system.certs);
+    if let Some(path) = ca_file {
+        let unusable = |why: &dyn fmt::Display| {
+            format!("cannot use the CA file `{}`: {why}", path.display())
+        };
+        let found = CertificateDer::pem_file_iter(path).map_err(|e| unusable(&e))?;
+        for found in found {
+            let found = found.map_err(|error| unusable(&error))?;
+            roots.add(found).map_err(|error| unusable(&error))?;
+        }
+    }
+    if roots.is_empty() {
+        return Err("this system has no CA certificates; install its package \
+                    ca-certificates"
+            .to_owned());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,253 @@
+//! The face for threads: fetches in, bytes out in any order.
+//!
+//! Requests run on one thread of their own with a tokio runtime, and tokio does not leave this crate. The
+//! fetcher does not retry, join or order anything.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc as tasks;
+use tokio::task::AbortHandle;
+
+use crate::{Identity, Objects, StorageError};
+
+/// One range to read.
+#[derive(Debug, Clone)]
+pub struct Fetch {
+    /// Comes back with the answer; not that of another fetch in flight.
+    pub tag: u64,
+    /// The object's name.
+    pub object: Arc<str>,
+    /// Which of its bytes.
+    pub range: Range<u64>,
+    /// What the object must still be.
+    pub expected: Option<Identity>,
+    /// How long the answer may take.
+    pub timeout: Duration,
+}
+
+/// A fetch that ended.
+#[derive(Debug)]
+pub struct Fetched {
+    /// Of the fetch.
+    pub tag: u64,
+    /// As many bytes as were asked for.
+    pub result: Result<Bytes, StorageError>,
+}
+
+/// Reads ranges of objects on a thread of its own.
+///
+/// # Contract
+///
+/// 1. Every fetch that is submitted is answered exactly once by [`poll`](Self::poll), within its timeout and
+///    in any order, unless it is cancelled.
+/// 2. A cancelled fetch is not answered; its request ends.
+/// 3. In a process that was forked from the fetcher's own, every fetch fails as
+///    [`StorageError::Forked`], at once.
+/// 4. Dropping it ends all requests and does not wait for the network.
+#[derive(Debug)]
+pub struct Fetcher {
+    orders: Option<tasks::UnboundedSender<Order>>,
+    answers: mpsc::Receiver<(u64, Fetched)>,
+    /// By tag: the serial number of the fetch that has it.
+    in_flight: HashMap<u64, u64>,
+    /// Answers that need no thread.
+    failed: VecDeque<Fetched>,
+    serial: u64,
+    process: u32,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Fetch(u64, Fetch),
+    Cancel(u64),
+}
+
+impl Fetcher {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread or no descriptors left.
+    pub fn start(objects: Arc<dyn Objects>) -> io::Result<Self> {
+        let runtime = runtime()?;
+        let (orders, received) = tasks::unbounded_channel();
+        let (answer, answers) = mpsc::channel();
+        let work = move || {
+            runtime.block_on(serve(objects, received, answer));
+            // A name lookup or a file system that hangs is left behind.
+            runtime.shutdown_background();
+        };
+        let thread = Builder::new().name("bothends-fetch".to_owned()).spawn(work)?;
+        Ok(Self {
+            orders: Some(orders),
+            answers,
+            in_flight: HashMap::new(),
+            failed: VecDeque::new(),
+            serial: 0,
+            process: std::process::id(),
+            thread: Some(thread),
+        })
+    }
+
+    /// Sends a request; does not wait.
+    pub fn submit(&mut self, fetch: Fetch) {
+        self.serial += 1;
+        self.in_flight.insert(fetch.tag, self.serial);
+        if self.is_elsewhere() {
+            return;
+        }
+        let tag = fetch.tag;
+        let order = Order::Fetch(self.serial, fetch);
+        let sent = self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok());
+        if !sent {
+            self.failed.push_back(Fetched { tag, result: Err(gone()) });
+        }
+    }
+
+    /// Ends a fetch: it is not answered. An unknown tag changes nothing.
+    pub fn cancel(&mut self, tag: u64) {
+        self.failed.retain(|failed| failed.tag != tag);
+        let Some(serial) = self.in_flight.remove(&tag) else { return };
+        if let (false, Some(orders)) = (self.is_elsewhere(), &self.orders) {
+            // A thread that is gone has nothing to cancel.
+            let _ = orders.send(Order::Cancel(serial));
+        }
+    }
+
+    /// The next answer, waiting at most `timeout` for it; `None` at once where nothing is in flight.
+    pub fn poll(&mut self, timeout: Duration) -> Option<Fetched> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            if let Some(failed) = self.failed.pop_front() {
+                self.in_flight.remove(&failed.tag);
+                return Some(failed);
+            }
+            if self.in_flight.is_empty() {
+                return None;
+            }
+            if self.is_elsewhere() {
+                return self.fail_one(&StorageError::Forked);
+            }
+            // As long as a channel waits that has no end to its wait.
+            let left = until.map_or(Duration::from_secs(1 << 30), |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            match self.answers.recv_timeout(left) {
+                Ok((serial, fetched)) => {
+                    if self.in_flight.get(&fetched.tag) == Some(&serial) {
+                        self.in_flight.remove(&fetched.tag);
+                        return Some(fetched);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return None,
+                Err(RecvTimeoutError::Disconnected) => return self.fail_one(&gone()),
+            }
+        }
+    }
+
+    /// Fetches that are neither answered nor cancelled.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    fn fail_one(&mut self, error: &StorageError) -> Option<Fetched> {
+        let tag = *self.in_flight.keys().next()?;
+        self.in_flight.remove(&tag);
+        Some(Fetched { tag, result: Err(error.clone()) })
+    }
+
+    /// Whether this is another process than the one with the thread.
+    fn is_elsewhere(&self) -> bool {
+        self.process != std::process::id()
+    }
+}
+
+impl Drop for Fetcher {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let (false, Some(thread)) = (self.is_elsewhere(), self.thread.take()) {
+            // It has nothing to say but that it panicked, which the panic's message told.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What there is to say when the thread is no more.
+fn gone() -> StorageError {
+    let why =
+        "the thread that fetches has ended; this is a bug, please report it".to_owned();
+    StorageError::Refused { place: "the store".to_owned(), why }
+}
+
+/// A runtime for requests, made where it is used.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // Reads of local files and lookups of names block.
+        .max_blocking_threads(8)
+        .thread_keep_alive(Duration::from_secs(1))
+        .thread_name("bothends-block")
+        .build()
+}
+
+/// Carries orders out until the fetcher is dropped.
+async fn serve(
+    objects: Arc<dyn Objects>,
+    mut orders: tasks::UnboundedReceiver<Order>,
+    answer: mpsc::Sender<(u64, Fetched)>,
+) {
+    let mut running: HashMap<u64, AbortHandle> = HashMap::new();
+    // Finished ones are forgotten whenever their number has doubled.
+    let mut look_at = 64;
+    while let Some(order) = orders.recv().await {
+        match order {
+            Order::Cancel(serial) => {
+                if let Some(handle) = running.remove(&serial) {
+                    handle.abort();
+                }
+            }
+            Order::Fetch(serial, fetch) => {
+                let (objects, answer) = (Arc::clone(&objects), answer.clone());
+                let task = tokio::spawn(async move {
+                    let tag = fetch.tag;
+                    let result = one(&*objects, &fetch).await;
+                    // Nobody may be there any more to take it.
+                    let _ = answer.send((serial, Fetched { tag, result }));
+                });
+                running.insert(serial, task.abort_handle());
+                if running.len() >= look_at {
+                    running.retain(|_, handle| !handle.is_finished());
+                    look_at = (2 * running.len()).max(64);
+                }
+            }
+        }
+    }
+}
+
+async fn one(objects: &dyn Objects, fetch: &Fetch) -> Result<Bytes, StorageError> {
+    let ranges = [fetch.range.clone()];
+    let mut arrivals =
+        objects.get_ranges(&fetch.object, &ranges, fetch.expected.as_ref());
+    match tokio::time::timeout(fetch.timeout, arrivals.next()).await {
+        Ok(Some((_, result))) => result,
+        Ok(None) => {
+            let why =
+                "the store gave no answer; this is a bug, please report it".to_owned();
+            Err(StorageError::Refused { place: objects.shown(&fetch.object), why })
+        }
+        Err(_) => Err(StorageError::TimedOut {
+            place: objects.shown(&fetch.object),
+            after: fetch.timeout,
+        }),
+    }
+}

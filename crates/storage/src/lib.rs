@@ -1,0 +1,35 @@
+//! Where objects lie, near or far: ranges of bytes in, bytes out in any order.
+//!
+//! A *location* is what a URL names, an *object* a named run of bytes there (a file, a key), and its
+//! *identity* what it is recognised by. Local folders and every remote store implement one trait,
+//! [`Objects`]. This crate decides no order and retries no fetch: whoever asks does. It knows no format.
+//!
+//! Reading order: `objects` is the trait, and `error` what can go wrong. `location` turns a URL into
+//! objects, and `stores` has the implementations, one file each. `fetcher` is the face for threads and
+//! `view` the one for formats. `conformance` has what every implementation must guarantee.
+
+mod around;
+mod error;
+mod objects;
+
+mod client;
+mod retry;
+
+mod fetcher;
+mod location;
+mod stores;
+mod view;
+
+pub mod conformance;
+
+pub use around::{around, is_url, without_secrets};
+pub use bytes::Bytes;
+pub use error::StorageError;
+pub use fetcher::{Fetch, Fetched, Fetcher};
+pub use futures_util::future::BoxFuture;
+pub use futures_util::stream::BoxStream;
+pub use location::{Location, Options};
+pub use objects::{Arrivals, Identity, Listed, Objects};
+pub use stores::double::{Answer, Asked, Double};
+pub use stores::folder::Folder;
+pub use view::View;

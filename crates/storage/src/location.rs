@@ -1,0 +1,285 @@
+//! What a URL names: a place with objects, and how to reach it.
+//!
+//! Read `location/clouds.rs` next, then `stores.rs`.
+
+mod clouds;
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Formatter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::stores::http::Http;
+use crate::stores::redis::Redis;
+use crate::{Folder, Objects, StorageError};
+use clouds::{Bucket, Provider};
+
+/// How to reach a location, besides its URL. Each store's own environment variables count where an
+/// option is not given.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// The server's URL, for stores that speak a cloud's language.
+    pub endpoint: Option<String>,
+    /// The region that the bucket is in.
+    pub region: Option<String>,
+    /// Certificates in PEM that are trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Requests are not signed: for public data.
+    pub anonymous: bool,
+    /// The object that names the others, one a line, for servers that cannot list (HTTP). Relative to the
+    /// location.
+    pub list: Option<String>,
+    /// The environment.
+    pub variables: BTreeMap<String, String>,
+}
+
+impl Options {
+    /// The environment of this process, and nothing else given.
+    #[must_use]
+    pub fn from_environment() -> Self {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self {
+            variables: std::env::vars_os().filter_map(text).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The user's own certificates: AWS_CA_BUNDLE is what the other programs for S3 read.
+    fn ca_file(&self) -> Option<PathBuf> {
+        let variable = self.variables.get("AWS_CA_BUNDLE").map(PathBuf::from);
+        self.ca_file.clone().or(variable)
+    }
+
+    /// Values of variables that are credentials.
+    fn secrets(&self) -> Vec<String> {
+        let is_secret = |name: &str| {
+            let ours = ["AWS_", "GOOGLE_", "AZURE_", "REDIS"];
+            let words = ["SECRET", "TOKEN", "KEY", "SAS", "PASSWORD", "SERVICE_ACCOUNT"];
+            ours.iter().any(|ours| name.starts_with(ours))
+                && words.iter().any(|word| name.contains(word))
+        };
+        let secrets = self.variables.iter().filter(|(name, _)| is_secret(name));
+        secrets.map(|(_, value)| value.clone()).filter(|value| value.len() > 3).collect()
+    }
+}
+
+/// The environment is not shown: it holds credentials.
+impl Debug for Options {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("region", &self.region)
+            .field("ca_file", &self.ca_file)
+            .field("anonymous", &self.anonymous)
+            .field("list", &self.list)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a URL or a path names.
+#[derive(Debug, Clone)]
+pub struct Location {
+    store: Store,
+    options: Options,
+}
+
+#[derive(Clone)]
+enum Store {
+    Local(PathBuf),
+    Bucket(Bucket),
+    /// The URL without query and fragment, ending in `/`.
+    Http(String),
+    /// The whole URL, with a password perhaps.
+    Redis(String),
+}
+
+impl Debug for Store {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(path) => write!(f, "{}", path.display()),
+            Self::Bucket(bucket) => bucket.fmt(f),
+            Self::Http(url) | Self::Redis(url) => write!(f, "{}", without_login(url)),
+        }
+    }
+}
+
+impl Location {
+    /// A URL (`s3://bucket/prefix`, `gs://`, `az://`, `abfs://container@account/prefix`, `http(s)://`,
+    /// `redis://host:port/db?prefix=`, `file://`) or a path.
+    ///
+    /// # Errors
+    /// [`StorageError::Address`].
+    pub fn parse(text: &str, options: &Options) -> Result<Self, StorageError> {
+        let wrong = |why: &str| StorageError::Address {
+            text: without_login(text),
+            why: why.to_owned(),
+        };
+        let Some((scheme, rest)) = split_scheme(text) else {
+            let store = Store::Local(PathBuf::from(text));
+            return Ok(Self { store, options: options.clone() });
+        };
+        let bucket = |provider| {
+            Bucket::parse(provider, scheme, rest).map(Store::Bucket).map_err(wrong)
+        };
+        let store = match &*scheme.to_ascii_lowercase() {
+            "file" => {
+                let path = rest.strip_prefix("localhost").unwrap_or(rest);
+                if !path.starts_with('/') {
+                    return Err(wrong(
+                        "names no folder of this machine; write file:///path",
+                    ));
+                }
+                Store::Local(PathBuf::from(path))
+            }
+            "s3" | "s3a" => bucket(Provider::S3)?,
+            "gs" | "gcs" => bucket(Provider::Google)?,
+            "az" | "azure" | "abfs" | "abfss" => bucket(Provider::Azure)?,
+            "http" | "https" => {
+                let url = text.split(['?', '#']).next().unwrap_or(text);
+                if url.len() < text.len() {
+                    return Err(wrong(
+                        "has a query, which names of objects cannot be added to",
+                    ));
+                }
+                if rest.split('/').next().is_some_and(|host| host.contains('@')) {
+                    return Err(wrong("has a login in it, which is not supported"));
+                }
+                Store::Http(format!("{}/", url.trim_end_matches('/')))
+            }
+            "redis" | "valkey" => Store::Redis(text.to_owned()),
+            "rediss" | "valkeys" => {
+                return Err(wrong(
+                    "asks for Redis over TLS, which is not supported; use \
+                                  redis:// through a tunnel",
+                ));
+            }
+            "cql" | "cassandra" => {
+                return Err(wrong(
+                    "names a Cassandra, which is not supported yet; use \
+                                  s3://, redis:// or http://",
+                ));
+            }
+            _ => {
+                return Err(wrong(
+                    "has a scheme that is not known; use s3://, gs://, az://, \
+                                  http://, https://, redis:// or a path",
+                ));
+            }
+        };
+        Ok(Self { store, options: options.clone() })
+    }
+
+    /// The folder or file of this machine, if it is one.
+    #[must_use]
+    pub fn local(&self) -> Option<&Path> {
+        match &self.store {
+            Store::Local(path) => Some(path),
+            Store::Bucket(_) | Store::Http(_) | Store::Redis(_) => None,
+        }
+    }
+
+    /// The location around the object that this one may be, and the object's name in it; `None` where
+    /// nothing lies above.
+    #[must_use]
+    pub fn around(&self) -> Option<(Self, String)> {
+        let (store, name) = match &self.store {
+            Store::Local(path) => {
+                let folder =
+                    path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                let folder = folder.unwrap_or(Path::new(".")).to_owned();
+                (Store::Local(folder), path.file_name()?.to_str()?.to_owned())
+            }
+            Store::Bucket(bucket) => {
+                let prefix = &*bucket.prefix;
+                let (folder, name) = prefix.rsplit_once('/').unwrap_or(("", prefix));
+                let above = Bucket { prefix: folder.to_owned(), ..bucket.clone() };
+                (Store::Bucket(above), name.to_owned())
+            }
+            Store::Http(url) => {
+                let (scheme, rest) = url.split_once("://")?;
+                let (folder, name) = rest.trim_end_matches('/').rsplit_once('/')?;
+                (Store::Http(format!("{scheme}://{folder}/")), name.to_owned())
+            }
+            Store::Redis(_) => return None,
+        };
+        let options = self.options.clone();
+        (!name.is_empty()).then_some((Self { store, options }, name))
+    }
+
+    /// The objects there. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// [`StorageError::Address`] where options are missing or do not fit together.
+    pub fn open(&self) -> Result<Arc<dyn Objects>, StorageError> {
+        Ok(match &self.store {
+            Store::Local(path) => Arc::new(Folder(path.clone())),
+            Store::Bucket(bucket) => Arc::new(bucket.open(&self.options)?),
+            Store::Http(url) => {
+                let ca_file = self.options.ca_file();
+                Arc::new(Http::new(
+                    url,
+                    ca_file.as_deref(),
+                    self.options.list.as_deref(),
+                )?)
+            }
+            Store::Redis(url) => Arc::new(Redis::new(url, &self.options.variables)?),
+        })
+    }
+}
+
+impl Bucket {
+    fn parse(provider: Provider, scheme: &str, rest: &str) -> Result<Self, &'static str> {
+        let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let (name, account) = match (provider, name.split_once('@')) {
+            (Provider::Azure, Some((name, account))) => (name, Some(account.to_owned())),
+            (_, Some(_)) => {
+                return Err("has a login in it; credentials belong into the environment");
+            }
+            (_, None) => (name, None),
+        };
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_name) {
+            return Err("names no bucket; write it as scheme://bucket/prefix");
+        }
+        if prefix.contains(['?', '#']) {
+            return Err("has a query; options belong into the environment or flags");
+        }
+        let prefix = prefix.trim_matches('/').to_owned();
+        if !prefix.is_empty() && !crate::objects::is_plain(&prefix) {
+            return Err("has an empty part or one of dots in its prefix");
+        }
+        let (scheme, name) = (scheme.to_owned(), name.to_owned());
+        Ok(Self { provider, scheme, name, account, prefix })
+    }
+}
+
+/// Scheme and the rest, where the text is a URL. Paths may have colons.
+fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = text.split_once("://")?;
+    let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    (!scheme.is_empty() && scheme.bytes().all(is_scheme)).then_some((scheme, rest))
+}
+
+/// A URL as it may be shown: without a login and a query.
+pub(crate) fn without_login(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or(url);
+    let Some((scheme, rest)) = split_scheme(url) else { return url.to_owned() };
+    // A password may hold slashes; what follows a login never has a colon before its `@`.
+    let login = rest
+        .rsplit_once('@')
+        .filter(|(login, _)| login.contains(':') || !login.contains('/'));
+    format!("{scheme}://{}", login.map_or(rest, |(_, rest)| rest))
+}
+
+fn check_endpoint(endpoint: &str) -> Result<(), StorageError> {
+    let is_url = ["http://", "https://"]
+        .iter()
+        .any(|scheme| endpoint.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty()));
+    if is_url && !endpoint.contains('@') {
+        return Ok(());
+    }
+    let why =
+        "is no endpoint; write it as http://host:port or https://host, without a login";
+    Err(StorageError::Address { text: without_login(endpoint), why: why.to_owned() })
+}

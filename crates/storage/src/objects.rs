@@ -1,0 +1,139 @@
+//! The trait that local files and every remote store implement, and its words.
+//!
+//! Read `stores/folder.rs` next, the simplest implementation.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+
+use crate::StorageError;
+
+/// What an object is recognised by: any change of the object changes one of these, as far as its
+/// store tells.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Length in bytes.
+    pub len: u64,
+    /// When it was last changed, since 1970.
+    pub modified: Option<Duration>,
+    /// The store's own mark of this version of the object.
+    pub etag: Option<Arc<str>>,
+}
+
+impl Identity {
+    /// Whether `now` may be the same object: what only one of them knows is not compared.
+    #[must_use]
+    pub fn matches(&self, now: &Self) -> bool {
+        let etags = self.etag.as_ref().zip(now.etag.as_ref());
+        let times = self.modified.as_ref().zip(now.modified.as_ref());
+        // Stores give times of several precisions, so an etag decides where both have one.
+        let is_same = match etags {
+            Some((ours, theirs)) => ours == theirs,
+            None => times.is_none_or(|(ours, theirs)| ours == theirs),
+        };
+        self.len == now.len && is_same
+    }
+}
+
+/// One object of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Relative to the location, parts joined by `/`.
+    pub name: String,
+    /// What the listing says of it. A store may know more when it is asked for the one object.
+    pub identity: Identity,
+}
+
+/// Bytes as they come, each with the index of the range that was asked for.
+pub type Arrivals<'a> = BoxStream<'a, (usize, Result<Bytes, StorageError>)>;
+
+/// Objects at a location.
+///
+/// # Contract
+///
+/// 1. `get_ranges` answers every range exactly once, in any order, also empty ones, and each with as many
+///    bytes as were asked for or with an error.
+/// 2. A range that reaches beyond the object fails as [`StorageError::TooShort`].
+/// 3. Where `expected` is given and the object is another one now, every range that holds a byte fails as
+///    [`StorageError::Changed`].
+/// 4. `list` gives every object whose name starts with `prefix` once, in any order; memory does not
+///    grow with their number.
+/// 5. No method retries, except that `list` and `identify` do within 10 s. Dropping a stream or a
+///    future ends what it does.
+/// 6. Names are relative, without `.`, `..` or empty parts; others fail as [`StorageError::NotFound`].
+/// 7. No message shows a credential.
+///
+/// Streams and futures make progress only inside this crate's runtimes: poll them through
+/// [`Fetcher`](crate::Fetcher) or [`View`](crate::View).
+pub trait Objects: Send + Sync + Debug {
+    /// The bytes in `ranges` of `object`.
+    fn get_ranges<'a>(
+        &'a self,
+        object: &'a str,
+        ranges: &'a [Range<u64>],
+        expected: Option<&'a Identity>,
+    ) -> Arrivals<'a>;
+
+    /// All objects whose names start with `prefix`. After an error the stream ends.
+    fn list<'a>(&'a self, prefix: &'a str)
+    -> BoxStream<'a, Result<Listed, StorageError>>;
+
+    /// What `object` is recognised by now.
+    fn identify<'a>(
+        &'a self,
+        object: &'a str,
+    ) -> BoxFuture<'a, Result<Identity, StorageError>>;
+
+    /// The object as the user would write it, without credentials; for messages.
+    fn shown(&self, object: &str) -> String;
+}
+
+/// Whether `name` may name an object: relative, without a way up.
+pub(crate) fn is_plain(name: &str) -> bool {
+    let is_part = |part: &str| !matches!(part, "" | "." | "..");
+    !name.contains('\0') && name.split('/').all(is_part)
+}
+
+/// An etag without its quotes, which some stores leave out in some answers.
+pub(crate) fn unquoted(etag: &str) -> &str {
+    let bare = etag.strip_prefix('"').and_then(|etag| etag.strip_suffix('"'));
+    bare.unwrap_or(etag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_compared_by_what_both_know() {
+        let of = |len, modified: Option<u64>, etag: Option<&str>| Identity {
+            len,
+            modified: modified.map(Duration::from_secs),
+            etag: etag.map(Arc::from),
+        };
+        let full = of(1, Some(5), Some("a"));
+        for same in [of(1, None, None), of(1, Some(6), Some("a")), of(1, Some(5), None)] {
+            assert!(full.matches(&same) && same.matches(&full), "{same:?}");
+        }
+        for other in
+            [of(2, Some(5), Some("a")), of(1, Some(5), Some("b")), of(1, Some(6), None)]
+        {
+            assert!(!full.matches(&other) && !other.matches(&full), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn names_have_no_way_up() {
+        for good in ["a", "a/b.jpg", "...", "a b/\u{e4}"] {
+            assert!(is_plain(good), "{good}");
+        }
+        for bad in ["", "/a", "a//b", "a/", "./a", "a/../b", "a\0b"] {
+            assert!(!is_plain(bad), "{bad:?}");
+        }
+    }
+}

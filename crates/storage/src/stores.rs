@@ -1,0 +1,7 @@
+//! The implementations of `Objects`, one file each.
+
+pub(crate) mod cloud;
+pub(crate) mod double;
+pub(crate) mod folder;
+pub(crate) mod http;
+pub(crate) mod redis;

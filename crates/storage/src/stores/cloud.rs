@@ -1,0 +1,228 @@
+//! A bucket in S3, Google Cloud Storage or Azure, or in a store that speaks the language of one of them.
+//!
+//! Signing and listings are `object_store`'s; requests go through our own client, and its retries are
+//! switched off.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+
+use crate::client::failure::Failure;
+use crate::client::failure_in;
+use crate::objects::{is_plain, unquoted};
+use crate::{Arrivals, Identity, Listed, Objects, StorageError};
+
+/// Requests of one call that are under way at the same time.
+const DEPTH: usize = 16;
+
+/// Objects in a bucket.
+#[derive(Debug)]
+pub(crate) struct Cloud {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    /// What all names start with, without a `/` at its end.
+    pub(crate) prefix: String,
+    /// Scheme and bucket, as the user writes them.
+    pub(crate) shown: String,
+    /// Nothing of these may be in a message.
+    pub(crate) secrets: Secrets,
+}
+
+/// Credentials, to keep them out of messages.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets(pub(crate) Vec<String>);
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} secrets", self.0.len())
+    }
+}
+
+impl Secrets {
+    /// The text without them, and not longer than a line.
+    pub(crate) fn removed_from(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in self.0.iter().filter(|secret| !secret.is_empty()) {
+            text = text.replace(secret.as_str(), "***");
+        }
+        text.lines().next().unwrap_or_default().chars().take(200).collect()
+    }
+}
+
+impl Cloud {
+    /// The name in the bucket.
+    fn full(&self, name: &str) -> String {
+        match &*self.prefix {
+            "" => name.to_owned(),
+            prefix => format!("{prefix}/{name}"),
+        }
+    }
+
+    fn path(&self, object: &str) -> Result<Path, StorageError> {
+        if !is_plain(object) {
+            return Err(StorageError::NotFound { place: self.shown(object) });
+        }
+        let why = "it has a name that cannot be requested; rename it".to_owned();
+        let unusable = |_| StorageError::Refused { place: self.shown(object), why };
+        Path::parse(self.full(object)).map_err(unusable)
+    }
+
+    fn error(&self, error: &object_store::Error, object: &str, end: u64) -> StorageError {
+        let place = self.shown(object);
+        if let Some(failure) = failure_in(error) {
+            return failure.at(place, end);
+        }
+        let mut bottom: &dyn std::error::Error = error;
+        while let Some(below) = bottom.source() {
+            bottom = below;
+        }
+        StorageError::Refused {
+            place,
+            why: self.secrets.removed_from(&bottom.to_string()),
+        }
+    }
+
+    async fn one(
+        &self,
+        object: &str,
+        range: Range<u64>,
+        expected: Option<&Identity>,
+    ) -> Result<Bytes, StorageError> {
+        let path = self.path(object)?;
+        let too_short =
+            || StorageError::TooShort { place: self.shown(object), end: range.end };
+        if range.is_empty() {
+            return if range.start > range.end {
+                Err(too_short())
+            } else {
+                Ok(Bytes::new())
+            };
+        }
+        let etag = expected.and_then(|expected| expected.etag.as_deref());
+        // A weak mark never matches in a condition; the answer's is compared below.
+        let if_match = etag.filter(|etag| !etag.starts_with("W/"));
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            if_match: if_match.map(|etag| format!("\"{etag}\"")),
+            ..GetOptions::default()
+        };
+        let failed = |error| self.error(&error, object, range.end);
+        let answer = self.store.get_opts(&path, options).await.map_err(failed)?;
+        let now = identity(&answer.meta);
+        if expected.is_some_and(|expected| !expected.matches(&now)) {
+            return Err(StorageError::Changed { place: self.shown(object) });
+        }
+        let bytes = answer.bytes().await.map_err(failed)?;
+        if bytes.len() as u64 == range.end - range.start {
+            Ok(bytes)
+        } else {
+            Err(too_short())
+        }
+    }
+
+    async fn head(&self, path: &Path, object: &str) -> Result<Identity, StorageError> {
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        let error = match self.store.get_opts(path, options).await {
+            Ok(answer) => return Ok(identity(&answer.meta)),
+            Err(error) => error,
+        };
+        // The answer to HEAD has no text, and only the text says why.
+        let is_mute =
+            matches!(failure_in(&error), Some(Failure::Status(s)) if s.code.is_none());
+        if is_mute {
+            let range = Some(GetRange::Bounded(0..1));
+            let options = GetOptions { range, ..GetOptions::default() };
+            match self.store.get_opts(path, options).await {
+                Ok(answer) => return Ok(identity(&answer.meta)),
+                Err(error) => {
+                    let told = self.error(&error, object, 0);
+                    // That is an object without a first byte.
+                    if !matches!(told, StorageError::TooShort { .. }) {
+                        return Err(told);
+                    }
+                }
+            }
+        }
+        Err(self.error(&error, object, 0))
+    }
+}
+
+impl Objects for Cloud {
+    fn get_ranges<'a>(
+        &'a self,
+        object: &'a str,
+        ranges: &'a [Range<u64>],
+        expected: Option<&'a Identity>,
+    ) -> Arrivals<'a> {
+        let requests = ranges.iter().cloned().enumerate().map(move |(idx, range)| {
+            self.one(object, range, expected).map(move |read| (idx, read))
+        });
+        stream::iter(requests).buffer_unordered(DEPTH).boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> BoxStream<'a, Result<Listed, StorageError>> {
+        let full = if prefix.is_empty() && !self.prefix.is_empty() {
+            format!("{}/", self.prefix)
+        } else {
+            self.full(prefix)
+        };
+        // The store lists whole folders.
+        let folder = full.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+        let folder = match folder.map(Path::parse).transpose() {
+            Ok(folder) => folder,
+            Err(_) => return stream::empty().boxed(),
+        };
+        let skip = if self.prefix.is_empty() { 0 } else { self.prefix.len() + 1 };
+        let listed = self.store.list(folder.as_ref());
+        let listed = listed.map_err(move |error| self.error(&error, prefix, 0));
+        let listed = listed.try_filter_map(move |meta| {
+            let name =
+                Some(meta.location.as_ref()).filter(|name| name.starts_with(&full));
+            let name =
+                name.and_then(|name| name.get(skip..)).filter(|name| !name.is_empty());
+            let name = name.map(str::to_owned);
+            let listed = name.map(|name| Listed { name, identity: identity(&meta) });
+            std::future::ready(Ok(listed))
+        });
+        // After an error the stream ends.
+        let listed = listed.scan(false, |has_failed, one| {
+            let next = (!*has_failed).then_some(one);
+            *has_failed |= matches!(next, Some(Err(_)));
+            std::future::ready(next)
+        });
+        listed.boxed()
+    }
+
+    fn identify<'a>(
+        &'a self,
+        object: &'a str,
+    ) -> BoxFuture<'a, Result<Identity, StorageError>> {
+        async move { self.head(&self.path(object)?, object).await }.boxed()
+    }
+
+    fn shown(&self, object: &str) -> String {
+        let full =
+            if object.is_empty() { self.prefix.clone() } else { self.full(object) };
+        format!("{}/{full}", self.shown)
+    }
+}
+
+fn identity(meta: &ObjectMeta) -> Identity {
+    let seconds = u64::try_from(meta.last_modified.timestamp()).ok();
+    let modified = seconds.map(|seconds| {
+        Duration::new(
+            seconds,
+            meta.last_modified.timestamp_subsec_nanos() % 1_000_000_000,
+        )
+    });
+    let etag = meta.e_tag.as_deref().map(unquoted);
+    Identity { len: meta.size, modified, etag: etag.map(Arc::from) }
+}

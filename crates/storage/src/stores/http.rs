@@ -1,0 +1,350 @@
+//! A plain server for HTTP that serves ranges of files. It cannot list: a file names the others.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt, TryFutureExt};
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use http_body_util::Full;
+use hyper::header::{
+    CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderName, IF_MATCH, LAST_MODIFIED,
+    RANGE,
+};
+use hyper::{Method, Request, StatusCode, Uri};
+
+use crate::client::failure::Failure;
+use crate::client::{Client, Whole};
+use crate::objects::{is_plain, unquoted};
+use crate::retry::retried;
+use crate::{Arrivals, Identity, Listed, Objects, StorageError};
+
+/// Requests of one call that are under way at the same time.
+const DEPTH: usize = 16;
+/// Bytes of a list that are read at once; its longest line.
+const LIST_WINDOW: u64 = 256 << 10;
+
+/// Files below a URL.
+#[derive(Debug)]
+pub(crate) struct Http {
+    client: Client,
+    /// Ends in `/`.
+    base: String,
+    list: Option<String>,
+}
+
+impl Http {
+    pub(crate) fn new(
+        base: &str,
+        ca_file: Option<&Path>,
+        list: Option<&str>,
+    ) -> Result<Self, StorageError> {
+        let is_url = base.parse::<Uri>().is_ok_and(|uri| uri.host().is_some());
+        if !is_url {
+            let why = "is not a URL; write it as http://host:port/folder, special characters \
+                       as %20";
+            return Err(StorageError::Address {
+                text: base.to_owned(),
+                why: why.to_owned(),
+            });
+        }
+        let list = list.map(str::to_owned);
+        Ok(Self { client: Client::new(ca_file), base: base.to_owned(), list })
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        object: &str,
+        headers: &[(HeaderName, String)],
+    ) -> Result<Whole, StorageError> {
+        if !is_plain(object) {
+            return Err(StorageError::NotFound { place: self.shown(object) });
+        }
+        let uri = format!("{}{}", self.base, percent_encoded(object));
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let why = "it has a name that cannot be requested; rename it".to_owned();
+        let unusable = |_| StorageError::Refused { place: self.shown(object), why };
+        request.body(Full::default()).map_err(unusable)
+    }
+
+    fn error(&self, failure: &Failure, object: &str, end: u64) -> StorageError {
+        let place = self.shown(object);
+        let Failure::Status(status) = failure else { return failure.at(place, end) };
+        if (300..400).contains(&status.status) {
+            let why = "the server redirects to another address; give that one".to_owned();
+            return StorageError::Refused { place, why };
+        }
+        failure.at(place, end)
+    }
+
+    async fn one(
+        &self,
+        object: &str,
+        range: Range<u64>,
+        expected: Option<&Identity>,
+    ) -> Result<Bytes, StorageError> {
+        let place = || self.shown(object);
+        let too_short = || StorageError::TooShort { place: place(), end: range.end };
+        if range.is_empty() {
+            let is_wrong = range.start > range.end;
+            return if is_wrong { Err(too_short()) } else { Ok(Bytes::new()) };
+        }
+        let mut headers =
+            vec![(RANGE, format!("bytes={}-{}", range.start, range.end - 1))];
+        let etag = expected.and_then(|expected| expected.etag.as_deref());
+        if let Some(etag) = etag.filter(|etag| !etag.starts_with("W/")) {
+            headers.push((IF_MATCH, format!("\"{etag}\"")));
+        }
+        let request = self.request(Method::GET, object, &headers)?;
+        let failed = |failure: Failure| self.error(&failure, object, range.end);
+        let answer = self.client.once(&request).await.map_err(failed)?;
+        let now = identity(answer.headers());
+        let (Some(now), true) = (now, serves(&answer, &range)) else {
+            let why = "the server does not serve ranges of a file; use one that does"
+                .to_owned();
+            return Err(StorageError::Refused { place: place(), why });
+        };
+        if expected.is_some_and(|expected| !expected.matches(&now)) {
+            return Err(StorageError::Changed { place: place() });
+        }
+        if now.len < range.end {
+            return Err(too_short());
+        }
+        let most = usize::try_from(range.end - range.start).map_err(|_| too_short())?;
+        let bytes = answer.into_body().whole(most).await.map_err(failed)?;
+        if bytes.len() == most { Ok(bytes) } else { Err(too_short()) }
+    }
+
+    async fn head(&self, object: &str) -> Result<Identity, StorageError> {
+        let failed = |failure: Failure| self.error(&failure, object, 0);
+        let request = self.request(Method::HEAD, object, &[])?;
+        let answer = self.client.again(&request).await.map_err(failed)?;
+        let no_length = || StorageError::Refused {
+            place: self.shown(object),
+            why: "the server does not say how long it is; use one that does".to_owned(),
+        };
+        identity(answer.headers()).ok_or_else(no_length)
+    }
+
+    /// The list's lines, window by window.
+    fn lines<'a>(
+        &'a self,
+        list: &'a str,
+    ) -> BoxStream<'a, Result<Vec<String>, StorageError>> {
+        let start = async move {
+            let identity = self.head(list).await?;
+            Ok(Lines { list, identity, at: 0, rest: Vec::new() })
+        };
+        let lines = start.map_ok_or_else(
+            |error| stream::iter([Err(error)]).boxed(),
+            move |lines| {
+                stream::try_unfold(lines, move |mut lines| async move {
+                    let window = self.window(&mut lines).await?;
+                    Ok(window.map(|window| (window, lines)))
+                })
+                .boxed()
+            },
+        );
+        lines.flatten_stream().boxed()
+    }
+
+    async fn window(
+        &self,
+        lines: &mut Lines<'_>,
+    ) -> Result<Option<Vec<String>>, StorageError> {
+        let len = lines.identity.len;
+        if lines.at >= len {
+            return Ok(None);
+        }
+        let end = len.min(lines.at + LIST_WINDOW);
+        let place = self.shown(lines.list);
+        let identity = &lines.identity;
+        let range = lines.at..end;
+        let attempt = || self.one(lines.list, range.clone(), Some(identity));
+        let bytes = retried(&place, attempt).await?;
+        lines.rest.extend_from_slice(&bytes);
+        lines.at = end;
+        let whole = match lines.rest.iter().rposition(|&byte| byte == b'\n') {
+            _ if end == len => lines.rest.len(),
+            Some(at) => at + 1,
+            None if lines.rest.len() as u64 > LIST_WINDOW => {
+                let why =
+                    "a line of the list is too long; write one name a line".to_owned();
+                return Err(StorageError::Refused { place, why });
+            }
+            None => 0,
+        };
+        let rest = lines.rest.split_off(whole);
+        let text = String::from_utf8(std::mem::replace(&mut lines.rest, rest));
+        let why = || "the list is not UTF-8; write one name a line".to_owned();
+        let text = text.map_err(|_| StorageError::Refused { place, why: why() })?;
+        Ok(Some(text.lines().map(str::to_owned).collect()))
+    }
+
+    /// A line is a name, or a name, a tab and its length.
+    async fn listed(&self, line: String) -> Result<Listed, StorageError> {
+        if let Some((name, len)) = line.split_once('\t') {
+            let len = len.trim().parse().map_err(|_| StorageError::Refused {
+                place: self.shown(self.list.as_deref().unwrap_or_default()),
+                why: format!("what follows the tab after `{name}` is not a length"),
+            })?;
+            let identity = Identity { len, modified: None, etag: None };
+            return Ok(Listed { name: name.to_owned(), identity });
+        }
+        let identity = self.head(&line).await?;
+        Ok(Listed { name: line, identity })
+    }
+}
+
+/// How far a list has been read.
+struct Lines<'a> {
+    list: &'a str,
+    identity: Identity,
+    at: u64,
+    /// The start of a line whose end has not come.
+    rest: Vec<u8>,
+}
+
+impl Objects for Http {
+    fn get_ranges<'a>(
+        &'a self,
+        object: &'a str,
+        ranges: &'a [Range<u64>],
+        expected: Option<&'a Identity>,
+    ) -> Arrivals<'a> {
+        let requests = ranges.iter().cloned().enumerate().map(move |(idx, range)| {
+            self.one(object, range, expected).map(move |read| (idx, read))
+        });
+        stream::iter(requests).buffer_unordered(DEPTH).boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> BoxStream<'a, Result<Listed, StorageError>> {
+        let Some(list) = &self.list else {
+            let why = "a server for HTTP cannot list its files; name a list file there, with one \
+                       name a line";
+            let place = self.shown("");
+            let refused = StorageError::Refused { place, why: why.to_owned() };
+            return stream::iter([Err(refused)]).boxed();
+        };
+        let lines = self.lines(list).map_ok(move |lines| {
+            let names =
+                lines.into_iter().map(|line| line.trim_end_matches('\r').to_owned());
+            let ours =
+                names.filter(move |name| !name.is_empty() && name.starts_with(prefix));
+            stream::iter(ours.map(Ok::<_, StorageError>))
+        });
+        let listed = lines.try_flatten().map_ok(|line| self.listed(line));
+        listed.try_buffer_unordered(DEPTH).boxed()
+    }
+
+    fn identify<'a>(
+        &'a self,
+        object: &'a str,
+    ) -> BoxFuture<'a, Result<Identity, StorageError>> {
+        self.head(object).boxed()
+    }
+
+    fn shown(&self, object: &str) -> String {
+        format!("{}{object}", self.base)
+    }
+}
+
+/// Whether the answer has the range, or the whole file is what was asked for.
+fn serves<B>(answer: &hyper::Response<B>, range: &Range<u64>) -> bool {
+    let headers = answer.headers();
+    if answer.status() == StatusCode::PARTIAL_CONTENT {
+        let start = text(headers, &CONTENT_RANGE).and_then(|range| {
+            range.strip_prefix("bytes ")?.split_once('-')?.0.parse::<u64>().ok()
+        });
+        return start == Some(range.start);
+    }
+    let len = identity(headers).map(|identity| identity.len);
+    range.start == 0 && len == Some(range.end)
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// What the headers of an answer say of the whole file.
+fn identity(headers: &HeaderMap) -> Option<Identity> {
+    let total = text(headers, &CONTENT_RANGE).map(|range| range.rsplit_once('/'));
+    let len = match total {
+        Some(total) => total?.1.parse().ok()?,
+        None => text(headers, &CONTENT_LENGTH)?.trim().parse().ok()?,
+    };
+    let etag = text(headers, &ETAG).map(|etag| Arc::from(unquoted(etag)));
+    let modified = text(headers, &LAST_MODIFIED).and_then(since_1970);
+    Some(Identity { len, modified, etag })
+}
+
+/// A time as HTTP writes it, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn since_1970(text: &str) -> Option<Duration> {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let mut parts = text.split_once(", ")?.1.split(' ');
+    let day: u64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
+    let name = parts.next().filter(|name| name.len() == 3)?;
+    let month = MONTHS.find(name).filter(|at| at % 3 == 0)? as u64 / 3;
+    let year: u64 =
+        parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
+    let mut clock = parts.next()?.split(':').map(|part| part.parse::<u64>().ok());
+    let [hours, minutes, seconds] = [clock.next()??, clock.next()??, clock.next()??];
+    // Years from March on, so that a leap day ends one.
+    let (year, month) =
+        if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    let before = 365 * year + leap_days + (153 * month + 2) / 5 + day - 1;
+    // 719,468 days lie between 1 March of the year 0 and 1970.
+    let days = before.checked_sub(719_468)?;
+    let clock = hours.min(23) * 3600 + minutes.min(59) * 60 + seconds.min(60);
+    Some(Duration::from_secs(days * 86_400 + clock))
+}
+
+/// The name as a path of a URL has it.
+fn percent_encoded(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_http_writes_them() {
+        for (text, seconds) in [
+            ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777),
+            ("Thu, 29 Feb 2024 23:59:59 GMT", 1_709_251_199),
+            ("Fri, 01 Mar 2024 00:00:00 GMT", 1_709_251_200),
+        ] {
+            assert_eq!(since_1970(text), Some(Duration::from_secs(seconds)), "{text}");
+        }
+        for bad in
+            ["", "Sun, 06 Nov", "x, 99 Nov 1994 08:49:37 GMT", "x, 06 ovD 1994 0:0:0 GMT"]
+        {
+            assert_eq!(since_1970(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_are_encoded_for_a_url() {
+        assert_eq!(percent_encoded("a b/\u{e4}?#%.jpg"), "a%20b/%C3%A4%3F%23%25.jpg");
+    }
+}

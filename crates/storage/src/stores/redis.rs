@@ -1,0 +1,422 @@
+//! Redis or Valkey: keys are objects.
+//!
+//! Such a server keeps neither a version nor a time of a value, so an object is recognised by its length alone:
+//! a value that another one of the same length replaces is not noticed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{self, BoxStream, StreamExt};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, cmd, pipe};
+use tokio::runtime::{Handle, Id};
+use tokio::sync::Mutex;
+
+use crate::location::without_login;
+use crate::objects::is_plain;
+use crate::retry::retried;
+use crate::{Arrivals, Identity, Listed, Objects, StorageError};
+
+/// Connections: an answer on one waits for the answers before it.
+const N_CONNECTIONS: usize = 4;
+/// Requests of one call that are under way at the same time.
+const DEPTH: usize = 16;
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// Keys that the server looks at for one part of a listing.
+const SCAN_COUNT: u32 = 1000;
+
+/// A connection that may have to be opened again, with how often it was opened.
+type Slot = Mutex<(u64, Option<MultiplexedConnection>)>;
+
+/// The keys of a database that start with a prefix.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    client: Client,
+    /// Without login.
+    url: String,
+    host: String,
+    prefix: String,
+    /// A connection is driven by the runtime that opened it.
+    slots: StdMutex<HashMap<Id, Arc<[Slot; N_CONNECTIONS]>>>,
+    next: AtomicUsize,
+}
+
+impl Redis {
+    pub(crate) fn new(
+        url: &str,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<Self, StorageError> {
+        let wrong = |why: &str| StorageError::Address {
+            text: without_login(url),
+            why: why.to_owned(),
+        };
+        let (bare, query) = url.split_once('?').unwrap_or((url, ""));
+        let prefix = match query.split_once('=') {
+            Some(("prefix", prefix)) if !prefix.contains('&') => prefix,
+            None if query.is_empty() => "",
+            _ => {
+                return Err(wrong(
+                    "has an option that is not known; `?prefix=` is the only one",
+                ));
+            }
+        };
+        let prefix = percent_decoded(prefix)
+            .ok_or_else(|| wrong("has a prefix that is not text"))?;
+        let bare = bare.replacen("valkey://", "redis://", 1);
+        let unusable = |_: RedisError| {
+            wrong(
+                "is no address of a Redis; write it as \
+                                              redis://host:port/0?prefix=train/",
+            )
+        };
+        let info: redis::ConnectionInfo = bare.parse().map_err(unusable)?;
+        let host = info.addr().to_string();
+        let mut settings = info.redis_settings().clone();
+        if let (None, Some(password)) =
+            (settings.password(), variables.get("REDISCLI_AUTH"))
+        {
+            settings = settings.set_password(password);
+        }
+        let client = Client::open(info.set_redis_settings(settings)).map_err(unusable)?;
+        let url = without_login(url);
+        let (slots, next) = (StdMutex::default(), AtomicUsize::new(0));
+        Ok(Self { client, url, host, prefix, slots, next })
+    }
+
+    /// One of the connections, and how to find it again.
+    async fn connection(
+        &self,
+        place: &str,
+    ) -> Result<(MultiplexedConnection, Lease), StorageError> {
+        let slots = {
+            let mut all = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(all.entry(Handle::current().id()).or_default())
+        };
+        // Any order spreads requests: no other memory is published through it.
+        let idx = self.next.fetch_add(1, Ordering::Relaxed) % N_CONNECTIONS;
+        let (opened, connection) = {
+            let (opened, slot) = &mut *slots[idx].lock().await;
+            if slot.is_none() {
+                let config = AsyncConnectionConfig::new()
+                    .set_connection_timeout(Some(CONNECT_WITHIN))
+                    .set_response_timeout(None);
+                let client = &self.client;
+                let connected =
+                    client.get_multiplexed_async_connection_with_config(&config).await;
+                *slot =
+                    Some(connected.map_err(|error| self.not_connected(place, &error))?);
+                *opened += 1;
+            }
+            (*opened, slot.clone())
+        };
+        let gone =
+            || StorageError::Broken { place: place.to_owned(), why: "closed".to_owned() };
+        Ok((connection.ok_or_else(gone)?, Lease { slots, idx, opened }))
+    }
+
+    async fn ask<T: redis::FromRedisValue>(
+        &self,
+        command: &Cmd,
+        place: &str,
+    ) -> Result<T, StorageError> {
+        let (mut connection, lease) = self.connection(place).await?;
+        match command.query_async(&mut connection).await {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.failed(place, &error, lease).await),
+        }
+    }
+
+    /// The error of a command. A connection that is broken is not used again.
+    async fn failed(
+        &self,
+        place: &str,
+        error: &RedisError,
+        lease: Lease,
+    ) -> StorageError {
+        if error.is_io_error() || error.is_unrecoverable_error() {
+            let (opened, slot) = &mut *lease.slots[lease.idx].lock().await;
+            if *opened == lease.opened {
+                *slot = None;
+            }
+            let why = "the connection was closed".to_owned();
+            return StorageError::Broken { place: place.to_owned(), why };
+        }
+        told(place, error)
+    }
+
+    fn not_connected(&self, place: &str, error: &RedisError) -> StorageError {
+        if !error.is_io_error() {
+            return told(place, error);
+        }
+        let why = if error.is_timeout() {
+            format!("no answer within {} s", CONNECT_WITHIN.as_secs())
+        } else if error.is_connection_refusal() {
+            "connection refused".to_owned()
+        } else {
+            "no connection".to_owned()
+        };
+        StorageError::Unreachable {
+            place: place.to_owned(),
+            host: self.host.clone(),
+            why,
+        }
+    }
+
+    fn key(&self, object: &str) -> String {
+        format!("{}{object}", self.prefix)
+    }
+
+    /// The value's bytes, and whether more follow where `expected` says that none do.
+    async fn one(
+        &self,
+        object: &str,
+        range: Range<u64>,
+        expected: Option<&Identity>,
+    ) -> Result<Bytes, StorageError> {
+        let place = self.shown(object);
+        if !is_plain(object) {
+            return Err(StorageError::NotFound { place });
+        }
+        let too_short =
+            || StorageError::TooShort { place: place.clone(), end: range.end };
+        if range.is_empty() {
+            let is_wrong = range.start > range.end;
+            return if is_wrong { Err(too_short()) } else { Ok(Bytes::new()) };
+        }
+        let key = self.key(object);
+        let (bytes, len) = self.value(&key, &range, expected, &place).await?;
+        let wanted = range.end - range.start;
+        let got = bytes.len() as u64;
+        if got >= wanted && len.is_none_or(|len| expected.is_none_or(|e| e.len == len)) {
+            let more = got > wanted;
+            return if more { Err(StorageError::Changed { place }) } else { Ok(bytes) };
+        }
+        let now = self.length(object).await?;
+        match expected {
+            Some(expected) if expected.len != now.len => {
+                Err(StorageError::Changed { place })
+            }
+            _ => Err(too_short()),
+        }
+    }
+
+    /// The bytes in `range`; with them the value's length, where the bytes do not show whether it is the
+    /// expected one. Up to the expected end, one more byte is asked for, which must not come.
+    async fn value(
+        &self,
+        key: &str,
+        range: &Range<u64>,
+        expected: Option<&Identity>,
+        place: &str,
+    ) -> Result<(Bytes, Option<u64>), StorageError> {
+        let is_to_end = expected.is_some_and(|expected| expected.len == range.end);
+        let last = if is_to_end { range.end } else { range.end - 1 };
+        let mut get = cmd("GETRANGE");
+        get.arg(key).arg(range.start).arg(last);
+        if is_to_end || expected.is_none() {
+            return Ok((self.ask(&get, place).await?, None));
+        }
+        let (mut connection, lease) = self.connection(place).await?;
+        let mut both = pipe();
+        both.add_command(get).cmd("STRLEN").arg(key);
+        match both.query_async::<(Bytes, u64)>(&mut connection).await {
+            Ok((bytes, len)) => Ok((bytes, Some(len))),
+            Err(error) => Err(self.failed(place, &error, lease).await),
+        }
+    }
+
+    async fn length(&self, object: &str) -> Result<Identity, StorageError> {
+        let (key, place) = (self.key(object), self.shown(object));
+        let len: u64 = self.ask(cmd("STRLEN").arg(&key), &place).await?;
+        if len == 0 && !self.ask::<bool>(cmd("EXISTS").arg(&key), &place).await? {
+            return Err(StorageError::NotFound { place });
+        }
+        Ok(Identity { len, modified: None, etag: None })
+    }
+
+    /// One step of a listing: keys that were not seen, with the lengths of those that are strings.
+    async fn scan(
+        &self,
+        scan: &mut Scan,
+        prefix: &str,
+    ) -> Result<Vec<Listed>, StorageError> {
+        let place = self.shown(prefix);
+        let pattern = format!("{}*", escaped(&self.key(prefix)));
+        let mut command = cmd("SCAN");
+        command.arg(&scan.cursor).arg("MATCH").arg(pattern);
+        command.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg("string");
+        let attempt = || self.ask::<(String, Vec<Vec<u8>>)>(&command, &place);
+        let (cursor, keys) = retried(&place, attempt).await?;
+        scan.is_done = cursor == "0";
+        scan.cursor = cursor;
+        let keys: Vec<String> =
+            keys.into_iter().filter_map(|key| String::from_utf8(key).ok()).collect();
+        let keys: Vec<String> = keys.into_iter().filter(|key| scan.is_new(key)).collect();
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let lens = retried(&place, || self.lengths(&keys, &place)).await?;
+        let listed = keys.iter().zip(lens).filter_map(|(key, len)| {
+            let name = key.strip_prefix(&self.prefix)?.to_owned();
+            let identity = Identity { len, modified: None, etag: None };
+            is_plain(&name).then_some(Listed { name, identity })
+        });
+        Ok(listed.collect())
+    }
+
+    async fn lengths(
+        &self,
+        keys: &[String],
+        place: &str,
+    ) -> Result<Vec<u64>, StorageError> {
+        let (mut connection, lease) = self.connection(place).await?;
+        let mut lengths = pipe();
+        for key in keys {
+            lengths.cmd("STRLEN").arg(key);
+        }
+        match lengths.query_async(&mut connection).await {
+            Ok(lens) => Ok(lens),
+            Err(error) => Err(self.failed(place, &error, lease).await),
+        }
+    }
+}
+
+/// Which connection a command went over.
+struct Lease {
+    slots: Arc<[Slot; N_CONNECTIONS]>,
+    idx: usize,
+    opened: u64,
+}
+
+/// A server that changes its table's size may name a key twice, so hashes of all keys are kept: 16 bytes each.
+struct Scan {
+    cursor: String,
+    is_done: bool,
+    seen: HashSet<(u64, u64)>,
+    hashers: [RandomState; 2],
+}
+
+impl Scan {
+    fn is_new(&mut self, key: &str) -> bool {
+        let [one, other] = &self.hashers;
+        self.seen.insert((one.hash_one(key), other.hash_one(key)))
+    }
+}
+
+impl Objects for Redis {
+    fn get_ranges<'a>(
+        &'a self,
+        object: &'a str,
+        ranges: &'a [Range<u64>],
+        expected: Option<&'a Identity>,
+    ) -> Arrivals<'a> {
+        let requests = ranges.iter().cloned().enumerate().map(move |(idx, range)| {
+            self.one(object, range, expected).map(move |read| (idx, read))
+        });
+        stream::iter(requests).buffer_unordered(DEPTH).boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> BoxStream<'a, Result<Listed, StorageError>> {
+        let hashers = [RandomState::new(), RandomState::new()];
+        let (cursor, seen) = ("0".to_owned(), HashSet::new());
+        let scan = Scan { cursor, is_done: false, seen, hashers };
+        let found = stream::unfold(Some(scan), move |scan| async move {
+            let mut scan = scan.filter(|scan| !scan.is_done)?;
+            Some(match self.scan(&mut scan, prefix).await {
+                Ok(listed) => {
+                    let listed = listed.into_iter().map(Ok).collect::<Vec<_>>();
+                    (stream::iter(listed), Some(scan))
+                }
+                Err(error) => (stream::iter(vec![Err(error)]), None),
+            })
+        });
+        found.flatten().boxed()
+    }
+
+    fn identify<'a>(
+        &'a self,
+        object: &'a str,
+    ) -> BoxFuture<'a, Result<Identity, StorageError>> {
+        let identified = async move {
+            let place = self.shown(object);
+            if !is_plain(object) {
+                return Err(StorageError::NotFound { place });
+            }
+            retried(&place, || self.length(object)).await
+        };
+        identified.boxed()
+    }
+
+    fn shown(&self, object: &str) -> String {
+        format!("{} key {}{object}", self.url, self.prefix)
+    }
+}
+
+/// What the server says by its code; its text may repeat what it was sent.
+fn told(place: &str, error: &RedisError) -> StorageError {
+    let place = place.to_owned();
+    let code = error.code().unwrap_or("an answer that is no value").to_owned();
+    let is_login = error.kind() == ErrorKind::AuthenticationFailed
+        || matches!(&*code, "NOAUTH" | "WRONGPASS" | "NOPERM");
+    if is_login {
+        return StorageError::Denied {
+            place,
+            why: format!("the server answered {code}"),
+            remedy: "give the password in REDISCLI_AUTH, or user and password in the URL",
+        };
+    }
+    match &*code {
+        "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" => {
+            StorageError::Throttled { place, retry_after: None }
+        }
+        "WRONGTYPE" => {
+            let why =
+                "the key does not hold a string; store each object as one".to_owned();
+            StorageError::Refused { place, why }
+        }
+        "MOVED" | "ASK" => {
+            let why = "the server is part of a cluster, which is not supported; use one server \
+                       or a proxy"
+                .to_owned();
+            StorageError::Refused { place, why }
+        }
+        _ => StorageError::Refused { place, why: format!("the server answered {code}") },
+    }
+}
+
+/// A pattern that matches the text itself.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if "*?[]\\^-".contains(letter) {
+            escaped.push('\\');
+        }
+        escaped.push(letter);
+    }
+    escaped
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            decoded.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &rest[2..];
+        } else {
+            decoded.push(byte);
+        }
+    }
+    String::from_utf8(decoded).ok()
+}

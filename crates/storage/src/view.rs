@@ -1,0 +1,354 @@
+//! The face for formats: files as `dataset` sees them, over any objects.
+//!
+//! A listing is fetched once and kept: formats look into every folder anyway, and one listing of everything
+//! costs a remote store fewer requests than one per folder. Small reads are served from windows that
+//! grow while a file is read from front to back.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::ops::{Bound, Range};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bothends_dataset::{Entry, Kind, Storage};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::runtime::Runtime;
+
+use crate::objects::is_plain;
+use crate::{Identity, Objects, StorageError, fetcher};
+
+/// The first window of a file, and the longest one.
+const WINDOW: u64 = 64 << 10;
+const LONGEST_WINDOW: u64 = 8 << 20;
+/// Files whose last window is kept.
+const MOST_WINDOWS: usize = 16;
+/// How long one read may take: as long as errors may at the start.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Attempts at one read.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Objects as files. Calls block and may come from any thread of the process that made the view.
+#[derive(Debug)]
+pub struct View {
+    objects: Arc<dyn Objects>,
+    /// Taken out by `drop`.
+    runtime: Option<Runtime>,
+    process: u32,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Folders all of whose objects are in `listed`; `""` is everything.
+    folders: Vec<String>,
+    listed: BTreeMap<Box<str>, Identity>,
+    windows: HashMap<String, Window>,
+    /// Counts reads, to find the window that was not used for the longest time.
+    n_reads: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Window {
+    at: u64,
+    bytes: Bytes,
+    used: u64,
+}
+
+impl Known {
+    fn is_listed(&self, path: &str) -> bool {
+        let covers = |folder: &String| folder.is_empty() || is_below(folder, path);
+        self.folders.iter().any(covers)
+    }
+}
+
+/// Whether `path` is `folder` or lies below it.
+fn is_below(folder: &str, path: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl View {
+    /// A view of all objects. Asks for nothing yet.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub fn start(objects: Arc<dyn Objects>) -> io::Result<Self> {
+        let runtime = Some(fetcher::runtime()?);
+        let process = std::process::id();
+        Ok(Self { objects, runtime, process, known: Mutex::default() })
+    }
+
+    /// The objects.
+    #[must_use]
+    pub fn objects(&self) -> &Arc<dyn Objects> {
+        &self.objects
+    }
+
+    /// What the file at `path` is recognised by: from the listing, if there was one.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn identity(&self, path: &str) -> Result<Identity, StorageError> {
+        if let Some(identity) = self.known().listed.get(path) {
+            return Ok(identity.clone());
+        }
+        let identity = self.wait(self.objects.identify(path))??;
+        self.known().listed.insert(path.into(), identity.clone());
+        Ok(identity)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, StorageError> {
+        match &self.runtime {
+            Some(runtime) if self.process == std::process::id() => {
+                Ok(runtime.block_on(future))
+            }
+            _ => Err(StorageError::Forked),
+        }
+    }
+
+    /// Fetches the listing of all that lies below `path`, if it is not known.
+    fn learn(&self, path: &str) -> Result<(), StorageError> {
+        if self.known().is_listed(path) {
+            return Ok(());
+        }
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let listed = self.wait(async {
+            let mut listed = BTreeMap::new();
+            let mut stream = self.objects.list(&prefix);
+            while let Some(one) = stream.next().await {
+                let one = one?;
+                listed.insert(one.name.into_boxed_str(), one.identity);
+            }
+            Ok::<_, StorageError>(listed)
+        })??;
+        let mut known = self.known();
+        known.listed.extend(listed);
+        known.folders.push(path.to_owned());
+        Ok(())
+    }
+
+    fn has_below(&self, path: &str) -> Result<bool, StorageError> {
+        self.learn(path)?;
+        Ok(first_below(&self.known().listed, path).is_some())
+    }
+
+    /// One range, tried again when the failure may pass.
+    fn fetch(
+        &self,
+        path: &str,
+        range: Range<u64>,
+        expected: &Identity,
+    ) -> Result<Bytes, StorageError> {
+        let ranges = [range];
+        self.wait(async {
+            for _ in 1..TRIES {
+                match self.fetch_once(path, &ranges, expected).await {
+                    Err(error) if error.is_transient() => {
+                        tokio::time::sleep(error.retry_after().unwrap_or(PAUSE)).await;
+                    }
+                    done => return done,
+                }
+            }
+            self.fetch_once(path, &ranges, expected).await
+        })?
+    }
+
+    async fn fetch_once(
+        &self,
+        path: &str,
+        ranges: &[Range<u64>],
+        expected: &Identity,
+    ) -> Result<Bytes, StorageError> {
+        let mut arrivals = self.objects.get_ranges(path, ranges, Some(expected));
+        let timed_out =
+            |_| StorageError::TimedOut { place: self.shown(path), after: TIMEOUT };
+        let arrived = tokio::time::timeout(TIMEOUT, arrivals.next()).await;
+        match arrived.map_err(timed_out)? {
+            Some((_, result)) => result,
+            None => Err(StorageError::Refused {
+                place: self.shown(path),
+                why: "the store gave no answer; this is a bug, please report it"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    /// The bytes from a window that is there, or how long the next window of the file should be.
+    fn look_in_window(&self, path: &str, at: u64, dst: &mut [u8]) -> Result<(), u64> {
+        let known = &mut *self.known();
+        known.n_reads += 1;
+        let Some(window) = known.windows.get_mut(path) else { return Err(WINDOW) };
+        window.used = known.n_reads;
+        let len = window.bytes.len() as u64;
+        let skipped = at.checked_sub(window.at);
+        let found = skipped.and_then(|skipped| {
+            let from = usize::try_from(skipped).ok()?;
+            window.bytes.get(from..from.checked_add(dst.len())?)
+        });
+        if let Some(found) = found {
+            dst.copy_from_slice(found);
+            return Ok(());
+        }
+        // Who reads on soon after the last window reads from front to back.
+        let is_onward = skipped.is_some_and(|skipped| skipped <= 4 * len);
+        Err(if is_onward { (2 * len).clamp(WINDOW, LONGEST_WINDOW) } else { WINDOW })
+    }
+
+    fn keep(&self, path: &str, at: u64, bytes: Bytes) {
+        let known = &mut *self.known();
+        if known.windows.len() >= MOST_WINDOWS && !known.windows.contains_key(path) {
+            let oldest = known.windows.iter().min_by_key(|(_, window)| window.used);
+            if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
+                known.windows.remove(&oldest);
+            }
+        }
+        let window = Window { at, bytes, used: known.n_reads };
+        known.windows.insert(path.to_owned(), window);
+    }
+
+    fn read_at(&self, path: &str, at: u64, dst: &mut [u8]) -> Result<(), StorageError> {
+        let window = match self.look_in_window(path, at, dst) {
+            Ok(()) => return Ok(()),
+            Err(window) => window,
+        };
+        let wanted = dst.len() as u64;
+        let expected = self.identity(path)?;
+        let end = expected.len;
+        let is_inside = at.checked_add(wanted).is_some_and(|until| until <= end);
+        if !is_inside {
+            let place = self.shown(path);
+            return Err(StorageError::TooShort { place, end: at.saturating_add(wanted) });
+        }
+        let bytes =
+            self.fetch(path, at..at + window.max(wanted).min(end - at), &expected)?;
+        let too_few = || StorageError::Broken {
+            place: self.shown(path),
+            why: "fewer bytes than asked for".to_owned(),
+        };
+        dst.copy_from_slice(bytes.get(..dst.len()).ok_or_else(too_few)?);
+        // What is longer than any window was no small read.
+        if wanted < LONGEST_WINDOW {
+            self.keep(path, at, bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Storage for View {
+    fn kind(&self, path: &str) -> io::Result<Kind> {
+        if path.is_empty() {
+            return Ok(Kind::Folder);
+        }
+        if !is_plain(path) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        if !self.known().is_listed(path) {
+            match self.wait(self.objects.identify(path)).flatten() {
+                Ok(identity) => {
+                    let len = identity.len;
+                    self.known().listed.insert(path.into(), identity);
+                    return Ok(Kind::File { len });
+                }
+                Err(StorageError::NotFound { .. }) => {}
+                Err(error) => return Err(system(error)),
+            }
+        }
+        if self.has_below(path).map_err(system)? {
+            return Ok(Kind::Folder);
+        }
+        match self.known().listed.get(path) {
+            Some(identity) => Ok(Kind::File { len: identity.len }),
+            None => Err(system(StorageError::NotFound { place: self.shown(path) })),
+        }
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
+        self.learn(path).map_err(system)?;
+        let known = self.known();
+        let mut entries = Vec::new();
+        let skip = if path.is_empty() { 0 } else { path.len() + 1 };
+        let mut next = first_below(&known.listed, path);
+        while let Some((full, identity)) = next {
+            let rest = &full[skip..];
+            next = if let Some((folder, _)) = rest.split_once('/') {
+                entries.push(Entry { name: folder.to_owned(), kind: Kind::Folder });
+                // All that lies below it is skipped: `0` comes after `/`.
+                let past = format!("{}0", &full[..skip + folder.len()]);
+                let from = (Bound::Included(&*past), Bound::Unbounded);
+                known.listed.range::<str, _>(from).next().map(as_str)
+            } else {
+                let kind = Kind::File { len: identity.len };
+                entries.push(Entry { name: rest.to_owned(), kind });
+                let from = (Bound::Excluded(full), Bound::Unbounded);
+                known.listed.range::<str, _>(from).next().map(as_str)
+            };
+            next = next.filter(|(full, _)| path.is_empty() || is_below(path, full));
+        }
+        Ok(without_markers(entries))
+    }
+
+    fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()> {
+        self.read_at(path, offset, dst).map_err(system)
+    }
+
+    fn shown(&self, path: &str) -> String {
+        self.objects.shown(path)
+    }
+}
+
+fn first_below<'a>(
+    listed: &'a BTreeMap<Box<str>, Identity>,
+    path: &str,
+) -> Option<(&'a str, &'a Identity)> {
+    if path.is_empty() {
+        return listed.iter().next().map(as_str);
+    }
+    let prefix = format!("{path}/");
+    let from = (Bound::Included(&*prefix), Bound::Unbounded);
+    let first = listed.range::<str, _>(from).next().map(as_str);
+    first.filter(|(full, _)| full.starts_with(&prefix))
+}
+
+fn as_str<'a, N: AsRef<str>>(
+    (name, identity): (&'a N, &'a Identity),
+) -> (&'a str, &'a Identity) {
+    (name.as_ref(), identity)
+}
+
+/// Some tools keep an empty object with a folder's name: it is no file of its own.
+fn without_markers(entries: Vec<Entry>) -> Vec<Entry> {
+    let is_folder = |entry: &&Entry| entry.kind == Kind::Folder;
+    let folders = entries.iter().filter(is_folder).map(|entry| entry.name.clone());
+    let folders: std::collections::HashSet<String> = folders.collect();
+    let is_marker = |entry: &Entry| {
+        entry.kind == Kind::File { len: 0 } && folders.contains(&entry.name)
+    };
+    entries.into_iter().filter(|entry| !is_marker(entry)).collect()
+}
+
+/// The same for callers of `dataset`, who look at its kind.
+fn system(error: StorageError) -> io::Error {
+    let kinds = [
+        (matches!(error, StorageError::NotFound { .. }), ErrorKind::NotFound),
+        (matches!(error, StorageError::TooShort { .. }), ErrorKind::UnexpectedEof),
+        (matches!(error, StorageError::Denied { .. }), ErrorKind::PermissionDenied),
+        (matches!(error, StorageError::TimedOut { .. }), ErrorKind::TimedOut),
+    ];
+    let kind = kinds.into_iter().find_map(|(is_so, kind)| is_so.then_some(kind));
+    let kind = kind.unwrap_or(ErrorKind::Other);
+    io::Error::new(kind, error)
+}

@@ -1,0 +1,100 @@
+//! The view over the double: the same files as a storage in memory, and few requests.
+#![allow(
+    clippy::unwrap_used,
+    reason = "these functions are all tests; a panic is the report"
+)]
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bothends_dataset::conformance::{MemoryStorage, same_storage};
+use bothends_dataset::{Kind, Storage};
+use bothends_storage::{Answer, Double, StorageError, View};
+
+#[test]
+fn a_view_is_a_storage_like_its_twin_in_memory() {
+    let (mut double, mut twin) = (Double::new(), MemoryStorage::new());
+    let long: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+    let files: [(&str, &[u8]); 7] = [
+        ("a", b"0123"),
+        ("b/c", b""),
+        ("b/d/\u{e4}.jpg", b"5"),
+        ("b-", b"after b and before its files"),
+        ("b0", b"x"),
+        ("c d/e", b"67"),
+        ("long", &long),
+    ];
+    for (path, bytes) in files {
+        double = double.with(path, bytes.to_vec());
+        twin = twin.with(path, bytes);
+    }
+    let view = View::start(Arc::new(double)).unwrap();
+    same_storage(&view, &twin);
+    for (path, bytes) in files {
+        // Without a listing, too.
+        assert_eq!(view.kind(path).unwrap(), Kind::File { len: bytes.len() as u64 });
+    }
+    let error = view.read("a", 2, &mut [0; 3]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    for gone in ["gone", "b/d/gone", "../a", "a/"] {
+        assert_eq!(view.kind(gone).unwrap_err().kind(), ErrorKind::NotFound, "{gone}");
+    }
+}
+
+#[test]
+fn one_listing_and_a_few_windows_serve_many_small_reads() {
+    let long: Vec<u8> = (0..4_000_000_u32).map(|at| (at % 251) as u8).collect();
+    let mut double = Double::new().with("shard", long.clone());
+    for class in 0..50 {
+        for image in 0..20 {
+            double = double.with(&format!("{class:02}/{image}.jpg"), "x");
+        }
+    }
+    let double = Arc::new(double);
+    let view = View::start(Arc::<Double>::clone(&double)).unwrap();
+    assert_eq!(view.list("").unwrap().len(), 51);
+    for class in 0..50 {
+        assert_eq!(view.list(&format!("{class:02}")).unwrap().len(), 20);
+    }
+    assert_eq!(double.n_asked(), 1);
+    // As a tar's headers are read: 512 bytes every 5,120.
+    for header in 0..780 {
+        let mut dst = [0; 512];
+        let at = header * 5120;
+        view.read("shard", at, &mut dst).unwrap();
+        let at = usize::try_from(at).unwrap();
+        assert!(dst == long[at..at + 512]);
+    }
+    assert!(double.n_asked() < 10, "{}", double.n_asked());
+}
+
+#[test]
+fn an_empty_object_with_a_folders_name_is_no_file() {
+    let double = Double::new().with("cat", "").with("cat/1.jpg", "x");
+    let view = View::start(Arc::new(double)).unwrap();
+    let entries = view.list("").unwrap();
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].kind, Kind::Folder);
+    assert_eq!(view.kind("cat").unwrap(), Kind::Folder);
+}
+
+#[test]
+fn a_failure_that_may_pass_is_tried_again_and_another_one_is_told() {
+    let broken = || StorageError::Broken { place: "here".into(), why: "reset".into() };
+    let denied =
+        || StorageError::Denied { place: "here".into(), why: "no".into(), remedy: "ask" };
+    let double = Double::answering(move |asked| match (&*asked.object, asked.number) {
+        (_, 1 | 2) => Answer::Fails(Duration::ZERO, broken()),
+        ("secret", _) => Answer::Fails(Duration::ZERO, denied()),
+        _ => Answer::After(Duration::ZERO),
+    });
+    let view =
+        View::start(Arc::new(double.with("a", "0123").with("secret", ""))).unwrap();
+    let mut dst = [0; 2];
+    view.read("a", 1, &mut dst).unwrap();
+    assert_eq!(&dst, b"12");
+    let error = view.kind("secret").unwrap_err();
+    assert_eq!(error.to_string(), "may not read `here` (no); ask");
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+}

@@ -1,0 +1,305 @@
+//! Data in a remote store, which a double in this process stands for: it answers late and in any
+//! order, fails, breaks off, changes objects. Whatever it does, the stream is that of the same files on
+//! a local disk, or the run ends with one line that says why not.
+#![allow(
+    clippy::unwrap_used,
+    reason = "these functions are all tests; a panic is the report"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::rng::Draws;
+use bothends_core::sample::SampleKey;
+use bothends_core::setting::Setting;
+use bothends_pack::{Files, PackConfig, pack};
+use bothends_runtime::{BadPolicy, Loader, Runtime, RuntimeError, one_line_with};
+use bothends_storage::{Answer, Asked, Double, StorageError};
+use bothends_tests::{N_GENERATED, Setup, assert_whole, cifar_batches, generated};
+
+const PROMPT: Answer = Answer::After(Duration::ZERO);
+
+/// All files below a folder, as objects.
+fn double(
+    folder: &Path,
+    answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+) -> Result<Arc<Double>> {
+    let double = Double::answering(answers);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(at) = folders.pop() {
+        for entry in std::fs::read_dir(&at)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name =
+                    path.strip_prefix(folder)?.to_str().context("a name")?.to_owned();
+                double.put(&name, std::fs::read(&path)?);
+            }
+        }
+    }
+    Ok(Arc::new(double))
+}
+
+/// A number below `n` for this request, the same in every run.
+fn draw(seed: u64, asked: &Asked, n: u32) -> u32 {
+    let key = SampleKey { seed, epoch: EpochIdx(0), sample: SampleId(asked.number) };
+    Draws::new(key, 0).next_u32() % n
+}
+
+/// Answers in another order than they were asked for.
+fn shuffled(asked: &Asked) -> Answer {
+    Answer::After(Duration::from_micros(u64::from(draw(3, asked, 4000))))
+}
+
+/// One answer in five fails, in every way that may pass.
+fn failing(asked: &Asked) -> Answer {
+    let place = || format!("double:{}", asked.object);
+    let after = Duration::from_micros(u64::from(draw(5, asked, 1000)));
+    let error = match draw(4, asked, 15) {
+        0 => StorageError::Broken { place: place(), why: "reset".to_owned() },
+        1 => StorageError::Unreachable {
+            place: place(),
+            host: "double:1".to_owned(),
+            why: "refused".to_owned(),
+        },
+        2 => StorageError::Throttled {
+            place: place(),
+            retry_after: Some(Duration::from_millis(1)),
+        },
+        _ => return Answer::After(after),
+    };
+    match asked.range {
+        Some(_) => Answer::Fails(after, error),
+        None => PROMPT,
+    }
+}
+
+/// The same data set from files and from the double, in batches of `batch_size`.
+fn local_and_remote(data: &Path, batch_size: u32) -> Result<[Setup; 2]> {
+    let local = Setup { batch_size, workers: 2, ..Setup::new(data) };
+    let objects = Some(double(data, shuffled)? as _);
+    let remote = Setup { objects, ..local.clone() };
+    Ok([local, remote])
+}
+
+fn shards() -> Result<PathBuf> {
+    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/shards").canonicalize()?)
+}
+
+#[test]
+fn every_format_has_the_same_stream_from_a_remote_store() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let shards = shards()?;
+    let [cifar, store] = ["cifar", "store"].map(|name| folder.path().join(name));
+    cifar_batches(&cifar)?;
+    pack(
+        &Files::open(&shards.join("folder"))?,
+        &store,
+        &PackConfig::default(),
+        &mut |_| (),
+    )?;
+    let of_shards = ["folder", "tar", "mds", "tfrecord"].map(|name| shards.join(name));
+    for data in of_shards.iter().chain([&cifar, &store]) {
+        let [local, remote] = local_and_remote(data, 2)?;
+        let recipe = if *data == cifar { "cifar10-train" } else { "imagenet-train" };
+        let [local, remote] =
+            [local, remote].map(|one| Setup { recipe: recipe.to_owned(), ..one });
+        let [local, remote] = [local.run()?, remote.run()?];
+        ensure!(local.samples > 0 && local.stream_digest.is_some());
+        ensure!(local.stream_digest == remote.stream_digest, "{}", data.display());
+        assert_whole(&remote, local.samples)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn failures_that_pass_change_nothing() -> Result<()> {
+    let data = generated()?;
+    let local = Setup { workers: 2, epochs: 2, ..Setup::new(&data) };
+    let expected = local.drive()?;
+    let objects = double(&data, failing)?;
+    let remote = Setup { objects: Some(objects.clone()), ..local.clone() };
+    let result = remote.drive()?;
+    for (local, remote) in expected.epochs.iter().zip(&result.epochs) {
+        ensure!(local.stream_digest == remote.stream_digest, "epoch {}", local.epoch);
+        assert_whole(remote, u64::from(N_GENERATED))?;
+    }
+    let fetches = result.fetches.context("figures of the fetches")?;
+    ensure!(fetches.retried > 0 && fetches.throttled > 0, "{fetches:?}");
+    ensure!(fetches.requests <= objects.n_asked(), "{fetches:?}");
+    Ok(())
+}
+
+#[test]
+fn a_server_that_is_gone_for_a_while_is_waited_for() -> Result<()> {
+    let data = generated()?;
+    let local = Setup { workers: 2, ..Setup::new(&data) };
+    let gone = |asked: &Asked| match asked.number {
+        20..60 => Answer::Fails(
+            Duration::from_millis(5),
+            StorageError::Unreachable {
+                place: asked.object.clone(),
+                host: "double:1".to_owned(),
+                why: "connection refused".to_owned(),
+            },
+        ),
+        _ => PROMPT,
+    };
+    let remote = Setup { objects: Some(double(&data, gone)?), ..local.clone() };
+    let (local, remote) = (local.run()?, remote.run()?);
+    ensure!(local.stream_digest == remote.stream_digest);
+    assert_whole(&remote, u64::from(N_GENERATED))
+}
+
+#[test]
+fn a_run_is_gone_on_with_where_it_stopped() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state");
+    let data = generated()?;
+    let [local, remote] = local_and_remote(&data, 8)?;
+    let whole = local.run()?;
+    let first =
+        Setup { stop_after: Some(5), checkpoint: Some(state.clone()), ..remote.clone() };
+    let before = first.run()?;
+    ensure!(before.batches == 5, "{}", before.batches);
+    let rest = Setup { resume: Some(state), ..remote }.run()?;
+    ensure!(before.samples + rest.samples == u64::from(N_GENERATED));
+    ensure!(rest.stream_digest == whole.stream_digest);
+    Ok(())
+}
+
+#[test]
+fn a_device_that_has_a_copy_takes_part() -> Result<()> {
+    let data = generated()?;
+    let [local, remote] = local_and_remote(&data, 8)?;
+    let expected = local.run()?;
+    for strategy in ["ordered", "mte"] {
+        let devices = vec!["loopback".to_owned()];
+        let epoch = Setup { strategy, devices, ..remote.clone() }.run()?;
+        assert_whole(&epoch, u64::from(N_GENERATED))?;
+        ensure!(epoch.content_digest == expected.content_digest, "{strategy}");
+        let is_ordered = strategy == "ordered";
+        ensure!(!is_ordered || epoch.stream_digest == expected.stream_digest);
+    }
+    Ok(())
+}
+
+/// The line that a run ends with.
+fn failed(setup: &Setup) -> String {
+    let error = setup.run().unwrap_err();
+    match error.downcast_ref::<RuntimeError>() {
+        Some(error) => one_line_with(error, Setting::key),
+        None => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn an_object_that_changes_in_mid_epoch_is_named() -> Result<()> {
+    let data = generated()?;
+    let held: Arc<OnceLock<Arc<Double>>> = Arc::default();
+    let theirs = Arc::clone(&held);
+    let changing = move |asked: &Asked| {
+        if asked.range.is_some()
+            && draw(8, asked, 20) == 0
+            && let Some(double) = theirs.get()
+        {
+            double.put(&asked.object, "another image");
+        }
+        PROMPT
+    };
+    let objects = double(&data, changing)?;
+    held.set(Arc::clone(&objects)).unwrap();
+    for on_bad in [BadPolicy::Raise, BadPolicy::Skip] {
+        let setup = Setup { on_bad, objects: Some(objects.clone()), ..Setup::new(&data) };
+        let line = failed(&setup);
+        ensure!(line.contains("changed while it was being read"), "{line}");
+        ensure!(line.contains(".jpg") && !line.contains('\n'), "{line}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_refused_at_the_start_is_one_line() -> Result<()> {
+    let data = generated()?;
+    let refused = |asked: &Asked| {
+        let (place, why) =
+            (format!("s3://imgs/{}", asked.object), "AccessDenied".to_owned());
+        let remedy = "check the credentials";
+        Answer::Fails(Duration::ZERO, StorageError::Denied { place, why, remedy })
+    };
+    let line =
+        failed(&Setup { objects: Some(double(&data, refused)?), ..Setup::new(&data) });
+    ensure!(line.contains("s3://imgs/") && line.contains("AccessDenied"), "{line}");
+    ensure!(line.contains("check the credentials") && !line.contains('\n'), "{line}");
+    Ok(())
+}
+
+/// An object that is gone is a bad sample like a file that is gone.
+#[test]
+fn a_missing_object_is_a_bad_sample() -> Result<()> {
+    let data = generated()?;
+    let held: Arc<OnceLock<Arc<Double>>> = Arc::default();
+    let theirs = Arc::clone(&held);
+    let vanishing = move |asked: &Asked| {
+        if asked.range.is_some()
+            && draw(9, asked, 30) == 0
+            && let Some(double) = theirs.get()
+        {
+            double.remove(&asked.object);
+        }
+        PROMPT
+    };
+    let objects = double(&data, vanishing)?;
+    held.set(Arc::clone(&objects)).unwrap();
+    let setup =
+        Setup { on_bad: BadPolicy::Skip, objects: Some(objects), ..Setup::new(&data) };
+    let epoch = setup.run()?;
+    ensure!(!epoch.skipped.is_empty());
+    let n_skipped = epoch.skipped.len() as u64;
+    ensure!(epoch.samples + n_skipped == u64::from(N_GENERATED), "{}", epoch.samples);
+    ensure!(epoch.skipped.iter().all(|bad| bad.why.contains("there is no `memory:")));
+    Ok(())
+}
+
+/// Requests that are never answered hold up neither the end of an epoch nor that of the loader.
+#[test]
+fn a_loader_is_closed_with_requests_on_their_way() -> Result<()> {
+    let data = generated()?;
+    let silent = |asked: &Asked| match asked.range {
+        Some(_) if asked.number > 40 => Answer::Never,
+        Some(_) | None => PROMPT,
+    };
+    let setup = Setup { objects: Some(double(&data, silent)?), ..Setup::new(&data) };
+    let mut runtime = Runtime::open(setup.config()?)?;
+    let options = runtime.options(EpochIdx(0));
+    let mut epoch = runtime.start_epoch(&options)?;
+    epoch.next_batch()?.context("a batch")?;
+    runtime.finish_epoch(epoch);
+    // Another one on the same engine, dropped in the middle of a wait.
+    drop(runtime.start_epoch(&options)?);
+    drop(Loader::over(runtime));
+    Ok(())
+}
+
+/// A limit of memory holds for what is fetched, too.
+#[test]
+fn little_memory_is_enough() -> Result<()> {
+    let data = generated()?;
+    let [local, remote] = local_and_remote(&data, 8)?;
+    let memory = bothends_runtime::MemoryBudget::Total(24 << 20);
+    let config = bothends_runtime::RunConfig { memory, ..remote.config()? };
+    let mut runtime = Runtime::open(config)?;
+    let options = runtime.options(EpochIdx(0));
+    let mut epoch = runtime.start_epoch(&options)?;
+    let mut n = 0;
+    while let Some(batch) = epoch.next_batch()? {
+        n += batch.rows().iter().filter(|row| row.sample.is_some()).count();
+    }
+    runtime.finish_epoch(epoch);
+    ensure!(n as u64 == local.run()?.samples, "{n}");
+    Ok(())
+}
