@@ -16,7 +16,9 @@ use bothends_core::rng::Draws;
 use bothends_core::sample::SampleKey;
 use bothends_core::setting::Setting;
 use bothends_pack::{Files, PackConfig, pack};
-use bothends_runtime::{BadPolicy, Loader, Runtime, RuntimeError, one_line_with};
+use bothends_runtime::{
+    BadPolicy, Loader, Runtime, RuntimeError, one_line_with, options, survey,
+};
 use bothends_storage::{Answer, Asked, Double, StorageError};
 use bothends_tests::{N_GENERATED, Setup, assert_whole, cifar_batches, generated};
 
@@ -301,5 +303,36 @@ fn little_memory_is_enough() -> Result<()> {
     }
     runtime.finish_epoch(epoch);
     ensure!(n as u64 == local.run()?.samples, "{n}");
+    Ok(())
+}
+
+/// What the command line, Python and C pass on is a URL; `file://` is read as a remote store is.
+#[test]
+fn a_url_is_run_inspected_and_packed_like_a_path() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let shards = shards()?;
+    let data = shards.join("folder");
+    let url = |path: &Path| PathBuf::from(format!("file://{}", path.display()));
+    for path in [data.clone(), shards.join("tar")] {
+        let local = Setup { batch_size: 2, ..Setup::new(&path) };
+        let remote = Setup { data: url(&path), ..local.clone() }.drive()?;
+        ensure!(remote.fetches.is_some(), "{}", path.display());
+        let expected = local.run()?.stream_digest;
+        ensure!(remote.epochs[0].stream_digest == expected, "{}", path.display());
+        let [local, remote] = [path.clone(), url(&path)].map(|it| survey(&it).unwrap());
+        ensure!(local == remote, "{remote:?}");
+    }
+    let stores = ["local", "remote"].map(|name| folder.path().join(name));
+    for (from, store) in [data.clone(), url(&data)].iter().zip(&stores) {
+        pack(&Files::open(from)?, store, &PackConfig::default(), &mut |_| ())?;
+    }
+    let shard = |store: &PathBuf| std::fs::read(store.join("00000.shard"));
+    ensure!(shard(&stores[0])? == shard(&stores[1])?);
+    let json = format!(
+        "{{\"data\": \"{}\", \"recipe\": \"imagenet-train\"}}",
+        url(&data).display()
+    );
+    let mut loader = Loader::over(Runtime::open(options(&json)?)?);
+    ensure!(loader.stats().fetches.is_some());
     Ok(())
 }
