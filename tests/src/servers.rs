@@ -72,9 +72,9 @@ pub fn seaweedfs(test: &str) -> Result<Option<Server>> {
         command.arg(format!("-{name}.port={port}"));
     }
     // Each of these has a port of its own otherwise, which a second server would not get.
-    command.args(["-s3.port.iceberg=0", "-metricsPort=0"]);
+    command.args(["-s3.port.iceberg=0", "-s3.port.lance=0", "-metricsPort=0"]);
     command.arg(format!("-s3.port={s3}"));
-    let server = start(command, folder, s3)?;
+    let mut server = start(command, folder, s3)?;
     let until = Instant::now() + PATIENCE;
     loop {
         let made = request(server.at, "PUT", &format!("/{BUCKET}"), b"");
@@ -83,6 +83,12 @@ pub fn seaweedfs(test: &str) -> Result<Option<Server>> {
         match put {
             Ok(()) => return Ok(Some(server)),
             Err(error) if Instant::now() > until => return Err(error),
+            Err(_) if server.child.try_wait()?.is_some() => {
+                let log = fs::read_to_string(server.folder.join("log"))?;
+                let line = log.lines().find(|line| line.starts_with('F'));
+                let line = line.unwrap_or("no word");
+                return Err(Error::other(format!("SeaweedFS ended: {line}")));
+            }
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     }
