@@ -19,17 +19,15 @@ use bothends_pack::{Files, PackConfig, pack};
 use bothends_runtime::{
     BadPolicy, Loader, Runtime, RuntimeError, one_line_with, options, survey,
 };
-use bothends_storage::{Answer, Asked, Double, StorageError};
+use bothends_storage::{Answer, Asked, Double, Location, Options, StorageError};
+use bothends_tests::servers::{self, BUCKET};
 use bothends_tests::{N_GENERATED, Setup, assert_whole, cifar_batches, generated};
 
 const PROMPT: Answer = Answer::After(Duration::ZERO);
 
-/// All files below a folder, as objects.
-fn double(
-    folder: &Path,
-    answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
-) -> Result<Arc<Double>> {
-    let double = Double::answering(answers);
+/// Every name and the bytes of a data set's files.
+fn files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(at) = folders.pop() {
         for entry in std::fs::read_dir(&at)? {
@@ -37,11 +35,22 @@ fn double(
             if path.is_dir() {
                 folders.push(path);
             } else {
-                let name =
-                    path.strip_prefix(folder)?.to_str().context("a name")?.to_owned();
-                double.put(&name, std::fs::read(&path)?);
+                let name = path.strip_prefix(folder)?.to_str().context("a name")?;
+                found.push((name.to_owned(), std::fs::read(&path)?));
             }
         }
+    }
+    Ok(found)
+}
+
+/// All files below a folder, as objects.
+fn double(
+    folder: &Path,
+    answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+) -> Result<Arc<Double>> {
+    let double = Double::answering(answers);
+    for (name, bytes) in files(folder)? {
+        double.put(&name, bytes);
     }
     Ok(Arc::new(double))
 }
@@ -334,5 +343,36 @@ fn a_url_is_run_inspected_and_packed_like_a_path() -> Result<()> {
     );
     let mut loader = Loader::over(Runtime::open(options(&json)?)?);
     ensure!(loader.stats().fetches.is_some());
+    Ok(())
+}
+
+#[test]
+fn real_servers_give_the_same_stream() -> Result<()> {
+    let data = shards()?.join("folder");
+    let local = Setup { batch_size: 2, workers: 2, ..Setup::new(&data) };
+    let expected = local.run()?.stream_digest;
+    let same = |url: &str, options: &Options| -> Result<()> {
+        let objects = Some(Location::parse(url, options)?.open()?);
+        let remote = Setup { objects, ..local.clone() }.run()?;
+        ensure!(remote.stream_digest == expected, "{url}");
+        Ok(())
+    };
+    if let Some(server) = servers::seaweedfs("an epoch over SeaweedFS")? {
+        for (name, bytes) in files(&data)? {
+            servers::put(server.at, &format!("/{BUCKET}/set/{name}"), &bytes)?;
+        }
+        let endpoint = Some(format!("http://{}", server.at));
+        let options = Options { endpoint, anonymous: true, ..Options::default() };
+        same(&format!("s3://{BUCKET}/set"), &options)?;
+    }
+    if let Some(server) = servers::valkey("an epoch over Valkey")? {
+        for (name, bytes) in files(&data)? {
+            servers::redis(
+                server.at,
+                &[b"SET", format!("set/{name}").as_bytes(), &bytes],
+            )?;
+        }
+        same(&format!("redis://{}/0?prefix=set/", server.at), &Options::default())?;
+    }
     Ok(())
 }
