@@ -337,10 +337,10 @@ fn a_url_is_run_inspected_and_packed_like_a_path() -> Result<()> {
     }
     let shard = |store: &PathBuf| std::fs::read(store.join("00000.shard"));
     ensure!(shard(&stores[0])? == shard(&stores[1])?);
-    let json = format!(
-        "{{\"data\": \"{}\", \"recipe\": \"imagenet-train\"}}",
-        url(&data).display()
-    );
+    let given = serde_json::json!({
+        "data": url(&data), "recipe": "imagenet-train", "batch_size": 2,
+    });
+    let json = given.to_string();
     let mut loader = Loader::over(Runtime::open(options(&json)?)?);
     ensure!(loader.stats().fetches.is_some());
     Ok(())
