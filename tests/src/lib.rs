@@ -12,6 +12,7 @@
 pub mod loading;
 pub mod programs;
 pub mod proxy;
+pub mod servers;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -132,7 +132,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "tests",
         ],
     ),
-    ("rcgen", &["csd", "tests"]), // in tests
+    ("rcgen", &["csd", "storage", "tests"]), // in tests
     ("rustix", &["io"]),
     ("object_store", &["storage"]),
     ("redis", &["storage"]),

@@ -16,18 +16,18 @@ use bothends_core::rng::Draws;
 use bothends_core::sample::SampleKey;
 use bothends_core::setting::Setting;
 use bothends_pack::{Files, PackConfig, pack};
-use bothends_runtime::{BadPolicy, Loader, Runtime, RuntimeError, one_line_with};
-use bothends_storage::{Answer, Asked, Double, StorageError};
+use bothends_runtime::{
+    BadPolicy, Loader, Runtime, RuntimeError, one_line_with, options, survey,
+};
+use bothends_storage::{Answer, Asked, Double, Location, Options, StorageError};
+use bothends_tests::servers::{self, BUCKET};
 use bothends_tests::{N_GENERATED, Setup, assert_whole, cifar_batches, generated};
 
 const PROMPT: Answer = Answer::After(Duration::ZERO);
 
-/// All files below a folder, as objects.
-fn double(
-    folder: &Path,
-    answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
-) -> Result<Arc<Double>> {
-    let double = Double::answering(answers);
+/// Every name and the bytes of a data set's files.
+fn files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(at) = folders.pop() {
         for entry in std::fs::read_dir(&at)? {
@@ -35,11 +35,22 @@ fn double(
             if path.is_dir() {
                 folders.push(path);
             } else {
-                let name =
-                    path.strip_prefix(folder)?.to_str().context("a name")?.to_owned();
-                double.put(&name, std::fs::read(&path)?);
+                let name = path.strip_prefix(folder)?.to_str().context("a name")?;
+                found.push((name.to_owned(), std::fs::read(&path)?));
             }
         }
+    }
+    Ok(found)
+}
+
+/// All files below a folder, as objects.
+fn double(
+    folder: &Path,
+    answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+) -> Result<Arc<Double>> {
+    let double = Double::answering(answers);
+    for (name, bytes) in files(folder)? {
+        double.put(&name, bytes);
     }
     Ok(Arc::new(double))
 }
@@ -301,5 +312,67 @@ fn little_memory_is_enough() -> Result<()> {
     }
     runtime.finish_epoch(epoch);
     ensure!(n as u64 == local.run()?.samples, "{n}");
+    Ok(())
+}
+
+/// What the command line, Python and C pass on is a URL; `file://` is read as a remote store is.
+#[test]
+fn a_url_is_run_inspected_and_packed_like_a_path() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let shards = shards()?;
+    let data = shards.join("folder");
+    let url = |path: &Path| PathBuf::from(format!("file://{}", path.display()));
+    for path in [data.clone(), shards.join("tar")] {
+        let local = Setup { batch_size: 2, ..Setup::new(&path) };
+        let remote = Setup { data: url(&path), ..local.clone() }.drive()?;
+        ensure!(remote.fetches.is_some(), "{}", path.display());
+        let expected = local.run()?.stream_digest;
+        ensure!(remote.epochs[0].stream_digest == expected, "{}", path.display());
+        let [local, remote] = [path.clone(), url(&path)].map(|it| survey(&it).unwrap());
+        ensure!(local == remote, "{remote:?}");
+    }
+    let stores = ["local", "remote"].map(|name| folder.path().join(name));
+    for (from, store) in [data.clone(), url(&data)].iter().zip(&stores) {
+        pack(&Files::open(from)?, store, &PackConfig::default(), &mut |_| ())?;
+    }
+    let shard = |store: &PathBuf| std::fs::read(store.join("00000.shard"));
+    ensure!(shard(&stores[0])? == shard(&stores[1])?);
+    let given = serde_json::json!({
+        "data": url(&data), "recipe": "imagenet-train", "batch_size": 2,
+    });
+    let json = given.to_string();
+    let mut loader = Loader::over(Runtime::open(options(&json)?)?);
+    ensure!(loader.stats().fetches.is_some());
+    Ok(())
+}
+
+#[test]
+fn real_servers_give_the_same_stream() -> Result<()> {
+    let data = shards()?.join("folder");
+    let local = Setup { batch_size: 2, workers: 2, ..Setup::new(&data) };
+    let expected = local.run()?.stream_digest;
+    let same = |url: &str, options: &Options| -> Result<()> {
+        let objects = Some(Location::parse(url, options)?.open()?);
+        let remote = Setup { objects, ..local.clone() }.run()?;
+        ensure!(remote.stream_digest == expected, "{url}");
+        Ok(())
+    };
+    if let Some(server) = servers::seaweedfs("an epoch over SeaweedFS")? {
+        for (name, bytes) in files(&data)? {
+            servers::put(server.at, &format!("/{BUCKET}/set/{name}"), &bytes)?;
+        }
+        let endpoint = Some(format!("http://{}", server.at));
+        let options = Options { endpoint, anonymous: true, ..Options::default() };
+        same(&format!("s3://{BUCKET}/set"), &options)?;
+    }
+    if let Some(server) = servers::valkey("an epoch over Valkey")? {
+        for (name, bytes) in files(&data)? {
+            servers::redis(
+                server.at,
+                &[b"SET", format!("set/{name}").as_bytes(), &bytes],
+            )?;
+        }
+        same(&format!("redis://{}/0?prefix=set/", server.at), &Options::default())?;
+    }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bothends_dataset::{Kind, Storage as _};
 
+use crate::location::without_login;
 use crate::{Location, Objects, Options, StorageError, View};
 
 /// Whether the text is a URL, and not a path of this machine.
@@ -16,15 +17,18 @@ pub fn is_url(text: &str) -> bool {
     !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// The URL for messages and for what is written down: without a user and a password.
+/// The URL for messages and for what is written down: without a login, and of a query with what names
+/// the data alone.
 #[must_use]
 pub fn without_secrets(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://").filter(|_| is_url(text)) else {
+    if !is_url(text) {
         return text.to_owned();
-    };
-    let end = rest.find('/').unwrap_or(rest.len());
-    let host = rest[..end].rfind('@').map_or(0, |at| at + 1);
-    format!("{scheme}://{}", &rest[host..])
+    }
+    let query = text.split_once('?').map(|(_, query)| query);
+    let prefix =
+        query.filter(|query| query.starts_with("prefix=") && !query.contains('&'));
+    let prefix = prefix.map_or_else(String::new, |prefix| format!("?{prefix}"));
+    format!("{}{prefix}", without_login(text))
 }
 
 /// A view of the objects at `url`, and which file is meant: `""` is all of it. Asks the store where
@@ -33,15 +37,16 @@ pub fn without_secrets(text: &str) -> String {
 /// # Errors
 /// [`StorageError::Address`]; what the store says of that part, other than that it is not there.
 pub fn around(url: &str, options: &Options) -> Result<(View, String), StorageError> {
-    if let Some((folder, file)) = folder_and_file(url) {
-        // What has an extension is most often a file, but a folder may have one.
-        let view = start(Location::parse(folder, options)?.open()?)?;
-        match view.objects_kind(file)? {
-            Some(Kind::File { .. }) => return Ok((view, file.to_owned())),
+    let at = Location::parse(url, options)?;
+    // What has an extension is most often a file, but a folder may have one.
+    if let Some((folder, file)) = at.around().filter(|(_, name)| name.contains('.')) {
+        let view = start(folder.open()?)?;
+        match view.objects_kind(&file)? {
+            Some(Kind::File { .. }) => return Ok((view, file)),
             Some(Kind::Folder) | None => {}
         }
     }
-    Ok((start(Location::parse(url, options)?.open()?)?, String::new()))
+    Ok((start(at.open()?)?, String::new()))
 }
 
 fn start(objects: Arc<dyn Objects>) -> Result<View, StorageError> {
@@ -71,15 +76,6 @@ impl StorageError {
     }
 }
 
-/// The folder of a URL whose last part has an extension, and that part.
-fn folder_and_file(url: &str) -> Option<(&str, &str)> {
-    let (_, rest) = url.split_once("://")?;
-    let (folder, file) = url.rsplit_once('/')?;
-    let is_below_host = rest.trim_end_matches('/').contains('/');
-    let is_file = file.contains('.') && !file.contains(['?', '#']);
-    (is_below_host && is_file).then_some((folder, file))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,7 +100,8 @@ mod tests {
         for (text, shown) in [
             ("redis://me:secret@host:6379/0", "redis://host:6379/0"),
             ("s3://bucket/a@b", "s3://bucket/a@b"),
-            ("https://u:p@w@host", "https://host"),
+            ("redis://:a/b@host/0?prefix=imgs", "redis://host/0?prefix=imgs"),
+            ("az://c/p?sig=secret", "az://c/p"),
             ("/home/me@work/data", "/home/me@work/data"),
         ] {
             assert_eq!(without_secrets(text), shown);
@@ -112,17 +109,17 @@ mod tests {
     }
 
     #[test]
-    fn a_url_of_a_file_names_its_folder() {
-        let cases = [
-            ("s3://b/sets/list.jsonl", Some(("s3://b/sets", "list.jsonl"))),
-            ("s3://b/a.tar", Some(("s3://b", "a.tar"))),
-            ("s3://bucket.with.dots", None),
-            ("s3://b/sets/train", None),
-            ("s3://b/sets.v2/", None),
-            ("redis://h/0?prefix=a.b", None),
-        ];
-        for (url, expected) in cases {
-            assert_eq!(folder_and_file(url), expected, "{url}");
-        }
+    fn a_url_of_a_file_is_that_file_in_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("list.jsonl"), "{}").unwrap();
+        std::fs::create_dir(folder.path().join("set.v2")).unwrap();
+        std::fs::write(folder.path().join("set.v2/a.jpg"), "a").unwrap();
+        let url = |name| format!("file://{}/{name}", folder.path().display());
+        let options = Options::default();
+        let (view, target) = around(&url("list.jsonl"), &options).unwrap();
+        assert_eq!((&*target, view.list("").unwrap().len()), ("list.jsonl", 2));
+        let (view, target) = around(&url("set.v2"), &options).unwrap();
+        assert_eq!((&*target, &*view.list("").unwrap()[0].name), ("", "a.jpg"));
+        assert!(around("file://no/path", &options).is_err());
     }
 }

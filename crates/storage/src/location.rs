@@ -236,6 +236,10 @@ impl Bucket {
             (_, Some(_)) => {
                 return Err("has a login in it; credentials belong into the environment");
             }
+            // Of a password with a slash in it, only a part is here.
+            (_, None) if name.contains(':') => {
+                return Err("has a login in it; credentials belong into the environment");
+            }
             (_, None) => (name, None),
         };
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

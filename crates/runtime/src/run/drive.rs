@@ -167,8 +167,7 @@ struct Seen {
     shares: Shares,
 }
 
-/// Whose time an epoch is, besides the loader's, which has a clock of its own
-/// (`collect/stall.rs`). The shares begin where others end: nothing lies between them.
+/// Whose time an epoch is, besides the loader's (`collect/stall.rs`): shares without gaps between.
 struct Shares {
     since: Instant,
     /// In the accelerator's steps.
@@ -528,8 +527,7 @@ impl Run<'_> {
             .collect()
     }
 
-    /// η = achieved rate ÷ min(accelerator rate, `R_front` + `R_back`), both prongs measured
-    /// alone on this machine in this run.
+    /// η: achieved rate ÷ min(accelerator's, `R_front` + `R_back`), each measured alone in this run.
     fn efficiency(&self, images_per_s: f64) -> Option<f64> {
         let front = self.alone.front_images_per_s?;
         let back = match self.loader.runtime().devices.is_empty() {
@@ -548,8 +546,6 @@ impl Run<'_> {
         let device_process_seconds = used.device_process_seconds(runtime);
         self.bytes.storage_read = runtime.storage_read_bytes();
         self.bytes.page_cache = runtime.source().goes_through_page_cache();
-        let block_cache = runtime.source().blocks().map(BlockSource::used);
-        let fetches = runtime.fetched();
         let counted = Amounts {
             samples,
             bytes: &self.bytes,
@@ -569,8 +565,8 @@ impl Run<'_> {
             },
             memory: self.memory,
             bytes: self.bytes,
-            block_cache,
-            fetches,
+            block_cache: runtime.source().blocks().map(BlockSource::used),
+            fetches: runtime.fetched(),
             energy,
             alone: self.alone,
             damaged: runtime.damages.figures(),

@@ -130,7 +130,7 @@ impl Status {
     fn at(&self, place: String, end: u64) -> StorageError {
         let is_elsewhere = self.is(&WRONG_REGION)
             || matches!(self.status, 301 | 307 | 308)
-            || self.status == 400 && self.region.is_some();
+            || self.status == 400 && self.code.is_none() && self.region.is_some();
         if is_elsewhere {
             return StorageError::WrongRegion { place, region: self.region.clone() };
         }

@@ -3,6 +3,7 @@
 //! Signing and listings are `object_store`'s; requests go through our own client, and its retries are
 //! switched off.
 
+use std::fmt::{self, Debug, Formatter};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,6 @@ use crate::{Arrivals, Identity, Listed, Objects, StorageError};
 const DEPTH: usize = 16;
 
 /// Objects in a bucket.
-#[derive(Debug)]
 pub(crate) struct Cloud {
     pub(crate) store: Arc<dyn ObjectStore>,
     /// What all names start with, without a `/` at its end.
@@ -34,14 +34,7 @@ pub(crate) struct Cloud {
 }
 
 /// Credentials, to keep them out of messages.
-#[derive(Clone, Default)]
 pub(crate) struct Secrets(pub(crate) Vec<String>);
-
-impl std::fmt::Debug for Secrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} secrets", self.0.len())
-    }
-}
 
 impl Secrets {
     /// The text without them, and not longer than a line.
@@ -51,6 +44,13 @@ impl Secrets {
             text = text.replace(secret.as_str(), "***");
         }
         text.lines().next().unwrap_or_default().chars().take(200).collect()
+    }
+}
+
+/// Without the store, whose configuration holds credentials.
+impl Debug for Cloud {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cloud").field(&self.shown("")).finish()
     }
 }
 

@@ -4,6 +4,7 @@
 //! a value that another one of the same length replaces is not noticed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::{self, Debug, Formatter};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +36,6 @@ const SCAN_COUNT: u32 = 1000;
 type Slot = Mutex<(u64, Option<MultiplexedConnection>)>;
 
 /// The keys of a database that start with a prefix.
-#[derive(Debug)]
 pub(crate) struct Redis {
     client: Client,
     /// Without login.
@@ -45,6 +45,13 @@ pub(crate) struct Redis {
     /// A connection is driven by the runtime that opened it.
     slots: StdMutex<HashMap<Id, Arc<[Slot; N_CONNECTIONS]>>>,
     next: AtomicUsize,
+}
+
+/// Without the client, which holds the password.
+impl Debug for Redis {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Redis").field(&self.shown("")).finish()
+    }
 }
 
 impl Redis {
@@ -188,6 +195,10 @@ impl Redis {
         if range.is_empty() {
             let is_wrong = range.start > range.end;
             return if is_wrong { Err(too_short()) } else { Ok(Bytes::new()) };
+        }
+        // No value is that long, and the server counts no further.
+        if i64::try_from(range.end).is_err() {
+            return Err(too_short());
         }
         let key = self.key(object);
         let (bytes, len) = self.value(&key, &range, expected, &place).await?;

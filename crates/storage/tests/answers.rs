@@ -1,0 +1,342 @@
+//! What the user reads when a store does not give what it should: a server that answers from a script says what no
+//! test server says.
+#![allow(
+    clippy::unwrap_used,
+    reason = "these functions are all tests; a panic is the report"
+)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bothends_storage::{
+    Fetch, Fetched, Fetcher, Location, Objects, Options, StorageError, View,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Answers each request with what `answer` gives for its number and first line; closes where that is empty. It
+/// lives as long as the test's process.
+fn server(
+    answer: impl Fn(usize, &str) -> Vec<u8> + Send + Sync + 'static,
+) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let (asked, answer) = (Arc::new(AtomicUsize::new(0)), Arc::new(answer));
+    let count = Arc::clone(&asked);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (answer, count) = (Arc::clone(&answer), Arc::clone(&count));
+            thread::spawn(move || serve(stream.unwrap(), &*answer, &count));
+        }
+    });
+    (at, asked)
+}
+
+fn serve(
+    mut stream: TcpStream,
+    answer: &dyn Fn(usize, &str) -> Vec<u8>,
+    asked: &AtomicUsize,
+) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while stream.read(&mut byte).is_ok_and(|n| n == 1) {
+        head.push(byte[0]);
+        if !head.ends_with(b"\r\n\r\n") {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&head).into_owned();
+        head.clear();
+        let number = asked.fetch_add(1, Ordering::SeqCst);
+        let bytes = answer(number, text.lines().next().unwrap());
+        let is_sent = stream.write_all(&bytes).is_ok();
+        // What promises more than it has ends with the connection.
+        if !is_sent || bytes.is_empty() || bytes.starts_with(b"HTTP/1.1 206 Cut") {
+            return;
+        }
+    }
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> Vec<u8> {
+    let len = body.len();
+    format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {len}\r\n\r\n{body}")
+        .into_bytes()
+}
+
+/// An error of S3, with its text where the request may have one.
+fn s3_error(line: &str, status: &str, code: &str) -> Vec<u8> {
+    let secret = "the key was s3cret";
+    let body = format!(
+        "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{secret}</Message>\
+         <Region>eu-west-1</Region><AWSAccessKeyId>s3cret</AWSAccessKeyId></Error>"
+    );
+    answer(status, "", if line.starts_with("HEAD") { "" } else { &body })
+}
+
+fn options(at: SocketAddr) -> Options {
+    let mut options =
+        Options { endpoint: Some(format!("http://{at}")), ..Options::default() };
+    for (name, value) in [
+        ("AWS_ACCESS_KEY_ID", "s3cret-id"),
+        ("AWS_SECRET_ACCESS_KEY", "s3cret-key"),
+        ("AWS_SESSION_TOKEN", "s3cret-token"),
+    ] {
+        options.variables.insert(name.to_owned(), value.to_owned());
+    }
+    options
+}
+
+fn open(url: &str, options: &Options) -> Arc<dyn Objects> {
+    Location::parse(url, options).unwrap().open().unwrap()
+}
+
+fn fetch(objects: Arc<dyn Objects>) -> Result<bothends_storage::Bytes, StorageError> {
+    let mut fetcher = Fetcher::start(objects).unwrap();
+    let (object, range) = ("a".into(), 2..6);
+    fetcher.submit(Fetch { tag: 1, object, range, expected: None, timeout: PATIENCE });
+    let Fetched { result, .. } = fetcher.poll(PATIENCE).unwrap();
+    result
+}
+
+fn one_line(error: &StorageError) -> String {
+    let text = error.to_string();
+    assert!(!text.contains('\n') && !text.contains("s3cret"), "{text}");
+    text
+}
+
+#[test]
+fn what_a_store_refuses_is_one_line_with_the_remedy() {
+    for (status, code, words) in [
+        (
+            "400 Bad Request",
+            "ExpiredToken",
+            "the credentials for `s3://data/x/a` have expired",
+        ),
+        (
+            "301 Moved",
+            "PermanentRedirect",
+            "`s3://data/x/a` is in region eu-west-1; set the region",
+        ),
+        (
+            "400 Bad",
+            "AuthorizationHeaderMalformed",
+            "is in region eu-west-1; set the region",
+        ),
+        ("403 Forbidden", "RequestTimeTooSkewed", "set this machine's clock"),
+        ("403 Forbidden", "SignatureDoesNotMatch", "check the access key, its secret"),
+        ("403 Forbidden", "AccessDenied", "give these credentials the right to read it"),
+        ("404 Not Found", "NoSuchBucket", "there is no bucket for `s3://data/x/a`"),
+        ("404 Not Found", "NoSuchKey", "there is no `s3://data/x/a`"),
+        (
+            "412 Precondition Failed",
+            "PreconditionFailed",
+            "`s3://data/x/a` changed while",
+        ),
+        ("416 Range", "InvalidRange", "`s3://data/x/a` ends before byte 6"),
+        ("503 Slow Down", "SlowDown", "the store limits requests for `s3://data/x/a`"),
+        (
+            "500 Error",
+            "InternalError",
+            "broke off (the server answered 500 InternalError)",
+        ),
+    ] {
+        let (at, asked) = server(move |_, line| s3_error(line, status, code));
+        let objects = open("s3://data/x", &options(at));
+        let error = one_line(&fetch(Arc::clone(&objects)).unwrap_err());
+        assert!(error.contains(words), "{error}");
+        // A fetch is one request: who asked decides whether it is made again.
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        let is_final = !status.starts_with('5') && !status.starts_with("416");
+        if is_final {
+            let view = View::start(objects).unwrap();
+            let error = one_line(&view.identity("a").unwrap_err());
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_listing_and_an_identity_outlive_a_short_failure() {
+    let (at, _) = server(|number, line| match number {
+        0 => Vec::new(),
+        1 => s3_error(line, "503 Slow Down", "SlowDown"),
+        _ if line.starts_with("HEAD") => answer(
+            "200 OK",
+            "ETag: \"1\"\r\nLast-Modified: Thu, 01 Jan 1970 00:00:09 GMT\r\n",
+            "",
+        ),
+        _ => answer(
+            "200 OK",
+            "",
+            "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>x/a b</Key>\
+             <LastModified>1970-01-01T00:00:09Z</LastModified><ETag>\"1\"</ETag><Size>4</Size>\
+             </Contents></ListBucketResult>",
+        ),
+    });
+    let view = View::start(open("s3://data/x", &options(at))).unwrap();
+    let entries = bothends_dataset::Storage::list(&view, "").unwrap();
+    assert_eq!(entries[0].name, "a b");
+    let identity = view.identity("a b").unwrap();
+    assert_eq!((identity.len, identity.etag.as_deref()), (4, Some("1")));
+    assert_eq!(identity.modified, Some(Duration::from_secs(9)));
+}
+
+#[test]
+fn a_broken_answer_is_told_and_not_repeated() {
+    let head = "HTTP/1.1 206 Cut\r\nContent-Range: bytes 2-5/9\r\nETag: \"1\"\r\n\
+                Last-Modified: Thu, 01 Jan 1970 00:00:09 GMT\r\nContent-Length: 4\r\n\r\nab";
+    let (at, asked) = server(move |_, _| head.as_bytes().to_vec());
+    for url in ["s3://data/x".to_owned(), format!("http://{at}/x")] {
+        let before = asked.load(Ordering::SeqCst);
+        let error = fetch(open(&url, &options(at))).unwrap_err();
+        assert!(matches!(error, StorageError::Broken { .. }), "{error}");
+        assert!(error.is_transient());
+        assert!(one_line(&error).contains("/x/a` broke off"), "{error}");
+        assert_eq!(asked.load(Ordering::SeqCst) - before, 1);
+    }
+}
+
+#[test]
+fn a_server_that_ignores_ranges_or_redirects_is_named() {
+    let (at, _) = server(|_, _| answer("200 OK", "", "0123456789"));
+    let error = one_line(
+        &fetch(open(&format!("http://{at}/x"), &Options::default())).unwrap_err(),
+    );
+    assert!(
+        error.contains("does not serve ranges of a file; use one that does"),
+        "{error}"
+    );
+    let (at, _) =
+        server(|_, _| answer("302 Found", "Location: http://elsewhere/\r\n", ""));
+    let error = one_line(
+        &fetch(open(&format!("http://{at}/x"), &Options::default())).unwrap_err(),
+    );
+    assert!(error.contains("redirects to another address; give that one"), "{error}");
+}
+
+#[test]
+fn no_host_and_no_trust_are_told() {
+    let options = Options { anonymous: true, ..Options::default() };
+    let error = fetch(open("http://no-such-host.invalid/x", &options)).unwrap_err();
+    let text = one_line(&error);
+    assert!(
+        text.starts_with("cannot reach no-such-host.invalid:80 for `http://no"),
+        "{text}"
+    );
+    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.pem");
+    std::fs::write(&ca_file, key.cert.pem()).unwrap();
+    let at = secured(&key);
+    let url = format!("https://localhost:{}/x", at.port());
+    let error = one_line(&fetch(open(&url, &options)).unwrap_err());
+    let start = format!("no trusted TLS connection with localhost:{} for", at.port());
+    assert!(error.starts_with(&start) && error.contains("UnknownIssuer"), "{error}");
+    assert!(error.contains("or give the server's CA certificate"), "{error}");
+    let trusting = Options { ca_file: Some(ca_file), ..options.clone() };
+    assert_eq!(fetch(open(&url, &trusting)).unwrap(), "2345");
+    let gone = Options { ca_file: Some(folder.path().join("gone")), ..options };
+    let error = one_line(&fetch(open(&url, &gone)).unwrap_err());
+    assert!(error.contains("cannot use the CA file"), "{error}");
+}
+
+/// Answers each connection over TLS with the bytes 2 to 5 of ten.
+fn secured(key: &rcgen::CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let private =
+        rustls::pki_types::PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], private.into())
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(connection, stream.unwrap());
+            let mut request = [0; 4096];
+            // A client that does not trust hangs up here.
+            if stream.read(&mut request).is_ok_and(|n| n > 0) {
+                let head = "Content-Range: bytes 2-5/10\r\nConnection: close\r\n";
+                let _ = stream.write_all(&answer("206 Partial Content", head, "2345"));
+            }
+        }
+    });
+    at
+}
+
+#[test]
+fn addresses_that_mean_nothing_are_told_without_their_logins() {
+    for (url, words) in [
+        ("s3://", "names no bucket; write it as scheme://bucket/prefix"),
+        (
+            "s3://key:s3cret@bucket/x",
+            "`s3://bucket/x` has a login in it; credentials belong",
+        ),
+        ("s3://key:s3/cret@bucket/x", "`s3://bucket/x` has a login in it"),
+        ("s3://bucket/x?key=s3cret", "`s3://bucket/x` has a query"),
+        ("https://me:s3cret@host/x", "`https://host/x` has a login in it"),
+        ("https://host/x?sig=s3cret", "`https://host/x` has a query"),
+        ("file://x", "names no folder of this machine; write file:///path"),
+        ("ftp://host/x", "has a scheme that is not known; use s3://, gs://, az://"),
+        ("cql://host/x", "names a Cassandra, which is not supported yet"),
+        ("rediss://:s3cret@host", "`rediss://host` asks for Redis over TLS"),
+        (
+            "redis://:s3cret@host/0?pre=x",
+            "`redis://host/0` has an option that is not known",
+        ),
+        ("redis://:s3cret@host/zero", "`redis://host/zero` is no address of a Redis"),
+    ] {
+        let opened =
+            Location::parse(url, &Options::default()).and_then(|found| found.open());
+        let error = one_line(&opened.unwrap_err());
+        assert!(error.contains(words) && !error.contains("cret"), "{url}: {error}");
+    }
+    let options = Options { endpoint: Some("host:1".to_owned()), ..Options::default() };
+    let found = Location::parse("s3://bucket/x", &options).unwrap();
+    let error = one_line(&found.open().unwrap_err());
+    assert!(
+        error.contains("`host:1` is no endpoint; write it as http://host:port"),
+        "{error}"
+    );
+    let found = Location::parse("az://box/x", &Options::default()).unwrap();
+    assert!(
+        one_line(&found.open().unwrap_err()).contains("set AZURE_STORAGE_ACCOUNT_NAME")
+    );
+}
+
+#[test]
+fn nothing_shows_a_credential() {
+    let (at, _) = server(|_, line| s3_error(line, "400 Bad", "Odd"));
+    let options = options(at);
+    for url in ["s3://data/x", "redis://:s3cret@host/0", "gs://data/x"] {
+        let found = Location::parse(url, &options).unwrap();
+        let shown = format!("{found:?} {:?} {options:?}", found.open());
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+}
+
+#[test]
+fn a_location_is_split_at_its_last_name() {
+    for (url, above, name) in [
+        ("s3://data/x/list.jsonl", "s3://data/x/a", "list.jsonl"),
+        ("s3://data/list.jsonl", "s3://data/a", "list.jsonl"),
+        ("http://host/x/list.jsonl", "http://host/x/a", "list.jsonl"),
+        ("/data/list.jsonl", "/data/a", "list.jsonl"),
+    ] {
+        let found = Location::parse(url, &Options::default()).unwrap();
+        let (around, last) = found.around().unwrap();
+        assert_eq!((&*around.open().unwrap().shown("a"), &*last), (above, name));
+    }
+    for url in ["s3://data", "http://host", "redis://host/0"] {
+        let found = Location::parse(url, &Options::default()).unwrap();
+        assert!(found.around().is_none(), "{url}");
+    }
+}

@@ -1,0 +1,140 @@
+//! The stores over real servers: SeaweedFS speaks S3 and HTTP, Valkey the language of Redis. Where they are
+//! not installed, a skip is printed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "these functions are all tests; a panic is the report, and skips must be seen"
+)]
+
+#[path = "../../../tests/src/servers.rs"]
+#[allow(dead_code, unreachable_pub, reason = "it serves other tests, too")]
+mod servers;
+
+use std::sync::{Arc, Mutex};
+
+use bothends_storage::conformance::{Marks, Subject, all};
+use bothends_storage::{Location, Objects, Options, StorageError, View};
+use servers::{BUCKET, KEYS, WEAK_KEYS, put, redis, seaweedfs, valkey};
+
+fn encoded(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    let encode = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    name.bytes().map(encode).collect()
+}
+
+fn options(endpoint: &str, keys: Option<(&str, &str)>) -> Options {
+    let mut options = Options {
+        endpoint: Some(endpoint.to_owned()),
+        anonymous: keys.is_none(),
+        ..Options::default()
+    };
+    if let Some((id, secret)) = keys {
+        options.variables.insert("AWS_ACCESS_KEY_ID".into(), id.into());
+        options.variables.insert("AWS_SECRET_ACCESS_KEY".into(), secret.into());
+    }
+    options
+}
+
+fn open(url: &str, options: &Options) -> Arc<dyn Objects> {
+    Location::parse(url, options).unwrap().open().unwrap()
+}
+
+/// What asking for an identity fails with.
+fn refusal(objects: Arc<dyn Objects>) -> StorageError {
+    let view = View::start(objects).unwrap();
+    let error = view.identity("a").unwrap_err();
+    let text = error.to_string();
+    assert!(!text.contains('\n') && !text.contains("s3cret"), "{text}");
+    error
+}
+
+#[test]
+fn s3_keeps_the_contract_and_says_what_is_wrong() {
+    let Some(server) = seaweedfs("S3 over SeaweedFS").unwrap() else { return };
+    let (at, endpoint) = (server.at, format!("http://{}", server.at));
+    for (folder, keys) in [("open", None), ("signed/deep", Some(KEYS))] {
+        let objects = open(&format!("s3://{BUCKET}/{folder}"), &options(&endpoint, keys));
+        let put = move |name: &str, bytes: &[u8]| {
+            put(at, &format!("/{BUCKET}/{folder}/{}", encoded(name)), bytes).unwrap();
+        };
+        all(&Subject { objects, put: Box::new(put), marks: Marks::Versions });
+    }
+    let url = format!("s3://{BUCKET}/open");
+    for (url, keys, words) in [
+        (&*url, (KEYS.0, "s3cret wrong"), "SignatureDoesNotMatch); check the access key"),
+        (&*url, ("nobody", "s3cret"), "InvalidAccessKeyId); check the access key"),
+        (&*url, WEAK_KEYS, "AccessDenied); give these credentials the right"),
+        (
+            "s3://no-such-bucket/x",
+            KEYS,
+            "there is no bucket for `s3://no-such-bucket/x/a`",
+        ),
+        (&*url, KEYS, "there is no `s3://imgs/open/a`; is the location right"),
+    ] {
+        let error = refusal(open(url, &options(&endpoint, Some(keys)))).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    drop(server);
+    let error = refusal(open(&url, &options(&endpoint, None)));
+    assert!(matches!(error, StorageError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains(&at.to_string()), "{error}");
+}
+
+#[test]
+fn http_keeps_the_contract_with_a_file_that_names_the_others() {
+    let Some(server) = seaweedfs("HTTP over SeaweedFS").unwrap() else { return };
+    let at = server.at;
+    let url = format!("http://{at}/{BUCKET}/web");
+    let options = Options { list: Some("list.txt".to_owned()), ..Options::default() };
+    let objects = open(&url, &options);
+    let names = Mutex::new(std::collections::BTreeSet::new());
+    let put = move |name: &str, bytes: &[u8]| {
+        put(at, &format!("/{BUCKET}/web/{}", encoded(name)), bytes).unwrap();
+        let mut names = names.lock().unwrap();
+        names.insert(name.to_owned());
+        let lines: Vec<_> = names.iter().cloned().collect();
+        put(at, &format!("/{BUCKET}/web/list.txt"), lines.join("\n").as_bytes()).unwrap();
+    };
+    all(&Subject { objects, put: Box::new(put), marks: Marks::Versions });
+    let view = View::start(open(&url, &Options::default())).unwrap();
+    let error = bothends_dataset::Storage::list(&view, "").unwrap_err().to_string();
+    assert!(error.contains("name a list file there, with one name a line"), "{error}");
+}
+
+#[test]
+fn redis_keeps_the_contract_and_says_what_is_wrong() {
+    let Some(server) = valkey("Redis over Valkey").unwrap() else { return };
+    let at = server.at;
+    let url = format!("redis://{at}/0?prefix=train%2A/");
+    let objects = open(&url, &Options::default());
+    let put = move |name: &str, bytes: &[u8]| {
+        redis(at, &[b"SET", format!("train*/{name}").as_bytes(), bytes]).unwrap();
+    };
+    put("numbers", b"0123");
+    redis(at, &[b"LPUSH", b"train*/no-string", b"x"]).unwrap();
+    redis(at, &[b"SET", b"trainer/of another prefix", b"x"]).unwrap();
+    let subject = Subject { objects, put: Box::new(put), marks: Marks::Lengths };
+    all(&subject);
+    let view = View::start(subject.objects).unwrap();
+    let error = view.identity("no-string").unwrap_err().to_string();
+    assert!(
+        error.contains("key train*/no-string`: the key does not hold a string"),
+        "{error}"
+    );
+    redis(at, &[b"CONFIG", b"SET", b"requirepass", b"right"]).unwrap();
+    for login in ["", ":s3cret@", "user:s3cret@"] {
+        let url = format!("redis://{login}{at}/0");
+        let error = refusal(open(&url, &Options::default())).to_string();
+        assert!(error.contains("give the password in REDISCLI_AUTH"), "{error}");
+    }
+    let mut options = Options::default();
+    options.variables.insert("REDISCLI_AUTH".to_owned(), "right".to_owned());
+    let error = refusal(open(&format!("redis://{at}/0"), &options));
+    assert!(matches!(error, StorageError::NotFound { .. }), "{error}");
+    drop(server);
+    let error = refusal(open(&format!("redis://{at}/0"), &options));
+    assert!(matches!(error, StorageError::Unreachable { .. }), "{error}");
+}
