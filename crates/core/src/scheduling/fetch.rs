@@ -140,6 +140,8 @@ pub struct FetchQueue {
     /// Answers that pay for hedges.
     hedge_credit: u32,
     throttled_at: Option<Ns>,
+    /// When an answer last came.
+    answered_at: Option<Ns>,
     in_flight_bytes: u64,
     waiting_bytes: u64,
     reordered_bytes: u64,
@@ -176,6 +178,9 @@ enum Why {
     Hedge,
 }
 
+/// A request is waited for so many times as long as almost all recent answers took.
+const SLOW: u64 = 4;
+
 /// A hedge is paid for by so many answers: two requests in a hundred at most are hedges.
 const HEDGE_COST: u32 = 50;
 /// So many hedges may be saved up.
@@ -201,6 +206,7 @@ impl FetchQueue {
             recent: Recent::new(),
             hedge_credit: HEDGE_COST * MOST_HEDGES,
             throttled_at: None,
+            answered_at: None,
             in_flight_bytes: 0,
             waiting_bytes: 0,
             reordered_bytes: 0,
@@ -420,8 +426,13 @@ impl FetchQueue {
         let (id, group) = self.oldest_group()?;
         let Phase::Sent(Some(request), None) = group.phase else { return None };
         let sent = self.sent.get(&request).filter(|_| !group.was_hedged)?;
-        // Equal latencies are no reason: a little later than almost all.
-        let late = sent.at.plus(p99_ns.saturating_add(p99_ns / 8).saturating_add(1));
+        // Equal latencies are no reason: a little later than almost all. What is longer than others
+        // may take longer.
+        let late_ns = p99_ns.saturating_add(p99_ns / 8).saturating_add(1);
+        let mean = (self.counts.bytes / self.counts.answered.max(1)).max(1);
+        let longer = u128::from(late_ns) * u128::from(sent.len) / u128::from(mean);
+        let late_ns = late_ns.max(u64::try_from(longer).unwrap_or(u64::MAX));
+        let late = sent.at.plus(late_ns);
         // A server that is asked too much is not asked twice.
         let calm = self.throttled_at.map(|at| at.plus(self.config.timeout_ns));
         Some((id, calm.map_or(late, |calm| calm.max(late))))
@@ -475,7 +486,7 @@ impl FetchQueue {
     fn blocks(&self, len: u64) -> Option<Cause> {
         let in_flight = count(self.sent.len());
         let limit = self.window.limit();
-        // What failed keeps its place: a server that is gone is not asked for ever more.
+        // What failed keeps its place: a server that is gone is not asked more and more.
         if in_flight.saturating_add(count(self.retries.len())) >= limit {
             return Some(if in_flight < limit { Cause::Retry } else { Cause::Requests });
         }
@@ -525,7 +536,12 @@ impl FetchQueue {
             }
             (_, _) => group.phase = Phase::Sent(Some(request), None),
         }
-        let timeout_ns = self.config.timeout_ns.min(group.deadline.since(now)).max(1);
+        let slow_ns = self.recent.p99_ns().unwrap_or(0).saturating_mul(SLOW);
+        if slow_ns > self.config.timeout_ns {
+            group.is_borne(&self.config, slow_ns, now);
+        }
+        let patience_ns = self.config.timeout_ns.max(slow_ns);
+        let timeout_ns = patience_ns.min(group.deadline.since(now)).max(1);
         let (object, range, len) = (group.object, group.range.clone(), group.len());
         let times_out = now.plus(timeout_ns);
         let is_hedge = why == Why::Hedge;
@@ -580,6 +596,7 @@ impl FetchQueue {
         }
         let latency_ns = now.since(sent.at);
         self.recent.push(latency_ns);
+        self.answered_at = Some(now);
         self.window.answered(sent.len, latency_ns, now);
         self.hedge_credit = (self.hedge_credit + 1).min(HEDGE_COST * MOST_HEDGES);
         self.reordered_bytes += sent.len;
@@ -612,6 +629,10 @@ impl FetchQueue {
             self.throttled_at = Some(now);
             self.window.throttled(sent.at, now);
         }
+        if failure == Failure::Timeout {
+            self.window.timed_out(sent.at, now);
+        }
+        let is_alive = self.answered_at.is_some_and(|at| at >= sent.at);
         let Some(group) = self.groups.get_mut(&sent.group) else { return };
         group.forget(request);
         if failure == Failure::Final {
@@ -620,7 +641,7 @@ impl FetchQueue {
         if group.requests().next().is_some() {
             return;
         }
-        match retry_at(&self.config, group, failure, now) {
+        match retry_at(&self.config, group, (failure, is_alive), now) {
             Some(at) => {
                 group.phase = Phase::Waiting(at);
                 self.waiting_bytes += group.len();
@@ -650,7 +671,7 @@ impl FetchQueue {
 fn retry_at(
     config: &FetchConfig,
     group: &mut Group,
-    failure: Failure,
+    (failure, is_alive): (Failure, bool),
     now: Ns,
 ) -> Option<Ns> {
     let mut least_ns = 0;
@@ -661,11 +682,11 @@ fn retry_at(
             return (now < group.deadline).then_some(now);
         }
         Failure::Throttled { retry_after_ns } => {
-            let most = group.began.plus(config.throttled_deadline_ns);
-            let later = now.plus(config.deadline_ns).min(most);
-            group.deadline = group.deadline.max(later);
+            group.is_borne(config, 0, now);
             least_ns = retry_after_ns.unwrap_or(0);
         }
+        // The link is slow rather than dead.
+        Failure::Timeout if is_alive => group.is_borne(config, 0, now),
         Failure::GoAway
         | Failure::Reset
         | Failure::Timeout
