@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -139,9 +140,40 @@ fn the_list_names_every_scenario() -> Result<()> {
     let output = simulate(&["--list"])?;
     let text = text(&output);
     assert!(text.starts_with("steady "), "{text}");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/experiments");
-    assert_eq!(text.lines().count(), std::fs::read_dir(folder)?.count());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/experiments");
+    let n_files = std::fs::read_dir(&folder)?.count() - 1; // without the folder `remote`
+    let n_remote = std::fs::read_dir(folder.join("remote"))?.count();
+    assert_eq!(text.lines().count(), n_files + n_remote);
     Ok(())
+}
+
+#[test]
+fn records_behind_a_link_are_played_by_name_and_from_a_file() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let builtin = include_str!("../../configs/experiments/remote/long-link.json");
+    let file = folder.path().join("mine.json");
+    let short = builtin.replace("\"count\": 1000", "\"count\": 200");
+    std::fs::write(&file, short.replace("long-link", "mine"))?;
+    let file = file.to_str().unwrap();
+    let by_name = ["--scenario", "long-link-black-hole", "--seeds", "1"];
+    let output = simulate(&[&by_name[..], &["--config", file, "--json", "-"]].concat())?;
+    ensure!(output.status.success(), "{}", output.status);
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    let names = json["remote"].as_array().unwrap().iter().map(|it| &it["name"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["long-link-black-hole", "mine"]);
+    let row = &json["remote"][1]["rows"][4];
+    assert_eq!(
+        (row["delivery"].as_str(), row["hedge"].as_bool()),
+        (Some("ordered 4x"), Some(false))
+    );
+    assert_eq!(row["cells"].as_array().unwrap().len(), 4);
+    let table = text(&simulate(&["--config", file, "--seeds", "1"])?);
+    assert!(table.starts_with("mine: Photographs over 150 ms"), "{table}");
+    refuses(
+        &["--scenario", "long-lnk"],
+        2,
+        "there is no scenario `long-lnk`; did you mean `long-link`? (--list shows all)",
+    )
 }
 
 #[test]

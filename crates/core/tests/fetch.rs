@@ -67,6 +67,7 @@ fn configs() -> impl Strategy<Value = FetchConfig> {
             max_requests: bounds.0,
             max_bytes: bounds.1,
             reorder_bytes: bounds.2,
+            first_requests: bounds.3,
             ramp: bounds.3,
             growth: if adapts { Growth::Adaptive } else { Growth::Fixed },
             hedge: if hedges { Hedge::On } else { Hedge::Off },
@@ -241,7 +242,9 @@ impl Caller {
             let before = self.queue.figures();
             match self.queue.next(self.now) {
                 FetchStep::Request { request, object, range, timeout_ns } => {
-                    assert!(timeout_ns > 0 && timeout_ns <= self.config.timeout_ns);
+                    assert!(
+                        timeout_ns > 0 && timeout_ns <= self.config.throttled_deadline_ns
+                    );
                     let sent = Sent { object, range, at: self.now };
                     self.check_request(&sent, before.held_bytes, before.p99_ns);
                     assert!(self.in_flight.insert(request, sent).is_none());

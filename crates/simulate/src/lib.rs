@@ -6,11 +6,13 @@
 //! same code as the runtime, `bothends_core::epoch::EpochState`. Nothing sleeps, and a world and its
 //! seed determine the outcome. A [`Scenario`] is a named set of worlds, read from a file;
 //! [`Scenario::run`] plays strategies in it, [`table()`] shows the results, [`sizing`] answers whether
-//! devices would pay, and [`diagnosis`] what limits a job. Contention for the host's memory and for a
+//! devices would pay, and [`diagnosis`] what limits a job. [`remote`] plays records that are fetched over
+//! a long link. Contention for the host's memory and for a
 //! device's flash is not modelled. Read `world.rs`, then `play.rs`, then `scenario.rs`.
 
 pub mod noise;
 pub mod play;
+pub mod remote;
 pub mod world;
 
 pub mod bound;

@@ -193,6 +193,10 @@ mod tests {
         let mut n_files = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
+            // Those of records behind a link have a folder and a test of their own.
+            if path.is_dir() {
+                continue;
+            }
             let scenario = Scenario::load(&path).unwrap();
             assert_eq!(path.file_stem().unwrap().to_str().unwrap(), scenario.name);
             assert_eq!(find(&scenario.name).unwrap().about, scenario.about);

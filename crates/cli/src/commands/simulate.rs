@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use bothends_core::objective::Objective;
 use bothends_core::select::StrategyConfig;
+use bothends_simulate::remote::{self, RemoteResult, RemoteScenario, remote_table};
 use bothends_simulate::scenario::{all, find};
-use bothends_simulate::{LABEL, Scenario, ScenarioResult, table};
+use bothends_simulate::{LABEL, Scenario, ScenarioError, ScenarioResult, table};
 use serde_json::json;
 
 use crate::args::simulate::SimulateArgs;
@@ -31,7 +32,7 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<(), Failed> {
     let strategies = strategies(&args.strategy)?;
     let objective = args.objective.as_deref().map(str::parse).transpose();
     let objective = objective.map_err(wrong)?;
-    let mut scenarios = scenarios(args)?;
+    let (mut scenarios, remote) = scenarios(args)?;
     for scenario in &mut scenarios {
         override_with(args, objective, scenario);
     }
@@ -53,18 +54,29 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<(), Failed> {
         results.extend(epochs);
     }
     bar.clear();
+    let remote: Vec<RemoteResult> = remote.iter().map(RemoteScenario::run).collect();
+    if prints_tables {
+        remote.iter().for_each(|result| say::text(&remote_table(result)));
+    }
     if let Some(path) = &args.json {
         let version = env!("CARGO_PKG_VERSION");
-        let json = json!({ "version": version, "label": LABEL, "scenarios": results });
+        let mut json =
+            json!({ "version": version, "label": LABEL, "scenarios": results });
+        if !remote.is_empty() {
+            json["remote"] = json!(remote);
+        }
         file::write(path, &serde_json::to_string_pretty(&json)?)?;
     }
     Ok(())
 }
 
 fn list() -> Result<(), Failed> {
-    let scenarios = all()?;
-    let width = scenarios.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
-    for Scenario { name, about, .. } in &scenarios {
+    let scenarios = all()?.into_iter().map(|scenario| (scenario.name, scenario.about));
+    let remote = remote::all()?.into_iter();
+    let remote = remote.map(|scenario| (scenario.name, scenario.about));
+    let all: Vec<_> = scenarios.chain(remote).collect();
+    let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, about) in &all {
         say::text(&format!("{name:<width$}  {about}"));
     }
     Ok(())
@@ -86,8 +98,10 @@ fn strategies(names: &[String]) -> Result<Vec<StrategyConfig>, Failed> {
     Ok(strategies)
 }
 
-/// The scenarios by name, then those of files.
-fn scenarios(args: &SimulateArgs) -> Result<Vec<Scenario>, Failed> {
+/// The scenarios by name, then those of files; and the same of records behind a link.
+fn scenarios(
+    args: &SimulateArgs,
+) -> Result<(Vec<Scenario>, Vec<RemoteScenario>), Failed> {
     if args.scenario.is_empty() && args.config.is_empty() {
         return Err(wrong(
             "nothing to simulate: give --scenario NAME, --scenario all, or --config FILE; \
@@ -95,19 +109,36 @@ fn scenarios(args: &SimulateArgs) -> Result<Vec<Scenario>, Failed> {
                 .to_owned(),
         ));
     }
-    let mut scenarios = Vec::new();
+    let (mut scenarios, mut remote) = (Vec::new(), Vec::new());
     for name in &args.scenario {
         if name == "all" {
             scenarios.extend(all()?);
+            remote.extend(remote::all()?);
+        } else if let Some(found) = remote::find(name)? {
+            remote.push(found);
         } else {
-            let found = find(name);
-            scenarios.push(found.map_err(wrong)?);
+            scenarios.push(find(name).or_else(with_remote_names).map_err(wrong)?);
         }
     }
     for path in &args.config {
-        scenarios.push(Scenario::load(path)?);
+        match RemoteScenario::load(path)? {
+            Some(scenario) => remote.push(scenario),
+            None => scenarios.push(Scenario::load(path)?),
+        }
     }
-    Ok(scenarios)
+    for scenario in &mut remote {
+        if let Some(n_seeds) = args.seeds {
+            scenario.seeds = (1..=n_seeds).collect();
+        }
+    }
+    Ok((scenarios, remote))
+}
+
+/// The name that was meant may be that of a remote scenario.
+fn with_remote_names(error: ScenarioError) -> Result<Scenario, ScenarioError> {
+    let ScenarioError::Unknown { name, mut known } = error else { return Err(error) };
+    known.extend(remote::all()?.into_iter().map(|scenario| scenario.name));
+    Err(ScenarioError::Unknown { name, known })
 }
 
 /// What the flags say wins over what the scenario says.

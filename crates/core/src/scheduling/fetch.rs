@@ -7,9 +7,11 @@
 //! [`FetchQueue::failed`]), and takes positions in the order in which it needs them.
 //!
 //! Nothing here opens, waits or reads a clock; times are the caller's. The bytes themselves are the
-//! caller's, too. Rules, each in its own file: `window` (how many requests), `pending` (joining of
-//! neighbours), `recent` (when an answer is late), `retry` (waits after failures).
+//! caller's, too. What becomes of requests is in `answers`. Rules, each in its own file: `window` (how
+//! many requests), `pending` (joining of neighbours), `recent` (when an answer is late), `retry` (waits
+//! after failures).
 
+mod answers;
 mod config;
 mod figures;
 mod group;
@@ -140,6 +142,8 @@ pub struct FetchQueue {
     /// Answers that pay for hedges.
     hedge_credit: u32,
     throttled_at: Option<Ns>,
+    /// When an answer last came.
+    answered_at: Option<Ns>,
     in_flight_bytes: u64,
     waiting_bytes: u64,
     reordered_bytes: u64,
@@ -176,6 +180,9 @@ enum Why {
     Hedge,
 }
 
+/// A request is waited for so many times as long as almost all recent answers took.
+const SLOW: u64 = 4;
+
 /// A hedge is paid for by so many answers: two requests in a hundred at most are hedges.
 const HEDGE_COST: u32 = 50;
 /// So many hedges may be saved up.
@@ -201,6 +208,7 @@ impl FetchQueue {
             recent: Recent::new(),
             hedge_credit: HEDGE_COST * MOST_HEDGES,
             throttled_at: None,
+            answered_at: None,
             in_flight_bytes: 0,
             waiting_bytes: 0,
             reordered_bytes: 0,
@@ -420,8 +428,13 @@ impl FetchQueue {
         let (id, group) = self.oldest_group()?;
         let Phase::Sent(Some(request), None) = group.phase else { return None };
         let sent = self.sent.get(&request).filter(|_| !group.was_hedged)?;
-        // Equal latencies are no reason: a little later than almost all.
-        let late = sent.at.plus(p99_ns.saturating_add(p99_ns / 8).saturating_add(1));
+        // Equal latencies are no reason: a little later than almost all. What is longer than others
+        // may take longer.
+        let late_ns = p99_ns.saturating_add(p99_ns / 8).saturating_add(1);
+        let mean = (self.counts.bytes / self.counts.answered.max(1)).max(1);
+        let longer = u128::from(late_ns) * u128::from(sent.len) / u128::from(mean);
+        let late_ns = late_ns.max(u64::try_from(longer).unwrap_or(u64::MAX));
+        let late = sent.at.plus(late_ns);
         // A server that is asked too much is not asked twice.
         let calm = self.throttled_at.map(|at| at.plus(self.config.timeout_ns));
         Some((id, calm.map_or(late, |calm| calm.max(late))))
@@ -475,7 +488,7 @@ impl FetchQueue {
     fn blocks(&self, len: u64) -> Option<Cause> {
         let in_flight = count(self.sent.len());
         let limit = self.window.limit();
-        // What failed keeps its place: a server that is gone is not asked for ever more.
+        // What failed keeps its place: a server that is gone is not asked more and more.
         if in_flight.saturating_add(count(self.retries.len())) >= limit {
             return Some(if in_flight < limit { Cause::Retry } else { Cause::Requests });
         }
@@ -525,7 +538,12 @@ impl FetchQueue {
             }
             (_, _) => group.phase = Phase::Sent(Some(request), None),
         }
-        let timeout_ns = self.config.timeout_ns.min(group.deadline.since(now)).max(1);
+        let slow_ns = self.recent.p99_ns().unwrap_or(0).saturating_mul(SLOW);
+        if slow_ns > self.config.timeout_ns {
+            group.is_borne(&self.config, slow_ns, now);
+        }
+        let patience_ns = self.config.timeout_ns.max(slow_ns);
+        let timeout_ns = patience_ns.min(group.deadline.since(now)).max(1);
         let (object, range, len) = (group.object, group.range.clone(), group.len());
         let times_out = now.plus(timeout_ns);
         let is_hedge = why == Why::Hedge;
@@ -554,129 +572,6 @@ impl FetchQueue {
         self.next_id += 1;
         self.next_id
     }
-}
-
-// ---- what came ----------------------------------------------------------------------------
-
-impl FetchQueue {
-    /// A request was answered in full. Which position has which part of the bytes; nobody has any of
-    /// them where this is empty, as another request was first or the positions were withdrawn.
-    pub fn arrived(&mut self, request: RequestId, now: Ns) -> &[Piece] {
-        self.pieces.clear();
-        let Some(sent) = self.forget(request) else { return &self.pieces };
-        let Some(group) = self.groups.get_mut(&sent.group) else { return &self.pieces };
-        group.forget(request);
-        let others = group.requests();
-        group.phase = Phase::Here;
-        for member in &group.members {
-            let Some(item) = self.items.get_mut(member) else { continue };
-            if item.state == State::Asked(sent.group) {
-                item.state = State::Here(sent.group);
-                self.missing.remove(member);
-                let start = item.range.start - group.range.start;
-                let bytes = start..item.range.end - group.range.start;
-                self.pieces.push(Piece { position: *member, bytes });
-            }
-        }
-        let latency_ns = now.since(sent.at);
-        self.recent.push(latency_ns);
-        self.window.answered(sent.len, latency_ns, now);
-        self.hedge_credit = (self.hedge_credit + 1).min(HEDGE_COST * MOST_HEDGES);
-        self.reordered_bytes += sent.len;
-        self.counts.answered += 1;
-        self.counts.bytes = self.counts.bytes.saturating_add(sent.len);
-        self.counts.hedges_won += u64::from(sent.is_hedge);
-        for other in others {
-            if let Some(overtaken) = self.forget(other).filter(|_| sent.is_hedge) {
-                self.recent.push(now.since(overtaken.at));
-            }
-            self.cancels.push_back(other);
-            self.counts.cancelled += 1;
-        }
-        &self.pieces
-    }
-
-    /// A request failed. The positions that have failed finally with it; they are not known any
-    /// more. All others are retried.
-    pub fn failed(&mut self, request: RequestId, failure: Failure, now: Ns) -> &[u64] {
-        self.failed.clear();
-        self.fail(request, failure, now);
-        &self.failed
-    }
-
-    /// Plans a retry, or adds to `failed`.
-    fn fail(&mut self, request: RequestId, failure: Failure, now: Ns) {
-        let Some(sent) = self.forget(request) else { return };
-        if matches!(failure, Failure::Throttled { .. }) {
-            self.counts.throttled += 1;
-            self.throttled_at = Some(now);
-            self.window.throttled(sent.at, now);
-        }
-        let Some(group) = self.groups.get_mut(&sent.group) else { return };
-        group.forget(request);
-        if failure == Failure::Final {
-            return self.give_up(sent.group);
-        }
-        if group.requests().next().is_some() {
-            return;
-        }
-        match retry_at(&self.config, group, failure, now) {
-            Some(at) => {
-                group.phase = Phase::Waiting(at);
-                self.waiting_bytes += group.len();
-                self.retries.insert((at, sent.group));
-            }
-            None => self.give_up(sent.group),
-        }
-    }
-
-    /// All that is left of a group fails finally.
-    fn give_up(&mut self, id: GroupId) {
-        let Some(group) = self.groups.get(&id) else { return };
-        for member in &group.members {
-            let asked = |item: &Item| item.state == State::Asked(id);
-            if self.items.get(member).is_some_and(asked) {
-                self.items.remove(member);
-                self.missing.remove(member);
-                self.failed.push(*member);
-            }
-        }
-        self.counts.failed += self.failed.len() as u64;
-        self.end(id);
-    }
-}
-
-/// When a group is sent again; `None` if its deadline passes before.
-fn retry_at(
-    config: &FetchConfig,
-    group: &mut Group,
-    failure: Failure,
-    now: Ns,
-) -> Option<Ns> {
-    let mut least_ns = 0;
-    match failure {
-        // The server never looked at it: no reason to wait, unless that becomes a habit.
-        Failure::GoAway if group.gone_away == 0 => {
-            group.gone_away = 1;
-            return (now < group.deadline).then_some(now);
-        }
-        Failure::Throttled { retry_after_ns } => {
-            let most = group.began.plus(config.throttled_deadline_ns);
-            let later = now.plus(config.deadline_ns).min(most);
-            group.deadline = group.deadline.max(later);
-            least_ns = retry_after_ns.unwrap_or(0);
-        }
-        Failure::GoAway
-        | Failure::Reset
-        | Failure::Timeout
-        | Failure::Refused
-        | Failure::Final => {}
-    }
-    group.failures = group.failures.saturating_add(1);
-    let position = group.members.first().copied().unwrap_or(0);
-    let wait_ns = retry::wait_ns(config, position, group.failures);
-    let at = now.plus(least_ns.saturating_add(wait_ns));
-    (at < group.deadline).then_some(at)
 }
 
 fn count(n: usize) -> u32 {

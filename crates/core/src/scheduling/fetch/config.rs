@@ -1,6 +1,6 @@
 //! What a fetch queue is told before it starts: its bounds and its patience.
 //!
-//! Nothing here decides. The defaults suit a fast link and a far one alike; `docs/remote.md` says when
+//! Nothing here decides. The defaults suit both a fast link and a long one; `docs/remote.md` says when
 //! to change them.
 
 /// A millisecond in nanoseconds.
@@ -16,17 +16,21 @@ pub struct FetchConfig {
     /// Bytes that have been requested and not been taken at most: those in flight, and those that
     /// wait in the reorder buffer. Four times `max_bytes` costs nothing against unordered delivery.
     pub reorder_bytes: u64,
-    /// Answers after which one more request may be in flight, from one on; 0 begins with all.
+    /// Requests that may be in flight at first …
+    pub first_requests: u32,
+    /// … and answers after which it is one more; 0 begins with all. On cold connections an answer
+    /// takes several round trips, so a ramp from one request on takes seconds over a long link.
     pub ramp: u32,
     /// Whether the window stops growing where throughput does.
     pub growth: Growth,
     /// Whether the oldest missing position is requested a second time when it is late.
     pub hedge: Hedge,
-    /// A request without an answer is cancelled after so long.
+    /// A request without an answer is cancelled after so long, or after four times what almost all
+    /// recent answers took, if that is longer.
     pub timeout_ns: u64,
     /// A position fails finally when so long has passed since it was first requested.
     pub deadline_ns: u64,
-    /// The same while the server answers that it is asked too much.
+    /// The same while the server answers that it is asked too much, or is slow but answers others.
     pub throttled_deadline_ns: u64,
     /// The first retry comes after this at most; the bound doubles with each failure …
     pub retry_ns: u64,
@@ -67,6 +71,7 @@ impl Default for FetchConfig {
             max_requests: 256,
             max_bytes: 32 << 20,
             reorder_bytes: 128 << 20,
+            first_requests: 64,
             ramp: 1,
             growth: Growth::Adaptive,
             hedge: Hedge::On,

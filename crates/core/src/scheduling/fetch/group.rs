@@ -8,6 +8,7 @@ use std::ops::Range;
 use crate::ids::Ns;
 
 use super::RequestId;
+use super::config::FetchConfig;
 
 /// A group, counted in the order in which they are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +58,13 @@ impl Group {
             Phase::Waiting(_) | Phase::Here => [None, None],
         };
         requests.into_iter().flatten()
+    }
+
+    /// It needs time, and not a server: its deadline is moved, so that it has `needs_ns` at least.
+    pub(super) fn is_borne(&mut self, config: &FetchConfig, needs_ns: u64, now: Ns) {
+        let most = self.began.plus(config.throttled_deadline_ns);
+        let later = now.plus(config.deadline_ns.max(needs_ns)).min(most);
+        self.deadline = self.deadline.max(later);
     }
 
     /// One of its requests is no longer in flight.

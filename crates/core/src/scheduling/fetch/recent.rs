@@ -1,11 +1,11 @@
 //! How long recent answers took, and the time that few of them exceeded.
 //!
-//! A quantile of the last answers rather than of all: links change. It is found anew every few answers,
+//! A quantile of the last answers rather than of all: links change. It is determined every few answers only,
 //! so that it costs next to nothing.
 
 /// Answers kept.
 const KEPT: usize = 256;
-/// The quantile is found anew after so many answers.
+/// The quantile is determined after so many answers.
 const EVERY: usize = 16;
 /// With fewer answers nothing is said.
 const ENOUGH: usize = 32;

@@ -15,6 +15,7 @@ fn ms(n: u64) -> Ns {
 fn plain() -> FetchConfig {
     FetchConfig {
         max_requests: 4,
+        first_requests: 1,
         ramp: 0,
         growth: Growth::Fixed,
         hedge: Hedge::Off,
@@ -139,7 +140,9 @@ fn steps(queue: &mut FetchQueue, now: Ns) -> (Vec<FetchStep>, Option<Ns>) {
         match queue.next(now) {
             FetchStep::WakeAt(at) => return (steps, Some(at)),
             FetchStep::Idle => return (steps, None),
-            step => steps.push(step),
+            step @ (FetchStep::Request { .. }
+            | FetchStep::Cancel { .. }
+            | FetchStep::GiveUp { .. }) => steps.push(step),
         }
     }
 }
@@ -220,6 +223,29 @@ fn hedges_are_at_most_two_in_a_hundred_answers() {
     let counts = queue.figures().counts;
     let most = u64::from(MOST_HEDGES) + counts.answered / u64::from(HEDGE_COST);
     assert!(counts.hedged > 4 && counts.hedged <= most, "{counts:?}");
+}
+
+#[test]
+fn what_is_ten_times_as_long_is_hedged_ten_times_as_late() {
+    let (mut queue, sent) = warm(FetchConfig { hedge: Hedge::On, ..plain() });
+    for (request, object) in sent {
+        queue.arrived(request, ms(200));
+        queue.taken(object.into());
+    }
+    queue.offer(Wanted { position: 70, object: 70, range: 0..10 * KIB });
+    assert_eq!(objects(&requests(&mut queue, ms(200))), [70]);
+    let (_, wake) = steps(&mut queue, ms(200));
+    assert!((ms(1_200)..ms(1_400)).contains(&wake.unwrap()), "{wake:?}");
+}
+
+#[test]
+fn a_slow_link_is_waited_for_longer_than_the_timeout() {
+    let (mut queue, _) = warm(FetchConfig { timeout_ns: 200 * MILLI, ..plain() });
+    offer(&mut queue, 68..69);
+    let FetchStep::Request { timeout_ns, .. } = queue.next(ms(100)) else {
+        panic!("nothing is requested")
+    };
+    assert_eq!(timeout_ns, 400 * MILLI);
 }
 
 #[test]

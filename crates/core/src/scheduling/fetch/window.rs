@@ -1,9 +1,10 @@
 //! How many requests may be in flight: the ramp, growth while it pays, and throttling.
 //!
-//! From one request on, the window grows by one after every `ramp` answers. With adaptive growth it
-//! stops where throughput does, near the bandwidth-delay product: more would only queue. It is halved
-//! when the server says that it is asked too much, and grows by one per round afterwards. A round is as
-//! many answers as the window was wide when it began, and one latency long at least.
+//! From the first requests on, the window grows by one after every `ramp` answers. With adaptive growth it
+//! stops where throughput does, near the bandwidth-delay product: more would only queue. Where
+//! throughput is at its best and answers take more than twice as long as they did, it shrinks. It is halved
+//! when the server says that it is asked too much, or an eighth of a round is not answered in time. Then it
+//! grows as in the ramp up to the half, and by one per round from there. A round is as many answers as the window was wide when it began, and one latency long at least.
 
 use crate::ids::Ns;
 
@@ -15,8 +16,14 @@ const GROWS_PERCENT: u64 = 110;
 const WIDER_PERCENT: u64 = 150;
 /// … in one of so many rounds.
 const FLAT_ROUNDS: u32 = 3;
-/// After so many rounds at one width the window is tried wider again: links change.
-const HELD_ROUNDS: u32 = 64;
+/// Throughput is still at its best with so many percent of it.
+const BEST_PERCENT: u64 = 90;
+/// Answers that take so many times as long as the least of a round wait in a queue.
+const QUEUED: u64 = 2;
+/// One in so many requests of a round that is not answered in time means congestion.
+const CONGESTED: u32 = 8;
+/// After so many rounds at one width a wider one by a quarter is tried: links change.
+const HELD_ROUNDS: u32 = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -24,8 +31,8 @@ enum Phase {
     Ramp,
     /// Throughput does not grow any more; so many rounds ago.
     Hold(u32),
-    /// One more after every round.
-    Recover,
+    /// As in the ramp up to a threshold, and one more after every round from there.
+    Recover(u32),
 }
 
 /// The window.
@@ -42,7 +49,10 @@ pub(super) struct Window {
     /// The best throughput of a round in bytes per second, and how wide the window was.
     best: (u64, u32),
     n_flat: u32,
+    /// The least mean latency of a round; it rises slowly, because links change.
+    least_ns: Option<u64>,
     throttled_at: Option<Ns>,
+    was_answered: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +61,10 @@ struct Round {
     limit: u32,
     left: u32,
     bytes: u64,
+    n_answers: u64,
+    latency_ns: u64,
+    /// Requests that were not answered in time.
+    n_late: u32,
     /// Whether the window kept a request back.
     limited: bool,
 }
@@ -58,9 +72,10 @@ struct Round {
 impl Window {
     pub(super) fn new(config: &FetchConfig) -> Self {
         let most = config.max_requests.max(1);
-        let limit = if config.ramp == 0 { most } else { 1 };
+        let first = config.first_requests.clamp(1, most);
+        let limit = if config.ramp == 0 { most } else { first };
         let (ramp, growth) = (config.ramp, config.growth);
-        let round = Round { began: Ns(0), limit, left: limit, bytes: 0, limited: false };
+        let round = Round::new(Ns(0), limit);
         let phase = Phase::Ramp;
         let (best, n_flat, throttled_at) = ((0, 0), 0, None);
         Self {
@@ -73,7 +88,9 @@ impl Window {
             round,
             best,
             n_flat,
+            least_ns: None,
             throttled_at,
+            was_answered: false,
         }
     }
 
@@ -95,16 +112,20 @@ impl Window {
     /// A request was answered after `latency_ns`.
     pub(super) fn answered(&mut self, bytes: u64, latency_ns: u64, now: Ns) {
         self.credit = self.credit.saturating_add(1);
+        self.was_answered = true;
         let is_earned = match self.phase {
             Phase::Ramp => self.credit >= self.ramp,
             Phase::Hold(_) => false,
-            Phase::Recover => self.credit >= self.limit,
+            Phase::Recover(half) if self.limit < half => self.credit >= self.ramp,
+            Phase::Recover(_) => self.credit >= self.limit,
         };
         if is_earned {
             self.credit = 0;
             self.limit = self.limit.saturating_add(1).min(self.most);
         }
         self.round.bytes = self.round.bytes.saturating_add(bytes);
+        self.round.n_answers += 1;
+        self.round.latency_ns = self.round.latency_ns.saturating_add(latency_ns);
         self.round.left = self.round.left.saturating_sub(1);
         // Answers come in bursts, and a round that is shorter than the way there and back may
         // hold little else than one.
@@ -120,10 +141,24 @@ impl Window {
             return;
         }
         self.throttled_at = Some(now);
-        self.limit = (self.limit / 2).max(1);
-        self.credit = 0;
-        self.phase = Phase::Recover;
+        let half = (self.limit / 2).max(1);
+        // Without an answer since it was last halved the width that was too much is known no better.
+        let threshold = match self.phase {
+            Phase::Recover(half) if !self.was_answered => half,
+            Phase::Recover(_) | Phase::Ramp | Phase::Hold(_) => half,
+        };
+        (self.limit, self.phase) = (half, Phase::Recover(threshold));
+        (self.credit, self.was_answered) = (0, false);
         self.begin_round(now);
+    }
+
+    /// A request was not answered in time. One connection may be lost; many say that more is on its
+    /// way than the link carries.
+    pub(super) fn timed_out(&mut self, sent: Ns, now: Ns) {
+        self.round.n_late += 1;
+        if self.round.n_late >= self.limit.div_ceil(CONGESTED) {
+            self.throttled(sent, now);
+        }
     }
 
     fn end_round(&mut self, now: Ns) {
@@ -135,14 +170,23 @@ impl Window {
 
     fn judge(&mut self, now: Ns) {
         let round = self.round;
+        if !matches!(self.phase, Phase::Recover(_)) && self.is_queued(now) {
+            self.limit = (self.limit - self.limit / 8).max(1);
+            self.phase = Phase::Hold(0);
+            return;
+        }
         match self.phase {
-            Phase::Recover => {}
+            Phase::Recover(_) => {}
+            Phase::Hold(_) if exceeds(round.rate(now), self.best.0, GROWS_PERCENT) => {
+                (self.phase, self.n_flat) = (Phase::Ramp, 0);
+            }
             Phase::Hold(rounds) if rounds < HELD_ROUNDS => {
                 self.phase = Phase::Hold(rounds + 1);
             }
             Phase::Hold(_) => {
-                (self.best, self.n_flat) = ((round.rate(now), round.limit), 0);
-                self.phase = Phase::Ramp;
+                self.best = (round.rate(now), round.limit);
+                self.limit = self.limit.saturating_add(self.limit / 4).min(self.most);
+                self.phase = Phase::Hold(0);
             }
             Phase::Ramp => {
                 let (best, at) = self.best;
@@ -160,13 +204,37 @@ impl Window {
         }
     }
 
+    /// Whether answers wait for each other though throughput is at its best.
+    fn is_queued(&mut self, now: Ns) -> bool {
+        let mean_ns = self.round.latency_ns / self.round.n_answers.max(1);
+        let least_ns = self.least_ns.unwrap_or(mean_ns);
+        let raised_ns = least_ns.saturating_add(least_ns / 256);
+        self.least_ns = Some(mean_ns.min(raised_ns));
+        let (rate, (best, _)) = (self.round.rate(now), self.best);
+        mean_ns > least_ns.saturating_mul(QUEUED)
+            && !exceeds(rate, best, GROWS_PERCENT)
+            && is_part(rate, best, BEST_PERCENT)
+    }
+
     fn begin_round(&mut self, now: Ns) {
-        let limit = self.limit;
-        self.round = Round { began: now, limit, left: limit, bytes: 0, limited: false };
+        self.round = Round::new(now, self.limit);
     }
 }
 
 impl Round {
+    fn new(began: Ns, limit: u32) -> Self {
+        Self {
+            began,
+            limit,
+            left: limit,
+            bytes: 0,
+            n_answers: 0,
+            latency_ns: 0,
+            n_late: 0,
+            limited: false,
+        }
+    }
+
     /// Bytes per second up to now.
     fn rate(&self, now: Ns) -> u64 {
         let ns = u128::from(now.since(self.began).max(1));
@@ -175,7 +243,12 @@ impl Round {
     }
 }
 
-/// Whether `a` is at least so many percent of `b`.
+/// Whether `a` is more than `b`, and at least so many percent of it.
 fn exceeds(a: u64, b: u64, percent: u64) -> bool {
-    u128::from(a) * 100 >= u128::from(b) * u128::from(percent) && a > b
+    a > b && is_part(a, b, percent)
+}
+
+/// Whether `a` is at least so many percent of `b`.
+fn is_part(a: u64, b: u64, percent: u64) -> bool {
+    u128::from(a) * 100 >= u128::from(b) * u128::from(percent)
 }

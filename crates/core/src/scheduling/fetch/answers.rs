@@ -1,0 +1,137 @@
+//! What became of requests: answers go to the reorder buffer, failures to a retry or to the caller.
+//!
+//! The other half of a [`FetchQueue`]: `fetch.rs` decides what is requested.
+
+use crate::ids::Ns;
+
+use super::config::FetchConfig;
+use super::group::{Group, GroupId, Phase};
+use super::{
+    Failure, FetchQueue, HEDGE_COST, Item, MOST_HEDGES, Piece, RequestId, State, retry,
+};
+
+impl FetchQueue {
+    /// A request was answered in full. Which position has which part of the bytes; nobody has any of
+    /// them where this is empty, as another request was first or the positions were withdrawn.
+    pub fn arrived(&mut self, request: RequestId, now: Ns) -> &[Piece] {
+        self.pieces.clear();
+        let Some(sent) = self.forget(request) else { return &self.pieces };
+        let Some(group) = self.groups.get_mut(&sent.group) else { return &self.pieces };
+        group.forget(request);
+        let others = group.requests();
+        group.phase = Phase::Here;
+        for member in &group.members {
+            let Some(item) = self.items.get_mut(member) else { continue };
+            if item.state == State::Asked(sent.group) {
+                item.state = State::Here(sent.group);
+                self.missing.remove(member);
+                let start = item.range.start - group.range.start;
+                let bytes = start..item.range.end - group.range.start;
+                self.pieces.push(Piece { position: *member, bytes });
+            }
+        }
+        let latency_ns = now.since(sent.at);
+        self.recent.push(latency_ns);
+        self.answered_at = Some(now);
+        self.window.answered(sent.len, latency_ns, now);
+        self.hedge_credit = (self.hedge_credit + 1).min(HEDGE_COST * MOST_HEDGES);
+        self.reordered_bytes += sent.len;
+        self.counts.answered += 1;
+        self.counts.bytes = self.counts.bytes.saturating_add(sent.len);
+        self.counts.hedges_won += u64::from(sent.is_hedge);
+        for other in others {
+            if let Some(overtaken) = self.forget(other).filter(|_| sent.is_hedge) {
+                self.recent.push(now.since(overtaken.at));
+            }
+            self.cancels.push_back(other);
+            self.counts.cancelled += 1;
+        }
+        &self.pieces
+    }
+
+    /// A request failed. The positions that have failed finally with it; they are not known any
+    /// more. All others are retried.
+    pub fn failed(&mut self, request: RequestId, failure: Failure, now: Ns) -> &[u64] {
+        self.failed.clear();
+        self.fail(request, failure, now);
+        &self.failed
+    }
+
+    /// Plans a retry, or adds to `failed`.
+    pub(super) fn fail(&mut self, request: RequestId, failure: Failure, now: Ns) {
+        let Some(sent) = self.forget(request) else { return };
+        if matches!(failure, Failure::Throttled { .. }) {
+            self.counts.throttled += 1;
+            self.throttled_at = Some(now);
+            self.window.throttled(sent.at, now);
+        }
+        if failure == Failure::Timeout {
+            self.window.timed_out(sent.at, now);
+        }
+        let is_alive = self.answered_at.is_some_and(|at| at >= sent.at);
+        let Some(group) = self.groups.get_mut(&sent.group) else { return };
+        group.forget(request);
+        if failure == Failure::Final {
+            return self.give_up(sent.group);
+        }
+        if group.requests().next().is_some() {
+            return;
+        }
+        match retry_at(&self.config, group, (failure, is_alive), now) {
+            Some(at) => {
+                group.phase = Phase::Waiting(at);
+                self.waiting_bytes += group.len();
+                self.retries.insert((at, sent.group));
+            }
+            None => self.give_up(sent.group),
+        }
+    }
+
+    /// All that is left of a group fails finally.
+    fn give_up(&mut self, id: GroupId) {
+        let Some(group) = self.groups.get(&id) else { return };
+        for member in &group.members {
+            let asked = |item: &Item| item.state == State::Asked(id);
+            if self.items.get(member).is_some_and(asked) {
+                self.items.remove(member);
+                self.missing.remove(member);
+                self.failed.push(*member);
+            }
+        }
+        self.counts.failed += self.failed.len() as u64;
+        self.end(id);
+    }
+}
+
+/// When a group is sent again; `None` if its deadline passes before.
+fn retry_at(
+    config: &FetchConfig,
+    group: &mut Group,
+    (failure, is_alive): (Failure, bool),
+    now: Ns,
+) -> Option<Ns> {
+    let mut least_ns = 0;
+    match failure {
+        // The server never looked at it: no reason to wait, unless that becomes a habit.
+        Failure::GoAway if group.gone_away == 0 => {
+            group.gone_away = 1;
+            return (now < group.deadline).then_some(now);
+        }
+        Failure::Throttled { retry_after_ns } => {
+            group.is_borne(config, 0, now);
+            least_ns = retry_after_ns.unwrap_or(0);
+        }
+        // The link is slow rather than dead.
+        Failure::Timeout if is_alive => group.is_borne(config, 0, now),
+        Failure::GoAway
+        | Failure::Reset
+        | Failure::Timeout
+        | Failure::Refused
+        | Failure::Final => {}
+    }
+    group.failures = group.failures.saturating_add(1);
+    let position = group.members.first().copied().unwrap_or(0);
+    let wait_ns = retry::wait_ns(config, position, group.failures);
+    let at = now.plus(least_ns.saturating_add(wait_ns));
+    (at < group.deadline).then_some(at)
+}
