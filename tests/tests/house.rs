@@ -84,8 +84,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("clap_mangen", &["cli"]),
     ("allocation-counter", &["gpu", "ops"]), // in tests
     ("bytes", &["storage"]),
-    ("cap", &["runtime", "tests"]), // in tests
-    ("cbindgen", &["capi"]),        // in tests
+    ("cap", &["runtime", "storage", "tests"]), // in tests
+    ("cbindgen", &["capi"]),                   // in tests
     ("crossbeam", &["runtime"]),
     ("cudarc", &["gpu"]),
     ("dashmap", &["agent"]),

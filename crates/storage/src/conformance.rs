@@ -103,18 +103,29 @@ fn identify(subject: &Subject, object: &str) -> Result<Identity, StorageError> {
 }
 
 fn list(subject: &Subject, prefix: &str) -> BTreeMap<String, Identity> {
+    let mut found = BTreeMap::new();
+    each_listed(&*subject.objects, prefix, &mut |one| {
+        let Listed { name, identity } = one.expect("it can be listed");
+        assert!(found.insert(name.clone(), identity).is_none(), "{name} came twice");
+    });
+    found
+}
+
+/// Gives each result of a listing to `look`, as it comes.
+pub fn each_listed(
+    objects: &dyn Objects,
+    prefix: &str,
+    look: &mut dyn FnMut(Result<Listed, StorageError>),
+) {
     let listing = async {
-        let mut found = BTreeMap::new();
-        let mut listed = subject.objects.list(prefix);
+        let mut listed = objects.list(prefix);
         while let Some(one) = listed.next().await {
-            let Listed { name, identity } = one.expect("it can be listed");
-            assert!(found.insert(name.clone(), identity).is_none(), "{name} came twice");
+            look(one);
         }
-        found
     };
     runtime().block_on(async {
-        tokio::time::timeout(PATIENCE, listing).await.expect("the listing ends")
-    })
+        tokio::time::timeout(PATIENCE, listing).await.expect("the listing ends");
+    });
 }
 
 /// Ranges of all kinds, in one call and alone, with and without an expected identity.
@@ -185,7 +196,7 @@ fn assert_named(subject: &Subject, error: &StorageError, object: &str) {
     assert!(!text.contains('\n'), "{text}");
 }
 
-/// Odd names, names that start alike, more than one level.
+/// Odd names, names with a common start, more than one level.
 pub fn a_listing_has_every_object_once(subject: &Subject) {
     let names = [
         "list/a.jpg",

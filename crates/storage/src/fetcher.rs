@@ -251,3 +251,27 @@ async fn one(objects: &dyn Objects, fetch: &Fetch) -> Result<Bytes, StorageError
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Double;
+
+    #[test]
+    fn in_another_process_every_fetch_fails_at_once() {
+        let double = Double::new().with("a", "0123");
+        let mut fetcher = Fetcher::start(Arc::new(double)).unwrap();
+        // As a fork would: the number is another one, and the thread is not here.
+        fetcher.process = fetcher.process.wrapping_add(1);
+        for tag in [1, 2] {
+            let (object, range) = ("a".into(), 0..1);
+            let timeout = Duration::from_secs(60);
+            fetcher.submit(Fetch { tag, object, range, expected: None, timeout });
+        }
+        fetcher.cancel(1);
+        let fetched = fetcher.poll(Duration::MAX).unwrap();
+        assert_eq!((fetched.tag, fetched.result), (2, Err(StorageError::Forked)));
+        assert!(fetcher.poll(Duration::MAX).is_none());
+        fetcher.process = std::process::id();
+    }
+}

@@ -8,6 +8,7 @@
 //! objects, and `stores` has the implementations, one file each. `fetcher` is the face for threads and
 //! `view` the one for formats. `conformance` has what every implementation must guarantee.
 
+mod address;
 mod around;
 mod error;
 mod objects;

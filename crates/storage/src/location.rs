@@ -9,6 +9,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::address::{split_scheme, without_login};
 use crate::stores::http::Http;
 use crate::stores::redis::Redis;
 use crate::{Folder, Objects, StorageError};
@@ -256,24 +257,6 @@ impl Bucket {
         let (scheme, name) = (scheme.to_owned(), name.to_owned());
         Ok(Self { provider, scheme, name, account, prefix })
     }
-}
-
-/// Scheme and the rest, where the text is a URL. Paths may have colons.
-fn split_scheme(text: &str) -> Option<(&str, &str)> {
-    let (scheme, rest) = text.split_once("://")?;
-    let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-    (!scheme.is_empty() && scheme.bytes().all(is_scheme)).then_some((scheme, rest))
-}
-
-/// A URL as it may be shown: without a login and a query.
-pub(crate) fn without_login(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or(url);
-    let Some((scheme, rest)) = split_scheme(url) else { return url.to_owned() };
-    // A password may hold slashes; what follows a login never has a colon before its `@`.
-    let login = rest
-        .rsplit_once('@')
-        .filter(|(login, _)| login.contains(':') || !login.contains('/'));
-    format!("{scheme}://{}", login.map_or(rest, |(_, rest)| rest))
 }
 
 fn check_endpoint(endpoint: &str) -> Result<(), StorageError> {

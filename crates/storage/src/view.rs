@@ -329,7 +329,7 @@ fn as_str<'a, N: AsRef<str>>(
     (name.as_ref(), identity)
 }
 
-/// Some tools keep an empty object with a folder's name: it is no file of its own.
+/// Some tools keep an empty object with a folder's name, which is not a file of its own.
 fn without_markers(entries: Vec<Entry>) -> Vec<Entry> {
     let is_folder = |entry: &&Entry| entry.kind == Kind::Folder;
     let folders = entries.iter().filter(is_folder).map(|entry| entry.name.clone());

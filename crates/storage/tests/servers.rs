@@ -2,7 +2,7 @@
 //! not installed, a skip is printed.
 #![allow(
     clippy::unwrap_used,
-    clippy::print_stdout,
+    clippy::print_stderr,
     reason = "these functions are all tests; a panic is the report, and skips must be seen"
 )]
 

@@ -19,7 +19,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, cmd, pipe
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Mutex;
 
-use crate::location::without_login;
+use crate::address::without_login;
 use crate::objects::is_plain;
 use crate::retry::retried;
 use crate::{Arrivals, Identity, Listed, Objects, StorageError};
