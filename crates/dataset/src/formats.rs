@@ -33,6 +33,8 @@ pub enum Format {
     Mds,
     /// TFRecord files of `tf.train.Example`.
     TfRecord,
+    /// A file of MessagePack maps with files about it next to it, as datadings writes them.
+    Datadings,
     /// A `.jsonl` file, one `{"path": "a/b.jpg", "label": 3}` per line.
     List,
 }
@@ -83,6 +85,9 @@ impl Format {
             Kind::File { .. } if shards::tfrecord::is_shard(path::split(target).1) => {
                 Ok(Self::TfRecord)
             }
+            Kind::File { .. } if shards::datadings::is_shard(target) => {
+                Ok(Self::Datadings)
+            }
             Kind::File { .. } => Err(unrecognised()),
             Kind::Folder => {
                 let entries = storage::list(storage, target)?;
@@ -104,13 +109,14 @@ impl Format {
     /// The format of a folder that holds these.
     fn of_folder(entries: &[Entry]) -> Option<Self> {
         // The manifest of a packed data set comes first: its shards may have any names.
-        let formats: [(Self, Recognises<'_>); 7] = [
+        let formats: [(Self, Recognises<'_>); 8] = [
             (Self::Store, &store::is_manifest),
             (Self::Cifar10, &|entry| cifar::BINARY.is_batch(&entry.name)),
             (Self::Cifar10Python, &|entry| cifar::PYTHON.is_batch(&entry.name)),
             (Self::Mds, &|it| shards::is_shard_in(it, shards::mds::is_shard)),
             (Self::WebDataset, &|it| shards::is_shard_in(it, shards::tar::is_archive)),
             (Self::TfRecord, &|it| shards::is_shard_in(it, shards::tfrecord::is_shard)),
+            (Self::Datadings, &|it| shards::is_shard_in(it, shards::datadings::is_shard)),
             (Self::ClassFolders, &class_folders::is_class_or_image),
         ];
         formats
@@ -137,6 +143,7 @@ impl Format {
             Self::WebDataset => shards::tar::parse(storage, target),
             Self::Mds => shards::mds::parse(storage, target),
             Self::TfRecord => shards::tfrecord::parse(storage, target),
+            Self::Datadings => shards::datadings::parse(storage, target),
             Self::List => list::parse(storage, target),
         }
     }

@@ -2,12 +2,15 @@
 //!
 //! A format here walks the headers of its shards once and tells where each image lies. Payloads are skipped,
 //! so opening reads a small part of the data. Nothing is copied or converted: samples are read from the
-//! shards themselves, in any order. Read `tar.rs` first; `mds.rs` and `tfrecord.rs` follow the same plan.
+//! shards themselves, in any order. Read `tar.rs` first; the others follow the same plan.
 
+pub(crate) mod datadings;
 pub(crate) mod example;
 pub(crate) mod mds;
 pub(crate) mod tar;
 pub(crate) mod tfrecord;
+
+use std::borrow::Cow;
 
 use crate::error::DatasetError;
 use crate::formats::{Format, Found};
@@ -15,14 +18,22 @@ use crate::path;
 use crate::storage::{Entry, Kind, Storage, kind, list, read};
 use crate::table::TableBuilder;
 
+/// Reads grow up to so many bytes where records are small, because calls then cost more than bytes.
+const MAX_AHEAD: usize = 1 << 16;
+
+/// What is asked for next is near if at most so many times the last read lie between.
+const NEAR: usize = 4;
+
 /// A file that is read in small parts, front to back.
 pub(crate) struct Window<'a> {
     storage: &'a dyn Storage,
-    path: &'a str,
+    path: Cow<'a, str>,
     /// Bytes of the file.
     len: u64,
-    /// Bytes that one read brings.
+    /// Bytes that one read brings at least.
     step: usize,
+    /// Bytes that the next one brings.
+    ahead: usize,
     /// Where in the file `bytes` begin.
     start: u64,
     bytes: Vec<u8>,
@@ -32,13 +43,15 @@ impl<'a> Window<'a> {
     /// The file at `path`, of which at least `step` bytes are read at a time.
     pub(crate) fn open(
         storage: &'a dyn Storage,
-        path: &'a str,
+        path: impl Into<Cow<'a, str>>,
         step: usize,
     ) -> Result<Self, DatasetError> {
-        let Kind::File { len } = kind(storage, path)? else {
-            return Err(DatasetError::Unrecognised { path: storage.shown(path) });
+        let path = path.into();
+        let Kind::File { len } = kind(storage, &path)? else {
+            return Err(DatasetError::Unrecognised { path: storage.shown(&path) });
         };
-        Ok(Self { storage, path, len, step, start: 0, bytes: Vec::new() })
+        let (start, bytes) = (0, Vec::new());
+        Ok(Self { storage, path, len, step, ahead: step, start, bytes })
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -54,12 +67,19 @@ impl<'a> Window<'a> {
         let Some(end) = end else {
             return Err(self.broken(at, "the file ends too early"));
         };
-        if at < self.start || end > self.start + self.bytes.len() as u64 {
+        let have = self.start.saturating_add(self.bytes.len() as u64);
+        if at < self.start || end > have {
+            let is_near = at >= self.start
+                && at.saturating_sub(have) <= (NEAR * self.ahead) as u64;
+            self.ahead = match is_near {
+                true => (2 * self.ahead).min(self.step.max(MAX_AHEAD)),
+                false => self.step,
+            };
             let left = usize::try_from(self.len - at).unwrap_or(usize::MAX);
-            self.bytes.resize(n.max(self.step).min(left), 0);
+            self.bytes.resize(n.max(self.ahead).min(left), 0);
             // A failed read must not leave bytes of another place.
             self.start = u64::MAX;
-            read(self.storage, self.path, at, &mut self.bytes)?;
+            read(self.storage, &self.path, at, &mut self.bytes)?;
             self.start = at;
         }
         let first = usize::try_from(at - self.start).unwrap_or(usize::MAX);
@@ -75,7 +95,7 @@ impl<'a> Window<'a> {
     /// What is wrong with this file, and where.
     pub(crate) fn broken(&self, at: u64, why: impl Into<String>) -> DatasetError {
         DatasetError::Shard {
-            path: self.storage.shown(self.path),
+            path: self.storage.shown(&self.path),
             offset: at,
             why: why.into(),
         }
@@ -87,7 +107,7 @@ impl<'a> Window<'a> {
             return Err(self.broken(at, "a record reaches beyond the end of the file"));
         }
         u32::try_from(len).map_err(|_| DatasetError::RecordTooLong {
-            path: self.storage.shown(self.path),
+            path: self.storage.shown(&self.path),
             len_bytes: len,
         })
     }

@@ -28,6 +28,7 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
         Format::WebDataset => "WebDataset archives",
         Format::Mds => "MDS shards",
         Format::TfRecord => "TFRecord files",
+        Format::Datadings => "files of datadings",
         Format::List => "a list",
     };
     let mut lines = vec![
