@@ -12,7 +12,11 @@ fn tiny() -> (Vec<u8>, Vec<u8>) {
     for (key, image, label) in [
         (&b"\xa1a"[..], &b"\xc4\x03\x01\x02\x03"[..], &b"\x00"[..]),
         (b"\xa1b", b"\xc4\x00", b"\x07"),
-        (b"\xaccat/n01.JPEG", &[&b"\xc5\x01\x2c"[..], &[0; 300]].concat(), b"\xcd\x03\xe8"),
+        (
+            b"\xaccat/n01.JPEG",
+            &[&b"\xc5\x01\x2c"[..], &[0; 300]].concat(),
+            b"\xcd\x03\xe8",
+        ),
     ] {
         let parts = [b"\x83\xa3key", key, b"\xa5image", image, b"\xa5label", label];
         bytes.extend(parts.concat());
@@ -83,16 +87,18 @@ fn numbers_of_every_width_and_of_numpy_are_classes() {
     let scalar = |kind: &str, data: &[u8]| {
         let lens = [0xa0 + u8::try_from(kind.len()).unwrap(), 0xc4];
         let data_len = [u8::try_from(data.len()).unwrap()];
-        with(&[
-            b"\x83\xc4\x02nd\xc2\xc4\x04type",
-            &lens[..1],
-            kind.as_bytes(),
-            b"\xc4\x04data",
-            &lens[1..],
-            &data_len,
-            data,
-        ]
-        .concat())
+        with(
+            &[
+                b"\x83\xc4\x02nd\xc2\xc4\x04type",
+                &lens[..1],
+                kind.as_bytes(),
+                b"\xc4\x04data",
+                &lens[1..],
+                &data_len,
+                data,
+            ]
+            .concat(),
+        )
     };
     let samples = [
         with(b"\x7f"),
@@ -148,7 +154,10 @@ fn pickles_and_pixels_are_refused_by_name() {
     };
     for field in [&b"\xa5image"[..], b"\xa5label"] {
         let error = refusal(&array(field, b"\x01O"));
-        assert!(error.contains("is a pickle") && error.contains("never opened"), "{error}");
+        assert!(
+            error.contains("is a pickle") && error.contains("never opened"),
+            "{error}"
+        );
     }
     let error = refusal(&array(b"\xa5image", b"\x00"));
     assert!(error.contains("`image` is an array of pixels"), "{error}");
