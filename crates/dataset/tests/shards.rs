@@ -54,6 +54,11 @@ fn shards_hold_what_the_folder_does() {
         ("tar", Format::WebDataset),
         ("mds", Format::Mds),
         ("tfrecord", Format::TfRecord),
+        ("datadings", Format::Datadings),
+        ("datadings-of-folder", Format::Datadings),
+        ("beton", Format::Beton),
+        ("hdf5", Format::Hdf5),
+        ("hdf5-latest", Format::Hdf5),
     ];
     for (folder, format) in shards {
         let (found, rows) = samples(folder);

@@ -4,8 +4,10 @@
 //! so opening reads a small part of the data. Nothing is copied or converted: samples are read from the
 //! shards themselves, in any order. Read `tar.rs` first; the others follow the same plan.
 
+pub(crate) mod beton;
 pub(crate) mod datadings;
 pub(crate) mod example;
+pub(crate) mod hdf5;
 pub(crate) mod mds;
 pub(crate) mod tar;
 pub(crate) mod tfrecord;
@@ -149,6 +151,12 @@ pub(crate) fn found(
     Ok(Found { table: builder.build()?, format, n_ignored, note: labels.note() })
 }
 
+/// What users may hear about shards.
+pub(crate) const NOTES: [&str; 2] = [
+    "the shards have no labels: every label is 0",
+    "some samples have no label: theirs is 0",
+];
+
 /// Which samples came with a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Labels {
@@ -169,8 +177,8 @@ impl Labels {
     fn note(self) -> Option<&'static str> {
         match (self.n_given, self.n_missing) {
             (_, 0) => None,
-            (0, _) => Some("the shards have no labels: every label is 0"),
-            _ => Some("some samples have no label: theirs is 0"),
+            (0, _) => Some(NOTES[0]),
+            _ => Some(NOTES[1]),
         }
     }
 }

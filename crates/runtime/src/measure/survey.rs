@@ -4,6 +4,7 @@ use std::path::Path;
 
 use bothends_dataset::Format;
 use bothends_io::Folder;
+use bothends_side_index::Cache;
 
 use crate::error::RuntimeError;
 use crate::read::source::{lens, root_and_target};
@@ -15,7 +16,7 @@ use crate::read::source::{lens, root_and_target};
 pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
     let failed = |why: String| RuntimeError::Data { path: path.to_owned(), why };
     let (root, target) = root_and_target(path).map_err(failed)?;
-    let found = bothends_dataset::find(&Folder(root), &target)
+    let found = bothends_side_index::find(&Folder(root), &target, Cache::of_tables())
         .map_err(|e| failed(e.to_string()))?;
     let table = &found.table;
     let n = table.n_samples();
@@ -29,6 +30,8 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
         Format::Mds => "MDS shards",
         Format::TfRecord => "TFRecord files",
         Format::Datadings => "files of datadings",
+        Format::Beton => "files of FFCV",
+        Format::Hdf5 => "HDF5 files",
         Format::List => "a list",
     };
     let mut lines = vec![

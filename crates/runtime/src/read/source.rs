@@ -364,7 +364,9 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
         return Ok((config.data.clone(), table, Format::List, None));
     }
     let (root, target) = root_and_target(&config.data)?;
-    let found = bothends_dataset::find(&Folder(root.clone()), &target)
+    let is_kept = config.read.side_index != SideIndexUse::Off;
+    let tables = is_kept.then(Cache::of_tables).flatten();
+    let found = bothends_side_index::find(&Folder(root.clone()), &target, tables)
         .map_err(|e| e.to_string())?;
     let table = Arc::new(found.table.first(config.limit.unwrap_or(u64::MAX)));
     Ok((root, table, found.format, found.note))
