@@ -84,7 +84,7 @@ impl Format {
                 Ok(Self::Cifar10Python)
             }
             Kind::File { .. } if shards::tar::is_archive(target) => Ok(Self::WebDataset),
-            Kind::File { .. } if shards::tar::is_compressed(target) => {
+            Kind::File { .. } if shards::is_compressed(target) => {
                 Err(DatasetError::CompressedShard { path: storage.shown(target) })
             }
             Kind::File { .. } if shards::tfrecord::is_shard(path::split(target).1) => {
@@ -160,9 +160,9 @@ impl Format {
     }
 }
 
-/// A compressed archive in a folder: where nothing else can be read, it was meant.
+/// A compressed shard in a folder: where nothing else can be read, it was meant.
 fn compressed(entries: &[Entry]) -> Option<&str> {
     let is_compressed =
-        |entry: &&Entry| shards::is_shard_in(entry, shards::tar::is_compressed);
+        |entry: &&Entry| shards::is_shard_in(entry, shards::is_compressed);
     entries.iter().find(is_compressed).map(|entry| entry.name.as_str())
 }

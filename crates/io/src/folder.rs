@@ -59,7 +59,7 @@ impl Storage for Folder {
         let mut versions = Vec::new();
         for entry in fs::read_dir(&path)? {
             let entry = entry?;
-            // A link that leads nowhere is no file, and is noticed when it is read.
+            // A dangling link is noticed when it is read.
             let found = fs::metadata(entry.path());
             if let Some(found) = found.ok().filter(fs::Metadata::is_file) {
                 versions.push(version(&entry.file_name(), &found));

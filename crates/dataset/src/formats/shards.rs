@@ -135,6 +135,23 @@ pub(crate) fn find(
     Ok((shards, n_others))
 }
 
+/// Whether a file's name is that of a shard compressed as a whole, which is refused: no sample in it can be read
+/// alone.
+pub(crate) fn is_compressed(name: &str) -> bool {
+    const PACKERS: [&str; 7] = ["gz", "zst", "zstd", "xz", "bz2", "lz4", "br"];
+    let (shard, ending) = name.rsplit_once('.').unwrap_or_default();
+    let is = |other: &str| ending.eq_ignore_ascii_case(other);
+    let is_shard = [
+        tar::is_archive,
+        tfrecord::is_shard,
+        datadings::is_shard,
+        hdf5::is_shard,
+        beton::is_shard,
+    ];
+    ending.eq_ignore_ascii_case("tgz")
+        || PACKERS.iter().any(|packer| is(packer)) && is_shard.iter().any(|is| is(shard))
+}
+
 /// Whether the entry is a file with the name of a shard.
 pub(crate) fn is_shard_in(entry: &Entry, is_shard: fn(&str) -> bool) -> bool {
     let is_file = matches!(entry.kind, Kind::File { .. });
@@ -180,5 +197,52 @@ impl Labels {
             (0, _) => Some(NOTES[0]),
             _ => Some(NOTES[1]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_shards_of_every_format_are_known_by_their_names() {
+        for name in [
+            "a.tar.gz",
+            "a.TGZ",
+            "a.tar.zst",
+            "a.tfrecord.gz",
+            "a.msgpack.xz",
+            "a.h5.bz2",
+            "a.beton.lz4",
+        ] {
+            assert!(is_compressed(name), "{name}");
+        }
+        for name in ["a.tar", "a.gz", "a.jpg.gz", "a.tar.gz.txt", "gz", "", "a.csv.zst"] {
+            assert!(!is_compressed(name), "{name}");
+        }
+    }
+
+    /// Small records are read many at a time; what is far apart is not read through.
+    #[test]
+    fn reads_grow_where_records_are_small() {
+        use crate::conformance::MemoryStorage;
+        let storage = MemoryStorage::new().with("a", &vec![7; 1 << 20]);
+        let reads = |gap: usize| {
+            let mut window = Window::open(&storage, "a", 512).unwrap();
+            let (mut n_reads, mut n_bytes, mut start) = (0, 0, u64::MAX);
+            for at in (0..1_u64 << 20).step_by(gap) {
+                window.bytes(at, 16).unwrap();
+                if window.start != start {
+                    start = window.start;
+                    n_reads += 1;
+                    n_bytes += window.bytes.len();
+                }
+            }
+            (n_reads, n_bytes)
+        };
+        let (n_reads, n_bytes) = reads(600);
+        assert!(n_reads < 40 && n_bytes <= 1 << 20, "{n_reads} reads of {n_bytes} bytes");
+        let (n_reads, n_bytes) = reads(1 << 16);
+        assert_eq!((n_reads, n_bytes), (16, 16 * 512));
     }
 }

@@ -34,7 +34,11 @@ impl Value {
         match self {
             Self::Array(n) => n,
             Self::Map(n) => n.saturating_mul(2),
-            _ => 0,
+            Self::Number(_)
+            | Self::Bool(_)
+            | Self::Text { .. }
+            | Self::Bytes { .. }
+            | Self::Other => 0,
         }
     }
 }
@@ -96,7 +100,11 @@ pub(super) fn value(
     };
     let next = match value {
         Value::Text { len, .. } | Value::Bytes { len, .. } => next.checked_add(len),
-        _ => Some(next),
+        Value::Number(_)
+        | Value::Bool(_)
+        | Value::Array(_)
+        | Value::Map(_)
+        | Value::Other => Some(next),
     };
     // A value has at least one byte.
     let fits = |next: &u64| {

@@ -196,7 +196,7 @@ impl Form {
         })
     }
 
-    /// The messages in a block that a header goes on with.
+    /// The messages in a block that continues a header.
     fn continued(
         self,
         file: &mut Window<'_>,

@@ -214,7 +214,7 @@ impl Rows {
             let begin = file.bytes(at, 8)?.to_vec();
             let (level, n) = (u64::from(begin[5]), number(&begin[6..8]));
             let is_node = begin.starts_with(b"TREE\x01") && level < above;
-            left = left.checked_sub(n + 1).unwrap_or(0);
+            left = left.saturating_sub(n + 1);
             if !is_node || left == 0 {
                 return Err(self.refused(file, DAMAGED));
             }
