@@ -27,7 +27,7 @@ const TABLES: &str = "tables";
 /// The most bytes of all data sets together: seven times ImageNet (2.4 kB for each image).
 pub const CACHE_LIMIT_BYTES: u64 = 20 << 30;
 
-/// The most bytes of what was found in shards, of all data sets: a hundred million samples.
+/// The most bytes of what was found in shards, of all data sets: two hundred million samples.
 const TABLES_LIMIT_BYTES: u64 = 4 << 30;
 
 /// The file in a data set's folder that names the data set.
@@ -79,7 +79,7 @@ impl Cache {
         Some(Self { root, limit_bytes: CACHE_LIMIT_BYTES })
     }
 
-    /// `bothends/tables` there, for what was found in shards: 40 bytes a sample.
+    /// `bothends/tables` there, for what was found in shards: 20 bytes a sample.
     #[must_use]
     pub fn of_tables() -> Option<Self> {
         let root = user_cache()?.join(TABLES);
@@ -123,9 +123,7 @@ impl BlocksFolder {
         let owner = data.canonicalize().ok()?.as_os_str().as_encoded_bytes().to_vec();
         let path = cache.root.join(folder_name(&owner));
         let key = Key::of_user(Some(&cache.root))?;
-        // Data that a run opens are in use, also where nothing is written.
-        let mark = fs::File::options().write(true).open(path.join(OWNER));
-        let _ = mark.and_then(|mark| mark.set_modified(SystemTime::now()));
+        mark_used(&path);
         Some(Self { path, limit_bytes: cache.limit_bytes, owner, key })
     }
 
@@ -225,6 +223,12 @@ impl Folders {
     pub(crate) fn limit_bytes(&self) -> u64 {
         self.cache.as_ref().map_or(CACHE_LIMIT_BYTES, |(_, limit_bytes)| *limit_bytes)
     }
+}
+
+/// Data that a run opens are in use, also where nothing is written.
+pub(crate) fn mark_used(folder: &Path) {
+    let mark = fs::File::options().write(true).open(folder.join(OWNER));
+    let _ = mark.and_then(|mark| mark.set_modified(SystemTime::now()));
 }
 
 /// A new segment in a folder of the cache directory.

@@ -22,7 +22,7 @@ use bothends_dataset::{DatasetError, Format, Found, Storage, Version};
 use bothends_io::open_own;
 use sha2::{Digest, Sha256};
 
-use crate::folder::{Cache, draft_in, folder_name, make_room};
+use crate::folder::{Cache, draft_in, folder_name, make_room, mark_used};
 use crate::key::{Key, Use};
 
 const MAGIC: &[u8; 8] = b"BETABLE1";
@@ -62,6 +62,7 @@ pub fn find(
     });
     let Some((place, before)) = place else { return format.parse(storage, target) };
     if let Ok(found) = place.read(format) {
+        mark_used(&place.folder);
         return Ok(found);
     }
     let began = SystemTime::now();

@@ -96,6 +96,7 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
 
 /// Writes the samples of a data set or a store to a file of another tool.
 pub(crate) fn convert(args: &ConvertArgs) -> Result<(), Failed> {
+    check_outside(&args.file, &args.source)?;
     let mut show = Show::new("converting");
     let observer = &mut |progress| show.step(progress);
     let done = match is_store(&args.source) {

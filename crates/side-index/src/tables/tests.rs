@@ -79,6 +79,15 @@ fn shards_are_walked_through_once() {
     );
     let names = fs::read_dir(file(&root).parent().unwrap()).unwrap().flatten();
     assert_eq!(names.count(), 2, "the table, and whose it is");
+    // Who uses it keeps it from making room for others.
+    let owner = file(&root).with_file_name("data-set");
+    let long_ago = SystemTime::now() - Duration::from_secs(1 << 20);
+    fs::File::options().write(true).open(&owner).unwrap().set_modified(long_ago).unwrap();
+    found(&storage, &root);
+    assert!(
+        fs::metadata(owner).unwrap().modified().unwrap()
+            > long_ago + Duration::from_secs(1 << 10)
+    );
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl Data {
         let size = |n: u64| u32::try_from(n).ok().filter(|n| *n > 0);
         let why = match (element, &shape[..]) {
             (Element::Varying, []) => return Ok(Encoding::Image),
-            (Element::Number { len: 1, .. }, &[channels @ (1 | 3), height, width]) => {
+            (Element::Number { len: 1, is_signed: false, .. }, &[channels @ (1 | 3), height, width]) => {
                 let sides = size(height).zip(size(width));
                 if let Some((height, width)) = sides.filter(|_| self.images.n <= MAX_ROWS)
                 {
