@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bothends_core::resume::Resume;
 use bothends_dataset::conformance::{self, MemoryStorage};
+use bothends_dataset::{Format, Found};
 use bothends_energy::Profile;
 use bothends_firmware_sim::config::DeviceConfig;
 use bothends_runtime::{Loader, options};
@@ -36,6 +37,10 @@ pub fn shards(bytes: &[u8]) {
     // One sample of a class and an image, and the index that names the shard.
     const INDEX: &[u8] = include_bytes!("../../tests/fixtures/shards/mds/index.json");
     const SHARD: &[u8] = include_bytes!("../../tests/fixtures/shards/mds/shard.00000.mds");
+    const SAMPLES: &[u8] =
+        include_bytes!("../../tests/fixtures/shards/datadings/train.msgpack");
+    // What an earlier walk has kept, too.
+    drop(Found::kept(Format::WebDataset, bytes));
     let storage = MemoryStorage::new()
         .with("tar/0.tar", bytes)
         .with("tfrecord/0.tfrecord", bytes)
@@ -43,8 +48,14 @@ pub fn shards(bytes: &[u8]) {
         .with("mds/shard.00000.mds", bytes)
         .with("mds/shard.00001.mds", bytes)
         .with("index/index.json", bytes)
-        .with("index/shard.00000.mds", SHARD);
-    for folder in ["tar", "tfrecord", "mds", "index"] {
+        .with("index/shard.00000.mds", SHARD)
+        .with("datadings/0.msgpack", bytes)
+        .with("offsets/0.msgpack", SAMPLES)
+        .with("offsets/0.msgpack.offsets", bytes)
+        .with("hdf5/0.h5", bytes)
+        .with("beton/0.beton", bytes);
+    let folders = ["tar", "tfrecord", "mds", "index", "datadings", "offsets", "hdf5", "beton"];
+    for folder in folders {
         if let Ok(found) = bothends_dataset::find(&storage, folder) {
             conformance::check(&storage, &found);
         }

@@ -78,6 +78,8 @@ const IMPORTS_ALL: &str = "tests";
 
 /// Where a third-party package lives. A package without a line does not get in.
 const HOMES: &[(&str, &[&str])] = &[
+    ("blake2s_simd", &["pack"]),
+    ("md-5", &["pack"]),
     ("anyhow", &["cli", "agent", "firmware-sim", "tests"]),
     ("clap", &["cli", "agent", "firmware-sim"]),
     ("clap_complete", &["cli"]),

@@ -53,6 +53,36 @@ fn segments(data: &Path) -> Result<Vec<PathBuf>> {
     Ok(segments)
 }
 
+/// What a walk through shards found is kept once, and found again when a shard has changed.
+#[test]
+fn shards_are_walked_through_again_only_when_they_change() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (data, cache) = (folder.path().join("shards"), folder.path().join("cache"));
+    std::fs::create_dir(&data)?;
+    let shard = data.join("0.msgpack");
+    let sample = b"\x82\xa5image\xc4\x02ab\xa5label\x01";
+    let inspect = |n_samples: usize| -> Result<(PathBuf, std::time::SystemTime)> {
+        let mut command = Command::new(program("bothends")?);
+        command.arg("inspect").arg(&data).env("XDG_CACHE_HOME", &cache);
+        let output = command.env("XDG_STATE_HOME", folder.path()).output()?;
+        let said = String::from_utf8(output.stdout)?;
+        let expected = format!("files of datadings: {n_samples} samples in 1 files");
+        ensure!(said.starts_with(&expected), "{said}");
+        let kept = cache.join("bothends/tables").read_dir()?.next().context("kept")??;
+        let kept = kept.path().join("shards.table");
+        let modified = kept.metadata()?.modified()?;
+        Ok((kept, modified))
+    };
+    for n_samples in [300, 301] {
+        std::fs::write(&shard, sample.repeat(n_samples))?;
+        // Younger files are not believed to stay as they are.
+        std::thread::sleep(Duration::from_millis(100));
+        let first = inspect(n_samples)?;
+        ensure!(inspect(n_samples)? == first, "it was written again");
+    }
+    Ok(())
+}
+
 #[test]
 fn the_stream_is_the_same_with_it_and_without() -> Result<()> {
     let folder = copied()?;

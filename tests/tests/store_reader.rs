@@ -123,6 +123,51 @@ fn a_reader_written_from_the_document_gets_everything_back() -> Result<()> {
     Ok(())
 }
 
+/// What `bothends convert` writes is read by datadings 3.4.7, where `scripts/golden-shards` has installed it; what
+/// datadings itself writes of the same samples is compared byte for byte by the tests of `crates/pack`.
+#[test]
+fn datadings_reads_what_convert_writes() -> Result<()> {
+    const READER: &str = "
+import sys
+from pathlib import Path
+from datadings.reader import MsgpackReader
+folder, file = Path(sys.argv[1]), Path(sys.argv[2])
+images = sorted(folder.rglob('*.jpg'))
+with MsgpackReader(file) as reader:
+    reader.verify_data()
+    samples = list(reader)
+    assert len(samples) == len(images) == 7, len(samples)
+    for nth, (sample, path) in enumerate(zip(samples, images)):
+        key = str(path.relative_to(folder))
+        assert sample['key'] == key and reader.find_index(key) == nth, key
+        assert sample['image'] == path.read_bytes(), key
+        assert sample['label'] == int(path.parent.name[-1]), key
+    assert 'class-0/none.jpg' not in reader
+";
+    let python = root().join("target/golden-shards/bin/python");
+    let has_packages = Command::new(&python).args(["-c", "import datadings"]).status();
+    if !has_packages.is_ok_and(|status| status.success()) {
+        eprintln!(
+            "skipped: datadings reads what we write (scripts/golden-shards installs it)"
+        );
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let (data, file) = (
+        root().join("tests/fixtures/shards/folder").canonicalize()?,
+        folder.path().join("train.msgpack"),
+    );
+    let output = run(
+        Command::new(program("bothends")?).arg("convert").args([&data, &file]),
+        PATIENCE,
+    )?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut reader = Command::new(&python);
+    let output = run(reader.args(["-c", READER]).args([&data, &file]), PATIENCE)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
 #[test]
 fn the_reader_notices_damage_and_reads_what_is_whole() -> Result<()> {
     let Some(python) = python("damage seen by a second reader") else { return Ok(()) };

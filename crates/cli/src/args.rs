@@ -117,6 +117,8 @@ pub(crate) enum Command {
     Pack(PackArgs),
     /// Restore the original files of a store
     Unpack(UnpackArgs),
+    /// Write the samples of a data set in the format of another tool
+    Convert(ConvertArgs),
     /// Hold a device to the protocol: a verdict for each clause of docs/wire.md
     Conform(ConformArgs),
     /// Make the report of a run again, from its event file
@@ -242,6 +244,16 @@ pub(crate) struct UnpackArgs {
     /// Threads that make files; by default one for each core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConvertArgs {
+    /// A data set or a store
+    #[arg(value_name = "SRC")]
+    pub(crate) source: PathBuf,
+    /// The new file; its ending is the format: NAME.msgpack for datadings
+    #[arg(value_name = "DST")]
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]

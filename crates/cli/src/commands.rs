@@ -27,6 +27,7 @@ pub(crate) fn run(command: &Command, beside: &[clap::Command]) -> Result<(), Fai
         Command::Bench(args) => bench::bench(args),
         Command::Simulate(args) => simulate::simulate(args),
         Command::Pack(args) => pack::pack(args),
+        Command::Convert(args) => pack::convert(args),
         Command::Unpack(args) => pack::unpack(args),
         Command::Conform(args) => conform::conform(args),
         Command::Report(args) => report::report(args),

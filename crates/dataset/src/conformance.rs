@@ -9,12 +9,13 @@ use std::io;
 use bothends_core::ids::SampleId;
 use bothends_core::sample::FileIdx;
 
-use crate::{Entry, Found, Kind, Storage, Table};
+use crate::{Entry, Found, Kind, Storage, Table, Version, path};
 
 /// Files in memory, shown below `/data`: the reference [`Storage`].
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStorage {
     files: BTreeMap<String, Vec<u8>>,
+    tells_versions: bool,
 }
 
 impl MemoryStorage {
@@ -28,6 +29,13 @@ impl MemoryStorage {
     #[must_use]
     pub fn with(mut self, path: &str, bytes: &[u8]) -> Self {
         self.files.insert(path.to_owned(), bytes.to_vec());
+        self
+    }
+
+    /// The same, and it tells the versions of its files, by their bytes.
+    #[must_use]
+    pub fn with_versions(mut self) -> Self {
+        self.tells_versions = true;
         self
     }
 
@@ -69,6 +77,25 @@ impl Storage for MemoryStorage {
         let src = start.checked_add(dst.len()).and_then(|end| bytes.get(start..end));
         dst.copy_from_slice(src.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
+    }
+
+    fn versions(&self, path: &str) -> io::Result<Option<Vec<Version>>> {
+        if !self.tells_versions {
+            return Ok(None);
+        }
+        let version = |name: &str, bytes: &[u8]| Version {
+            name: name.to_owned(),
+            len: bytes.len() as u64,
+            changed_ns: None,
+            tag: format!("{:016x}", xxhash_rust::xxh3::xxh3_64(bytes)),
+        };
+        if let Some(bytes) = self.files.get(path) {
+            return Ok(Some(vec![version(path::split(path).1, bytes)]));
+        }
+        let files = self.below(path).filter(|(name, _)| !name.contains('/'));
+        let files =
+            files.map(|(name, _)| version(name, &self.files[&path::join(path, name)]));
+        Ok(Some(files.collect()))
     }
 
     fn shown(&self, path: &str) -> String {

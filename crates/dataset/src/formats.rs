@@ -2,10 +2,11 @@
 //! table.
 //!
 //! Read `formats/list.rs` first, then `class_folders.rs`; a packed data set is `store.rs`, and the shards of
-//! other tools are in `shards/`.
+//! other tools are in `shards/`; `kept.rs` says how what was found in those may be kept.
 
 mod cifar;
 mod class_folders;
+mod kept;
 mod list;
 mod shards;
 mod store;
@@ -33,6 +34,12 @@ pub enum Format {
     Mds,
     /// TFRecord files of `tf.train.Example`.
     TfRecord,
+    /// A file of MessagePack maps with files about it next to it, as datadings writes them.
+    Datadings,
+    /// Files of FFCV, whose images are JPEGs.
+    Beton,
+    /// HDF5 files, as h5py writes images: a dataset of them and one of their classes.
+    Hdf5,
     /// A `.jsonl` file, one `{"path": "a/b.jpg", "label": 3}` per line.
     List,
 }
@@ -77,12 +84,17 @@ impl Format {
                 Ok(Self::Cifar10Python)
             }
             Kind::File { .. } if shards::tar::is_archive(target) => Ok(Self::WebDataset),
-            Kind::File { .. } if shards::tar::is_compressed(target) => {
+            Kind::File { .. } if shards::is_compressed(target) => {
                 Err(DatasetError::CompressedShard { path: storage.shown(target) })
             }
             Kind::File { .. } if shards::tfrecord::is_shard(path::split(target).1) => {
                 Ok(Self::TfRecord)
             }
+            Kind::File { .. } if shards::datadings::is_shard(target) => {
+                Ok(Self::Datadings)
+            }
+            Kind::File { .. } if shards::beton::is_shard(target) => Ok(Self::Beton),
+            Kind::File { .. } if shards::hdf5::is_shard(target) => Ok(Self::Hdf5),
             Kind::File { .. } => Err(unrecognised()),
             Kind::Folder => {
                 let entries = storage::list(storage, target)?;
@@ -104,13 +116,16 @@ impl Format {
     /// The format of a folder that holds these.
     fn of_folder(entries: &[Entry]) -> Option<Self> {
         // The manifest of a packed data set comes first: its shards may have any names.
-        let formats: [(Self, Recognises<'_>); 7] = [
+        let formats: [(Self, Recognises<'_>); 10] = [
             (Self::Store, &store::is_manifest),
             (Self::Cifar10, &|entry| cifar::BINARY.is_batch(&entry.name)),
             (Self::Cifar10Python, &|entry| cifar::PYTHON.is_batch(&entry.name)),
             (Self::Mds, &|it| shards::is_shard_in(it, shards::mds::is_shard)),
             (Self::WebDataset, &|it| shards::is_shard_in(it, shards::tar::is_archive)),
             (Self::TfRecord, &|it| shards::is_shard_in(it, shards::tfrecord::is_shard)),
+            (Self::Datadings, &|it| shards::is_shard_in(it, shards::datadings::is_shard)),
+            (Self::Beton, &|it| shards::is_shard_in(it, shards::beton::is_shard)),
+            (Self::Hdf5, &|it| shards::is_shard_in(it, shards::hdf5::is_shard)),
             (Self::ClassFolders, &class_folders::is_class_or_image),
         ];
         formats
@@ -137,14 +152,17 @@ impl Format {
             Self::WebDataset => shards::tar::parse(storage, target),
             Self::Mds => shards::mds::parse(storage, target),
             Self::TfRecord => shards::tfrecord::parse(storage, target),
+            Self::Datadings => shards::datadings::parse(storage, target),
+            Self::Beton => shards::beton::parse(storage, target),
+            Self::Hdf5 => shards::hdf5::parse(storage, target),
             Self::List => list::parse(storage, target),
         }
     }
 }
 
-/// A compressed archive in a folder: where nothing else can be read, it was meant.
+/// A compressed shard in a folder: where nothing else can be read, it was meant.
 fn compressed(entries: &[Entry]) -> Option<&str> {
     let is_compressed =
-        |entry: &&Entry| shards::is_shard_in(entry, shards::tar::is_compressed);
+        |entry: &&Entry| shards::is_shard_in(entry, shards::is_compressed);
     entries.iter().find(is_compressed).map(|entry| entry.name.as_str())
 }

@@ -28,5 +28,5 @@ pub mod store;
 pub use bothends_core::recipe::RecordShape;
 pub use error::DatasetError;
 pub use formats::{Format, Found, find};
-pub use storage::{Entry, Kind, Storage};
+pub use storage::{Entry, Kind, Storage, Version};
 pub use table::{MANIFEST_VERSION, Piece, Table, TableBuilder, WrongChecksum};

@@ -29,6 +29,19 @@ pub struct Entry {
     pub kind: Kind,
 }
 
+/// A file as it is now: any change of it changes this.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// The file's name, without its folder.
+    pub name: String,
+    /// How many bytes it has.
+    pub len: u64,
+    /// When it was last changed, in nanoseconds since 1970, as far as that is known.
+    pub changed_ns: Option<i128>,
+    /// Whatever else tells it from what it was: an entity tag (`ETag`), or the number of its inode.
+    pub tag: String,
+}
+
 /// Files as a format sees them.
 ///
 /// # Contract
@@ -54,6 +67,16 @@ pub trait Storage: Debug {
     /// [`io::ErrorKind::UnexpectedEof`] when the file ends before `dst` is full, and the
     /// storage's own.
     fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()>;
+
+    /// The versions of the file at `path`, or of all files in the folder there without those in its folders, in
+    /// any order; `None` where nothing tells whether a file has changed. Nothing is kept from run to run then.
+    ///
+    /// # Errors
+    /// The storage's own.
+    fn versions(&self, path: &str) -> io::Result<Option<Vec<Version>>> {
+        let _ = path;
+        Ok(None)
+    }
 
     /// The path as the user would write it; for messages.
     fn shown(&self, path: &str) -> String;

@@ -54,6 +54,12 @@ fn shards_hold_what_the_folder_does() {
         ("tar", Format::WebDataset),
         ("mds", Format::Mds),
         ("tfrecord", Format::TfRecord),
+        ("datadings", Format::Datadings),
+        ("datadings-of-folder", Format::Datadings),
+        ("beton", Format::Beton),
+        ("hdf5", Format::Hdf5),
+        ("hdf5-latest", Format::Hdf5),
+        ("hdf5-chunked", Format::Hdf5),
     ];
     for (folder, format) in shards {
         let (found, rows) = samples(folder);
@@ -87,5 +93,5 @@ fn bad_shards_are_refused_by_what_is_wrong() {
         assert!(error.starts_with("`/data/s/"), "{error}");
         n += 1;
     }
-    assert_eq!(n, 16);
+    assert_eq!(n, 34);
 }

@@ -2,12 +2,13 @@
 //!
 //! It is for opening a data set and reading the indices of a store; a `Reader` reads samples.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use bothends_dataset::{Entry, Kind, Storage};
+use bothends_dataset::{Entry, Kind, Storage, Version};
 
 use crate::files::regular::open_regular;
 use crate::list::list;
@@ -49,8 +50,42 @@ impl Storage for Folder {
         open_regular(&self.0.join(path))?.read_exact_at(dst, offset)
     }
 
+    fn versions(&self, path: &str) -> io::Result<Option<Vec<Version>>> {
+        let path = self.0.join(path);
+        let found = fs::metadata(&path)?;
+        if !found.is_dir() {
+            return Ok(path.file_name().map(|name| vec![version(name, &found)]));
+        }
+        let mut versions = Vec::new();
+        for entry in fs::read_dir(&path)? {
+            let entry = entry?;
+            // A dangling link is noticed when it is read.
+            let found = fs::metadata(entry.path());
+            if let Some(found) = found.ok().filter(fs::Metadata::is_file) {
+                versions.push(version(&entry.file_name(), &found));
+            }
+        }
+        Ok(Some(versions))
+    }
+
     fn shown(&self, path: &str) -> String {
         self.0.join(path).display().to_string()
+    }
+}
+
+/// The time of the inode's last change is in it: programs set that of the file's as they like.
+fn version(name: &OsStr, found: &fs::Metadata) -> Version {
+    let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+    Version {
+        name: name.to_string_lossy().into_owned(),
+        len: found.len(),
+        changed_ns: Some(ns(found.ctime(), found.ctime_nsec())),
+        tag: format!(
+            "{:x}-{:x}-{:x}",
+            ns(found.mtime(), found.mtime_nsec()),
+            found.dev(),
+            found.ino()
+        ),
     }
 }
 
@@ -72,5 +107,33 @@ mod tests {
             twin = twin.with(path, bytes);
         }
         same_storage(&Folder(root.path().to_owned()), &twin);
+    }
+
+    /// Also where the file is as long as it was and says that it is as old.
+    #[test]
+    fn a_changed_file_has_another_version() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder(root.path().to_owned());
+        let path = root.path().join("a");
+        fs::write(&path, "0123").unwrap();
+        fs::create_dir(root.path().join("b")).unwrap();
+        std::os::unix::fs::symlink("nowhere", root.path().join("c")).unwrap();
+        let before = folder.versions("").unwrap().unwrap();
+        assert_eq!(before.len(), 1);
+        assert_eq!((before[0].name.as_str(), before[0].len), ("a", 4));
+        assert_eq!(folder.versions("a").unwrap().unwrap(), before);
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        // Longer than the steps of the clock that file systems take times from.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(&path, "4567").unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(modified)
+            .unwrap();
+        let after = folder.versions("").unwrap().unwrap();
+        assert_eq!((after[0].len, &after[0].tag), (4, &before[0].tag));
+        assert_ne!(after, before);
     }
 }

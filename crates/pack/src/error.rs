@@ -183,6 +183,29 @@ pub enum PackError {
         /// What is wrong.
         why: String,
     },
+    /// A file that would be written is there.
+    #[error("`{}` is there already; name a new file", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The name of a new file does not say what it is to be.
+    #[error(
+        "cannot tell which format `{}` is to have; name it NAME.msgpack for datadings", path.display()
+    )]
+    NoSuchFormat {
+        /// The new file.
+        path: PathBuf,
+    },
+    /// Samples that other tools could not open.
+    #[error(
+        "the samples of {source_name} are pixels and no image files, which other tools could not \
+         decode; `bothends pack` keeps them as they are"
+    )]
+    NotImages {
+        /// The data set.
+        source_name: String,
+    },
     /// Samples that the sources do not have.
     #[error(
         "{source_name} has {n_samples} samples, and {start}..{end} names none or more of them; \

@@ -7,7 +7,8 @@
 //!
 //! Reading order: `source` is what is packed, with two implementations in `files` and `stored`
 //! (archives and remote stores would be others); `convert` makes a record of a file; `shard` writes
-//! it; `pack` puts everything together. Then `unpack` and `verify`.
+//! it; `pack` puts everything together. Then `unpack` and `verify`. `export` writes the samples of any source in
+//! another tool's format.
 
 mod error;
 
@@ -25,8 +26,11 @@ mod pack;
 mod unpack;
 mod verify;
 
+mod export;
+
 pub use convert::Converter;
 pub use error::PackError;
+pub use export::export;
 pub use folder::check_outside;
 pub use opened::{Contents, OpenStore, is_store};
 pub use pack::{Destination, PackConfig, Packed, pack};

@@ -54,6 +54,18 @@ pub trait Source: Debug + Sync {
     /// # Errors
     /// [`PackError`]: a record that cannot be read is not skipped.
     fn make(&self, number: usize, converter: &mut Converter) -> Result<Made, PackError>;
+
+    /// Writes the original bytes of a record to `out`, replacing its contents. Blocks on storage and for the
+    /// conversion.
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    fn original(
+        &self,
+        number: usize,
+        converter: &mut Converter,
+        out: &mut Vec<u8>,
+    ) -> Result<(), PackError>;
 }
 
 /// The progress of a long operation.

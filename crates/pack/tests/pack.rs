@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bothends_core::sample::Encoding;
 use bothends_pack::{
     Converter, Destination, Files, Item, Made, OpenStore, PackConfig, PackError, Packed,
-    Source, Stored, Unpacked, check_outside, pack, unpack, verify,
+    Source, Stored, Unpacked, check_outside, export, pack, unpack, verify,
 };
 use tempfile::TempDir;
 
@@ -215,6 +215,16 @@ impl Source for Hostile {
         let (item, bytes) = self.0[number].clone();
         Ok(Made::bytes(item, bytes))
     }
+
+    fn original(
+        &self,
+        number: usize,
+        _: &mut Converter,
+        out: &mut Vec<u8>,
+    ) -> Result<(), PackError> {
+        out.clone_from(&self.0[number].1);
+        Ok(())
+    }
 }
 
 #[test]
@@ -300,6 +310,18 @@ impl Source for Failing<'_> {
             return Err(PackError::Changed { path: "here".into() });
         }
         self.0.make(number, converter)
+    }
+
+    fn original(
+        &self,
+        number: usize,
+        converter: &mut Converter,
+        out: &mut Vec<u8>,
+    ) -> Result<(), PackError> {
+        if number == self.1.load(Ordering::Relaxed) {
+            return Err(PackError::Changed { path: "here".into() });
+        }
+        self.0.original(number, converter, out)
     }
 }
 
@@ -495,4 +517,78 @@ fn a_store_does_not_lie_among_its_own_data() {
     for outside in ["store", "data.store", "a/b/c"] {
         check_outside(&folder.path().join(outside), &data).unwrap();
     }
+}
+
+/// The samples of a folder and of a store, written for datadings: the same bytes, and what is read is what was
+/// written.
+#[test]
+fn samples_are_exported_as_they_were() {
+    let (_folder, at) = with(photos);
+    let files = Files::open(&at("data")).unwrap();
+    packed(&files, &at("store"), &small());
+    let stores = [OpenStore::new(&at("store")).unwrap()];
+    let stored = Stored::all(&stores).unwrap();
+    for (source, name) in [(&files as &dyn Source, "files"), (&stored, "stored")] {
+        fs::create_dir(at(name)).unwrap();
+        let file = at(name).join("train.msgpack");
+        let mut n_seen = 0;
+        let done = export(source, &file, &mut |_| n_seen += 1).unwrap();
+        assert_eq!((done.n_done, done.n_records), (n_seen, n_seen));
+        assert!(
+            export(source, &file, &mut |_| ())
+                .unwrap_err()
+                .to_string()
+                .contains("is there already")
+        );
+    }
+    assert!(tree(&at("files")) == tree(&at("stored")), "other bytes");
+    assert_eq!(tree(&at("files")).len(), 6);
+    let again = Files::open(&at("files")).unwrap();
+    let samples = |source: &dyn Source| {
+        let numbers =
+            (0..source.n_records()).filter(|&number| source.item(number).is_sample);
+        let read = numbers.map(|number| {
+            let mut bytes = Vec::new();
+            source.original(number, &mut Converter::default(), &mut bytes).unwrap();
+            (source.item(number).label, bytes)
+        });
+        read.collect::<Vec<_>>()
+    };
+    assert!(samples(&again) == samples(&files), "other samples");
+}
+
+#[test]
+fn an_export_that_fails_leaves_no_file_under_its_name() {
+    let (_folder, at) = with(photos);
+    let files = Files::open(&at("data")).unwrap();
+    let failing = Failing(&files, AtomicUsize::new(1));
+    let refusal = |source: &dyn Source, name: &str| {
+        export(source, &at(name), &mut |_| ()).unwrap_err().to_string()
+    };
+    assert!(refusal(&failing, "a.msgpack").contains("changed while it was packed"));
+    assert!(refusal(&files, "a.zip").contains("name it NAME.msgpack for datadings"));
+    assert!(
+        refusal(&Hostile(Vec::new()), "a.msgpack")
+            .contains("are pixels and no image files")
+    );
+    assert!(refusal(&files, "no/a.msgpack").starts_with("cannot write `"));
+    fs::write(at("b.msgpack.keys"), "").unwrap();
+    assert!(refusal(&files, "b.msgpack").contains("b.msgpack.keys` is there already"));
+    let names = fs::read_dir(at("data").parent().unwrap()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(!names.into_iter().any(|name| name.starts_with("a.msgpack")));
+}
+
+/// datadings 3.4.7 wrote the same samples (`scripts/golden-shards`).
+#[test]
+fn an_export_is_what_datadings_writes() {
+    let fixtures =
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/shards"));
+    let (_folder, at) = with(photos);
+    let files = Files::open(&fixtures.join("folder")).unwrap();
+    fs::create_dir(at("ours")).unwrap();
+    export(&files, &at("ours/train.msgpack"), &mut |_| ()).unwrap();
+    let (ours, theirs) = (tree(&at("ours")), tree(&fixtures.join("datadings-of-folder")));
+    assert_eq!(ours.len(), 6);
+    assert!(ours == theirs, "other bytes");
 }

@@ -18,12 +18,17 @@ use bothends_io::{Draft, IoError, read_regular};
 
 use crate::key::Key;
 
-/// The folders in [`user_cache`] that have the data sets' folders: of the side index, of the block cache.
+/// The folders in [`user_cache`] that have the data sets' folders: of the side index, of the block cache, of
+/// what was found in shards.
 const CACHE: &str = "index";
 const BLOCKS: &str = "blocks";
+const TABLES: &str = "tables";
 
 /// The most bytes of all data sets together: seven times ImageNet (2.4 kB for each image).
 pub const CACHE_LIMIT_BYTES: u64 = 20 << 30;
+
+/// The most bytes of what was found in shards, of all data sets: two hundred million samples.
+const TABLES_LIMIT_BYTES: u64 = 4 << 30;
 
 /// The file in a data set's folder that names the data set.
 const OWNER: &str = "data-set";
@@ -74,6 +79,13 @@ impl Cache {
         Some(Self { root, limit_bytes: CACHE_LIMIT_BYTES })
     }
 
+    /// `bothends/tables` there, for what was found in shards: 20 bytes a sample.
+    #[must_use]
+    pub fn of_tables() -> Option<Self> {
+        let root = user_cache()?.join(TABLES);
+        Some(Self { root, limit_bytes: TABLES_LIMIT_BYTES })
+    }
+
     /// `bothends/blocks` there, for at most so many bytes of blocks of all data sets.
     #[must_use]
     pub fn of_blocks(limit_bytes: u64) -> Option<Self> {
@@ -93,7 +105,7 @@ pub fn user_cache() -> Option<PathBuf> {
 }
 
 /// Whether a file of this name is a segment, of the side index or of the block cache.
-type IsSegment = fn(&str) -> bool;
+pub(crate) type IsSegment = fn(&str) -> bool;
 
 /// The folder of one data set's blocks.
 #[derive(Debug)]
@@ -111,9 +123,7 @@ impl BlocksFolder {
         let owner = data.canonicalize().ok()?.as_os_str().as_encoded_bytes().to_vec();
         let path = cache.root.join(folder_name(&owner));
         let key = Key::of_user(Some(&cache.root))?;
-        // Data that a run opens are in use, also where nothing is written.
-        let mark = fs::File::options().write(true).open(path.join(OWNER));
-        let _ = mark.and_then(|mark| mark.set_modified(SystemTime::now()));
+        mark_used(&path);
         Some(Self { path, limit_bytes: cache.limit_bytes, owner, key })
     }
 
@@ -215,8 +225,14 @@ impl Folders {
     }
 }
 
+/// Data that a run opens are in use, also where nothing is written.
+pub(crate) fn mark_used(folder: &Path) {
+    let mark = fs::File::options().write(true).open(folder.join(OWNER));
+    let _ = mark.and_then(|mark| mark.set_modified(SystemTime::now()));
+}
+
 /// A new segment in a folder of the cache directory.
-fn draft_in(folder: &Path, owner: &[u8]) -> Result<Draft, IoError> {
+pub(crate) fn draft_in(folder: &Path, owner: &[u8]) -> Result<Draft, IoError> {
     let draft = Draft::new(folder)?;
     // Without it, the folder is never recognised as stale.
     let _ = fs::write(folder.join(OWNER), owner);
@@ -224,7 +240,7 @@ fn draft_in(folder: &Path, owner: &[u8]) -> Result<Draft, IoError> {
 }
 
 /// The name of a data set's folder in the cache directory.
-fn folder_name(owner: &[u8]) -> String {
+pub(crate) fn folder_name(owner: &[u8]) -> String {
     format!("{:016x}", content(owner))
 }
 
@@ -244,7 +260,7 @@ struct Kept {
 
 /// Removes other data sets' segments, of those that were unused for so long, until the rest take three
 /// quarters of the limit. Returns how many more bytes `own` may take.
-fn make_room(
+pub(crate) fn make_room(
     root: &Path,
     own: &Path,
     (limit_bytes, unused): (u64, Duration),

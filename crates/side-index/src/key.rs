@@ -29,6 +29,8 @@ pub(crate) enum Use {
     Notes,
     /// A segment of the block cache.
     Blocks,
+    /// What was found in shards.
+    Tables,
 }
 
 /// What seals segments. Its `Debug` does not show it.
@@ -106,6 +108,7 @@ impl Key {
         mac.update(match sealed {
             Use::Notes => &b"bothends side index 2\0"[..],
             Use::Blocks => b"bothends block cache 1\0",
+            Use::Tables => b"bothends table of shards 1\0",
         });
         parts.iter().for_each(|part| mac.update(part));
         mac

@@ -8,13 +8,15 @@
 //! of others are not believed.
 //!
 //! Reading order: `index` is what workers use, `blocks` the block cache, `folder` is where segments are,
-//! `key` what they are sealed with.
+//! `key` what they are sealed with. `tables` keeps what walking through shards has found.
 
 mod blocks;
 mod folder;
 mod index;
 mod key;
+mod tables;
 
 pub use blocks::{BlockCache, BlockCacheStats, CachedBlocks, Keeping, NewBlocks};
 pub use folder::{Beside, CACHE_LIMIT_BYTES, Cache, Place, user_cache};
 pub use index::{Name, SideIndex, SideIndexStats};
+pub use tables::find;

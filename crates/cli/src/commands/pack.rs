@@ -1,4 +1,4 @@
-//! `bothends pack` and `bothends unpack`, and what `inspect` says of stores.
+//! `bothends pack`, `bothends unpack` and `bothends convert`, and what `inspect` says of stores.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use bothends_pack::{
 };
 use bothends_runtime::is_url;
 
-use crate::args::{PackArgs, UnpackArgs};
+use crate::args::{ConvertArgs, PackArgs, UnpackArgs};
 use crate::failed::{Failed, wrong};
 use crate::say;
 use crate::watch::bar::{Bar, SHOW_EVERY};
@@ -101,6 +101,26 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
         args.store.display(),
         args.folder.display()
     )))
+}
+
+/// Writes the samples of a data set or a store to a file of another tool.
+pub(crate) fn convert(args: &ConvertArgs) -> Result<(), Failed> {
+    check_outside(&args.file, &args.source)?;
+    let mut show = Show::new("converting");
+    let observer = &mut |progress| show.step(progress);
+    let done = match is_store(&args.source) {
+        true => {
+            let stores = [OpenStore::new(&args.source)?];
+            bothends_pack::export(&Stored::all(&stores)?, &args.file, observer)?
+        }
+        false => {
+            bothends_pack::export(&Files::open(&args.source)?, &args.file, observer)?
+        }
+    };
+    show.bar.clear();
+    let Progress { n_done, stored_bytes, .. } = done;
+    say::text(&format!("{n_done} samples, {stored_bytes} bytes"));
+    Ok(())
 }
 
 /// Says what is in a store.

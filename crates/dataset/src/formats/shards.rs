@@ -2,12 +2,17 @@
 //!
 //! A format here walks the headers of its shards once and tells where each image lies. Payloads are skipped,
 //! so opening reads a small part of the data. Nothing is copied or converted: samples are read from the
-//! shards themselves, in any order. Read `tar.rs` first; `mds.rs` and `tfrecord.rs` follow the same plan.
+//! shards themselves, in any order. Read `tar.rs` first; the others follow the same plan.
 
+pub(crate) mod beton;
+pub(crate) mod datadings;
 pub(crate) mod example;
+pub(crate) mod hdf5;
 pub(crate) mod mds;
 pub(crate) mod tar;
 pub(crate) mod tfrecord;
+
+use std::borrow::Cow;
 
 use crate::error::DatasetError;
 use crate::formats::{Format, Found};
@@ -15,14 +20,22 @@ use crate::path;
 use crate::storage::{Entry, Kind, Storage, kind, list, read};
 use crate::table::TableBuilder;
 
+/// Reads grow up to so many bytes where records are small, because calls then cost more than bytes.
+const MAX_AHEAD: usize = 1 << 16;
+
+/// What is asked for next is near if at most so many times the last read lie between.
+const NEAR: usize = 4;
+
 /// A file that is read in small parts, front to back.
 pub(crate) struct Window<'a> {
     storage: &'a dyn Storage,
-    path: &'a str,
+    path: Cow<'a, str>,
     /// Bytes of the file.
     len: u64,
-    /// Bytes that one read brings.
+    /// Bytes that one read brings at least.
     step: usize,
+    /// Bytes that the next one brings.
+    ahead: usize,
     /// Where in the file `bytes` begin.
     start: u64,
     bytes: Vec<u8>,
@@ -32,13 +45,15 @@ impl<'a> Window<'a> {
     /// The file at `path`, of which at least `step` bytes are read at a time.
     pub(crate) fn open(
         storage: &'a dyn Storage,
-        path: &'a str,
+        path: impl Into<Cow<'a, str>>,
         step: usize,
     ) -> Result<Self, DatasetError> {
-        let Kind::File { len } = kind(storage, path)? else {
-            return Err(DatasetError::Unrecognised { path: storage.shown(path) });
+        let path = path.into();
+        let Kind::File { len } = kind(storage, &path)? else {
+            return Err(DatasetError::Unrecognised { path: storage.shown(&path) });
         };
-        Ok(Self { storage, path, len, step, start: 0, bytes: Vec::new() })
+        let (start, bytes) = (0, Vec::new());
+        Ok(Self { storage, path, len, step, ahead: step, start, bytes })
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -54,12 +69,19 @@ impl<'a> Window<'a> {
         let Some(end) = end else {
             return Err(self.broken(at, "the file ends too early"));
         };
-        if at < self.start || end > self.start + self.bytes.len() as u64 {
+        let have = self.start.saturating_add(self.bytes.len() as u64);
+        if at < self.start || end > have {
+            let is_near =
+                at >= self.start && at.saturating_sub(have) <= (NEAR * self.ahead) as u64;
+            self.ahead = match is_near {
+                true => (2 * self.ahead).min(self.step.max(MAX_AHEAD)),
+                false => self.step,
+            };
             let left = usize::try_from(self.len - at).unwrap_or(usize::MAX);
-            self.bytes.resize(n.max(self.step).min(left), 0);
+            self.bytes.resize(n.max(self.ahead).min(left), 0);
             // A failed read must not leave bytes of another place.
             self.start = u64::MAX;
-            read(self.storage, self.path, at, &mut self.bytes)?;
+            read(self.storage, &self.path, at, &mut self.bytes)?;
             self.start = at;
         }
         let first = usize::try_from(at - self.start).unwrap_or(usize::MAX);
@@ -75,7 +97,7 @@ impl<'a> Window<'a> {
     /// What is wrong with this file, and where.
     pub(crate) fn broken(&self, at: u64, why: impl Into<String>) -> DatasetError {
         DatasetError::Shard {
-            path: self.storage.shown(self.path),
+            path: self.storage.shown(&self.path),
             offset: at,
             why: why.into(),
         }
@@ -87,7 +109,7 @@ impl<'a> Window<'a> {
             return Err(self.broken(at, "a record reaches beyond the end of the file"));
         }
         u32::try_from(len).map_err(|_| DatasetError::RecordTooLong {
-            path: self.storage.shown(self.path),
+            path: self.storage.shown(&self.path),
             len_bytes: len,
         })
     }
@@ -113,6 +135,23 @@ pub(crate) fn find(
     Ok((shards, n_others))
 }
 
+/// Whether a file's name is that of a shard compressed as a whole, which is refused: no sample in it can be read
+/// alone.
+pub(crate) fn is_compressed(name: &str) -> bool {
+    const PACKERS: [&str; 7] = ["gz", "zst", "zstd", "xz", "bz2", "lz4", "br"];
+    let (shard, ending) = name.rsplit_once('.').unwrap_or_default();
+    let is = |other: &str| ending.eq_ignore_ascii_case(other);
+    let is_shard = [
+        tar::is_archive,
+        tfrecord::is_shard,
+        datadings::is_shard,
+        hdf5::is_shard,
+        beton::is_shard,
+    ];
+    ending.eq_ignore_ascii_case("tgz")
+        || PACKERS.iter().any(|packer| is(packer)) && is_shard.iter().any(|is| is(shard))
+}
+
 /// Whether the entry is a file with the name of a shard.
 pub(crate) fn is_shard_in(entry: &Entry, is_shard: fn(&str) -> bool) -> bool {
     let is_file = matches!(entry.kind, Kind::File { .. });
@@ -128,6 +167,12 @@ pub(crate) fn found(
 ) -> Result<Found, DatasetError> {
     Ok(Found { table: builder.build()?, format, n_ignored, note: labels.note() })
 }
+
+/// What users may hear about shards.
+pub(crate) const NOTES: [&str; 2] = [
+    "the shards have no labels: every label is 0",
+    "some samples have no label: theirs is 0",
+];
 
 /// Which samples came with a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -149,8 +194,55 @@ impl Labels {
     fn note(self) -> Option<&'static str> {
         match (self.n_given, self.n_missing) {
             (_, 0) => None,
-            (0, _) => Some("the shards have no labels: every label is 0"),
-            _ => Some("some samples have no label: theirs is 0"),
+            (0, _) => Some(NOTES[0]),
+            _ => Some(NOTES[1]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_shards_of_every_format_are_known_by_their_names() {
+        for name in [
+            "a.tar.gz",
+            "a.TGZ",
+            "a.tar.zst",
+            "a.tfrecord.gz",
+            "a.msgpack.xz",
+            "a.h5.bz2",
+            "a.beton.lz4",
+        ] {
+            assert!(is_compressed(name), "{name}");
+        }
+        for name in ["a.tar", "a.gz", "a.jpg.gz", "a.tar.gz.txt", "gz", "", "a.csv.zst"] {
+            assert!(!is_compressed(name), "{name}");
+        }
+    }
+
+    /// Small records are read many at a time; what is far apart is not read through.
+    #[test]
+    fn reads_grow_where_records_are_small() {
+        use crate::conformance::MemoryStorage;
+        let storage = MemoryStorage::new().with("a", &vec![7; 1 << 20]);
+        let reads = |gap: usize| {
+            let mut window = Window::open(&storage, "a", 512).unwrap();
+            let (mut n_reads, mut n_bytes, mut start) = (0, 0, u64::MAX);
+            for at in (0..1_u64 << 20).step_by(gap) {
+                window.bytes(at, 16).unwrap();
+                if window.start != start {
+                    start = window.start;
+                    n_reads += 1;
+                    n_bytes += window.bytes.len();
+                }
+            }
+            (n_reads, n_bytes)
+        };
+        let (n_reads, n_bytes) = reads(600);
+        assert!(n_reads < 40 && n_bytes <= 1 << 20, "{n_reads} reads of {n_bytes} bytes");
+        let (n_reads, n_bytes) = reads(1 << 16);
+        assert_eq!((n_reads, n_bytes), (16, 16 * 512));
     }
 }

@@ -252,18 +252,32 @@ impl Source for Files {
     fn make(&self, number: usize, converter: &mut Converter) -> Result<Made, PackError> {
         let item = self.item(number);
         let mut bytes = Vec::new();
+        self.original(number, converter, &mut bytes)?;
+        Ok(match item.is_sample {
+            true => converter.convert(item, bytes, self.encoding()),
+            false => Made::bytes(item, bytes),
+        })
+    }
+
+    fn original(
+        &self,
+        number: usize,
+        _: &mut Converter,
+        out: &mut Vec<u8>,
+    ) -> Result<(), PackError> {
+        out.clear();
+        let item = self.item(number);
         if item.is_sample {
             let extent = self.table.extent(SampleId(number as u64));
             let len = self.file_bytes[extent.file.0 as usize];
             let part = item.at..item.at + u64::from(item.len);
-            self.read((&item.path, len), &[part], &mut bytes)?;
-            return Ok(converter.convert(item, bytes, self.encoding()));
+            return self.read((&item.path, len), &[part], out);
         }
         let rest = &self.rests[number - self.n_samples()];
-        if !rest.is_folder {
-            self.read((&item.path, rest.file_bytes), &rest.parts, &mut bytes)?;
+        if rest.is_folder {
+            return Ok(());
         }
-        Ok(Made::bytes(item, bytes))
+        self.read((&item.path, rest.file_bytes), &rest.parts, out)
     }
 }
 

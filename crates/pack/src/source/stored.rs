@@ -9,6 +9,7 @@ use std::ops::Range;
 use bothends_core::sample::Encoding;
 use bothends_dataset::store::{Index, Line, Manifest, RecordKind};
 
+use crate::convert::Kept;
 use crate::opened::read_stored;
 use crate::record::{Item, Made};
 use crate::source::Source;
@@ -103,6 +104,15 @@ impl<'a> Stored<'a> {
     }
 }
 
+impl Shard<'_> {
+    fn damaged(&self, record: usize, why: String) -> PackError {
+        let file = self.store.manifest().shards[self.number].file();
+        let shard = self.store.folder().join(file).display().to_string();
+        let path = item(&self.index, record).path;
+        PackError::Damaged { shard, record, path, why }
+    }
+}
+
 fn line(shards: &[Shard<'_>], (shard, record): (u32, u32)) -> Line {
     shards[shard as usize].index.lines()[record as usize]
 }
@@ -176,9 +186,25 @@ impl Source for Stored<'_> {
                 });
             }
         };
-        let file = shard.store.manifest().shards[shard.number].file();
-        let shard = shard.store.folder().join(file).display().to_string();
-        Err(PackError::Damaged { shard, record, path: item.path, why })
+        Err(shard.damaged(record, why))
+    }
+
+    fn original(
+        &self,
+        number: usize,
+        converter: &mut Converter,
+        out: &mut Vec<u8>,
+    ) -> Result<(), PackError> {
+        let (shard, record) = self.records[number];
+        let (shard, record) = (&self.shards[shard as usize], record as usize);
+        let mut stored = Vec::new();
+        let line = shard.index.lines()[record];
+        let file = shard.store.shard(shard.number)?;
+        read_stored(&file, &line, &mut stored)
+            .and_then(|()| {
+                converter.restore(Kept::of(&shard.index, record, &stored), out)
+            })
+            .map_err(|why| shard.damaged(record, why))
     }
 }
 

@@ -94,7 +94,7 @@ class Loader:
     as Ctrl-C ends it.
 
     Args:
-        data: class folders, shards of WebDataset, MDS or TFRecord, CIFAR-10 folder, packed store, or
+        data: class folders, shards of WebDataset, MDS, TFRecord, datadings, HDF5 or FFCV, CIFAR-10 folder, packed store, or
             .jsonl list.
         recipe: name of a built-in recipe, a recipe file, or the recipe itself as a dict.
         batch_size: samples per batch of this rank.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use bothends_dataset::{Format, Found};
 use bothends_io::Folder;
+use bothends_side_index::Cache;
 
 use crate::error::RuntimeError;
 use crate::read::remote;
@@ -27,6 +28,9 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
         Format::WebDataset => "WebDataset archives",
         Format::Mds => "MDS shards",
         Format::TfRecord => "TFRecord files",
+        Format::Datadings => "files of datadings",
+        Format::Beton => "files of FFCV",
+        Format::Hdf5 => "HDF5 files",
         Format::List => "a list",
     };
     let mut lines = vec![
@@ -59,5 +63,6 @@ fn found(path: &Path) -> Result<Found, String> {
         return Ok(found);
     }
     let (root, target) = root_and_target(path)?;
-    bothends_dataset::find(&Folder(root), &target).map_err(|e| e.to_string())
+    bothends_side_index::find(&Folder(root), &target, Cache::of_tables())
+        .map_err(|e| e.to_string())
 }

@@ -419,8 +419,10 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
         return Ok(Listed { root, table, format, note, remote });
     }
     let (root, target) = root_and_target(&config.data)?;
+    let is_kept = config.read.side_index != SideIndexUse::Off;
+    let tables = is_kept.then(Cache::of_tables).flatten();
     let Found { table, format, note, .. } =
-        bothends_dataset::find(&Folder(root.clone()), &target)
+        bothends_side_index::find(&Folder(root.clone()), &target, tables)
             .map_err(|e| e.to_string())?;
     Ok(Listed { root, table: first(table), format, note, remote: None })
 }

@@ -31,15 +31,6 @@ pub(crate) fn is_archive(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, kind)| kind.eq_ignore_ascii_case("tar"))
 }
 
-/// Whether a file's name is that of a compressed archive, which is refused.
-pub(crate) fn is_compressed(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name.ends_with(".tgz")
-        || [".tar.gz", ".tar.zst", ".tar.xz", ".tar.bz2"]
-            .iter()
-            .any(|end| name.ends_with(end))
-}
-
 /// Reads the archives at `target`, in the order of their names.
 pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_archive)?;

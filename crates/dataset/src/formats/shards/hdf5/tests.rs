@@ -1,0 +1,90 @@
+//! Files of h5py: pixels, damage, trees without an end.
+
+use bothends_core::ids::SampleId;
+
+use super::*;
+use crate::conformance::{self, MemoryStorage};
+
+/// Superblock 0 with symbol tables, superblock 3 with links, chunks, pixels.
+const FILES: [&[u8]; 4] = [
+    include_bytes!("../../../../../../tests/fixtures/shards/hdf5/train.h5"),
+    include_bytes!("../../../../../../tests/fixtures/shards/hdf5-latest/train.h5"),
+    include_bytes!("../../../../../../tests/fixtures/shards/hdf5-chunked/train.h5"),
+    include_bytes!("../../../../../../tests/fixtures/shards/hdf5-pixels/train.h5"),
+];
+
+fn found(bytes: &[u8]) -> Result<Found, DatasetError> {
+    let storage = MemoryStorage::new().with("s/0.h5", bytes);
+    let found = crate::find(&storage, "s")?;
+    conformance::check(&storage, &found);
+    Ok(found)
+}
+
+#[test]
+fn pixels_are_rows_of_one_array() {
+    let table = found(FILES[3]).unwrap().table;
+    assert_eq!(table.encoding(), Encoding::Planar { channels: 3, height: 4, width: 5 });
+    for sample in 0..3_u8 {
+        let extent = table.extent(SampleId(sample.into()));
+        let start = usize::try_from(extent.offset).unwrap();
+        let bytes: Vec<u8> = (60 * sample..60 * (sample + 1)).collect();
+        assert_eq!(FILES[3][start..][..60], bytes);
+        assert_eq!(
+            (extent.len, table.label(SampleId(sample.into())).0),
+            (60, 7 + i64::from(sample))
+        );
+    }
+}
+
+#[test]
+fn files_of_different_images_are_not_one_data_set() {
+    let both = MemoryStorage::new().with("s/0.h5", FILES[0]).with("s/1.hdf5", FILES[3]);
+    let error = crate::find(&both, "s").unwrap_err().to_string();
+    assert!(error.contains("1.hdf5` byte 0: its images are of another kind"), "{error}");
+    let two = MemoryStorage::new().with("s/0.h5", FILES[0]).with("s/1.h5", FILES[1]);
+    assert_eq!(crate::find(&two, "s").unwrap().table.n_samples(), 14);
+}
+
+#[test]
+fn damage_is_an_error_and_never_more() {
+    for file in FILES {
+        found(file).unwrap();
+        for end in (0..file.len()).step_by(29) {
+            let _ = found(&file[..end]);
+        }
+        for at in (0..file.len()).step_by(3) {
+            for flip in [1, 0x80, 0xff] {
+                let mut changed = file.to_vec();
+                changed[at] ^= flip;
+                let _ = found(&changed);
+            }
+        }
+    }
+}
+
+/// Every address in the file led to every structure there is: trees and headers that go in circles end.
+#[test]
+fn circles_end() {
+    for file in FILES {
+        let starts: Vec<u64> = (0..file.len() - 8)
+            .filter(|&at| {
+                matches!(
+                    &file[at..][..4],
+                    b"TREE" | b"SNOD" | b"HEAP" | b"GCOL" | b"OHDR"
+                )
+            })
+            .map(|at| at as u64)
+            .collect();
+        let addresses = (0..file.len() - 8).filter(|&at| {
+            let address = number(&file[at..][..8]);
+            starts.contains(&address)
+        });
+        for at in addresses {
+            for start in &starts {
+                let mut changed = file.to_vec();
+                changed[at..][..8].copy_from_slice(&start.to_le_bytes());
+                let _ = found(&changed);
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Exporting: the samples of a data set, as they were, in the format of another tool.
+//!
+//! There is one such format, that of datadings (`datadings`); the ending of the new file's name chooses it.
+//! Samples are written in the order of the source, by one thread. Nothing is decoded. A file appears under its
+//! name when it is complete.
+
+mod datadings;
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use bothends_core::sample::Encoding;
+use bothends_io::replace;
+
+use crate::record::Item;
+use crate::{Converter, PackError, Progress, Source};
+
+/// Writes the samples of `source` to the new file `path`, and what belongs to it next to it; reports progress to
+/// `observer`. Everything written is on the disk when this returns.
+///
+/// # Errors
+/// [`PackError::NoSuchFormat`], [`PackError::Exists`] and [`PackError::NotImages`] before anything is written;
+/// [`PackError`]. Nothing is left under the name of the file then.
+pub fn export(
+    source: &dyn Source,
+    path: &Path,
+    observer: &mut dyn FnMut(Progress),
+) -> Result<Progress, PackError> {
+    if path.extension().is_none_or(|ending| ending != datadings::ENDING) {
+        return Err(PackError::NoSuchFormat { path: path.to_owned() });
+    }
+    for path in datadings::files(path) {
+        if path.symlink_metadata().is_ok() {
+            return Err(PackError::Exists { path });
+        }
+    }
+    if source.encoding() != Encoding::Image {
+        return Err(PackError::NotImages { source_name: source.name() });
+    }
+    // What `replace` takes is an error of the system; the one that is told is kept here.
+    let mut failed = None;
+    let written = replace(path, |file| {
+        let mut writer = datadings::Writer::new(file);
+        let written = samples(source, (path, &mut writer), observer)
+            .and_then(|progress| writer.finish(path).map(|()| progress));
+        written.map_err(|error| {
+            failed = Some(error);
+            std::io::ErrorKind::Other.into()
+        })
+    });
+    match (written, failed) {
+        (Ok(progress), _) => Ok(progress),
+        (Err(_), Some(error)) => Err(error),
+        (Err(error), None) => Err(PackError::at("write", path)(error)),
+    }
+}
+
+/// Writes every sample.
+fn samples(
+    source: &dyn Source,
+    (path, writer): (&Path, &mut datadings::Writer),
+    observer: &mut dyn FnMut(Progress),
+) -> Result<Progress, PackError> {
+    let numbers = || (0..source.n_records()).map(|number| (number, source.item(number)));
+    let mut keys = Keys::default();
+    let mut progress = Progress::default();
+    for (_, item) in numbers().filter(|(_, item)| item.is_sample) {
+        progress.n_records += 1;
+        *keys.n_in_file.entry(item.path).or_default() += 1;
+    }
+    let (mut converter, mut bytes) = (Converter::default(), Vec::new());
+    for (number, item) in numbers().filter(|(_, item)| item.is_sample) {
+        source.original(number, &mut converter, &mut bytes)?;
+        let written = writer.write(keys.of(&item), &bytes, item.label);
+        written.map_err(PackError::at("write", path))?;
+        progress.n_done += 1;
+        progress.original_bytes += bytes.len() as u64;
+        progress.stored_bytes = writer.len();
+        observer(progress);
+    }
+    Ok(progress)
+}
+
+/// Names for samples, each its own: the path of a file that is one sample, else with the place in it.
+#[derive(Debug, Default)]
+struct Keys {
+    n_in_file: HashMap<String, u64>,
+    given: HashSet<String>,
+}
+
+impl Keys {
+    fn of(&mut self, item: &Item) -> String {
+        let is_alone = self.n_in_file.get(&item.path).is_some_and(|n| *n == 1);
+        let mut key = match is_alone {
+            true => item.path.clone(),
+            false => format!("{}@{}", item.path, item.at),
+        };
+        // A list may name a file twice.
+        for nth in 2_u64.. {
+            if self.given.insert(key.clone()) {
+                break;
+            }
+            key = format!("{}@{}#{nth}", item.path, item.at);
+        }
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_has_a_key_of_its_own() {
+        let mut keys = Keys::default();
+        let item = |path: &str, at| {
+            let path = path.to_owned();
+            Item { path, is_sample: true, label: 0, at, len: 1 }
+        };
+        keys.n_in_file = [("a/1.jpg".to_owned(), 1), ("0.tar".to_owned(), 3)].into();
+        let given =
+            [item("a/1.jpg", 0), item("0.tar", 512), item("0.tar", 9), item("0.tar", 9)];
+        let given = given.map(|item| keys.of(&item));
+        assert_eq!(given, ["a/1.jpg", "0.tar@512", "0.tar@9", "0.tar@9#2"]);
+    }
+}
