@@ -10,6 +10,7 @@ mod list;
 mod shards;
 mod store;
 
+use self::shards::columns;
 use crate::error::DatasetError;
 use crate::path;
 use crate::storage::{self, Entry, Kind, Storage};
@@ -33,6 +34,12 @@ pub enum Format {
     Mds,
     /// TFRecord files of `tf.train.Example`.
     TfRecord,
+    /// Parquet files with the images' bytes in a column, as Hugging Face's libraries write them.
+    Parquet,
+    /// Arrow streams and files: the cache of `datasets`, `save_to_disk`.
+    Arrow,
+    /// Chunks of LitData: a folder with `index.json`.
+    LitData,
     /// A `.jsonl` file, one `{"path": "a/b.jpg", "label": 3}` per line.
     List,
 }
@@ -83,6 +90,12 @@ impl Format {
             Kind::File { .. } if shards::tfrecord::is_shard(path::split(target).1) => {
                 Ok(Self::TfRecord)
             }
+            Kind::File { .. } if columns::parquet::is_shard(path::split(target).1) => {
+                Ok(Self::Parquet)
+            }
+            Kind::File { .. } if columns::arrow::is_shard(path::split(target).1) => {
+                Ok(Self::Arrow)
+            }
             Kind::File { .. } => Err(unrecognised()),
             Kind::Folder => {
                 let entries = storage::list(storage, target)?;
@@ -104,13 +117,16 @@ impl Format {
     /// The format of a folder that holds these.
     fn of_folder(entries: &[Entry]) -> Option<Self> {
         // The manifest of a packed data set comes first: its shards may have any names.
-        let formats: [(Self, Recognises<'_>); 7] = [
+        let formats: [(Self, Recognises<'_>); 10] = [
             (Self::Store, &store::is_manifest),
             (Self::Cifar10, &|entry| cifar::BINARY.is_batch(&entry.name)),
             (Self::Cifar10Python, &|entry| cifar::PYTHON.is_batch(&entry.name)),
             (Self::Mds, &|it| shards::is_shard_in(it, shards::mds::is_shard)),
             (Self::WebDataset, &|it| shards::is_shard_in(it, shards::tar::is_archive)),
             (Self::TfRecord, &|it| shards::is_shard_in(it, shards::tfrecord::is_shard)),
+            (Self::Parquet, &|it| shards::is_shard_in(it, columns::parquet::is_shard)),
+            (Self::Arrow, &columns::arrow::is_of_folder),
+            (Self::LitData, &|it| shards::is_shard_in(it, columns::litdata::is_shard)),
             (Self::ClassFolders, &class_folders::is_class_or_image),
         ];
         formats
@@ -137,6 +153,9 @@ impl Format {
             Self::WebDataset => shards::tar::parse(storage, target),
             Self::Mds => shards::mds::parse(storage, target),
             Self::TfRecord => shards::tfrecord::parse(storage, target),
+            Self::Parquet => columns::parquet::parse(storage, target),
+            Self::Arrow => columns::arrow::parse(storage, target),
+            Self::LitData => columns::litdata::parse(storage, target),
             Self::List => list::parse(storage, target),
         }
     }

@@ -4,6 +4,7 @@
 //! so opening reads a small part of the data. Nothing is copied or converted: samples are read from the
 //! shards themselves, in any order. Read `tar.rs` first; `mds.rs` and `tfrecord.rs` follow the same plan.
 
+pub(crate) mod columns;
 pub(crate) mod example;
 pub(crate) mod mds;
 pub(crate) mod tar;

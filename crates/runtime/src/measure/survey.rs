@@ -28,6 +28,9 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
         Format::WebDataset => "WebDataset archives",
         Format::Mds => "MDS shards",
         Format::TfRecord => "TFRecord files",
+        Format::Parquet => "Parquet files",
+        Format::Arrow => "Arrow files",
+        Format::LitData => "LitData chunks",
         Format::List => "a list",
     };
     let mut lines = vec![
