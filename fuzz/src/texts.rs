@@ -36,6 +36,16 @@ pub fn shards(bytes: &[u8]) {
     // One sample of a class and an image, and the index that names the shard.
     const INDEX: &[u8] = include_bytes!("../../tests/fixtures/shards/mds/index.json");
     const SHARD: &[u8] = include_bytes!("../../tests/fixtures/shards/mds/shard.00000.mds");
+    const ARROW: &[u8] =
+        include_bytes!("../../tests/fixtures/shards/arrow/data-00000-of-00002.arrow");
+    const ITEMS: &[u8] =
+        include_bytes!("../../tests/fixtures/shards/litdata-items/index.json");
+    const CHUNK: &[u8] =
+        include_bytes!("../../tests/fixtures/shards/litdata-items/chunk-0-0.bin");
+    const FOLDERS: [&str; 9] = [
+        "tar", "tfrecord", "mds", "index", "parquet", "arrow", "arrow-list", "items",
+        "items-index",
+    ];
     let storage = MemoryStorage::new()
         .with("tar/0.tar", bytes)
         .with("tfrecord/0.tfrecord", bytes)
@@ -43,8 +53,17 @@ pub fn shards(bytes: &[u8]) {
         .with("mds/shard.00000.mds", bytes)
         .with("mds/shard.00001.mds", bytes)
         .with("index/index.json", bytes)
-        .with("index/shard.00000.mds", SHARD);
-    for folder in ["tar", "tfrecord", "mds", "index"] {
+        .with("index/shard.00000.mds", SHARD)
+        .with("parquet/0.parquet", bytes)
+        .with("arrow/0.arrow", bytes)
+        .with("arrow-list/0.arrow", ARROW)
+        .with("arrow-list/state.json", bytes)
+        .with("items/index.json", ITEMS)
+        .with("items/chunk-0-0.bin", bytes)
+        .with("items/chunk-0-1.bin", bytes)
+        .with("items-index/index.json", bytes)
+        .with("items-index/chunk-0-0.bin", CHUNK);
+    for folder in FOLDERS {
         if let Ok(found) = bothends_dataset::find(&storage, folder) {
             conformance::check(&storage, &found);
         }

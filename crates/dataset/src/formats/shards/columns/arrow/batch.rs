@@ -210,9 +210,9 @@ impl<'a> Images<'a> {
     fn next(&mut self, row: u64) -> Result<(u64, u32), Refusal> {
         if !self.outer.has(row)? || !self.own.has(row)? {
             return Err(Refusal::Here(format!(
-                "row {row} of the record batch has no image bytes: the file holds only paths; \
-                 embed the images with `datasets.table.embed_table_storage`, or save the \
-                 data set after `map`"
+                "row {row} has no image bytes: the record batch holds only paths; \
+                 embed the images with `datasets.table.embed_table_storage`, or store \
+                 the data set with `save_to_disk`, which does it"
             )));
         }
         let width = usize::from(self.offset_bytes);
