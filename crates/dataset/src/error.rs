@@ -21,7 +21,7 @@ pub enum DatasetError {
     /// The folder has nothing in it.
     #[error(
         "`{path}` is empty; give a folder of class folders with images, shards of WebDataset, \
-         MDS or TFRecord, a CIFAR-10 folder, or a .jsonl list"
+         MDS, TFRecord, Parquet, Arrow or LitData, a CIFAR-10 folder, or a .jsonl list"
     )]
     Empty {
         /// The folder.
@@ -30,7 +30,7 @@ pub enum DatasetError {
     /// No format fits.
     #[error(
         "cannot tell what data `{path}` holds; give a folder of class folders with images, \
-         shards (.tar, .mds, .tfrecord), CIFAR-10's .bin batches, or a .jsonl list"
+         shards (.tar, .mds, .tfrecord, .parquet, .arrow, chunk-*.bin), CIFAR-10's .bin batches, or a .jsonl list"
     )]
     Unrecognised {
         /// The file or folder.

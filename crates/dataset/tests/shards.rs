@@ -55,7 +55,9 @@ fn shards_hold_what_the_folder_does() {
         ("mds", Format::Mds),
         ("tfrecord", Format::TfRecord),
         ("parquet", Format::Parquet),
+        ("parquet-v2", Format::Parquet),
         ("arrow", Format::Arrow),
+        ("arrow-file", Format::Arrow),
         ("litdata", Format::LitData),
         ("litdata-items", Format::LitData),
     ];

@@ -59,7 +59,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Data")]
 pub(crate) struct DataArgs {
-    /// Class folders, a store, WebDataset archives, MDS shards, TFRecord files, CIFAR-10 batches, or a .jsonl list
+    /// Class folders, a store, WebDataset archives, MDS shards, TFRecord, Parquet or Arrow files, LitData chunks, CIFAR-10 batches, or a .jsonl list
     #[arg(long = "data", value_name = "PATH")]
     pub(crate) path: PathBuf,
     /// A built-in recipe or a recipe file

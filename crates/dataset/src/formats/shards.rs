@@ -1,4 +1,5 @@
-//! Shards: files that hold many records each, as WebDataset, MosaicML Streaming and TensorFlow write them.
+//! Shards: files that hold many records each, as WebDataset, MosaicML Streaming and TensorFlow write them,
+//! and in `columns/` those that hold tables.
 //!
 //! A format here walks the headers of its shards once and tells where each image lies. Payloads are skipped,
 //! so opening reads a small part of the data. Nothing is copied or converted: samples are read from the

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::super::{Window, find, is_shard_in};
 use super::choice::Choice;
-use super::rows::{File, Rows, one_split};
+use super::rows::{File, Rows, listed, one_split};
 use crate::error::DatasetError;
 use crate::formats::{Format, Found};
 use crate::path;
@@ -108,12 +108,8 @@ fn stated(
     let state: State = serde_json::from_slice(&text).map_err(|error| {
         refused(format!("not the list of a data set's files: {error}"))
     })?;
-    let files = state.files.into_iter().map(|DataFile { filename }| {
-        path::check(&filename)
-            .map_err(|why| refused(format!("the file {filename:?} {why}")))?;
-        Ok(path::join(folder, &filename))
-    });
-    files.collect::<Result<_, _>>().map(Some)
+    let names = state.files.iter().map(|file| file.filename.as_str());
+    listed(folder, names).map(Some).map_err(refused)
 }
 
 /// Where the stream of a file lies: an IPC file has it after its magic number.

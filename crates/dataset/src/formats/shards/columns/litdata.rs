@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::super::Window;
 use super::arrow;
 use super::choice::{Choice, Column, Features, Holds};
-use super::rows::{Rows, class};
+use super::rows::{Rows, class, listed};
 use crate::error::DatasetError;
 use crate::formats::{Format, Found};
 use crate::path;
@@ -74,20 +74,19 @@ pub(crate) fn parse(storage: &dyn Storage, folder: &str) -> Result<Found, Datase
     index.config.check().map_err(refused)?;
     let mut rows = Rows::new(storage);
     let mut leaves = None;
-    for chunk in &index.chunks {
-        let name = &chunk.filename;
-        path::check(name).map_err(|why| refused(format!("the chunk {name:?} {why}")))?;
-        let path = path::join(folder, name);
-        let mut file = Window::open(storage, &path, OFFSETS_STEP)?;
+    let names = index.chunks.iter().map(|chunk| chunk.filename.as_str());
+    let files = listed(folder, names).map_err(refused)?;
+    for (path, chunk) in files.iter().zip(&index.chunks) {
+        let mut file = Window::open(storage, path, OFFSETS_STEP)?;
         if let Some(range) = arrow_rows(&mut file)? {
-            arrow::stream(storage, (&mut file, &path), range, &mut rows)?;
+            arrow::stream(storage, (&mut file, path), range, &mut rows)?;
             continue;
         }
         let leaves = match &mut leaves {
             Some(known) => known,
             none => none.insert(Leaves::of(&index.config).map_err(refused)?),
         };
-        add(storage, (&path, chunk.chunk_size), leaves, &mut rows)?;
+        add(storage, (path, chunk.chunk_size), leaves, &mut rows)?;
     }
     rows.found(Format::LitData, folder, 0)
 }

@@ -1,6 +1,8 @@
 //! The table that files of columns become, and the files in a folder that belong together.
 
-use bothends_core::sample::{Encoding, Extent};
+use std::collections::HashSet;
+
+use bothends_core::sample::{Encoding, Extent, FileIdx};
 
 use super::super::{Labels, found};
 use super::choice::Choice;
@@ -85,7 +87,7 @@ impl<'a> Rows<'a> {
 pub(crate) struct File<'a> {
     builder: &'a mut TableBuilder,
     labels: &'a mut Labels,
-    file: bothends_core::sample::FileIdx,
+    file: FileIdx,
 }
 
 impl File<'_> {
@@ -108,6 +110,26 @@ pub(crate) fn class(number: i64) -> Result<Option<u32>, String> {
             format!("the class {number} is not a number from 0 to 4294967295")
         }),
     }
+}
+
+/// The files that an index in `folder` names, each once: a short index could else name one file a million
+/// times.
+///
+/// # Errors
+/// What is wrong with a name.
+pub(crate) fn listed<'a>(
+    folder: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<Vec<String>, String> {
+    let mut seen = HashSet::new();
+    let files = names.map(|name| {
+        path::check(name).map_err(|why| format!("the file {name:?} {why}"))?;
+        match seen.insert(name) {
+            true => Ok(path::join(folder, name)),
+            false => Err(format!("the file {name:?} is listed twice")),
+        }
+    });
+    files.collect()
 }
 
 /// Refuses files of several splits: mixed, a validation set would be trained on.
