@@ -39,6 +39,16 @@ pub fn shards(bytes: &[u8]) {
     const SHARD: &[u8] = include_bytes!("../../tests/fixtures/shards/mds/shard.00000.mds");
     const SAMPLES: &[u8] =
         include_bytes!("../../tests/fixtures/shards/datadings/train.msgpack");
+    const ARROW: &[u8] =
+        include_bytes!("../../tests/fixtures/shards/arrow/data-00000-of-00002.arrow");
+    const ITEMS: &[u8] =
+        include_bytes!("../../tests/fixtures/shards/litdata-items/index.json");
+    const CHUNK: &[u8] =
+        include_bytes!("../../tests/fixtures/shards/litdata-items/chunk-0-0.bin");
+    const FOLDERS: [&str; 13] = [
+        "tar", "tfrecord", "mds", "index", "parquet", "arrow", "arrow-list", "items",
+        "items-index", "datadings", "offsets", "hdf5", "beton",
+    ];
     // What an earlier walk has kept, too.
     drop(Found::kept(Format::WebDataset, bytes));
     let storage = MemoryStorage::new()
@@ -53,9 +63,17 @@ pub fn shards(bytes: &[u8]) {
         .with("offsets/0.msgpack", SAMPLES)
         .with("offsets/0.msgpack.offsets", bytes)
         .with("hdf5/0.h5", bytes)
-        .with("beton/0.beton", bytes);
-    let folders = ["tar", "tfrecord", "mds", "index", "datadings", "offsets", "hdf5", "beton"];
-    for folder in folders {
+        .with("beton/0.beton", bytes)
+        .with("parquet/0.parquet", bytes)
+        .with("arrow/0.arrow", bytes)
+        .with("arrow-list/0.arrow", ARROW)
+        .with("arrow-list/state.json", bytes)
+        .with("items/index.json", ITEMS)
+        .with("items/chunk-0-0.bin", bytes)
+        .with("items/chunk-0-1.bin", bytes)
+        .with("items-index/index.json", bytes)
+        .with("items-index/chunk-0-0.bin", CHUNK);
+    for folder in FOLDERS {
         if let Ok(found) = bothends_dataset::find(&storage, folder) {
             conformance::check(&storage, &found);
         }

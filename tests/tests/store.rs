@@ -97,7 +97,11 @@ fn the_stream_from_shards_is_that_from_files() -> Result<()> {
     let from_files = Setup { batch_size: 2, ..Setup::new(&shards.join("folder")) };
     let expected = from_files.run()?;
     ensure!(expected.samples > 0 && expected.stream_digest.is_some());
-    for name in ["tar", "mds", "tfrecord", "datadings", "hdf5", "beton"] {
+    let names = [
+        "tar", "mds", "tfrecord", "parquet", "arrow", "litdata", "litdata-items", "datadings",
+        "hdf5", "beton",
+    ];
+    for name in names {
         let (data, store) = (shards.join(name), folder.path().join(name));
         pack(&Files::open(&data)?, &store, &PackConfig::default(), &mut |_| ())?;
         let back = folder.path().join(format!("{name}-again"));

@@ -21,7 +21,8 @@ pub enum DatasetError {
     /// The folder has nothing in it.
     #[error(
         "`{path}` is empty; give a folder of class folders with images, shards of WebDataset, \
-         MDS, TFRecord, datadings, HDF5 or FFCV, a CIFAR-10 folder, or a .jsonl list"
+         MDS, TFRecord, Parquet, Arrow, LitData, datadings, HDF5 or FFCV, a CIFAR-10 folder, or a \
+         .jsonl list"
     )]
     Empty {
         /// The folder.
@@ -30,7 +31,8 @@ pub enum DatasetError {
     /// No format fits.
     #[error(
         "cannot tell what data `{path}` holds; give a folder of class folders with images, \
-         shards (.tar, .mds, .tfrecord, .msgpack, .h5, .beton), CIFAR-10's .bin batches, or a .jsonl list"
+         shards (.tar, .mds, .tfrecord, .parquet, .arrow, chunk-*.bin, .msgpack, .h5, .beton), \
+         CIFAR-10's .bin batches, or a .jsonl list"
     )]
     Unrecognised {
         /// The file or folder.

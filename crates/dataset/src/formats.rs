@@ -11,6 +11,7 @@ mod list;
 mod shards;
 mod store;
 
+use self::shards::columns;
 use crate::error::DatasetError;
 use crate::path;
 use crate::storage::{self, Entry, Kind, Storage};
@@ -40,6 +41,12 @@ pub enum Format {
     Beton,
     /// HDF5 files, as h5py writes images: a dataset of them and one of their classes.
     Hdf5,
+    /// Parquet files with the images' bytes in a column, as Hugging Face's libraries write them.
+    Parquet,
+    /// Arrow streams and files: the cache of `datasets`, `save_to_disk`.
+    Arrow,
+    /// Chunks of LitData: a folder with `index.json`.
+    LitData,
     /// A `.jsonl` file, one `{"path": "a/b.jpg", "label": 3}` per line.
     List,
 }
@@ -95,6 +102,12 @@ impl Format {
             }
             Kind::File { .. } if shards::beton::is_shard(target) => Ok(Self::Beton),
             Kind::File { .. } if shards::hdf5::is_shard(target) => Ok(Self::Hdf5),
+            Kind::File { .. } if columns::parquet::is_shard(path::split(target).1) => {
+                Ok(Self::Parquet)
+            }
+            Kind::File { .. } if columns::arrow::is_shard(path::split(target).1) => {
+                Ok(Self::Arrow)
+            }
             Kind::File { .. } => Err(unrecognised()),
             Kind::Folder => {
                 let entries = storage::list(storage, target)?;
@@ -116,7 +129,7 @@ impl Format {
     /// The format of a folder that holds these.
     fn of_folder(entries: &[Entry]) -> Option<Self> {
         // The manifest of a packed data set comes first: its shards may have any names.
-        let formats: [(Self, Recognises<'_>); 10] = [
+        let formats: [(Self, Recognises<'_>); 13] = [
             (Self::Store, &store::is_manifest),
             (Self::Cifar10, &|entry| cifar::BINARY.is_batch(&entry.name)),
             (Self::Cifar10Python, &|entry| cifar::PYTHON.is_batch(&entry.name)),
@@ -126,6 +139,9 @@ impl Format {
             (Self::Datadings, &|it| shards::is_shard_in(it, shards::datadings::is_shard)),
             (Self::Beton, &|it| shards::is_shard_in(it, shards::beton::is_shard)),
             (Self::Hdf5, &|it| shards::is_shard_in(it, shards::hdf5::is_shard)),
+            (Self::Parquet, &|it| shards::is_shard_in(it, columns::parquet::is_shard)),
+            (Self::Arrow, &columns::arrow::is_of_folder),
+            (Self::LitData, &|it| shards::is_shard_in(it, columns::litdata::is_shard)),
             (Self::ClassFolders, &class_folders::is_class_or_image),
         ];
         formats
@@ -155,6 +171,9 @@ impl Format {
             Self::Datadings => shards::datadings::parse(storage, target),
             Self::Beton => shards::beton::parse(storage, target),
             Self::Hdf5 => shards::hdf5::parse(storage, target),
+            Self::Parquet => columns::parquet::parse(storage, target),
+            Self::Arrow => columns::arrow::parse(storage, target),
+            Self::LitData => columns::litdata::parse(storage, target),
             Self::List => list::parse(storage, target),
         }
     }

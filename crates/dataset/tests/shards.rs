@@ -60,6 +60,12 @@ fn shards_hold_what_the_folder_does() {
         ("hdf5", Format::Hdf5),
         ("hdf5-latest", Format::Hdf5),
         ("hdf5-chunked", Format::Hdf5),
+        ("parquet", Format::Parquet),
+        ("parquet-v2", Format::Parquet),
+        ("arrow", Format::Arrow),
+        ("arrow-file", Format::Arrow),
+        ("litdata", Format::LitData),
+        ("litdata-items", Format::LitData),
     ];
     for (folder, format) in shards {
         let (found, rows) = samples(folder);
@@ -71,7 +77,9 @@ fn shards_hold_what_the_folder_does() {
 /// The file's name says what is wrong, with dashes for blanks.
 #[test]
 fn bad_shards_are_refused_by_what_is_wrong() {
-    let mds = |name: &str| fs::read(fixtures().join("mds").join(name)).unwrap();
+    let good = |name: &str| fs::read(fixtures().join(name)).unwrap();
+    let mds = |name: &str| good(&format!("mds/{name}"));
+    let items = |name: &str| good(&format!("litdata-items/{name}"));
     let mut n = 0;
     for entry in fs::read_dir(fixtures().join("../../bad/shards")).unwrap() {
         let path = entry.unwrap().path();
@@ -86,6 +94,13 @@ fn bad_shards_are_refused_by_what_is_wrong() {
             "json" => storage
                 .with("s/index.json", &bad)
                 .with("s/shard.00000.mds", &mds("shard.00000.mds")),
+            "bin" => storage
+                .with("s/index.json", &items("index.json"))
+                .with("s/chunk-0-0.bin", &bad)
+                .with("s/chunk-0-1.bin", &items("chunk-0-1.bin")),
+            "litdata" => storage
+                .with("s/index.json", &bad)
+                .with("s/chunk-0-0.bin", &items("chunk-0-0.bin")),
             kind => storage.with(&format!("s/0.{kind}"), &bad),
         };
         let error = find(&storage, "s").unwrap_err().to_string();
@@ -93,5 +108,5 @@ fn bad_shards_are_refused_by_what_is_wrong() {
         assert!(error.starts_with("`/data/s/"), "{error}");
         n += 1;
     }
-    assert_eq!(n, 34);
+    assert_eq!(n, 60);
 }

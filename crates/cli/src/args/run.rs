@@ -59,8 +59,8 @@ pub(crate) struct RunArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Data")]
 pub(crate) struct DataArgs {
-    /// Class folders, a store, WebDataset archives, MDS shards, files of TFRecord, datadings, HDF5 or FFCV, CIFAR-10 batches,
-    /// or a .jsonl list; or their URL (s3://bucket/prefix)
+    /// Class folders, a store, shards (WebDataset, MDS, TFRecord, Parquet, Arrow, LitData, datadings, HDF5, FFCV), CIFAR-10
+    /// batches, or a .jsonl list; or their URL (s3://bucket/prefix)
     #[arg(long = "data", value_name = "PATH")]
     pub(crate) path: PathBuf,
     /// A built-in recipe or a recipe file

@@ -1,10 +1,12 @@
-//! Shards: files that hold many records each, as WebDataset, MosaicML Streaming and TensorFlow write them.
+//! Shards: files that hold many records each, as WebDataset, MosaicML Streaming and TensorFlow write them,
+//! and in `columns/` those that hold tables.
 //!
 //! A format here walks the headers of its shards once and tells where each image lies. Payloads are skipped,
 //! so opening reads a small part of the data. Nothing is copied or converted: samples are read from the
 //! shards themselves, in any order. Read `tar.rs` first; the others follow the same plan.
 
 pub(crate) mod beton;
+pub(crate) mod columns;
 pub(crate) mod datadings;
 pub(crate) mod example;
 pub(crate) mod hdf5;

@@ -94,8 +94,8 @@ class Loader:
     as Ctrl-C ends it.
 
     Args:
-        data: class folders, shards of WebDataset, MDS, TFRecord, datadings, HDF5 or FFCV, CIFAR-10 folder, packed store, or
-            .jsonl list.
+        data: class folders, shards (WebDataset, MDS, TFRecord, Parquet, Arrow, LitData, datadings, HDF5, FFCV),
+            CIFAR-10 folder, packed store, or .jsonl list; a path or a URL (s3://bucket/prefix).
         recipe: name of a built-in recipe, a recipe file, or the recipe itself as a dict.
         batch_size: samples per batch of this rank.
         seed: seed of order and augmentation; the same on all ranks.

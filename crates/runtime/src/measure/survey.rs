@@ -31,6 +31,9 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
         Format::Datadings => "files of datadings",
         Format::Beton => "files of FFCV",
         Format::Hdf5 => "HDF5 files",
+        Format::Parquet => "Parquet files",
+        Format::Arrow => "Arrow files",
+        Format::LitData => "LitData chunks",
         Format::List => "a list",
     };
     let mut lines = vec![

@@ -1,0 +1,186 @@
+//! The table that files of columns become, and the files in a folder that belong together.
+
+use std::collections::HashSet;
+
+use bothends_core::sample::{Encoding, Extent, FileIdx};
+
+use super::super::{Labels, found};
+use super::choice::Choice;
+use crate::error::DatasetError;
+use crate::formats::{Format, Found};
+use crate::path;
+use crate::storage::Storage;
+use crate::table::TableBuilder;
+
+/// Words in a file's name that say which split of a data set it is of.
+const SPLITS: [&str; 8] =
+    ["train", "training", "validation", "valid", "val", "dev", "test", "eval"];
+
+/// Rows of files, in the order in which they are read.
+pub(crate) struct Rows<'a> {
+    storage: &'a dyn Storage,
+    builder: TableBuilder,
+    labels: Labels,
+    /// Of the first file: every other must have the same.
+    classes: Option<Vec<String>>,
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn new(storage: &'a dyn Storage) -> Self {
+        Self {
+            storage,
+            builder: TableBuilder::new(Encoding::Image),
+            labels: Labels::default(),
+            classes: None,
+        }
+    }
+
+    /// Rows of the next file follow.
+    ///
+    /// # Errors
+    /// [`DatasetError::Shard`] where its classes are not those of the files before it.
+    pub(crate) fn file(
+        &mut self,
+        path: &str,
+        choice: &Choice,
+    ) -> Result<File<'_>, DatasetError> {
+        match &self.classes {
+            None => {
+                for class in &choice.classes {
+                    self.builder.class(class)?;
+                }
+                self.classes = Some(choice.classes.clone());
+            }
+            Some(classes) if *classes != choice.classes => {
+                return Err(DatasetError::Shard {
+                    path: self.storage.shown(path),
+                    offset: 0,
+                    why: format!(
+                        "its column of classes names {} classes, and other classes than the \
+                         {} of the files before it; put each data set into a folder of its own",
+                        choice.classes.len(),
+                        classes.len()
+                    ),
+                });
+            }
+            Some(_) => {}
+        }
+        let file = self.builder.file(path)?;
+        Ok(File { builder: &mut self.builder, labels: &mut self.labels, file })
+    }
+
+    /// The data set; `target` is where the files are from.
+    pub(crate) fn found(
+        self,
+        format: Format,
+        target: &str,
+        n_ignored: u64,
+    ) -> Result<Found, DatasetError> {
+        if self.labels == Labels::default() {
+            return Err(DatasetError::Empty { path: self.storage.shown(target) });
+        }
+        found(format, self.builder, n_ignored, self.labels)
+    }
+}
+
+/// Takes the rows of one file.
+pub(crate) struct File<'a> {
+    builder: &'a mut TableBuilder,
+    labels: &'a mut Labels,
+    file: FileIdx,
+}
+
+impl File<'_> {
+    /// The next row: where its image is, and its class.
+    pub(crate) fn row(&mut self, (offset, len): (u64, u32), label: Option<u32>) {
+        let extent = Extent { file: self.file, offset, len };
+        self.builder.sample(extent, self.labels.take(label));
+    }
+}
+
+/// The class that a number of a column stands for: -1 is how Hugging Face's libraries write that a sample
+/// has none.
+///
+/// # Errors
+/// That it is no class.
+pub(crate) fn class(number: i64) -> Result<Option<u32>, String> {
+    match number {
+        -1 => Ok(None),
+        _ => u32::try_from(number).map(Some).map_err(|_| {
+            format!("the class {number} is not a number from 0 to 4294967295")
+        }),
+    }
+}
+
+/// The files that an index in `folder` names, each once: a short index could else name one file a million
+/// times.
+///
+/// # Errors
+/// What is wrong with a name.
+pub(crate) fn listed<'a>(
+    folder: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<Vec<String>, String> {
+    let mut seen = HashSet::new();
+    let files = names.map(|name| {
+        path::check(name).map_err(|why| format!("the file {name:?} {why}"))?;
+        match seen.insert(name) {
+            true => Ok(path::join(folder, name)),
+            false => Err(format!("the file {name:?} is listed twice")),
+        }
+    });
+    files.collect()
+}
+
+/// Refuses files of several splits: mixed, a validation set would be trained on.
+pub(crate) fn one_split(
+    storage: &dyn Storage,
+    folder: &str,
+    files: &[String],
+) -> Result<(), DatasetError> {
+    let mut splits: Vec<_> = files.iter().filter_map(|file| split(file)).collect();
+    splits.sort_unstable();
+    splits.dedup();
+    match splits.len() {
+        0 | 1 => Ok(()),
+        _ => Err(DatasetError::Shard {
+            path: storage.shown(folder),
+            offset: 0,
+            why: format!(
+                "it holds several splits ({}); give one file, or move or link the files of \
+                 each split into a folder of its own",
+                splits.join(", ")
+            ),
+        }),
+    }
+}
+
+/// The split that a file's name says it is of.
+fn split(file: &str) -> Option<&'static str> {
+    let name = path::split(file).1.to_ascii_lowercase();
+    let words = name.rsplit(['-', '_', '.']);
+    words.filter_map(|word| SPLITS.iter().copied().find(|split| *split == word)).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_are_read_off_the_names() {
+        assert_eq!(
+            split("d/imagenet-1k-validation-00000-of-00014.arrow"),
+            Some("validation")
+        );
+        assert_eq!(split("train-00000-of-00001.parquet"), Some("train"));
+        assert_eq!(split("data-00000-of-00003.arrow"), None);
+        assert_eq!(split("training/0.parquet"), None);
+    }
+
+    #[test]
+    fn minus_one_is_no_class() {
+        assert_eq!(class(-1), Ok(None));
+        assert_eq!(class(7), Ok(Some(7)));
+        assert!(class(-2).is_err() && class(1 << 32).is_err());
+    }
+}
