@@ -17,6 +17,7 @@ use bothends_ops::{DecodeRoom, PixelLimit};
 use crate::config::cache::CacheSize;
 use crate::config::deliver::Deliver;
 use crate::config::gpus::Gpus;
+use crate::config::mix::MixedData;
 use crate::config::share::{Ranks, Share};
 use crate::devices::spec::DeviceSpec;
 use crate::read::supplied::{Redecoder, Supplied};
@@ -158,6 +159,8 @@ pub struct RunConfig {
     /// A folder of class folders, a folder of CIFAR-10 binary batches, or a list; the root
     /// of `supplied` files, or what supplied records are called.
     pub data: PathBuf,
+    /// The data sets that are mixed instead; `data` is then what they are called together.
+    pub mix: Option<MixedData>,
     /// The samples, where the caller lists them itself.
     pub supplied: Option<Supplied>,
     /// What is done to every sample.
@@ -224,6 +227,7 @@ impl RunConfig {
     pub fn new(data: PathBuf, recipe: Recipe) -> Self {
         Self {
             data,
+            mix: None,
             supplied: None,
             recipe,
             batch_size: 16,
@@ -252,6 +256,13 @@ impl RunConfig {
             held_batches: 1,
             deliver: Deliver::Host,
         }
+    }
+
+    /// The smallest run over a mix of data sets.
+    #[must_use]
+    pub fn mixed(mix: MixedData, recipe: Recipe) -> Self {
+        let data = PathBuf::from(mix.to_string());
+        Self { mix: Some(mix), ..Self::new(data, recipe) }
     }
 
     /// What decoding may take besides batches; where nobody says, of the `available` bytes that are

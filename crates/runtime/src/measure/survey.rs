@@ -6,7 +6,8 @@ use bothends_dataset::Format;
 use bothends_io::Folder;
 
 use crate::error::RuntimeError;
-use crate::read::source::{lens, root_and_target};
+use crate::read::place::root_and_target;
+use crate::read::source::lens;
 
 /// Describes a data set, one finding per line. Lists it; reads no sample.
 ///
