@@ -129,9 +129,26 @@ fn what_is_no_mix_is_refused_with_a_remedy() {
     }
 }
 
-/// These numbers are part of what a seed means.
+/// Computed by a Python program written from `docs/numbers.md`: these numbers are part of what a
+/// seed means.
 #[test]
 fn the_order_of_a_mix_is_fixed() {
+    let ids = |case: &Case, draw, seed, epoch| {
+        let epoch = EpochIdx(epoch);
+        let config = MixConfig { draw, seed, epoch, ..case.config };
+        Case { config, ..case.clone() }.ids(1, 0)
+    };
+    let three = [(10, 3.0), (7, 2.0), (5, 2.0)];
+    let case = Case::new(&three, 4, MixStop::Samples(14));
+    assert_eq!(
+        ids(&case, Draw::Shuffled, 9, 3),
+        [7, 20, 10, 9, 8, 41, 36, 37, 3, 34, 40, 1, 42, 6]
+    );
+    let case = Case::new(&[(10, 5.0), (7, 2.0)], 4, MixStop::First);
+    assert_eq!(
+        ids(&case, Draw::WithReplacement, 9, 2),
+        [14, 22, 4, 34, 58, 28, 70, 92, 44, 64, 125, 109]
+    );
     let case = Case::new(&[(10, 2.0), (7, 1.0)], 6, MixStop::First);
     let ids = case.ids(1, 0);
     assert_eq!(ids, [9, 14, 1, 8, 11, 4, 2, 15, 3, 13, 6, 0]);

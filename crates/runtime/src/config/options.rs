@@ -86,7 +86,9 @@ fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
     let defaults = match data {
         Value::String(path) => RunConfig::new(PathBuf::from(path), recipe),
         Value::Object(mix) => RunConfig::mixed(MixedData::from_json(mix)?, recipe),
-        other => return Err(format!("`data` is {other}; give a text")),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
+            return Err(format!("`data` is {other}; give a text"));
+        }
     };
     let read = read(&mut keys, defaults.read)?;
     let config = RunConfig {
