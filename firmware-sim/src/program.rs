@@ -8,13 +8,14 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the entry point")]
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 use bothends_agent::door::{Door, News, Visits};
-use bothends_agent::{Costs, FileStore, Links, NoCosts, Server, ServerConfig, stop};
+use bothends_agent::{
+    Costs, DataRoot, FileStore, Links, NoCosts, Server, ServerConfig, stop,
+};
 use bothends_csd::{Address, Security};
 use clap::{Command, CommandFactory, Parser, ValueEnum};
 
@@ -33,9 +34,10 @@ struct Args {
     /// The device: newport, smartssd, dpu-bf2, storage-server, ideal, or a preset file
     #[arg(long, value_name = "NAME|FILE")]
     preset: String,
-    /// The folder that holds the data set, as it is on the host
-    #[arg(long, value_name = "DIR")]
-    media: PathBuf,
+    /// The folder that holds the data set, as it is on the host; for a mix of data sets NAME=DIR, once
+    /// for each, with the names that the host has for them
+    #[arg(long, value_name = "[NAME=]DIR", required = true)]
+    media: Vec<DataRoot>,
     /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY
     #[arg(long, value_name = "URL")]
     listen: Address,
@@ -128,7 +130,7 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
         device.set_n_units(n_cores);
     }
     // It reads its user's own files for that user, whose other workers follow links, too.
-    let store = FileStore::with_links(&args.media, Links::Followed)?;
+    let store = FileStore::of(&args.media, Links::Followed)?;
     let config = ServerConfig {
         name: device.name.clone(),
         emulated: true,

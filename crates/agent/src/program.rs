@@ -33,7 +33,9 @@ use self::reload::{Proofs, Reload};
 use self::sandbox::{Confined, Places, Sandbox};
 use crate::door::{Door, News, Visits};
 use crate::session::limits;
-use crate::{FileStore, Links, Memory, NoCosts, SESSIONS, Server, ServerConfig, stop};
+use crate::{
+    DataRoot, FileStore, Links, Memory, NoCosts, SESSIONS, Server, ServerConfig, stop,
+};
 
 /// Serves preprocessed batches of the data set next to this program.
 #[derive(Debug, Parser)]
@@ -70,9 +72,10 @@ struct Args {
     /// of the first ones
     #[arg(long, value_name = "URL", required = true)]
     listen: Vec<Address>,
-    /// The folder that holds the data set, as it is on the host
-    #[arg(long, value_name = "DIR")]
-    data_root: PathBuf,
+    /// The folder that holds the data set, as it is on the host; for a mix of data sets NAME=DIR, once
+    /// for each, with the names that the host has for them
+    #[arg(long, value_name = "[NAME=]DIR", required = true)]
+    data_root: Vec<DataRoot>,
     /// Follow symbolic links below the data root as long as they stay below it; without this they
     /// are refused
     #[arg(long)]
@@ -178,7 +181,7 @@ fn run(args: &Args) -> Result<()> {
         "--once ends after the first host of one address; give --listen once"
     );
     let links = if args.follow_links { Links::Beneath } else { Links::Refused };
-    let mut store = FileStore::with_links(&args.data_root, links)?;
+    let mut store = FileStore::of(&args.data_root, links)?;
     let cache = cache(args)?;
     let cache_root = cache.as_ref().map(|cache| cache.root.clone());
     if let Some(cache) = cache {
@@ -286,7 +289,7 @@ fn confine(
     }
     let parent = |path: &Path| path.parent().map(Path::to_owned);
     let mut places = Places::default();
-    places.read.push(store.root().to_owned());
+    places.read.extend(store.roots().map(Path::to_owned));
     places.read.extend(READ.map(PathBuf::from));
     for file in proofs.files() {
         // A new one may be another file of that name, or what a link of that name leads to by then.

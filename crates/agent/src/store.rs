@@ -1,15 +1,17 @@
 //! Where bytes come from: the first interface of the agent.
 //!
-//! [`FileStore`] is the files under a data root. Paths come from the host's extent table, so every one is
+//! [`FileStore`] is the files under a data root, or under several of which each has a name. Paths come from the host's extent table, so every one is
 //! opened beneath the root, whatever the table itself checked. A file that got the name of another one is
 //! another file, and a root that got the name of another is looked at when a session begins. Nothing here
 //! knows a format or a sample.
 
+use std::convert::Infallible;
 use std::fmt::Debug;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -136,13 +138,63 @@ pub trait Store: Send + Sync + Debug {
 /// Of a longer record no more is read ahead: the page cache is there for others, too.
 const MOST_AHEAD_BYTES: u64 = 8 << 20;
 
-/// The files under a data root, read with `pread`.
+/// A data root, as it is given: a folder, or `NAME=DIR` for one of several, whose files hosts call
+/// `NAME/…`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataRoot {
+    /// Its name among several.
+    pub name: Option<String>,
+    /// The folder.
+    pub path: PathBuf,
+}
+
+/// A name is one part of a path; a folder whose own path has an `=` in its first part is given as
+/// `./…`.
+impl FromStr for DataRoot {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let named = text.split_once('=').filter(|(name, path)| {
+            !name.is_empty() && !name.contains('/') && !path.is_empty()
+        });
+        Ok(match named {
+            Some((name, path)) => Self { name: Some(name.to_owned()), path: path.into() },
+            None => Self { name: None, path: text.into() },
+        })
+    }
+}
+
+/// A data root in use.
 #[derive(Debug)]
-pub struct FileStore {
+struct Root {
+    name: Option<String>,
     /// As it was named, without symbolic links.
-    root: PathBuf,
+    path: PathBuf,
     /// The folder that had that name when the last session began.
     beneath: RwLock<Arc<Beneath>>,
+}
+
+impl Root {
+    fn beneath(&self) -> Arc<Beneath> {
+        Arc::clone(&self.beneath.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes sure that it is the folder that has its name now.
+    fn renew(&self) -> io::Result<()> {
+        if let Some(now) = self.beneath().renewed()? {
+            let mut beneath =
+                self.beneath.write().unwrap_or_else(PoisonError::into_inner);
+            *beneath = Arc::new(now);
+        }
+        Ok(())
+    }
+}
+
+/// The files under a data root or several, read with `pread`.
+#[derive(Debug)]
+pub struct FileStore {
+    /// One without a name, or several with one each.
+    roots: Vec<Root>,
     side_index: Option<SideIndex>,
     /// The file opened last: containers are read record by record.
     last: Mutex<Option<OpenFile>>,
@@ -171,11 +223,30 @@ impl FileStore {
     /// # Errors
     /// As [`FileStore::new`].
     pub fn with_links(root: &Path, links: Links) -> Result<Self, StoreError> {
-        let wrong = |source| StoreError { path: root.to_owned(), source };
-        let beneath = Beneath::new(root, links).map_err(wrong)?;
-        let root = beneath.path().to_owned();
-        let beneath = RwLock::new(Arc::new(beneath));
-        Ok(Self { root, beneath, side_index: None, last: Mutex::new(None) })
+        Self::of(&[DataRoot { name: None, path: root.to_owned() }], links)
+    }
+
+    /// The files under one root, or under several with different names: what a host calls `NAME/…`
+    /// is looked for under the root of that name.
+    ///
+    /// # Errors
+    /// As [`FileStore::new`], and for several roots without names or with the same one.
+    pub fn of(roots: &[DataRoot], links: Links) -> Result<Self, StoreError> {
+        let open = |(nth, root): (usize, &DataRoot)| {
+            let DataRoot { name, path } = root;
+            let wrong = |source| StoreError { path: path.clone(), source };
+            let is_again = roots[..nth].iter().any(|other| other.name == *name);
+            if is_again || (name.is_none() && roots.len() > 1) {
+                let why = "of several data roots each needs a name of its own: NAME=DIR";
+                return Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, why)));
+            }
+            let beneath = Beneath::new(path, links).map_err(wrong)?;
+            let path = beneath.path().to_owned();
+            let beneath = RwLock::new(Arc::new(beneath));
+            Ok(Root { name: name.clone(), path, beneath })
+        };
+        let roots = roots.iter().enumerate().map(open).collect::<Result<_, _>>()?;
+        Ok(Self { roots, side_index: None, last: Mutex::new(None) })
     }
 
     /// The same files, with what is known of their images kept in `cache`: read now, added to
@@ -183,44 +254,69 @@ impl FileStore {
     /// looked at: a device serves others, and whoever may write there could say what they see.
     #[must_use]
     pub fn with_cache(mut self, cache: Cache) -> Self {
-        let (data, beside) = (self.root.as_path(), Beside::Ignored);
-        let place = Place { data, is_folder: true, beside, cache: Some(cache) };
+        let shown = |root: &Root| match &root.name {
+            Some(name) => format!("{name}={}", root.path.display()),
+            None => root.path.display().to_string(),
+        };
+        let names: Vec<String> = self.roots.iter().map(shown).collect();
+        let names = names.join(",");
+        let place = match &self.roots[..] {
+            [Root { name: None, path, .. }] => Place {
+                data: path,
+                is_folder: true,
+                beside: Beside::Ignored,
+                cache: Some(cache),
+            },
+            _ => Place {
+                data: Path::new(&names),
+                is_folder: false,
+                beside: Beside::Ignored,
+                cache: Some(cache),
+            },
+        };
         self.side_index = Some(SideIndex::open(place));
         self
     }
 
-    /// The data root, without symbolic links.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.root
+    /// The data roots, without symbolic links.
+    pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().map(|root| root.path.as_path())
     }
 
-    /// Makes sure that the root is the folder that has its name now, and that no file opened
+    /// The root of a file, and the file's path below it.
+    fn root_of<'a>(&self, path: &'a str) -> Result<(&Root, &'a str), StoreError> {
+        if let [root @ Root { name: None, .. }] = &self.roots[..] {
+            return Ok((root, path));
+        }
+        let (name, rest) = path.split_once('/').unwrap_or((path, ""));
+        let found = self.roots.iter().find(|root| root.name.as_deref() == Some(name));
+        found.map(|root| (root, rest)).ok_or_else(|| {
+            let why = format!(
+                "no data root is called `{name}`; start the agent with --data-root {name}=DIR"
+            );
+            let source = io::Error::new(io::ErrorKind::NotFound, why);
+            StoreError { path: PathBuf::from(path), source }
+        })
+    }
+
+    /// Makes sure that a file's root is the folder that has its name now, and that no file opened
     /// earlier is kept.
     fn renew(&self) -> Result<(), StoreError> {
         self.forget();
-        let now = self.beneath().renewed();
-        let now = now.map_err(|source| StoreError { path: self.root.clone(), source })?;
-        if let Some(now) = now {
-            let mut beneath =
-                self.beneath.write().unwrap_or_else(PoisonError::into_inner);
-            *beneath = Arc::new(now);
-        }
-        Ok(())
+        self.roots.iter().try_for_each(|root| {
+            root.renew().map_err(|source| StoreError { path: root.path.clone(), source })
+        })
     }
 
     fn forget(&self) {
         drop(self.last.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    fn beneath(&self) -> Arc<Beneath> {
-        Arc::clone(&self.beneath.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
     fn open(&self, path: &str) -> Result<OpenFile, StoreError> {
-        let full = self.root.join(path);
+        let (root, path) = self.root_of(path)?;
+        let full = root.path.join(path);
         let wrong = |source| StoreError { path: full.clone(), source };
-        let beneath = self.beneath();
+        let beneath = root.beneath();
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(open) = last.filter(|open| open.path == full) {
             // Another file may have been given its name.
@@ -293,6 +389,43 @@ mod tests {
         std::fs::write(dir.path().join(name), bytes).unwrap();
         let store = FileStore::new(dir.path()).unwrap();
         (dir, store)
+    }
+
+    #[test]
+    fn of_several_roots_a_path_names_its_own() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(one.path().join("x"), b"one").unwrap();
+        std::fs::write(two.path().join("x"), b"two").unwrap();
+        let given = |text: String| text.parse::<DataRoot>().unwrap();
+        let roots = [
+            given(format!("a={}", one.path().display())),
+            given(format!("b={}", two.path().display())),
+        ];
+        let store = FileStore::of(&roots, Links::Refused).unwrap();
+        let mut bytes = Vec::new();
+        for (path, expected) in [("a/x", b"one"), ("b/x", b"two"), ("a/x", b"one")] {
+            store.probe(path).unwrap();
+            store.read(path, 0, 3, &mut bytes).unwrap();
+            assert_eq!(bytes, expected);
+        }
+        for path in ["c/x", "x", "a", "a/../b/x", ""] {
+            assert!(store.probe(path).is_err(), "{path}");
+        }
+        let error = store.probe("c/x").unwrap_err();
+        assert!(
+            error.source.to_string().contains("--data-root c=DIR"),
+            "{}",
+            error.source
+        );
+        let plain = given(one.path().display().to_string());
+        assert_eq!(plain.name, None);
+        for wrong in
+            [[plain.clone(), roots[0].clone()], [roots[0].clone(), roots[0].clone()]]
+        {
+            let error = FileStore::of(&wrong, Links::Refused).unwrap_err();
+            assert!(error.source.to_string().contains("NAME=DIR"), "{}", error.source);
+        }
+        assert_eq!(given("./x=y".to_owned()).name, None);
     }
 
     #[test]

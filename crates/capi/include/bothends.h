@@ -301,6 +301,10 @@ const int64_t *be_batch_labels(const be_batch *batch);
 // released.
 const uint64_t *be_batch_sample_ids(const be_batch *batch);
 
+// The number of the data set of a mix that each row's sample is of, as they stand in `data`; 0
+// without a mix, -1 in a masked row. Valid until the batch is released.
+const int32_t *be_batch_sources(const be_batch *batch);
+
 // 1 for each row that holds a sample, 0 for a masked one (`last` is `pad`). Valid until the
 // batch is released.
 const uint8_t *be_batch_mask(const be_batch *batch);

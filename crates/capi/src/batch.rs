@@ -29,6 +29,7 @@ pub struct be_batch {
     home: Home,
     labels: Vec<i64>,
     sample_ids: Vec<u64>,
+    sources: Vec<i32>,
     mask: Vec<u8>,
     rows: Vec<Row>,
     form: Arc<Form>,
@@ -92,6 +93,12 @@ pub struct be_view {
 }
 
 impl Form {
+    fn source(&self, row: &Row) -> i32 {
+        let sources = self.sources.as_deref();
+        let of = |id| sources.map_or(0, |sources| sources.of(id));
+        row.sample.map_or(-1, |id| i32::try_from(of(id)).unwrap_or(i32::MAX))
+    }
+
     fn view(&self, number: usize) -> Option<be_view> {
         let SampleShape { height, width, channels } = *self.shapes.get(number)?;
         let before = self.shapes[..number].iter().map(|shape| shape.len());
@@ -133,6 +140,7 @@ impl be_batch {
             home,
             labels: rows.iter().map(|row| row.label.0).collect(),
             sample_ids: rows.iter().map(id).collect(),
+            sources: rows.iter().map(|row| form.source(row)).collect(),
             mask: rows.iter().map(|row| u8::from(row.sample.is_some())).collect(),
             rows,
             form: Arc::clone(form),
@@ -235,6 +243,13 @@ pub extern "C" fn be_batch_labels(batch: Option<&be_batch>) -> *const i64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_sample_ids(batch: Option<&be_batch>) -> *const u64 {
     door(|| Ok(given(batch, "batch")?.sample_ids.as_ptr())).unwrap_or(null())
+}
+
+/// The number of the data set of a mix that each row's sample is of, as they stand in `data`; 0
+/// without a mix, -1 in a masked row. Valid until the batch is released.
+#[unsafe(no_mangle)]
+pub extern "C" fn be_batch_sources(batch: Option<&be_batch>) -> *const i32 {
+    door(|| Ok(given(batch, "batch")?.sources.as_ptr())).unwrap_or(null())
 }
 
 /// 1 for each row that holds a sample, 0 for a masked one (`last` is `pad`). Valid until the

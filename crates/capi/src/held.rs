@@ -1,9 +1,10 @@
 //! What handles hold: what their batches share, and how they are released.
 
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 
 use bothends_core::tensor::{Output, SampleShape};
-use bothends_runtime::{GpuTarget, Home, Loader};
+use bothends_runtime::{GpuTarget, Home, Loader, Sources};
 
 /// What all batches of a loader share.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub(crate) struct Form {
     pub(crate) shapes: Vec<SampleShape>,
     /// The GPU that batches are on, or for which their memory is page-locked.
     pub(crate) gpu: Option<GpuTarget>,
+    /// The data sets, where several are mixed.
+    pub(crate) sources: Option<Arc<Sources>>,
 }
 
 impl Form {
@@ -20,6 +23,7 @@ impl Form {
             output: loader.output(),
             shapes: loader.views().to_vec(),
             gpu: loader.gpu().cloned(),
+            sources: loader.sources().cloned(),
         }
     }
 

@@ -72,7 +72,8 @@ static void no_handle(void) {
     REFUSED(be_batch_lend(NULL, NULL), BE_ERROR_ARGUMENT, "`batch` is NULL");
     HOLDS(be_batch_release_after(NULL, NULL) == BE_OK);
     HOLDS(be_batch_data(NULL) == NULL && be_batch_labels(NULL) == NULL);
-    HOLDS(be_batch_sample_ids(NULL) == NULL && be_batch_mask(NULL) == NULL);
+    HOLDS(be_batch_sample_ids(NULL) == NULL && be_batch_sources(NULL) == NULL);
+    HOLDS(be_batch_mask(NULL) == NULL);
     HOLDS(be_batch_n_rows(NULL) == 0 && be_batch_n_valid(NULL) == 0);
     HOLDS(be_batch_len_bytes(NULL) == 0 && be_batch_sample_bytes(NULL) == 0);
     HOLDS(be_batch_n_views(NULL) == 0);

@@ -9,6 +9,9 @@ pub(crate) const PERMUTATION_DOMAIN: u32 = 0xFFFF_0000;
 /// far from it.
 pub(crate) const FETCH_DOMAIN: u32 = 0xFFFF_8000;
 
+/// First counter word of what is drawn for a mix of data sets.
+pub(crate) const MIX_DOMAIN: u32 = 0xFFFF_0100;
+
 /// The Philox4x32-10 block function (Salmon et al., "Parallel random numbers: as easy as
 /// 1, 2, 3", SC 2011): four words of output for a 128-bit counter and a 64-bit key.
 #[must_use]

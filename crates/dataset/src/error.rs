@@ -55,6 +55,14 @@ pub enum DatasetError {
         /// The class folder.
         path: String,
     },
+    /// Data sets that cannot be one.
+    #[error("data set `{name}` {why}")]
+    Join {
+        /// The one that does not go with the others.
+        name: String,
+        /// Why, and what to do.
+        why: &'static str,
+    },
     /// The class folders lie one level deeper (`train/`, `val/`).
     #[error(
         "`{path}` holds folders but no image, so it is not a class; \

@@ -29,4 +29,6 @@ pub use bothends_core::recipe::RecordShape;
 pub use error::DatasetError;
 pub use formats::{Format, Found, find};
 pub use storage::{Entry, Kind, Storage, Version};
-pub use table::{MANIFEST_VERSION, Piece, Table, TableBuilder, WrongChecksum};
+pub use table::{
+    JoinLabels, MANIFEST_VERSION, Piece, Table, TableBuilder, WrongChecksum,
+};

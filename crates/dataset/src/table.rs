@@ -8,6 +8,7 @@
 
 mod builder;
 mod columns;
+mod joined;
 mod manifest;
 mod names;
 
@@ -27,6 +28,7 @@ use names::Names;
 
 pub use builder::TableBuilder;
 pub(crate) use columns::Profiles;
+pub use joined::JoinLabels;
 pub use manifest::MANIFEST_VERSION;
 
 /// What is read of a record to make a sample.

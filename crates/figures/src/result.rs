@@ -60,6 +60,9 @@ pub struct EpochResult {
     pub strategy: String,
     /// Samples delivered, without masked and skipped rows.
     pub samples: u64,
+    /// Of these, those of each data set, if several were mixed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceSamples>,
     /// Batches delivered.
     pub batches: u32,
     /// From the start to the end of the last step.
@@ -126,6 +129,15 @@ pub struct EpochResult {
     pub energy: Option<Energy>,
     /// The accelerator's part.
     pub accelerator: AcceleratorResult,
+}
+
+/// Samples of one data set of a mix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceSamples {
+    /// The data set's name.
+    pub name: String,
+    /// How many of its samples were delivered.
+    pub samples: u64,
 }
 
 /// The host's part of an epoch.

@@ -1,9 +1,10 @@
-//! Open files: a bounded cache below one data root, past the page cache where possible.
+//! Open files: a bounded cache of a data set's, past the page cache where possible.
 //!
 //! It does not read (readers do) and does not list (`list` does).
 
 pub(crate) mod beneath;
 pub(crate) mod regular;
+pub(crate) mod roots;
 pub(crate) mod space;
 
 use std::collections::{HashMap, VecDeque};
@@ -21,6 +22,7 @@ use nix::fcntl::{FcntlArg, OFlag, PosixFadviseAdvice, fcntl, posix_fadvise};
 use rustix::fs::{AtFlags, StatxFlags};
 
 use self::regular::{is_out_of_files, open_flagged};
+use self::roots::Roots;
 use crate::{ALIGNMENT, IoError};
 
 /// Whether reads go past the page cache (O_DIRECT).
@@ -173,7 +175,7 @@ pub(crate) fn is_invalid(error: &io::Error) -> bool {
 /// Shared by all threads; no lock is held while a file is opened.
 #[derive(Debug)]
 pub struct Files {
-    root: PathBuf,
+    roots: Roots,
     max_open: usize,
     /// Auto until this file system refuses O_DIRECT once; then nobody tries again.
     /// Stands alone: no other memory is published through it.
@@ -189,11 +191,11 @@ struct Cache {
 }
 
 impl Files {
-    /// The files below `root`. At least one stays open.
+    /// The files below `roots`. At least one stays open.
     #[must_use]
-    pub fn new(root: impl Into<PathBuf>, max_open: usize, direct: Direct) -> Self {
+    pub fn new(roots: impl Into<Roots>, max_open: usize, direct: Direct) -> Self {
         Self {
-            root: root.into(),
+            roots: roots.into(),
             max_open: max_open.max(1),
             try_direct: AtomicBool::new(direct == Direct::Auto),
             cache: Mutex::default(),
@@ -219,7 +221,7 @@ impl Files {
         if let Some(open) = self.opened(file) {
             return Ok(open);
         }
-        let path = self.root.join(path());
+        let path = self.roots.path(&path());
         let direct = match self.try_direct.load(Ordering::Relaxed) {
             true => Direct::Auto,
             false => Direct::Off,

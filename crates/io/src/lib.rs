@@ -33,6 +33,7 @@ pub use files::beneath::{Beneath, Links};
 pub use files::regular::{
     is_of_machine, keeps_its_number, open_own, open_regular, read_regular, will_need,
 };
+pub use files::roots::Roots;
 pub use files::space::{Medium, free_bytes, medium};
 pub use files::{Direct, Files, OpenFile};
 pub use folder::Folder;

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bothends_core::ids::Prong;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
-use bothends_runtime::{Batch as Delivered, GpuBatch, GpuTarget, Home, Row, soft_labels};
+use bothends_runtime::{
+    Batch as Delivered, GpuBatch, GpuTarget, Home, Row, Sources, soft_labels,
+};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -31,6 +33,8 @@ pub(crate) struct Form {
     /// The GPU that batches are on, or for which their slots are page-locked.
     pub(crate) gpu: Option<GpuTarget>,
     pub(crate) home: Home,
+    /// The data sets, where several are mixed.
+    pub(crate) sources: Option<Arc<Sources>>,
 }
 
 impl Form {
@@ -92,6 +96,7 @@ pub(crate) struct Batch {
 struct Small {
     labels: PyOnceLock<Py<Array>>,
     sample_ids: PyOnceLock<Py<Array>>,
+    sources: PyOnceLock<Py<Array>>,
     mask: PyOnceLock<Py<Array>>,
 }
 
@@ -100,6 +105,7 @@ impl Small {
         Self {
             labels: PyOnceLock::new(),
             sample_ids: PyOnceLock::new(),
+            sources: PyOnceLock::new(),
             mask: PyOnceLock::new(),
         }
     }
@@ -143,6 +149,15 @@ impl Batch {
         let id = |row: &Row| row.sample.and_then(|id| i64::try_from(id.0).ok());
         let ids = || integers(self.rows.iter().map(|row| id(row).unwrap_or(-1)));
         once(py, &self.small.sample_ids, ids)
+    }
+
+    /// The data set of each row's sample, int64: 0 without a mix, -1 in masked rows.
+    #[getter]
+    fn sources(&self, py: Python<'_>) -> PyResult<Py<Array>> {
+        let sources = self.form.sources.as_deref();
+        let of = |id| sources.map_or(0, |sources| count(sources.of(id)));
+        let of_row = |row: &Row| row.sample.map_or(-1, of);
+        once(py, &self.small.sources, || integers(self.rows.iter().map(of_row)))
     }
 
     /// Which rows hold a sample, bool.

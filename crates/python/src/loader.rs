@@ -71,6 +71,7 @@ impl NativeLoader {
             may_hold: loader.config().held_batches as usize,
             gpu: loader.gpu().cloned(),
             home: Home::here(),
+            sources: loader.sources().cloned(),
         };
         let notes = loader.notes();
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -206,6 +207,13 @@ impl NativeLoader {
         self.with(py, |loader| {
             Ok(loader.class_names().into_iter().map(str::to_owned).collect())
         })
+    }
+
+    /// The names of the data sets, if several are mixed.
+    #[getter]
+    fn sources(&self) -> Vec<String> {
+        let sources = self.form.sources.as_deref();
+        sources.map_or_else(Vec::new, |sources| sources.names().to_vec())
     }
 
     /// Whether labels are shares of classes.

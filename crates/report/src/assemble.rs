@@ -195,6 +195,7 @@ fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> Str
         peak_rss_bytes: figures.and_then(|f| f.peak_rss_bytes).or(peak_of_run),
         rescued: figures.map_or_else(rescued, |f| f.rescued.into()),
         audits: figures.map(audits).unwrap_or_default(),
+        sources: figures.map(|figures| figures.sources.clone()).unwrap_or_default(),
         stream_digest: digest(figures.and_then(|f| f.stream_digest.as_ref())),
         content_digest: digest(figures.and_then(|f| f.content_digest.as_ref())),
         stall: figures.map(|f| f.accelerator.stall_by),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use bothends_figures::{Audits, Damaged, Energy, Fetches, Stall, What};
+use bothends_figures::{Audits, Damaged, Energy, Fetches, SourceSamples, Stall, What};
 
 use crate::series::{Held, Step, Waiting};
 
@@ -118,6 +118,9 @@ pub struct StrategyRun {
     /// Device batches of which the host made samples again, and what came of it.
     #[serde(default)]
     pub audits: Audits,
+    /// Samples of each data set, where several were mixed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceSamples>,
     /// The digest of the delivered stream, in order (hex).
     pub stream_digest: String,
     /// The digest of the delivered content, independent of order (hex).

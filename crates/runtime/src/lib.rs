@@ -42,6 +42,7 @@ pub use config::cache::CacheSize;
 pub use config::deliver::Deliver;
 pub use config::drive::{CheckpointEvery, DriveConfig, EnergyConfig, StopRequest};
 pub use config::gpus::Gpus;
+pub use config::mix::{MixedData, MixedSource, Replacement};
 pub use config::options::{options, options_among, rates_folder};
 pub use config::run::{
     BadPolicy, MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig,
@@ -70,6 +71,7 @@ pub use measure::look::{Looked, look};
 pub use measure::machine::Machine;
 pub use measure::survey::survey;
 pub use read::source::Source;
+pub use read::sources::Sources;
 pub use read::supplied::{Records, Redecode, Redecoder, Supplied, SuppliedFile, Unread};
 pub use run::drive::drive;
 pub use run::observer::{Ended, Observer, Progress};
@@ -82,12 +84,14 @@ pub use threads::{process, shutdown};
 
 // What a caller needs from the crates below to say what it wants, and what it is told.
 pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
+pub use bothends_core::plan::mix::MixStop;
 pub use bothends_csd::{Insecure, TlsFiles};
+pub use bothends_dataset::JoinLabels;
 pub use bothends_figures::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Counted, Cpu,
     Damaged, DamagedSample, Energy, EnergyDomain, EpochResult, FetchWaits, Fetches,
-    FrontResult, Memory, Moment, RunResult, Seen, Settings, Skipped, Stall, UsageSample,
-    What,
+    FrontResult, Memory, Moment, RunResult, Seen, Settings, Skipped, SourceSamples, Stall,
+    UsageSample, What,
 };
 pub use bothends_gpu::GpuError;
 pub use bothends_gpu::driver::{Card, Driver};

@@ -1,6 +1,7 @@
 //! The flags of `bothends run`, in groups. `-h` shows those that most runs need, `--help` all. What
 //! they mean together is decided in `commands/run.rs`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use bothends_core::plan::{LastPolicy, Shuffle};
@@ -60,9 +61,35 @@ pub(crate) struct RunArgs {
 #[command(next_help_heading = "Data")]
 pub(crate) struct DataArgs {
     /// Class folders, a store, shards (WebDataset, MDS, TFRecord, Parquet, Arrow, LitData, datadings, HDF5, FFCV), CIFAR-10
-    /// batches, or a .jsonl list; or their URL (s3://bucket/prefix)
-    #[arg(long = "data", value_name = "PATH")]
-    pub(crate) path: PathBuf,
+    /// batches, or a .jsonl list; or their URL (s3://bucket/prefix). NAME=PATH[,weight=W], several times, mixes data sets
+    ///
+    /// Every batch has samples of each data set in proportion to the weights (1 if there
+    /// is none). Devices look for the files of a data set below a folder with its name, or below
+    /// the data root that they are given for it: --data-root NAME=DIR.
+    #[arg(long, value_name = "[NAME=]PATH", required = true, action = ArgAction::Append)]
+    pub(crate) data: Vec<OsString>,
+    /// When an epoch of a mix ends: first (a data set is exhausted), all (all are), or after N samples
+    ///
+    /// With all, data sets that are exhausted begin again. With a number, each goes on in the next
+    /// epoch where it was.
+    #[arg(
+        long,
+        value_name = "first|all|N",
+        default_value = "first",
+        hide_short_help = true
+    )]
+    pub(crate) mix_stop: String,
+    /// Draw the samples of each data set of a mix with replacement
+    #[arg(long, hide_short_help = true)]
+    pub(crate) mix_replacement: bool,
+    /// Labels of a mix: merge (one class for each class name), keep, or offset (classes of their own)
+    #[arg(
+        long,
+        value_name = "merge|keep|offset",
+        default_value = "merge",
+        hide_short_help = true
+    )]
+    pub(crate) mix_labels: String,
     /// A built-in recipe or a recipe file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) recipe: String,

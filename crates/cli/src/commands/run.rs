@@ -1,13 +1,14 @@
 //! `bothends run`: flags into a configuration, and the result to where it was asked for.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use bothends_core::tensor::Output;
 use bothends_report::{Header, ReportInput};
 use bothends_runtime::{
-    Damaged, DriveConfig, EpochResult, Fetches, Loader, MemoryBudget, RankConfig,
-    ReadConfig, RunConfig, RunResult, Runtime, RuntimeError, StopRequest, drive,
-    rates_folder,
+    Damaged, DriveConfig, EpochResult, Fetches, Loader, MemoryBudget, MixedData,
+    MixedSource, RankConfig, ReadConfig, Replacement, RunConfig, RunResult, Runtime,
+    RuntimeError, SourceSamples, StopRequest, drive, rates_folder,
 };
 
 use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, RankArgs, RunArgs};
@@ -174,8 +175,56 @@ fn of_data(data: &DataArgs) -> Result<RunConfig, Failed> {
         limit: data.limit,
         repeat: data.repeat,
         on_bad: data.on_bad.parse().map_err(wrong)?,
-        ..RunConfig::new(data.path.clone(), recipe(&data.recipe)?)
+        ..over(data)?
     })
+}
+
+/// The smallest run over the data set, or over the mix of several.
+fn over(data: &DataArgs) -> Result<RunConfig, Failed> {
+    let recipe = recipe(&data.recipe)?;
+    let named = data.data.iter().map(|text| named(text));
+    let named = named.collect::<Result<Vec<_>, _>>()?;
+    if let ([path], [None]) = (&data.data[..], &named[..]) {
+        return Ok(RunConfig::new(path.into(), recipe));
+    }
+    if let Some(nth) = named.iter().position(Option::is_none) {
+        return Err(wrong(format!(
+            "`--data {}` is one of several and has no name; give NAME=PATH for each",
+            data.data[nth].display()
+        )));
+    }
+    let of_mix = |flag: &str, why: String| wrong(format!("`--mix-{flag}`: {why}"));
+    let mix = MixedData {
+        stop: MixedData::stop_of(&data.mix_stop).map_err(|why| of_mix("stop", why))?,
+        replacement: match data.mix_replacement {
+            true => Replacement::With,
+            false => Replacement::Without,
+        },
+        labels: MixedData::labels_of(&data.mix_labels)
+            .map_err(|why| of_mix("labels", why))?,
+        ..MixedData::new(named.into_iter().flatten().collect())
+    };
+    Ok(RunConfig::mixed(mix, recipe))
+}
+
+/// A data set with a name, and with a weight behind its path; `None` for a path alone. What is there
+/// as it stands is a path.
+fn named(text: &OsStr) -> Result<Option<MixedSource>, Failed> {
+    let is_of_name = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(is_of_name);
+    let named = text.to_str().and_then(|text| text.split_once('='));
+    let named = named.filter(|(name, _)| is_name(name) && !Path::new(text).exists());
+    let Some((name, rest)) = named else { return Ok(None) };
+    let (path, weight) = match rest.rsplit_once(",weight=") {
+        Some((path, weight)) => {
+            let number = weight.parse().map_err(|_| {
+                wrong(format!("`--data {name}=…`: the weight `{weight}` is no number"))
+            });
+            (path, number?)
+        }
+        None => (rest, 1.0),
+    };
+    Ok(Some(MixedSource { name: name.to_owned(), data: path.into(), weight }))
 }
 
 fn with_devices(config: RunConfig, device: &DeviceArgs) -> Result<RunConfig, Failed> {
@@ -279,6 +328,11 @@ fn remarks(result: &RunResult) -> Vec<String> {
             }
         }
         lines.extend(audit_line(epoch));
+        if !epoch.sources.is_empty() {
+            let of = |it: &SourceSamples| format!("{} {}", it.name, it.samples);
+            let of: Vec<String> = epoch.sources.iter().map(of).collect();
+            lines.push(format!("epoch {n}: samples by data set: {}", of.join(", ")));
+        }
         for bad in &epoch.skipped {
             lines.push(format!(
                 "epoch {n}: sample {} ({}) {}: {}",
@@ -328,6 +382,34 @@ mod tests {
             "damaged": damaged,
         });
         serde_json::from_value(result).unwrap()
+    }
+
+    #[test]
+    fn a_data_set_has_a_name_and_a_weight_or_is_a_path() {
+        let parse = |text: &str| {
+            let found = named(OsStr::new(text)).map_err(|_| ())?;
+            Ok(found.map(|it| (it.name, it.data.display().to_string(), it.weight)))
+        };
+        let of = |name: &str, data: &str, weight| {
+            Ok(Some((name.to_owned(), data.to_owned(), weight)))
+        };
+        assert_eq!(parse("a=/x,weight=2"), of("a", "/x", 2.0));
+        assert_eq!(parse("b.1=s3://y?z=1,weight=0.5"), of("b.1", "s3://y?z=1", 0.5));
+        assert_eq!(parse("a=/x,y"), of("a", "/x,y", 1.0));
+        for path in ["/x", "./a=b", "s3://b/x=y", "=x", "/x,weight=2"] {
+            assert_eq!(parse(path), Ok(None), "{path}");
+        }
+        assert_eq!(parse("a=/x,weight=two"), Err(()));
+    }
+
+    #[test]
+    fn samples_of_a_mix_are_told_by_data_set() {
+        let mut result = result(Damaged::default());
+        let of = |name: &str, samples| SourceSamples { name: name.to_owned(), samples };
+        result.epochs[0].sources = vec![of("a", 4), of("b", 2)];
+        let lines = remarks(&result);
+        let line = "epoch 1: samples by data set: a 4, b 2".to_owned();
+        assert!(lines.contains(&line), "{lines:?}");
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //!
 //! The permuted positions 0..N are cut into global steps of G = batch size × world; rank r takes the
 //! r-th run of a step. The plan does not say who makes a batch or when it is delivered; that is
-//! `epoch.rs`. `permutation.rs` is the shuffle.
+//! `epoch.rs`. `permutation.rs` is the shuffle, and `plan/mix.rs` what several data sets give together.
+
+pub mod mix;
+mod shares;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::ids::{BatchIdx, EpochIdx, SampleId};
 use crate::order::Order;
 use crate::permutation::Permutation;
+use crate::plan::mix::{Mix, MixBatch, MixError};
 use crate::setting::{Names, NamesSettings, Setting};
 
 /// How the samples of an epoch are ordered.
@@ -105,9 +109,13 @@ impl PlanConfig {
                 text.push_str(&format!(" {}", permutation.at(place)));
             }
         }
-        let [a, b, c, d, ..] = xxh3_64(text.as_bytes()).to_be_bytes();
-        u32::from_be_bytes([a, b, c, d])
+        fingerprint_of(&text)
     }
+}
+
+fn fingerprint_of(text: &str) -> u32 {
+    let [a, b, c, d, ..] = xxh3_64(text.as_bytes()).to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
 }
 
 /// A configuration that is no plan.
@@ -179,6 +187,16 @@ pub enum PlanError {
         /// What it makes.
         n_batches: u64,
     },
+    /// Data sets that cannot be mixed.
+    Mix(MixError),
+    /// A recipe with repeated augmentation, of a mix.
+    MixRepeats,
+}
+
+impl From<MixError> for PlanError {
+    fn from(error: MixError) -> Self {
+        Self::Mix(error)
+    }
 }
 
 impl NamesSettings for PlanError {
@@ -235,6 +253,11 @@ impl NamesSettings for PlanError {
                 "{size} {batch_size} makes {n_batches} batches, more than {}; use a larger one",
                 u32::MAX
             ),
+            Self::Mix(error) => error.with_names(name),
+            Self::MixRepeats => format!(
+                "the recipe repeats every sample (repeated_augment), which a mix of data sets \
+                 cannot; leave it out of the recipe, or use {repeat}"
+            ),
         }
     }
 }
@@ -258,6 +281,8 @@ enum OrderSource {
     Keyed(Permutation),
     /// Supplied by the caller, for this rank alone. Positions are rows of its batches.
     Supplied(Arc<Order>),
+    /// Of several data sets.
+    Mixed(Arc<Mix>),
 }
 
 impl Plan {
@@ -266,6 +291,23 @@ impl Plan {
     /// # Errors
     /// [`PlanError`]: each variant names the setting and the remedy.
     pub fn new(config: PlanConfig) -> Result<Self, PlanError> {
+        let permutation = Permutation::new(config.n_samples, config.seed, config.epoch);
+        Self::computed(config, OrderSource::Keyed(permutation))
+    }
+
+    /// The plan of a mix of data sets. It has the mix's samples instead of the configuration's.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], and [`PlanError::MixRepeats`].
+    pub fn mixed(config: PlanConfig, mix: Mix) -> Result<Self, PlanError> {
+        if config.repetitions > 1 {
+            return Err(PlanError::MixRepeats);
+        }
+        let config = PlanConfig { n_samples: mix.n_samples(), ..config };
+        Self::computed(config, OrderSource::Mixed(Arc::new(mix)))
+    }
+
+    fn computed(config: PlanConfig, source: OrderSource) -> Result<Self, PlanError> {
         check(&config)?;
         let PlanConfig { n_samples, batch_size, start, .. } = config;
         let left = n_samples - start;
@@ -277,8 +319,19 @@ impl Plan {
         });
         let n_batches = u32::try_from(steps)
             .map_err(|_| PlanError::TooManyBatches { batch_size, n_batches: steps })?;
-        let permutation = Permutation::new(n_samples, config.seed, config.epoch);
-        Ok(Self { config, source: OrderSource::Keyed(permutation), n_batches })
+        Ok(Self { config, source, n_batches })
+    }
+
+    /// As [`PlanConfig::fingerprint`], and of the mix, if it is one.
+    #[must_use]
+    pub fn fingerprint(&self) -> u32 {
+        let of_config = self.config.fingerprint();
+        match &self.source {
+            OrderSource::Keyed(_) | OrderSource::Supplied(_) => of_config,
+            OrderSource::Mixed(mix) => {
+                fingerprint_of(&format!("{of_config:08x} {}", mix.text()))
+            }
+        }
     }
 
     /// The plan of an order that the caller supplies for this rank. Of `config` it takes
@@ -330,6 +383,7 @@ impl Plan {
         batch: BatchIdx,
     ) -> impl Iterator<Item = Option<SampleId>> + '_ {
         let run = self.run(batch);
+        let mut mixed = None;
         (0..self.config.batch_size).map(move |row| match &self.source {
             OrderSource::Supplied(order) => {
                 order.samples(self.in_order(batch)).nth(row as usize)
@@ -338,6 +392,11 @@ impl Plan {
                 let is_of_run = row < run.n_rows;
                 let position = run.first + u128::from(row);
                 is_of_run.then(|| self.sample_at(permutation, position))?
+            }
+            OrderSource::Mixed(mix) => {
+                let is_of_run = row < run.n_rows;
+                let position = run.first + u128::from(row);
+                is_of_run.then(|| self.mixed_at((mix, &mut mixed), position))?
             }
         })
     }
@@ -403,16 +462,38 @@ impl Plan {
         BatchIdx(batch.0.saturating_add(u32::try_from(before).unwrap_or(u32::MAX)))
     }
 
-    fn sample_at(&self, permutation: &Permutation, position: u128) -> Option<SampleId> {
+    /// A position of the epoch; `None` behind its end, unless it wraps round.
+    fn within(&self, position: u128) -> Option<u64> {
         let n = self.config.n_samples;
-        let position = match self.config.last {
+        match self.config.last {
             LastPolicy::Wrap | LastPolicy::Even => {
-                u64::try_from(position % u128::from(n)).ok()?
+                u64::try_from(position % u128::from(n)).ok()
             }
             LastPolicy::Drop | LastPolicy::Pad => {
-                u64::try_from(position).ok().filter(|&position| position < n)?
+                u64::try_from(position).ok().filter(|&position| position < n)
             }
+        }
+    }
+
+    /// The sample of a mix; its batch is kept for the next row.
+    fn mixed_at<'a>(
+        &self,
+        (mix, kept): (&'a Mix, &mut Option<MixBatch<'a>>),
+        position: u128,
+    ) -> Option<SampleId> {
+        let position = self.within(position)?;
+        let size = u64::from(self.config.batch_size);
+        let (batch, row) = (position / size, position % size);
+        let kept = match kept.take().filter(|kept| kept.batch == batch) {
+            Some(same) => kept.insert(same),
+            None => kept.insert(mix.batch(batch)),
         };
+        Some(kept.sample(u32::try_from(row).unwrap_or(u32::MAX)))
+    }
+
+    fn sample_at(&self, permutation: &Permutation, position: u128) -> Option<SampleId> {
+        let n = self.config.n_samples;
+        let position = self.within(position)?;
         let repetitions = u64::from(self.config.repetitions.max(1));
         let (distinct, repetition) = (position / repetitions, position % repetitions);
         let sample = match self.config.shuffle {

@@ -69,6 +69,11 @@ impl TableBuilder {
         Ok(FileIdx(file))
     }
 
+    /// How many files have been named.
+    pub(super) fn n_files(&self) -> usize {
+        self.table.leaves.len()
+    }
+
     /// Adds the next sample.
     pub fn sample(&mut self, extent: Extent, label: u32) {
         self.table.file.push(extent.file.0);

@@ -26,6 +26,7 @@ from ._errors import (
     Stopped,
 )
 from ._loader import Batch, Loader
+from ._mix import Mix
 from ._native import Array, __version__
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Error",
     "ForkError",
     "Loader",
+    "Mix",
     "OptionsError",
     "StarvedError",
     "StateError",

@@ -20,6 +20,7 @@ from ._callers import stacklevel_of_caller
 from ._device import named, ordinal_of
 from ._errors import OptionsError
 from ._frameworks import sharing
+from ._mix import Mix
 from ._pillow import as_png
 from ._progress import shown
 from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
@@ -45,6 +46,9 @@ class Batch(NamedTuple):
     """Its position in this rank's epoch, from 0."""
     prong: str
     """Who made it: "host", or "csd0", "csd1", ... by the position in `csds`."""
+    source: Any
+    """int64, one per row: the data set of a `Mix` that the sample is from, by its position in
+    `Loader.sources`; 0 without a mix, and -1 in masked rows. Always in host memory."""
 
 
 # Page-locked batches that copies may still be reading, in addition to those that a script holds.
@@ -95,7 +99,8 @@ class Loader:
 
     Args:
         data: class folders, shards (WebDataset, MDS, TFRecord, Parquet, Arrow, LitData, datadings, HDF5, FFCV),
-            CIFAR-10 folder, packed store, or .jsonl list; a path or a URL (s3://bucket/prefix).
+            CIFAR-10 folder, packed store, or .jsonl list; a path or a URL (s3://bucket/prefix). Or a `Mix`
+            of several.
         recipe: name of a built-in recipe, a recipe file, or the recipe itself as a dict.
         batch_size: samples per batch of this rank.
         seed: seed of order and augmentation; the same on all ranks.
@@ -150,7 +155,7 @@ class Loader:
 
     def __init__(
         self,
-        data: str | os.PathLike[str],
+        data: str | os.PathLike[str] | Mix,
         recipe: str | os.PathLike[str] | dict[str, Any],
         *,
         batch_size: int = 64,
@@ -191,7 +196,7 @@ class Loader:
     ) -> None:
         _refuse(unknown, data, recipe)
         self._options: dict[str, Any] = {
-            "data": os.fspath(data),
+            "data": data.options if isinstance(data, Mix) else os.fspath(data),
             "recipe": recipe if isinstance(recipe, dict) else os.fspath(recipe),
             "batch_size": batch_size,
             "seed": seed,
@@ -453,6 +458,11 @@ class Loader:
         return self._native.class_names
 
     @property
+    def sources(self) -> list[str]:
+        """Names of the data sets of a `Mix`; empty without one."""
+        return self._native.sources
+
+    @property
     def sampler(self) -> "Loader":
         """The loader itself, for callers that look for `sampler.set_epoch`."""
         return self
@@ -464,10 +474,12 @@ class Loader:
 
     def __repr__(self) -> str:
         options = self._options
-        recipe = options["recipe"]
+        data, recipe = options["data"], options["recipe"]
+        if isinstance(data, dict):
+            data = " + ".join(each["data"] for each in data["sources"])
         name = recipe if isinstance(recipe, str) else recipe.get("name", "a recipe of its own")
         return (
-            f"<bothends.Loader {options['data']} {name} batch_size={self.batch_size} "
+            f"<bothends.Loader {data} {name} batch_size={self.batch_size} "
             f"rank {self._ranks[0]} of {self._ranks[1]}>"
         )
 
@@ -508,6 +520,7 @@ class Loader:
             batch.n_valid,
             batch.index,
             batch.prong,
+            self._sharing.ids(batch.sources),
         )
 
     def _labels(self, batch: Any) -> Any:
@@ -542,7 +555,7 @@ def _refuse(unknown: dict[str, Any], data: Any, recipe: Any) -> None:
         near = _ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
         hint = f"; did you mean `{near}`?" if near else ""
         raise OptionsError(f"`{name}` is no option of bothends.Loader{hint}")
-    if not isinstance(data, (str, os.PathLike)):
+    if not isinstance(data, (str, os.PathLike, Mix)):
         root = getattr(data, "root", None)
         folder = f" ({os.fspath(root)!r})" if isinstance(root, (str, os.PathLike)) else ""
         raise OptionsError(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bothends_figures::{Audits, Damaged};
+use bothends_figures::{Audits, Damaged, SourceSamples};
 
 use crate::figure::short_digest;
 use crate::page::markup::{escape, origin_tag};
@@ -24,8 +24,21 @@ pub(crate) fn verdicts(input: &ReportInput) -> String {
         .flatten()
         .collect(),
     };
-    let (audited, damaged) = (audited(input), damaged(input));
-    format!("<ul class=\"verdicts\">\n{}{audited}{damaged}</ul>\n", verdicts.concat())
+    let (audited, damaged, mixed) = (audited(input), damaged(input), mixed(input));
+    let verdicts = verdicts.concat();
+    format!("<ul class=\"verdicts\">\n{verdicts}{audited}{damaged}{mixed}</ul>\n")
+}
+
+/// How many samples of each data set of a mix were delivered; nothing without a mix.
+fn mixed(input: &ReportInput) -> String {
+    let of = |it: &SourceSamples| format!("{} of {}", it.samples, it.name);
+    let line = |run: &StrategyRun| {
+        let sources: Vec<String> = run.sources.iter().map(of).collect();
+        let (epoch, name) = (run.epoch, &run.strategy);
+        let text = format!("Samples of epoch {epoch} ({name}): {}.", sources.join(", "));
+        format!("<li class=\"yes\">{} {}</li>\n", escape(&text), origin_tag("measured"))
+    };
+    input.runs.iter().filter(|run| !run.sources.is_empty()).map(line).collect()
 }
 
 /// What audits of devices came to; nothing where there were none.
@@ -164,6 +177,10 @@ mod tests {
         let damaged = "12 samples are damaged and were decoded as Pillow decodes them: \
                        a&lt;b&gt;.jpg (JPEG: stray bytes), and 11 more.";
         assert!(told.contains(damaged), "{told}");
+        let name = "a&b".to_owned();
+        input.runs[1].sources = vec![SourceSamples { name, samples: 9 }];
+        let mixed = "Samples of epoch 0 (ordered): 9 of a&amp;b.";
+        assert!(verdicts(&input).contains(mixed), "{}", verdicts(&input));
         input.runs[1].audits.differences = 1;
         assert!(verdicts(&input).contains("<li class=\"no\">The host audited"));
     }

@@ -5,7 +5,7 @@
 //!
 //! | key | value | if left out |
 //! |---|---|---|
-//! | `data` | path of the data set | – |
+//! | `data` | path of the data set, or an object: data sets to mix, `{"sources": [{"name": …, "data": …, "weight": …}], "stop": "first", "replacement": false, "labels": "merge"}` | – |
 //! | `recipe` | a built-in recipe's name, a file, or the recipe itself as an object | – |
 //! | `batch_size` | samples of a batch of one rank | 64 |
 //! | `seed` | of order and augmentation | 0 |
@@ -49,6 +49,7 @@ use serde_json::{Map, Value};
 
 use crate::config::cache::CacheSize;
 use crate::config::deliver::Deliver;
+use crate::config::mix::MixedData;
 use crate::config::run::{
     MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
 };
@@ -80,10 +81,15 @@ fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
         return Err("the options are no JSON object".to_owned());
     };
     let mut keys = Keys(map, Vec::new());
-    let data =
-        keys.text("data")?.ok_or("`data` is missing; give the path of the data")?;
+    let data = keys.take("data").ok_or("`data` is missing; give the path of the data")?;
     let recipe = recipe(keys.take("recipe"))?;
-    let defaults = RunConfig::new(PathBuf::from(data), recipe);
+    let defaults = match data {
+        Value::String(path) => RunConfig::new(PathBuf::from(path), recipe),
+        Value::Object(mix) => RunConfig::mixed(MixedData::from_json(mix)?, recipe),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
+            return Err(format!("`data` is {other}; give a text"));
+        }
+    };
     let read = read(&mut keys, defaults.read)?;
     let config = RunConfig {
         batch_size: keys.whole("batch_size", 1)?.unwrap_or(64),

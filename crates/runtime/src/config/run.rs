@@ -19,6 +19,7 @@ use bothends_storage::Objects;
 use crate::config::cache::CacheSize;
 use crate::config::deliver::Deliver;
 use crate::config::gpus::Gpus;
+use crate::config::mix::MixedData;
 use crate::config::share::{Ranks, Share};
 use crate::devices::spec::DeviceSpec;
 use crate::read::supplied::{Redecoder, Supplied};
@@ -164,6 +165,8 @@ pub struct RunConfig {
     /// The objects that the data are in, where the caller brings them; `data` is then what they are
     /// called.
     pub objects: Option<Arc<dyn Objects>>,
+    /// The data sets that are mixed instead; `data` is then what they are called together.
+    pub mix: Option<MixedData>,
     /// The samples, where the caller lists them itself.
     pub supplied: Option<Supplied>,
     /// What is done to every sample.
@@ -231,6 +234,7 @@ impl RunConfig {
         Self {
             data,
             objects: None,
+            mix: None,
             supplied: None,
             recipe,
             batch_size: 16,
@@ -259,6 +263,13 @@ impl RunConfig {
             held_batches: 1,
             deliver: Deliver::Host,
         }
+    }
+
+    /// The smallest run over a mix of data sets.
+    #[must_use]
+    pub fn mixed(mix: MixedData, recipe: Recipe) -> Self {
+        let data = PathBuf::from(mix.to_string());
+        Self { mix: Some(mix), ..Self::new(data, recipe) }
     }
 
     /// What decoding may take besides batches; where nobody says, of the `available` bytes that are

@@ -16,6 +16,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use bothends_csd::address::Address;
+use bothends_io::Roots;
 use nix::unistd::geteuid;
 
 use crate::config::run::RunConfig;
@@ -33,8 +34,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) run: &'a RunConfig,
     /// The device's number in it.
     pub(crate) nth: usize,
-    /// The folder that the device's media hold.
-    pub(crate) media: &'a Path,
+    /// The folders that the device's media hold.
+    pub(crate) media: &'a Roots,
     /// The host's own rate, where it has been measured.
     pub(crate) host_images_per_s: Option<f64>,
 }
@@ -153,7 +154,15 @@ pub(crate) fn firmware_sim() -> Result<PathBuf, String> {
 fn arguments(spec: &SimSpec, setting: &Setting<'_>) -> Vec<String> {
     let mut args = vec!["--preset".to_owned(), spec.preset.clone()];
     let mut put = |key: &str, value: String| args.extend([format!("--{key}"), value]);
-    put("media", setting.media.display().to_string());
+    for (name, folder) in setting.media.named() {
+        let folder = match name {
+            Some(name) => format!("{name}={}", folder.display()),
+            // One with an `=` in its name must not look like a named one.
+            None if folder.is_relative() => format!("./{}", folder.display()),
+            None => folder.display().to_string(),
+        };
+        put("media", folder);
+    }
     put("listen", listen_url(spec.via));
     put("time", spec.time.clone());
     put("seed", setting.run.seed.wrapping_add(setting.nth as u64).to_string());

@@ -16,6 +16,8 @@ pub(crate) struct FeedAccount {
     pub(crate) damages: Damages,
     /// Samples handed over.
     pub(crate) n_samples: u64,
+    /// Of these, those of each data set of a mix.
+    pub(crate) by_source: Vec<u64>,
     /// Device batches of which the host has made samples again, and what came of it.
     pub(crate) audits: Audits,
     /// Batches of devices that lied, which the host made again.

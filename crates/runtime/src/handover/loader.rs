@@ -44,6 +44,7 @@ use crate::handover::gpu::feed::GpuFeed;
 use crate::handover::gpu::target::GpuTarget;
 use crate::handover::report::EpochReport;
 use crate::read::blocks::BlockSource;
+use crate::read::sources::Sources;
 use crate::read::supplied::Supplied;
 use crate::run::checkpoint::{self, Consumed, Loaded, Place};
 use crate::run::digests::Digests;
@@ -185,7 +186,7 @@ impl Loader {
         records: &[i64],
         ends: Vec<u64>,
     ) -> Result<Order, RuntimeError> {
-        let n_records = self.n_samples();
+        let n_records = self.runtime().source.n_ids();
         Ok(Order::new(OrderConfig { n_records, ..config }, records, ends)?)
     }
 
@@ -356,10 +357,17 @@ impl Loader {
         Ok(runtime.plan(&options)?.n_batches() / consumers.max(1))
     }
 
-    /// Samples of the data set, repetitions included.
+    /// Samples of an epoch of all ranks: those of the data set, repetitions included, or as many as
+    /// a mix of data sets gives.
     #[must_use]
     pub fn n_samples(&self) -> u64 {
-        self.runtime().source.n_ids()
+        self.runtime().source.n_in_epoch()
+    }
+
+    /// The data sets, where several are mixed.
+    #[must_use]
+    pub fn sources(&self) -> Option<&Arc<Sources>> {
+        self.runtime().source.sources()
     }
 
     /// A sample's file, relative to the data set, and its label. Blocks on the storage where
@@ -367,8 +375,7 @@ impl Loader {
     #[must_use]
     pub fn sample(&self, sample: SampleId) -> Option<(String, Label)> {
         let source = &self.runtime().source;
-        let exists = sample.0 < source.n_ids();
-        exists.then(|| (source.file_name(sample), source.label(sample)))
+        source.has(sample).then(|| (source.file_name(sample), source.label(sample)))
     }
 
     /// The classes' names by label; empty where the data have none.
@@ -485,6 +492,9 @@ impl Loader {
         }
         let epoch = running.deal.close(why)?;
         let report = self.runtime_mut().finish_epoch(epoch);
+        if let Some(sources) = self.sources().cloned() {
+            self.ended.add_sources(&sources, &report);
+        }
         let runtime = self.runtime.as_ref();
         self.ended.add(runtime.map_or(&[], |runtime| &runtime.devices), &report);
         Some(report)

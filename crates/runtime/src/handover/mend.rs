@@ -121,8 +121,7 @@ impl Maker {
         let mut draws = Draws::new(key, OP_REPLACE);
         for _ in 0..MOST_REPLACEMENTS {
             let draw = u64::from(draws.next_u32()) << 32 | u64::from(draws.next_u32());
-            let scaled = (u128::from(draw) * u128::from(self.source.n_ids())) >> 64;
-            let other = SampleId(u64::try_from(scaled).unwrap_or(0));
+            let other = self.source.other(bad, draw);
             match self.make(other, (form, &mut *out), bench) {
                 Ok(damage) => return Ok(Some((other, damage))),
                 Err(Unmade::Bad(_)) => {}

@@ -30,6 +30,8 @@ pub struct EpochReport {
     pub cpu: ThreadSeconds,
     /// Seconds in which a finished batch waited for the consumer: the loader was ahead.
     pub backpressure_s: f64,
+    /// Samples handed over of each data set of a mix, in their order.
+    pub by_source: Vec<u64>,
     /// What happened when.
     pub log: EventLog,
 }
@@ -48,6 +50,7 @@ impl EpochReport {
             damages,
             audits,
             made_again,
+            by_source,
             n_samples: _,
         } = account;
         for device in made_again {
@@ -67,6 +70,7 @@ impl EpochReport {
             stall,
             cpu,
             backpressure_s,
+            by_source,
             log,
         }
     }

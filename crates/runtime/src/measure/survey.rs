@@ -7,8 +7,9 @@ use bothends_io::Folder;
 use bothends_side_index::Cache;
 
 use crate::error::RuntimeError;
+use crate::read::place::root_and_target;
 use crate::read::remote;
-use crate::read::source::{lens, root_and_target};
+use crate::read::source::lens;
 
 /// Describes a data set at a path or a URL, one finding per line. Lists it; reads no sample.
 ///

@@ -1,31 +1,37 @@
 //! The data of a run: its extent table, its files, and the recipe made ready for them.
 //!
 //! Shared by every thread of the host; nothing in it changes after it was opened. Sample ids
-//! run over the repeated data set; a record is found by the id modulo the number of samples.
+//! run over the repeated data set; a record is found by the id modulo the number of samples. Several data
+//! sets that are mixed are one table, in which their records follow each other (`sources.rs`).
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bothends_core::blocks::Blocks;
 use bothends_core::ids::{EpochIdx, Label, SampleId};
+use bothends_core::plan::{PlanError, Shuffle};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::store::original_names;
 use bothends_dataset::{Format, Found, Piece, Table};
 use bothends_gpu_decode::{Memory, TableSource};
-use bothends_io::{Direct, Files, Folder, OpenFile, Reader, is_of_machine, open_regular};
+use bothends_io::{
+    Direct, Files, Folder, OpenFile, Reader, Roots, is_of_machine, open_regular,
+};
 use bothends_ops::{Damage, Pipeline};
 use bothends_side_index::{Beside, Cache, Name, Place, SideIndex};
 use bothends_slots::available_bytes;
 
+use crate::config::cache::CacheSize;
 use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
 use crate::read::blocks::{BlockSource, CachedPiece};
 use crate::read::opener::{Open, Opened};
+use crate::read::place::root_and_target;
 use crate::read::remote::{self, Remote};
+use crate::read::sources::{Joined, Sources, join};
 use crate::read::supplied::{self, Failure, Records, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::ulimits::files_to_keep_open;
@@ -39,8 +45,10 @@ type Names = Vec<(u64, String)>;
 /// The data of a run, ready to be read.
 #[derive(Debug)]
 pub struct Source {
-    /// The folder that the table's paths start from; what a device calls its media.
-    pub(crate) root: PathBuf,
+    /// The folders that the table's paths start from; what a device calls its media.
+    pub(crate) roots: Roots,
+    /// The data sets, where several are mixed.
+    sources: Option<Arc<Sources>>,
     pub(crate) table: Arc<Table>,
     /// Its hash, once somebody has asked: hashing passes over every sample.
     table_hash: OnceLock<u128>,
@@ -58,6 +66,7 @@ pub struct Source {
     /// The shard that was asked about last, and the original files of its samples.
     names: Mutex<Option<(FileIdx, Names)>>,
     n_ids: u64,
+    n_in_epoch: u64,
     files: Arc<Files>,
     /// Files that may be on their way to the reader at once.
     most_opening: usize,
@@ -68,8 +77,11 @@ impl Source {
     pub(crate) fn open(config: &RunConfig) -> Result<Self, RuntimeError> {
         let path = remote::without_secrets(&config.data);
         let failed = |why: String| RuntimeError::Data { path: path.clone(), why };
-        let Listed { root, table, format, note, remote } =
+        let Listed { roots, table, format, notes, sources, remote } =
             find(config).map_err(failed)?;
+        let mix = config.mix.as_ref().zip(sources.as_deref());
+        let mix = mix.map(|(mix, of)| of.mix(mix, config, (EpochIdx(0), config.repeat)));
+        let mix = mix.transpose().map_err(PlanError::from)?;
         let shape = table.record_shape().map_err(|e| failed(e.to_string()))?;
         let views = config.recipe.views(shape)?;
         let pipeline = Pipeline::new(&config.recipe, views)
@@ -82,8 +94,9 @@ impl Source {
         let (depth, n_devices) = (config.read.depth, config.devices.len());
         let kept_open = files_to_keep_open(n_files, depth, n_devices)?;
         let side_index_place = Place {
-            data: &root,
-            is_folder: are_local,
+            // A mix has files below several folders, and one name.
+            data: if sources.is_some() { &config.data } else { roots.first() },
+            is_folder: are_local && sources.is_none(),
             beside: match config.read.side_index {
                 SideIndexUse::Beside => Beside::Written,
                 SideIndexUse::Auto | SideIndexUse::Off => Beside::Read,
@@ -93,20 +106,24 @@ impl Source {
         let are_files = table.encoding() == Encoding::Image && format != Format::Store;
         let is_indexed = config.read.side_index != SideIndexUse::Off && are_files;
         let direct = direct(config.read.page_cache, &table);
-        let (blocks, blocks_note) = match are_local && are_files {
-            true => BlockSource::open(config.read.cache_size, &root, &table, direct),
-            false => (None, None),
+        let (blocks, blocks_note) = match are_local && are_files && sources.is_none() {
+            true => {
+                BlockSource::open(config.read.cache_size, roots.first(), &table, direct)
+            }
+            false => (None, no_blocks(config)),
         };
         let remote_note = remote.as_ref().and_then(|_| remote::note(&config.read));
-        let notes = note.map(str::to_owned).into_iter().chain(kept_open.note);
+        let notes = notes.into_iter().chain(kept_open.note);
+        let n_ids = n_samples.saturating_mul(u64::from(config.repeat));
         Ok(Self {
             side_index: is_indexed.then(|| Arc::new(SideIndex::open(side_index_place))),
             blocks,
             records,
             remote: remote.map(Arc::new),
             most_opening: kept_open.n_opening,
-            files: Arc::new(Files::new(&root, kept_open.n, direct)),
-            root,
+            files: Arc::new(Files::new(roots.clone(), kept_open.n, direct)),
+            roots,
+            sources,
             format,
             names: Mutex::default(),
             notes: notes.chain(blocks_note).chain(remote_note).collect(),
@@ -114,7 +131,8 @@ impl Source {
             table_hash: OnceLock::new(),
             pipeline,
             seed: config.seed,
-            n_ids: n_samples.saturating_mul(u64::from(config.repeat)),
+            n_ids,
+            n_in_epoch: mix.map_or(n_ids, |mix| mix.n_samples()),
         })
     }
 
@@ -129,10 +147,37 @@ impl Source {
         *self.table_hash.get_or_init(|| self.table.hash())
     }
 
-    /// Sample ids of an epoch: the repeated data set.
+    /// Sample ids of the repeated data set. A mix has more: of every visit of a record one.
     #[must_use]
     pub fn n_ids(&self) -> u64 {
         self.n_ids
+    }
+
+    /// Samples of an epoch of all ranks, where no order is supplied.
+    #[must_use]
+    pub fn n_in_epoch(&self) -> u64 {
+        self.n_in_epoch
+    }
+
+    /// The data sets, where several are mixed.
+    #[must_use]
+    pub fn sources(&self) -> Option<&Arc<Sources>> {
+        self.sources.as_ref()
+    }
+
+    /// Whether there is a sample with this id.
+    pub(crate) fn has(&self, sample: SampleId) -> bool {
+        sample.0 < self.n_ids || self.sources.is_some()
+    }
+
+    /// The sample that takes the place of a bad one, `draw` of 2^64 of the way through those that may:
+    /// those of its own data set.
+    pub(crate) fn other(&self, bad: SampleId, draw: u64) -> SampleId {
+        if let Some(sources) = &self.sources {
+            return sources.other(bad, draw);
+        }
+        let scaled = (u128::from(draw) * u128::from(self.n_ids)) >> 64;
+        SampleId(u64::try_from(scaled).unwrap_or(0))
     }
 
     /// One line for the user for each way in which the data are read that may surprise.
@@ -241,7 +286,8 @@ impl Source {
         }
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.as_ref().is_none_or(|(shard, _)| *shard != extent.file) {
-            let found = original_names(&Folder(self.root.clone()), &path);
+            let (root, below) = self.roots.split(&path);
+            let found = original_names(&Folder(root.to_owned()), below);
             *names = Some((extent.file, found.unwrap_or_default()));
         }
         let names = names.as_ref().map_or(&[][..], |(_, names)| names);
@@ -336,7 +382,7 @@ impl Source {
         if let Some(remote) = &self.remote {
             return remote.read(&self.table.file_path(extent.file), extent, stop);
         }
-        let path = self.root.join(self.table.file_path(extent.file));
+        let path = self.roots.path(&self.table.file_path(extent.file));
         let mut bytes = vec![0; extent.len as usize];
         let read = open_regular(&path)
             .and_then(|file| file.read_exact_at(&mut bytes, extent.offset));
@@ -390,55 +436,70 @@ fn direct(wanted: PageCacheUse, table: &Table) -> Direct {
     if goes_through { Direct::Off } else { Direct::Auto }
 }
 
-/// The samples of a run, as they were found.
+/// What the samples of a run were found to be.
 struct Listed {
-    root: PathBuf,
+    roots: Roots,
     table: Arc<Table>,
     format: Format,
-    /// One line where the format may surprise.
-    note: Option<&'static str>,
+    /// Where the formats may surprise.
+    notes: Vec<String>,
+    sources: Option<Arc<Sources>>,
     remote: Option<Remote>,
 }
 
-/// The samples of a run: the folder that their files lie in, and what was found there. What
+/// The samples of a run: the folders that their files lie in, and what was found there. What
 /// devices are told is limited too: an id means the same record everywhere.
 fn find(config: &RunConfig) -> Result<Listed, String> {
+    if let Some(mix) = &config.mix {
+        if config.supplied.is_some() || config.shuffle == Shuffle::Supplied {
+            return Err(
+                "a mix has an order of its own, and samples or orders are supplied; \
+                        leave out the sampler, or give one data set"
+                    .to_owned(),
+            );
+        }
+        let Joined { roots, table, format, notes, sources } = join(mix, config.limit)?;
+        let (table, sources) = (Arc::new(table), Some(Arc::new(sources)));
+        return Ok(Listed { roots, table, format, notes, sources, remote: None });
+    }
     if let Some(supplied) = &config.supplied {
         let table = match config.limit {
             None => Arc::clone(&supplied.table),
             Some(limit) => Arc::new(Table::clone(&supplied.table).first(limit)),
         };
-        let (root, format) = (config.data.clone(), Format::List);
-        return Ok(Listed { root, table, format, note: None, remote: None });
+        let (roots, format) = (Roots::from(&config.data), Format::List);
+        let (notes, sources, remote) = (Vec::new(), None, None);
+        return Ok(Listed { roots, table, format, notes, sources, remote });
     }
     let first = |table: Table| Arc::new(table.first(config.limit.unwrap_or(u64::MAX)));
-    if let Some(remote) = remote::find(&config.data, config.objects.as_ref())? {
-        let (Found { table, format, note, .. }, place) = remote;
-        let (root, table) = (remote::without_secrets(&config.data), first(table));
-        let remote = Some(place.of_table(&table)?);
-        return Ok(Listed { root, table, format, note, remote });
-    }
-    let (root, target) = root_and_target(&config.data)?;
-    let is_kept = config.read.side_index != SideIndexUse::Off;
-    let tables = is_kept.then(Cache::of_tables).flatten();
-    let Found { table, format, note, .. } =
-        bothends_side_index::find(&Folder(root.clone()), &target, tables)
-            .map_err(|e| e.to_string())?;
-    Ok(Listed { root, table: first(table), format, note, remote: None })
+    let (roots, found, remote) = match remote::find(&config.data, config.objects.as_ref())? {
+        Some((found, place)) => {
+            let roots = Roots::from(&remote::without_secrets(&config.data));
+            (roots, found, Some(place))
+        }
+        None => {
+            let (root, target) = root_and_target(&config.data)?;
+            let is_kept = config.read.side_index != SideIndexUse::Off;
+            let tables = is_kept.then(Cache::of_tables).flatten();
+            let found = bothends_side_index::find(&Folder(root.clone()), &target, tables);
+            (root.into(), found.map_err(|e| e.to_string())?, None)
+        }
+    };
+    let Found { table, format, note, .. } = found;
+    let table = first(table);
+    let remote = remote.map(|place| place.of_table(&table)).transpose()?;
+    let notes = note.map(str::to_owned).into_iter().collect();
+    Ok(Listed { roots, table, format, notes, sources: None, remote })
+}
+
+/// One line for the user where a block cache was asked for and there is none.
+fn no_blocks(config: &RunConfig) -> Option<String> {
+    let is_asked = matches!(config.read.cache_size, CacheSize::Bytes(_));
+    let line = "a mix of data sets has no block cache; pack the data sets instead";
+    (is_asked && config.mix.is_some()).then(|| line.to_owned())
 }
 
 /// Bytes of each sample as they lie in storage.
 pub(crate) fn lens(table: &Table) -> impl Iterator<Item = u64> + '_ {
     (0..table.n_samples()).map(|sample| u64::from(table.extent(SampleId(sample)).len))
-}
-
-/// A folder is its own root; a file is a target in its folder.
-pub(crate) fn root_and_target(path: &Path) -> Result<(PathBuf, String), String> {
-    match Folder::around(path) {
-        Ok((Folder(root), target)) => Ok((root, target)),
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            Err("no such file or folder; check the path".to_owned())
-        }
-        Err(e) => Err(e.to_string()),
-    }
 }

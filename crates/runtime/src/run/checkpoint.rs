@@ -123,13 +123,13 @@ fn identity(runtime: &Runtime) -> Result<RunIdentity, RuntimeError> {
         // A run that a truncated image has ended may continue, with such images filled in.
         recipe_hash: config.recipe.clone().with_truncated(Truncated::Refuse).hash(),
         manifest_hash: runtime.source.table_hash(),
-        n_samples: runtime.source.n_ids(),
+        n_samples: runtime.source.n_in_epoch(),
         batch_size: config.batch_size,
         shuffle: config.shuffle,
         last: config.rank.last,
         world: config.rank.world,
         strategy: config.strategy.name().to_owned(),
-        plan: Some(plan.config().fingerprint()),
+        plan: Some(plan.fingerprint()),
     })
 }
 
@@ -206,7 +206,8 @@ pub(crate) fn resumed(json: &str, runtime: &Runtime) -> Result<Loaded, RuntimeEr
     let note = (!resume.is_checked()).then_some(UNCHECKED_NOTE);
     let Resume { epoch, position, done, order, stream, content, n_delivered, .. } =
         resume;
-    let digests = Digests { stream, content, n_samples: n_delivered };
+    let digests =
+        Digests { stream, content, n_samples: n_delivered, ..Digests::default() };
     let place = Place { epoch, position, done, order };
     Ok(Loaded { place, digests, note })
 }

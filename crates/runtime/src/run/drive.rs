@@ -345,20 +345,19 @@ impl Run<'_> {
             seen.first_batch_s = seen.began.elapsed().as_secs_f64();
             seen.gap_s = self.last_step.map(|last| last.elapsed().as_secs_f64());
         }
-        let n_valid = batch.n_valid();
-        self.digests.n_samples += u64::from(n_valid);
+        let n_valid = self.digests.count(&batch, self.loader.runtime().source());
         if let Some(sums) = &batch.sums {
             self.digests.add(sums);
         }
-        let cut_bytes = self.loader.runtime().sample_bytes() as u64 * u64::from(n_valid);
+        let cut_bytes = self.loader.runtime().sample_bytes() as u64 * n_valid;
         match batch.prong {
             Prong::Front => {
                 seen.front += 1;
-                seen.samples[0] += u64::from(n_valid);
+                seen.samples[0] += n_valid;
             }
             Prong::Back(_) => {
                 seen.back += 1;
-                seen.samples[1] += u64::from(n_valid);
+                seen.samples[1] += n_valid;
                 self.bytes.device_to_host += cut_bytes;
             }
         }
@@ -459,6 +458,7 @@ impl Run<'_> {
             epoch: options.epoch.0,
             strategy: options.strategy.name().to_owned(),
             samples: seen.n_samples(),
+            sources: self.digests.sources(self.loader.runtime().source()),
             batches: seen.n_batches(),
             seconds,
             images_per_s,

@@ -34,10 +34,12 @@ pub fn settings(run: &RunConfig, how: &DriveConfig) -> Settings {
         ("energy", json!(energy)),
         ("energy_profile", json!(how.energy.profile.called())),
     ];
+    let mix = run.mix.as_ref().map(|mix| ("mix", mix.how()));
+    let others = others.into_iter().chain(mix);
     Settings {
         batch_size: Some(run.batch_size),
         csd: run.devices.iter().map(|device| device.text().to_owned()).collect(),
         accelerator_images_per_s: how.accelerator.samples_per_s(),
-        others: others.map(|(name, value)| (name.to_owned(), value)).into(),
+        others: others.map(|(name, value)| (name.to_owned(), value)).collect(),
     }
 }

@@ -49,7 +49,7 @@ impl Runtime {
                 DeviceSpec::At { address, .. } => (None, self.way_to(address.clone())),
                 DeviceSpec::Gpu { ordinal, .. } => (None, self.way_to_gpu(*ordinal)),
                 DeviceSpec::Sim(sim) => {
-                    let (run, media) = (&self.config, &self.source.root);
+                    let (run, media) = (&self.config, &self.source.roots);
                     let setting = Setting { run, nth, media, host_images_per_s };
                     let process = DeviceProcess::spawn(sim, &setting)?;
                     let way = self.way_to(process.address.clone());

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bothends_core::digest::StreamDigest;
 use bothends_core::ids::EpochIdx;
 use bothends_core::order::Order;
-use bothends_core::plan::{LastPolicy, Plan, PlanConfig, Shuffle};
+use bothends_core::plan::{LastPolicy, Plan, PlanConfig, PlanError, Shuffle};
 use bothends_core::select::StrategyConfig;
 use bothends_csd::{DeviceStats, Transport};
 use bothends_figures::Fetches;
@@ -338,6 +338,10 @@ fn plan(
         start: options.start,
         repetitions: config.recipe.repeated_augment(),
     };
+    if let Some((mix, sources)) = config.mix.as_ref().zip(source.sources()) {
+        let mix = sources.mix(mix, config, (options.epoch, options.repeat));
+        return Ok(Plan::mixed(plan_config, mix.map_err(PlanError::from)?)?);
+    }
     // Nobody has supplied an order yet: every sample is in this one, for what is measured.
     let plan_config = match (config.shuffle, &options.order) {
         (Shuffle::Supplied, None) => PlanConfig {

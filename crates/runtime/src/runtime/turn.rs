@@ -57,7 +57,7 @@ impl Runtime {
         if !matches!(self.ends.now, End::Gpu(_)) {
             self.ends.on_host = self.ends.now.clone();
         }
-        let data = &self.source.root;
+        let data = self.source.roots.first();
         let target = self.ends.now.target();
         self.ends.report =
             target.map(|target| target.path_from(data, self.ends.pinned.clone()));

@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 
 use bothends_core::ids::Prong;
-use bothends_figures::{Audits, Damaged, Fetches, Skipped, Stall};
+use bothends_figures::{Audits, Damaged, Fetches, Skipped, SourceSamples, Stall};
 use bothends_side_index::{BlockCacheStats, SideIndexStats};
 use serde::Serialize;
 
 use crate::collect::line::device_idx;
 use crate::handover::report::EpochReport;
+use crate::read::sources::Sources;
 use crate::runtime::host::Device;
 
 /// What a loader has done since it was opened. Batches count when a consumer takes them, all
@@ -22,6 +23,9 @@ pub struct LoaderStats {
     pub front_batches: u64,
     /// One entry per device, in the order of `csds`.
     pub back: Vec<DeviceStats>,
+    /// Samples of each data set of a mix, in epochs that are over.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceSamples>,
     /// Claims of devices that the host redid.
     pub rescued: u64,
     /// Samples that the bad-sample policy was applied to, each once: the quarantine list.
@@ -99,6 +103,17 @@ impl LoaderStats {
         self.audits += *audits;
         self.stall += report.stall;
         self.backpressure_s += report.backpressure_s;
+    }
+
+    /// The samples of each data set of a mix in an epoch that is over.
+    pub(super) fn add_sources(&mut self, sources: &Sources, report: &EpochReport) {
+        let mut counts = report.by_source.clone();
+        for (count, known) in counts.iter_mut().zip(&self.sources) {
+            *count += known.samples;
+        }
+        if !counts.is_empty() {
+            self.sources = sources.figures(&counts);
+        }
     }
 
     /// The part of each device.

@@ -1,0 +1,160 @@
+//! The data sets of a mix, by the records of the table that they are joined in: who reads a sample can
+//! tell where it is from.
+//!
+//! It opens them and joins their tables. Which of their samples are in a batch, `core::plan::mix` says.
+
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::plan::Shuffle;
+use bothends_core::plan::mix::{Draw, Mix, MixConfig, MixError, MixSource};
+use bothends_dataset::{Format, Table};
+use bothends_figures::SourceSamples;
+use bothends_io::{Folder, Roots};
+use bothends_side_index::Cache;
+use bothends_storage::is_url;
+
+use crate::config::mix::{MixedData, Replacement};
+use crate::config::run::RunConfig;
+use crate::read::place::root_and_target;
+
+/// The data sets of a run, in the order of their sample ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sources {
+    names: Vec<String>,
+    /// Where each one's records end.
+    ends: Vec<u64>,
+}
+
+impl Sources {
+    /// Their names.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The number of the data set that a sample is of.
+    #[must_use]
+    pub fn of(&self, sample: SampleId) -> usize {
+        let n_records = self.ends.last().copied().unwrap_or(1).max(1);
+        let record = sample.0 % n_records;
+        self.ends.partition_point(|end| *end <= record)
+    }
+
+    /// Adds a batch's samples to those counted of each.
+    pub(crate) fn count(
+        &self,
+        samples: impl Iterator<Item = SampleId>,
+        counts: &mut Vec<u64>,
+    ) {
+        counts.resize(self.names.len(), 0);
+        samples.for_each(|sample| counts[self.of(sample)] += 1);
+    }
+
+    /// Such counts with the names.
+    pub(crate) fn figures(&self, counts: &[u64]) -> Vec<SourceSamples> {
+        let counts = counts.iter().copied().chain(std::iter::repeat(0));
+        let named = self.names.iter().zip(counts);
+        named
+            .map(|(name, samples)| SourceSamples { name: name.clone(), samples })
+            .collect()
+    }
+
+    /// A record of the same data set as this sample, `draw` of 2^64 of the way through it.
+    pub(crate) fn other(&self, sample: SampleId, draw: u64) -> SampleId {
+        let source = self.of(sample);
+        let start = source.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let end = self.ends.get(source).copied().unwrap_or(start);
+        let scaled = (u128::from(draw) * u128::from(end - start)) >> 64;
+        SampleId(start + u64::try_from(scaled).unwrap_or(0))
+    }
+
+    /// The mix of an epoch.
+    pub(crate) fn mix(
+        &self,
+        mixed: &MixedData,
+        config: &RunConfig,
+        (epoch, repeat): (EpochIdx, u32),
+    ) -> Result<Mix, MixError> {
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        let sizes = self.ends.iter().zip(starts).map(|(end, start)| end - start);
+        let sources = mixed.sources.iter().zip(sizes).map(|(source, n_records)| {
+            MixSource { name: &source.name, n_records, weight: source.weight }
+        });
+        let draw = match (mixed.replacement, config.shuffle) {
+            (Replacement::With, _) => Draw::WithReplacement,
+            (Replacement::Without, Shuffle::None) => Draw::InOrder,
+            (Replacement::Without, Shuffle::Full | Shuffle::Supplied) => Draw::Shuffled,
+        };
+        let (batch_size, seed) = (config.batch_size, config.seed);
+        let config =
+            MixConfig { batch_size, stop: mixed.stop, repeat, draw, seed, epoch };
+        Mix::new(config, &sources.collect::<Vec<_>>())
+    }
+}
+
+/// What the data sets of a mix were found to be.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) roots: Roots,
+    pub(crate) table: Table,
+    pub(crate) format: Format,
+    pub(crate) notes: Vec<String>,
+    pub(crate) sources: Sources,
+}
+
+/// Lists all data sets of a mix, of each the first `limit` samples. Blocks on the file system.
+pub(crate) fn join(mixed: &MixedData, limit: Option<u64>) -> Result<Joined, String> {
+    let (mut roots, mut tables, mut formats) = (Vec::new(), Vec::new(), Vec::new());
+    let mut notes = Vec::new();
+    for source in &mixed.sources {
+        let failed = |why: String| {
+            format!("data set `{}` ({}): {why}", source.name, source.data.display())
+        };
+        if is_url(&source.data.to_string_lossy()) {
+            let why = "remote data sets are not mixed yet; mount the store or copy the data";
+            return Err(failed(why.to_owned()));
+        }
+        let (root, target) = root_and_target(&source.data).map_err(failed)?;
+        let tables_kept = Cache::of_tables();
+        let found =
+            bothends_side_index::find(&Folder(root.clone()), &target, tables_kept)
+                .map_err(|e| failed(e.to_string()))?;
+        notes.extend(found.note.map(|note| format!("`{}`: {note}", source.name)));
+        roots.push((source.name.clone(), root));
+        tables.push(found.table.first(limit.unwrap_or(u64::MAX)));
+        formats.push(found.format);
+    }
+    let parts = mixed.sources.iter().zip(&tables);
+    let parts: Vec<_> = parts.map(|(source, table)| (&*source.name, table)).collect();
+    let table = Table::joined(&parts, mixed.labels).map_err(|e| e.to_string())?;
+    let format = formats.first().copied().unwrap_or(Format::List);
+    if formats.iter().any(|other| (*other == Format::Store) != (format == Format::Store))
+    {
+        return Err(
+            "some data sets of the mix are stores and some are not; pack them all, or \
+                    none"
+                .to_owned(),
+        );
+    }
+    let ends = tables.iter().scan(0, |end, table| {
+        *end += table.n_samples();
+        Some(*end)
+    });
+    let names = mixed.sources.iter().map(|source| source.name.clone()).collect();
+    let sources = Sources { names, ends: ends.collect() };
+    Ok(Joined { roots: Roots::Named(roots), table, format, notes, sources })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_of_the_data_set_that_its_record_is_in() {
+        let names = ["a", "b"].map(str::to_owned).to_vec();
+        let sources = Sources { names, ends: vec![3, 5] };
+        let of: Vec<_> = (0..8).map(|id| sources.of(SampleId(id))).collect();
+        assert_eq!(of, [0, 0, 0, 1, 1, 0, 0, 0]);
+        let other = |id, draw| sources.other(SampleId(id), draw).0;
+        assert_eq!([other(9, 0), other(9, u64::MAX), other(6, u64::MAX)], [3, 4, 2]);
+    }
+}
