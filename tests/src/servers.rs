@@ -29,6 +29,8 @@ pub const WEAK_KEYS: (&str, &str) = ("weak", "may-not-read");
 pub struct Server {
     child: Child,
     folder: PathBuf,
+    /// Sockets that a server that is killed leaves behind.
+    left: Vec<PathBuf>,
     /// Where it listens.
     pub at: SocketAddr,
 }
@@ -39,6 +41,9 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
+        for socket in &self.left {
+            let _ = fs::remove_file(socket);
+        }
     }
 }
 
@@ -75,6 +80,12 @@ pub fn seaweedfs(test: &str) -> Result<Option<Server>> {
     command.args(["-s3.port.iceberg=0", "-s3.port.lance=0", "-metricsPort=0"]);
     command.arg(format!("-s3.port={s3}"));
     let mut server = start(command, folder, s3)?;
+    let ports = [("master", master), ("volume", volume), ("filer", filer), ("s3", s3)];
+    server.left = ports
+        .map(|(name, port)| {
+            PathBuf::from(format!("/tmp/seaweedfs-{name}-grpc-{}.sock", port + GRPC))
+        })
+        .to_vec();
     let until = Instant::now() + PATIENCE;
     loop {
         let made = request(server.at, "PUT", &format!("/{BUCKET}"), b"");
@@ -118,7 +129,8 @@ fn start(mut command: Command, folder: PathBuf, port: u16) -> Result<Server> {
     let log = fs::File::create(folder.join("log"))?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     let child = command.spawn()?;
-    Ok(Server { child, folder, at: SocketAddr::from(([127, 0, 0, 1], port)) })
+    let at = SocketAddr::from(([127, 0, 0, 1], port));
+    Ok(Server { child, folder, left: Vec::new(), at })
 }
 
 /// Stores an object in SeaweedFS; `path` is `/bucket/name`, encoded.
