@@ -272,6 +272,7 @@ fn what_failed_comes_again_within_its_bound_and_its_deadline() {
         let sent = requests(&mut queue, now);
         assert_eq!(objects(&sent), [0]);
         n_attempts += 1;
+        assert!(n_attempts < 100, "it is retried forever");
         if !queue.failed(sent[0].0, Failure::Refused, now).is_empty() {
             break;
         }
