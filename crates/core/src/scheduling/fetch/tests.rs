@@ -191,6 +191,20 @@ fn only_the_oldest_missing_position_is_requested_twice_and_only_after_p99() {
 }
 
 #[test]
+fn a_hedge_that_fails_is_not_sent_again() {
+    let (mut queue, sent) = warm(FetchConfig { hedge: Hedge::On, ..plain() });
+    let hedge = requests(&mut queue, ms(220));
+    assert_eq!(objects(&hedge), [64]);
+    assert_eq!(queue.failed(hedge[0].0, Failure::Reset, ms(300)), [] as [u64; 0]);
+    assert_eq!(objects(&requests(&mut queue, ms(900))), NONE);
+    assert_eq!(
+        answer(&mut queue, sent[0].0, ms(950)),
+        [64],
+        "the first is still waited for"
+    );
+}
+
+#[test]
 fn a_black_holed_connection_costs_one_hedge_and_not_the_timeout() {
     let (mut queue, sent) = warm(FetchConfig { hedge: Hedge::On, ..plain() });
     for (request, _) in &sent[1..] {
@@ -258,6 +272,7 @@ fn what_failed_comes_again_within_its_bound_and_its_deadline() {
         let sent = requests(&mut queue, now);
         assert_eq!(objects(&sent), [0]);
         n_attempts += 1;
+        assert!(n_attempts < 100, "it is retried forever");
         if !queue.failed(sent[0].0, Failure::Refused, now).is_empty() {
             break;
         }
@@ -410,6 +425,26 @@ fn neighbours_come_in_one_request_and_each_has_its_part() {
     queue.taken(3);
     assert_eq!(queue.figures().reordered_bytes, 0);
     assert_eq!(queue.figures().counts.joined, 2);
+}
+
+#[test]
+fn what_was_withdrawn_from_a_joined_request_and_offered_again_comes_with_its_own() {
+    let config = FetchConfig { most_joined_bytes: 1 << 20, ..plain() };
+    let mut queue = FetchQueue::new(config);
+    for position in 0..2 {
+        queue.offer(Wanted {
+            position,
+            object: 0,
+            range: position * KIB..(position + 1) * KIB,
+        });
+    }
+    let joined = requests(&mut queue, ms(0));
+    queue.withdraw(1);
+    queue.offer(Wanted { position: 1, object: 9, range: 0..KIB });
+    let own = requests(&mut queue, ms(1));
+    assert_eq!((joined.len(), objects(&own)), (1, vec![9]));
+    assert_eq!(answer(&mut queue, joined[0].0, ms(2)), [0]);
+    assert_eq!(answer(&mut queue, own[0].0, ms(3)), [1]);
 }
 
 #[test]
