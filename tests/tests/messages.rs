@@ -75,9 +75,8 @@ fn data_that_is_not_there() -> Result<()> {
         &[],
         1,
         &format!(
-            "cannot open the data set {at}: `{at}/` is empty; give a folder of class folders with \
-             images, shards of WebDataset, MDS, TFRecord, Parquet, Arrow or LitData, \
-             a CIFAR-10 folder, or a .jsonl list"
+            "cannot open the data set {at}: `{at}/` is empty; give a folder of class folders with images, \
+             shards of WebDataset, MDS, TFRecord, Parquet, Arrow or LitData, a CIFAR-10 folder, or a .jsonl list"
         ),
     )
 }
