@@ -3,13 +3,14 @@
     remote.py CLIENT PLAN.json
 
 For scripts/measure-remote, which writes the plan and runs this at the near end of a link. The plan has: `endpoint`,
-`bucket`, `records` (the keys), `tar` and `mds` (keys), `epochs`, `batch`, `in_flight`, `workers`, `work` (`raw`, or `imagenet-train`: decode,
-RandomResizedCrop(224), flip). Clients:
+`bucket`, `records` (the keys), `tar` and `mds` (keys), `epochs`, `batch`, `in_flight`, `workers`, and `work` (`raw`, or
+`imagenet-train`: decode, RandomResizedCrop(224), flip). Clients:
 
     fsspec          PyTorch's DataLoader; each worker fetches its batch by s3fs, in_flight requests in all
     boto3           PyTorch's DataLoader; each worker has threads with boto3, in_flight in all
     webdataset      WebDataset over HTTP, shards in shuffled order, shuffle buffer, DataLoader
-    streaming       MosaicML Streaming, S3 to a local cache that is emptied before each epoch
+    streaming       MosaicML Streaming, S3 to an empty local cache; one epoch, for the next would read the cache
+                    (a second data set with a cache of its own, in the same process, fails in decoding)
 
 Connections stay open from epoch to epoch where the client lets them; the first epoch is the warm-up.
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from usage import cpu_seconds  # noqa: E402
+
 
 class Epoch:
     """What one epoch took. Call `batch` for each batch that arrives."""
@@ -159,31 +161,32 @@ class Webdataset:
 
 
 class Streaming:
-    """Each epoch in a new cache: what counts here is reading over the link."""
+    """Begins with an empty cache: what counts here is reading over the link."""
+
+    EPOCHS = 1
 
     def __init__(self, plan):
-        self.plan = plan
-        os.environ["S3_ENDPOINT_URL"] = plan["endpoint"]
-
-    def epoch(self, epoch, _number):
-        import torch.utils.data as data
         from streaming import StreamingDataset
         from streaming.base.util import clean_stale_shared_memory
+        import torch.utils.data as data
 
+        os.environ["S3_ENDPOINT_URL"] = plan["endpoint"]
         clean_stale_shared_memory()
-        cache = tempfile.mkdtemp()
+        self.cache = tempfile.mkdtemp()
+        samples = StreamingDataset(
+            remote=f"s3://{plan['bucket']}/{plan['mds']}", local=self.cache, shuffle=True,
+            batch_size=plan["batch"], predownload=8 * plan["batch"])
+        make = transform(plan)
+        self.loader = data.DataLoader(
+            samples, batch_size=plan["batch"], num_workers=plan["workers"],
+            collate_fn=lambda rows: [make(row["jpeg"]) for row in rows], prefetch_factor=4)
+
+    def epoch(self, epoch, _number):
         try:
-            samples = StreamingDataset(
-                remote=f"s3://{self.plan['bucket']}/{self.plan['mds']}", local=cache, shuffle=True,
-                batch_size=self.plan["batch"], predownload=8 * self.plan["batch"])
-            make = transform(self.plan)
-            loader = data.DataLoader(
-                samples, batch_size=self.plan["batch"], num_workers=self.plan["workers"],
-                collate_fn=lambda rows: [make(row["jpeg"]) for row in rows], prefetch_factor=4)
-            for batch in loader:
+            for batch in self.loader:
                 epoch.batch(len(batch), sum(map(size, batch)))
         finally:
-            shutil.rmtree(cache, ignore_errors=True)
+            shutil.rmtree(self.cache, ignore_errors=True)
 
 
 CLIENTS = {
@@ -198,7 +201,7 @@ def main():
     name, plan = sys.argv[1], json.loads(Path(sys.argv[2]).read_text())
     client = CLIENTS[name](plan)
     epochs = []
-    for number in range(plan["epochs"]):
+    for number in range(getattr(client, "EPOCHS", plan["epochs"])):
         epoch = Epoch()
         client.epoch(epoch, number)
         epochs.append(epoch.told())
