@@ -71,6 +71,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("capi", &["core", "runtime"]),
     ("python", &["core", "runtime"]),
     ("bothends", &["core", "runtime", "agent", "cli", "firmware-sim"]),
+    ("long-link", &[]), // a program of the tests
 ];
 
 /// Whole-system tests may import every crate.
@@ -101,7 +102,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ("listenfd", &["agent"]),
     ("loom", &["core", "slots"]), // only in builds with `--cfg loom`: what threads share
     ("memchr", &["ops"]),
-    ("nix", &["io", "csd", "energy", "runtime", "slots", "gpu", "firmware-sim"]),
+    (
+        "nix",
+        &["io", "csd", "energy", "runtime", "slots", "gpu", "firmware-sim", "long-link"],
+    ),
     ("nvml-wrapper", &["energy"]),
     ("crc32fast", &["ops"]),
     ("crc32c", &["dataset"]),
