@@ -35,7 +35,8 @@ pub fn list(bytes: &[u8]) {
 pub fn shards(bytes: &[u8]) {
     // One sample of a class and an image, and the index that names the shard.
     const INDEX: &[u8] = include_bytes!("../../tests/fixtures/shards/mds/index.json");
-    const SHARD: &[u8] = include_bytes!("../../tests/fixtures/shards/mds/shard.00000.mds");
+    const SHARD: &[u8] =
+        include_bytes!("../../tests/fixtures/shards/mds/shard.00000.mds");
     const ARROW: &[u8] =
         include_bytes!("../../tests/fixtures/shards/arrow/data-00000-of-00002.arrow");
     const ITEMS: &[u8] =
@@ -43,7 +44,14 @@ pub fn shards(bytes: &[u8]) {
     const CHUNK: &[u8] =
         include_bytes!("../../tests/fixtures/shards/litdata-items/chunk-0-0.bin");
     const FOLDERS: [&str; 9] = [
-        "tar", "tfrecord", "mds", "index", "parquet", "arrow", "arrow-list", "items",
+        "tar",
+        "tfrecord",
+        "mds",
+        "index",
+        "parquet",
+        "arrow",
+        "arrow-list",
+        "items",
         "items-index",
     ];
     let storage = MemoryStorage::new()
