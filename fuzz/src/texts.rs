@@ -36,7 +36,8 @@ pub fn list(bytes: &[u8]) {
 pub fn shards(bytes: &[u8]) {
     // One sample of a class and an image, and the index that names the shard.
     const INDEX: &[u8] = include_bytes!("../../tests/fixtures/shards/mds/index.json");
-    const SHARD: &[u8] = include_bytes!("../../tests/fixtures/shards/mds/shard.00000.mds");
+    const SHARD: &[u8] =
+        include_bytes!("../../tests/fixtures/shards/mds/shard.00000.mds");
     const SAMPLES: &[u8] =
         include_bytes!("../../tests/fixtures/shards/datadings/train.msgpack");
     const ARROW: &[u8] =
@@ -46,8 +47,19 @@ pub fn shards(bytes: &[u8]) {
     const CHUNK: &[u8] =
         include_bytes!("../../tests/fixtures/shards/litdata-items/chunk-0-0.bin");
     const FOLDERS: [&str; 13] = [
-        "tar", "tfrecord", "mds", "index", "parquet", "arrow", "arrow-list", "items",
-        "items-index", "datadings", "offsets", "hdf5", "beton",
+        "tar",
+        "tfrecord",
+        "mds",
+        "index",
+        "parquet",
+        "arrow",
+        "arrow-list",
+        "items",
+        "items-index",
+        "datadings",
+        "offsets",
+        "hdf5",
+        "beton",
     ];
     // What an earlier walk has kept, too.
     drop(Found::kept(Format::WebDataset, bytes));

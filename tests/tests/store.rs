@@ -98,8 +98,16 @@ fn the_stream_from_shards_is_that_from_files() -> Result<()> {
     let expected = from_files.run()?;
     ensure!(expected.samples > 0 && expected.stream_digest.is_some());
     let names = [
-        "tar", "mds", "tfrecord", "parquet", "arrow", "litdata", "litdata-items", "datadings",
-        "hdf5", "beton",
+        "tar",
+        "mds",
+        "tfrecord",
+        "parquet",
+        "arrow",
+        "litdata",
+        "litdata-items",
+        "datadings",
+        "hdf5",
+        "beton",
     ];
     for name in names {
         let (data, store) = (shards.join(name), folder.path().join(name));

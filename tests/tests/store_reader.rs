@@ -144,7 +144,7 @@ with MsgpackReader(file) as reader:
         assert sample['label'] == int(path.parent.name[-1]), key
     assert 'class-0/none.jpg' not in reader
 ";
-    let python = root().join("target/golden-shards/bin/python");
+    let python = root().join("target/golden-writers/bin/python");
     let has_packages = Command::new(&python).args(["-c", "import datadings"]).status();
     if !has_packages.is_ok_and(|status| status.success()) {
         eprintln!(

@@ -42,7 +42,10 @@ impl Format {
             | Self::TfRecord
             | Self::Datadings
             | Self::Beton
-            | Self::Hdf5 => {}
+            | Self::Hdf5
+            | Self::Parquet
+            | Self::Arrow
+            | Self::LitData => {}
             // Read as a whole, or not known without listing every folder.
             Self::ClassFolders
             | Self::Cifar10

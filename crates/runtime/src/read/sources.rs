@@ -110,7 +110,8 @@ pub(crate) fn join(mixed: &MixedData, limit: Option<u64>) -> Result<Joined, Stri
             format!("data set `{}` ({}): {why}", source.name, source.data.display())
         };
         if is_url(&source.data.to_string_lossy()) {
-            let why = "remote data sets are not mixed yet; mount the store or copy the data";
+            let why =
+                "remote data sets are not mixed yet; mount the store or copy the data";
             return Err(failed(why.to_owned()));
         }
         let (root, target) = root_and_target(&source.data).map_err(failed)?;
