@@ -22,17 +22,15 @@ pub(crate) type BatchKey = (EpochIdx, BatchIdx);
 /// Positions between the first rows of two batches that follow each other.
 const STRIDE: u64 = 1 << 32;
 
-/// Positions for a batch that nobody foretold, and how many such batches fit before one that was.
-const URGENT_STRIDE: u64 = 1 << 24;
-const MOST_URGENT: u64 = STRIDE / URGENT_STRIDE / 2;
-
 /// The rows that are wanted.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     rows: BTreeMap<u64, Row>,
     batches: HashMap<BatchKey, Batch>,
     next: u64,
-    n_urgent: u64,
+    /// Behind the positions of batches that nobody foretold. It never goes back: the queue may still
+    /// know a position that has left the books.
+    urgent_end: u64,
 }
 
 /// A batch with rows that are wanted, or have been.
@@ -97,14 +95,19 @@ impl Books {
         let is_ahead = |row: &Row| {
             self.batches.get(&row.batch).is_some_and(|batch| batch.progress.is_none())
         };
-        let before = self.rows.iter().find(|(_, row)| is_ahead(row)).map(|(at, _)| *at);
-        let fits = rows.len() as u64 <= URGENT_STRIDE && self.n_urgent < MOST_URGENT;
-        let first = match before.map(|at| at - at % STRIDE) {
-            Some(at) if at > 0 && fits => {
-                self.n_urgent += 1;
-                at - STRIDE / 2 + (self.n_urgent - 1) * URGENT_STRIDE
+        // Such batches have the upper half of the positions before those of a foretold batch.
+        let is_foretold = |at: u64| at % STRIDE < STRIDE / 2;
+        let mut foretold =
+            self.rows.iter().filter(|(at, row)| is_foretold(**at) && is_ahead(row));
+        let base = foretold.next().map(|(at, _)| at - at % STRIDE);
+        let from = base.map(|base| self.urgent_end.max(base - STRIDE / 2));
+        let end = from.map(|from| from.saturating_add(rows.len() as u64));
+        let first = match (from, end) {
+            (Some(from), Some(end)) if base.is_some_and(|base| end <= base) => {
+                self.urgent_end = end;
+                from
             }
-            Some(_) | None => self.end(),
+            (_, _) => self.end(),
         };
         self.enter(batch, rows, first)
     }
@@ -112,7 +115,6 @@ impl Books {
     /// The position of the next batch, behind all others.
     fn end(&mut self) -> u64 {
         self.next += STRIDE;
-        self.n_urgent = 0;
         self.next
     }
 
