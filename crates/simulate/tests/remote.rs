@@ -75,6 +75,19 @@ fn a_server_that_is_gone_for_two_seconds_fails_nothing() {
 }
 
 #[test]
+fn a_slow_link_is_used_fully_and_fails_nothing() {
+    let mut world = scenario("long-link").world;
+    (world.n_records, world.requests, world.ramp) = (600, 256, 1);
+    world.network.bytes_per_s = 1.25e6;
+    let outcome = fetch(&world);
+    assert_eq!((outcome.n_delivered, outcome.counts.failed), (600, 0));
+    // 256 records would be on their way for 22 s, and time out.
+    assert!(outcome.window < 100, "{}", outcome.window);
+    let bytes_per_s = outcome.counts.bytes * 1_000_000_000 / outcome.ended.0;
+    assert!(bytes_per_s > 1_000_000, "{bytes_per_s}");
+}
+
+#[test]
 fn the_table_says_what_was_played_and_that_it_is_modelled() {
     let mut link = scenario("long-link-server-gone");
     (link.seeds, link.world.n_records) = (vec![1], 200);
