@@ -195,7 +195,7 @@ fn installed(relative: &str, test: &str) -> Option<PathBuf> {
             .collect();
     }
     if found.is_empty() {
-        println!(
+        eprintln!(
             "skipped: {test} (no servers; scripts/with-servers --install fetches them)"
         );
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bothends_dataset::{Kind, Storage as _};
 
-use crate::location::without_login;
+use crate::address::without_login;
 use crate::{Location, Objects, Options, StorageError, View};
 
 /// Whether the text is a URL, and not a path of this machine.
