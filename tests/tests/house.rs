@@ -84,6 +84,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("cap", &["runtime", "tests"]),          // in tests
     ("cbindgen", &["capi"]),                 // in tests
     ("crossbeam", &["runtime"]),
+    ("crossbeam-utils", &["python"]), // a feature, see there
     ("cudarc", &["gpu"]),
     ("dashmap", &["agent"]),
     ("hmac", &["csd", "side-index"]),
@@ -125,7 +126,7 @@ const HOMES: &[(&str, &[&str])] = &[
         ],
     ),
     ("rcgen", &["csd", "tests"]), // in tests
-    ("rustix", &["io"]),
+    ("rustix", &["io", "python"]), // in python a feature, see there
     ("rustls", &["csd"]),
     ("seccompiler", &["agent"]),
     ("sha2", &["csd", "side-index"]),
