@@ -90,6 +90,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("cap", &["runtime", "storage", "tests"]), // in tests
     ("cbindgen", &["capi"]),                   // in tests
     ("crossbeam", &["runtime"]),
+    ("crossbeam-utils", &["python"]), // a feature, see there
     ("cudarc", &["gpu"]),
     ("dashmap", &["agent"]),
     ("hmac", &["csd", "side-index"]),
@@ -139,7 +140,7 @@ const HOMES: &[(&str, &[&str])] = &[
         ],
     ),
     ("rcgen", &["csd", "storage", "tests"]), // in tests
-    ("rustix", &["io"]),
+    ("rustix", &["io", "python"]),           // in python a feature, see there
     ("object_store", &["storage"]),
     ("redis", &["storage"]),
     ("rustls", &["csd", "storage"]),

@@ -21,11 +21,13 @@ use tempfile::TempDir;
 struct Data {
     all: PathBuf,
     few: TempDir,
+    recipe: Recipe,
 }
 
 impl Data {
     fn new() -> Result<Self> {
         let (all, few) = (generated()?, TempDir::new()?);
+        let recipe = Recipe::builtin("imagenet-train").context("a built-in recipe")?;
         let mut classes: Vec<_> =
             fs::read_dir(&all)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         classes.retain(|path| path.is_dir());
@@ -42,7 +44,7 @@ impl Data {
                 fs::copy(file, folder.join(format!("{n}.jpg")))?;
             }
         }
-        Ok(Self { all, few })
+        Ok(Self { all, few, recipe })
     }
 
     /// Three of the first to one of the second, in batches of eight.
@@ -62,7 +64,7 @@ impl Data {
             seed: 5,
             memory: MemoryBudget::Slots(64 << 20),
             read: ReadConfig { side_index: SideIndexUse::Off, ..ReadConfig::default() },
-            ..RunConfig::mixed(mix, Recipe::builtin("imagenet-train").unwrap())
+            ..RunConfig::mixed(mix, self.recipe.clone())
         }
     }
 

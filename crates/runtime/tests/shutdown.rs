@@ -139,6 +139,17 @@ fn whole(runtime: &mut Runtime) -> EpochReport {
     runtime.finish_epoch(epoch)
 }
 
+/// Every strategy that asks devices, each in a thread: they wait for deadlines of seconds most of the time.
+/// Not for what counts the threads or the memory of this process.
+fn at_once(check: impl Fn(&'static str) + Sync) {
+    thread::scope(|scope| {
+        for strategy in ["ordered", "relaxed", "wrr", "mte", "csd"] {
+            let check = &check;
+            scope.spawn(move || check(strategy));
+        }
+    });
+}
+
 /// Waits until `done` holds, which takes a moment and no more.
 fn within_time(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -420,7 +431,7 @@ fn n7_n9_a_device_in_the_middle_of_an_answer_holds_nobody_up() {
 #[test]
 fn n7_a_device_that_takes_no_job_is_given_up_and_taken_again() {
     let _turn = turn();
-    for strategy in ["ordered", "relaxed", "wrr", "mte", "csd"] {
+    at_once(|strategy| {
         let data = Data::new();
         let device = Double::new(Manner::Clings);
         let asked = Arc::clone(&device.asked);
@@ -458,7 +469,7 @@ fn n7_a_device_that_takes_no_job_is_given_up_and_taken_again() {
             );
             assert_eq!(taken_again, "device the device: it takes jobs again");
         }
-    }
+    });
 }
 
 /// Watches, and wants to know what devices have used after every epoch.
@@ -533,18 +544,21 @@ fn starve(mut runtime: Runtime) {
 fn n8_a_consumer_that_keeps_every_slot_is_told_so() {
     let _turn = turn();
     let data = Data::new();
-    starve(data.host("cpu"));
     let converted = Output { dtype: Dtype::F32, layout: Layout::Nchw };
-    starve(Runtime::open(RunConfig { output: converted, ..data.config("cpu") }).unwrap());
+    let converted = RunConfig { output: converted, ..data.config("cpu") };
     // A device that owes an answer is no reason to wait.
     let device = Tiring { device: data.server(), n_left: 2 };
-    starve(data.with("ordered", device));
+    thread::scope(|scope| {
+        scope.spawn(|| starve(data.host("cpu")));
+        scope.spawn(|| starve(Runtime::open(converted).unwrap()));
+        scope.spawn(|| starve(data.with("ordered", device)));
+    });
 }
 
 #[test]
 fn devices_that_fall_silent_do_not_take_the_hosts_slots() {
     let _turn = turn();
-    for strategy in ["ordered", "relaxed", "wrr", "mte", "csd"] {
+    at_once(|strategy| {
         let data = Data::new();
         let mut runtime = data.host(strategy);
         for _ in 0..8 {
@@ -555,5 +569,5 @@ fn devices_that_fall_silent_do_not_take_the_hosts_slots() {
         thread::spawn(move || tell.send(whole(&mut runtime).counts.returned));
         let returned = told.recv_timeout(4 * QUICK);
         assert_eq!(returned, Ok(0), "{strategy} does not end");
-    }
+    });
 }
