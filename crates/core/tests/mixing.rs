@@ -1,5 +1,6 @@
 //! A mix of data sets as a plan: exact in every batch, every record of a source once in each pass, the
 //! same for any number of ranks, and to be resumed at any batch.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
