@@ -76,8 +76,7 @@ fn data_that_is_not_there() -> Result<()> {
         1,
         &format!(
             "cannot open the data set {at}: `{at}/` is empty; give a folder of class folders with \
-             images, shards of WebDataset, MDS, TFRecord, Parquet, Arrow, LitData, datadings, HDF5 or FFCV, a CIFAR-10 folder, \
-             or a .jsonl list"
+             images, shards of WebDataset, MDS, TFRecord, Parquet, Arrow, LitData, datadings, HDF5 or FFCV, a CIFAR-10 folder, or a .jsonl list"
         ),
     )
 }

@@ -123,7 +123,7 @@ impl Sizes {
         Self { fetched: bytes, ..self }
     }
 
-    /// The bytes that may be fetched ahead of remote data within the budget, beside the slots that
+    /// The bytes that may be fetched ahead of remote data within the budget, in addition to the slots that
     /// `n_devices` devices and the front need at least.
     pub(crate) fn fetched_within(
         self,
