@@ -11,7 +11,7 @@ use std::ops::{Bound, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bothends_dataset::{Entry, Kind, Storage};
+use bothends_dataset::{Entry, Kind, Storage, Version};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::runtime::Runtime;
@@ -303,6 +303,37 @@ impl Storage for View {
 
     fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()> {
         self.read_at(path, offset, dst).map_err(system)
+    }
+
+    fn versions(&self, path: &str) -> io::Result<Option<Vec<Version>>> {
+        let mut versions = Vec::new();
+        let mut add = |name: &str, path: &str| {
+            let identity = self.identity(path).map_err(system)?;
+            // Length and time alone do not tell an object from one that replaced it within a second.
+            let version = identity.etag.map(|etag| Version {
+                name: name.to_owned(),
+                len: identity.len,
+                changed_ns: identity
+                    .modified
+                    .and_then(|modified| i128::try_from(modified.as_nanos()).ok()),
+                tag: etag.as_ref().to_owned(),
+            });
+            let is_known = version.is_some();
+            versions.extend(version);
+            Ok::<_, io::Error>(is_known)
+        };
+        if let Kind::File { .. } = self.kind(path)? {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            return Ok(add(name, path)?.then_some(versions));
+        }
+        for Entry { name, kind } in self.list(path)? {
+            let full =
+                if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+            if kind != Kind::Folder && !add(&name, &full)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(versions))
     }
 
     fn shown(&self, path: &str) -> String {

@@ -70,6 +70,17 @@ fn one_listing_and_a_few_windows_serve_many_small_reads() {
 }
 
 #[test]
+fn versions_are_those_of_the_files_of_a_folder_without_its_folders() {
+    let double =
+        Double::new().with("s/0.tar", "x").with("s/1.tar", "yy").with("s/t/2", "");
+    let view = View::start(Arc::new(double)).unwrap();
+    let versions = view.versions("s").unwrap().unwrap();
+    let names: Vec<_> = versions.iter().map(|it| (&*it.name, it.len)).collect();
+    assert_eq!(names, [("0.tar", 1), ("1.tar", 2)]);
+    assert_eq!(view.versions("s/1.tar").unwrap().unwrap(), versions[1..]);
+}
+
+#[test]
 fn an_empty_object_with_a_folders_name_is_no_file() {
     let double = Double::new().with("cat", "").with("cat/1.jpg", "x");
     let view = View::start(Arc::new(double)).unwrap();

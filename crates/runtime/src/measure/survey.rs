@@ -63,10 +63,10 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
 }
 
 fn found(path: &Path) -> Result<Found, String> {
-    if let Some((found, _)) = remote::find(path, None)? {
+    let tables = Cache::of_tables();
+    if let Some((found, _)) = remote::find(path, None, tables.clone())? {
         return Ok(found);
     }
     let (root, target) = root_and_target(path)?;
-    bothends_side_index::find(&Folder(root), &target, Cache::of_tables())
-        .map_err(|e| e.to_string())
+    bothends_side_index::find(&Folder(root), &target, tables).map_err(|e| e.to_string())
 }

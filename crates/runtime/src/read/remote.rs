@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::{DatasetError, Found, Table};
-use bothends_side_index::Name;
+use bothends_side_index::{Cache, Name};
 use bothends_storage::{
     Bytes, Fetch, Fetcher, Identity, Objects, Options, StorageError, View, around, is_url,
 };
@@ -69,27 +69,32 @@ pub(crate) fn without_secrets(data: &Path) -> PathBuf {
     )
 }
 
-/// Lists the data set in `objects`, or at the URL `data`; `None` where that is none. Blocks on the
-/// network.
+/// Lists the data set in `objects`, or at the URL `data`, or takes what is known of it from `tables`; `None`
+/// where it is no URL. Blocks on the network.
 ///
 /// # Errors
 /// One line: what is wrong, where, and what helps.
 pub(crate) fn find(
     data: &Path,
     objects: Option<&Arc<dyn Objects>>,
+    tables: Option<Cache>,
 ) -> Result<Option<(Found, Place)>, String> {
     let url = data.to_str().filter(|text| is_url(text));
-    let (view, target) = match (objects, url) {
+    let (view, target, tables) = match (objects, url) {
         (Some(objects), _) => {
             let view = View::start(Arc::clone(objects)).map_err(|e| e.to_string())?;
-            (view, String::new())
+            // Nobody knows whether what the caller calls them is theirs alone.
+            (view, String::new(), None)
         }
         (None, Some(url)) => {
-            around(url, &Options::from_environment()).map_err(|e| e.to_string())?
+            let found = around(url, &Options::from_environment());
+            let (view, target) = found.map_err(|e| e.to_string())?;
+            (view, target, tables)
         }
         (None, None) => return Ok(None),
     };
-    let found = bothends_dataset::find(&view, &target).map_err(|error| said(&error))?;
+    let found = bothends_side_index::find(&view, &target, tables);
+    let found = found.map_err(|error| said(&error))?;
     Ok(Some((found, Place(view))))
 }
 

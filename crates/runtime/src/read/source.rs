@@ -472,21 +472,20 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
         return Ok(Listed { roots, table, format, notes, sources, remote });
     }
     let first = |table: Table| Arc::new(table.first(config.limit.unwrap_or(u64::MAX)));
-    let (roots, found, remote) =
-        match remote::find(&config.data, config.objects.as_ref())? {
-            Some((found, place)) => {
-                let roots = Roots::from(&remote::without_secrets(&config.data));
-                (roots, found, Some(place))
-            }
-            None => {
-                let (root, target) = root_and_target(&config.data)?;
-                let is_kept = config.read.side_index != SideIndexUse::Off;
-                let tables = is_kept.then(Cache::of_tables).flatten();
-                let found =
-                    bothends_side_index::find(&Folder(root.clone()), &target, tables);
-                (root.into(), found.map_err(|e| e.to_string())?, None)
-            }
-        };
+    let is_kept = config.read.side_index != SideIndexUse::Off;
+    let tables = is_kept.then(Cache::of_tables).flatten();
+    let remote = remote::find(&config.data, config.objects.as_ref(), tables.clone())?;
+    let (roots, found, remote) = match remote {
+        Some((found, place)) => {
+            let roots = Roots::from(&remote::without_secrets(&config.data));
+            (roots, found, Some(place))
+        }
+        None => {
+            let (root, target) = root_and_target(&config.data)?;
+            let found = bothends_side_index::find(&Folder(root.clone()), &target, tables);
+            (root.into(), found.map_err(|e| e.to_string())?, None)
+        }
+    };
     let Found { table, format, note, .. } = found;
     let table = first(table);
     let remote = remote.map(|place| place.of_table(&table)).transpose()?;
