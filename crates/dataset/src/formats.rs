@@ -128,6 +128,13 @@ impl Format {
 
     /// The format of a folder that holds these.
     fn of_folder(entries: &[Entry]) -> Option<Self> {
+        // Files of these kinds may also hold what is known about the images next to them.
+        let may_be_about_images =
+            [Self::Datadings, Self::Beton, Self::Hdf5, Self::Parquet, Self::Arrow];
+        let has_images = entries.iter().any(class_folders::is_class_or_image);
+        if entries.iter().any(columns::arrow::is_splits) {
+            return Some(Self::Arrow);
+        }
         // The manifest of a packed data set comes first: its shards may have any names.
         let formats: [(Self, Recognises<'_>); 13] = [
             (Self::Store, &store::is_manifest),
@@ -140,12 +147,13 @@ impl Format {
             (Self::Beton, &|it| shards::is_shard_in(it, shards::beton::is_shard)),
             (Self::Hdf5, &|it| shards::is_shard_in(it, shards::hdf5::is_shard)),
             (Self::Parquet, &|it| shards::is_shard_in(it, columns::parquet::is_shard)),
-            (Self::Arrow, &columns::arrow::is_of_folder),
+            (Self::Arrow, &|it| shards::is_shard_in(it, columns::arrow::is_shard)),
             (Self::LitData, &|it| shards::is_shard_in(it, columns::litdata::is_shard)),
             (Self::ClassFolders, &class_folders::is_class_or_image),
         ];
         formats
             .into_iter()
+            .filter(|(format, _)| !has_images || !may_be_about_images.contains(format))
             .find(|(_, is)| entries.iter().any(is))
             .map(|(format, _)| format)
     }

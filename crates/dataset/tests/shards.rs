@@ -45,6 +45,18 @@ fn samples(folder: &str) -> (Format, Vec<(i64, Vec<u8>)>) {
     (found.format, rows.collect())
 }
 
+/// People keep what they know about images next to their class folders.
+#[test]
+fn what_is_about_images_does_not_hide_them() {
+    for name in ["metadata.parquet", "features.h5", "a.arrow", "a.msgpack", "a.beton"] {
+        let storage =
+            MemoryStorage::new().with("t/cat/0.jpg", b"x").with("t/dog/1.jpg", b"y");
+        let storage = storage.with(&format!("t/{name}"), b"not read");
+        let found = find(&storage, "t").unwrap();
+        assert_eq!((found.format, found.n_ignored), (Format::ClassFolders, 1), "{name}");
+    }
+}
+
 #[test]
 fn shards_hold_what_the_folder_does() {
     let (format, expected) = samples("folder");

@@ -36,7 +36,7 @@ const BAD_JPEGS: [(&str, &str); 15] = [
 ];
 
 /// Every file of tests/bad/image, and a part of what is said about it.
-const BAD_IMAGES: [(&str, &str); 31] = [
+const BAD_IMAGES: [(&str, &str); 32] = [
     ("bmp-claims-65500x65500.bmp", "too large"),
     ("bmp-cut-short.bmp", "BMP image is damaged: it ends before its last row"),
     ("bmp-jpeg.bmp", "JPEG- or PNG-compressed BMP images are not supported"),
@@ -59,6 +59,8 @@ const BAD_IMAGES: [(&str, &str); 31] = [
     ("tif-cut-short.tif", "TIFF image is damaged: it ends before its last row"),
     ("tif-jpeg-of-another-size.tif", "a strip or tile has a JPEG of another size"),
     ("tif-jpeg-progressive.tif", "progressive JPEG-compressed TIFF images are not"),
+    // Three thousand strips, whose tables of 60 kB are read again for each.
+    ("tif-jpeg-tables-for-every-strip.tif", "overlap too often"),
     ("tif-jpeg.tif", "the TIFF image is damaged: its JPEG tables or strips"),
     ("tif-no-rows-per-strip.tif", "damaged: its strips have no rows"),
     ("tif-no-tags.tif", "damaged: its dimensions are missing"),

@@ -1,8 +1,9 @@
 //! The first image of a TIFF as Pillow reads it (`TiffImagePlugin.py`, `TiffDecode.c`), upright.
 //!
 //! Strips and tiles; uncompressed, PackBits, LZW and deflate with predictors, JPEG, fax (group 4); grey,
-//! palettes, RGB and CMYK of up to 32 bits. Other compressions and colours are refused by name. Pillow reads uncompressed
-//! files itself and gives all others to libtiff, and some details differ between the two; so they do here.
+//! palettes, RGB and CMYK of up to 32 bits. Other compressions and colours are refused by name. Pillow
+//! reads uncompressed files itself and gives all others to libtiff, and some details differ between the
+//! two; so they do here.
 
 mod codecs;
 mod directory;
@@ -19,6 +20,9 @@ use self::kinds::{Bits, Kind};
 use crate::decode::room::check_room;
 use crate::error::{OpsError, SampleFault};
 use crate::image::{Image, check_size};
+
+/// Rows that a JPEG-compressed strip may have below the image, at most: those of an MCU, several times.
+const EXTRA_ROWS: usize = 64;
 
 /// Whether the first bytes are a TIFF's; its number may be in the wrong order of bytes.
 pub(super) fn recognises(bytes: &[u8]) -> bool {
@@ -40,7 +44,8 @@ pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
         n_pixels.saturating_mul(6).saturating_add(tile.saturating_mul(16));
     if directory.one(tag::COMPRESSION) == Some(7) {
         // Four components' samples and coefficients, RGB twice, and the last strip may have more rows.
-        let part = tile.max(n_pixels).saturating_mul(4 * 3 + 6);
+        let extra = u64::from(width).saturating_mul(EXTRA_ROWS as u64);
+        let part = tile.max(n_pixels.saturating_add(extra)).saturating_mul(4 * 3 + 6);
         with_tile = with_tile.saturating_add(part);
     }
     (Size { height, width }, n_pixels.saturating_mul(3 + 12).max(with_tile))
@@ -169,11 +174,14 @@ impl Layout<'_> {
         if !self.directory.is_whole {
             return Err(damaged("its directory is cut short"));
         }
-        let height = height.min(if width == self.width { self.height } else { height });
+        let is_tiled = self.directory.all(tag::STRIP_OFFSETS).is_none();
+        let stated = height;
+        let height = if is_tiled { height } else { height.min(self.height) };
         if height == 0 {
             return Err(damaged("its strips have no rows"));
         }
-        let is_tiled = self.directory.all(tag::STRIP_OFFSETS).is_none();
+        // A strip may have rows of JPEG's blocks below the image.
+        let most_height = stated.min(height.saturating_add(EXTRA_ROWS));
         let counts =
             if is_tiled { tag::TILE_BYTE_COUNTS } else { tag::STRIP_BYTE_COUNTS };
         let counts = self.directory.all(counts).unwrap_or_default();
@@ -200,9 +208,11 @@ impl Layout<'_> {
                     };
                     let packed = bytes.get(at..).and_then(|rest| rest.get(..len));
                     let rows = if is_tiled { height } else { part.height };
-                    work.take(len.saturating_add(stride.saturating_mul(rows)))?;
+                    let unpacked =
+                        stride.saturating_mul(rows).saturating_add(codec.overhead());
+                    work.take(len.saturating_add(unpacked))?;
                     data.resize(stride.saturating_mul(rows), 0);
-                    let expected = Expected { width, height: rows, most_height: height };
+                    let expected = Expected { width, height: rows, most_height };
                     codec.unpack(packed.ok_or(damaged(SHORT))?, expected, &mut data)?;
                     codec.undo_predictor(&mut data, stride, self.kind.sample)?;
                     self.place(&data, stride, part, out);

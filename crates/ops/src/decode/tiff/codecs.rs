@@ -45,6 +45,12 @@ impl<'a> Codec<'a> {
         let method = match directory.one(tag::COMPRESSION).unwrap_or(1) {
             1 => return Ok(Self::None),
             2 | 3 => return Err(unsupported("fax-compressed (group 3)")),
+            4 if directory
+                .all(tag::BITS)
+                .is_some_and(|bits| bits.iter().any(|it| *it != 1)) =>
+            {
+                return Err(unsupported("unusually deep fax-compressed"));
+            }
             4 => Method::Fax4,
             5 => Method::Lzw,
             6 => return Err(unsupported("old-style JPEG-compressed")),
@@ -81,7 +87,16 @@ impl<'a> Codec<'a> {
         }
     }
 
-    /// Takes a predictor back where samples have so many bits and pixels so many samples, and brings samples into little-endian order.
+    /// Bytes that unpacking any strip or tile reads besides it.
+    pub(super) fn overhead(&self) -> usize {
+        match self {
+            Self::None | Self::Packed(_) => 0,
+            Self::Jpeg(jpeg) => jpeg.tables_bytes(),
+        }
+    }
+
+    /// Takes a predictor back where samples have so many bits and pixels so many samples, and brings
+    /// samples into little-endian order.
     pub(super) fn undo_predictor(
         &self,
         data: &mut [u8],

@@ -17,8 +17,9 @@ pub(super) fn fax4(
     out: &mut [u8],
 ) -> Result<(), &'static str> {
     let width = u32::try_from(width).map_err(|_| WRONG)?;
-    let mut bits = ByteReader::new(bytes.iter().copied().map(Ok::<u8, Infallible>))
-        .map_err(|_| WRONG)?;
+    // Codes may end with the strip; a code is looked up by more bits than it has.
+    let padded = bytes.iter().copied().chain([0; 2]).map(Ok::<u8, Infallible>);
+    let mut bits = ByteReader::new(padded).map_err(|_| WRONG)?;
     let (mut above, mut row) = (Vec::new(), Vec::new());
     out.fill(0);
     for out in out.chunks_exact_mut(width.div_ceil(8).max(1) as usize) {

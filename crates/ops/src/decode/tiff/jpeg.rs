@@ -70,6 +70,11 @@ impl<'a> Jpeg<'a> {
         Ok(Self { tables: directory.jpeg_tables, colours, n_components, most_factors })
     }
 
+    /// Bytes of the tables, which are read again for each strip or tile.
+    pub(super) fn tables_bytes(&self) -> usize {
+        self.tables.len()
+    }
+
     /// Decodes a strip or tile into `out`, as RGB.
     pub(super) fn unpack(
         &self,

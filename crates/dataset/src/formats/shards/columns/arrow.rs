@@ -54,9 +54,9 @@ pub(crate) fn is_shard(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(".arrow") && !name.starts_with("cache-")
 }
 
-/// Whether an entry says that its folder holds Arrow data.
-pub(crate) fn is_of_folder(entry: &Entry) -> bool {
-    is_shard_in(entry, |name| is_shard(name) || name == SPLITS)
+/// Whether an entry says that its folder holds the splits of a data set.
+pub(crate) fn is_splits(entry: &Entry) -> bool {
+    is_shard_in(entry, |name| name == SPLITS)
 }
 
 /// Reads the files at `target`: in the order that `save_to_disk` states, else in that of their names.

@@ -74,7 +74,7 @@ impl Choice {
     /// What is missing or stands more than once, and the columns that there are.
     pub(crate) fn of(columns: &[Column], features: &Features) -> Result<Self, String> {
         let image = image(columns, features)?;
-        let label = label(columns, features);
+        let label = label(columns, features)?;
         let classes = label.map(|nth| features.classes(&columns[nth]));
         Ok(Self { image, label, classes: classes.unwrap_or_default() })
     }
@@ -111,15 +111,22 @@ fn image(columns: &[Column], features: &Features) -> Result<usize, String> {
     ))
 }
 
-fn label(columns: &[Column], features: &Features) -> Option<usize> {
+fn label(columns: &[Column], features: &Features) -> Result<Option<usize>, String> {
     let ints = (0..columns.len()).filter(|nth| columns[*nth].holds == Holds::Int);
     let ints: Vec<_> = ints.collect();
     let stated = ints.iter().copied();
     let stated: Vec<_> =
         stated.filter(|nth| features.is(&columns[*nth], "ClassLabel")).collect();
-    named(columns, &stated, &LABELS)
-        .or_else(|| stated.first().copied())
-        .or_else(|| named(columns, &ints, &LABELS))
+    match (named(columns, &stated, &LABELS), &stated[..]) {
+        (Some(best), _) => Ok(Some(best)),
+        (None, []) => Ok(named(columns, &ints, &LABELS)),
+        (None, [only]) => Ok(Some(*only)),
+        (None, _) => Err(format!(
+            "several columns may be the class, and none is called {}: {}; rename one",
+            LABELS.join(", "),
+            listed(stated.iter().map(|nth| &columns[*nth]))
+        )),
+    }
 }
 
 /// The one of these columns with the best name.
@@ -150,6 +157,20 @@ mod tests {
     fn chosen(all: &[(&str, Holds)], features: &str) -> Result<Choice, String> {
         let text = format!(r#"{{"info": {{"features": {features}}}}}"#);
         Choice::of(&columns(all), &Features::of_metadata(text.as_bytes())?)
+    }
+
+    #[test]
+    fn of_several_classes_none_is_taken_by_chance() {
+        let all = [
+            ("image", Holds::ImageStruct),
+            ("species", Holds::Int),
+            ("breed", Holds::Int),
+        ];
+        let stated = r#"{"species": {"_type": "ClassLabel", "names": ["cat"]},
+            "breed": {"_type": "ClassLabel", "names": ["poodle"]}}"#;
+        let error = chosen(&all, stated).unwrap_err();
+        assert!(error.starts_with("several columns may be the class"), "{error}");
+        assert!(error.contains("species, breed"), "{error}");
     }
 
     #[test]

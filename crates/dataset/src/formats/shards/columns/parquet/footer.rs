@@ -179,7 +179,7 @@ impl Footer {
             // Chunks that overlap would let a small file state any number of rows.
             let chunks = [Some(&group.image), group.label.as_ref()];
             for (front, chunk) in front.iter_mut().zip(chunks) {
-                let Some(chunk) = chunk else { continue };
+                let Some(chunk) = chunk.filter(|it| it.n_values > 0) else { continue };
                 if chunk.range.start < *front {
                     let why = "row groups overlap, or are not in the order of the file";
                     return Err(values.file.broken(at, why));
@@ -259,6 +259,10 @@ impl Footer {
                 (11, I64) => dictionary = values.count()?,
                 (_, kind) => values.skip(kind)?,
             }
+        }
+        // An empty column is nowhere.
+        if n_values == 0 {
+            return Ok(Chunk { range: self.end..self.end, codec, n_values });
         }
         let start = if dictionary > 0 { data.min(dictionary) } else { data };
         let end = start.checked_add(len).filter(|end| *end <= self.end);
