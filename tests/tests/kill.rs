@@ -146,7 +146,18 @@ fn assert_no_shared_memory(ids: &[u32]) -> Result<()> {
 
 // ---- the device dies ------------------------------------------------------------------
 
+/// At times, and more often on a busy machine, it has nothing in hand when it dies: then another one does.
 fn kill_the_device(strategy: &str, via: &str) -> Result<()> {
+    for _ in 0..5 {
+        if kill_one(strategy, via)? {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("five devices had nothing in hand when they were killed")
+}
+
+/// Whether what it had in hand was lost.
+fn kill_one(strategy: &str, via: &str) -> Result<bool> {
     let mut host = Host::start(strategy, &[&format!("sim:ideal,rate=1000,via={via}")])?;
     let device = host.busy_device()?;
     send("-KILL", device)?;
@@ -159,8 +170,8 @@ fn kill_the_device(strategy: &str, via: &str) -> Result<()> {
     );
     ensure!(back["batches"].as_u64() > Some(0), "it was killed too early: {back}");
     let n_lost = back["lost"].as_u64().unwrap_or(0);
-    ensure!(n_lost + epoch["rescued"].as_u64().unwrap_or(0) > 0, "{epoch}");
-    assert_nothing_left(&[device], &host.tmp(), "")
+    assert_nothing_left(&[device], &host.tmp(), "")?;
+    Ok(n_lost + epoch["rescued"].as_u64().unwrap_or(0) > 0)
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn the_stream_from_shards_is_that_from_files() -> Result<()> {
     for name in names {
         let (data, store) = (shards.join(name), folder.path().join(name));
         let inspected = said(&["inspect"], &[&data])?;
-        ensure!(inspected.contains(": 7 samples in 2 files"), "{inspected}");
+        ensure!(inspected.contains(": 7 samples in "), "{inspected}");
         pack(&Files::open(&data)?, &store, &PackConfig::default(), &mut |_| ())?;
         let back = folder.path().join(format!("{name}-again"));
         said(&["unpack"], &[&store, &back])?;

@@ -55,7 +55,8 @@ fn a_command_that_lacks_arguments_keeps_its_usage() -> Result<()> {
     let output = bothends(&["run"])?;
     ensure!(output.status.code() == Some(2) && output.stdout.is_empty(), "{output:?}");
     let said = text(&output.stderr);
-    for part in ["--data <PATH>", "--recipe <NAME|FILE>", "Usage: bothends run", "--help"]
+    for part in
+        ["--data <[NAME=]PATH>", "--recipe <NAME|FILE>", "Usage: bothends run", "--help"]
     {
         ensure!(said.contains(part), "no {part} in {said}");
     }

@@ -60,8 +60,10 @@ pub(crate) struct RunArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Data")]
 pub(crate) struct DataArgs {
-    /// Class folders, a store, shards (WebDataset, MDS, TFRecord, Parquet, Arrow, LitData, datadings, HDF5, FFCV), CIFAR-10
-    /// batches, or a .jsonl list; or their URL (s3://bucket/prefix). NAME=PATH[,weight=W], several times, mixes data sets
+    /// Class folders, a store, shards, CIFAR-10 batches, a .jsonl list, or the URL of any (s3://bucket/prefix);
+    /// NAME=PATH[,weight=W], several times, mixes them
+    ///
+    /// Shards are those of WebDataset, MDS, TFRecord, Parquet, Arrow, LitData, datadings, HDF5 and FFCV.
     ///
     /// Every batch has samples of each data set in proportion to the weights (1 if there
     /// is none). Devices look for the files of a data set below a folder with its name, or below
