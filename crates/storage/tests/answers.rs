@@ -243,6 +243,23 @@ fn no_host_and_no_trust_are_told() {
     assert!(error.contains("cannot use the CA file"), "{error}");
 }
 
+#[test]
+fn a_tls_handshake_that_breaks_off_may_be_tried_again() {
+    // Closes as soon as the first bytes of a handshake have come.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().read(&mut [0; 4096]);
+        }
+    });
+    let url = format!("https://127.0.0.1:{port}/x");
+    let error = fetch(open(&url, &Options::default())).unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    let text = one_line(&error);
+    assert!(text.contains("(the TLS handshake broke off: "), "{text}");
+}
+
 /// Answers each connection over TLS with the bytes 2 to 5 of ten.
 fn secured(key: &rcgen::CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
