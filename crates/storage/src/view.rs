@@ -274,10 +274,7 @@ impl View {
         }
         let bytes =
             self.fetch(path, at..at + window.max(wanted).min(end - at), &expected)?;
-        let too_few = || StorageError::Broken {
-            place: self.shown(path),
-            why: "fewer bytes than asked for".to_owned(),
-        };
+        let too_few = || StorageError::cut_short(self.shown(path));
         dst.copy_from_slice(bytes.get(..dst.len()).ok_or_else(too_few)?);
         // What is longer than any window was no small read.
         if wanted < LONGEST_WINDOW {
