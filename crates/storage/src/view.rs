@@ -316,7 +316,7 @@ impl Storage for View {
         }
         match self.has_below(path) {
             Ok(true) => return Ok(Kind::Folder),
-            // It is no file, and a store that cannot list has no folders.
+            // It is not a file, and a store that cannot list has no folders.
             Ok(false) | Err(StorageError::Refused { .. }) => {}
             Err(error) => return Err(system(error)),
         }

@@ -221,7 +221,7 @@ fn failed(place: String, error: &io::Error) -> StorageError {
 
 fn open_object(path: &Path) -> io::Result<File> {
     bothends_io::open_regular(path).map_err(|error| {
-        // A folder is no object; anything else that is no file is one that cannot be read.
+        // A folder is no object; anything else that is not a file cannot be read.
         if path.is_dir() { io::ErrorKind::NotFound.into() } else { error }
     })
 }
