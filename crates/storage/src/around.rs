@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bothends_dataset::{Kind, Storage as _};
 
-use crate::address::without_login;
+use crate::address::{self, without_login};
 use crate::{Location, Objects, Options, StorageError, View};
 
 /// Whether the text is a URL, and not a path of this machine.
@@ -24,10 +24,8 @@ pub fn without_secrets(text: &str) -> String {
     if !is_url(text) {
         return text.to_owned();
     }
-    let query = text.split_once('?').map(|(_, query)| query);
-    let prefix =
-        query.filter(|query| query.starts_with("prefix=") && !query.contains('&'));
-    let prefix = prefix.map_or_else(String::new, |prefix| format!("?{prefix}"));
+    let prefix = address::prefix(text);
+    let prefix = prefix.map_or_else(String::new, |prefix| format!("?prefix={prefix}"));
     format!("{}{prefix}", without_login(text))
 }
 
@@ -43,6 +41,10 @@ pub fn around(url: &str, options: &Options) -> Result<(View, String), StorageErr
         let view = start(folder.open()?)?;
         match view.objects_kind(&file)? {
             Some(Kind::File { .. }) => return Ok((view, file)),
+            // It would be a folder, and nobody could say what is in it.
+            None if !at.is_listable() => {
+                return Err(StorageError::NotFound { place: view.shown(&file) });
+            }
             Some(Kind::Folder) | None => {}
         }
     }
@@ -101,6 +103,15 @@ mod tests {
             ("redis://me:secret@host:6379/0", "redis://host:6379/0"),
             ("s3://bucket/a@b", "s3://bucket/a@b"),
             ("redis://:a/b@host/0?prefix=imgs", "redis://host/0?prefix=imgs"),
+            ("redis://:s3cr#et@host/0", "redis://host/0"),
+            ("redis://:s3cr?et@host:1/0?prefix=a@b", "redis://host:1/0?prefix=a@b"),
+            ("redis://:s3cr?prefix=et@host/0", "redis://host/0"),
+            ("redis://:s3cr?prefix=et", "redis://"),
+            ("redis://me:s3cret", "redis://me"),
+            ("redis://[::1]:6379/0?prefix=a", "redis://[::1]:6379/0?prefix=a"),
+            ("http://me:pa/ss@host/x", "http://host/x"),
+            ("http://host:80/a:b/c", "http://host:80/a:b/c"),
+            ("https://host/x?mail=a@b", "https://host/x"),
             ("az://c/p?sig=secret", "az://c/p"),
             ("/home/me@work/data", "/home/me@work/data"),
         ] {

@@ -149,6 +149,11 @@ impl StorageError {
         )
     }
 
+    /// An answer is shorter than what is there: the object is whole, and may be asked for again.
+    pub(crate) fn cut_short(place: String) -> Self {
+        Self::Broken { place, why: "fewer bytes than asked for".to_owned() }
+    }
+
     /// How long the store asks to wait before the next request.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

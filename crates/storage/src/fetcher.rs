@@ -189,6 +189,12 @@ fn gone() -> StorageError {
     StorageError::Refused { place: "the store".to_owned(), why }
 }
 
+/// What there is to say of a fetch that has no result of its own.
+fn panicked() -> StorageError {
+    let why = "the fetch has panicked; this is a bug, please report it".to_owned();
+    StorageError::Refused { place: "the store".to_owned(), why }
+}
+
 /// A runtime for requests, made where it is used.
 pub(crate) fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread()
@@ -219,10 +225,10 @@ async fn serve(
             Order::Fetch(serial, fetch) => {
                 let (objects, answer) = (Arc::clone(&objects), answer.clone());
                 let task = tokio::spawn(async move {
-                    let tag = fetch.tag;
+                    let fetched = Fetched { tag: fetch.tag, result: Err(panicked()) };
+                    let mut told = Told { answer, serial, fetched: Some(fetched) };
                     let result = one(&*objects, &fetch).await;
-                    // Nobody may be there any more to take it.
-                    let _ = answer.send((serial, Fetched { tag, result }));
+                    told.fetched = Some(Fetched { tag: fetch.tag, result });
                 });
                 running.insert(serial, task.abort_handle());
                 if running.len() >= look_at {
@@ -230,6 +236,23 @@ async fn serve(
                     look_at = (2 * running.len()).max(64);
                 }
             }
+        }
+    }
+}
+
+/// Answers when it is dropped, so that a fetch that panics is answered, too. What a cancelled fetch says is
+/// not heard.
+struct Told {
+    answer: mpsc::Sender<(u64, Fetched)>,
+    serial: u64,
+    fetched: Option<Fetched>,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(fetched) = self.fetched.take() {
+            // Nobody may be there any more to take it.
+            let _ = self.answer.send((self.serial, fetched));
         }
     }
 }

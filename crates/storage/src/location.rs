@@ -9,7 +9,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::address::{split_scheme, without_login};
+use crate::address::{has_port, login_len, percent_decoded, split_scheme, without_login};
 use crate::stores::http::Http;
 use crate::stores::redis::Redis;
 use crate::{Folder, Objects, StorageError};
@@ -137,16 +137,20 @@ impl Location {
             "gs" | "gcs" => bucket(Provider::Google)?,
             "az" | "azure" | "abfs" | "abfss" => bucket(Provider::Azure)?,
             "http" | "https" => {
-                let url = text.split(['?', '#']).next().unwrap_or(text);
-                if url.len() < text.len() {
+                if login_len(rest) > 0 {
+                    return Err(wrong(
+                        "has a login in it, which is not supported; write an `@` of a path as %40",
+                    ));
+                }
+                if !has_port(rest) {
+                    return Err(wrong("has a port that is no number"));
+                }
+                if rest.contains(['?', '#']) {
                     return Err(wrong(
                         "has a query, which names of objects cannot be added to",
                     ));
                 }
-                if rest.split('/').next().is_some_and(|host| host.contains('@')) {
-                    return Err(wrong("has a login in it, which is not supported"));
-                }
-                Store::Http(format!("{}/", url.trim_end_matches('/')))
+                Store::Http(format!("{}/", text.trim_end_matches('/')))
             }
             "redis" | "valkey" => Store::Redis(text.to_owned()),
             "rediss" | "valkeys" => {
@@ -200,12 +204,19 @@ impl Location {
             Store::Http(url) => {
                 let (scheme, rest) = url.split_once("://")?;
                 let (folder, name) = rest.trim_end_matches('/').rsplit_once('/')?;
-                (Store::Http(format!("{scheme}://{folder}/")), name.to_owned())
+                // Names of objects are plain text, and encoded for a request.
+                let name = percent_decoded(name).filter(|name| !name.contains('/'))?;
+                (Store::Http(format!("{scheme}://{folder}/")), name)
             }
             Store::Redis(_) => return None,
         };
         let options = self.options.clone();
         (!name.is_empty()).then_some((Self { store, options }, name))
+    }
+
+    /// Whether something there can say which objects there are.
+    pub(crate) fn is_listable(&self) -> bool {
+        !matches!(self.store, Store::Http(_)) || self.options.list.is_some()
     }
 
     /// The objects there. Connects to nothing yet.

@@ -17,6 +17,7 @@ use futures_util::StreamExt;
 use tokio::runtime::Runtime;
 
 use crate::objects::is_plain;
+use crate::retry::{self, Pauses};
 use crate::{Identity, Objects, StorageError, fetcher};
 
 /// The first window of a file, and the longest one.
@@ -24,11 +25,10 @@ const WINDOW: u64 = 64 << 10;
 const LONGEST_WINDOW: u64 = 8 << 20;
 /// Files whose last window is kept.
 const MOST_WINDOWS: usize = 16;
-/// How long one read may take: as long as errors may at the start.
-const TIMEOUT: Duration = Duration::from_secs(60);
-/// Attempts at one read.
-const TRIES: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(200);
+/// A read that brings less than this in a second, on average, is given up.
+const SLOWEST: u64 = 128 << 10;
+/// Files that are asked for one by one before everything is listed: a list may name a million.
+const MOST_IDENTIFIED: u32 = 32;
 
 /// Objects as files. Calls block and may come from any thread of the process that made the view.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ struct Known {
     /// Folders all of whose objects are in `listed`; `""` is everything.
     folders: Vec<String>,
     listed: BTreeMap<Box<str>, Identity>,
+    /// How often [`Storage::kind`] has asked for a single file.
+    n_identified: u32,
     windows: HashMap<String, Window>,
     /// Counts reads, to find the window that was not used for the longest time.
     n_reads: u64,
@@ -61,6 +63,12 @@ impl Known {
     fn is_listed(&self, path: &str) -> bool {
         let covers = |folder: &String| folder.is_empty() || is_below(folder, path);
         self.folders.iter().any(covers)
+    }
+
+    /// The length of a file that was asked for by itself, and not listed.
+    fn identified(&self, path: &str) -> Option<u64> {
+        let identity = self.listed.get(path).filter(|_| !self.is_listed(path));
+        identity.map(|identity| identity.len)
     }
 }
 
@@ -103,13 +111,26 @@ impl View {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, StorageError> {
-        match &self.runtime {
-            Some(runtime) if self.process == std::process::id() => {
-                Ok(runtime.block_on(future))
-            }
-            _ => Err(StorageError::Forked),
+    fn wait<T: Send>(
+        &self,
+        future: impl Future<Output = T> + Send,
+    ) -> Result<T, StorageError> {
+        let runtime = self.runtime.as_ref();
+        let runtime = runtime.filter(|_| self.process == std::process::id());
+        let runtime = runtime.ok_or(StorageError::Forked)?;
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Ok(runtime.block_on(future));
         }
+        // A thread that drives a runtime of the caller's cannot drive ours.
+        std::thread::scope(|scope| {
+            let work = || runtime.block_on(future);
+            let thread = std::thread::Builder::new().spawn_scoped(scope, work);
+            let thread = thread.map_err(|error| StorageError::Refused {
+                place: self.shown(""),
+                why: format!("no thread to wait on: {error}"),
+            })?;
+            thread.join().map_err(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// Fetches the listing of all that lies below `path`, if it is not known.
@@ -138,7 +159,28 @@ impl View {
         Ok(first_below(&self.known().listed, path).is_some())
     }
 
-    /// One range, tried again when the failure may pass.
+    /// Whether the listing says what `path` is. A few files are asked for one by one; many are
+    /// listed, where the store can list.
+    fn is_listed(&self, path: &str) -> Result<bool, StorageError> {
+        {
+            let mut known = self.known();
+            if known.is_listed(path) {
+                return Ok(true);
+            }
+            // Once, also where the store cannot list.
+            known.n_identified = known.n_identified.saturating_add(1);
+            if known.n_identified != MOST_IDENTIFIED + 1 {
+                return Ok(false);
+            }
+        }
+        match self.learn("") {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_transient() => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// One range, tried again while the failure may pass: as long as a listing is.
     fn fetch(
         &self,
         path: &str,
@@ -147,15 +189,19 @@ impl View {
     ) -> Result<Bytes, StorageError> {
         let ranges = [range];
         self.wait(async {
-            for _ in 1..TRIES {
-                match self.fetch_once(path, &ranges, expected).await {
-                    Err(error) if error.is_transient() => {
-                        tokio::time::sleep(error.retry_after().unwrap_or(PAUSE)).await;
-                    }
+            // They begin with the first failure: a long read that breaks off is tried again, too.
+            let mut pauses = None;
+            loop {
+                let error = match self.fetch_once(path, &ranges, expected).await {
+                    Err(error) if error.is_transient() => error,
                     done => return done,
+                };
+                let is_late = matches!(error, StorageError::TimedOut { .. });
+                let pauses = pauses.get_or_insert_with(Pauses::new);
+                if is_late || !pauses.wait(error.retry_after()).await {
+                    return Err(error);
                 }
             }
-            self.fetch_once(path, &ranges, expected).await
         })?
     }
 
@@ -166,9 +212,10 @@ impl View {
         expected: &Identity,
     ) -> Result<Bytes, StorageError> {
         let mut arrivals = self.objects.get_ranges(path, ranges, Some(expected));
-        let timed_out =
-            |_| StorageError::TimedOut { place: self.shown(path), after: TIMEOUT };
-        let arrived = tokio::time::timeout(TIMEOUT, arrivals.next()).await;
+        let wanted: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        let after = retry::WITHIN + Duration::from_secs(wanted / SLOWEST);
+        let timed_out = |_| StorageError::TimedOut { place: self.shown(path), after };
+        let arrived = tokio::time::timeout(after, arrivals.next()).await;
         match arrived.map_err(timed_out)? {
             Some((_, result)) => result,
             None => Err(StorageError::Refused {
@@ -227,10 +274,7 @@ impl View {
         }
         let bytes =
             self.fetch(path, at..at + window.max(wanted).min(end - at), &expected)?;
-        let too_few = || StorageError::Broken {
-            place: self.shown(path),
-            why: "fewer bytes than asked for".to_owned(),
-        };
+        let too_few = || StorageError::cut_short(self.shown(path));
         dst.copy_from_slice(bytes.get(..dst.len()).ok_or_else(too_few)?);
         // What is longer than any window was no small read.
         if wanted < LONGEST_WINDOW {
@@ -256,7 +300,10 @@ impl Storage for View {
         if !is_plain(path) {
             return Err(ErrorKind::NotFound.into());
         }
-        if !self.known().is_listed(path) {
+        if let Some(len) = self.known().identified(path) {
+            return Ok(Kind::File { len });
+        }
+        if !self.is_listed(path).map_err(system)? {
             match self.wait(self.objects.identify(path)).flatten() {
                 Ok(identity) => {
                     let len = identity.len;
@@ -267,8 +314,11 @@ impl Storage for View {
                 Err(error) => return Err(system(error)),
             }
         }
-        if self.has_below(path).map_err(system)? {
-            return Ok(Kind::Folder);
+        match self.has_below(path) {
+            Ok(true) => return Ok(Kind::Folder),
+            // It is not a file, and a store that cannot list has no folders.
+            Ok(false) | Err(StorageError::Refused { .. }) => {}
+            Err(error) => return Err(system(error)),
         }
         match self.known().listed.get(path) {
             Some(identity) => Ok(Kind::File { len: identity.len }),

@@ -200,6 +200,39 @@ fn a_broken_answer_is_told_and_not_repeated() {
 }
 
 #[test]
+fn an_answer_of_another_length_than_it_says_is_no_short_object() {
+    for (range, body, is_expected) in [
+        ("2-5/9", "ab", (|e| matches!(e, StorageError::Broken { .. })) as fn(&_) -> bool),
+        ("2-5/9", "abcdef", |e| matches!(e, StorageError::Refused { .. })),
+        ("2-2/3", "a", |e| matches!(e, StorageError::TooShort { end: 6, .. })),
+    ] {
+        let headers = format!(
+            "Content-Range: bytes {range}\r\nETag: \"1\"\r\n\
+             Last-Modified: Thu, 01 Jan 1970 00:00:09 GMT\r\n"
+        );
+        let (at, _) = server(move |_, _| answer("206 Partial", &headers, body));
+        for url in ["s3://data/x".to_owned(), format!("http://{at}/x")] {
+            let error = fetch(open(&url, &options(at))).unwrap_err();
+            assert!(is_expected(&error), "{url}, {range}, {body}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_list_that_is_not_there_is_named() {
+    let (at, asked) = server(|_, line| match line.contains("/a%20b.jsonl ") {
+        true => answer("200 OK", "", "0123"),
+        false => answer("404 Not Found", "", ""),
+    });
+    let url = format!("http://{at}/x/mistyped.jsonl");
+    let error = bothends_storage::around(&url, &Options::default()).unwrap_err();
+    assert!(one_line(&error).contains(&format!("there is no `{url}`")), "{error}");
+    let url = format!("http://{at}/x/a%20b.jsonl");
+    let (_, file) = bothends_storage::around(&url, &Options::default()).unwrap();
+    assert_eq!((&*file, asked.load(Ordering::SeqCst)), ("a b.jsonl", 2));
+}
+
+#[test]
 fn a_server_that_ignores_ranges_or_redirects_is_named() {
     let (at, _) = server(|_, _| answer("200 OK", "", "0123456789"));
     let error = one_line(
@@ -243,6 +276,23 @@ fn no_host_and_no_trust_are_told() {
     assert!(error.contains("cannot use the CA file"), "{error}");
 }
 
+#[test]
+fn a_tls_handshake_that_breaks_off_may_be_tried_again() {
+    // Closes as soon as the first bytes of a handshake have come.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().read(&mut [0; 4096]);
+        }
+    });
+    let url = format!("https://127.0.0.1:{port}/x");
+    let error = fetch(open(&url, &Options::default())).unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    let text = one_line(&error);
+    assert!(text.contains("(the TLS handshake broke off: "), "{text}");
+}
+
 /// Answers each connection over TLS with the bytes 2 to 5 of ten.
 fn secured(key: &rcgen::CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -284,6 +334,11 @@ fn addresses_that_mean_nothing_are_told_without_their_logins() {
         ("s3://bucket/x?key=s3cret", "`s3://bucket/x` has a query"),
         ("https://me:s3cret@host/x", "`https://host/x` has a login in it"),
         ("https://host/x?sig=s3cret", "`https://host/x` has a query"),
+        ("http://me:s3/cret@host/x", "`http://host/x` has a login in it"),
+        ("http://me:12/s3cret@host/x", "`http://host/x` has a login in it"),
+        ("http://me:s3cret/x", "`http://me` has a port that is no number"),
+        ("redis://:s3#cret@host/0", "`redis://host/0` is no address of a Redis"),
+        ("redis://:s3?cret@host/0", "`redis://host/0` has an option that is not known"),
         ("file://x", "names no folder of this machine; write file:///path"),
         ("ftp://host/x", "has a scheme that is not known; use s3://, gs://, az://"),
         ("cql://host/x", "names a Cassandra, which is not supported yet"),
@@ -329,6 +384,7 @@ fn a_location_is_split_at_its_last_name() {
         ("s3://data/x/list.jsonl", "s3://data/x/a", "list.jsonl"),
         ("s3://data/list.jsonl", "s3://data/a", "list.jsonl"),
         ("http://host/x/list.jsonl", "http://host/x/a", "list.jsonl"),
+        ("http://host/x/a%20b%40c.jsonl", "http://host/x/a", "a b@c.jsonl"),
         ("/data/list.jsonl", "/data/a", "list.jsonl"),
     ] {
         let found = Location::parse(url, &Options::default()).unwrap();

@@ -99,3 +99,18 @@ fn a_replaced_object_is_named() {
     assert!(matches!(error, StorageError::Changed { .. }), "{error}");
     assert!(!error.is_transient());
 }
+
+#[test]
+fn a_fetch_that_panics_is_answered() {
+    let double = Double::answering(|asked| match &*asked.object {
+        "bad" => panic!("as a bug in a store would"),
+        _ => Answer::After(Duration::ZERO),
+    });
+    let double = double.with("a", "0123").with("bad", "x");
+    let mut fetcher = Fetcher::start(Arc::new(double)).unwrap();
+    fetcher.submit(fetch(1, "bad", 0..1));
+    let error = fetcher.poll(PATIENCE).unwrap().result.unwrap_err();
+    assert!(error.to_string().contains("the fetch has panicked"), "{error}");
+    fetcher.submit(fetch(2, "a", 1..3));
+    assert_eq!(fetcher.poll(PATIENCE).unwrap().result.unwrap(), "12");
+}

@@ -138,3 +138,36 @@ fn redis_keeps_the_contract_and_says_what_is_wrong() {
     let error = refusal(open(&format!("redis://{at}/0"), &options));
     assert!(matches!(error, StorageError::Unreachable { .. }), "{error}");
 }
+
+/// Answers every command with `+OK`, and the length of a value on none but the second connection.
+fn half_dead() -> std::net::SocketAddr {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let serve = |number: usize, stream: std::net::TcpStream| {
+        let mut stream = stream;
+        for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+            let answer: &[u8] = match line.unwrap_or_default().as_str() {
+                "CLIENT" => b"+OK\r\n",
+                "STRLEN" if number > 0 => b":4\r\n",
+                _ => b"",
+            };
+            if stream.write_all(answer).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            std::thread::spawn(move || serve(number, stream.unwrap()));
+        }
+    });
+    at
+}
+
+#[test]
+fn a_connection_to_redis_that_is_silent_is_replaced() {
+    let url = format!("redis://{}/0", half_dead());
+    let view = View::start(open(&url, &Options::default())).unwrap();
+    assert_eq!(view.identity("a").unwrap().len, 4);
+}

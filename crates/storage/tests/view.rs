@@ -96,7 +96,8 @@ fn a_failure_that_may_pass_is_tried_again_and_another_one_is_told() {
     let denied =
         || StorageError::Denied { place: "here".into(), why: "no".into(), remedy: "ask" };
     let double = Double::answering(move |asked| match (&*asked.object, asked.number) {
-        (_, 1 | 2) => Answer::Fails(Duration::ZERO, broken()),
+        // More often than a few times.
+        (_, 1..=4) => Answer::Fails(Duration::ZERO, broken()),
         ("secret", _) => Answer::Fails(Duration::ZERO, denied()),
         _ => Answer::After(Duration::ZERO),
     });
@@ -108,4 +109,61 @@ fn a_failure_that_may_pass_is_tried_again_and_another_one_is_told() {
     let error = view.kind("secret").unwrap_err();
     assert_eq!(error.to_string(), "may not read `here` (no); ask");
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn a_store_that_asks_for_a_long_pause_is_not_waited_for() {
+    let day = Duration::from_secs(86_400);
+    let double = Double::answering(move |asked| match asked.range {
+        Some(_) => {
+            let (place, retry_after) = ("here".into(), Some(day));
+            Answer::Fails(Duration::ZERO, StorageError::Throttled { place, retry_after })
+        }
+        None => Answer::After(Duration::ZERO),
+    });
+    let view = View::start(Arc::new(double.with("a", "0123"))).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(view.read("a", 1, &mut [0; 2])));
+    let error = told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap_err();
+    assert!(error.to_string().starts_with("the store limits requests"), "{error}");
+}
+
+/// The files that a list names, looked for in turn.
+fn look_for_many(double: Double) -> u64 {
+    let names: Vec<_> = (0..1000).map(|at| format!("s/{at}.jpg")).collect();
+    let double = names.iter().fold(double, |double, name| double.with(name, "x"));
+    let double = Arc::new(double);
+    let view = View::start(Arc::<Double>::clone(&double)).unwrap();
+    for name in names.iter().chain(&names) {
+        assert_eq!(view.kind(name).unwrap(), Kind::File { len: 1 });
+    }
+    let error = view.kind("s/gone").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    double.n_asked()
+}
+
+#[test]
+fn many_files_that_are_looked_for_cost_one_listing() {
+    assert_eq!(look_for_many(Double::new()), 32 + 1);
+}
+
+#[test]
+fn where_the_store_cannot_list_a_file_is_looked_for_once() {
+    let double = Double::answering(|asked| match &*asked.object {
+        "" | "s/gone/" => {
+            let (place, why) = ("here".into(), "no listing".into());
+            Answer::Fails(Duration::ZERO, StorageError::Refused { place, why })
+        }
+        _ => Answer::After(Duration::ZERO),
+    });
+    // All files, the listing that fails, the file that is not there and what lies below it.
+    assert_eq!(look_for_many(double), 1000 + 1 + 2);
+}
+
+#[test]
+fn a_view_may_be_used_inside_a_runtime() {
+    let view = View::start(Arc::new(Double::new().with("a", "0123"))).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let kind = runtime.block_on(async { view.kind("a").unwrap() });
+    assert_eq!(kind, Kind::File { len: 4 });
 }

@@ -202,7 +202,8 @@ pub(crate) fn is_of_machine(host: &str) -> bool {
     ["169.254.169.254", "169.254.170.2", "metadata.google.internal", "metadata"]
         .iter()
         .any(|machine| {
-            host.strip_prefix(machine).is_some_and(|rest| !rest.starts_with('.'))
+            let port = host.strip_prefix(machine);
+            port.is_some_and(|port| port.is_empty() || port.starts_with(':'))
         })
 }
 
@@ -283,6 +284,7 @@ mod tests {
     #[test]
     fn a_clouds_own_address_is_told_from_others() {
         assert!(is_of_machine("169.254.169.254") && is_of_machine("metadata:80"));
+        assert!(!is_of_machine("metadata-store:9000") && !is_of_machine("metadata2"));
         assert!(!is_of_machine("metadata.example.org") && !is_of_machine("example.org"));
     }
 }

@@ -139,7 +139,7 @@ impl Pool {
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|_| failed("the host has no valid name".to_owned()))?;
         let secured = TlsConnector::from(config).connect(name, stream).await;
-        let secured = secured.map_err(|error| failed(handshake_failure(&error)))?;
+        let secured = secured.map_err(|error| handshake_failure(shown, &error))?;
         driven(secured, key).await
     }
 }
@@ -163,10 +163,18 @@ fn key(uri: &Uri) -> Option<Key> {
     Some((server, Handle::current().id()))
 }
 
-/// What is wrong with the certificate, if it is that.
-fn handshake_failure(error: &io::Error) -> String {
+/// Why there is no trusted connection. Only what TLS itself refuses stays so: a connection that breaks
+/// during the handshake is one that breaks, and the next one may hold.
+fn handshake_failure(host: &str, error: &io::Error) -> Failure {
+    let host = host.to_owned();
     let below = error.get_ref().and_then(|below| below.downcast_ref::<rustls::Error>());
-    below.map_or_else(|| error.kind().to_string(), ToString::to_string)
+    match below {
+        Some(refused) => Failure::Tls { host, why: refused.to_string() },
+        None => {
+            let why = format!("the TLS handshake broke off: {}", error.kind());
+            Failure::Unreachable { host, why }
+        }
+    }
 }
 
 /// What is trusted: the system's certificates (or those that SSL_CERT_FILE names), and the user's own.

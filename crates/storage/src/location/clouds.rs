@@ -70,9 +70,8 @@ impl Bucket {
         client: Client,
     ) -> Result<Arc<dyn ObjectStore>, String> {
         let mut builder = AmazonS3Builder::new();
-        let mut given = profile(&options.variables);
-        given.extend(with_prefix(&options.variables, "AWS_"));
-        for (name, value) in given {
+        let environment = with_prefix(&options.variables, "AWS_");
+        for (name, value) in merged(environment, profile(&options.variables)) {
             if let Ok(key) = name.parse() {
                 builder = builder.with_config(key, value);
             }
@@ -174,6 +173,32 @@ fn with_prefix(
     ours.map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect()
 }
 
+/// The environment's settings, with those of the profile that belong to none of them: half a credential
+/// of each, or a region in two spellings, is what nobody gave.
+fn merged(
+    environment: BTreeMap<String, String>,
+    mut profile: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let groups: [(&[&str], &[&str]); 3] = [
+        (
+            &["aws_access_key_id", "aws_web_identity_token_file"],
+            &["aws_access_key_id", "aws_secret_access_key", "aws_session_token"],
+        ),
+        (&["aws_region", "aws_default_region"], &["aws_region"]),
+        (
+            &["aws_endpoint_url", "aws_endpoint", "aws_endpoint_url_s3"],
+            &["aws_endpoint_url"],
+        ),
+    ];
+    for (given, replaced) in groups {
+        if given.iter().any(|name| environment.contains_key(*name)) {
+            profile.retain(|name, _| !replaced.contains(&&**name));
+        }
+    }
+    profile.extend(environment);
+    profile
+}
+
 /// What AWS's profile files say, as variables. Files that are not there say nothing.
 fn profile(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let home = variables.get("HOME").map(|home| Path::new(home).join(".aws"));
@@ -222,6 +247,35 @@ fn section(text: &str, profile: &str) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let own = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        pairs.iter().map(own).collect()
+    }
+
+    #[test]
+    fn a_profile_and_the_environment_are_not_mixed_within_one_setting() {
+        let profile = of(&[
+            ("aws_access_key_id", "old"),
+            ("aws_secret_access_key", "old"),
+            ("aws_session_token", "old"),
+            ("aws_region", "old"),
+            ("aws_endpoint_url", "old"),
+        ]);
+        let keys = &[("aws_access_key_id", "new"), ("aws_secret_access_key", "new")];
+        for (environment, n_kept) in [
+            (of(keys), 2),
+            (of(&[("aws_web_identity_token_file", "new")]), 2),
+            (of(&[("aws_default_region", "new")]), 4),
+            (of(&[("aws_endpoint_url_s3", "new")]), 4),
+            (of(&[("aws_role_arn", "new")]), 5),
+        ] {
+            let found = merged(environment.clone(), profile.clone());
+            assert!(environment.iter().all(|(name, _)| found[name] == "new"));
+            let n_old = found.values().filter(|value| *value == "old").count();
+            assert_eq!(n_old, n_kept, "{environment:?}");
+        }
+    }
 
     #[test]
     fn a_profile_gives_what_the_environment_does_not() {

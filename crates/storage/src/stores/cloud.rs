@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
@@ -17,6 +17,7 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use crate::client::failure::Failure;
 use crate::client::failure_in;
 use crate::objects::{is_plain, unquoted};
+use crate::retry::Pauses;
 use crate::{Arrivals, Identity, Listed, Objects, StorageError};
 
 /// Requests of one call that are under way at the same time.
@@ -117,15 +118,30 @@ impl Cloud {
         if expected.is_some_and(|expected| !expected.matches(&now)) {
             return Err(StorageError::Changed { place: self.shown(object) });
         }
-        let bytes = answer.bytes().await.map_err(failed)?;
-        if bytes.len() as u64 == range.end - range.start {
-            Ok(bytes)
+        if now.len < range.end {
+            return Err(too_short());
+        }
+        let most = usize::try_from(range.end - range.start).map_err(|_| too_short())?;
+        let mut body = answer.into_stream();
+        let mut bytes = BytesMut::with_capacity(most);
+        while let Some(part) = body.try_next().await.map_err(failed)? {
+            // More than was asked for is not held in memory first.
+            if part.len() > most - bytes.len() {
+                let why = format!("the answer has more than {most} bytes");
+                return Err(StorageError::Refused { place: self.shown(object), why });
+            }
+            bytes.extend_from_slice(&part);
+        }
+        let is_whole = bytes.len() == most;
+        if is_whole {
+            Ok(bytes.freeze())
         } else {
-            Err(too_short())
+            Err(StorageError::cut_short(self.shown(object)))
         }
     }
 
     async fn head(&self, path: &Path, object: &str) -> Result<Identity, StorageError> {
+        let pauses = Pauses::new();
         let options = GetOptions { head: true, ..GetOptions::default() };
         let error = match self.store.get_opts(path, options).await {
             Ok(answer) => return Ok(identity(&answer.meta)),
@@ -137,9 +153,12 @@ impl Cloud {
         if is_mute {
             let range = Some(GetRange::Bounded(0..1));
             let options = GetOptions { range, ..GetOptions::default() };
-            match self.store.get_opts(path, options).await {
-                Ok(answer) => return Ok(identity(&answer.meta)),
-                Err(error) => {
+            // That is one attempt without a deadline of its own. If it is late, the answer to HEAD counts.
+            let asked = self.store.get_opts(path, options);
+            match tokio::time::timeout(pauses.left(), asked).await {
+                Err(_) => {}
+                Ok(Ok(answer)) => return Ok(identity(&answer.meta)),
+                Ok(Err(error)) => {
                     let told = self.error(&error, object, 0);
                     // That is an object without a first byte.
                     if !matches!(told, StorageError::TooShort { .. }) {

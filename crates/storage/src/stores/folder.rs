@@ -42,7 +42,7 @@ impl Folder {
         let path = self.path(object)?;
         let shown = self.shown(object);
         let (file, now) = blocking(move || {
-            let file = bothends_io::open_regular(&path)?;
+            let file = open_object(&path)?;
             let identity = identity(&file)?;
             Ok((Arc::new(file), identity))
         })
@@ -134,7 +134,7 @@ impl Objects for Folder {
     ) -> BoxFuture<'a, Result<Identity, StorageError>> {
         let identified = async move {
             let path = self.path(object)?;
-            let found = blocking(move || identity(&bothends_io::open_regular(&path)?));
+            let found = blocking(move || identity(&open_object(&path)?));
             found.await.map_err(|error| failed(self.shown(object), &error))
         };
         identified.boxed()
@@ -217,6 +217,13 @@ fn failed(place: String, error: &io::Error) -> StorageError {
     } else {
         StorageError::Refused { place, why: error.to_string() }
     }
+}
+
+fn open_object(path: &Path) -> io::Result<File> {
+    bothends_io::open_regular(path).map_err(|error| {
+        // A folder is no object; anything else that is not a file cannot be read.
+        if path.is_dir() { io::ErrorKind::NotFound.into() } else { error }
+    })
 }
 
 /// Runs what may block on a helper thread.

@@ -15,6 +15,7 @@ use hyper::header::{
 };
 use hyper::{Method, Request, StatusCode, Uri};
 
+use crate::address::without_login;
 use crate::client::failure::Failure;
 use crate::client::{Client, Whole};
 use crate::objects::{is_plain, unquoted};
@@ -46,7 +47,7 @@ impl Http {
             let why = "is not a URL; write it as http://host:port/folder, special characters \
                        as %20";
             return Err(StorageError::Address {
-                text: base.to_owned(),
+                text: without_login(base),
                 why: why.to_owned(),
             });
         }
@@ -118,7 +119,11 @@ impl Http {
         }
         let most = usize::try_from(range.end - range.start).map_err(|_| too_short())?;
         let bytes = answer.into_body().whole(most).await.map_err(failed)?;
-        if bytes.len() == most { Ok(bytes) } else { Err(too_short()) }
+        if bytes.len() == most {
+            Ok(bytes)
+        } else {
+            Err(StorageError::cut_short(place()))
+        }
     }
 
     async fn head(&self, object: &str) -> Result<Identity, StorageError> {

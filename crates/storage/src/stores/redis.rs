@@ -15,11 +15,12 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, cmd, pipe};
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Mutex;
 
-use crate::address::without_login;
+use crate::address::{percent_decoded, without_login};
 use crate::objects::is_plain;
 use crate::retry::retried;
 use crate::{Arrivals, Identity, Listed, Objects, StorageError};
@@ -29,6 +30,8 @@ const N_CONNECTIONS: usize = 4;
 /// Requests of one call that are under way at the same time.
 const DEPTH: usize = 16;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// A connection that is silent for longer is replaced, early enough to ask once more before the run ends.
+const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 /// Keys that the server looks at for one part of a listing.
 const SCAN_COUNT: u32 = 1000;
 
@@ -90,7 +93,8 @@ impl Redis {
         {
             settings = settings.set_password(password);
         }
-        let client = Client::open(info.set_redis_settings(settings)).map_err(unusable)?;
+        let info = info.set_redis_settings(settings).set_tcp_settings(tcp_settings());
+        let client = Client::open(info).map_err(unusable)?;
         let url = without_login(url);
         let (slots, next) = (StdMutex::default(), AtomicUsize::new(0));
         Ok(Self { client, url, host, prefix, slots, next })
@@ -112,7 +116,7 @@ impl Redis {
             if slot.is_none() {
                 let config = AsyncConnectionConfig::new()
                     .set_connection_timeout(Some(CONNECT_WITHIN))
-                    .set_response_timeout(None);
+                    .set_response_timeout(Some(ANSWER_WITHIN));
                 let client = &self.client;
                 let connected =
                     client.get_multiplexed_async_connection_with_config(&config).await;
@@ -151,7 +155,11 @@ impl Redis {
             if *opened == lease.opened {
                 *slot = None;
             }
-            let why = "the connection was closed".to_owned();
+            let why = if error.is_timeout() {
+                format!("no answer within {} s", ANSWER_WITHIN.as_secs())
+            } else {
+                "the connection was closed".to_owned()
+            };
             return StorageError::Broken { place: place.to_owned(), why };
         }
         told(place, error)
@@ -372,6 +380,14 @@ impl Objects for Redis {
     }
 }
 
+/// Where the system can, it gives up a connection whose other end no longer confirms what was sent.
+fn tcp_settings() -> TcpSettings {
+    let settings = TcpSettings::default();
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(ANSWER_WITHIN);
+    settings
+}
+
 /// What the server says by its code; its text may repeat what it was sent.
 fn told(place: &str, error: &RedisError) -> StorageError {
     let place = place.to_owned();
@@ -414,20 +430,4 @@ fn escaped(text: &str) -> String {
         escaped.push(letter);
     }
     escaped
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte == b'%' {
-            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-            decoded.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &rest[2..];
-        } else {
-            decoded.push(byte);
-        }
-    }
-    String::from_utf8(decoded).ok()
 }
