@@ -120,5 +120,5 @@ fn bad_shards_are_refused_by_what_is_wrong() {
         assert!(error.starts_with("`/data/s/"), "{error}");
         n += 1;
     }
-    assert_eq!(n, 60);
+    assert_eq!(n, 62);
 }

@@ -73,8 +73,10 @@ impl<'a> Window<'a> {
         };
         let have = self.start.saturating_add(self.bytes.len() as u64);
         if at < self.start || end > have {
-            let is_near =
-                at >= self.start && at.saturating_sub(have) <= (NEAR * self.ahead) as u64;
+            // Nothing has been read yet where there are no bytes.
+            let is_near = !self.bytes.is_empty()
+                && at >= self.start
+                && at.saturating_sub(have) <= (NEAR * self.ahead) as u64;
             self.ahead = match is_near {
                 true => (2 * self.ahead).min(self.step.max(MAX_AHEAD)),
                 false => self.step,

@@ -4,7 +4,7 @@
 //! set's files lie in a folder that is called as it is: whoever reads looks up where that folder is. Read
 //! `table.rs` first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bothends_core::sample::{Encoding, Extent, FileIdx};
 
@@ -52,8 +52,9 @@ impl Table {
             return refuse("", "is missing: give at least one data set");
         };
         for (nth, &(name, table)) in parts.iter().enumerate() {
-            if path::check(name).is_err() || name.contains('/') {
-                return refuse(name, "is no name of a folder; use letters and digits");
+            if !is_name(name) {
+                let why = "cannot be the name of a data set; use letters, digits, `_`, `-` and `.`";
+                return refuse(name, why);
             }
             if parts[..nth].iter().any(|(other, _)| *other == name) {
                 return refuse(name, "is there twice; give each data set its own name");
@@ -83,6 +84,12 @@ impl Table {
         }
         builder.build()
     }
+}
+
+/// Whether files can lie in a folder of this name, and a command line can have it before a `=`.
+fn is_name(name: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    path::check(name).is_ok() && name.chars().all(is_of_name)
 }
 
 fn unlike(encoding: Encoding, first: Encoding) -> &'static str {
@@ -161,9 +168,15 @@ impl Joining {
 
     fn merged(&mut self, parts: &[(&str, &Table)]) -> Result<(), DatasetError> {
         let mut known = HashMap::new();
-        for (_, table) in parts {
+        for (name, table) in parts {
             let mut map = Vec::with_capacity(table.classes.len());
+            let mut own = HashSet::new();
             for class in table.classes.iter() {
+                if !own.insert(class) {
+                    let why = "has two classes of one name, which cannot be merged by name; \
+                               give labels `keep` or `offset`";
+                    return Err(DatasetError::Join { name: (*name).to_owned(), why });
+                }
                 let label = match known.get(class) {
                     Some(&label) => label,
                     None => {
@@ -291,6 +304,17 @@ mod tests {
     }
 
     #[test]
+    fn classes_of_one_name_are_not_merged_within_a_data_set() {
+        let (a, b) = (table(&["cat"], &[0]), table(&["crane", "cat", "crane"], &[0, 2]));
+        for parts in [[("a", &a), ("b", &b)], [("b", &b), ("a", &a)]] {
+            let line = Table::joined(&parts, JoinLabels::Merge).unwrap_err().to_string();
+            assert!(line.contains("`b` has two classes of one name"), "{line}");
+        }
+        let kept = Table::joined(&[("b", &b), ("a", &a)], JoinLabels::Keep).unwrap();
+        assert_eq!(labels(&kept), [0, 2, 0]);
+    }
+
+    #[test]
     fn data_sets_that_do_not_go_together_are_named() {
         let a = table(&[], &[0]);
         let mut planes =
@@ -309,8 +333,11 @@ mod tests {
         for (line, part) in [
             (line(&[]), "is missing: give at least one"),
             (line(&[("a", &a), ("a", &a)]), "`a` is there twice"),
-            (line(&[("a/b", &a)]), "`a/b` is no name of a folder"),
-            (line(&[("..", &a)]), "`..` is no name of a folder"),
+            (line(&[("a/b", &a)]), "`a/b` cannot be the name of a data set"),
+            (line(&[("..", &a)]), "`..` cannot be the name of a data set"),
+            (line(&[("a b", &a)]), "`a b` cannot be the name of a data set"),
+            (line(&[("a=b", &a)]), "`a=b` cannot be the name of a data set"),
+            (line(&[("a,b", &a)]), "`a,b` cannot be the name of a data set"),
             (line(&[("a", &a), ("b", &planes)]), "`b` has records of another kind"),
             (line(&[("a", &a), ("b", &packed)]), "`b` is a store and another one is not"),
         ] {

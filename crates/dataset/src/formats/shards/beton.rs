@@ -237,9 +237,17 @@ fn allocations(
             let why = "bytes of a sample lie outside the pages; fetch the file again";
             return Err(shard.broken(at, why));
         }
-        allocations.push((start, len));
+        // What is empty lies where the next allocation does, which may be an image.
+        if len > 0 {
+            allocations.push((start, len));
+        }
     }
     allocations.sort_unstable();
+    allocations.dedup();
+    if allocations.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        let why = "the table of allocations has several lengths for the same bytes; fetch the file again";
+        return Err(shard.broken(rows.allocations, why));
+    }
     Ok(allocations)
 }
 

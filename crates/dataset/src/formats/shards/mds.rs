@@ -6,6 +6,8 @@
 //! with the encoding `jpeg` or `png` (or `bytes`, where its name says so); the class is a column of whole
 //! numbers called `label`, `class`, `cls` or `target`. Compressed shards are refused by name.
 
+use std::collections::HashSet;
+
 use bothends_core::sample::{Encoding, Extent};
 use serde::Deserialize;
 
@@ -85,8 +87,14 @@ pub(crate) fn parse(storage: &dyn Storage, folder: &str) -> Result<Found, Datase
     }
     let mut builder = TableBuilder::new(Encoding::Image);
     let mut labels = Labels::default();
+    let mut names = HashSet::new();
     for shard in &index.shards {
         let name = &shard.raw_data.basename;
+        // Else a small index would be a data set of any size.
+        if !names.insert(name) {
+            let why = format!("a shard is named twice: {name:?}; fetch the index again");
+            return Err(refused(why));
+        }
         path::check(name).map_err(|why| refused(format!("the shard {name:?} {why}")))?;
         let columns = Columns::of(shard)
             .map_err(|why| refused(format!("the shard `{name}`: {why}")))?;

@@ -99,6 +99,27 @@ fn what_cannot_be_read_is_named_with_its_place() {
     assert!(refusal(&elsewhere).contains("the table of allocations does not have"));
 }
 
+/// An empty bytes field has the place of the image that was written after it.
+#[test]
+fn an_empty_field_does_not_hide_the_image_at_its_place() {
+    let row = [&[0; 16], IMAGE_FIELD].concat();
+    let fields = [(3, "text"), (2, "image"), (3, "more"), (3, "last")];
+    let row = [row, vec![0; 32]].concat();
+    let whole = file(&fields, &[row]);
+    let place = whole[whole.len() - 16..][..8].to_vec();
+    let line = |len: u64| [&[0; 8], &place[..], &len.to_le_bytes()].concat();
+    // Whatever the order, and wherever a search in the table begins.
+    let (image, rest) = (line(2), whole[..whole.len() - 24].to_vec());
+    for nth in 0..4 {
+        let mut lines = vec![line(0); 3];
+        lines.insert(nth, image.clone());
+        let found = found(&[rest.clone(), lines.concat()].concat()).unwrap();
+        assert_eq!(found.table.extent(SampleId(0)).len, 2);
+    }
+    let error = refusal(&[rest, image, line(1)].concat());
+    assert!(error.contains("several lengths for the same bytes"), "{error}");
+}
+
 #[test]
 fn damage_is_an_error_and_never_more() {
     found(FIXTURE).unwrap();

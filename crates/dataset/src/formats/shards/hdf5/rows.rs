@@ -193,6 +193,14 @@ impl Rows {
         if at.contains(&UNDEFINED) {
             return Err(self.refused(file, "has chunks that were never written"));
         }
+        // Each row has bytes of its own, so there are no more rows than the file has room for.
+        let mut sorted = at.clone();
+        sorted.sort_unstable();
+        let chunk_bytes = n_rows.saturating_mul(self.row_bytes);
+        if sorted.windows(2).any(|pair| pair[1] - pair[0] < chunk_bytes) {
+            let why = "has several chunks in the same bytes; fetch the file again";
+            return Err(self.refused(file, why));
+        }
         Ok(Layout::Chunks { n_rows, at })
     }
 
